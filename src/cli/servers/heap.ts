@@ -1,7 +1,7 @@
 // V8 flags that keep a server's heap small. Each can be set at run time; none showed a cost in the
 // benchmarks.
 import { performance } from 'node:perf_hooks';
-import { setFlagsFromString } from 'node:v8';
+import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 
 /**
  * For a gateway, called once it listens. When 500 streams begin together, V8's allocation-site
@@ -27,12 +27,21 @@ const hasMemorySaver = Number(process.versions.node.split('.')[0]) >= 24;
 // A second with less work than this is idle.
 const idleUtilization = 0.05;
 const checkEveryMs = 1_000;
+/**
+ * The young generation of a busy server, both of its halves, grows while it is smaller; a last step may double it.
+ * V8's own limit takes 100 MB more and saves no processor time (docs/decisions/2026-11-22-processor-time.md).
+ */
+const enoughYoungBytes = 16 * 1024 * 1024;
+// It doubles with each collection, and the smaller it is, the more often it is collected.
+const checkGrowthEveryMs = 20;
 
 export interface IdleOptions {
   /** Whether the young generation may grow in busy seconds; true by default. */
   growsWhileBusy?: boolean;
   /** The share of the time since its last call in which the event loop worked. */
   utilization?: () => number;
+  /** The size of the young generation. */
+  youngBytes?: () => number;
   setFlag?: (flag: string) => void;
 }
 
@@ -40,21 +49,49 @@ export interface IdleOptions {
  * For a server, called once it listens. While the event loop is idle, V8's memory saver collects the heaps of
  * all threads, the embedded database's too, and returns their pages; this shrinks the young generation. Under
  * load its collections would cost 0.3 ms of processor time a call, and those of so small a young generation
- * another 0.1 ms, so a busy second switches it off and lets the young generation grow to V8's own limit.
+ * another 0.1 ms, so a busy second switches it off and lets the young generation grow to `enoughYoungBytes`.
  */
 export function saveMemoryWhileIdle({
   growsWhileBusy = true,
   utilization = sinceLastCall(),
+  youngBytes = readYoungBytes,
   setFlag = setFlagsFromString,
 }: IdleOptions = {}): void {
+  const growth = createGrowth(youngBytes, setFlag);
   let wasIdle: boolean | undefined;
   setInterval(() => {
     const isIdle = utilization() < idleUtilization;
+    if (growsWhileBusy && !isIdle) growth.start();
     if (isIdle === wasIdle) return;
     wasIdle = isIdle;
-    if (growsWhileBusy) setFlag(`--semi-space-growth-factor=${isIdle ? 1 : 2}`);
+    if (isIdle) growth.stop();
     if (hasMemorySaver) setFlag(isIdle ? '--memory-saver-mode' : '--no-memory-saver-mode');
   }, checkEveryMs).unref();
+}
+
+/** Lets the young generation grow from `start` until it has its size or `stop` is called. */
+function createGrowth(youngBytes: () => number, setFlag: (flag: string) => void) {
+  let timer: NodeJS.Timeout | undefined;
+  const stop = (): void => {
+    if (timer === undefined) return;
+    clearInterval(timer);
+    timer = undefined;
+    setFlag('--semi-space-growth-factor=1');
+  };
+  return {
+    start(): void {
+      if (timer !== undefined || youngBytes() >= enoughYoungBytes) return;
+      setFlag('--semi-space-growth-factor=2');
+      timer = setInterval(() => {
+        if (youngBytes() >= enoughYoungBytes) stop();
+      }, checkGrowthEveryMs).unref();
+    },
+    stop,
+  };
+}
+
+function readYoungBytes(): number {
+  return getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space')?.space_size ?? 0;
 }
 
 function sinceLastCall(): () => number {

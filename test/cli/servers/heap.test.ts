@@ -6,17 +6,24 @@ import { saveMemoryWhileIdle } from '../../../src/cli/servers/heap.ts';
 const nodeMajor = Number(process.versions.node.split('.')[0]);
 
 describe.skipIf(nodeMajor < 24)('saveMemoryWhileIdle', () => {
-  beforeEach(() => void vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] }));
+  let youngBytes: number;
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    youngBytes = 1024 * 1024;
+  });
   afterEach(() => void vi.useRealTimers());
 
-  const idle = ['--semi-space-growth-factor=1', '--memory-saver-mode'];
-  const busy = ['--semi-space-growth-factor=2', '--no-memory-saver-mode'];
+  const stopsGrowing = '--semi-space-growth-factor=1';
+  const grows = '--semi-space-growth-factor=2';
+  const idle = [stopsGrowing, '--memory-saver-mode'];
+  const busy = [grows, '--no-memory-saver-mode'];
 
   function startWith(seconds: number[], options: { growsWhileBusy?: boolean } = {}): string[] {
     const flags: string[] = [];
     saveMemoryWhileIdle({
       ...options,
       utilization: () => seconds.shift() ?? 0,
+      youngBytes: () => youngBytes,
       setFlag: (flag) => flags.push(flag),
     });
     return flags;
@@ -32,6 +39,25 @@ describe.skipIf(nodeMajor < 24)('saveMemoryWhileIdle', () => {
     expect(flags).toEqual([...busy, ...idle, ...busy]);
     vi.advanceTimersByTime(60_000);
     expect(flags).toEqual([...busy, ...idle, ...busy, ...idle]);
+  });
+
+  test('stops the growth of a young generation of 16 MiB', () => {
+    const flags = startWith(Array.from({ length: 10 }, () => 0.9));
+    vi.advanceTimersByTime(1_500);
+    expect(flags).toEqual(busy);
+    youngBytes = 16 * 1024 * 1024;
+    vi.advanceTimersByTime(5_000);
+    expect(flags).toEqual([...busy, stopsGrowing]);
+  });
+
+  test('lets a young generation that has shrunk grow again', () => {
+    const flags = startWith(Array.from({ length: 10 }, () => 0.9));
+    youngBytes = 16 * 1024 * 1024;
+    vi.advanceTimersByTime(1_500);
+    expect(flags).toEqual(['--no-memory-saver-mode']);
+    youngBytes = 1024 * 1024;
+    vi.advanceTimersByTime(1_000);
+    expect(flags).toEqual(['--no-memory-saver-mode', grows]);
   });
 
   test('leaves the young generation of an agent small', () => {
