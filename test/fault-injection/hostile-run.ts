@@ -82,7 +82,7 @@ export function hostileOperations(): HostileOperation[] {
             maxBytes: declared['x-max-body-bytes'] ?? defaultMaxBytes,
             mediaTypes: Object.keys(declared.requestBody.content),
             scheme: declared.security.flatMap((requirement) => Object.keys(requirement))[0],
-            headers: headersOf(parameters),
+            headers: headersOf(parameters, declared.operationId),
             examples: [...examplesOf(declared), ...(providerExamples[declared.operationId] ?? [])],
           },
         ];
@@ -91,14 +91,14 @@ export function hostileOperations(): HostileOperation[] {
   });
 }
 
-function headersOf(parameters: readonly Parameter[]): Record<string, string> {
+function headersOf(parameters: readonly Parameter[], operationId: string): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const { name, in: place, required, example } of parameters) {
     if (place === 'header' && required === true && example !== undefined)
       headers[name.toLowerCase()] = String(example);
-    if (place === 'header' && name.toLowerCase() === 'ai-language-model-id')
-      headers['ai-language-model-id'] = 'acme/ok';
   }
+  // The bodies of other operations name their model.
+  if (operationId === 'ai.createLanguageModelAnswer') headers['ai-language-model-id'] = 'acme/ok';
   // A new key for each call; with a key the server also digests the body.
   if (parameters.some(({ name }) => name.toLowerCase() === 'idempotency-key'))
     headers['idempotency-key'] = '';
@@ -158,9 +158,12 @@ const modelPrompt: Json[] = [
     ],
   },
 ];
-/** The prompt with a tool result that is JSON, which provider packages write as a text into the request. */
-const jsonPrompt: Json[] = [
-  ...modelPrompt.slice(0, -1),
+/**
+ * A tool call and its result as JSON, which provider packages write as texts into the request. They come first, as
+ * only the first two items of a list get hostile texts.
+ */
+const toolPrompt: Json[] = [
+  modelPrompt[2] as Json,
   {
     role: 'tool',
     content: [
@@ -189,9 +192,10 @@ const providerExamples: Readonly<Record<string, Json[]>> = {
     messages: [{ role: 'user', content: [{ type: 'text', text: 'The weather?' }] }],
     tools: [{ name: 'get_weather', input_schema: schema }],
   })),
-  'ai.streamText': models.flatMap((model) =>
-    [modelPrompt, jsonPrompt].map((prompt) => ({ model, prompt, tools: modelTools })),
-  ),
+  'ai.streamText': models.flatMap((model) => [
+    { model, prompt: modelPrompt, tools: modelTools },
+    { model, prompt: toolPrompt },
+  ]),
   'ai.createLanguageModelAnswer': [{ prompt: modelPrompt, tools: modelTools }],
   'ai.createResponse': [
     {
