@@ -113,3 +113,17 @@ test('results of tools that are text are translated at any length', async () => 
   expect(await response.text()).not.toContain('request_too_large');
   expect(provider.lastCall().body.toString()).toContain('\\"\\"');
 });
+
+test('a tool name of more than 128 characters is 400 in stream', async () => {
+  const toolName = 'f'.repeat(129);
+  const body = {
+    model: 'gemini/ok',
+    prompt: [
+      user,
+      { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'call_1', toolName, input: {} }] },
+    ],
+  };
+  const response = await world.post('/v1/ai/stream', body);
+  expect(response.status).toBe(400);
+  expect(JSON.stringify(await response.json())).toContain('toolName');
+});
