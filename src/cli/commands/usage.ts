@@ -14,6 +14,7 @@ export const command: Command = {
         'action',
         'model',
         'outcome',
+        'failure_code',
         'credits',
         'duration_ms',
         'request_id',

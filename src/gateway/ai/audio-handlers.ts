@@ -257,6 +257,7 @@ async function* chargedStream(
     yield* content;
     await bill.settle('completed');
   } catch (error) {
+    bill.noteFailure(error);
     await settleForNothing(bill);
     onError(error);
     throw error;

@@ -98,14 +98,14 @@ export async function callModel<T, Content>(
         continue;
       }
       if ('answer' in outcome) {
-        bill?.follow();
+        bill?.follow(attempts.length);
         return { answer: outcome.answer, model, attempts };
       }
       failure = outcome.failure;
     }
     throw failure ?? misfit ?? new Error('A call without a model was created.');
   } catch (error) {
-    await bill?.close();
+    await bill?.close(error, attempts.length);
     if (error instanceof Problem && attempts.length > 0)
       error.headers['x-townhall-attempts'] = attemptsHeader(attempts);
     throw error;

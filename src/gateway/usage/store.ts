@@ -19,6 +19,8 @@ export interface UsageRecord {
   estimated: boolean;
   ttftMs: bigint | null;
   durationMs: bigint;
+  failureCode: string | null;
+  attempts: number | null;
   createdAt: Date;
   /** `createdAt` in microseconds for the cursor; a Date has milliseconds only. */
   createdAtText: string;
@@ -68,6 +70,7 @@ export function usageStore({ sql }: Database): UsageStore {
         ...(await sql<UsageRecord[]>`
         select usage_id as "usageId", request_id as "requestId", user_id as "userId", bureau_id as "bureauId", token_id as "tokenId",
           action, model, provider, credits, outcome, estimated, ttft_ms as "ttftMs", duration_ms as "durationMs",
+          failure_code as "failureCode", attempts,
           created_at as "createdAt", units,
           json_build_object('input', input_tokens, 'cachedInput', cached_input_tokens, 'cacheWrite', cache_write_tokens,
             'output', output_tokens, 'reasoning', reasoning_tokens) as tokens,

@@ -229,6 +229,8 @@ function serializeRecord(record: UsageRecord): RecordBody {
     },
     credits: Number(record.credits),
     outcome: record.outcome,
+    failure_code: record.failureCode,
+    attempts: record.attempts,
     estimated: record.estimated,
     ttft_ms: record.ttftMs === null ? null : Number(record.ttftMs),
     duration_ms: Number(record.durationMs),

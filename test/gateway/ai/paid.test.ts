@@ -23,6 +23,7 @@ const scripts = {
   slow: 'ok?chunks=500&gap=10',
   delayed: 'delay?ms=400',
   broken: 'status?code=500',
+  torn: 'usage-then-cut',
   painter: 'images',
   'slow-painter': 'images-slow',
   'broken-painter': 'status?code=400',
@@ -145,6 +146,44 @@ describe('a paid call', () => {
       }),
     );
     expect(cost).toBe(0);
+  });
+});
+
+describe('the usage record of a call', () => {
+  const recordOf = async (response: Response) => {
+    await response.text().catch(() => undefined);
+    const requestId = String(response.headers.get('x-request-id'));
+    const list = () => world.user.usage.listRecords({ request_id: requestId });
+    await expect.poll(async () => (await list()).items.length, { interval: 20 }).toBe(1);
+    return (await list()).items[0];
+  };
+
+  test('counts the attempts of an answered call', async () => {
+    expect(await recordOf(await chat('acme/ok'))).toMatchObject({
+      outcome: 'completed',
+      failure_code: null,
+      attempts: 1,
+    });
+  });
+
+  test('has the error code of a call without an answer, and all of its attempts', async () => {
+    const response = await chat('acme/broken');
+    const attempts = String(response.headers.get('x-townhall-attempts')).split(', ').length;
+    const { code } = ((await response.clone().json()) as { error: { code: string } }).error;
+    expect(attempts).toBeGreaterThan(1);
+    expect(await recordOf(response)).toMatchObject({
+      outcome: 'upstream_failed',
+      failure_code: code,
+      attempts,
+    });
+  });
+
+  test('has the error code of a stream that broke', async () => {
+    expect(await recordOf(await chat('acme/torn', { stream: true }))).toMatchObject({
+      outcome: 'upstream_failed',
+      failure_code: 'upstream_truncated',
+      attempts: 1,
+    });
   });
 });
 

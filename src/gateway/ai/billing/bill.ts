@@ -5,6 +5,7 @@
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Remember } from '../../../kernel/data/idempotency.ts';
 import type { Log } from '../../../kernel/log.ts';
+import { Problem } from '../../../kernel/problem.ts';
 import type { Alongside, FreeCall, Ledger, PaidCall, Reservation } from '../../credits/index.ts';
 import type { Identity } from '../../identity.ts';
 import type { UsageFacts, UsageOutcome } from '../../usage/index.ts';
@@ -16,7 +17,7 @@ import { type Claim, tokensOfText } from '../metering/token-count.ts';
 import type { TokenCounter } from '../metering/token-counter.ts';
 import { countUsage, inputPrice, nothingUsed, priceToCharge, type UsageCount } from './count.ts';
 import { logDoubts } from './doubts.ts';
-import { usageFacts } from './facts.ts';
+import { type CallAttempts, usageFacts } from './facts.ts';
 import { newProgress, type Progress, takeCheckpoint, type TextKind } from './progress.ts';
 import { isUnlimited, termsWithin } from './reservable.ts';
 import { isInsufficient, raiseReservation, refuseRaisedLimit, reserveHighest } from './reserve.ts';
@@ -80,6 +81,7 @@ export class Bill {
   /** Replaced by a tighter bound when the first reservation is rejected. */
   #demand: Demand;
   #isRunning = false;
+  #attempts: CallAttempts = {};
   #state: BillState = { phase: 'open' };
 
   constructor(call: BilledCall, options: BillOptions) {
@@ -202,14 +204,28 @@ export class Bill {
     this.#state = { phase: 'reserved', model, bound, limit, reservation, wasSent: true };
   }
 
-  /** sent → streaming. The answer has begun: it is charged from here on, and no retry or fallback follows. */
-  follow(): void {
+  /**
+   * sent → streaming. The answer has begun after so many attempts: it is charged from here on, and no retry or
+   * fallback follows.
+   */
+  follow(attempts: number): void {
+    this.#attempts = { attempts };
     const state = this.#state;
     if (state.phase === 'sent') this.#state = { ...state, phase: 'streaming' };
   }
 
-  /** open | reserved → released, sent → settled: ends the bill of a call without an answer. Never throws. */
-  async close(): Promise<void> {
+  /** Records the error with which the answer ends, for the usage record. */
+  noteFailure(error: unknown): void {
+    if (error instanceof Problem) this.#attempts = { ...this.#attempts, failureCode: error.code };
+  }
+
+  /**
+   * open | reserved → released, sent → settled: ends the bill of a call without an answer after so many attempts.
+   * Never throws.
+   */
+  async close(error: unknown, attempts: number): Promise<void> {
+    this.#attempts = { attempts };
+    this.noteFailure(error);
     const state = this.#state;
     if (state.phase === 'settled') await state.charge.catch(() => undefined);
     else if (state.phase === 'sent' || (state.phase === 'reserved' && state.wasSent))
@@ -371,11 +387,18 @@ export class Bill {
   }
 
   #facts(state: TermedState, outcome: UsageOutcome, count: UsageCount): UsageFacts {
-    return usageFacts({ action: this.#call.action, model: state.model }, outcome, count, {
+    const call = { action: this.#call.action, model: state.model, attempts: this.#attemptsOf(outcome) };
+    return usageFacts(call, outcome, count, {
       startedMs: this.#startedMs,
       firstMs: isActive(state) ? state.progress.firstMs : null,
       nowMs: this.#options.clock.monotonicMs(),
     });
+  }
+
+  #attemptsOf(outcome: UsageOutcome): CallAttempts {
+    const { failureCode, ...attempts } = this.#attempts;
+    if (outcome === 'completed' || outcome === 'client_closed') return attempts;
+    return { ...attempts, failureCode: failureCode ?? usualCodes[outcome] };
   }
 
   async #recordFree(facts: UsageFacts): Promise<void> {
@@ -423,6 +446,9 @@ export class Bill {
     this.#call.log.error({ err: error }, 'a call could not be settled');
   }
 }
+
+// Of failures without an error of ours.
+const usualCodes = { upstream_failed: 'upstream_failed', rejected: 'internal_error' };
 
 function isActive(state: BillState): state is ActiveState {
   return state.phase === 'sent' || state.phase === 'streaming';

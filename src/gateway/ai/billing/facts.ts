@@ -3,6 +3,9 @@ import type { UsageFacts, UsageOutcome } from '../../usage/index.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { UsageCount } from './count.ts';
 
+/** The attempts of the call, and the error code of its failure. */
+export type CallAttempts = Pick<UsageFacts, 'attempts' | 'failureCode'>;
+
 /** Times of the call, by the monotonic clock. */
 export interface CallTimes {
   startedMs: number;
@@ -11,7 +14,7 @@ export interface CallTimes {
 }
 
 export function usageFacts(
-  { action, model }: { action: string; model: CatalogModel },
+  { action, model, attempts }: { action: string; model: CatalogModel; attempts: CallAttempts },
   outcome: UsageOutcome,
   { tokens, units, estimated }: UsageCount,
   { startedMs, firstMs, nowMs }: CallTimes,
@@ -26,5 +29,6 @@ export function usageFacts(
     estimated,
     ttftMs: firstMs === null ? null : Math.round(firstMs - startedMs),
     durationMs: Math.round(nowMs - startedMs),
+    ...attempts,
   };
 }

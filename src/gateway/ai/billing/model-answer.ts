@@ -21,7 +21,10 @@ export async function* followParts(
       if (next.done === true) break;
       const part = next.value;
       countPart(part, bill, streamedCallIds);
-      if (part.type === 'error') hasFailed = true;
+      if (part.type === 'error') {
+        hasFailed = true;
+        bill.noteFailure(part.error);
+      }
       if (part.type === 'finish') {
         hasFailed ||= part.finishReason.unified === 'error';
         // Before the first part the answer can still be an error status, and then costs nothing.
@@ -35,6 +38,7 @@ export async function* followParts(
     }
     await settleStream(bill, 'upstream_failed');
   } catch (error) {
+    bill.noteFailure(error);
     if (!signal.aborted) await settleStream(bill, 'upstream_failed');
     throw error;
   } finally {

@@ -284,6 +284,8 @@ function serializeCharge({
     estimated: facts.estimated ?? true,
     ttft_ms: facts.ttftMs === null || facts.ttftMs === undefined ? null : count(facts.ttftMs),
     duration_ms: count(facts.durationMs),
+    failure_code: facts.failureCode,
+    attempts: facts.attempts === undefined ? undefined : Math.min(count(facts.attempts), 2_147_483_647),
   };
 }
 

@@ -109,7 +109,7 @@ describe('a bill', () => {
     bill.failAttempt();
     phases.push(bill.phase);
     bill.markSent();
-    bill.follow();
+    bill.follow(1);
     phases.push(bill.phase);
     await bill.settle('completed');
     phases.push(bill.phase);
@@ -120,7 +120,7 @@ describe('a bill', () => {
     const bill = openBill();
     expect(() => bill.markSent()).toThrow('phase open');
     expect(() => bill.settle('completed')).toThrow('phase open');
-    await bill.close();
+    await bill.close(new Error('failed'), 1);
     await expect(bill.reserve(model, [])).rejects.toThrow('phase released');
   });
 
@@ -133,7 +133,7 @@ describe('a bill', () => {
     bill.markSent();
     expect(ledger.sent).toHaveLength(2);
     expect(ledger.sent[0]).toMatchObject({ model: 'acme/fast', provider: 'acme' });
-    bill.follow();
+    bill.follow(1);
     const { charged } = await bill.settle('client_closed').then(() => ledger.last());
     expect(ledger.sent[0]?.inputCredits).toBe(charged);
   });
@@ -143,7 +143,7 @@ describe('a bill', () => {
     const bill = openBill({ ledger });
     await bill.reserve(model, []);
     expect(ledger.held()).toBeGreaterThan(0n);
-    await bill.close();
+    await bill.close(new Error('failed'), 1);
     expect(bill.phase).toBe('released');
     expect([ledger.held(), ledger.charges.length]).toEqual([0n, 0]);
   });
@@ -153,7 +153,7 @@ describe('a bill', () => {
     const bill = openBill({ ledger });
     await bill.reserve(model, []);
     bill.markSent();
-    bill.follow();
+    bill.follow(1);
     bill.countText('output', 40);
     const [first, second] = await Promise.all([bill.settle('completed'), bill.settle('client_closed')]);
     expect(second).toBe(first);
@@ -187,14 +187,14 @@ describe('a bill', () => {
     const efforts = ['none', 'high'].map((id) => ({ id, name: id }));
     await bill.reserve(catalogModel({ reasoning: { efforts, default_effort: 'high' } }), []);
     bill.markSent(effort);
-    bill.follow();
+    bill.follow(1);
     if (firstTextMs !== null) {
       nowMs = firstTextMs;
       bill.countText('output', 16);
     }
     nowMs = leavesMs;
     disconnection.abort();
-    await bill.close();
+    await bill.close(new Error('failed'), 1);
     expect(ledger.last().facts).toMatchObject({
       outcome: 'client_closed',
       estimated: true,
@@ -209,7 +209,7 @@ describe('a bill', () => {
     await bill.reserve(model, []);
     bill.markSent();
     disconnection.abort();
-    await bill.close();
+    await bill.close(new Error('failed'), 1);
     expect(ledger.last().facts).toMatchObject({ outcome: 'client_closed', units: { audioSecond: 90 } });
   });
 
@@ -219,7 +219,7 @@ describe('a bill', () => {
     await bill.reserve(model, []);
     bill.markSent();
     bill.failAttempt();
-    await bill.close();
+    await bill.close(new Error('failed'), 1);
     expect(ledger.last().facts).toMatchObject({ outcome: 'upstream_failed', units: {} });
   });
 
@@ -230,7 +230,7 @@ describe('a bill', () => {
     const efforts = [{ id: 'high', name: 'high' }];
     await bill.reserve(catalogModel({ reasoning: { efforts, default_effort: 'high' } }), []);
     bill.markSent('high');
-    bill.follow();
+    bill.follow(1);
     nowMs = 60_000;
     bill.countText('output', 16);
     await bill.settle('completed');
@@ -243,7 +243,7 @@ describe('a bill', () => {
     const bill = openBill({ ledger, signal: caller.signal });
     await bill.reserve(model, []);
     bill.markSent();
-    bill.follow();
+    bill.follow(1);
     bill.markComplete();
     caller.abort();
     expect([bill.awaitsUsage, bill.signal.aborted]).toEqual([true, false]);
@@ -268,7 +268,7 @@ describe('a bill', () => {
     for (const settings of [{ ledger }, { ledger, remember }]) {
       const bill = openBill(settings);
       await bill.reserve(model, []);
-      await bill.close();
+      await bill.close(new Error('failed'), 1);
     }
     expect(kinds).toEqual(['reserve', 'hold']);
   });
@@ -322,7 +322,7 @@ describe('the output limit of a bill', () => {
     const reservedCredits = ledger.held() - (1_000n - remainingCredits);
     expect(reservedCredits).toBeLessThanOrEqual(remainingCredits / 2n);
     expect(reservedCredits).toBeGreaterThan(remainingCredits / 2n - 3n);
-    await Promise.all([other.close(), bill.close()]);
+    await Promise.all([other.close(new Error('failed'), 1), bill.close(new Error('failed'), 1)]);
     const alone = openBill({ billing });
     await alone.reserve(model, []);
     expect(ledger.held()).toBeGreaterThan(997n);
@@ -350,7 +350,7 @@ describe('checkpoints', () => {
     const bill = openBill({ ledger, clock: { monotonicMs: () => nowMs } });
     await bill.reserve(model, []);
     bill.markSent();
-    bill.follow();
+    bill.follow(1);
     const count = (bytes: number, atMs: number): number => {
       nowMs = atMs;
       bill.countText('output', bytes);

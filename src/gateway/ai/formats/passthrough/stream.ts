@@ -105,6 +105,7 @@ async function* forward(
     }
   } catch (error) {
     pending = undefined;
+    bill?.noteFailure(error);
     await bill?.settle('upstream_failed');
     const frame = errorFrame(error);
     if (frame !== undefined) yield Buffer.from(frame, 'utf8');
