@@ -192,7 +192,7 @@ const providerExamples: Readonly<Record<string, Json[]>> = {
     messages: [{ role: 'user', content: [{ type: 'text', text: 'The weather?' }] }],
     tools: [{ name: 'get_weather', input_schema: schema }],
   })),
-  'ai.streamText': models.flatMap((model) => [
+  'ai.streamText': models.flatMap((model): Json[] => [
     { model, prompt: modelPrompt, tools: modelTools },
     { model, prompt: toolPrompt },
   ]),
