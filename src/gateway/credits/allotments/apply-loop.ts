@@ -56,7 +56,7 @@ export class ApplyLoop {
 
   add(charge: UnappliedCharge): void {
     this.queue.add(charge);
-    if (this.queue.length >= maximumBatch) this.#wake.abort();
+    if (this.queue.length === maximumBatch) this.#wake.abort();
     this.#running ??= this.#run();
   }
 
