@@ -30,7 +30,7 @@ const onBothEngines = [
   'test/deploy/deploy.test.ts',
   'test/fault-injection/drain.test.ts',
   'test/gateway/{descriptors,directory,limits,world}.test.ts',
-  'test/gateway/accounts/{revocation,tokens}.test.ts',
+  'test/gateway/accounts/{device,revocation,tokens}.test.ts',
   'test/gateway/ai/**/{jobs,killed-server,paid,stored-responses}.test.ts',
   'test/gateway/audit/chain.test.ts',
   'test/gateway/bureaus/bureaus.test.ts',

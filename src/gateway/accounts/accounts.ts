@@ -16,6 +16,7 @@ import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { apiKeys } from './api-keys.ts';
 import { createAttemptLimits, type AttemptLimits, type AttemptLimitSettings } from './core/attempt-limits.ts';
+import { deviceLoginHandlers } from './device/handlers.ts';
 import { createIdentityCache, type IdentityRecord } from './identity-cache.ts';
 import { createLoginAttempts, defaultLoginTimes, type LoginTimes } from './login/attempts.ts';
 import { createCallback } from './login/callback.ts';
@@ -157,6 +158,7 @@ export function accounts(options: AccountsOptions): Accounts {
     handlers: {
       ...createLogin(shared),
       ...createEmailAccounts(shared),
+      ...createDeviceLogins(shared),
       ...tokens({ ...tokenDependencies, machines, requireActiveBureau }),
       ...apiKeys({ store, audit, changes, credits }),
       ...users({ ...tokenDependencies, attemptLimits, stops: options.stops ?? noStops }),
@@ -250,6 +252,23 @@ function createLogin({
     attemptLimits,
     background,
     requireActiveBureau,
+  });
+}
+
+function createDeviceLogins({ options, store, times, background, requireActiveBureau }: Shared) {
+  const { audit, credits, stores, baseUrl, bureaus } = options;
+  const { deviceLogins, attemptLimits } = stores;
+  return deviceLoginHandlers({
+    store,
+    deviceLogins,
+    attemptLimits,
+    audit,
+    credits,
+    background,
+    baseUrl,
+    times,
+    requireActiveBureau,
+    refuseUnlessActive: bureaus.refuseUnlessActive,
   });
 }
 

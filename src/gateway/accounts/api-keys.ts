@@ -4,12 +4,10 @@ import { pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { originOf } from '../identity.ts';
+import { defaultKeySeconds, insertApiKey } from './core/api-key.ts';
 import type { AccountsHandlers, AuditPort, ChangesPort, CreditsPort } from './core/ports.ts';
 import type { AccountsQueries, AccountsStore, Token } from './core/store.ts';
 import { afterCursor, invalidToken, serializeToken, tokenNotFound } from './tokens.ts';
-import { newUserToken } from './core/user-token.ts';
-
-const defaultTtlSeconds = 365 * 86_400;
 
 interface ApiKeysOptions {
   store: AccountsStore;
@@ -84,25 +82,19 @@ async function createKey(
   tx: Tx,
   call: CreateCall,
 ) {
-  const { userId, tokenId } = call.identity;
-  const { name, models = null, credit_cap: cap = null, ttl = defaultTtlSeconds } = call.body;
-  const creator = await queries.lockLiveToken(tokenId);
+  const { name, models = null, credit_cap: cap = null, ttl: ttlSeconds = defaultKeySeconds } = call.body;
+  const creator = await queries.lockLiveToken(call.identity.tokenId);
   if (creator === null) throw invalidToken();
-  const { userToken, record } = newUserToken({
-    userId,
-    kind: 'key',
-    ttlSeconds: ttl,
+  const { userToken, tokenId, expiresAt } = await insertApiKey({ queries, tx, credits }, creator, {
     name,
     models,
-    createdBy: tokenId,
-    latestExpiry: creator.expiresAt,
+    creditCap: cap,
+    ttlSeconds,
   });
-  const { expiresAt } = await queries.insertToken(record);
-  await credits.openKey(tx, { tokenId: record.tokenId, userId, cap: cap === null ? null : BigInt(cap) });
   await audit.record(tx, {
     ...originOf(call),
     action: call.operationId,
-    target: { kind: 'token', id: record.tokenId },
+    target: { kind: 'token', id: tokenId },
     outcome: 'ok',
     diff: { models, credit_cap: cap },
   });
@@ -111,7 +103,7 @@ async function createKey(
     headers: { 'cache-control': 'no-store' },
     body: {
       user_token: userToken,
-      token_id: record.tokenId,
+      token_id: tokenId,
       name,
       models,
       credit_cap: cap,

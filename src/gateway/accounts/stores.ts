@@ -1,6 +1,7 @@
 // Opens all stores of the accounts for the composition root.
 import type { Database } from '../../kernel/data/database.ts';
 import { attemptLimitsStore, type AttemptLimitsStore } from './core/attempt-limits-store.ts';
+import { deviceLoginStore, type DeviceLoginStore } from './device/store.ts';
 import { loginAttemptStore, type LoginAttemptStore } from './login/store.ts';
 import { oneTimeTokenStore, type OneTimeTokenStore } from './login/one-time-tokens-store.ts';
 import { accountsStore, type AccountsStore, type BureauColumns } from './core/store.ts';
@@ -10,6 +11,7 @@ export interface AccountsStores {
   loginAttempts: LoginAttemptStore;
   oneTimeTokens: OneTimeTokenStore;
   attemptLimits: AttemptLimitsStore;
+  deviceLogins: DeviceLoginStore;
 }
 
 export function accountsStores(database: Database, bureaus: BureauColumns): AccountsStores {
@@ -18,5 +20,6 @@ export function accountsStores(database: Database, bureaus: BureauColumns): Acco
     loginAttempts: loginAttemptStore(database, bureaus),
     oneTimeTokens: oneTimeTokenStore(database),
     attemptLimits: attemptLimitsStore(database),
+    deviceLogins: deviceLoginStore(database, bureaus),
   };
 }

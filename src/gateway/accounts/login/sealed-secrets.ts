@@ -21,6 +21,7 @@ const prefixes = {
   state: 'lgs_',
   confirmation: 'lgf_',
   verification: 'lgv_',
+  device: 'lgd_',
 } as const;
 
 export type SecretKind = keyof typeof prefixes;
@@ -64,7 +65,7 @@ export function unseal(secret: string, purpose: SealPurpose, sealed: Buffer): st
 // Consonants that are hard to confuse. Without vowels no words appear.
 const userCodeLetters = 'BCDFGHJKLMNPQRSTVWXZ';
 
-/** A code for a person to compare on two screens (RFC 8628), such as `WDJB-MJHT`. */
+/** A code for a person to compare on two screens (RFC 8628), such as `WDJB-MJHT`: 20^8 values. */
 export function newUserCode(): string {
   const letters = Array.from({ length: 8 }, () => userCodeLetters[randomInt(userCodeLetters.length)]).join(
     '',
