@@ -70,6 +70,7 @@ import {
   sqlAllotmentStore,
 } from './credits/index.ts';
 import type { LedgerTimes } from './credits/index.ts';
+import { devicePage, devicePath } from './device-page/index.ts';
 import { directory } from './directory.ts';
 import { env as environment, envStore, requireMasterKeys, unlock } from './env/index.ts';
 import type { RewrapResult } from './env/index.ts';
@@ -824,6 +825,7 @@ function openHttp(
         hasPortal: pages.length > 0,
         local: options.localEdition?.(),
       }),
+    fixedPages: new Map([[devicePath, devicePage]]),
     log,
     clock,
     observer: telemetry.observer,

@@ -21,6 +21,7 @@ import {
   type ConnectionLimits,
 } from './connection-limits.ts';
 import { type CloseOptions, createDrain, type Drain } from './drain.ts';
+import type { FixedPage } from './fixed-pages.ts';
 import { type FrontPage, renderFrontPage } from './front-page.ts';
 import type { Guard } from './guard.ts';
 import { id } from '../ids.ts';
@@ -110,6 +111,8 @@ export interface ServerOptions {
   pages?: readonly FilePages[];
   /** What `/` shows; called at each request, once the server listens. Without it the contract answers. */
   frontPage?: () => FrontPage;
+  /** Pages of one document by their path, outside the contract. */
+  fixedPages?: ReadonlyMap<string, FixedPage>;
   /** Checks every request before anything else. */
   guard?: Guard;
   log: Log;
@@ -186,8 +189,8 @@ export function createServer(options: ServerOptions): Server {
     return observer === undefined ? work() : observer.within(request, work);
   }
 
-  const { pages = [], frontPage } = options;
-  const handle = createRouter({ pages, frontPage, admit, dispatch, responder, log });
+  const { pages = [], frontPage, fixedPages = new Map<string, FixedPage>() } = options;
+  const handle = createRouter({ pages, frontPage, fixedPages, admit, dispatch, responder, log });
   const http = createHttp(handle, { limits, timeouts, connections, surface });
   const drain = createDrain({
     http,
@@ -327,6 +330,7 @@ type AdmittedMessage = IncomingMessage & { [requestKey]?: HttpRequest };
 interface RouterOptions {
   pages: readonly FilePages[];
   frontPage: (() => FrontPage) | undefined;
+  fixedPages: ReadonlyMap<string, FixedPage>;
   admit(message: IncomingMessage, response: ServerResponse): HttpRequest;
   dispatch(request: HttpRequest): Promise<void>;
   responder: Responder;
@@ -338,7 +342,7 @@ interface RouterOptions {
  * router, and without an application: an application gives every request and response a new prototype, which
  * slows down all later use of them (a quarter of the kernel's processor time), and adds unused methods.
  */
-function createRouter({ pages, frontPage, admit, dispatch, responder, log }: RouterOptions) {
+function createRouter({ pages, frontPage, fixedPages, admit, dispatch, responder, log }: RouterOptions) {
   const router = express.Router();
   const getRequest = (message: IncomingMessage) => (message as AdmittedMessage)[requestKey];
   const folders = pages.map((page) => ({ ...page, prepare: createPageBuild(page, log) }));
@@ -374,14 +378,13 @@ function createRouter({ pages, frontPage, admit, dispatch, responder, log }: Rou
     router(message as Request, response as Response, () => response.destroy());
   }
 
-  function serveFrontPage(request: HttpRequest, page: FrontPage): void {
-    const { body, headers } = renderFrontPage(page, request.headers.accept);
+  function serveFixedPage(request: HttpRequest, { body, headers }: FixedPage): void {
     const common = responder.commonHeaders(request);
     const vary = [common['vary'], headers['vary']].filter((value) => value !== undefined).join(', ');
     request.response.writeHead(200, {
       ...common,
       ...headers,
-      vary,
+      ...(vary === '' ? {} : { vary }),
       'content-length': String(Buffer.byteLength(body)),
     });
     request.response.end(body);
@@ -392,9 +395,12 @@ function createRouter({ pages, frontPage, admit, dispatch, responder, log }: Rou
       const request = admit(message, response);
       const isRead = request.method === 'GET' || request.method === 'HEAD';
       const folder = isRead ? findFolder(request.path) : undefined;
+      const fixedPage = fixedPages.get(request.path);
       if (folder !== undefined) {
         if (folder.prepare(request, responder.commonHeaders(request))) servePage(request, message, response);
-      } else if (isRead && request.path === '/' && frontPage) serveFrontPage(request, frontPage());
+      } else if (isRead && request.path === '/' && frontPage)
+        serveFixedPage(request, renderFrontPage(frontPage(), request.headers.accept));
+      else if (isRead && fixedPage !== undefined) serveFixedPage(request, fixedPage);
       else await dispatch(request);
     } catch (error) {
       renderError(error, message, response);
