@@ -51,6 +51,16 @@ export const commands: readonly CommandEntry[] = [
     load: () => import('./commands/ledger.ts'),
   },
   {
+    name: 'login',
+    summary: 'Log in at a gateway and store the token for the commands below.',
+    load: () => import('./commands/login.ts'),
+  },
+  {
+    name: 'logout',
+    summary: 'End the stored token, at the gateway and on this machine.',
+    load: () => import('./commands/logout.ts'),
+  },
+  {
     name: 'call',
     summary: 'Call any operation of a running server by its name in the contract.',
     load: () => import('./commands/call.ts'),

@@ -1,9 +1,9 @@
 // `townhall console`: serves pages for a running agent on this machine. The printed address logs
 // one browser in.
-import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { consoleSettings, createConsole, readConsoleConfig } from '../../console/index.ts';
 import { action, type CommandContext, type Command } from '../command-line/command.ts';
+import { openInBrowser } from '../command-line/open-in-browser.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
 import { hasEnterKey, listenForEnter } from '../servers/enter-key.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
@@ -35,7 +35,7 @@ export const command: Command = {
             context.printError(
               `The agent's token is not at ${config.tokenFile} yet: start the agent, or set --data-dir or --token-file.`,
             );
-          if (options.open) openInBrowser(address, context);
+          if (options.open) openInBrowser(address, context.printError);
           if (!options.json) listenForEnter(() => context.print(`  ${console.loginUrl()}`));
         };
         return untilStopped(announce, async () => {
@@ -61,13 +61,4 @@ function printAddress(
     hasEnterKey() ? 'Enter shows another one. Ctrl-C ends it.' : 'Ctrl-C ends it.',
   ];
   lines.forEach((line) => print(line));
-}
-
-function openInBrowser(address: string, { printError }: CommandContext): void {
-  const [program, ...args] = { darwin: ['open'], win32: ['cmd', '/c', 'start', ''] }[
-    process.platform as string
-  ] ?? ['xdg-open'];
-  const child = spawn(program as string, [...args, address], { stdio: 'ignore', detached: true });
-  child.once('error', () => printError('No browser could be started; open the address yourself.'));
-  child.unref();
 }

@@ -1,0 +1,50 @@
+// The device flow of the command line (RFC 8628): shows the code, opens the page, and polls until a person decides.
+import { setTimeout as wait } from 'node:timers/promises';
+import { hostname } from 'node:os';
+import { GatewayError, type GatewayClient } from '@townhall/gateway';
+import { openInBrowser } from '../command-line/open-in-browser.ts';
+
+export type DeviceCredential = Awaited<ReturnType<GatewayClient['accounts']['getDeviceLoginResult']>>;
+
+export interface DeviceLoginOptions {
+  client: GatewayClient;
+  bureauId: string;
+  /** What the person sees on the page. */
+  name: string;
+  /** Asks for an API key with these limits, else for a user token. */
+  key?: { models?: string[]; credit_cap?: number; ttl?: number };
+  opensBrowser: boolean;
+  printError: (line: string) => void;
+  signal: AbortSignal;
+}
+
+/** Throws the server's refusal, and the signal's reason. */
+export async function loginByDevice(options: DeviceLoginOptions): Promise<DeviceCredential> {
+  const { client, bureauId, name, key, printError, signal } = options;
+  const login = await client.accounts.startDeviceLogin(
+    { bureau_id: bureauId, name, ...(key === undefined ? {} : { key }) },
+    { signal },
+  );
+  printError(`Open    ${login.verification_uri}`);
+  printError(`Code    ${login.user_code}`);
+  printError(
+    `Waiting for your confirmation, ${Math.round(login.expires_in / 60)} minutes at most. Ctrl-C cancels.`,
+  );
+  if (options.opensBrowser) openInBrowser(login.verification_uri_complete, printError);
+  let intervalMs = login.interval * 1000;
+  for (;;) {
+    await wait(intervalMs, undefined, { signal });
+    try {
+      return await client.accounts.getDeviceLoginResult({ device_code: login.device_code }, { signal });
+    } catch (error) {
+      if (!GatewayError.isInstance(error)) throw error;
+      if (error.code === 'slow_down') intervalMs += 5000;
+      else if (error.code !== 'authorization_pending' && !error.retryable) throw error;
+    }
+  }
+}
+
+/** A name that a person recognizes, in the characters that the server takes. */
+export function deviceName(program: string): string {
+  return `${program} on ${hostname()}`.replaceAll(/[^ -~]/g, '?').slice(0, 100);
+}

@@ -1,0 +1,25 @@
+// The files of credentials beside the profiles: `tokens/PROFILE.user.token`, readable by their owner only.
+import { rename, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { makeFolder } from '../../kernel/folder.ts';
+import { profilesFile, type Environment } from '../call/profiles.ts';
+
+/** The names of a profile's credentials, each for its own identity. */
+export type Identity = 'user' | 'admin' | 'agent';
+
+export function tokenPath(env: Environment, profile: string, identity: Identity): string {
+  return join(dirname(profilesFile(env)), 'tokens', `${profile}.${identity}.token`);
+}
+
+/** Replaces the file in one step, so that a reader never sees a part of the token. */
+export async function writeToken(file: string, token: string): Promise<void> {
+  await makeFolder(dirname(file));
+  const temporary = `${file}.${process.pid}.tmp`;
+  try {
+    await writeFile(temporary, `${token}\n`, { mode: 0o600 });
+    await rename(temporary, file);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+}
