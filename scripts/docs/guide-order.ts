@@ -2,7 +2,7 @@
 // link.
 
 const groups: readonly { title: string; guides: readonly string[] }[] = [
-  { title: 'Start', guides: ['first-five-minutes', 'clients', 'errors', 'from-litellm'] },
+  { title: 'Start', guides: ['first-five-minutes', 'clients', 'connect', 'errors', 'from-litellm'] },
   { title: 'The gateway', guides: ['login-and-tokens', 'env-and-secrets', 'your-own-services'] },
   { title: 'Money', guides: ['credits', 'key-with-a-budget', 'what-a-call-costs', 'payments'] },
   {

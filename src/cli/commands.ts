@@ -61,6 +61,11 @@ export const commands: readonly CommandEntry[] = [
     load: () => import('./commands/logout.ts'),
   },
   {
+    name: 'connect',
+    summary: 'Point a coding agent, such as Claude Code or Codex, at a gateway.',
+    load: () => import('./commands/connect.ts'),
+  },
+  {
     name: 'call',
     summary: 'Call any operation of a running server by its name in the contract.',
     load: () => import('./commands/call.ts'),

@@ -1,0 +1,30 @@
+// Codex lays a profile file over ~/.codex/config.toml, so that file stays untouched
+// (https://developers.openai.com/codex/config-advanced, Codex 0.134 and later).
+import { join } from 'node:path';
+import type { Tool } from './tool.ts';
+
+export const codex: Tool = {
+  id: 'codex',
+  title: 'Codex CLI',
+  format: 'responses',
+  preferredModel: /\bgpt-/,
+  edits: ({ url, token, model, home, env }) => [
+    {
+      kind: 'file',
+      path: join(env['CODEX_HOME'] || join(home, '.codex'), 'townhall.config.toml'),
+      text: [
+        '# Written by "townhall connect codex"; "townhall connect codex --undo" removes it.',
+        `model = ${JSON.stringify(model)}`,
+        'model_provider = "townhall"',
+        '',
+        '[model_providers.townhall]',
+        'name = "Townhall"',
+        `base_url = ${JSON.stringify(`${url}/v1`)}`,
+        'wire_api = "responses"',
+        `experimental_bearer_token = ${JSON.stringify(token)}`,
+        '',
+      ].join('\n'),
+    },
+  ],
+  start: () => ['codex --profile townhall'],
+};

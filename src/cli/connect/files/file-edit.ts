@@ -1,0 +1,99 @@
+// A change to one file. Everything that it does not name stays as it is.
+import { SettingError } from '../../../kernel/settings.ts';
+import { removeBlock, writeBlock } from './block-text.ts';
+import {
+  createdPath,
+  memberText,
+  memberValue,
+  prependItem,
+  removeItem,
+  removeMember,
+  restoreMember,
+  setMember,
+} from './json-text.ts';
+
+export type FileEdit =
+  | {
+      kind: 'json';
+      path: string;
+      set: readonly { at: readonly string[]; value: unknown }[];
+      /** Items put at the beginning of a list. */
+      prepend?: readonly { at: readonly string[]; item: unknown }[];
+    }
+  /** Lines in a file with comments that begin with `#`; with `after`, below that line. */
+  | { kind: 'block'; path: string; lines: readonly string[]; after?: string }
+  /** A file of Townhall alone. */
+  | { kind: 'file'; path: string; text: string };
+
+/** One change of a JSON file, as `--undo` takes it back. */
+export type JsonChange =
+  | {
+      kind: 'set';
+      at: readonly string[];
+      value: unknown;
+      /** The former text of the value. */ former: string;
+    }
+  | {
+      kind: 'create';
+      at: readonly string[];
+      value: unknown;
+      /** What of the path was missing. */ created: readonly string[];
+    }
+  | { kind: 'prepend'; at: readonly string[]; item: unknown };
+
+/** The text of the file with the change; null stands for a file that does not exist. */
+export function applyEdit(edit: FileEdit, text: string | null): { text: string; changes: JsonChange[] } {
+  try {
+    if (edit.kind === 'file') return { text: edit.text, changes: [] };
+    if (edit.kind === 'block') return { text: writeBlock(text ?? '', edit.lines, edit.after), changes: [] };
+    return applyJson(edit, (text ?? '').trim() === '' ? '{}\n' : (text ?? ''));
+  } catch (error) {
+    throw error instanceof SettingError ? new SettingError(`${edit.path}: ${error.message}`) : error;
+  }
+}
+
+function applyJson(edit: Extract<FileEdit, { kind: 'json' }>, original: string) {
+  const changes: JsonChange[] = [];
+  let text = original;
+  for (const { at, item } of edit.prepend ?? []) {
+    const created = createdPath(text, at);
+    const isMissing = memberText(text, at) === undefined;
+    changes.push(isMissing ? { kind: 'create', at, value: [item], created } : { kind: 'prepend', at, item });
+    text = prependItem(text, at, item);
+  }
+  for (const { at, value } of edit.set) {
+    const former = memberText(text, at);
+    changes.push(
+      former === undefined
+        ? { kind: 'create', at, value, created: createdPath(text, at) }
+        : { kind: 'set', at, value, former },
+    );
+    text = setMember(text, at, value);
+  }
+  return { text, changes };
+}
+
+/** Takes the own lines or members out of a file that somebody has changed since. Members with another value stay. */
+export function revertEdit(kind: FileEdit['kind'], changes: readonly JsonChange[], text: string): string {
+  if (kind === 'block') return removeBlock(text);
+  return changes.toReversed().reduce((rest, change) => {
+    if (change.kind === 'prepend') return removeItem(rest, change.at, change.item);
+    if (JSON.stringify(memberValue(rest, change.at)) !== JSON.stringify(change.value)) return rest;
+    if (change.kind === 'set') return restoreMember(rest, change.at, change.former);
+    return removeCreated(rest, change);
+  }, text);
+}
+
+/** Removes the member, and the objects on its way that were created for it and are empty now. */
+function removeCreated(
+  text: string,
+  { at, created }: { at: readonly string[]; created: readonly string[] },
+): string {
+  let rest = removeMember(text, at);
+  for (let length = at.length - 1; length >= created.length; length -= 1) {
+    const parent = at.slice(0, length);
+    if (JSON.stringify(memberValue(rest, parent)) !== '{}') break;
+    rest = removeMember(rest, parent);
+  }
+  return rest;
+}

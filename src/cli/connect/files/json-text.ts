@@ -1,0 +1,228 @@
+// Edits JSON as text: a member is set or removed, everything else stays byte for byte, with the comments and trailing
+// commas that the settings files of several tools allow.
+import { SettingError } from '../../../kernel/settings.ts';
+
+type JsonNode = { start: number; end: number } & (
+  | { type: 'object'; members: { key: string; keyStart: number; value: JsonNode }[] }
+  | { type: 'array'; items: JsonNode[] }
+  | { type: 'scalar'; value: unknown }
+);
+
+/** The text with the member set; objects on the way are created. Throws where a value on the way is no object. */
+export function setMember(text: string, path: readonly string[], value: unknown): string {
+  return setText(text, path, (indent) => stringify(value, indent));
+}
+
+/** The same with the text of the value as `memberText` returned it. */
+export function restoreMember(text: string, path: readonly string[], valueText: string): string {
+  return setText(text, path, () => valueText);
+}
+
+/** The text of a member's value; undefined where there is none. */
+export function memberText(text: string, path: readonly string[]): string | undefined {
+  const node = find(parse(text), path);
+  return node === undefined ? undefined : text.slice(node.start, node.end);
+}
+
+/** The value of a member; undefined where there is none. */
+export function memberValue(text: string, path: readonly string[]): unknown {
+  const node = find(parse(text), path);
+  return node === undefined ? undefined : valueOf(node);
+}
+
+/** The longest part of the path, and one step more, that exists; what a removal must remove. */
+export function createdPath(text: string, path: readonly string[]): readonly string[] {
+  const root = parse(text);
+  const length = path.findIndex((_key, index) => find(root, path.slice(0, index + 1)) === undefined);
+  return length < 0 ? path : path.slice(0, length + 1);
+}
+
+export function removeMember(text: string, path: readonly string[]): string {
+  const parent = find(parse(text), path.slice(0, -1));
+  if (parent?.type !== 'object') return text;
+  const index = parent.members.findLastIndex(({ key }) => key === path.at(-1));
+  const spans = parent.members.map(({ keyStart, value }) => ({ start: keyStart, end: value.end }));
+  return index < 0 ? text : removeEntry(text, spans, index, parent.start);
+}
+
+/** Puts an item at the beginning of an array, which is created where it is missing. */
+export function prependItem(text: string, path: readonly string[], item: unknown): string {
+  const array = find(parse(text), path);
+  if (array === undefined) return setMember(text, path, [item]);
+  if (array.type !== 'array') throw new SettingError(`${path.join('.')} is not a list.`);
+  const [first] = array.items;
+  if (first === undefined) return setMember(text, path, [item]);
+  const indent = indentAt(text, first.start);
+  const gap = text.slice(array.start + 1, first.start);
+  const separator = gap.includes('\n') ? `\n${indent}` : ' ';
+  return `${text.slice(0, first.start)}${stringify(item, indent)},${separator}${text.slice(first.start)}`;
+}
+
+/** Removes the first item that equals the value. */
+export function removeItem(text: string, path: readonly string[], item: unknown): string {
+  const array = find(parse(text), path);
+  if (array?.type !== 'array') return text;
+  const index = array.items.findIndex((each) => JSON.stringify(valueOf(each)) === JSON.stringify(item));
+  return index < 0 ? text : removeEntry(text, array.items, index, array.start);
+}
+
+function setText(text: string, path: readonly string[], render: (indent: string) => string): string {
+  const root = parse(text);
+  const existing = find(root, path);
+  if (existing !== undefined)
+    return text.slice(0, existing.start) + render(indentAt(text, existing.start)) + text.slice(existing.end);
+  const depth = createdPath(text, path).length;
+  const parent = find(root, path.slice(0, depth - 1));
+  if (parent?.type !== 'object')
+    throw new SettingError(`${path.slice(0, depth - 1).join('.') || 'the file'} is not an object.`);
+  const [key = '', ...rest] = path.slice(depth - 1);
+  const last = parent.members.at(-1);
+  const indent = last === undefined ? `${indentAt(text, parent.start)}  ` : indentAt(text, last.keyStart);
+  const entry = `${JSON.stringify(key)}: ${nest(rest, indent, render)}`;
+  if (last === undefined) {
+    const close = parent.end - 1;
+    const before = text.slice(0, close).trimEnd();
+    return `${before}\n${indent}${entry}\n${indentAt(text, parent.start)}${text.slice(close)}`;
+  }
+  const comma = commaAfter(text, last.value.end);
+  const at = comma ?? last.value.end;
+  // A comment behind the last member stays on its line.
+  const place = at + (/^[ \t]*(?:\/\/[^\n]*|\/\*[^\n]*?\*\/)/.exec(text.slice(at))?.[0].length ?? 0);
+  const separator = comma === undefined ? ',' : '';
+  return `${text.slice(0, at)}${separator}${text.slice(at, place)}\n${indent}${entry}${text.slice(place)}`;
+}
+
+/** The value below the keys that are missing, as objects of one member. */
+function nest(keys: readonly string[], indent: string, render: (indent: string) => string): string {
+  const [key, ...rest] = keys;
+  if (key === undefined) return render(indent);
+  const inner = `${indent}  `;
+  return `{\n${inner}${JSON.stringify(key)}: ${nest(rest, inner, render)}\n${indent}}`;
+}
+
+function removeEntry(
+  text: string,
+  entries: readonly { start: number; end: number }[],
+  index: number,
+  parentStart: number,
+): string {
+  const entry = entries[index];
+  if (entry === undefined) return text;
+  const previous = entries[index - 1];
+  const comma = commaAfter(text, entry.end);
+  // With its comma and its line; the last entry takes the comma before it.
+  if (comma !== undefined) {
+    const start = previous === undefined ? parentStart + 1 : (commaAfter(text, previous.end) ?? previous.end);
+    const lead = /^\s*/.exec(text.slice(start, entry.start))?.[0] ?? '';
+    const isAlone = start + lead.length === entry.start;
+    return text.slice(0, isAlone ? start : entry.start) + text.slice(comma);
+  }
+  const start = previous === undefined ? parentStart + 1 : previous.end;
+  return text.slice(0, start) + text.slice(entry.end);
+}
+
+function find(root: JsonNode, path: readonly string[]): JsonNode | undefined {
+  let node: JsonNode | undefined = root;
+  for (const key of path) {
+    if (node?.type !== 'object') return undefined;
+    node = node.members.findLast((member) => member.key === key)?.value;
+  }
+  return node;
+}
+
+function valueOf(node: JsonNode): unknown {
+  if (node.type === 'scalar') return node.value;
+  if (node.type === 'array') return node.items.map(valueOf);
+  return Object.fromEntries(node.members.map(({ key, value }) => [key, valueOf(value)]));
+}
+
+function stringify(value: unknown, indent: string): string {
+  return JSON.stringify(value, null, 2).replaceAll('\n', `\n${indent}`);
+}
+
+/** The white space with which the line of a position begins. */
+function indentAt(text: string, position: number): string {
+  const line = text.slice(text.lastIndexOf('\n', position - 1) + 1, position);
+  return /^[ \t]*/.exec(line)?.[0] ?? '';
+}
+
+function commaAfter(text: string, position: number): number | undefined {
+  const next = skipSpace(text, position);
+  return text[next] === ',' ? next + 1 : undefined;
+}
+
+/** Skips white space and comments. */
+function skipSpace(text: string, position: number): number {
+  const space = /(?:\s|\/\/[^\n]*|\/\*[\s\S]*?\*\/|\uFEFF)*/y;
+  space.lastIndex = position;
+  return position + (space.exec(text)?.[0].length ?? 0);
+}
+
+function parse(text: string): JsonNode {
+  const start = skipSpace(text, 0);
+  if (start === text.length) throw new SettingError('it is empty; write {} into it or remove it.');
+  const node = parseValue(text, start);
+  if (skipSpace(text, node.end) !== text.length) throw malformed(text, node.end);
+  return node;
+}
+
+function parseValue(text: string, start: number): JsonNode {
+  if (text[start] === '{') return parseObject(text, start);
+  if (text[start] === '[') return parseArray(text, start);
+  const scalar = /"(?:[^"\\\n]|\\.)*"|[-+.\w]+/y;
+  scalar.lastIndex = start;
+  const [word] = scalar.exec(text) ?? [];
+  if (word === undefined) throw malformed(text, start);
+  try {
+    return { type: 'scalar', start, end: start + word.length, value: JSON.parse(word) as unknown };
+  } catch {
+    throw malformed(text, start);
+  }
+}
+
+function parseObject(text: string, start: number): JsonNode {
+  const members: { key: string; keyStart: number; value: JsonNode }[] = [];
+  const end = parseEntries(text, start, '}', (at) => {
+    const key = parseValue(text, at);
+    const colon = skipSpace(text, key.end);
+    if (key.type !== 'scalar' || typeof key.value !== 'string' || text[colon] !== ':')
+      throw malformed(text, at);
+    const value = parseValue(text, skipSpace(text, colon + 1));
+    members.push({ key: key.value, keyStart: at, value });
+    return value.end;
+  });
+  return { type: 'object', start, end, members };
+}
+
+function parseArray(text: string, start: number): JsonNode {
+  const items: JsonNode[] = [];
+  const end = parseEntries(text, start, ']', (at) => {
+    const item = parseValue(text, at);
+    items.push(item);
+    return item.end;
+  });
+  return { type: 'array', start, end, items };
+}
+
+/** Returns the position behind the closing bracket. */
+function parseEntries(
+  text: string,
+  start: number,
+  close: string,
+  parseEntry: (at: number) => number,
+): number {
+  let position = skipSpace(text, start + 1);
+  while (text[position] !== close) {
+    position = skipSpace(text, parseEntry(position));
+    if (text[position] === ',') position = skipSpace(text, position + 1);
+    else if (text[position] !== close) throw malformed(text, position);
+  }
+  return position + 1;
+}
+
+function malformed(text: string, position: number): SettingError {
+  const line = text.slice(0, position).split('\n').length;
+  return new SettingError(
+    `line ${line} is not valid JSON; correct it, or use --print and write it yourself.`,
+  );
+}

@@ -1,0 +1,126 @@
+// Writes the files of a tool, keeps what they were, and restores them. The record of a connection is a file of its
+// owner alone; it has the key, so that the undo can revoke it.
+import { createHash } from 'node:crypto';
+import { chmod, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { makeFolder } from '../../../kernel/folder.ts';
+import { applyEdit, revertEdit, type FileEdit, type JsonChange } from './file-edit.ts';
+
+interface FileRecord {
+  path: string;
+  kind: FileEdit['kind'];
+  /** The former content in base64; null where the file did not exist. */
+  former: string | null;
+  /** SHA-256 of what was written: the file is unchanged since when it still has it. */
+  digest: string;
+  changes: JsonChange[];
+}
+
+export interface ConnectionRecord {
+  tool: string;
+  url: string;
+  token: string;
+  files: FileRecord[];
+}
+
+/** What would be written, without writing. */
+export async function previewEdits(edits: readonly FileEdit[]): Promise<{ path: string; text: string }[]> {
+  const texts = edits.map(async (edit) => ({
+    path: edit.path,
+    text: applyEdit(edit, await readText(edit.path)).text,
+  }));
+  return Promise.all(texts);
+}
+
+/**
+ * Stores the record first and then writes the files, so that an interrupted run can be undone. Throws before the first
+ * file is written when one of them cannot be edited.
+ */
+export async function writeEdits(
+  recordFile: string,
+  connection: Omit<ConnectionRecord, 'files'>,
+  edits: readonly FileEdit[],
+): Promise<void> {
+  const writes = [];
+  for (const edit of edits) {
+    const former = await readBytes(edit.path);
+    const { text, changes } = applyEdit(edit, former?.toString('utf8') ?? null);
+    const { path, kind } = edit;
+    const record = {
+      path,
+      kind,
+      former: former?.toString('base64') ?? null,
+      digest: digestOf(text),
+      changes,
+    };
+    writes.push({ record, text });
+  }
+  const record: ConnectionRecord = { ...connection, files: writes.map((write) => write.record) };
+  await replaceFile(recordFile, JSON.stringify(record, null, 2));
+  for (const { record: file, text } of writes) await replaceFile(file.path, text);
+}
+
+/** Null where the tool is not connected. */
+export async function readRecord(recordFile: string): Promise<ConnectionRecord | null> {
+  const text = await readText(recordFile);
+  return text === null ? null : (JSON.parse(text) as ConnectionRecord);
+}
+
+/** Restores each file and returns a line about it. The record is removed last. */
+export async function undoEdits(recordFile: string, { files }: ConnectionRecord): Promise<string[]> {
+  const lines: string[] = [];
+  for (const file of files.toReversed()) lines.push(await undoFile(file));
+  await rm(recordFile, { force: true });
+  return lines;
+}
+
+async function undoFile({ path, kind, former, digest, changes }: FileRecord): Promise<string> {
+  const current = await readBytes(path);
+  if (current === null) return `${path} is gone already.`;
+  const isUnchanged = digestOf(current) === digest;
+  if (isUnchanged && former === null) {
+    await rm(path);
+    return `${path} is removed.`;
+  }
+  if (isUnchanged && former !== null) {
+    await replaceFile(path, Buffer.from(former, 'base64'));
+    return `${path} is as it was.`;
+  }
+  if (kind === 'file') return `${path} was changed since and stays; remove it yourself.`;
+  await replaceFile(path, revertEdit(kind, changes, current.toString('utf8')));
+  return `${path} was changed since; only the entries of Townhall are removed.`;
+}
+
+/** Replaces the content in one step. A link stays a link, a mode stays; a new file is its owner's alone. */
+async function replaceFile(path: string, content: string | Buffer): Promise<void> {
+  await makeFolder(dirname(path));
+  const target = await realpath(path).catch(() => path);
+  const mode = await stat(target).then(
+    (stats) => stats.mode & 0o777,
+    () => 0o600,
+  );
+  const temporary = join(dirname(target), `.${basename(target)}.${process.pid}.tmp`);
+  try {
+    await writeFile(temporary, content, { mode: 0o600, flag: 'wx' });
+    await chmod(temporary, mode);
+    await rename(temporary, target);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+}
+
+async function readBytes(path: string): Promise<Buffer | null> {
+  return readFile(path).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw error;
+  });
+}
+
+async function readText(path: string): Promise<string | null> {
+  return (await readBytes(path))?.toString('utf8') ?? null;
+}
+
+function digestOf(content: string | Buffer): string {
+  return createHash('sha256').update(content).digest('hex');
+}

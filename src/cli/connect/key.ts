@@ -1,0 +1,48 @@
+// The API key of a connected tool: created by the login of the profile, or by a device login of its own.
+import { readFile } from 'node:fs/promises';
+import { GatewayError } from '@townhall/gateway';
+import { deviceName, loginByDevice } from '../login/device-login.ts';
+import { gatewayClient, type ServerChoice } from '../login/server.ts';
+
+export interface KeyRequest {
+  /** What the person recognizes the key by. */
+  title: string;
+  bureauId: string;
+  limits: { models?: string[]; credit_cap?: number; ttl?: number };
+  opensBrowser: boolean;
+  printError: (line: string) => void;
+  signal: AbortSignal;
+}
+
+/** The key and when it ends. */
+export async function requestKey(
+  { url, profile }: ServerChoice,
+  request: KeyRequest,
+): Promise<{ token: string; expiresAt: string }> {
+  const name = deviceName(request.title);
+  const file = profile.url === url ? profile.token_file : undefined;
+  const login = file === undefined ? '' : (await readFile(file, 'utf8').catch(() => '')).trim();
+  if (login !== '') {
+    try {
+      const client = gatewayClient(url, login);
+      const key = await client.accounts.createKey({ name, ...request.limits }, { signal: request.signal });
+      return { token: key.user_token, expiresAt: key.expires_at };
+    } catch (error) {
+      if (!GatewayError.isInstance(error) || error.status !== 401) throw error;
+      request.printError('The stored login has ended; confirm this key instead.');
+    }
+  }
+  const { limits, ...rest } = request;
+  const credential = await loginByDevice({ ...rest, client: gatewayClient(url), name, key: limits });
+  return { token: credential.user_token, expiresAt: credential.expires_at };
+}
+
+/** False where the key had ended already, or the server does not answer. */
+export async function revokeKey(url: string, token: string): Promise<boolean> {
+  return gatewayClient(url, token)
+    .accounts.logout()
+    .then(
+      () => true,
+      () => false,
+    );
+}

@@ -1,0 +1,122 @@
+// Edits of JSON texts with comments: what is not named stays byte for byte.
+import { describe, expect, test } from 'vitest';
+import { applyEdit, revertEdit, type FileEdit } from '../../src/cli/connect/files/file-edit.ts';
+import { removeBlock, writeBlock } from '../../src/cli/connect/files/block-text.ts';
+
+const edit = (
+  set: [path: string, value: unknown][],
+  prepend: [path: string, item: unknown][] = [],
+): FileEdit => ({
+  kind: 'json',
+  path: 'settings.json',
+  set: set.map(([at, value]) => ({ at: at.split('.'), value })),
+  prepend: prepend.map(([at, item]) => ({ at: at.split('.'), item })),
+});
+const apply = (text: string | null, change: FileEdit) => applyEdit(change, text).text;
+
+const commented = `{
+  // The theme of the evening.
+  "theme": "dark", /* not light */
+  "env": {
+    "PATH": "/bin", // kept
+  },
+}
+`;
+
+describe('a JSON edit', () => {
+  test('creates a file', () => {
+    expect(apply(null, edit([['env.URL', 'x']]))).toBe('{\n  "env": {\n    "URL": "x"\n  }\n}\n');
+  });
+
+  test('keeps comments and trailing commas', () => {
+    const text = apply(
+      commented,
+      edit([
+        ['env.URL', 'x'],
+        ['model', 'm'],
+      ]),
+    );
+    for (const part of ['// The theme of the evening.', '/* not light */', '"PATH": "/bin", // kept'])
+      expect(text).toContain(part);
+    expect(text).toContain('"URL": "x"');
+    expect(text).toContain('"model": "m"');
+  });
+
+  test('replaces only the value of a member', () => {
+    expect(apply('{"a": 1, "b": {"c": 2}}', edit([['b.c', 'new']]))).toBe('{"a": 1, "b": {"c": "new"}}');
+  });
+
+  test('puts an item before the others of a list', () => {
+    const text = apply('{"list": [{"id": 1}]}', edit([], [['list', { id: 0 }]]));
+    expect(JSON.parse(text)).toEqual({ list: [{ id: 0 }, { id: 1 }] });
+  });
+
+  test('is not fooled by brackets and comment signs in texts', () => {
+    const text = apply('{"a": "} // \\" {", "b": 1}', edit([['b', 2]]));
+    expect(text).toBe('{"a": "} // \\" {", "b": 2}');
+  });
+
+  test.each([
+    ['a broken file', '{"a": ', 'line 1 is not valid JSON'],
+    ['a list', '[1]', 'is not an object'],
+    ['a text on the way', '{"env": "x"}', 'env is not an object'],
+  ])('refuses %s and names the file', (_name, text, message) => {
+    expect(() => apply(text, edit([['env.URL', 'x']]))).toThrow(message);
+    expect(() => apply(text, edit([['env.URL', 'x']]))).toThrow('settings.json');
+  });
+});
+
+describe('the undo of a JSON edit', () => {
+  const change = edit(
+    [
+      ['theme', 'light'],
+      ['env.URL', 'x'],
+      ['security.auth.type', 'key'],
+    ],
+    [['models.openai', { id: 1 }]],
+  );
+
+  test.each([
+    ['an empty object', '{}\n'],
+    ['comments', commented],
+    ['a list', '{\n  "models": {\n    "openai": [\n      { "id": 2 }\n    ]\n  }\n}\n'],
+    ['one line', '{"a": 1}'],
+  ])('leaves the members of others where the file had %s', (_name, text) => {
+    const { text: connected, changes } = applyEdit(change, text);
+    const later = apply(connected, edit([['later', true]]));
+    const restored = revertEdit('json', changes, later);
+    expect(apply(restored, edit([]))).toBe(restored);
+    const members = (json: string) =>
+      JSON.parse(json.replaceAll(/\/\/.*|\/\*.*?\*\//g, '').replaceAll(/,(\s*[}\]])/g, '$1')) as object;
+    expect(members(restored)).toEqual({ ...members(text), later: true });
+  });
+
+  test('keeps a value that was changed since', () => {
+    const { text, changes } = applyEdit(edit([['model', 'ours']]), '{"model": "theirs"}');
+    const restored = revertEdit('json', changes, text.replace('ours', 'newer'));
+    expect(restored).toBe('{"model": "newer"}');
+  });
+});
+
+describe('a block of lines', () => {
+  test('stands at the end and is replaced', () => {
+    const text = writeBlock(writeBlock('a: 1', ['b: 2']), ['b: 3']);
+    expect(text).toBe('a: 1\n# >>> townhall connect\nb: 3\n# <<< townhall connect\n');
+    expect(removeBlock(text)).toBe('a: 1\n');
+  });
+
+  test('stands below its line, as far in as the items of the list', () => {
+    const text = writeBlock(
+      'models:\n    - name: a # mine\nrules: []\n',
+      ['- name: b', '  model: c'],
+      'models:',
+    );
+    expect(text).toBe(
+      'models:\n    # >>> townhall connect\n    - name: b\n      model: c\n    # <<< townhall connect\n    - name: a # mine\nrules: []\n',
+    );
+  });
+
+  test('refuses a file without its line', () => {
+    expect(() => writeBlock('models: []\n', ['- a'], 'models:')).toThrow('has no line "models:"');
+  });
+});
