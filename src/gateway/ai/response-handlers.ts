@@ -20,6 +20,7 @@ import { toModelCall } from './formats/responses/request.ts';
 import { sizeOf } from './metering/measure.ts';
 import { tokensOfRequest } from './metering/token-count.ts';
 import { pageOfItems } from './stored-responses/items.ts';
+import { compactResponse } from './response-compaction.ts';
 import { type ResponsePlan, formatOf, needsPlan, ownerOf, planResponse } from './response-plan.ts';
 import type { StoredResponses } from './stored-responses/stored-responses.ts';
 import { answerTranslated, type TranslatedFormat } from './translated-format.ts';
@@ -54,6 +55,7 @@ const responses: TranslatedFormat<ResponseRequest, ResponseAnswer, ResponseEvent
 type ResponseHandlers = Pick<
   AiHandlers,
   | 'ai.createResponse'
+  | 'ai.compactResponse'
   | 'ai.getResponseTokens'
   | 'ai.getResponse'
   | 'ai.removeResponse'
@@ -64,6 +66,10 @@ export function responseHandlers(context: ResponsesContext): ResponseHandlers {
   const { storedResponses } = context;
   return {
     'ai.createResponse': (call) => createResponse(context, call),
+    async 'ai.compactResponse'(call) {
+      refuseConversation(call.body);
+      return compactResponse(context, call, responses);
+    },
     'ai.getResponseTokens': (call) => estimateTokens(context, call),
     'ai.getResponse': async ({ path, identity }) => {
       const response = await storedResponses.find({ responseId: path.response_id, owner: ownerOf(identity) });
@@ -135,7 +141,7 @@ function refuseBackground({ background }: ResponseRequest): void {
     throw unsupported('background', 'Answers in the background are not supported; leave background out.');
 }
 
-function refuseConversation(body: ResponseRequest): void {
+function refuseConversation(body: Readonly<Record<string, unknown>>): void {
   if ((body['conversation'] ?? null) !== null)
     throw unsupported(
       'conversation',

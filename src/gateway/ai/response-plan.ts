@@ -5,11 +5,14 @@ import type { ResponseAnswer, ResponseEvent, ResponseRequest } from '../../contr
 import { id } from '../../kernel/ids.ts';
 import { isRecord, type JsonRecord, parseJsonOrUndefined } from '../../kernel/json-value.ts';
 import type { Log } from '../../kernel/log.ts';
+import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
 import type { CatalogModel } from './catalog/catalog.ts';
 import type { PassthroughResult } from './formats/passthrough/calls.ts';
 import type { TranslatedFormat } from './translated-format.ts';
+import { isCompaction, summaryMessage } from './formats/responses/compaction.ts';
 import { toContextItems } from './stored-responses/items.ts';
+import { isSealedSummary } from './stored-responses/summaries.ts';
 import type { ResponseOwner } from './stored-responses/store.ts';
 import {
   conversationTooLong,
@@ -37,9 +40,13 @@ export function ownerOf(identity: Identity): ResponseOwner {
   throw new Error('A guest owns no responses.');
 }
 
-/** Whether the gateway stores the response or continues another one. */
-export function needsPlan({ store, previous_response_id: previousId = null }: ResponseRequest): boolean {
-  return store === true || previousId !== null;
+/** Whether the gateway stores the response, continues another one, or has sealed a summary in its input. */
+export function needsPlan({ store, previous_response_id: previousId = null, input }: ResponseRequest): boolean {
+  return store === true || previousId !== null || (Array.isArray(input) && input.some(hasSealedSummary));
+}
+
+function hasSealedSummary(item: unknown): item is JsonRecord {
+  return isCompaction(item) && isSealedSummary(item['encrypted_content']);
 }
 
 /**
@@ -71,19 +78,55 @@ async function expand(
   }: Pick<ResponsePlan, 'body' | 'owner' | 'previousId' | 'isStored'> & { model: CatalogModel },
 ): Promise<ResponseRequest> {
   const { previous_response_id: _previous, ...rest } = body;
-  const passesThrough = model.providerEntry.formats.includes('responses');
   const request: ResponseRequest = { ...rest, store: false };
-  if (previousId !== null) {
-    const earlier = await storedResponses.conversation({ responseId: previousId, owner });
-    request.input = [
-      ...toContextItems(earlier, { passesThrough }),
-      ...ownItems(body.input),
-    ] as ResponseRequest['input'];
-  }
+  const items = await readItems(storedResponses, { body, owner, model });
+  if (previousId !== null || items.some(hasSealedSummary))
+    request.input = openSummaries(storedResponses, owner, items) as ResponseRequest['input'];
   // OpenAI's reasoning can be sent again only with its encrypted content.
   if (isStored && model.providerEntry.kind === 'openai' && model.reasoning !== undefined)
     request['include'] = withEncryptedReasoning(body['include']);
   return request;
+}
+
+/** The items of the conversation that the call continues, then its own. */
+export async function readItems(
+  storedResponses: Pick<StoredResponses, 'conversation'>,
+  { body, owner, model }: { body: ResponseRequest; owner: ResponseOwner; model: CatalogModel },
+): Promise<unknown[]> {
+  const own = ownItems(body.input);
+  const previousId = body.previous_response_id ?? null;
+  if (previousId === null) return own;
+  const passesThrough = model.providerEntry.formats.includes('responses');
+  const earlier = await storedResponses.conversation({ responseId: previousId, owner });
+  return [...toContextItems(earlier, { passesThrough }), ...own];
+}
+
+// Opening takes some microseconds, in one turn of the event loop.
+const maxSummaries = 100;
+
+/** The items with the summaries of the gateway as messages. Throws a 400 for one that cannot be opened. */
+export function openSummaries(
+  { summaries }: Pick<StoredResponses, 'summaries'>,
+  owner: ResponseOwner,
+  items: readonly unknown[],
+): unknown[] {
+  let count = 0;
+  return items.map((item) => {
+    if (!hasSealedSummary(item)) return item;
+    count += 1;
+    const summary =
+      count > maxSummaries ? undefined : summaries.open(owner, item['encrypted_content'] as string);
+    if (summary === undefined) throw unreadableSummary();
+    return summaryMessage(summary);
+  });
+}
+
+function unreadableSummary(): Problem {
+  const message = `has a compaction of another user, one that is changed, or more than ${maxSummaries} of them`;
+  return new Problem('bad_request', 'invalid_request', `\`input\` ${message}.`, {
+    param: 'input',
+    details: [{ path: 'input', message }],
+  });
 }
 
 function ownItems(input: ResponseRequest['input']): unknown[] {

@@ -13,6 +13,15 @@ import { startProvider, type ScriptedProvider } from '../../support/provider.ts'
 
 const rates = { input: 1_000_000, output: 2_000_000 };
 
+const halfAnswer = JSON.stringify({
+  id: 'x',
+  object: 'chat.completion',
+  created: 1,
+  model: 'm',
+  choices: [{ index: 0, message: { role: 'assistant', content: 'Half a' }, finish_reason: 'length' }],
+  usage: { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 },
+});
+
 let provider: ScriptedProvider;
 let world: GatewayWorld;
 let folder: string;
@@ -24,7 +33,7 @@ beforeAll(async () => {
   await writeFile(
     modelsFile,
     provider.modelsFile(
-      { ok: 'ok' },
+      { ok: 'ok', incomplete: `verbatim?${new URLSearchParams({ json: halfAnswer })}` },
       {
         model: { rates, max_output_tokens: 1_000 },
         provider: { output_limit_member: 'max_tokens' },
@@ -367,5 +376,114 @@ describe('a conversation', () => {
     await expect(
       client().responses.create({ model: 'openai/ok', input: 'x', conversation: 'conv_1' }),
     ).rejects.toMatchObject({ status: 422, param: 'conversation' });
+  });
+});
+
+describe('ai.compactResponse', () => {
+  const items = [
+    { role: 'user' as const, content: 'Find the harbour' },
+    { type: 'function_call' as const, call_id: 'call_1', name: 'search', arguments: '{"place":"quay 7"}' },
+    { type: 'function_call_output' as const, call_id: 'call_1', output: 'It is closed.' },
+    { role: 'assistant' as const, content: 'The harbour is closed.' },
+  ];
+  const compact = (more: object = {}, bearer?: string) =>
+    client(bearer).responses.compact({
+      model: 'acme/ok',
+      input: items,
+      ...more,
+    } as unknown as OpenAI.Responses.ResponseCompactParams);
+  const summaryOf = (compacted: OpenAI.Responses.CompactedResponse) =>
+    compacted.output.find((item) => item.type === 'compaction') as OpenAI.Responses.ResponseCompactionItem;
+
+  test.each(models)('has %s summarize, and the next call read the summary', async (model) => {
+    const compacted = await compact({ model });
+    expect(compacted).toMatchObject({
+      object: 'response.compaction',
+      output: [{ type: 'message', role: 'user' }, { type: 'compaction' }],
+      usage: { input_tokens: expect.any(Number), output_tokens: expect.any(Number) },
+    });
+    expect(compacted.output).toHaveLength(2);
+    const { encrypted_content: sealed } = summaryOf(compacted);
+    expect(sealed).toMatch(/^townhall\.c1\./);
+    if (model === 'local/echo') return;
+    const request = provider.lastCall().body.toString();
+    for (const part of ['Find the harbour', 'quay 7', 'It is closed.', 'The harbour is closed.'])
+      expect(request).toContain(part);
+    const next = await client().responses.create({
+      model,
+      input: [...compacted.output, { role: 'user', content: 'And now?' }] as OpenAI.Responses.ResponseInput,
+    });
+    expect(next.status).toBe('completed');
+    const continued = provider.lastCall().body.toString();
+    expect(continued).toContain('Summary of the conversation so far');
+    expect(continued).not.toContain(sealed);
+    expect(continued).not.toContain('quay 7');
+  });
+
+  test('compacts a stored conversation', async () => {
+    const first = await client().responses.create({
+      model: 'acme/ok',
+      input: 'the first words',
+      store: true,
+    });
+    const compacted = await compact({ input: 'more', previous_response_id: first.id });
+    expect(provider.lastCall().body.toString()).toContain('the first words');
+    expect(compacted.output.map(({ type }) => type)).toEqual(['message', 'message', 'compaction']);
+  });
+
+  test('charges the call', async () => {
+    const before = (await world.user.credits.getBalance()).available;
+    const { usage } = await compact();
+    const price = usage.input_tokens + 2 * usage.output_tokens;
+    await expect.poll(async () => before - (await world.user.credits.getBalance()).available).toBe(price);
+  });
+
+  test('returns all items where the model writes no whole summary', async () => {
+    const compacted = await compact({ model: 'acme/incomplete' });
+    expect(compacted.output.map(({ type }) => type)).toEqual([
+      'message',
+      'function_call',
+      'function_call_output',
+      'message',
+    ]);
+  });
+
+  test('is read by its owner alone', async () => {
+    const { output } = await compact();
+    const body = { model: 'acme/ok', input: output as OpenAI.Responses.ResponseInput };
+    await expect(client(await strangerToken()).responses.create(body)).rejects.toMatchObject({
+      status: 400,
+      param: 'input',
+    });
+  });
+
+  test('replays one compaction under an Idempotency-Key', async () => {
+    const body = { model: 'openai/ok' as string, input: items };
+    const key = { headers: { 'Idempotency-Key': id('key') } };
+    const first = await client().responses.compact(body as OpenAI.Responses.ResponseCompactParams, key);
+    expect(await client().responses.compact(body as OpenAI.Responses.ResponseCompactParams, key)).toEqual(
+      first,
+    );
+  });
+
+  test('refuses an empty conversation, a foreign response and an unknown effort', async () => {
+    await expect(compact({ input: [] })).rejects.toMatchObject({ status: 400, param: 'input' });
+    const send = async (more: object) => {
+      const response = await fetch(`${world.url}/v1/ai/responses/compact`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}` },
+        body: JSON.stringify({ model: 'acme/ok', input: 'x', ...more }),
+      });
+      return { status: response.status, ...((await response.json()) as object) };
+    };
+    expect(await send({ previous_response_id: 'resp_none' })).toMatchObject({
+      status: 400,
+      error: { code: 'previous_response_not_found' },
+    });
+    expect(await send({ reasoning: { effort: 'high' } })).toMatchObject({
+      status: 422,
+      error: { code: 'unsupported_reasoning_effort' },
+    });
+    expect(await send({ conversation: 'conv_1' })).toMatchObject({ status: 422 });
   });
 });

@@ -152,6 +152,7 @@ const idleJobs: MediaJobs = {
 
 // The same holds for stored responses; stored-responses.test.ts has a whole gateway.
 const noStoredResponses: StoredResponses = {
+  summaries: { seal: absent, open: absent },
   save: absent,
   find: absent,
   remove: absent,

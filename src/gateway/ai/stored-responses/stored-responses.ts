@@ -8,6 +8,7 @@ import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { SealError, type Vault } from '../../../kernel/secrets/vault.ts';
 import { toStoredItems } from './items.ts';
+import { createSummaries, type Summaries } from './summaries.ts';
 import {
   type ResponseAddress,
   type ResponseOwner,
@@ -25,6 +26,8 @@ export interface NewResponse extends ResponseAddress {
 }
 
 export interface StoredResponses {
+  /** Seals summaries of compacted conversations, which are not stored. */
+  readonly summaries: Summaries;
   save(response: NewResponse): Promise<void>;
   /** Throws a 404. */
   find(address: ResponseAddress): Promise<JsonRecord>;
@@ -78,6 +81,7 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
   }
 
   return {
+    summaries: createSummaries(options.vault),
     async save({ responseId, owner, previousId, input, response }) {
       const sealed = seal(options, responseId, { input: toStoredItems(input), response });
       const bytes = sealed.input.length + sealed.response.length;

@@ -1,0 +1,81 @@
+// Compaction of a conversation: the request that asks a model for a summary, the compacted response, and
+// the form in which a model reads the summary later.
+import { isRecord, type JsonRecord } from '../../../../kernel/json-value.ts';
+
+/** Codex writes the second name. */
+const compactionTypes = new Set<unknown>(['compaction', 'compaction_summary']);
+
+export function isCompaction(item: unknown): item is JsonRecord {
+  return isRecord(item) && compactionTypes.has(item['type']);
+}
+
+const request = `Summarize the conversation above for an assistant that continues it and cannot read it. \
+Name the user's goals and constraints, the decisions and their reasons, what is done, what is open, and the exact \
+names, paths, ids and values that are needed. Write only the summary.`;
+
+/** The conversation as text and files, with the request for a summary. Tools and reasoning are left out. */
+export function toSummaryInput(items: readonly unknown[]): JsonRecord[] {
+  return [...items.filter(isRecord).flatMap(toMessage), message('user', request)];
+}
+
+// A provider refuses calls of tools without their definitions, and reasoning of another model.
+function toMessage(item: JsonRecord): JsonRecord[] {
+  const { type = 'message', role, content, name, output } = item;
+  switch (type) {
+    case 'message':
+      return [{ type, role, content }];
+    case 'reasoning':
+      return [];
+    case 'function_call':
+    case 'custom_tool_call':
+      return [
+        message('assistant', `[call of ${textOf(name)}]\n${textOf(item['arguments'] ?? item['input'])}`),
+      ];
+    case 'function_call_output':
+    case 'custom_tool_call_output':
+      return [
+        Array.isArray(output)
+          ? {
+              type: 'message',
+              role: 'user',
+              content: [{ type: 'input_text', text: '[result]' }, ...(output as unknown[])],
+            }
+          : message('user', `[result]\n${textOf(output)}`),
+      ];
+    case 'item_reference':
+      return [item];
+    default:
+      return [message('assistant', JSON.stringify(item))];
+  }
+}
+
+function message(role: 'user' | 'assistant', content: string): JsonRecord {
+  return { type: 'message', role, content };
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value ?? null);
+}
+
+/** The messages of the user, which a compaction keeps. */
+export function userMessages(items: readonly unknown[]): JsonRecord[] {
+  return items.filter(isRecord).filter(({ type = 'message', role }) => type === 'message' && role === 'user');
+}
+
+/** The message in which a model reads a summary. */
+export function summaryMessage(summary: string): JsonRecord {
+  return message('user', `Summary of the conversation so far:\n${summary}`);
+}
+
+/** The text of a whole response; undefined for a response that is cut off, failed or without text. */
+export function completeText({ status = 'completed', output }: JsonRecord): string | undefined {
+  if (status !== 'completed' || !Array.isArray(output)) return undefined;
+  const text = output
+    .filter(isRecord)
+    .filter(({ type }) => type === 'message')
+    .flatMap(({ content }) => (Array.isArray(content) ? content.filter(isRecord) : []))
+    .map((part) => (typeof part['text'] === 'string' ? part['text'] : ''))
+    .join('')
+    .trim();
+  return text === '' ? undefined : text;
+}
