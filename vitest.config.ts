@@ -17,7 +17,7 @@ const withDatabase = [
   'test/gateway/credits/*.test.ts',
   'test/gateway/credits/!(journal)/**/*.test.ts',
   // Of the tests of models only these have a database; the rest run on a ledger in memory.
-  'test/gateway/ai/**/{asr,async-video,gateway,image,jobs,killed-server,media,paid,stopped-payers,stored-responses,tts,video}.test.ts',
+  'test/gateway/ai/**/{asr,async-video,background-responses,gateway,image,jobs,killed-server,media,paid,stopped-payers,stored-responses,tts,video}.test.ts',
   'test/clients/real-gateway.test.ts',
   'test/kernel/data/{changes,database,idempotency,jobs,migrate}.test.ts',
 ];
@@ -31,7 +31,7 @@ const onBothEngines = [
   'test/fault-injection/drain.test.ts',
   'test/gateway/{descriptors,directory,limits,world}.test.ts',
   'test/gateway/accounts/{device,revocation,tokens}.test.ts',
-  'test/gateway/ai/**/{jobs,killed-server,paid,stored-responses}.test.ts',
+  'test/gateway/ai/**/{background-responses,jobs,killed-server,paid,stored-responses}.test.ts',
   'test/gateway/audit/chain.test.ts',
   'test/gateway/bureaus/bureaus.test.ts',
   'test/gateway/cities/cities.test.ts',

@@ -647,6 +647,7 @@ async function openModels(
       log,
       keepHours: config.responsesKeepHours,
       maxBytesPerOwner: config.responsesQuotaMb * 1024 * 1024,
+      isAlone: isLocalEdition,
     }),
   );
   const aiService = defer(
@@ -654,6 +655,7 @@ async function openModels(
       jobs,
       links,
       storedResponses: responses,
+      rejoinMs: config.responsesRejoinMs,
       ledger,
       alarms,
       env: env.reader,
@@ -684,6 +686,7 @@ async function openModels(
   // Aborted calls are still charged: wait for them while the ledger is open. Jobs
   // stop first, as they make calls.
   closers.defer(() => aiService.settled());
+  closers.defer(() => aiService.stopRuns());
   closers.defer(() => jobs.close());
   return { ai: aiService, jobs, responses };
 }

@@ -106,6 +106,12 @@ export const gatewaySettings = {
     'Storage for the responses of one user, in MiB; beyond it the oldest are deleted.',
     { min: 1, max: 2 ** 20 },
   ),
+  responsesRejoinMs: integer(
+    'RESPONSES_REJOIN_MS',
+    60_000,
+    'How long a streamed response with an Idempotency-Key runs on without a reader.',
+    { min: 0, max: 600_000 },
+  ),
   videoPollMs: integer('VIDEO_POLL_MS', 5_000, 'Interval at which a provider is polled for a video.', {
     min: 10,
     max: 600_000,

@@ -116,6 +116,15 @@ const withStoredResponse: Prepare = async ({ gateway }) => {
   return { replace: { [example.response]: id } };
 };
 
+const withBackgroundResponse: Prepare = async ({ gateway }) => {
+  const { id } = await gateway.user.ai.createResponse({
+    model: 'local/echo',
+    input: 'Hello',
+    background: true,
+  });
+  return { replace: { [example.response]: id } };
+};
+
 const withMedia: Prepare = async (servers) => {
   const jobId = await startImage(servers);
   const getImage = () => servers.gateway.user.ai.getImage({ job_id: jobId });
@@ -250,6 +259,7 @@ export const preparations: Readonly<Record<string, Prepare>> = {
   },
   'gateway/ai.getImage': withImage,
   'gateway/ai.getResponse': withStoredResponse,
+  'gateway/ai.cancelResponse': withBackgroundResponse,
   'gateway/ai.removeResponse': withStoredResponse,
   'gateway/ai.listResponseInputItems': withStoredResponse,
   'gateway/ai.cancelImage': withImage,

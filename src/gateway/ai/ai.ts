@@ -29,7 +29,9 @@ import { defaultVideoLimits, type VideoLimits } from './providers/async-video.ts
 import { localProvider, type LocalProvider, noLocalModels } from './providers/local/local.ts';
 import { createMediaModels } from './providers/media-models.ts';
 import { createProviderModels } from './providers/text-models.ts';
+import { createBackgroundResponses } from './response-background.ts';
 import { responseHandlers } from './response-handlers.ts';
+import { createResponseRuns } from './response-runs/runs.ts';
 import type { StoredResponses } from './stored-responses/stored-responses.ts';
 import { streamHandlers } from './stream-handlers.ts';
 import { textHandlers } from './text-handlers.ts';
@@ -88,12 +90,16 @@ export interface AiOptions {
   links: MediaLinks;
   /** The owner starts and closes them. */
   storedResponses: StoredResponses;
+  /** How long a stream with an Idempotency-Key runs on without a reader; 60 seconds by default. */
+  rejoinMs?: number;
 }
 
 /** The service, and operations for the operator that are not in the contract. */
 export interface AiService extends Service<'ai'> {
   /** Calls each configured provider once and reports the result. */
   checkProviders(): Promise<ProviderCheck[]>;
+  /** Ends the calls that run on without their client. */
+  stopRuns(): Promise<void>;
   /** Resolves when every call so far is charged. */
   settled(): Promise<void>;
   /** Counts calls with an impossible usage, and users whose paid calls are stopped for it. */
@@ -130,6 +136,9 @@ export async function ai(options: AiOptions): Promise<AiService> {
   });
   const mediaOptions = { ...context, models: media, jobs: options.jobs, links: options.links };
   options.jobs.useGenerator(mediaGenerator({ ...context, models: media }));
+  const { log, storedResponses } = options;
+  const runs = createResponseRuns({ log });
+  const background = createBackgroundResponses({ runs, storedResponses, log });
   return {
     name: 'ai',
     title: 'Models',
@@ -140,9 +149,11 @@ export async function ai(options: AiOptions): Promise<AiService> {
     usageAlarms: () => billing.alarms.counts(),
     refreshAlarms: () => billing.alarms.refresh(),
     checkProviders: () => checkProviders({ ...context, env: options.env, models: () => catalog.all() }),
+    stopRuns: () => background.close(),
     settled: () => billing.settled(),
     async close() {
       catalog.close();
+      await background.close();
       await billing.close();
       await upstream.close();
     },
@@ -153,7 +164,13 @@ export async function ai(options: AiOptions): Promise<AiService> {
       ...chatHandlers(context),
       ...passthroughHandlers(context),
       ...messageHandlers(context),
-      ...responseHandlers({ ...context, storedResponses: options.storedResponses }),
+      ...responseHandlers({
+        ...context,
+        storedResponses: options.storedResponses,
+        runs,
+        background,
+        rejoinMs: options.rejoinMs ?? 60_000,
+      }),
       ...audioHandlers({ ...context, models: media }),
       ...geminiHandlers(context),
       ...openAiAudioHandlers({ ...context, models: media }),

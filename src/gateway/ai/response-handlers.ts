@@ -1,56 +1,32 @@
 // Handlers of OpenAI's responses format: create a response, and read those that the gateway stores.
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
-import type {
-  ResponseAnswer,
-  ResponseEvent,
-  ResponseInputItem,
-  ResponseRequest,
-} from '../../contract/gateway/types.gen.ts';
+import type { ResponseAnswer, ResponseInputItem } from '../../contract/gateway/types.gen.ts';
 import type { Call, Reply } from '../../kernel/contract/operation.ts';
-import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
-import type { AiContext, AiHandlers } from './ai-context.ts';
+import type { AiHandlers } from './ai-context.ts';
+import { cancelResponse, createInBackground, readResponse } from './background-handlers.ts';
 import { viewerOf } from './catalog/catalog.ts';
-import { checkEffort } from './catalog/reasoning.ts';
-import * as formats from './formats/passthrough/formats.ts';
-import { unpackResponses } from './formats/passthrough/replay.ts';
-import { serializeResponse, serializeResponseEvents } from './formats/responses/answer.ts';
-import { toModelCall } from './formats/responses/request.ts';
+import { type JoinableReply, joinStream } from './joined-streams.ts';
 import { sizeOf } from './metering/measure.ts';
 import { tokensOfRequest } from './metering/token-count.ts';
-import { pageOfItems } from './stored-responses/items.ts';
+import { type Detached, ownerName } from './response-background.ts';
+import {
+  invalidMember,
+  planOf,
+  type ResponseCall,
+  type ResponseReply,
+  responses,
+  type ResponsesContext,
+  withBody,
+} from './response-calls.ts';
 import { compactResponse } from './response-compaction.ts';
-import { type ResponsePlan, formatOf, needsPlan, ownerOf, planResponse } from './response-plan.ts';
-import type { StoredResponses } from './stored-responses/stored-responses.ts';
-import { answerTranslated, type TranslatedFormat } from './translated-format.ts';
+import { formatOf, needsPlan, ownerOf, planResponse } from './response-plan.ts';
+import { pageOfItems } from './stored-responses/items.ts';
+import { answerTranslated } from './translated-format.ts';
 
-type ResponseCall = Call<Operations['ai.createResponse'], Identity>;
 type TokensOperation = Operations['ai.getResponseTokens'];
 type TokensCall = Call<TokensOperation, Identity>;
-type ResponseReply = Reply<Operations['ai.createResponse']>;
-
-interface ResponsesContext extends AiContext {
-  storedResponses: StoredResponses;
-}
-
-const responses: TranslatedFormat<ResponseRequest, ResponseAnswer, ResponseEvent> = {
-  passthrough: formats.responses,
-  effort: (model, body) => checkEffort(model, body.reasoning?.effort, 'reasoning.effort'),
-  unpackReplay: unpackResponses,
-  toModelCall,
-  serializeAnswer: (answer, options) => serializeResponse(answer, { ...options, responseId: id('resp') }),
-  serializeStream: (parts, options) => serializeResponseEvents(parts, { ...options, responseId: id('resp') }),
-  // Clients of this format read the event's type, or its member `error`.
-  errorEvent: ({ error }, count) => ({
-    type: 'error',
-    code: error.code,
-    message: error.message,
-    param: error.param,
-    error,
-    sequence_number: count,
-  }),
-};
 
 type ResponseHandlers = Pick<
   AiHandlers,
@@ -58,6 +34,7 @@ type ResponseHandlers = Pick<
   | 'ai.compactResponse'
   | 'ai.getResponseTokens'
   | 'ai.getResponse'
+  | 'ai.cancelResponse'
   | 'ai.removeResponse'
   | 'ai.listResponseInputItems'
 >;
@@ -71,12 +48,16 @@ export function responseHandlers(context: ResponsesContext): ResponseHandlers {
       return compactResponse(context, call, responses);
     },
     'ai.getResponseTokens': (call) => estimateTokens(context, call),
-    'ai.getResponse': async ({ path, identity }) => {
-      const response = await storedResponses.find({ responseId: path.response_id, owner: ownerOf(identity) });
-      return { status: 200, body: response as ResponseAnswer };
+    async 'ai.getResponse'(call) {
+      const { path, query } = call;
+      const afterSequence =
+        query.stream === true ? (query.starting_after ?? lastEventId(call) ?? -1) : undefined;
+      return readResponse(context, call, { responseId: path.response_id, afterSequence });
     },
+    'ai.cancelResponse': (call) => cancelResponse(context, call),
     'ai.removeResponse': async ({ path, identity }) => {
       await storedResponses.remove({ responseId: path.response_id, owner: ownerOf(identity) });
+      await context.background.cancel(path.response_id);
       return { status: 200, body: { id: path.response_id, object: 'response', deleted: true } };
     },
     'ai.listResponseInputItems': async ({ path, query, identity }) => {
@@ -104,41 +85,57 @@ async function estimateTokens(
 }
 
 async function createResponse(context: ResponsesContext, call: ResponseCall): Promise<ResponseReply> {
-  refuseBackground(call.body);
-  refuseConversation(call.body);
-  if (!needsPlan(call.body)) return answerTranslated(context, responses, { call });
-  const { catalog, storedResponses } = context;
-  const [model] = catalog.chain(viewerOf(call.identity), call.body.model);
-  if (model === undefined) throw new Error(`The chain of ${call.body.model} is empty.`);
-  const plan = await planResponse(storedResponses, call, model);
-  return answerPlanned(context, call, plan);
+  const { body, remember } = call;
+  refuseConversation(body);
+  if (body.background === true) return createInBackground(context, call);
+  const isKeyed = remember.started !== undefined || call.headers['idempotency-key'] !== undefined;
+  if (body.stream !== true || !isKeyed) return answerCall(context, call, {});
+  const { runs, storedResponses, rejoinMs: graceMs } = context;
+  return joinStream({
+    runs,
+    storedResponses,
+    owner: ownerName(ownerOf(call.identity)),
+    remember,
+    signal: call.signal,
+    graceMs,
+    afterSequence: lastEventId(call) ?? -1,
+    answer: (detached, beforeSend) =>
+      answerCall(context, call, { detached, beforeSend }) as Promise<JoinableReply>,
+  }) as Promise<ResponseReply>;
 }
 
-async function answerPlanned(
+interface AnswerOptions {
+  detached?: Detached;
+  beforeSend?: () => Promise<void>;
+}
+
+async function answerCall(
   context: ResponsesContext,
   call: ResponseCall,
-  plan: ResponsePlan,
+  { detached, beforeSend }: AnswerOptions,
 ): Promise<ResponseReply> {
+  const { body, rawBody } = call;
+  const hook = beforeSend === undefined ? {} : { beforeSend };
+  if (!needsPlan(body))
+    return answerTranslated(context, responses, {
+      call: detached === undefined ? call : withBody(call, { body, rawBody }, detached),
+      ...hook,
+    });
+  const plan = await planOf(context, call);
   const { format, saveWhole } = formatOf(responses, plan, {
     storedResponses: context.storedResponses,
     log: call.log,
   });
-  const reply = await answerTranslated(context, format, { call: withBody(call, plan) });
+  const reply = await answerTranslated(context, format, { call: withBody(call, plan, detached), ...hook });
   const result = await saveWhole();
   if (typeof result === 'string') return reply;
   return { status: 200, body: result.unsaved as ResponseAnswer, headers: reply.headers };
 }
 
-/** The call with another body. It is a class with getters, so it cannot be spread. */
-function withBody(call: ResponseCall, { body, rawBody }: ResponsePlan) {
-  const { operationId, requestId, identity, signal, log, note, timing, remember } = call;
-  return { operationId, requestId, identity, signal, log, note, timing, remember, body, rawBody };
-}
-
-// A background answer arrives outside of the call, so the gateway could not meter it.
-function refuseBackground({ background }: ResponseRequest): void {
-  if (background === true)
-    throw unsupported('background', 'Answers in the background are not supported; leave background out.');
+/** The header of a client that joins a stream again. */
+function lastEventId({ headers }: { headers: { 'last-event-id'?: string | undefined } }): number | undefined {
+  const value = headers['last-event-id'];
+  return value === undefined ? undefined : Number(value);
 }
 
 function refuseConversation(body: Readonly<Record<string, unknown>>): void {
@@ -154,9 +151,5 @@ function unsupported(param: string, message: string): Problem {
 }
 
 function unknownItem(): Problem {
-  const message = 'is not an item of this response';
-  return new Problem('bad_request', 'invalid_request', `\`after\` ${message}.`, {
-    param: 'after',
-    details: [{ path: 'after', message }],
-  });
+  return invalidMember('after', 'is not an item of this response');
 }

@@ -27,6 +27,8 @@ export interface ResponsePlan {
   owner: ResponseOwner;
   previousId: string | null;
   isStored: boolean;
+  /** The call runs on without its client. */
+  isBackground: boolean;
   /** The request of the caller. */
   request: ResponseRequest;
   /** The request for the model: with the whole conversation, and without what the gateway does itself. */
@@ -41,8 +43,18 @@ export function ownerOf(identity: Identity): ResponseOwner {
 }
 
 /** Whether the gateway stores the response, continues another one, or has sealed a summary in its input. */
-export function needsPlan({ store, previous_response_id: previousId = null, input }: ResponseRequest): boolean {
-  return store === true || previousId !== null || (Array.isArray(input) && input.some(hasSealedSummary));
+export function needsPlan({
+  store,
+  background,
+  previous_response_id: previousId = null,
+  input,
+}: ResponseRequest): boolean {
+  return (
+    store === true ||
+    background === true ||
+    previousId !== null ||
+    (Array.isArray(input) && input.some(hasSealedSummary))
+  );
 }
 
 function hasSealedSummary(item: unknown): item is JsonRecord {
@@ -59,12 +71,22 @@ export async function planResponse(
   model: CatalogModel,
 ): Promise<ResponsePlan> {
   const previousId = body.previous_response_id ?? null;
-  const isStored = body.store === true;
+  const isBackground = body.background === true;
+  const isStored = body.store === true || isBackground;
   const owner = ownerOf(identity);
   const conversation = await expand(storedResponses, { body, owner, previousId, isStored, model });
   const rawBody = Buffer.from(JSON.stringify(conversation));
   if (previousId !== null && rawBody.length > maxConversationBytes) throw conversationTooLong();
-  return { responseId: id('resp'), owner, previousId, isStored, request: body, body: conversation, rawBody };
+  return {
+    responseId: id('resp'),
+    owner,
+    previousId,
+    isStored,
+    isBackground,
+    request: body,
+    body: conversation,
+    rawBody,
+  };
 }
 
 async function expand(
@@ -77,7 +99,7 @@ async function expand(
     model,
   }: Pick<ResponsePlan, 'body' | 'owner' | 'previousId' | 'isStored'> & { model: CatalogModel },
 ): Promise<ResponseRequest> {
-  const { previous_response_id: _previous, ...rest } = body;
+  const { previous_response_id: _previous, background: _background, ...rest } = body;
   const request: ResponseRequest = { ...rest, store: false };
   const items = await readItems(storedResponses, { body, owner, model });
   if (previousId !== null || items.some(hasSealedSummary))
@@ -143,9 +165,10 @@ function withEncryptedReasoning(include: unknown): unknown {
 }
 
 /** The response as its caller sees it. */
-function present<Response extends object>(response: Response, plan: ResponsePlan): Response {
-  const { responseId, previousId, isStored } = plan;
-  return { ...response, id: responseId, previous_response_id: previousId, store: isStored };
+export function present<Response extends object>(response: Response, plan: ResponsePlan): Response {
+  const { responseId, previousId, isStored, isBackground } = plan;
+  const view = { ...response, id: responseId, previous_response_id: previousId, store: isStored };
+  return isBackground ? { ...view, background: true } : view;
 }
 
 export interface PlannedFormat {
@@ -190,10 +213,11 @@ type Save = (response: JsonRecord) => Promise<JsonRecord>;
 /** Returns the response; with `store: false` if it could not be stored, as it is already paid. */
 async function saveResponse(
   response: JsonRecord,
-  { responseId, owner, previousId, isStored, request }: ResponsePlan,
+  { responseId, owner, previousId, isStored, isBackground, request }: ResponsePlan,
   { storedResponses, log }: { storedResponses: StoredResponses; log: Log },
 ): Promise<JsonRecord> {
-  if (!isStored) return response;
+  // A response in the background has its row already, and its run stores the end.
+  if (!isStored || isBackground) return response;
   try {
     await storedResponses.save({ responseId, owner, previousId, input: request.input, response });
     return response;

@@ -88,6 +88,8 @@ export interface TranslatedRequest<B extends Body> {
   call: PassthroughRequest & { body: B };
   /** Headers of the caller that belong to the format, for providers that support it. */
   formatHeaders?: Record<string, string>;
+  /** Called before each attempt is sent, when the call is checked and its credits are reserved. */
+  beforeSend?: () => Promise<void>;
 }
 
 /** The content for one model: the caller's bytes, or the translated call. */
@@ -123,7 +125,10 @@ export async function answerTranslated<B extends Body, Whole, Event extends { ty
       check: (model) => checkModel(model, format.passthrough, body),
       effort: (model) => format.effort(model, body, collectDroppedHints()),
       content: (model, effort) => toContent(format, call, { model, effort }),
-      send: (attempt) => send(context, format, { ...request, attempt, bill }),
+      async send(attempt) {
+        await request.beforeSend?.();
+        return send(context, format, { ...request, attempt, bill });
+      },
     },
     { ...context, bill },
   );

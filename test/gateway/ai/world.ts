@@ -154,6 +154,12 @@ const idleJobs: MediaJobs = {
 const noStoredResponses: StoredResponses = {
   summaries: { seal: absent, open: absent },
   save: absent,
+  begin: absent,
+  finish: absent,
+  within: absent,
+  renew: absent,
+  wanted: absent,
+  requestCancel: absent,
   find: absent,
   remove: absent,
   inputItems: absent,

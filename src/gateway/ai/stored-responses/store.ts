@@ -1,5 +1,5 @@
 // SQL of stored responses. All texts are sealed; all times are by the clock of the database.
-import type { Database, Sql } from '../../../kernel/data/database.ts';
+import type { Database, Sql, Tx } from '../../../kernel/data/database.ts';
 
 /** The table of the sealed texts, which their seal names. */
 export const sealedTable = 'gateway.ai_responses';
@@ -20,6 +20,14 @@ export interface StoredResponseRow extends ResponseAddress {
   input: string;
   response: string;
   bytes: number;
+  /** For a response that still runs: the lease of its process. */
+  leaseSeconds?: number;
+}
+
+export interface FoundResponse extends SealedTexts {
+  previousId: string | null;
+  /** `abandoned`: it runs, and its process has stopped renewing the lease. */
+  state: 'final' | 'running' | 'abandoned';
 }
 
 /** One response of a conversation. */
@@ -37,8 +45,22 @@ export interface SealedTexts {
 
 export interface StoredResponsesStore {
   /** Stores the response, and keeps those that it continues for as long. */
-  insert(row: StoredResponseRow, keepSeconds: number): Promise<void>;
-  find(address: ResponseAddress): Promise<(SealedTexts & { previousId: string | null }) | null>;
+  insert(
+    row: StoredResponseRow,
+    keepSeconds: number,
+    alongside?: (tx: Tx) => Promise<unknown>,
+  ): Promise<void>;
+  find(address: ResponseAddress): Promise<FoundResponse | null>;
+  /** Executes the work in a transaction. */
+  within(work: (tx: Tx) => Promise<unknown>): Promise<void>;
+  /** Stores the final response of one that runs. False when it is final or deleted. */
+  finish(row: Pick<StoredResponseRow, 'responseId' | 'response'>): Promise<boolean>;
+  requestCancel(address: ResponseAddress): Promise<void>;
+  renewLeases(responseIds: readonly string[], leaseSeconds: number): Promise<void>;
+  /** Those of the responses that nobody has canceled or deleted. */
+  wanted(responseIds: readonly string[]): Promise<string[]>;
+  /** Responses whose process has stopped; with `all` every one that runs. */
+  abandoned(options: { all: boolean; limit: number }): Promise<SealedTexts[]>;
   /** The response and those that it continues, the newest first; at most `limit` of them. */
   chain(address: ResponseAddress, limit: number): Promise<ChainLink[]>;
   read(owner: ResponseOwner, responseIds: readonly string[]): Promise<SealedTexts[]>;
@@ -55,13 +77,15 @@ const rowBytes = 1_024;
 
 export function storedResponsesStore({ sql, tx: transaction }: Database): StoredResponsesStore {
   return {
-    insert: (row, keepSeconds) =>
+    insert: (row, keepSeconds, alongside) =>
       transaction(async (tx) => {
-        const { responseId, owner, previousId, input, response, bytes } = row;
+        const { responseId, owner, previousId, input, response, bytes, leaseSeconds = null } = row;
         await tx`
-          insert into gateway.ai_responses (response_id, owner_kind, owner_id, previous_id, input, response, bytes, keep_until)
+          insert into gateway.ai_responses (response_id, owner_kind, owner_id, previous_id, input, response, bytes, keep_until, run_lease)
           values (${responseId}, ${owner.kind}, ${owner.id}, ${previousId}, ${input}, ${response}, ${bytes + rowBytes},
-            gateway.townhall_now() + make_interval(secs => ${keepSeconds}))`;
+            gateway.townhall_now() + make_interval(secs => ${keepSeconds}),
+            gateway.townhall_now() + make_interval(secs => ${leaseSeconds}::double precision))`;
+        await alongside?.(tx);
         if (previousId === null) return;
         await tx`
           ${chainOf(tx, { responseId, owner })}
@@ -70,11 +94,45 @@ export function storedResponsesStore({ sql, tx: transaction }: Database): Stored
           where r.response_id = chain.response_id and r.keep_until < newest.keep_until`;
       }),
     async find({ responseId, owner }) {
-      const [row] = await sql<(SealedTexts & { previousId: string | null })[]>`
-        select response_id as "responseId", previous_id as "previousId", input, response from gateway.ai_responses
+      const [row] = await sql<FoundResponse[]>`
+        select response_id as "responseId", previous_id as "previousId", input, response,
+          case when run_lease is null then 'final' when run_lease > gateway.townhall_now() then 'running' else 'abandoned' end as state
+        from gateway.ai_responses
         where response_id = ${responseId} and owner_kind = ${owner.kind} and owner_id = ${owner.id}
           and keep_until > gateway.townhall_now()`;
       return row ?? null;
+    },
+    async within(work) {
+      await transaction(work);
+    },
+    async finish({ responseId, response }) {
+      const rows = await sql`
+        update gateway.ai_responses set response = ${response}, run_lease = null,
+          bytes = octet_length(input) + ${response.length} + ${rowBytes}
+        where response_id = ${responseId} and run_lease is not null returning 1`;
+      return rows.length > 0;
+    },
+    async requestCancel({ responseId, owner }) {
+      await sql`
+        update gateway.ai_responses set cancel_requested = true
+        where response_id = ${responseId} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and run_lease is not null`;
+    },
+    async renewLeases(responseIds, leaseSeconds) {
+      await sql`
+        update gateway.ai_responses set run_lease = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
+        where response_id = any(${sql.array([...responseIds], 25)}) and run_lease is not null`;
+    },
+    async wanted(responseIds) {
+      const rows = await sql<{ responseId: string }[]>`
+        select response_id as "responseId" from gateway.ai_responses
+        where response_id = any(${sql.array([...responseIds], 25)}) and run_lease is not null and not cancel_requested`;
+      return rows.map(({ responseId }) => responseId);
+    },
+    async abandoned({ all, limit }) {
+      const rows = await sql<SealedTexts[]>`
+        select response_id as "responseId", input, response from gateway.ai_responses
+        where run_lease is not null and (${all} or run_lease <= gateway.townhall_now()) limit ${limit}`;
+      return [...rows];
     },
     async chain(address, limit) {
       const rows = await sql<(Omit<ChainLink, 'bytes'> & { bytes: bigint })[]>`
@@ -103,7 +161,7 @@ export function storedResponsesStore({ sql, tx: transaction }: Database): Stored
             select response_id, sum(bytes) over newest as total, row_number() over newest as place
             from gateway.ai_responses where owner_kind = ${owner.kind} and owner_id = ${owner.id}
             window newest as (order by keep_until desc, created_at desc, response_id desc)
-          ) kept where total > ${maxBytes} and place > 1)`;
+          ) kept where total > ${maxBytes} and place > 1) and run_lease is null`;
     },
     async deleteExpired(limit) {
       const rows = await sql`

@@ -6,6 +6,7 @@ import type { Clock } from '../../../kernel/clock.ts';
 import type { JsonRecord } from '../../../kernel/json-value.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
+import type { Tx } from '../../../kernel/data/database.ts';
 import { SealError, type Vault } from '../../../kernel/secrets/vault.ts';
 import { toStoredItems } from './items.ts';
 import { createSummaries, type Summaries } from './summaries.ts';
@@ -29,8 +30,22 @@ export interface StoredResponses {
   /** Seals summaries of compacted conversations, which are not stored. */
   readonly summaries: Summaries;
   save(response: NewResponse): Promise<void>;
-  /** Throws a 404. */
+  /** Throws a 404. A response whose process has stopped is failed from then on. */
   find(address: ResponseAddress): Promise<JsonRecord>;
+  /**
+   * Stores a response that runs in this process. `alongside` belongs to the same transaction. The response
+   * needs `renew` within 30 seconds, again and again.
+   */
+  begin(response: NewResponse, alongside?: (tx: Tx) => Promise<unknown>): Promise<void>;
+  /** Executes the work in a transaction. */
+  within(work: (tx: Tx) => Promise<unknown>): Promise<void>;
+  /** Stores the final response of one that runs; no effect when it is deleted or final. */
+  finish(responseId: string, response: JsonRecord): Promise<void>;
+  renew(responseIds: readonly string[]): Promise<void>;
+  /** Those of the running responses that nobody has canceled or deleted. */
+  wanted(responseIds: readonly string[]): Promise<string[]>;
+  /** Asks the process of a response to cancel it. Throws a 404. */
+  requestCancel(address: ResponseAddress): Promise<void>;
   /** Throws a 404. */
   remove(address: ResponseAddress): Promise<void>;
   /** All items that the model read for the response, the oldest first. Throws a 404 and a 400. */
@@ -52,7 +67,11 @@ export interface StoredResponsesOptions {
   log: Log;
   keepHours: number;
   maxBytesPerOwner: number;
+  /** No other process uses the database: what runs at the start was left by a process that has stopped. */
+  isAlone?: boolean;
 }
+
+const leaseSeconds = 30;
 
 const maxLinks = 1_000;
 /** The limit of a request's body; a conversation counts as one. */
@@ -68,12 +87,29 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
   const background = createBackground(log);
   let deleting: Promise<void> | undefined;
 
-  async function deleteExpired(): Promise<void> {
+  /** The responses that run in this process. */
+  const own = new Set<string>();
+
+  async function failAbandoned(all: boolean): Promise<void> {
+    for (;;) {
+      const rows = await store.abandoned({ all, limit: deleteBatch });
+      for (const row of rows) if (!own.has(row.responseId)) await failOne(options, row);
+      if (rows.length < deleteBatch) return;
+    }
+  }
+
+  async function clean(): Promise<void> {
+    while ((await store.deleteExpired(deleteBatch)) === deleteBatch);
+    await failAbandoned(false);
+  }
+
+  async function cleanRegularly(): Promise<void> {
+    background.run('responses of a process that has stopped', () => failAbandoned(options.isAlone === true));
     while (!stopping.signal.aborted) {
       await pause(deleteEveryMs, { clock, signal: stopping.signal });
       if (stopping.signal.aborted) return;
       try {
-        while ((await store.deleteExpired(deleteBatch)) === deleteBatch);
+        await clean();
       } catch (error) {
         log.warn({ err: error }, 'expired responses could not be deleted');
       }
@@ -88,8 +124,32 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
       await store.insert({ responseId, owner, previousId, ...sealed, bytes }, keepHours * 3_600);
       background.run(`the quota after ${responseId}`, () => store.deleteBeyond(owner, maxBytesPerOwner));
     },
+    async begin({ responseId, owner, previousId, input, response }, alongside) {
+      const sealed = seal(options, responseId, { input: toStoredItems(input), response });
+      const bytes = sealed.input.length + sealed.response.length;
+      const row = { responseId, owner, previousId, ...sealed, bytes, leaseSeconds };
+      own.add(responseId);
+      await store.insert(row, keepHours * 3_600, alongside);
+      background.run(`the quota after ${responseId}`, () => store.deleteBeyond(owner, maxBytesPerOwner));
+    },
+    within: (work) => store.within(work),
+    async finish(responseId, response) {
+      const sealed = sealText(options, responseId, { member: 'response', value: response });
+      await store.finish({ responseId, response: sealed });
+      own.delete(responseId);
+    },
+    renew: (responseIds) => store.renewLeases(responseIds, leaseSeconds),
+    wanted: (responseIds) => store.wanted(responseIds),
+    async requestCancel(address) {
+      if ((await store.find(address)) === null) throw responseNotFound(address.responseId);
+      await store.requestCancel(address);
+    },
     async find(address) {
-      const row = await store.find(address);
+      let row = await store.find(address);
+      if (row?.state === 'abandoned') {
+        await failOne(options, row);
+        row = await store.find(address);
+      }
       const response = row && openText(options, row, 'response');
       if (!response) throw responseNotFound(address.responseId);
       return response as JsonRecord;
@@ -109,7 +169,7 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
       return [...earlier, ...(input as JsonRecord[])];
     },
     conversation: (address) => readConversation(options, address),
-    start: () => void (deleting ??= deleteExpired()),
+    start: () => void (deleting ??= cleanRegularly()),
     async close() {
       stopping.abort();
       await deleting;
@@ -124,10 +184,37 @@ function contextOf(responseId: string, member: keyof Texts) {
   return { table: sealedTable, key: `${responseId}/${member}`, version: 1 };
 }
 
-function seal({ vault }: StoredResponsesOptions, responseId: string, texts: Texts) {
-  const sealText = (member: keyof Texts) =>
-    vault.seal(vault.primaryKid, contextOf(responseId, member), JSON.stringify(texts[member]));
-  return { input: sealText('input'), response: sealText('response') };
+function seal(options: StoredResponsesOptions, responseId: string, texts: Texts) {
+  return {
+    input: sealText(options, responseId, { member: 'input', value: texts.input }),
+    response: sealText(options, responseId, { member: 'response', value: texts.response }),
+  };
+}
+
+function sealText(
+  { vault }: StoredResponsesOptions,
+  responseId: string,
+  { member, value }: { member: keyof Texts; value: unknown },
+): string {
+  return vault.seal(vault.primaryKid, contextOf(responseId, member), JSON.stringify(value));
+}
+
+/** Ends a response whose process has stopped. The journal of that process has its charge. */
+async function failOne(options: StoredResponsesOptions, row: SealedTexts): Promise<void> {
+  const response = openText(options, row, 'response') as JsonRecord | undefined;
+  const failed = {
+    ...response,
+    status: 'failed',
+    error: {
+      code: 'server_error',
+      message: 'The gateway that ran this response has stopped; create it again.',
+    },
+  };
+  const sealed =
+    response === undefined
+      ? row.response
+      : sealText(options, row.responseId, { member: 'response', value: failed });
+  await options.store.finish({ responseId: row.responseId, response: sealed });
 }
 
 /** Undefined for a text that no configured master key opens: to its owner it is gone. */
@@ -164,7 +251,8 @@ async function readConversation(
     const row = rows.get(responseId);
     const input = row && (openText(options, row, 'input') as JsonRecord[] | undefined);
     const response = row && (openText(options, row, 'response') as JsonRecord | undefined);
-    if (input === undefined || response === undefined) throw previousNotFound(responseId);
+    if (input === undefined || response === undefined || isRunning(response))
+      throw previousNotFound(responseId);
     return [...input, ...outputOf(response)];
   });
 }
@@ -176,6 +264,10 @@ async function readAll(
 ): Promise<Map<string, SealedTexts>> {
   const rows = await store.read(owner, responseIds);
   return new Map(rows.map((row) => [row.responseId, row]));
+}
+
+function isRunning({ status }: JsonRecord): boolean {
+  return status === 'queued' || status === 'in_progress';
 }
 
 function outputOf({ output }: JsonRecord): JsonRecord[] {
@@ -192,7 +284,7 @@ function previousNotFound(responseId: string): Problem {
   return new Problem(
     'bad_request',
     'previous_response_not_found',
-    `Previous response with id '${responseId}' not found. Create responses with store: true to continue them.`,
+    `Previous response with id '${responseId}' not found, or still running. Create responses with store: true to continue them.`,
     { param: 'previous_response_id' },
   );
 }

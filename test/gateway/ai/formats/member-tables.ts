@@ -153,7 +153,6 @@ const responseProbes: Probe[] = [
   ],
   ['`conversation`', { ...input('hi'), conversation: 'a' }],
   ['`prompt`', { ...input('hi'), prompt: { id: 'a' } }],
-  ['`background: true`', { ...input('hi'), background: true }],
   ['`top_logprobs`', { ...input('hi'), top_logprobs: 2 }],
 ].map(([member, body]) => ({ member, body }) as Probe);
 

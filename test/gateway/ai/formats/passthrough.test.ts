@@ -319,14 +319,6 @@ describe('a request that cannot pass through', () => {
       'tools[1].type',
     ],
     [
-      'an answer in the background',
-      '/v1/ai/responses',
-      { model: 'acme/ok', input: 'x', background: true },
-      422,
-      'unsupported_by_model',
-      'background',
-    ],
-    [
       'an effort that the model lacks',
       '/v1/ai/responses',
       { model: 'acme/thinker', input: 'x', reasoning: { effort: 'max' } },

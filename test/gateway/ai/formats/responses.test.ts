@@ -236,7 +236,6 @@ describe('ai.createResponse with a local model', () => {
   const unsupported = 'unsupported_by_model';
   test.each<[string, object, number, string, string]>([
     ['a conversation', { input: 'x', conversation: 'conv_1' }, 422, unsupported, 'conversation'],
-    ['the background', { input: 'x', background: true }, 422, unsupported, 'background'],
     ['a stored prompt', { prompt: { id: 'p' } }, 422, unsupported, 'prompt'],
     [
       'an item by reference',

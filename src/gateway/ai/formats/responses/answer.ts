@@ -124,7 +124,7 @@ function serializeUsage({ inputTokens, outputTokens }: Usage): ResponseUsage {
 const repeatedBytes = 16 * 1024;
 
 /** The answer before its first item. Clients expect all of these members. */
-function responseObject({ modelId, responseId, nowSeconds, body }: ResponseOptions): ResponseAnswer {
+export function responseObject({ modelId, responseId, nowSeconds, body }: ResponseOptions): ResponseAnswer {
   const repeat = <T>(value: unknown, otherwise: T): unknown =>
     value === undefined || value === null || approximateJsonBytes(value, repeatedBytes) > repeatedBytes
       ? otherwise

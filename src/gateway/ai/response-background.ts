@@ -1,0 +1,294 @@
+// Responses with `background: true`: they run on without their client, and are read and joined by their id.
+import type { ResponseEvent } from '../../contract/gateway/types.gen.ts';
+import { pause } from '../../kernel/async.ts';
+import type { SseEvent } from '../../kernel/contract/operation.ts';
+import { rememberNothing, notReplayable, type Remember } from '../../kernel/data/idempotency.ts';
+import { isRecord, type JsonRecord, parseJsonOrUndefined } from '../../kernel/json-value.ts';
+import type { Log } from '../../kernel/log.ts';
+import { asProblem, Problem } from '../../kernel/problem.ts';
+import type { ResponsePlan } from './response-plan.ts';
+import type { ResponseRuns, Run } from './response-runs/runs.ts';
+import type { ResponseOwner } from './stored-responses/store.ts';
+import type { StoredResponses } from './stored-responses/stored-responses.ts';
+
+export type EventItem = SseEvent<ResponseEvent>;
+
+/** The reply of a streamed call, of a translated model or passed through. */
+export type StreamReply =
+  | { events: AsyncIterable<SseEvent<unknown>> }
+  | { content: Uint8Array | AsyncIterable<Uint8Array> };
+
+export interface BackgroundOptions {
+  runs: ResponseRuns;
+  storedResponses: StoredResponses;
+  log: Log;
+}
+
+/** Responses with `background: true` that run in this process. */
+export interface BackgroundResponses {
+  /**
+   * Starts the response. Resolves when the first attempt is about to be sent; throws what the call throws
+   * before that, and then there is no response.
+   */
+  start(call: BackgroundCall): Promise<BackgroundResponse>;
+  /** The events after the sequence number; undefined when the response does not run here. */
+  events(responseId: string, afterSequence: number): AsyncIterable<EventItem> | undefined;
+  /** Cancels the response and resolves at its end; false when it does not run here. */
+  cancel(responseId: string): Promise<boolean>;
+  /** Ends all responses as failed. */
+  close(): Promise<void>;
+}
+
+const renewEveryMs = 10_000;
+const checkEveryMs = 1_000;
+
+export function createBackgroundResponses(options: BackgroundOptions): BackgroundResponses {
+  const { runs, storedResponses, log } = options;
+  const stored = new Set<string>();
+  let checks = 0;
+
+  /** Other gateways cancel a response in the database. */
+  async function check(): Promise<void> {
+    const responseIds = [...stored];
+    checks += 1;
+    if (responseIds.length === 0) return;
+    try {
+      if (checks % (renewEveryMs / checkEveryMs) === 0) await storedResponses.renew(responseIds);
+      const remaining = new Set(await storedResponses.wanted(responseIds));
+      for (const responseId of responseIds)
+        if (!remaining.has(responseId)) runs.find(responseId)?.abort(cancellation);
+    } catch (error) {
+      log.warn({ err: error }, 'the leases of responses in the background could not be renewed');
+    }
+  }
+
+  const timer = setInterval(() => void check(), checkEveryMs);
+  timer.unref();
+
+  return {
+    start: (call) => startBackground(options, stored, call),
+    events: (responseId, afterSequence) =>
+      runs.find(responseId)?.log.read(afterSequence) as AsyncIterable<EventItem> | undefined,
+    async cancel(responseId) {
+      const run = runs.find(responseId);
+      if (run === undefined) return false;
+      run.abort(cancellation);
+      await run.ended;
+      return true;
+    },
+    async close() {
+      await runs.close();
+      clearInterval(timer);
+    },
+  };
+}
+
+export function ownerName({ kind, id }: ResponseOwner): string {
+  return `${kind}/${id}`;
+}
+
+/** Aborts the run with the request until `started`; from then on only a Problem, such as a revoked token, does. */
+export interface Detached {
+  signal: AbortSignal;
+  remember: Remember;
+}
+
+export interface BackgroundCall {
+  plan: ResponsePlan;
+  /** The response before its first item. */
+  response: JsonRecord;
+  remember: Remember;
+  /** The client's signal. */
+  signal: AbortSignal;
+  /** Calls the model as a stream; `beforeSend` is due before each attempt. */
+  answer(detached: Detached, beforeSend: () => Promise<void>): Promise<StreamReply>;
+}
+
+/** Reads of a response in the background, by its id and the sequence number of its events. */
+export interface BackgroundResponse {
+  response: JsonRecord;
+  events(): AsyncIterable<EventItem>;
+}
+
+async function startBackground(
+  { runs, storedResponses, log }: BackgroundOptions,
+  stored: Set<string>,
+  { plan, response, remember, signal, answer }: BackgroundCall,
+): Promise<BackgroundResponse> {
+  const { responseId, owner, previousId, request } = plan;
+  const started = Promise.withResolvers<void>();
+  let isStarted = false;
+  const begin = async (): Promise<void> => {
+    if (isStarted) return;
+    const running = { ...response, status: 'in_progress' };
+    await storedResponses.begin(
+      { responseId, owner, previousId, input: request.input, response: running },
+      (tx) => remember.bind(tx, { responseId }),
+    );
+    isStarted = true;
+    stored.add(responseId);
+    started.resolve();
+  };
+  const run = runs.start<EventItem>({ runId: responseId, owner: ownerName(owner) }, async (current) => {
+    const recorder = createRecorder(current, { response, storedResponses, responseId, log });
+    try {
+      const reply = await answer({ signal: current.signal, remember: rememberNothing }, begin);
+      for await (const event of eventsOf(reply)) await recorder.accept(event);
+      await recorder.finish();
+    } catch (error) {
+      if (!isStarted) return started.reject(error);
+      await recorder.fail(asProblem(error));
+    } finally {
+      stored.delete(responseId);
+    }
+  });
+  const leave = (): void => {
+    if (!isStarted) run.abort();
+  };
+  signal.addEventListener('abort', leave, { once: true });
+  try {
+    await started.promise;
+  } finally {
+    signal.removeEventListener('abort', leave);
+  }
+  return { response: { ...response, status: 'queued' }, events: () => run.log.read(-1) };
+}
+
+interface RecorderOptions {
+  response: JsonRecord;
+  responseId: string;
+  storedResponses: StoredResponses;
+  log: Log;
+}
+
+// For a minute. After that the lease ends, and the response is failed.
+const storeAgainMs = 2_000;
+const storeTries = 30;
+
+/** Writes the events of a run into its log, and the final response into the database before the last event. */
+function createRecorder(
+  run: Run<EventItem>,
+  { response, responseId, storedResponses, log }: RecorderOptions,
+) {
+  let latest = response;
+  let sequence = 0;
+  let isFinal = false;
+  const items: unknown[] = [];
+
+  function append(event: JsonRecord): void {
+    const numbered = { ...event, sequence_number: sequence };
+    const type = String(event['type']);
+    const item: EventItem = { event: type, id: String(sequence), data: numbered as unknown as ResponseEvent };
+    run.log.append({ sequence, item, bytes: JSON.stringify(numbered).length });
+    sequence += 1;
+  }
+
+  /** The answer is paid, so its last event does not wait for a database that is away. */
+  async function end(type: string, final: JsonRecord): Promise<void> {
+    isFinal = true;
+    const isStored = await store(final);
+    append({ type, response: final });
+    const isStopping = (): boolean => run.signal.aborted && run.signal.reason !== cancellation;
+    for (let tries = 0; !isStored && tries < storeTries && !isStopping(); tries += 1) {
+      await pause(storeAgainMs);
+      if (await store(final)) return;
+    }
+  }
+
+  async function store(final: JsonRecord): Promise<boolean> {
+    try {
+      await storedResponses.finish(responseId, final);
+      return true;
+    } catch (error) {
+      log.error({ err: error, responseId }, 'a response in the background could not be stored');
+      return false;
+    }
+  }
+
+  /** The response with the complete items so far. */
+  const partial = (): JsonRecord => ({ ...latest, output: items.filter((item) => item !== undefined) });
+
+  return {
+    async accept(event: JsonRecord): Promise<void> {
+      if (isFinal) return;
+      const { type, response: view } = event;
+      if (type === 'error') throw failureOf(event);
+      if (type === 'response.output_item.done') items[event['output_index'] as number] = event['item'];
+      if (isRecord(view)) latest = view;
+      if (isRecord(view) && finalTypes.has(type)) await end(String(type), view);
+      else append(event);
+    },
+    async finish(): Promise<void> {
+      if (!isFinal) throw truncated();
+    },
+    async fail(problem: Problem): Promise<void> {
+      if (isFinal) return;
+      // The only Problem with which a run is canceled; all others are failures.
+      const isCanceled = run.signal.aborted && run.signal.reason === cancellation;
+      const { message } = problem;
+      const code = problem.foreignCode ?? problem.code;
+      if (isCanceled) await end('response.cancelled', { ...partial(), status: 'cancelled' });
+      else await end('response.failed', { ...partial(), status: 'failed', error: { code, message } });
+    },
+  };
+}
+
+const finalTypes = new Set<unknown>(['response.completed', 'response.incomplete', 'response.failed']);
+
+/** The reason with which a run is canceled by its owner. */
+const cancellation = new Problem('conflict', 'conflict', 'The response is canceled.');
+
+async function* eventsOf(reply: StreamReply): AsyncGenerator<JsonRecord> {
+  if ('events' in reply) {
+    for await (const { data } of reply.events) yield data as JsonRecord;
+    return;
+  }
+  for await (const frame of framesOf(reply.content)) {
+    const event = parseJsonOrUndefined(dataOf(frame));
+    if (isRecord(event)) yield event;
+  }
+}
+
+/** The frames of an event stream, each with its blank line. */
+export async function* framesOf(content: Uint8Array | AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const chunks = content instanceof Uint8Array ? [content] : content;
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const chunk of chunks) {
+    const frames = (rest + decoder.decode(chunk, { stream: true })).split(/(?<=\n\r?\n)/);
+    rest = /\n\r?\n$/.test(frames.at(-1) ?? '') ? '' : (frames.pop() ?? '');
+    yield* frames;
+  }
+  if (rest !== '') yield rest;
+}
+
+export function dataOf(frame: string): string {
+  return frame
+    .split(/\r?\n/)
+    .flatMap((line) => (line.startsWith('data:') ? [line.slice(5).trimStart()] : []))
+    .join('\n');
+}
+
+function failureOf(event: JsonRecord): Problem {
+  const { code, message } = { ...event, ...(isRecord(event['error']) ? event['error'] : {}) } as JsonRecord;
+  const text = typeof message === 'string' ? message : 'The model provider failed.';
+  return new Problem(
+    'upstream_failed',
+    'upstream_failed',
+    text,
+    typeof code === 'string' ? { foreignCode: code } : {},
+  );
+}
+
+function truncated(): Problem {
+  const message = 'The model provider broke off before its answer was complete.';
+  return new Problem('upstream_failed', 'upstream_truncated', message);
+}
+
+/** The response that an earlier call with the same Idempotency-Key has started; undefined for a first call. */
+export function startedResponse({ started }: Remember): string | undefined {
+  if (started === undefined) return undefined;
+  const { responseId } = started as { responseId?: unknown };
+  if (typeof responseId !== 'string') throw notReplayable();
+  return responseId;
+}

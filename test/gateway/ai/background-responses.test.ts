@@ -1,0 +1,343 @@
+// Responses in the background and joined streams through a whole gateway, with the official client.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import OpenAI from 'openai';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { id } from '../../../src/kernel/ids.ts';
+import { makeDatabase } from '../../support/databases.ts';
+import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { quickest } from '../../support/quickest.ts';
+
+const rates = { input: 1_000_000, output: 2_000_000 };
+
+let provider: ScriptedProvider;
+let world: GatewayWorld;
+let folder: string;
+let env: Record<string, string>;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-background-'));
+  provider = await startProvider();
+  const modelsFile = join(folder, 'models.json');
+  await writeFile(
+    modelsFile,
+    provider.modelsFile(
+      {
+        ok: 'ok',
+        slow: 'ok?chunks=500&gap=20',
+        short: 'ok?chunks=10&gap=20',
+        broken: 'status?code=400',
+        never: 'never-headers',
+      },
+      {
+        model: { rates, max_output_tokens: 1_000 },
+        provider: { output_limit_member: 'max_tokens' },
+        providers: [{ id: 'openai', kind: 'openai', base_url: provider.url, api_key_env: 'ACME_API_KEY' }],
+        models: [
+          { id: 'openai/ok', provider: 'openai', upstream_model: 'ok', rates, max_output_tokens: 1_000 },
+          { id: 'openai/cut', provider: 'openai', upstream_model: 'cut', rates, max_output_tokens: 1_000 },
+        ],
+      },
+    ),
+  );
+  env = {
+    ACME_API_KEY: 'x',
+    MODELS_FILE: modelsFile,
+    STARTING_CREDITS: '1000000000',
+    RESPONSES_REJOIN_MS: '200',
+  };
+  world = await startGateway({ env });
+});
+afterAll(async () => {
+  await world.close();
+  await provider.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+type Response = OpenAI.Responses.Response;
+type Event = OpenAI.Responses.ResponseStreamEvent;
+
+const client = (of = world) => new OpenAI({ baseURL: `${of.url}/v1`, apiKey: of.userToken, maxRetries: 0 });
+
+const start = (more: object = {}, of = world) =>
+  client(of).responses.create({
+    model: 'acme/ok',
+    input: 'hi',
+    background: true,
+    ...more,
+  }) as Promise<Response>;
+
+/** Reads until the status is final, as the guide says. */
+async function ended(responseId: string): Promise<Response> {
+  const read = () => client().responses.retrieve(responseId);
+  await expect.poll(async () => (await read()).status).not.toBe('in_progress');
+  return read();
+}
+
+async function collect(events: AsyncIterable<Event>): Promise<Event[]> {
+  const all: Event[] = [];
+  for await (const event of events) all.push(event);
+  return all;
+}
+
+const numbersOf = (events: readonly Event[]) => events.map((event) => event.sequence_number);
+
+async function recordsSince(count: number) {
+  const { items } = await world.user.usage.listRecords({});
+  return items.slice(0, items.length - count);
+}
+const recordCount = async () => (await world.user.usage.listRecords({})).items.length;
+
+describe.each(['local/echo', 'acme/ok', 'openai/ok'])('a response of %s in the background', (model) => {
+  test('is queued at once and completed later', async () => {
+    const first = await start({ model });
+    expect(first).toMatchObject({ status: 'queued', background: true, store: true, model, output: [] });
+    const response = await ended(first.id);
+    expect(response).toMatchObject({ id: first.id, status: 'completed', background: true, store: true });
+    expect(response.output_text).not.toBe('');
+  });
+
+  test('is joined from its first event, and after any other', async () => {
+    const { id: responseId } = await start({ model });
+    const all = await collect(await client().responses.retrieve(responseId, { stream: true }));
+    expect(all.at(-1)).toMatchObject({ type: 'response.completed', response: { id: responseId } });
+    expect(numbersOf(all)).toEqual(all.map((_, index) => index));
+    const rest = await collect(
+      await client().responses.retrieve(responseId, { stream: true, starting_after: 2 }),
+    );
+    expect(rest).toEqual(all.slice(3));
+  });
+
+  test('streams its events to the first call', async () => {
+    const events = await collect(
+      (await client().responses.create({
+        model,
+        input: 'hi',
+        background: true,
+        stream: true,
+      })) as AsyncIterable<Event>,
+    );
+    const final = events.at(-1) as OpenAI.Responses.ResponseCompletedEvent;
+    expect(final.type).toBe('response.completed');
+    expect(await client().responses.retrieve(final.response.id)).toMatchObject(
+      JSON.parse(JSON.stringify({ output: final.response.output })),
+    );
+  });
+});
+
+describe('a response in the background', () => {
+  test('runs on when its first reader leaves', async () => {
+    const stream = (await client().responses.create({
+      model: 'acme/short',
+      input: 'hi',
+      background: true,
+      stream: true,
+    })) as AsyncIterable<Event>;
+    let responseId = '';
+    for await (const event of stream)
+      if (event.type === 'response.created') {
+        responseId = event.response.id;
+        break;
+      }
+    expect(await ended(responseId)).toMatchObject({ status: 'completed' });
+  });
+
+  test('is charged once', async () => {
+    const count = await recordCount();
+    const { id: responseId } = await start();
+    await Promise.all([
+      client().responses.retrieve(responseId, { stream: true }).then(collect),
+      client().responses.retrieve(responseId, { stream: true }).then(collect),
+    ]);
+    expect(await recordsSince(count)).toMatchObject([{ outcome: 'completed' }]);
+  });
+
+  test('is canceled at its provider within 50 ms, and pays for its input', async () => {
+    const canceled: string[] = [];
+    const count = await recordCount();
+    const lifetime = async () => {
+      provider.reset();
+      const { id: responseId } = await start({ model: 'acme/slow' });
+      await provider.until((calls) => calls.length === 1);
+      const canceledMs = performance.now();
+      const response = await client().responses.cancel(responseId);
+      expect(response).toMatchObject({ id: responseId, status: 'cancelled' });
+      canceled.push(responseId);
+      await provider.until(([call]) => call?.abortedAt !== undefined);
+      return (provider.lastCall().abortedAt ?? Number.POSITIVE_INFINITY) - canceledMs;
+    };
+    expect(await quickest(50, lifetime)).toBeLessThan(50);
+    const records = await recordsSince(count);
+    expect(records).toHaveLength(canceled.length);
+    for (const record of records) {
+      expect(record).toMatchObject({ outcome: 'client_closed' });
+      expect(record.credits).toBeGreaterThan(0);
+    }
+    expect(await client().responses.cancel(canceled[0] as string)).toMatchObject({ status: 'cancelled' });
+  });
+
+  test('is canceled when another gateway asks for it', async () => {
+    provider.reset();
+    const { id: responseId } = await start({ model: 'acme/slow' });
+    await world.sql`update gateway.ai_responses set cancel_requested = true where response_id = ${responseId}`;
+    await provider.until(([call]) => call?.abortedAt !== undefined);
+    expect(await ended(responseId)).toMatchObject({ status: 'cancelled' });
+  });
+
+  test('ends at its provider when it is deleted', async () => {
+    provider.reset();
+    const { id: responseId } = await start({ model: 'acme/slow' });
+    await client().responses.delete(responseId);
+    await provider.until(([call]) => call?.abortedAt !== undefined);
+    await expect(client().responses.retrieve(responseId)).rejects.toMatchObject({ status: 404 });
+  });
+
+  test('is failed with the error of its provider', async () => {
+    const { id: responseId } = await start({ model: 'acme/broken' });
+    expect(await ended(responseId)).toMatchObject({
+      status: 'failed',
+      error: { code: expect.any(String), message: expect.any(String) },
+    });
+    const cut = await start({ model: 'openai/cut' });
+    expect(await ended(cut.id)).toMatchObject({ status: 'failed' });
+    const events = await collect(await client().responses.retrieve(cut.id, { stream: true }));
+    expect(events.at(-1)).toMatchObject({ type: 'response.failed' });
+  });
+
+  test('is failed when its gateway has stopped', async () => {
+    const { id: responseId } = await start();
+    await ended(responseId);
+    await world.sql`update gateway.ai_responses set run_lease = now() - interval '1 second' where response_id = ${responseId}`;
+    expect(await client().responses.retrieve(responseId)).toMatchObject({
+      status: 'failed',
+      error: { code: 'server_error', message: expect.stringContaining('stopped') },
+    });
+  });
+
+  test('is sealed while it runs, and cannot be continued', async () => {
+    const { id: responseId } = await start({ model: 'acme/slow', input: 'the secret of the sea' });
+    expect(await client().responses.retrieve(responseId)).toMatchObject({ status: 'in_progress' });
+    const rows = await world.sql`select * from gateway.ai_responses where response_id = ${responseId}`;
+    expect(JSON.stringify(rows, (_, value: unknown) => String(value))).not.toContain('secret');
+    await expect(start({ previous_response_id: responseId })).rejects.toMatchObject({
+      status: 400,
+      code: 'previous_response_not_found',
+    });
+    await client().responses.cancel(responseId);
+  });
+
+  test('is refused at once where it can be', async () => {
+    await expect(start({ store: false })).rejects.toMatchObject({ status: 400, param: 'store' });
+    await expect(start({ model: 'acme/none' })).rejects.toMatchObject({ status: 404 });
+    await expect(start({ tools: [{ type: 'local_shell' }] })).rejects.toMatchObject({ status: 422 });
+    await expect(start({ max_output_tokens: 1_000_000_000_000 })).rejects.toMatchObject({ status: 402 });
+  });
+
+  test('is one response under an Idempotency-Key', async () => {
+    const key = { headers: { 'Idempotency-Key': id('key') } };
+    const body = { model: 'acme/short', input: 'hi', background: true };
+    const first = await client().responses.create(body, key);
+    const second = await client().responses.create(body, key);
+    expect(second.id).toBe(first.id);
+    await ended(first.id);
+    expect(await client().responses.create(body, key)).toMatchObject({ id: first.id, status: 'completed' });
+  });
+});
+
+test('a response of a gateway that is stopped is failed', async () => {
+  const database = await makeDatabase();
+  const first = await startGateway({ env, place: database });
+  const { id: responseId } = await start({ model: 'acme/slow' }, first);
+  await first.gateway.close();
+  const second = await startGateway({ env, place: database });
+  try {
+    expect(await client(second).responses.retrieve(responseId)).toMatchObject({
+      status: 'failed',
+      error: { code: 'draining' },
+    });
+  } finally {
+    await second.close();
+    await database.remove();
+  }
+});
+
+describe('under /v1/ai', () => {
+  const send = async (method: string, path: string) => {
+    const response = await fetch(`${world.url}/v1/ai/responses${path}`, {
+      method,
+      headers: { authorization: `Bearer ${world.userToken}` },
+    });
+    return { status: response.status, body: (await response.json()) as object };
+  };
+
+  test('events of a response without background are 409', async () => {
+    const { id: responseId } = await client().responses.create({
+      model: 'local/echo',
+      input: 'hi',
+      store: true,
+    });
+    expect(await send('GET', `/${responseId}?stream=true`)).toMatchObject({
+      status: 409,
+      body: { error: { code: 'stream_not_available' } },
+    });
+    expect(await send('POST', `/${responseId}/cancel`)).toMatchObject({
+      status: 400,
+      body: { error: { code: 'invalid_request' } },
+    });
+  });
+
+  test('a response that does not exist cannot be canceled', async () => {
+    expect(await send('POST', '/resp_none/cancel')).toMatchObject({
+      status: 404,
+      body: { error: { code: 'response_not_found' } },
+    });
+  });
+});
+
+describe.each(['acme/short', 'openai/ok'])('a stream of %s with an Idempotency-Key', (model) => {
+  const send = (key: string, headers: Record<string, string> = {}) =>
+    fetch(`${world.url}/v1/responses`, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        authorization: `Bearer ${world.userToken}`,
+        'Idempotency-Key': key,
+        ...headers,
+      },
+      body: JSON.stringify({ model, input: 'hi', stream: true }),
+    });
+
+  test('is joined while it runs and after its end, and charged once', async () => {
+    provider.reset();
+    const count = await recordCount();
+    const key = id('key');
+    const [first, second] = await Promise.all([
+      send(key).then((response) => response.text()),
+      provider
+        .until((calls) => calls.length === 1)
+        .then(() => send(key))
+        .then((response) => response.text()),
+    ]);
+    expect(first).toContain('response.completed');
+    expect(second).toBe(first);
+    expect(await (await send(key)).text()).toBe(first);
+    expect(provider.calls).toHaveLength(1);
+    expect(await recordsSince(count)).toMatchObject([{ outcome: 'completed' }]);
+    const rest = await (await send(key, { 'Last-Event-ID': '1' })).text();
+    expect(first.endsWith(rest)).toBe(true);
+    expect(rest.length).toBeLessThan(first.length);
+  });
+});
+
+test('a stream with an Idempotency-Key ends without a reader', async () => {
+  provider.reset();
+  const key = id('key');
+  const body = { model: 'acme/slow', input: 'hi', stream: true } as const;
+  const options = { headers: { 'Idempotency-Key': key } };
+  for await (const _event of await client().responses.create(body, options)) break;
+  await provider.until(([call]) => call?.abortedAt !== undefined);
+  await expect(client().responses.create(body, options).then(collect)).rejects.toThrow(
+    'its answer is not kept',
+  );
+});
