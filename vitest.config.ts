@@ -17,7 +17,7 @@ const withDatabase = [
   'test/gateway/credits/*.test.ts',
   'test/gateway/credits/!(journal)/**/*.test.ts',
   // Of the tests of models only these have a database; the rest run on a ledger in memory.
-  'test/gateway/ai/**/{asr,async-video,background-responses,gateway,image,jobs,killed-server,media,paid,stopped-payers,stored-responses,tts,video}.test.ts',
+  'test/gateway/ai/**/{asr,async-video,background-responses,gateway,image,jobs,killed-server,media,paid,response-socket,stopped-payers,stored-responses,tts,video}.test.ts',
   'test/clients/real-gateway.test.ts',
   'test/kernel/data/{changes,database,idempotency,jobs,migrate}.test.ts',
 ];

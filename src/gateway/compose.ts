@@ -49,6 +49,8 @@ import {
   jobsStore,
   mediaJobs,
   requireModelsFile,
+  createResponseSockets,
+  maxSocketMessageBytes,
   storedResponses,
   storedResponsesStore,
 } from './ai/index.ts';
@@ -849,6 +851,13 @@ function openHttp(
       stalledMs: config.stalledMs,
       heartbeatMs: config.heartbeatMs,
     },
+    sockets: [
+      {
+        paths: ['/v1/responses', '/v1/ai/responses'],
+        maxMessageBytes: maxSocketMessageBytes,
+        open: createResponseSockets(clock),
+      },
+    ],
   });
   const recheckCredentials = createCredentialRecheck({
     running: () => server.runningRequests(),

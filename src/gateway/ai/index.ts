@@ -1,4 +1,5 @@
 export { ai, requireModelsFile, type AiOptions, type AiService } from './ai.ts';
+export { createResponseSockets, maxSocketMessageBytes } from './response-socket.ts';
 export { curatedModels } from './catalog/curated.ts';
 export type { ProviderCheck } from './provider-check.ts';
 export type { BreakerChannel } from './upstream/model-health.ts';

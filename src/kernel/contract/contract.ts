@@ -34,6 +34,8 @@ export const observedErrors = 'townhall:contract:error';
 export interface Contract {
   /** Handles the request. Every error for the caller is thrown as a Problem. */
   dispatch(request: ContractRequest): Promise<AnyReply>;
+  /** Checks the caller of the operation and sets the identity. Throws a Problem, as `dispatch` does for the caller. */
+  authenticate(request: ContractRequest): Promise<void>;
   /** Why the operation may not return the error; null if it may. Always null without `validateResponses`. */
   problemMismatch(
     request: ContractRequest,
@@ -95,7 +97,7 @@ export function createContract<Identity extends CallerIdentity>(
   requireConsistency(document, operations, options);
   const validator = createRequestValidator(document, operations);
   const replyValidator = createReplyValidator(validator.compile);
-  const run = createPipeline({
+  const pipeline = createPipeline({
     ...options,
     router: createOperationRouter(operations),
     operations,
@@ -107,8 +109,9 @@ export function createContract<Identity extends CallerIdentity>(
   });
 
   return {
+    authenticate: pipeline.authenticate,
     async dispatch(request) {
-      const reply = withDeprecation(await run(request), request.operation);
+      const reply = withDeprecation(await pipeline.run(request), request.operation);
       if (!options.validateResponses || !request.isHandled || !request.operation) return reply;
       return replyValidator.checkedReply(request.operation, reply);
     },

@@ -34,9 +34,15 @@ export interface PipelineOptions<Identity extends CallerIdentity> {
   callerOf?(identity: Identity): string | null;
 }
 
+export interface Pipeline {
+  run(request: ContractRequest): Promise<AnyReply>;
+  /** Throws what `run` throws up to the authorization; nothing is read or handled. */
+  authenticate(request: ContractRequest): Promise<void>;
+}
+
 export function createPipeline<Identity extends CallerIdentity>(
   options: PipelineOptions<Identity>,
-): (request: ContractRequest) => Promise<AnyReply> {
+): Pipeline {
   const { router, guest, idempotency } = options;
   const dialectOf = createDialectLookup(options.operations);
 
@@ -50,17 +56,28 @@ export function createPipeline<Identity extends CallerIdentity>(
     }
   }
 
+  async function identifyCaller(request: ContractRequest, operation: ContractOperation): Promise<Identity> {
+    request.operation = operation;
+    request.identity = guest;
+    const identity = await identify(request, operation);
+    request.identity = identity;
+    authorize(request, operation, identity);
+    return identity;
+  }
+
+  async function authenticate(request: ContractRequest): Promise<void> {
+    const match = matchRoute(request);
+    if (match.outcome !== 'found') throw routeNotFound();
+    await identifyCaller(request, match.operation);
+  }
+
   async function run(request: ContractRequest): Promise<AnyReply> {
     const match = matchRoute(request);
     request.errorDialect = dialectOf(request, match);
     if (match.outcome === 'not_found') throw routeNotFound();
     if (match.outcome === 'method_not_allowed') return answerOptions(request, match.allow);
     const { operation, params } = match;
-    request.operation = operation;
-    request.identity = guest;
-    const identity = await identify(request, operation);
-    request.identity = identity;
-    authorize(request, operation, identity);
+    const identity = await identifyCaller(request, operation);
     const input = await readInput(request, operation, params);
     options.validate(operation, input);
     request.isHandled = true;
@@ -129,7 +146,7 @@ export function createPipeline<Identity extends CallerIdentity>(
     );
   }
 
-  return run;
+  return { run, authenticate };
 }
 
 /**

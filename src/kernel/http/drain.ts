@@ -46,6 +46,8 @@ export interface DrainOptions {
   abortGraceMs: number;
 }
 
+export const defaultDrainMs = 25_000;
+
 // Longer than a round trip: the response to the client and the client's next request.
 const longestGraceMs = 400;
 
@@ -77,7 +79,11 @@ export function createDrain(options: DrainOptions): Drain {
     return Promise.all(listeners.map(stop));
   }
 
-  async function close({ drainMs = 25_000, noticeMs = 0, lingerMs = 0 }: CloseOptions): Promise<void> {
+  async function close({
+    drainMs = defaultDrainMs,
+    noticeMs = 0,
+    lingerMs = 0,
+  }: CloseOptions): Promise<void> {
     isClosing = true;
     graceMs = Math.min(lingerMs, longestGraceMs);
     if (noticeMs > 0) await pause(noticeMs);
@@ -122,7 +128,8 @@ export function createDrain(options: DrainOptions): Drain {
   };
 }
 
-function drainingProblem(): Problem {
+/** The reason of calls that the end of a drain aborts. */
+export function drainingProblem(): Problem {
   return new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', {
     headers: { 'retry-after': '1' },
   });

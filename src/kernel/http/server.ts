@@ -11,7 +11,7 @@ import express, { type ErrorRequestHandler, type Request, type RequestHandler, t
 import { ActiveSet, type Place } from '../active-set.ts';
 import { accessFields, type NameIdentity } from './access-log.ts';
 import { serveAssets } from './asset-pages.ts';
-import { type BodyBudgetLimits, createBodyBudget } from './body-budget.ts';
+import { type BodyBudget, type BodyBudgetLimits, createBodyBudget } from './body-budget.ts';
 import type { Clock } from '../clock.ts';
 import type { Contract } from '../contract/contract.ts';
 import {
@@ -20,7 +20,7 @@ import {
   tooManyConnections,
   type ConnectionLimits,
 } from './connection-limits.ts';
-import { type CloseOptions, createDrain, type Drain } from './drain.ts';
+import { type CloseOptions, createDrain, defaultDrainMs, type Drain } from './drain.ts';
 import type { FixedPage } from './fixed-pages.ts';
 import { type FrontPage, renderFrontPage } from './front-page.ts';
 import type { Guard } from './guard.ts';
@@ -35,6 +35,8 @@ import { endWithProblem, refuseUnparsed, type Surface } from './raw-response.ts'
 import { HttpRequest } from './request.ts';
 import { refuseAmbiguous } from './request-checks.ts';
 import { createResponder, type CorsRules, type Responder } from './respond.ts';
+import type { SocketRequest } from './socket-request.ts';
+import { createWebSockets, type SocketRoute, type WebSockets } from './websocket.ts';
 
 export type { ListenAddress };
 
@@ -129,6 +131,8 @@ export interface ServerOptions {
   nameIdentity?: NameIdentity;
   /** The name under which the large bodies of an identity are counted together; by address without it. */
   callerOf?: (identity: { kind: string }) => string | null;
+  /** Paths that also take WebSockets. */
+  sockets?: readonly SocketRoute[];
 }
 
 /** A request with a bearer token whose response is not complete. */
@@ -175,9 +179,11 @@ export function createServer(options: ServerOptions): Server {
     isClosing: () => drain.isClosing(),
   });
 
+  const budget = createBodyBudget(limits.largeBodyBytes);
   const admit = createAdmission({
     server: options,
     limits,
+    budget,
     requestMs: timeouts.requestMs,
     requests,
     connections,
@@ -191,7 +197,8 @@ export function createServer(options: ServerOptions): Server {
 
   const { pages = [], frontPage, fixedPages = new Map<string, FixedPage>() } = options;
   const handle = createRouter({ pages, frontPage, fixedPages, admit, dispatch, responder, log });
-  const http = createHttp(handle, { limits, timeouts, connections, surface });
+  const sockets = openSockets(options, { limits, budget, connections, drain: () => drain });
+  const http = createHttp(handle, { limits, timeouts, connections, surface, sockets });
   const drain = createDrain({
     http,
     listeners,
@@ -203,8 +210,11 @@ export function createServer(options: ServerOptions): Server {
   let warming: NodeJS.Timeout | undefined;
 
   return {
-    inFlight: () => requests.size,
-    runningRequests: () => requests.members().flatMap(bearerRequest),
+    inFlight: () => requests.size + sockets.requests.size,
+    runningRequests: () => [
+      ...requests.members().flatMap(bearerRequest),
+      ...[...sockets.requests].flatMap(socketCall),
+    ],
     async listen(address) {
       // Node checks deadlines on the http server's own listener; further listeners only accept connections.
       const listener =
@@ -218,6 +228,7 @@ export function createServer(options: ServerOptions): Server {
     },
     close(closing) {
       clearTimeout(warming);
+      sockets.close(closing?.drainMs ?? defaultDrainMs);
       return drain.close(closing);
     },
   };
@@ -226,6 +237,7 @@ export function createServer(options: ServerOptions): Server {
 interface AdmissionOptions {
   server: ServerOptions;
   limits: ServerLimits;
+  budget: BodyBudget;
   /** The default deadline of operations. */
   requestMs: number;
   requests: ActiveSet<HttpRequest>;
@@ -235,9 +247,8 @@ interface AdmissionOptions {
 
 /** The start and the end of each request: registers and checks it, and logs it when its response is over. */
 function createAdmission(options: AdmissionOptions) {
-  const { limits, requestMs, requests, connections, drain } = options;
+  const { limits, budget, requestMs, requests, connections, drain } = options;
   const { log, clock, proxies, guard, observer, nameIdentity, callerOf } = options.server;
-  const budget = createBodyBudget(limits.largeBodyBytes);
 
   function finish(place: Place<HttpRequest>): void {
     requests.delete(place);
@@ -280,6 +291,7 @@ interface HttpOptions {
   timeouts: ServerTimeouts;
   connections: ConnectionLimits;
   surface: Surface;
+  sockets: WebSockets;
 }
 
 /**
@@ -288,7 +300,7 @@ interface HttpOptions {
  */
 function createHttp(
   handle: (message: IncomingMessage, response: ServerResponse) => void,
-  { limits, timeouts, connections, surface }: HttpOptions,
+  { limits, timeouts, connections, surface, sockets }: HttpOptions,
 ): HttpServer {
   const http = createHttpServer(
     {
@@ -300,6 +312,8 @@ function createHttp(
       maxHeaderSize: limits.maxHeaderBytes,
       // Node's own rejection has no body; request-checks.ts rejects with one.
       requireHostHeader: false,
+      // All other requests with `Upgrade` are answered as requests without it.
+      shouldUpgradeCallback: (message) => sockets.handles(message),
     },
     handle,
   );
@@ -311,11 +325,47 @@ function createHttp(
   http.on('clientError', (error: NodeJS.ErrnoException, socket) =>
     refuseUnparsed(socket as Socket, error, surface),
   );
+  http.on('upgrade', (message, socket, head) => sockets.upgrade(message, socket, head));
   http.on('connect', (_message, socket) => endWithProblem(socket as Socket, noTunnel(), surface));
   http.on('connection', (socket) => {
     if (!connections.accept(socket)) endWithProblem(socket, tooManyConnections(), surface);
   });
   return http;
+}
+
+interface SocketDependencies {
+  limits: ServerLimits;
+  budget: BodyBudget;
+  connections: ConnectionLimits;
+  drain: () => Drain;
+}
+
+function openSockets(
+  { contract, sockets, surface, log, clock, cors, guard, proxies, callerOf }: ServerOptions,
+  { limits, budget, connections, drain }: SocketDependencies,
+): WebSockets {
+  return createWebSockets({
+    contract,
+    routes: sockets ?? [],
+    surface,
+    log,
+    clock,
+    budget,
+    origins: new Set(cors?.origins),
+    addressOf: (message) => clientAddress(message, proxies),
+    callerOf: (identity) => callerOf?.(identity) ?? null,
+    admit(message) {
+      connections.usedBy(message.socket);
+      guard?.(message);
+      refuseAmbiguous(message, limits);
+      drain().refuseLate();
+    },
+  });
+}
+
+function socketCall(request: SocketRequest): RunningRequest[] {
+  if (request.credential.kind !== 'bearer') return [];
+  return [{ token: request.credential.token, end: (reason) => request.abort(reason) }];
 }
 
 function bearerRequest(request: HttpRequest): RunningRequest[] {

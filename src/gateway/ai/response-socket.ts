@@ -1,0 +1,110 @@
+// The messages of a WebSocket on /v1/responses, as OpenAI's clients and Codex send them. The socket keeps its
+// last conversation in memory, so that the next call continues it by `previous_response_id` without `store`.
+import type { SocketConversation } from '../../kernel/http/websocket.ts';
+import { id } from '../../kernel/ids.ts';
+import { isRecord, type JsonRecord } from '../../kernel/json-value.ts';
+import { Problem } from '../../kernel/problem.ts';
+import { responseObject } from './formats/responses/answer.ts';
+import { toContextItems, toStoredItems } from './stored-responses/items.ts';
+import { maxConversationBytes } from './stored-responses/stored-responses.ts';
+
+export const maxSocketMessageBytes = maxConversationBytes;
+/** The conversations of all sockets of this process. */
+const maxTotalBytes = 256 * 2 ** 20;
+
+interface LastResponse {
+  responseId: string;
+  items: JsonRecord[];
+  bytes: number;
+}
+
+/** Opens the conversation of each socket; their memory is bounded together. */
+export function createResponseSockets(clock: { now(): Date }): () => SocketConversation {
+  let totalBytes = 0;
+  return () => {
+    let last: LastResponse | undefined;
+    let current: JsonRecord[] = [];
+
+    function keep(responseId: string, items: JsonRecord[]): void {
+      forget();
+      const bytes = JSON.stringify(items).length;
+      if (bytes > maxConversationBytes || totalBytes + bytes > maxTotalBytes) return;
+      totalBytes += bytes;
+      last = { responseId, items, bytes };
+    }
+
+    function forget(): void {
+      totalBytes -= last?.bytes ?? 0;
+      last = undefined;
+    }
+
+    return {
+      read(message) {
+        const { type, stream_id: _lane, generate, stream: _stream, background, ...body } = message;
+        // Codex confirms each response that it has processed.
+        if (type === 'response.processed') return undefined;
+        if (type !== 'response.create') throw unknownType(type);
+        if (background === true) throw noBackground();
+        const own = toItems(body['input']);
+        const continues = last !== undefined && body['previous_response_id'] === last.responseId;
+        current = continues ? [...(last?.items ?? []), ...own] : own;
+        const request: JsonRecord = continues
+          ? { ...body, previous_response_id: null, input: current }
+          : body;
+        if (generate !== false) return { body: { ...request, stream: true } };
+        const response = warmUp(request, clock);
+        keep(response.id, current);
+        return {
+          events: [
+            { type: 'response.created', response, sequence_number: 0 },
+            {
+              type: 'response.completed',
+              response: { ...response, status: 'completed' },
+              sequence_number: 1,
+            },
+          ],
+        };
+      },
+      observe({ type, response }) {
+        if (type !== 'response.completed' && type !== 'response.incomplete') return;
+        if (!isRecord(response) || typeof response['id'] !== 'string') return;
+        const output = Array.isArray(response['output']) ? response['output'].filter(isRecord) : [];
+        keep(response['id'], [...current, ...toContextItems(output, { passesThrough: false })]);
+      },
+      close: forget,
+    };
+  };
+}
+
+function toItems(input: unknown): JsonRecord[] {
+  return toContextItems(toStoredItems(input), { passesThrough: false });
+}
+
+/** A response without a call: `generate: false` announces a conversation that a later message continues. */
+function warmUp(body: JsonRecord, clock: { now(): Date }) {
+  const nowSeconds = () => Math.floor(clock.now().getTime() / 1000);
+  const { model } = body;
+  if (typeof model !== 'string') throw invalid('model', 'is required');
+  return responseObject({
+    modelId: model,
+    responseId: id('resp'),
+    nowSeconds,
+    body: { ...body, model },
+  });
+}
+
+function unknownType(type: unknown): Problem {
+  const name = typeof type === 'string' ? `, not ${type.slice(0, 64)}` : '';
+  return invalid('type', `must be response.create${name}`);
+}
+
+function noBackground(): Problem {
+  return invalid('background', 'is not possible over a WebSocket; send the call with POST');
+}
+
+function invalid(param: string, message: string): Problem {
+  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
+    param,
+    details: [{ path: param, message }],
+  });
+}

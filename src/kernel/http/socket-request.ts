@@ -1,0 +1,127 @@
+// One call over a WebSocket, as a request in the contract: it has the headers of the socket's handshake, and
+// the body of one message.
+import type { IncomingMessage } from 'node:http';
+import type { BodyBudget } from './body-budget.ts';
+import { smallBodyBytes } from './body-budget.ts';
+import type { CallNote } from '../contract/operation.ts';
+import type { ContractOperation } from '../contract/operations.ts';
+import {
+  type ContractRequest,
+  type Credential,
+  parseCredential,
+  type RequestBody,
+} from '../contract/request.ts';
+import type { ErrorDialect } from '../error-dialects.ts';
+import { id } from '../ids.ts';
+import type { JsonRecord } from '../json-value.ts';
+import type { Log } from '../log.ts';
+import { Problem } from '../problem.ts';
+
+export interface SocketRequestOptions {
+  message: IncomingMessage;
+  path: string;
+  body: undefined;
+  log: Log;
+  clock: { monotonicMs(): number };
+  budget: BodyBudget;
+  /** The client's address, behind trusted proxies. */
+  addressOf(message: IncomingMessage): string;
+  callerOf(identity: { kind: string }): string | null;
+}
+
+export class SocketRequest implements ContractRequest {
+  readonly method = 'POST';
+  readonly path: string;
+  readonly query: string;
+  readonly headers: IncomingMessage['headers'];
+  readonly requestId = id('req');
+  readonly remoteAddress: string;
+  readonly log: Log;
+  credential: Credential;
+  operation: ContractOperation | undefined = undefined;
+  errorDialect: ErrorDialect | undefined = undefined;
+  identity: { kind: string } | undefined = undefined;
+  isHandled = false;
+  responseHeaders: Record<string, string> | undefined = undefined;
+  readonly #controller = new AbortController();
+  readonly #options: SocketRequestOptions;
+  readonly #startedMs: number;
+  #body: Buffer | undefined;
+  #value: JsonRecord | undefined;
+  #maxBytes = 0;
+  #notes: CallNote = {};
+  #giveBytes = () => {};
+
+  constructor(options: SocketRequestOptions) {
+    const { message, path, log, clock } = options;
+    this.path = path;
+    this.query = (message.url ?? '').split('?')[1] ?? '';
+    // A key of the handshake is not one of each call.
+    const { 'idempotency-key': _key, ...headers } = message.headers;
+    this.headers = { ...headers, 'content-type': 'application/json' };
+    this.credential = parseCredential(headers.authorization);
+    this.remoteAddress = options.addressOf(message);
+    this.log = log.child({ requestId: this.requestId });
+    this.#options = options;
+    this.#startedMs = clock.monotonicMs();
+  }
+
+  useBody(value: JsonRecord, maxBytes: number): void {
+    this.#value = value;
+    this.#body = Buffer.from(JSON.stringify(value));
+    this.#maxBytes = maxBytes;
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  get abortReason(): unknown {
+    return this.signal.aborted ? (this.signal.reason as unknown) : undefined;
+  }
+
+  abort(reason?: Problem): void {
+    this.#controller.abort(reason);
+  }
+
+  timing(): void {}
+
+  note(fields: CallNote): void {
+    Object.assign(this.#notes, fields);
+  }
+
+  readBody(): RequestBody {
+    const raw = this.#body ?? Buffer.alloc(0);
+    if (raw.length > this.#maxBytes)
+      throw new Problem(
+        'too_large',
+        'request_too_large',
+        `The body may have ${this.#maxBytes} bytes at most.`,
+      );
+    if (raw.length > smallBodyBytes) {
+      const { budget, callerOf } = this.#options;
+      const caller = (this.identity && callerOf(this.identity)) ?? this.remoteAddress;
+      budget.take(caller, raw.length);
+      this.#giveBytes = () => budget.give(caller, raw.length);
+    }
+    return { raw, isPresent: true, value: this.#value, isForm: false };
+  }
+
+  /** Writes the log line of the call. */
+  end(): void {
+    this.#giveBytes();
+    this.#giveBytes = () => {};
+    const { tokens: _tokens, credits, ...notes } = this.#notes;
+    this.log.info(
+      {
+        ...notes,
+        operationId: this.operation?.handlerId,
+        identity: this.identity?.kind,
+        bytesIn: this.#body?.length ?? 0,
+        ms: Math.round(this.#options.clock.monotonicMs() - this.#startedMs),
+        ...(credits === undefined ? {} : { credits: Number(credits) }),
+      },
+      'call of a socket',
+    );
+  }
+}

@@ -1,0 +1,280 @@
+// The WebSocket of /v1/responses over a real socket: with the official client, and as Codex sends it.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import OpenAI from 'openai';
+import { ResponsesWS } from 'openai/resources/responses/ws';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
+import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { quickest } from '../../support/quickest.ts';
+
+const rates = { input: 1_000_000, output: 2_000_000 };
+
+let provider: ScriptedProvider;
+let world: GatewayWorld;
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-socket-'));
+  provider = await startProvider();
+  const modelsFile = join(folder, 'models.json');
+  await writeFile(
+    modelsFile,
+    provider.modelsFile(
+      { ok: 'ok', slow: 'ok?chunks=500&gap=20', broken: 'status?code=400' },
+      {
+        model: { rates, max_output_tokens: 1_000 },
+        provider: { output_limit_member: 'max_tokens' },
+        providers: [{ id: 'openai', kind: 'openai', base_url: provider.url, api_key_env: 'ACME_API_KEY' }],
+        models: [
+          { id: 'openai/ok', provider: 'openai', upstream_model: 'ok', rates, max_output_tokens: 1_000 },
+        ],
+      },
+    ),
+  );
+  world = await startGateway({
+    env: { ACME_API_KEY: 'x', MODELS_FILE: modelsFile, STARTING_CREDITS: '1000000000' },
+  });
+});
+afterAll(async () => {
+  await world.close();
+  await provider.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+type Message = Record<string, unknown> & { type: string; response?: { id: string; output: unknown[] } };
+
+/** A socket with the messages so far. */
+async function open(path = '/v1/responses', headers: Record<string, string> = {}) {
+  const socket = new WebSocket(`${world.url.replace('http', 'ws')}${path}`, {
+    headers: { authorization: `Bearer ${world.userToken}`, ...headers },
+  } as unknown as string[]);
+  const messages: Message[] = [];
+  const watchers = new Set<() => void>();
+  const closed = new Promise<number>((resolve) =>
+    socket.addEventListener('close', ({ code }) => resolve(code), { once: true }),
+  );
+  socket.addEventListener('message', ({ data }) => {
+    messages.push(JSON.parse(data as string) as Message);
+    for (const watcher of watchers) watcher();
+  });
+  await new Promise<void>((resolve, reject) => {
+    socket.addEventListener('open', () => resolve(), { once: true });
+    socket.addEventListener('error', () => reject(new Error('the socket was refused')), { once: true });
+  });
+  const until = (matches: (message: Message) => boolean) =>
+    new Promise<Message>((resolve) => {
+      const watcher = (): void => {
+        const message = messages.find(matches);
+        if (message === undefined) return;
+        watchers.delete(watcher);
+        resolve(message);
+      };
+      watchers.add(watcher);
+      watcher();
+    });
+  return {
+    socket,
+    messages,
+    closed,
+    until,
+    send: (message: object) => socket.send(JSON.stringify(message)),
+    /** Sends a call and waits for its last event. */
+    async call(body: object): Promise<Message> {
+      messages.length = 0;
+      socket.send(JSON.stringify({ type: 'response.create', ...body }));
+      return until(({ type }) => /^(error|response\.(completed|incomplete|failed))$/.test(type));
+    },
+  };
+}
+
+async function recordCount(): Promise<number> {
+  return (await world.user.usage.listRecords({})).items.length;
+}
+
+/** The status with which the handshake is refused. */
+async function refusal(path: string, headers: Record<string, string>): Promise<[number, string]> {
+  const { request } = await import('node:http');
+  return new Promise((resolve, reject) => {
+    const outgoing = request(`${world.url}${path}`, {
+      headers: {
+        connection: 'Upgrade',
+        upgrade: 'websocket',
+        'sec-websocket-version': '13',
+        'sec-websocket-key': Buffer.alloc(16, 1).toString('base64'),
+        ...headers,
+      },
+    });
+    outgoing.on('error', reject);
+    outgoing.on('upgrade', (_response, socket) => {
+      socket.destroy();
+      resolve([101, '']);
+    });
+    outgoing.on('response', (response) => {
+      let text = '';
+      response.on('data', (chunk) => (text += String(chunk)));
+      response.on('end', () => {
+        const { error } = JSON.parse(text) as { error: { code: string } };
+        resolve([response.statusCode ?? 0, error.code]);
+      });
+    });
+    outgoing.end();
+  });
+}
+
+describe.each(['local/echo', 'acme/ok', 'openai/ok'])('a socket with %s', (model) => {
+  test('answers the official client', async () => {
+    const client = new OpenAI({ baseURL: `${world.url}/v1`, apiKey: world.userToken });
+    const socket = new ResponsesWS(client);
+    const types: string[] = [];
+    socket.send({ type: 'response.create', model, input: 'hi' });
+    for await (const event of socket) {
+      if (event.type === 'error') throw event.error;
+      if (event.type !== 'message') continue;
+      types.push(event.message.type);
+      if (event.message.type === 'response.completed') break;
+    }
+    socket.close();
+    expect(types[0]).toBe('response.created');
+    expect(types).toContain('response.output_text.delta');
+  });
+
+  test('continues its last response without store', async () => {
+    const socket = await open();
+    const first = await socket.call({ model, store: false, input: 'the first question' });
+    expect(first).toMatchObject({ type: 'response.completed', response: { status: 'completed' } });
+    const second = await socket.call({
+      model,
+      store: false,
+      previous_response_id: first.response?.id,
+      input: [{ role: 'user', content: 'the second question' }],
+    });
+    expect(second.type).toBe('response.completed');
+    if (model !== 'local/echo') {
+      const request = provider.lastCall().body.toString();
+      expect(request.indexOf('the first question')).toBeGreaterThan(0);
+      expect(request.indexOf('the second question')).toBeGreaterThan(request.indexOf('the first question'));
+    }
+    socket.socket.close();
+  });
+});
+
+describe('a socket', () => {
+  test('takes the messages of Codex: a warm-up, the call after it, and a confirmation', async () => {
+    provider.reset();
+    const socket = await open('/v1/ai/responses', { 'openai-beta': 'responses_websockets=2026-02-06' });
+    const input = [{ type: 'message', role: 'user', content: [{ type: 'input_text', text: 'warm words' }] }];
+    const warm = await socket.call({ model: 'acme/ok', input, generate: false });
+    expect(provider.calls).toHaveLength(0);
+    const next = await socket.call({
+      model: 'acme/ok',
+      previous_response_id: warm.response?.id,
+      input: [{ role: 'user', content: 'go on' }],
+    });
+    expect(next.type).toBe('response.completed');
+    expect(provider.lastCall().body.toString()).toContain('warm words');
+    socket.send({ type: 'response.processed', response_id: next.response?.id });
+    expect(await socket.call({ model: 'acme/ok', input: 'again' })).toMatchObject({
+      type: 'response.completed',
+    });
+    socket.socket.close();
+  });
+
+  test('runs its calls one after another, each in its lane', async () => {
+    const socket = await open();
+    socket.send({ type: 'response.create', stream_id: 'one', model: 'acme/ok', input: 'a' });
+    socket.send({ type: 'response.create', stream_id: 'two', model: 'acme/ok', input: 'b' });
+    await socket.until(({ type, stream_id: lane }) => type === 'response.completed' && lane === 'two');
+    const streamIds = socket.messages.map(({ stream_id: streamId }) => streamId);
+    expect(streamIds).toEqual(streamIds.toSorted((a, b) => String(a).localeCompare(String(b))));
+    socket.socket.close();
+  });
+
+  test('charges a call once', async () => {
+    const count = await recordCount();
+    const socket = await open();
+    await socket.call({ model: 'acme/ok', input: 'hi' });
+    expect(await recordCount()).toBe(count + 1);
+    socket.socket.close();
+  });
+
+  test('ends its call at the provider within 50 ms when the client leaves', async () => {
+    const lifetime = async () => {
+      provider.reset();
+      const socket = await open();
+      socket.send({ type: 'response.create', model: 'acme/slow', input: 'hi' });
+      await socket.until(({ type }) => type === 'response.output_text.delta');
+      const leftMs = performance.now();
+      socket.socket.close();
+      await provider.until(([call]) => call?.abortedAt !== undefined);
+      return (provider.lastCall().abortedAt ?? Number.POSITIVE_INFINITY) - leftMs;
+    };
+    expect(await quickest(50, lifetime)).toBeLessThan(50);
+  });
+
+  test('answers a refused call with its status and stays open', async () => {
+    const socket = await open();
+    expect(await socket.call({ model: 'acme/none', input: 'hi' })).toMatchObject({
+      type: 'error',
+      status: 404,
+      error: { code: 'model_not_found' },
+    });
+    expect(await socket.call({ model: 'acme/broken', input: 'hi' })).toMatchObject({ type: 'error' });
+    expect(
+      await socket.call({ model: 'acme/ok', previous_response_id: 'resp_none', input: 'hi' }),
+    ).toMatchObject({
+      status: 400,
+      error: { code: 'previous_response_not_found' },
+    });
+    expect(await socket.call({ model: 'acme/ok', input: 'hi', background: true })).toMatchObject({
+      status: 400,
+      error: { param: 'background' },
+    });
+    expect(await socket.call({ type: 'response.steer' })).toMatchObject({
+      status: 400,
+      error: { param: 'type' },
+    });
+    expect(await socket.call({ model: 'acme/ok', input: 'hi' })).toMatchObject({
+      type: 'response.completed',
+    });
+    socket.socket.close();
+  });
+
+  test('is closed for a message that is too long', async () => {
+    const socket = await open();
+    socket.send({ type: 'response.create', model: 'acme/ok', input: 'x'.repeat(11 * 2 ** 20) });
+    expect(await socket.closed).toBe(1009);
+  });
+
+  test('is refused without a credential, for a foreign page, and beyond 32 of one user', async () => {
+    const authorization = `Bearer ${world.userToken}`;
+    expect(await refusal('/v1/responses', {})).toEqual([401, 'authentication_required']);
+    expect(await refusal('/v1/responses', { authorization: 'Bearer usr_wrong' })).toEqual([
+      401,
+      'invalid_token',
+    ]);
+    expect(await refusal('/v1/responses', { authorization, origin: 'https://evil.example' })).toEqual([
+      403,
+      'forbidden_origin',
+    ]);
+    expect(await refusal('/v1/ai/text', { authorization })).toEqual([405, 'method_not_allowed']);
+    const sockets = await Promise.all(Array.from({ length: 32 }, () => open()));
+    expect(await refusal('/v1/responses', { authorization })).toEqual([429, 'rate_limited']);
+    for (const { socket } of sockets) socket.close();
+    await Promise.all(sockets.map(({ closed }) => closed));
+    await expect.poll(() => refusal('/v1/responses', { authorization })).toEqual([101, '']);
+  });
+});
+
+test('a socket of a server that stops is closed', async () => {
+  const other = await startGateway({});
+  const socket = new WebSocket(`${other.url.replace('http', 'ws')}/v1/responses`, {
+    headers: { authorization: `Bearer ${other.userToken}` },
+  } as unknown as string[]);
+  await new Promise((resolve) => socket.addEventListener('open', resolve, { once: true }));
+  const closed = new Promise<number>((resolve) =>
+    socket.addEventListener('close', ({ code }) => resolve(code), { once: true }),
+  );
+  await other.close();
+  expect(await closed).toBe(1001);
+});

@@ -1,0 +1,153 @@
+// The bounds of a WebSocket, over real sockets and with a contract of the test.
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { connect } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import type { Contract } from '../../../src/kernel/contract/contract.ts';
+import type { AnyReply } from '../../../src/kernel/contract/reply.ts';
+import { createBodyBudget } from '../../../src/kernel/http/body-budget.ts';
+import { createWebSockets, type SocketLimits } from '../../../src/kernel/http/websocket.ts';
+import { createLog } from '../../../src/kernel/log.ts';
+import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
+
+const servers: Server[] = [];
+afterEach(async () => {
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  }
+});
+
+type Dispatch = (signal: AbortSignal) => AsyncIterable<{ data: unknown }>;
+
+/** A server whose every message is a call of `dispatch`. */
+async function start(dispatch: Dispatch, limits: Partial<SocketLimits>) {
+  const contract = {
+    authenticate: async () => {},
+    dispatch: async ({ signal }: { signal: AbortSignal }): Promise<AnyReply> => ({
+      status: 200,
+      events: dispatch(signal),
+    }),
+  } as unknown as Contract;
+  const sockets = createWebSockets({
+    contract,
+    routes: [
+      {
+        paths: ['/calls'],
+        maxMessageBytes: 1_000,
+        open: () => ({ read: (body) => ({ body }), observe() {}, close() {} }),
+      },
+    ],
+    surface: 'gateway',
+    limits,
+    origins: new Set(),
+    log: createLog({ level: 'error', redactor: createRedactor(), write: () => {} }),
+    clock: { monotonicMs: () => performance.now() },
+    budget: createBodyBudget({ perCaller: 1e6, total: 1e6 }),
+    addressOf: () => 'test',
+    callerOf: () => null,
+    admit: () => {},
+  });
+  const server = createServer({ shouldUpgradeCallback: (message) => sockets.handles(message) });
+  server.on('upgrade', (message, socket, head) => sockets.upgrade(message, socket, head));
+  servers.push(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  return { port, sockets };
+}
+
+async function open(port: number) {
+  const socket = new WebSocket(`ws://127.0.0.1:${port}/calls`);
+  const messages: Record<string, unknown>[] = [];
+  socket.addEventListener('message', ({ data }) =>
+    messages.push(JSON.parse(data as string) as Record<string, unknown>),
+  );
+  const closed = new Promise<number>((resolve) =>
+    socket.addEventListener('close', ({ code }) => resolve(code), { once: true }),
+  );
+  await new Promise((resolve) => socket.addEventListener('open', resolve, { once: true }));
+  return { socket, messages, closed };
+}
+
+/** A call that runs until it is aborted. */
+async function* endless(signal: AbortSignal): AsyncGenerator<{ data: unknown }> {
+  yield { data: { type: 'begun' } };
+  await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+}
+
+async function* short(): AsyncGenerator<{ data: unknown }> {
+  yield { data: { type: 'done' } };
+}
+
+describe('a socket', () => {
+  test('is closed when it is idle', async () => {
+    const { port } = await start(short, { idleMs: 20 });
+    expect(await (await open(port)).closed).toBe(1000);
+  });
+
+  test('is closed at its age after the running call', async () => {
+    const gate = Promise.withResolvers<void>();
+    async function* gated(): AsyncGenerator<{ data: unknown }> {
+      yield { data: { type: 'begun' } };
+      await gate.promise;
+      yield { data: { type: 'done' } };
+    }
+    const { port } = await start(gated, { ageMs: 20 });
+    const { socket, messages, closed } = await open(port);
+    socket.send('{}');
+    await expect.poll(() => messages.length).toBe(1);
+    const other = await open(port);
+    expect(await other.closed).toBe(1001);
+    gate.resolve();
+    expect(await closed).toBe(1001);
+    expect(messages).toMatchObject([
+      { type: 'begun' },
+      { type: 'done' },
+      { type: 'error', error: { code: 'websocket_connection_limit_reached' } },
+    ]);
+  });
+
+  test('is closed when too many messages wait', async () => {
+    const { port } = await start(endless, { queueLength: 2 });
+    const { socket, closed } = await open(port);
+    for (let count = 0; count < 5; count += 1) socket.send('{}');
+    expect(await closed).toBe(1008);
+  });
+
+  test('is closed for a binary message', async () => {
+    const { port } = await start(short, {});
+    const { socket, closed } = await open(port);
+    socket.send(Buffer.from('{}'));
+    expect(await closed).toBe(1003);
+  });
+
+  test('is disconnected when it answers no ping, and its call ends', async () => {
+    const aborted = Promise.withResolvers<void>();
+    async function* watched(signal: AbortSignal): AsyncGenerator<{ data: unknown }> {
+      signal.addEventListener('abort', () => aborted.resolve(), { once: true });
+      yield* endless(signal);
+    }
+    const { port } = await start(watched, { heartbeatMs: 20 });
+    const raw = connect(port, '127.0.0.1');
+    const disconnected = new Promise((resolve) => raw.once('close', resolve));
+    const key = Buffer.alloc(16, 1).toString('base64');
+    raw.write(
+      `GET /calls HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${key}\r\n\r\n`,
+    );
+    await new Promise((resolve) => raw.once('data', resolve));
+    // A masked text frame with `{}`; pings stay without an answer.
+    raw.write(Buffer.from([0x81, 0x82, 0, 0, 0, 0, 0x7b, 0x7d]));
+    raw.resume();
+    await disconnected;
+    await expect(aborted.promise).resolves.toBeUndefined();
+  });
+
+  test('ends its call when the server stops', async () => {
+    const { port, sockets } = await start(endless, {});
+    const { socket, messages, closed } = await open(port);
+    socket.send('{}');
+    await expect.poll(() => messages.length).toBe(1);
+    sockets.close(0);
+    expect(await closed).toBe(1001);
+  });
+});
