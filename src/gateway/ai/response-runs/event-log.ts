@@ -27,6 +27,9 @@ export interface EventLogOptions {
   onBytes(change: number): void;
 }
 
+// The objects of an event beside its text.
+const entryBytes = 256;
+
 export function createEventLog<T>(options: EventLogOptions): EventLog<T> {
   const { maxBytes, onReaders, onBytes } = options;
   let entries: Entry<T>[] = [];
@@ -120,9 +123,10 @@ export function createEventLog<T>(options: EventLogOptions): EventLog<T> {
   }
 
   return {
-    append(entry) {
-      entries.push(entry);
-      resize(entry.bytes);
+    append({ bytes: ownBytes, ...entry }) {
+      const allBytes = ownBytes + entryBytes;
+      entries.push({ ...entry, bytes: allBytes });
+      resize(allBytes);
       if (bytes > maxBytes) {
         // Half of the log at once, so that the array is not copied for each event.
         let count = 0;

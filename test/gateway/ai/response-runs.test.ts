@@ -1,0 +1,42 @@
+import { describe, expect, test } from 'vitest';
+import { createEventLog } from '../../../src/gateway/ai/response-runs/event-log.ts';
+
+const options = { maxBytes: 4_000, onReaders() {}, onBytes() {} };
+
+async function collect<T>(events: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const event of events) all.push(event);
+  return all;
+}
+
+describe('the log of a stream', () => {
+  test('gives each reader all events, also those that come later', async () => {
+    const log = createEventLog<string>(options);
+    log.append({ sequence: 0, item: 'a', bytes: 1 });
+    const [one, other] = [collect(log.read(-1)), collect(log.read(0))];
+    log.append({ sequence: 1, item: 'b', bytes: 1 });
+    log.end();
+    expect([await one, await other, await collect(log.read(-1))]).toEqual([['a', 'b'], ['b'], ['a', 'b']]);
+  });
+
+  test('drops its oldest events, and refuses a reader that needs them', async () => {
+    const log = createEventLog<number>(options);
+    for (let sequence = 0; sequence < 100; sequence += 1)
+      log.append({ sequence, item: sequence, bytes: 100 });
+    log.end();
+    expect(log.bytes).toBeLessThan(options.maxBytes);
+    await expect(collect(log.read(-1))).rejects.toMatchObject({ code: 'stream_not_available' });
+    expect(await collect(log.read(97))).toEqual([98, 99]);
+  });
+
+  test('counts a reader out while it waits', async () => {
+    let readers = 0;
+    const log = createEventLog<string>({ ...options, onReaders: (count) => (readers = count) });
+    const reader = log.read(-1);
+    const next = reader.next();
+    expect(readers).toBe(1);
+    await reader.return?.();
+    expect(readers).toBe(0);
+    expect(await next).toMatchObject({ done: true });
+  });
+});
