@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import OpenAI from 'openai';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { id } from '../../../src/kernel/ids.ts';
 import { makeDatabase } from '../../support/databases.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
@@ -261,6 +261,30 @@ test('a response of a gateway that is stopped is failed', async () => {
     await database.remove();
   }
 });
+
+// The embedded database has one process.
+test.skipIf(inject('databaseSource')?.engine !== 'postgres')(
+  'a response is read and canceled at another gateway',
+  async () => {
+    const database = await makeDatabase();
+    const one = await startGateway({ env, place: database });
+    const other = await startGateway({ env, place: database });
+    try {
+      provider.reset();
+      const { id: responseId } = await start({ model: 'acme/slow' }, one);
+      expect(await client(other).responses.retrieve(responseId)).toMatchObject({ status: 'in_progress' });
+      await expect(client(other).responses.retrieve(responseId, { stream: true })).rejects.toMatchObject({
+        status: 409,
+        code: 'stream_not_available',
+      });
+      expect(await client(other).responses.cancel(responseId)).toMatchObject({ status: 'cancelled' });
+      await provider.until(([call]) => call?.abortedAt !== undefined);
+    } finally {
+      await Promise.all([one.close(), other.close()]);
+      await database.remove();
+    }
+  },
+);
 
 describe('under /v1/ai', () => {
   const send = async (method: string, path: string) => {
