@@ -2,6 +2,7 @@
 import { id as makeId } from '../../kernel/ids.ts';
 import { decodeCursor, isTimeAndId, pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import { requireStorable } from '../../kernel/contract/storable.ts';
+import { isRecord } from '../../kernel/json-value.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Service } from '../service.ts';
 import { approvalHandlers } from './approval-handlers.ts';
@@ -95,9 +96,32 @@ async function listSessions(
     ...(query.kind === undefined ? {} : { kind: query.kind }),
     ...(query.status === undefined ? {} : { status: query.status }),
     ...(query.archived === undefined ? {} : { archived: query.archived }),
+    search: query.search,
+    metadata: query.metadata === undefined ? undefined : readMetadataFilter(query.metadata),
   });
   const { items, next_cursor: nextCursor } = pageOf(rows, limit, ({ createdAt, key }) => [createdAt, key]);
   return { status: 200, body: { items: items.map(toSession), nextCursor } };
+}
+
+/** The object in the query parameter `metadata`. Throws 400 for any other JSON. */
+function readMetadataFilter(text: string): object {
+  const metadata = parseMetadataFilter(text);
+  requireStorable(metadata, 'metadata');
+  return metadata;
+}
+
+function parseMetadataFilter(text: string): object {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (isRecord(value)) return value;
+  } catch {
+    // Refused below.
+  }
+  const message = 'must be a JSON object such as {"project":"hall"}';
+  throw new Problem('bad_request', 'invalid_request', `\`metadata\` ${message}.`, {
+    param: 'metadata',
+    details: [{ path: 'metadata', message }],
+  });
 }
 
 async function createSession(

@@ -2,6 +2,7 @@
 // it was planned from. So writers never deadlock, and no seq or queue position is assigned twice.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import { asJson, asText } from './events.ts';
+import { searchConditions, type SessionSearch } from './search-store.ts';
 import type { Segment } from './store.ts';
 import type { LogEntry, UnitOfWork } from './unit.ts';
 
@@ -321,7 +322,7 @@ export interface SessionStore {
   expiredSessions(agentId: string, keptDays: number): Promise<string[]>;
 }
 
-export interface ListQuery {
+export interface ListQuery extends SessionSearch {
   agentId: string;
   limit: number;
   before?: { createdAt: string; key: string };
@@ -345,7 +346,8 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
         }`;
       return row && sessionOf(row);
     },
-    async list({ agentId, limit, before, kind, status, archived }) {
+    async list({ agentId, limit, before, kind, status, archived, ...search }) {
+      const matches = searchConditions(sql, agentId, search);
       // All columns but the system prompt, which may be long and is not in the list.
       const rows = await sql<SessionRow[]>`
         select own.session_id, own.public_id, own.agent_id, own.kind, own.title, own.model, own.reasoning_effort, null as system, own.metadata, own.attended, own.mode, own.chat_id,
@@ -356,6 +358,7 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
           and (${kind ?? null}::text is null or own.kind = ${kind ?? null})
           and (${status ?? null}::text is null or ${status ?? null}::text = case when own.pending_approvals > 0 then 'requires_action' when own.active_run_id is null then 'idle' else 'running' end)
           and (${archived ?? null}::boolean is null or (own.archived_at is not null) = ${archived ?? null}::boolean)
+          ${matches.words} ${matches.metadata}
           and (${before === undefined}::boolean or (date_trunc('milliseconds', own.created_at), own.session_id) < (${before?.createdAt ?? null}::timestamptz, ${before?.key ?? null}::text))
         order by date_trunc('milliseconds', own.created_at) desc, own.session_id desc limit ${limit}`;
       return rows.map(sessionOf);

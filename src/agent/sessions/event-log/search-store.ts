@@ -1,0 +1,53 @@
+// SQL of the filters of the list of sessions that need an index of their own: words and metadata.
+import type { Sql } from '../../../kernel/data/database.ts';
+import { asJson, asText } from './events.ts';
+
+export interface SessionSearch {
+  /** Words of a message or of the title. */
+  search?: string | undefined;
+  /** Members that the metadata has. */
+  metadata?: object | undefined;
+}
+
+type Condition = ReturnType<typeof everySession>;
+const everySession = (sql: Sql) => sql``;
+
+/** Conditions on the session `own`, each with an `and` before it. */
+export function searchConditions(
+  sql: Sql,
+  agentId: string,
+  { search, metadata }: SessionSearch,
+): { words: Condition; metadata: Condition } {
+  return {
+    words: search === undefined ? everySession(sql) : wordsCondition(sql, agentId, search),
+    // The second condition lets the planner use the partial index.
+    metadata:
+      metadata === undefined
+        ? everySession(sql)
+        : sql`and own.metadata @> ${asJson(metadata)}::text::jsonb and own.metadata <> '{}'`,
+  };
+}
+
+/**
+ * All words in one message, or all in the title; the last word may be the beginning of one. A fork has the messages of
+ * its ancestors up to its fork point.
+ */
+function wordsCondition(sql: Sql, agentId: string, search: string): Condition {
+  // The text of a tsquery ends with its last lexeme, so that `:*` makes that one a prefix. Without any word it is null.
+  const query = sql`(nullif(plainto_tsquery('pg_catalog.simple', ${asText(search)})::text, '') || ':*')::tsquery`;
+  return sql`and own.session_id in (
+      with hits as materialized (
+        select session_id, min(seq) as seq from agent.sessions_events
+        where type = 'message.completed' and agent.sessions_message_words(data) @@ ${query} group by session_id
+      )
+      select session_id from hits
+      union all
+      select fork.session_id from agent.sessions_sessions fork
+        cross join lateral jsonb_to_recordset(fork.lineage) as segment ("sessionKey" text, "upTo" integer)
+        join hits on hits.session_id = segment."sessionKey" and hits.seq <= segment."upTo"
+      where fork.agent_id = ${agentId} and fork.lineage <> '[]'
+      union all
+      select session_id from agent.sessions_sessions titled
+      where titled.agent_id = ${agentId} and titled.title is not null and to_tsvector('pg_catalog.simple', titled.title) @@ ${query}
+    )`;
+}
