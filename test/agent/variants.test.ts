@@ -151,6 +151,10 @@ describe.each([
       'files_read',
     );
 
+    await expect(
+      client.sessions.getAttachment({ sessionId: 's', attachmentId: 'att_none' }),
+    ).rejects.toMatchObject({ status: 404, code: 'attachment_not_found' });
+
     const fork = await client.sessions.fork({ sessionId: 's', messageId: messages.items[0]?.id ?? '' });
     if (!('id' in fork)) throw new Error('It was not a dry run.');
     expect(fork).toMatchObject({ parentSessionId: 's', messageCount: 1 });

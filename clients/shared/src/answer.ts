@@ -6,10 +6,12 @@ import type { AbortScope } from './abort-scope.ts';
 /** Constructs the client's own error. */
 export type Fail = (failure: Failure) => ClientError;
 
-/** JSON as its value, media as a Blob, 204 as undefined. Any other media type is `invalid_response`. */
+/** JSON as its value, media and files as a Blob, 204 as undefined. Any other media type is `invalid_response`. */
 export async function readAnswer(response: Response, fail: Fail): Promise<unknown> {
   const mediaType = describeMediaType(response);
   if (response.status === 204) return undefined;
+  // A file that somebody uploaded may have any media type, also that of JSON.
+  if (response.headers.get('content-disposition')?.startsWith('attachment') === true) return response.blob();
   if (mediaType === 'application/json' || mediaType.endsWith('+json'))
     return parseJson(await response.text(), response, fail);
   if (/^(audio|image|video)\/|^application\/octet-stream$/.test(mediaType)) return response.blob();

@@ -126,6 +126,7 @@ export function createSessions(options: SessionsOptions): Sessions {
         approvals,
         approvalStore,
         files,
+        attachments,
         executeWaitMs,
         modelLimits,
         render,

@@ -8,6 +8,8 @@ import type { PluginRegistry } from '../plugins/index.ts';
 import type { Approvals } from './approvals/approvals.ts';
 import type { ApprovalStore } from './approvals/store.ts';
 import type { AttachmentFiles } from './attachments/files.ts';
+import type { AttachmentStore } from './attachments/store.ts';
+import type { AllSessionsStore } from './event-log/all-sessions-store.ts';
 import type { FollowLimits } from './event-log/follow.ts';
 import type { EventLog } from './event-log/log.ts';
 import type { SessionRecord, SessionStore } from './event-log/session-store.ts';
@@ -30,6 +32,7 @@ export interface HandlerOptions {
   approvals: Approvals;
   approvalStore: ApprovalStore;
   files: AttachmentFiles;
+  attachments: AttachmentStore;
   registry: PluginRegistry;
   permissions: Permissions;
   /** The model of inputs and sessions that name none. */

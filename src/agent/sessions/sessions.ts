@@ -6,6 +6,7 @@ import { isRecord } from '../../kernel/json-value.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Service } from '../service.ts';
 import { approvalHandlers } from './approval-handlers.ts';
+import { attachmentHandlers } from './attachment-handlers.ts';
 import type { AttachmentFiles } from './attachments/files.ts';
 import type { SessionEvent } from './event-log/events.ts';
 import type { EventLog } from './event-log/log.ts';
@@ -48,6 +49,7 @@ export function sessionService(serviceOptions: SessionServiceOptions): Service<'
       ...queueHandlers(options),
       ...historyHandlers(options),
       ...approvalHandlers(options),
+      ...attachmentHandlers(options),
       ...forkHandlers(options),
       ...executeHandlers(options),
     },

@@ -7,6 +7,8 @@ import type { DecodedAttachment } from './files.ts';
 export interface AttachmentRecord {
   attachmentId: string;
   sessionKey: string;
+  /** The message that it came with. */
+  messageId: string;
   storedName: string;
   fileName: string;
   contentType: string;
@@ -39,6 +41,7 @@ export function attachmentStore({ sql }: Pick<Database, 'sql'>): AttachmentStore
         {
           attachment_id: string;
           session_id: string;
+          message_id: string;
           stored_name: string;
           file_name: string;
           content_type: string;
@@ -53,6 +56,7 @@ export function attachmentStore({ sql }: Pick<Database, 'sql'>): AttachmentStore
           {
             attachmentId: row.attachment_id,
             sessionKey: row.session_id,
+            messageId: row.message_id,
             storedName: row.stored_name,
             fileName: row.file_name,
             contentType: row.content_type,

@@ -1,0 +1,41 @@
+// The response that serves the content of an attachment. The content and its media type come from a
+// caller, so a browser must neither run it nor guess another type.
+import type { AttachmentRecord } from './store.ts';
+
+/** For all responses of an attachment, also 304. Its content never changes, so its id is its tag. */
+export function cacheHeaders({ attachmentId }: Pick<AttachmentRecord, 'attachmentId'>): {
+  etag: string;
+  'cache-control': string;
+} {
+  return { etag: `"${attachmentId}"`, 'cache-control': 'private, no-cache' };
+}
+
+/** Every response has `x-content-type-options: nosniff` as well. */
+export function contentHeaders({ fileName }: Pick<AttachmentRecord, 'fileName'>): Record<string, string> {
+  return {
+    'content-disposition': dispositionOf(fileName),
+    'content-security-policy': "default-src 'none'; sandbox",
+  };
+}
+
+/** The media type without parameters; text was stored as UTF-8, whatever charset its caller named. */
+export function mediaTypeOf({
+  contentType,
+  encoding,
+}: Pick<AttachmentRecord, 'contentType' | 'encoding'>): string {
+  const [mediaType = ''] = contentType.split(';');
+  if (encoding === 'base64') return contentType.trim();
+  return `${mediaType.trim()}; charset=utf-8`;
+}
+
+/** RFC 6266: a name in ASCII for old clients, and the whole one in the form of RFC 8187. */
+function dispositionOf(fileName: string): string {
+  // A browser takes the last part of a path, but a program may not.
+  const name = fileName.toWellFormed().replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029/\\]/gu, '_');
+  const ascii = name.replaceAll(/[^\x20-\x7e]/g, '_').replaceAll(/["%]/g, '_');
+  const encoded = encodeURIComponent(name).replaceAll(
+    /['()*]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+  return `attachment; filename="${ascii}"; filename*=UTF-8''${encoded}`;
+}
