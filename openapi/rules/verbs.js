@@ -82,6 +82,10 @@ export const verbs = {
   // Instructions and actions
   execute: { meaning: 'has the agent carry out instructions', methods: changing },
   prompt: { meaning: 'gives a session its next input and does not wait for the answer', methods: changing },
+  regenerate: {
+    meaning: 'has the model answer an input of a session again, in place of its former answer',
+    methods: changing,
+  },
   send: { meaning: 'puts a message into a conversation', methods: changing },
   call: {
     meaning: 'runs an action or command that a project, plugin or service has named',

@@ -51,7 +51,13 @@ const providerFailures = [
   'provider_credentials',
   'upstream_timeout',
 ];
-const instructions = ['sessions.execute', 'sessions.executeInSession', 'sessions.prompt', 'sessions.compact'];
+const instructions = [
+  'sessions.execute',
+  'sessions.executeInSession',
+  'sessions.prompt',
+  'sessions.compact',
+  'sessions.regenerate',
+];
 
 /** A family's code applies to its operations that declare a status of the code. */
 const codeFamilies: readonly CodeFamily[] = [

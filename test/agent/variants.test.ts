@@ -151,6 +151,9 @@ describe.each([
       'files_read',
     );
 
+    gateway.answer(() => says('Again.'));
+    await client.sessions.regenerate({ sessionId: 's' });
+    await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     await expect(
       client.sessions.getAttachment({ sessionId: 's', attachmentId: 'att_none' }),
     ).rejects.toMatchObject({ status: 404, code: 'attachment_not_found' });

@@ -13,6 +13,7 @@ import { approvalStore as openApprovalStore } from './approvals/store.ts';
 import { attachmentFiles } from './attachments/files.ts';
 import { attachmentStore } from './attachments/store.ts';
 import { createEventLog } from './event-log/log.ts';
+import { messageUpdateStore } from './event-log/message-update-store.ts';
 import { segmentsOf, sessionStore, type SessionStore } from './event-log/session-store.ts';
 import { eventStore } from './event-log/store.ts';
 import type { ChatQueue } from './execute.ts';
@@ -122,6 +123,7 @@ export function createSessions(options: SessionsOptions): Sessions {
         store,
         runStore,
         events,
+        messageUpdates: messageUpdateStore(database),
         eventLog,
         approvals,
         approvalStore,

@@ -11,6 +11,7 @@ import { copyAncestors, segmentsOf, type SessionRecord } from './event-log/sessi
 import { withMessageSeq, type EventStore, type Segment } from './event-log/store.ts';
 import type { LogEntry } from './event-log/unit.ts';
 import { foldEvents, type OpenText } from './model-loop/message.ts';
+import { endsOfWaitingInputs } from './fork-queue.ts';
 import { toSession } from './records.ts';
 import { sessionNotFound } from './runs/submission.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
@@ -129,10 +130,11 @@ async function seqOfMessage(
 
 /** Throws 404 when the parent has been removed meanwhile. */
 async function createFork(
-  { eventLog, agentId }: HandlerOptions,
+  options: HandlerOptions,
   point: ForkPoint,
   request: ForkRequest,
 ): Promise<SessionRecord> {
+  const { eventLog, agentId } = options;
   const { session: parent, seq, messageId, openRun } = point;
   const key = id('ses');
   const isHead = seq === parent.headSeq;
@@ -140,6 +142,7 @@ async function createFork(
   const events: LogEntry[] = [
     { type: 'session.forked', parentSessionId: parent.id, atSeq: seq, atMessageId: messageId },
     ...(openRun === null ? [] : cutEvents(openRun, openTexts)),
+    ...(await endsOfWaitingInputs(options, parent, seq)),
     { type: 'status.changed', status: 'idle', activeRunId: null, queueLength: 0 },
   ];
   const created = await eventLog.create({

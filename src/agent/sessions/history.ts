@@ -7,6 +7,7 @@ import { readEvent, type SessionEvent } from './event-log/events.ts';
 import { follow } from './event-log/follow.ts';
 import { mediaTypes, type StreamFormat } from './event-log/frames.ts';
 import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
+import { withStates } from './message-states.ts';
 import { estimateJson, estimateMessages, estimateText } from './model-loop/estimate.ts';
 import { hashOf, systemSections, type Section } from './model-loop/system-prompt.ts';
 import { statusOf } from './records.ts';
@@ -23,9 +24,10 @@ export function historyHandlers(
       const from = cursor === undefined ? undefined : readSeqCursor(cursor);
       const page = await events.messagePage(segmentsOf(session), { from, order, limit: pageLimit(query) });
       const nextCursor = page.hasMore ? encodeCursor(String(page.events.at(-1)?.seq)) : null;
-      const items = page.events.map(
+      const messages = page.events.map(
         (event) => (readEvent(event) as Extract<SessionEvent, { type: 'message.completed' }>).message,
       );
+      const items = await withStates(options, session, messages);
       return { status: 200, body: { items, nextCursor, seq: await replaySeq(options, session) } };
     },
 

@@ -12,7 +12,7 @@ export async function receiptOfCall(
 }
 
 function bodyOf(operationId: string, receipt: Receipt): unknown {
-  if (operationId === 'sessions.prompt' || operationId === 'sessions.compact') return receipt;
+  if (['sessions.prompt', 'sessions.compact', 'sessions.regenerate'].includes(operationId)) return receipt;
   const { sessionId, runId, queueItemId, queuePosition, seq } = receipt;
   // Only a run that started at once in a session of no chat has no queue item.
   const body = {

@@ -12,6 +12,7 @@ import type { AttachmentStore } from './attachments/store.ts';
 import type { AllSessionsStore } from './event-log/all-sessions-store.ts';
 import type { FollowLimits } from './event-log/follow.ts';
 import type { EventLog } from './event-log/log.ts';
+import type { MessageUpdateStore } from './event-log/message-update-store.ts';
 import type { SessionRecord, SessionStore } from './event-log/session-store.ts';
 import type { EventStore } from './event-log/store.ts';
 import type { ModelLimits } from './model-loop/model-limits.ts';
@@ -29,6 +30,7 @@ export interface HandlerOptions {
   store: SessionStore;
   runStore: RunStore;
   events: EventStore;
+  messageUpdates: MessageUpdateStore;
   approvals: Approvals;
   approvalStore: ApprovalStore;
   files: AttachmentFiles;

@@ -22,6 +22,7 @@ import { forkHandlers } from './fork.ts';
 import { historyHandlers } from './history.ts';
 import { queueHandlers } from './queue.ts';
 import { toSession } from './records.ts';
+import { regenerateHandlers } from './regenerate.ts';
 import type { Runs } from './runs/runs.ts';
 import { sessionNotFound } from './runs/submission.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
@@ -47,6 +48,7 @@ export function sessionService(serviceOptions: SessionServiceOptions): Service<'
     handlers: {
       ...recordHandlers(options),
       ...queueHandlers(options),
+      ...regenerateHandlers(options),
       ...historyHandlers(options),
       ...approvalHandlers(options),
       ...attachmentHandlers(options),

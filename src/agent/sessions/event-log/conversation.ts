@@ -33,6 +33,7 @@ export function emptyProjection(): ConversationProjection {
 const projectedTypes = new Set([
   'run.started',
   'message.completed',
+  'message.updated',
   'compaction.ended',
   'context.pruned',
   'queue.removed',
@@ -50,6 +51,8 @@ export function applyEvent(projection: ConversationProjection, stored: StoredEve
     const message = pendingInputs.get(stored.runId ?? '');
     if (message) messages.push({ seq: stored.seq, message });
     pendingInputs.delete(stored.runId ?? '');
+  } else if (event.type === 'message.updated' && event.metadata['status'] === 'replaced') {
+    projection.messages = messages.filter(({ message }) => message.id !== event.messageId);
   } else if (event.type === 'compaction.ended' && event.outcome === 'completed') {
     projection.summary = event.summary;
     projection.messages = messages.filter(({ seq }) => seq > event.upToSeq);

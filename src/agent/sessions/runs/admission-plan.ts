@@ -7,6 +7,7 @@ import { queueUpdated, startEvents } from './run-events.ts';
 import { waitingRuns, type NewRun, type Receipt } from './store.ts';
 import {
   capacityProblem,
+  inputMessageIdOf,
   type Admission,
   type AdmissionRules,
   type StartedRun,
@@ -91,9 +92,15 @@ function repeatAdmission(
   return { session, receipt, isRepeated: true, started: null, interrupts: null, steers: null };
 }
 
-function refusalOf({ delivery }: Submission, write: SessionWrite, rules: AdmissionRules): Problem | null {
+function refusalOf(
+  { delivery, replaces }: Submission,
+  write: SessionWrite,
+  rules: AdmissionRules,
+): Problem | null {
   const { session } = write;
-  const isBusy = isSessionBusy(session);
+  // Another input may have come since the replaced messages were chosen.
+  const hasChanged = replaces !== undefined && replaces.atSeq !== session.headSeq;
+  const isBusy = isSessionBusy(session) || hasChanged;
   if (session.archivedAt !== null)
     return new Problem('conflict', 'session_archived', 'This session is archived and takes no input.');
   if (isBusy && delivery === 'reject')
@@ -120,12 +127,13 @@ interface InputPlan {
 
 function planStarted(submission: Submission, session: SessionRecord, rules: AdmissionRules): InputPlan {
   const { runId, messageId, input } = submission;
+  const inputMessageId = inputMessageIdOf(submission);
   const model = submission.model ?? session.model ?? rules.defaultModel;
   const events = startEvents({
     runId,
     messageId,
     model,
-    inputMessageId: input?.messageId ?? null,
+    inputMessageId,
     queueLength: 0,
     index: session.messageCount + (input ? 1 : 0),
   });
@@ -157,8 +165,13 @@ function sessionEvents(write: SessionWrite): LogEntry[] {
   return [{ type: 'session.created', kind, title: null, chatId, runId: null }];
 }
 
-function inputEvents({ input }: Submission, { messageCount }: SessionRecord): LogEntry[] {
-  if (!input) return [];
+function inputEvents({ input, replaces, runId }: Submission, { messageCount }: SessionRecord): LogEntry[] {
+  if (!input)
+    return (replaces?.messageIds ?? []).map((messageId): LogEntry => ({
+      type: 'message.updated',
+      messageId,
+      metadata: { status: 'replaced', replacedBy: runId },
+    }));
   const { messageId, message, files } = input;
   return [
     ...files.map(({ attachmentId, fileName, contentType, bytes }): LogEntry => ({
@@ -184,11 +197,11 @@ function receiptOf(
   session: SessionRecord,
   { queuePosition, isBusy, eventCount }: { queuePosition: number; isBusy: boolean; eventCount: number },
 ): Receipt {
-  const { runId, input } = submission;
+  const { runId } = submission;
   return {
     runId,
     sessionId: session.id,
-    messageId: input?.messageId ?? runId,
+    messageId: inputMessageIdOf(submission) ?? runId,
     status: isBusy ? 'accepted' : 'running',
     queued: isBusy,
     queueItemId: queueItemOf(submission, session, isBusy),
@@ -213,7 +226,7 @@ function newRun(
     isUrgent: isBusy && delivery === 'interrupt',
     origin,
     queueItemId: queueItemOf(submission, session, isBusy),
-    inputMessageId: input?.messageId ?? null,
+    inputMessageId: inputMessageIdOf(submission),
     preview: input?.preview ?? '',
     model: model ?? submission.model,
     reasoningEffort,

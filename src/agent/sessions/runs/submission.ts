@@ -21,6 +21,8 @@ export interface Submission {
     preview: string;
     files: readonly DecodedAttachment[];
   } | null;
+  /** For a run that answers an earlier input again. */
+  replaces?: Replacement | undefined;
   /** The message that the model will write. */
   messageId: string | null;
   model: string | null;
@@ -32,6 +34,18 @@ export interface Submission {
   expiresInMs: number | null;
   /** The request id of the call with an Idempotency-Key. */
   requestId: string | null;
+}
+
+/** An input that is answered again, and what that answer replaces. */
+export interface Replacement {
+  inputMessageId: string;
+  messageIds: readonly string[];
+  /** The newest event of the session when they were chosen. */
+  atSeq: number;
+}
+
+export function inputMessageIdOf({ input, replaces }: Pick<Submission, 'input' | 'replaces'>): string | null {
+  return input?.messageId ?? replaces?.inputMessageId ?? null;
 }
 
 export interface Admission {

@@ -1,0 +1,32 @@
+// The inputs that wait in a session at the point of a fork. They stay with the parent, so the fork says that they were
+// cancelled: its events, its messages and its queue then agree.
+import type { WaitingInput } from './event-log/message-update-store.ts';
+import type { SessionRecord } from './event-log/session-store.ts';
+import type { LogEntry } from './event-log/unit.ts';
+import type { HandlerOptions } from './session-options.ts';
+
+export async function endsOfWaitingInputs(
+  { messageUpdates }: Pick<HandlerOptions, 'messageUpdates'>,
+  session: SessionRecord,
+  seq: number,
+): Promise<LogEntry[]> {
+  if (seq === session.headSeq && session.queueLength === 0) return [];
+  // A parent that is a fork itself has ended the inputs of its own past.
+  const waiting = await messageUpdates.waitingInputs({ sessionKey: session.key, upTo: seq });
+  return waiting.flatMap(endEvents);
+}
+
+function endEvents({ runId, queueItemId, messageId }: WaitingInput): LogEntry[] {
+  const events: LogEntry[] = [{ type: 'queue.removed', runId, queueItemId, reason: 'cancelled' }];
+  if (messageId !== null)
+    events.push({ type: 'message.updated', runId, messageId, metadata: { status: 'cancelled' } });
+  events.push({
+    type: 'run.settled',
+    runId,
+    outcome: 'cancelled',
+    usage: { inputTokens: 0, outputTokens: 0 },
+    finishReason: null,
+    error: { code: 'run_cancelled', message: 'The input waits in the session that was forked.' },
+  });
+  return events;
+}

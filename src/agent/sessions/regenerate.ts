@@ -1,0 +1,107 @@
+// Has the model answer an input again. The former answer and everything behind it stay in the log, marked as replaced, and
+// no prompt has them any more.
+import type { UiMessage } from '../../contract/agent/types.gen.ts';
+import { id } from '../../kernel/ids.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { Conversation, ConversationMessage } from './event-log/conversation.ts';
+import { readEvent } from './event-log/events.ts';
+import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
+import type { Replacement } from './runs/submission.ts';
+import { keyedRequestId, type HandlerOptions, type SessionHandlers } from './session-options.ts';
+
+// Each replaced message is an event of its own in one write.
+const maxReplaced = 200;
+
+export function regenerateHandlers(options: HandlerOptions): SessionHandlers<'sessions.regenerate'> {
+  return {
+    'sessions.regenerate': async (call) => {
+      const { path, body = {} } = call;
+      const session = await options.requireSession(path.sessionId);
+      const { receipt } = await options.runs.submit({
+        session: { id: session.id },
+        create: null,
+        runId: id('run'),
+        queueItemId: id('qit'),
+        // An input that waits would be one of the messages behind the answer.
+        delivery: 'reject',
+        origin: 'sdk',
+        input: null,
+        replaces: await chooseReplacement(options, session, body.messageId),
+        messageId: id('msg'),
+        model: body.model ?? null,
+        reasoningEffort: body.reasoningEffort ?? null,
+        promptId: null,
+        promptHash: null,
+        expiresInMs: null,
+        requestId: keyedRequestId(call) ?? null,
+      });
+      return { status: 202, body: receipt };
+    },
+  };
+}
+
+async function chooseReplacement(
+  options: HandlerOptions,
+  session: SessionRecord,
+  messageId: string | undefined,
+): Promise<Replacement> {
+  const conversation = await options.eventLog.conversation(session, session.headSeq, null);
+  const { messages } = conversation;
+  const index =
+    messageId === undefined ? messages.length - 1 : await indexOf(options, session, messages, messageId);
+  const inputIndex = messages.findLastIndex(({ message }, at) => at <= index && message.role === 'user');
+  const input = messages[inputIndex];
+  if (input === undefined)
+    throw nothingToRegenerate('The session has no input that could be answered again.');
+  const replaced = messages.slice(inputIndex + 1).map(({ message }) => message.id);
+  requireReplaceable(conversation, replaced);
+  const messageIds = [...replaced, ...(await emptyAnswers(options, session, input))];
+  return { inputMessageId: input.message.id, messageIds, atSeq: session.headSeq };
+}
+
+async function indexOf(
+  { events }: HandlerOptions,
+  session: SessionRecord,
+  messages: readonly ConversationMessage[],
+  messageId: string,
+): Promise<number> {
+  const index = messages.findIndex(({ message }) => message.id === messageId);
+  if (index >= 0) return index;
+  if ((await events.messageEvents(segmentsOf(session), messageId)).length > 0)
+    throw nothingToRegenerate(
+      'The model does not get this message: it was replaced, summed up, never had its turn, or is empty.',
+    );
+  throw new Problem('not_found', 'message_not_found', 'There is no message of this id in the session.', {
+    param: 'messageId',
+  });
+}
+
+function requireReplaceable({ cut }: Conversation, replaced: readonly string[]): void {
+  if (cut !== null && replaced.includes(cut.messageId))
+    throw nothingToRegenerate(
+      'The first steps of the answer are part of a summary; fork the session before it instead.',
+    );
+  if (replaced.length > maxReplaced)
+    throw nothingToRegenerate(
+      `More than ${maxReplaced} messages would be replaced; fork the session at the input instead.`,
+    );
+}
+
+/** Answers without any content, such as one that failed at once. The conversation does not have them. */
+async function emptyAnswers(
+  { events }: HandlerOptions,
+  session: SessionRecord,
+  { seq }: ConversationMessage,
+): Promise<string[]> {
+  const newest = { from: undefined, order: 'desc', limit: 20 } as const;
+  const page = await events.messagePage(segmentsOf(session), newest);
+  return page.events
+    .filter((event) => event.seq > seq)
+    .map((event) => (readEvent(event) as { message: UiMessage }).message)
+    .filter(({ role, parts }) => role === 'assistant' && parts.every(({ type }) => type === 'step-start'))
+    .map((message) => message.id);
+}
+
+function nothingToRegenerate(message: string): Problem {
+  return new Problem('conflict', 'nothing_to_regenerate', message, { param: 'messageId' });
+}

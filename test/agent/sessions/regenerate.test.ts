@@ -1,0 +1,219 @@
+// Regenerating answers, and the state of messages as lists, events and forks report it.
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { UiMessage } from '@townhall/agent';
+import { says, type StreamRequest } from '../../support/scripted-gateway.ts';
+import { collect, holdAnswer, openWorld, type World } from '../../support/session-world.ts';
+import type { TestAgent } from '../../support/agent.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.reset());
+afterAll(() => world.close());
+
+const wait = { headers: { prefer: 'wait=20' } };
+
+/** The texts of a prompt behind its system message. */
+const prompted = (request: StreamRequest | undefined): string[] =>
+  (request?.prompt ?? [])
+    .slice(1)
+    .flatMap(({ content }) =>
+      (content as { type: string; text?: string }[]).flatMap(({ text }) => text ?? []),
+    );
+
+const textOf = ({ parts }: UiMessage) =>
+  parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('');
+
+/** Text and status of each message. */
+async function listed({ client }: TestAgent, sessionId: string): Promise<[string, unknown][]> {
+  const { items } = await client.sessions.listMessages({ sessionId });
+  return items.map((message) => [textOf(message), message.metadata?.['status']]);
+}
+
+async function startWith(turns: readonly string[]): Promise<TestAgent> {
+  const agent = await world.start();
+  world.gateway.answer((_, index) => says(`Answer ${index + 1}.`));
+  await agent.client.sessions.create({ id: 's' });
+  for (const text of turns) await agent.client.sessions.prompt({ sessionId: 's', text }, wait);
+  return agent;
+}
+
+const untilIdle = ({ client }: TestAgent) =>
+  collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+
+describe('sessions.regenerate', () => {
+  test('answers the last input again without the former answer', async () => {
+    const agent = await startWith(['One.', 'Two.']);
+    const { client } = agent;
+    const receipt = await client.sessions.regenerate({ sessionId: 's' });
+    await untilIdle(agent);
+    expect(prompted(world.gateway.requests.at(-1))).toEqual(['One.', 'Answer 1.', 'Two.']);
+    expect(await listed(agent, 's')).toEqual([
+      ['One.', undefined],
+      ['Answer 1.', 'completed'],
+      ['Two.', undefined],
+      ['Answer 2.', 'replaced'],
+      ['Answer 3.', 'completed'],
+    ]);
+    const { items } = await client.sessions.listMessages({ sessionId: 's' });
+    expect(items[3]?.metadata).toMatchObject({ replacedBy: receipt.runId });
+    expect(receipt).toMatchObject({ messageId: items[2]?.id, status: 'running', queued: false });
+    expect(await client.sessions.getRun({ sessionId: 's', runId: receipt.runId })).toMatchObject({
+      status: 'completed',
+      inputMessageId: items[2]?.id,
+      messageId: items[4]?.id,
+      text: 'Answer 3.',
+    });
+    await client.sessions.prompt({ sessionId: 's', text: 'Three.' }, wait);
+    expect(prompted(world.gateway.requests.at(-1))).toEqual([
+      'One.',
+      'Answer 1.',
+      'Two.',
+      'Answer 3.',
+      'Three.',
+    ]);
+  });
+
+  test.each(['answer', 'input'])('replaces all that follows the %s of an earlier turn', async (by) => {
+    const agent = await startWith(['One.', 'Two.']);
+    const { client } = agent;
+    const { items } = await client.sessions.listMessages({ sessionId: 's' });
+    const messageId = items[by === 'input' ? 0 : 1]?.id as string;
+    await client.sessions.regenerate({ sessionId: 's', messageId, model: 'local/other' });
+    await untilIdle(agent);
+    expect(world.gateway.requests.at(-1)?.model).toBe('local/other');
+    expect(prompted(world.gateway.requests.at(-1))).toEqual(['One.']);
+    expect((await listed(agent, 's')).map(([, status]) => status)).toEqual([
+      undefined,
+      'replaced',
+      'replaced',
+      'replaced',
+      'completed',
+    ]);
+  });
+
+  test('keeps the former answer in a fork at an earlier point, also after a restart', async () => {
+    const agent = await startWith(['One.']);
+    const { client, dataDir, name } = agent;
+    const { headSeq } = await client.sessions.get({ sessionId: 's' });
+    await client.sessions.regenerate({ sessionId: 's' });
+    await untilIdle(agent);
+    await agent.close();
+    const again = await world.start({ dataDir, name });
+    const before = (await again.client.sessions.fork({ sessionId: 's', seq: headSeq })) as { id: string };
+    const after = (await again.client.sessions.fork({ sessionId: 's' })) as { id: string };
+    expect((await listed(again, before.id)).at(-1)).toEqual(['Answer 1.', 'completed']);
+    expect((await listed(again, after.id)).slice(1)).toEqual([
+      ['Answer 1.', 'replaced'],
+      ['Answer 2.', 'completed'],
+    ]);
+    for (const [id, answer] of [
+      [before.id, 'Answer 1.'],
+      [after.id, 'Answer 2.'],
+    ] as const) {
+      await again.client.sessions.prompt({ sessionId: id, text: 'Go on.' }, wait);
+      expect(prompted(world.gateway.requests.at(-1))).toEqual(['One.', answer, 'Go on.']);
+    }
+  });
+
+  test('answers an input again whose run failed', async () => {
+    const agent = await world.start();
+    world.gateway.answer((_, index) =>
+      index === 0 ? { status: 400, error: { code: 'invalid_request' } } : says('Now.'),
+    );
+    await agent.client.sessions.create({ id: 's' });
+    await agent.client.sessions.prompt({ sessionId: 's', text: 'One.' }, wait);
+    await agent.client.sessions.regenerate({ sessionId: 's' });
+    await untilIdle(agent);
+    expect(await listed(agent, 's')).toEqual([
+      ['One.', undefined],
+      ['', 'replaced'],
+      ['Now.', 'completed'],
+    ]);
+  });
+
+  test('refuses a busy session, an unknown message and one that the model does not get', async () => {
+    const agent = await startWith(['One.']);
+    const { client } = agent;
+    await expect(client.sessions.regenerate({ sessionId: 's', messageId: 'unknown' })).rejects.toMatchObject({
+      status: 404,
+      code: 'message_not_found',
+    });
+    const held = holdAnswer();
+    world.gateway.answer(() => held.answer);
+    const first = (await client.sessions.listMessages({ sessionId: 's' })).items[1]?.id as string;
+    await client.sessions.regenerate({ sessionId: 's' });
+    await held.asked;
+    await expect(client.sessions.regenerate({ sessionId: 's' })).rejects.toMatchObject({
+      status: 409,
+      code: 'session_busy',
+    });
+    held.end();
+    await untilIdle(agent);
+    await expect(client.sessions.regenerate({ sessionId: 's', messageId: first })).rejects.toMatchObject({
+      status: 409,
+      code: 'nothing_to_regenerate',
+    });
+    await client.sessions.create({ id: 'empty' });
+    await expect(client.sessions.regenerate({ sessionId: 'empty' })).rejects.toMatchObject({
+      status: 409,
+      code: 'nothing_to_regenerate',
+    });
+    world.gateway.answer(() => says('In short.'));
+    await client.sessions.compact({ sessionId: 's' });
+    await untilIdle(agent);
+    await expect(client.sessions.regenerate({ sessionId: 's' })).rejects.toMatchObject({
+      code: 'nothing_to_regenerate',
+    });
+  });
+
+  test('runs once when its call is repeated with one key', async () => {
+    const agent = await startWith(['One.']);
+    const options = { headers: { 'idempotency-key': 'again-1' } };
+    const first = await agent.client.sessions.regenerate({ sessionId: 's' }, options);
+    await untilIdle(agent);
+    expect(await agent.client.sessions.regenerate({ sessionId: 's' }, options)).toEqual(first);
+    expect(world.gateway.requests).toHaveLength(2);
+  });
+});
+
+describe('sessions.listMessages', () => {
+  test('says which inputs wait and which left the queue, as forks do', async () => {
+    const agent = await world.start();
+    const { client } = agent;
+    const held = holdAnswer();
+    world.gateway.answer((_, index) => (index === 0 ? held.answer : says('Done.')));
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Running.' });
+    await held.asked;
+    await client.sessions.prompt({ sessionId: 's', text: 'Waiting.' });
+    const dropped = await client.sessions.prompt({ sessionId: 's', text: 'Dropped.' });
+    await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: dropped.queueItemId as string });
+    await client.sessions.prompt({ sessionId: 's', text: 'Late.', expiresInMs: 1 });
+    await collect(
+      client.sessions.follow({ sessionId: 's' }),
+      (event) => event.type === 'run.settled' && event.outcome === 'expired',
+    );
+    const inputs = [
+      ['Running.', undefined],
+      ['Waiting.', 'waiting'],
+      ['Dropped.', 'cancelled'],
+      ['Late.', 'expired'],
+    ];
+    expect(await listed(agent, 's')).toEqual(inputs);
+    const fork = (await client.sessions.fork({ sessionId: 's' })) as { id: string };
+    const inFork = inputs.map(([text, status]) => [text, status === 'waiting' ? 'cancelled' : status]);
+    expect((await listed(agent, fork.id)).filter(([text]) => text !== '')).toEqual(inFork);
+    const events = await collect(client.sessions.follow({ sessionId: fork.id, until: 'idle' }));
+    const open = new Set<string>();
+    for (const event of events) {
+      if (event.type === 'queue.added') open.add(event.queueItemId);
+      if (event.type === 'queue.removed') open.delete(event.queueItemId);
+    }
+    expect([...open]).toEqual([]);
+    held.end();
+    await untilIdle(agent);
+    expect((await listed(agent, 's')).filter(([, status]) => status === 'waiting')).toEqual([]);
+  });
+});
