@@ -166,6 +166,7 @@ function drawFixedPart(
         'input-available': isPending ? pill('asks you', 'wait') : pill('runs', 'busy'),
         'output-available': pill('done', 'good'),
         'output-error': pill('failed', 'bad'),
+        'output-denied': pill('denied', 'bad'),
       }[state];
       return h(
         'details',
@@ -174,9 +175,10 @@ function drawFixedPart(
         h('p', { class: 'label' }, 'Given'),
         json(part.input ?? null),
         state !== 'input-available' &&
-          h('p', { class: 'label' }, state === 'output-error' ? 'It said' : 'Gave back'),
+          h('p', { class: 'label' }, state === 'output-available' ? 'Gave back' : 'It said'),
         state === 'output-available' && json(part.output ?? null),
-        state === 'output-error' && h('p', { class: 'bad' }, showControls(part.errorText ?? '')),
+        (state === 'output-error' || state === 'output-denied') &&
+          h('p', { class: 'bad' }, showControls(part.errorText ?? part.approval?.reason ?? '')),
       );
     }
     case 'source-url':

@@ -77,7 +77,10 @@ const toolHandlers: Handlers = {
   'tool.failed': (state, event) =>
     endToolCall(state, event, { state: 'output-error', errorText: event.errorText }),
   'tool.denied': (state, event) =>
-    endToolCall(state, event, { state: 'output-error', errorText: event.reason }),
+    endToolCall(state, event, {
+      state: 'output-denied',
+      approval: { id: event.approvalId ?? event.toolCallId, approved: false, reason: event.reason },
+    }),
   'approval.requested': (state, event) => {
     // Without an expiry the policy has decided at once.
     if (event.expiresAt !== null) state.approvals.set(event.approvalId, event);

@@ -1,7 +1,7 @@
 // Regenerating answers, and the state of messages as lists, events and forks report it.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { UiMessage } from '@townhall/agent';
-import { says, type StreamRequest } from '../../support/scripted-gateway.ts';
+import { calls, says, type StreamRequest } from '../../support/scripted-gateway.ts';
 import { collect, holdAnswer, openWorld, type World } from '../../support/session-world.ts';
 import type { TestAgent } from '../../support/agent.ts';
 
@@ -215,5 +215,24 @@ describe('sessions.listMessages', () => {
     held.end();
     await untilIdle(agent);
     expect((await listed(agent, 's')).filter(([, status]) => status === 'waiting')).toEqual([]);
+  });
+
+  test('shows a denied call as denied, not as failed', async () => {
+    const agent = await world.start();
+    const { client } = agent;
+    world.gateway.answer((_, index) =>
+      index === 0 ? calls({ name: 'shell_run', input: { command: 'true' } }) : says('Then not.'),
+    );
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
+    const { items } = await client.sessions.listMessages({ sessionId: 's' });
+    const part = items.at(-1)?.parts.find(({ type }) => type === 'dynamic-tool');
+    const denied = (await untilIdle(agent)).find((event) => event.type === 'tool.denied');
+    expect(part).toMatchObject({
+      state: 'output-denied',
+      approval: { id: denied?.approvalId, approved: false, reason: denied?.reason },
+    });
+    expect(part).not.toHaveProperty('errorText');
+    expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt.at(-1))).toContain(denied?.reason);
   });
 });

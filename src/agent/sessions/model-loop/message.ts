@@ -15,6 +15,12 @@ export interface ToolStart {
   providerMetadata?: ProviderMetadata | undefined;
 }
 
+/** `outputSeq` is the seq of the event with the output. A denied call was never made. */
+export type ToolResult =
+  | { output: unknown; outputSeq?: number }
+  | { errorText: string }
+  | { denial: { approvalId: string | null; reason: string } };
+
 export interface MessageFold {
   /** The parts so far, in the order in which they began. */
   parts(): UiMessagePart[];
@@ -29,8 +35,7 @@ export interface MessageFold {
   addMetadata(type: 'text' | 'reasoning', block: string, metadata: ProviderMetadata): void;
   addSource(source: { id: string; url: string; title?: string | undefined }): void;
   startTool(call: ToolStart): void;
-  /** `outputSeq` is the seq of the event with the output. */
-  endTool(toolCallId: string, result: { output: unknown; outputSeq?: number } | { errorText: string }): void;
+  endTool(toolCallId: string, result: ToolResult): void;
   /** Replaces the text of the last step. */
   replaceText(text: string): void;
   /** Turns tool calls without a result into failed ones. */
@@ -103,6 +108,11 @@ export function foldMessage(): MessageFold {
         const { output, outputSeq } = result;
         const seq = outputSeq === undefined ? {} : { outputSeq };
         Object.assign(part, { state: 'output-available', output: output ?? null, ...seq });
+      } else if ('denial' in result) {
+        const { approvalId, reason } = result.denial;
+        // The AI SDK requires an id there; a call that a rule denies has no question of its own.
+        const approval = { id: approvalId ?? toolCallId, approved: false, reason };
+        Object.assign(part, { state: 'output-denied', approval });
       } else Object.assign(part, { state: 'output-error', errorText: result.errorText });
     },
     replaceText(text) {
@@ -188,7 +198,7 @@ function foldEvent(
     case 'tool.failed':
       return fold.endTool(event.toolCallId, { errorText: event.errorText });
     case 'tool.denied':
-      return fold.endTool(event.toolCallId, { errorText: event.reason });
+      return fold.endTool(event.toolCallId, { denial: event });
     default:
       return undefined;
   }

@@ -147,8 +147,9 @@ function renderOutput(part: ToolPart, prunedUpToSeq: number, maxTokens: number):
   return { type: 'text', value: clipText(JSON.stringify(value), maxTokens, hint).text };
 }
 
-function errorOf({ errorText }: ToolPart): string {
-  return asText(errorText ?? 'The call has not ended.');
+/** The text of a call without an output, which the model gets in its place. */
+export function errorOf({ errorText, approval }: ToolPart): string {
+  return asText(errorText ?? approval?.reason ?? 'The call has not ended.');
 }
 
 function pruneNote(output: unknown, seq: number): string {

@@ -125,7 +125,7 @@ async function runTool(run: StepContext, requested: ToolCall, metadata: Metadata
   const startedMs = clock.monotonicMs();
   const durationMs = () => Math.round(clock.monotonicMs() - startedMs);
   const permission = await requirePermission(run, call);
-  if (permission.denial !== null) return state.message.endTool(toolCallId, { errorText: permission.denial });
+  if (permission.denial !== null) return state.message.endTool(toolCallId, { denial: permission.denial });
   const outcome = await execute(run, call, permission.isApproved);
   if (!outcome.ok) {
     const errorText = outcome.message;
@@ -147,7 +147,7 @@ interface Permission {
   /** Whether a person or the policy has approved the call; false when it needs no approval. */
   isApproved: boolean;
   /** Why the call is denied; null when it is not. */
-  denial: string | null;
+  denial: { approvalId: string | null; reason: string } | null;
 }
 
 /** Whether a rule, a person or the policy allows the call. Invalid input needs no decision. */
@@ -158,7 +158,7 @@ async function requirePermission(
   const toolName = tool.name;
   const deny = async (approvalId: string | null, reason: string): Promise<Permission> => {
     await record([{ type: 'tool.denied', toolCallId, toolName, approvalId, reason }]);
-    return { isApproved: false, denial: reason };
+    return { isApproved: false, denial: { approvalId, reason } };
   };
   try {
     await options.hooks.guard('tool.before', { toolName, toolCallId, input }, hookContext);

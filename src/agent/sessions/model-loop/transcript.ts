@@ -4,6 +4,7 @@ import type { UiMessage, UiMessagePart } from '../../../contract/agent/types.gen
 import { asText } from '../event-log/events.ts';
 import { canonicalJson } from './canonical.ts';
 import { clipText } from './clip.ts';
+import { errorOf } from './prompt-answer.ts';
 
 // A summary needs the result of a call, not its whole output.
 const maxOutputTokens = 500;
@@ -27,7 +28,7 @@ function describePart(part: UiMessagePart, role: string): string[] {
         `You called ${part.toolName} with ${clipText(asJsonText(part.input), maxInputTokens).text}`,
         part.state === 'output-available'
           ? `It returned: ${clipText(asJsonText(part.output), maxOutputTokens).text}`
-          : `It failed: ${clipText(asText(part.errorText ?? 'The call has not ended.'), maxOutputTokens).text}`,
+          : `It ${part.state === 'output-denied' ? 'was denied' : 'failed'}: ${clipText(errorOf(part), maxOutputTokens).text}`,
       ];
     default:
       return [];
