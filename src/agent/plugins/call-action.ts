@@ -26,6 +26,8 @@ export interface ActionCall {
    * an action may declare a longer one.
    */
   timeoutMs: number;
+  /** Gets what the action shows while it runs. */
+  showOutput?(text: string): void;
   clock: Clock;
   log: Log;
 }
@@ -96,6 +98,9 @@ async function runAction(call: ActionCall): Promise<unknown> {
           sessionId: call.sessionId ?? null,
           settings: tool.settings,
           log,
+          showOutput(text) {
+            if (!finished.signal.aborted) call.showOutput?.(String(text));
+          },
           refuse,
         }),
       { ms, error: () => timeoutProblem(ms), clock, signal: call.signal },

@@ -9,4 +9,5 @@ export {
   type ProcessResult,
   type RunningProcess,
 } from './process.ts';
+export { outputDecoder } from './output.ts';
 export { openSandbox, type Sandbox, type SandboxedProgram, type SandboxSettings } from './sandbox.ts';

@@ -1,5 +1,7 @@
 // Bounded output of a process: its first half and its last half, since both ends matter more than the middle.
 
+import { StringDecoder } from 'node:string_decoder';
+
 export interface BoundedOutput {
   /** Returns how many bytes were added so far. */
   add(chunk: Buffer): number;
@@ -37,18 +39,37 @@ export function boundedOutput(maxBytes: number): BoundedOutput {
       const end = Buffer.concat(tail).subarray(-halfBytes);
       const missing = total - headBytes - end.length;
       if (missing <= 0)
-        return { text: printable(Buffer.concat([...head, end])), bytes: total, truncated: false };
-      const text = `${printable(Buffer.concat(head))}\n[${missing} bytes are left out here]\n${printable(end)}`;
+        return {
+          text: printable(Buffer.concat([...head, end]).toString('utf8')),
+          bytes: total,
+          truncated: false,
+        };
+      const [first, last] = [Buffer.concat(head).toString('utf8'), end.toString('utf8')];
+      const text = `${printable(first)}\n[${missing} bytes are left out here]\n${printable(last)}`;
       return { text, bytes: total, truncated: true };
     },
   };
 }
 
+// Parameters of an escape sequence are shorter; without a limit a program could make this wait for ever.
+const unfinishedSequence = /\u001b(?:\[[0-9;?]{0,32})?$/;
+
+/** Decodes output piece by piece. A character or an escape sequence that is cut waits for its rest. */
+export function outputDecoder(): (chunk: Buffer) => string {
+  const decoder = new StringDecoder('utf8');
+  let rest = '';
+  return (chunk) => {
+    const text = rest + decoder.write(chunk);
+    const cut = unfinishedSequence.exec(text)?.index ?? text.length;
+    rest = text.slice(cut);
+    return printable(text.slice(0, cut));
+  };
+}
+
 // Drops ANSI escape sequences and replaces other control characters: a model cannot
 // read them and pays for them.
-function printable(bytes: Buffer): string {
-  return bytes
-    .toString('utf8')
+function printable(text: string): string {
+  return text
     .replaceAll(/\u001b\[[0-9;?]*[A-Za-z]/g, '')
     .replaceAll(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g, '\ufffd');
 }

@@ -21,6 +21,8 @@ export interface ProcessOptions {
    * Of standard output and standard error together; half is kept from the beginning and half from the end.
    */
   maxOutputBytes: number;
+  /** Gets the output as it comes, all of it. */
+  onOutput?: ((chunk: Buffer) => void) | undefined;
   /** Between SIGTERM and SIGKILL. */
   graceMs?: number;
   /** Whether the command is bubblewrap, whose end kills what runs in it. */
@@ -89,6 +91,7 @@ export function startProcess(options: ProcessOptions): RunningProcess {
   }
 
   collectOutput(child, (chunk) => {
+    options.onOutput?.(chunk);
     if (output.add(chunk) > floodBytes) void end('flood');
   });
   const ended = waitForExit(child, { endDescendants: () => end('exit'), clock }).then((status) => ({

@@ -1,8 +1,8 @@
 // The plugin `shell`: one command in a sandbox over the workspace. The sandbox blocks other files,
 // the network and protected files; a call that requests one of the last two always needs an approval.
 import type { Clock } from '../../../kernel/clock.ts';
-import { runProcess, type ProcessEnd } from '../../processes/index.ts';
-import { definePlugin, type Plugin, type ToolPermission } from '../definition/plugin.ts';
+import { outputDecoder, runProcess, type ProcessEnd } from '../../processes/index.ts';
+import { definePlugin, type ActionContext, type Plugin, type ToolPermission } from '../definition/plugin.ts';
 import type { CoveredFolders, ProgramRunner, RenamedFile } from './program-runner.ts';
 import type { Workspace } from './workspace.ts';
 
@@ -89,10 +89,10 @@ export function shell({ workspace, programs, clock }: ShellOptions): Plugin {
         ],
         timeoutMs: maxSeconds * 1000 + processEndMs,
         input: inputSchema,
-        run: (input, { signal, settings, refuse }) => {
+        run: (input, { signal, settings, showOutput, refuse }) => {
           if (input.network === true && settings['network'] === 'deny')
             refuse('The settings of the agent allow no command the network.');
-          return runCommand(input, { workspace, programs, clock, signal, settings });
+          return runCommand(input, { workspace, programs, clock, signal, settings, showOutput });
         },
       },
     },
@@ -121,8 +121,10 @@ async function runCommand(
     clock,
     signal,
     settings,
-  }: ShellOptions & { signal: AbortSignal; settings: Readonly<Record<string, unknown>> },
+    showOutput,
+  }: ShellOptions & Pick<ActionContext, 'signal' | 'settings' | 'showOutput'>,
 ): Promise<object> {
+  const decode = outputDecoder();
   const { command, folder = '.', timeoutSeconds = defaultSeconds, network = false } = input;
   const { result, renamed, coveredFolders } = await programs.run(
     {
@@ -137,6 +139,7 @@ async function runCommand(
         ...program,
         input: input.input,
         maxOutputBytes,
+        onOutput: (chunk) => showOutput(decode(chunk)),
         timeoutMs: timeoutSeconds * 1000,
         signal,
         clock,

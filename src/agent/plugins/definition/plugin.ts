@@ -18,6 +18,11 @@ export interface ActionContext {
   settings: Readonly<Record<string, unknown>>;
   log: Log;
   /**
+   * Shows text to the readers of the session's events while the action runs. The model gets the
+   * result only.
+   */
+  showOutput(text: string): void;
+  /**
    * Ends the action with a reason for its caller and the model. The text of any other exception
    * goes only to the log.
    */

@@ -13,7 +13,13 @@ export interface RunError {
 
 type Envelope = 'sessionId' | 'time' | 'seq' | 'runId';
 type Bare<Event> = Event extends { type: string } ? Omit<Event, Envelope> : never;
-type Live = 'stream.ready' | 'stream.reset' | 'part.delta' | 'part.snapshot';
+type Live =
+  | 'stream.ready'
+  | 'stream.reset'
+  | 'part.delta'
+  | 'part.snapshot'
+  | 'tool.input.delta'
+  | 'tool.output.delta';
 
 /** An event of the contract without the members that the log adds: session, run, seq and time. */
 export type SessionEvent = Bare<Exclude<WireEvent, { type: Live }>>;

@@ -11,9 +11,10 @@ import {
   heartbeats,
   liveText,
   snapshotText,
+  toolDeltaBytes,
   type StreamFormat,
 } from './frames.ts';
-import type { LiveFeed, OpenPart, TextDelta } from './live-feed.ts';
+import type { LiveFeed, OpenPart, TextDelta, ToolDelta } from './live-feed.ts';
 
 /** The session as read at the start of the request. */
 export interface FollowedSession {
@@ -125,9 +126,11 @@ function requireReadable(inbox: Inbox, signal: AbortSignal): void {
 /** The state of one reader's queue. `replay`: the reader needs events of the database first. */
 type InboxPhase = 'replay' | 'live' | 'overflown';
 
+type FeedItem = StoredEvent | TextDelta | ToolDelta;
+
 interface Inbox {
   hasItems(): boolean;
-  takeItems(): (StoredEvent | TextDelta)[];
+  takeItems(): FeedItem[];
   headSeq(): number;
   /** Undefined for a session that has been removed. */
   advanceHead(seq: number | undefined): void;
@@ -154,11 +157,11 @@ function openInbox(
   let isRemoved = false;
   let headSeq = 0;
   let deliveredSeq = 0;
-  let items: (StoredEvent | TextDelta)[] = [];
+  let items: FeedItem[] = [];
   let bytes = 0;
   let wake = () => {};
 
-  function push(item: StoredEvent | TextDelta, itemBytes: number): void {
+  function push(item: FeedItem, itemBytes: number): void {
     if (bytes > maxBufferBytes) {
       phase = 'overflown';
       items = [];
@@ -197,6 +200,9 @@ function openInbox(
     },
     onDelta(delta) {
       if (phase === 'live') push(delta, delta.text.length + deltaOverheadBytes);
+    },
+    onToolDelta(delta) {
+      if (phase === 'live') push(delta, delta.delta.length + deltaOverheadBytes);
     },
     onHead: advanceHead,
     onRemoved: () => advanceHead(undefined),
@@ -243,7 +249,7 @@ function openInbox(
 interface FrameWriter {
   start(time: string, maxReplayEvents: number): Uint8Array;
   /** Undefined when the reader already has every item. */
-  writeItems(items: readonly (StoredEvent | TextDelta)[]): Uint8Array | undefined;
+  writeItems(items: readonly FeedItem[]): Uint8Array | undefined;
   writePage(events: readonly StoredEvent[]): Uint8Array;
   writeSnapshots(parts: readonly OpenPart[], time: string): Uint8Array | undefined;
   lastSeq(): number;
@@ -282,8 +288,9 @@ function createFrameWriter(session: FollowedSession, { after, format }: FollowRe
     return deltaBytes(rest, sessionId, format);
   }
 
-  function writeItem(item: StoredEvent | TextDelta): Uint8Array | undefined {
-    if (!('seq' in item)) return writeDelta(item);
+  function writeItem(item: FeedItem): Uint8Array | undefined {
+    if ('part' in item) return writeDelta(item);
+    if (!('seq' in item)) return toolDeltaBytes(item, sessionId, format);
     track(item);
     return eventBytes(item, sessionId, format);
   }

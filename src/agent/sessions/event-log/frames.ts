@@ -1,6 +1,6 @@
 // Encodes events for the two formats of the stream, server-sent events and NDJSON.
 import type { StoredEvent } from './events.ts';
-import type { OpenPart, TextDelta } from './live-feed.ts';
+import type { OpenPart, TextDelta, ToolDelta } from './live-feed.ts';
 
 export type StreamFormat = 'sse' | 'ndjson';
 
@@ -40,6 +40,10 @@ export function deltaBytes(delta: TextDelta, sessionId: string, format: StreamFo
       format,
     );
   });
+}
+
+export function toolDeltaBytes(delta: ToolDelta, sessionId: string, format: StreamFormat): Buffer {
+  return encodeOnce(delta, format, () => liveText({ ...delta, sessionId }, format));
 }
 
 export function snapshotText(part: OpenPart, sessionId: string, time: string, format: StreamFormat): string {

@@ -21,9 +21,22 @@ export interface TextDelta {
   time: string;
 }
 
+/** A piece of the input or output of a tool call; it has no seq, and nothing stores it. */
+export interface ToolDelta {
+  type: 'tool.input.delta' | 'tool.output.delta';
+  runId: string;
+  messageId: string;
+  toolCallId: string;
+  toolName: string;
+  offset: number;
+  delta: string;
+  time: string;
+}
+
 export interface Subscriber {
   onEvents(events: readonly StoredEvent[]): void;
   onDelta?(delta: TextDelta): void;
+  onToolDelta?(delta: ToolDelta): void;
   /** Another process has written up to this seq; the events have to be read. */
   onHead(headSeq: number): void;
   onRemoved(): void;
@@ -33,6 +46,7 @@ export interface LiveFeed {
   openPart(sessionKey: string, part: OpenPart): void;
   addText(sessionKey: string, partId: string, text: string, time: string): void;
   closePart(sessionKey: string, partId: string): void;
+  addToolDelta(sessionKey: string, delta: ToolDelta): void;
   openParts(sessionKey: string): OpenPart[];
   announceHead(sessionKey: string, headSeq: number): void;
   announceRemoval(sessionKey: string): void;
@@ -80,6 +94,9 @@ export function createLiveFeed(): LiveFeed {
       const open = parts.get(sessionKey);
       open?.delete(partId);
       if (open?.size === 0) parts.delete(sessionKey);
+    },
+    addToolDelta(sessionKey, delta) {
+      for (const subscriber of subscribersOf(sessionKey)) subscriber.onToolDelta?.(delta);
     },
     openParts: (sessionKey) => [...(parts.get(sessionKey)?.values() ?? [])],
     announceHead(sessionKey, headSeq) {

@@ -12,6 +12,7 @@ import type { RunContext } from './context.ts';
 import type { MessageFold } from './message.ts';
 import type { ModelRetry, ModelRetryLimits } from './model-retry.ts';
 import type { RunWriter } from './run-writer.ts';
+import type { ToolDeltas } from './tool-deltas.ts';
 
 export type FinishReason = 'stop' | 'length' | 'content-filter' | 'tool-calls' | 'error' | 'other';
 
@@ -42,6 +43,7 @@ export interface ModelLoopOptions extends ModelRetryLimits {
   /** Ends the loop; a Problem as its reason becomes the problem of the result. */
   signal: AbortSignal;
   writer: Pick<RunWriter, 'record' | 'defer' | 'addText' | 'addMetadata' | 'endText' | 'endAllTexts'>;
+  toolDeltas: ToolDeltas;
   /** The decision of the permission rules about a call. */
   permit(call: { tool: Tool; input: unknown }): Promise<PermitDecision>;
   /** Requests an approval. Resolves with a denial at the latest when the request expires. */

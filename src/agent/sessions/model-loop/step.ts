@@ -11,6 +11,8 @@ interface Step {
   number: number;
   /** Whether any output of the model has arrived. */
   hasOutput: boolean;
+  /** The names of the tools whose input the model is writing, by the id of the call. */
+  inputs: Map<string, string>;
   /** The calls of tools, which run beside the stream. */
   calls: Promise<void>[];
   end: { finishReason: FinishReason; usage: RunUsage } | undefined;
@@ -24,7 +26,7 @@ export async function takeStep(
   const { options, state } = run;
   const { traces, model, sessionId } = options;
   const span = stepSpan(traces, { model: model.modelId, step: number, sessionId });
-  const step: Step = { number, hasOutput: false, calls: [], end: undefined };
+  const step: Step = { number, hasOutput: false, inputs: new Map(), calls: [], end: undefined };
   try {
     await traces.within(span, () => streamStep(run, step));
   } catch (error) {
@@ -33,6 +35,7 @@ export async function takeStep(
   // A tool may have had its effect although the stream broke, so the model still gets the result.
   await Promise.all(step.calls);
   options.writer.endAllTexts();
+  options.toolDeltas.dropInputs();
   endSpan(span, {
     usage: step.end?.usage,
     finishReason: step.end?.finishReason,
@@ -85,8 +88,14 @@ function handlePart(run: StepContext, step: Step, part: LanguageModelV3StreamPar
       step.hasOutput = true;
       if (part.sourceType === 'url') state.message.addSource(part);
       return;
+    case 'tool-input-start':
+      if (part.providerExecuted !== true) step.inputs.set(part.id, part.toolName);
+      return;
+    case 'tool-input-delta':
+      return addToolInput(run, step, part);
     case 'tool-call':
       step.hasOutput = true;
+      options.toolDeltas.end('input', part.toolCallId);
       // A tool that the provider runs has its result in the stream.
       if (part.providerExecuted === true) return;
       step.calls.push(runToolCall(run, part));
@@ -104,6 +113,15 @@ function handlePart(run: StepContext, step: Step, part: LanguageModelV3StreamPar
       // Types that no model of the gateway sends.
       return;
   }
+}
+
+function addToolInput(
+  { options }: StepContext,
+  { inputs }: Step,
+  { id: toolCallId, delta }: Extract<LanguageModelV3StreamPart, { type: 'tool-input-delta' }>,
+): void {
+  const toolName = inputs.get(toolCallId);
+  if (toolName !== undefined) options.toolDeltas.add('input', { toolCallId, toolName }, delta);
 }
 
 type TextPart = Extract<LanguageModelV3StreamPart, { type: `${'text' | 'reasoning'}-${string}` }>;

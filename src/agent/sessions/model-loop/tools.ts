@@ -189,14 +189,14 @@ async function execute(
   { tool, toolCallId, input }: ToolCall,
   isApproved: boolean,
 ): ReturnType<typeof callAction> {
-  const { hooks, workspace, sessionId, toolTimeoutMs, clock, log } = options;
+  const { hooks, workspace, sessionId, toolTimeoutMs, toolDeltas, clock, log } = options;
   const resolution = await hooks.resolve(
     'tool.before',
     { toolName: tool.name, toolCallId, input },
     hookContext,
   );
   if (resolution !== undefined) return { ok: true, output: resolution };
-  return callAction({
+  const outcome = await callAction({
     tool,
     input,
     workspace,
@@ -204,7 +204,10 @@ async function execute(
     isApproved,
     signal,
     timeoutMs: toolTimeoutMs,
+    showOutput: (text) => toolDeltas.add('output', { toolCallId, toolName: tool.name }, text),
     clock,
     log,
   });
+  toolDeltas.end('output', toolCallId);
+  return outcome;
 }

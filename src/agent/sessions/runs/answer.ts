@@ -4,6 +4,7 @@ import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import type { Conversation } from '../event-log/conversation.ts';
 import { createRunContext } from '../model-loop/context.ts';
 import { runModelLoop, type LoopResult, type ModelLoopOptions } from '../model-loop/loop.ts';
+import { createToolDeltas } from '../model-loop/tool-deltas.ts';
 import { systemPrompt, systemSections } from '../model-loop/system-prompt.ts';
 import { toolsWithinLimits } from '../model-loop/tools.ts';
 import type { ActiveRun, RunnerOptions } from './active-run.ts';
@@ -28,6 +29,11 @@ export async function answer(
     hookContext,
   );
   await hooks.guard('prompt.before', prompt, hookContext);
+  const toolDeltas = createToolDeltas({
+    publish: (delta) =>
+      options.eventLog.addToolDelta(session.key, { ...delta, runId, messageId: run.messageId as string }),
+    clock,
+  });
   const result = await runModelLoop({
     model,
     system: prompt.system,
@@ -57,6 +63,7 @@ export async function answer(
     modelWaitMs: limits.modelWaitMs,
     signal,
     writer,
+    toolDeltas,
     permit: (call) => untilAvailable(() => permit(options, session.key, call), { clock, signal }),
     approve: (call) => requestApproval(options, run, call),
     steer: (parts) => (handle.hasSteer ? takeSteers(options, run, parts) : Promise.resolve(false)),
@@ -64,6 +71,7 @@ export async function answer(
     log: runLog,
     traces: options.traces,
   });
+  toolDeltas.close();
   const outcome = result.problem === null ? 'completed' : result.problem.code;
   hooks.effect('prompt.after', { text: result.text, outcome }, hookContext);
   return result;

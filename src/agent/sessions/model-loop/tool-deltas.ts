@@ -1,0 +1,85 @@
+// Shows the calls of tools while the model writes their input and while they run: pieces of both for the readers of the
+// event stream. They are not stored; `tool.started` has the whole input and `tool.output` the whole result.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { ToolDelta } from '../event-log/live-feed.ts';
+
+type Kind = 'input' | 'output';
+
+export interface ToolDeltas {
+  add(kind: Kind, call: { toolCallId: string; toolName: string }, text: string): void;
+  /** Sends what is collected of the call, and forgets it. */
+  end(kind: Kind, toolCallId: string): void;
+  /** Forgets the inputs that a stream has left unfinished. */
+  dropInputs(): void;
+  /** Nothing is sent any more. */
+  close(): void;
+}
+
+interface CallText {
+  kind: Kind;
+  toolCallId: string;
+  toolName: string;
+  /** Characters that were sent or are collected. */
+  length: number;
+  pending: string;
+}
+
+// Twenty events per second and call, however small the pieces are.
+const intervalMs = 50;
+// Beyond it a reader waits for the whole. A file that a model writes is mostly smaller.
+const maxLength = 64 * 1024;
+
+export function createToolDeltas({
+  publish,
+  clock,
+}: {
+  publish(delta: Omit<ToolDelta, 'runId' | 'messageId'>): void;
+  clock: Pick<Clock, 'now'>;
+}): ToolDeltas {
+  const calls = new Map<string, CallText>();
+  let timer: NodeJS.Timeout | undefined;
+  let isClosed = false;
+
+  function send(call: CallText): void {
+    const { kind, toolCallId, toolName, length, pending } = call;
+    if (pending === '') return;
+    call.pending = '';
+    const type = kind === 'input' ? 'tool.input.delta' : 'tool.output.delta';
+    const offset = length - pending.length;
+    publish({ type, toolCallId, toolName, offset, delta: pending, time: clock.now().toISOString() });
+  }
+
+  function sendAll(): void {
+    timer = undefined;
+    for (const call of calls.values()) send(call);
+  }
+
+  return {
+    add(kind, { toolCallId, toolName }, text) {
+      if (isClosed) return;
+      const key = `${kind} ${toolCallId}`;
+      const call = calls.get(key) ?? { kind, toolCallId, toolName, length: 0, pending: '' };
+      calls.set(key, call);
+      const piece = text.slice(0, maxLength - call.length);
+      if (piece === '') return;
+      call.length += piece.length;
+      call.pending += piece;
+      timer ??= setTimeout(sendAll, intervalMs);
+    },
+    end(kind, toolCallId) {
+      const key = `${kind} ${toolCallId}`;
+      const call = calls.get(key);
+      if (call === undefined) return;
+      send(call);
+      calls.delete(key);
+    },
+    dropInputs() {
+      for (const [key, { kind }] of calls) if (kind === 'input') calls.delete(key);
+    },
+    close() {
+      isClosed = true;
+      clearTimeout(timer);
+      calls.clear();
+    },
+  };
+}

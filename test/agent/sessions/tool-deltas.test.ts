@@ -1,0 +1,136 @@
+// Pieces of tool calls: their input while the model writes it, and their output while they run.
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { SessionEvent } from '@townhall/agent';
+import { outputDecoder } from '../../../src/agent/processes/index.ts';
+import { createToolDeltas } from '../../../src/agent/sessions/model-loop/tool-deltas.ts';
+import type { ToolDelta } from '../../../src/agent/sessions/event-log/live-feed.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { finish, says } from '../../support/scripted-gateway.ts';
+import { collect, openWorld, type World } from '../../support/session-world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.reset());
+afterAll(() => world.close());
+
+type Delta = Extract<SessionEvent, { type: 'tool.input.delta' | 'tool.output.delta' }>;
+
+const deltasOf = (events: readonly SessionEvent[], type: Delta['type']) =>
+  events.filter((event): event is Delta => event.type === type);
+
+/** The text of deltas that follow each other without a gap. */
+function joined(deltas: readonly Pick<ToolDelta, 'offset' | 'delta'>[]): string {
+  let text = '';
+  for (const { offset, delta } of deltas) {
+    expect(offset).toBe(text.length);
+    text += delta;
+  }
+  return text;
+}
+
+describe('sessions.follow', () => {
+  test('shows the input of a call while it is written and its output while it runs', async () => {
+    const agent = await world.start({ settings: { unattendedApprovals: 'approve' } });
+    const { client } = agent;
+    const input = JSON.stringify({ command: 'echo one; echo two' });
+    world.gateway.answer((_, index) =>
+      index > 0
+        ? says('Done.')
+        : {
+            parts: [
+              { type: 'tool-input-start', id: 'call', toolName: 'shell_run' },
+              { type: 'tool-input-delta', id: 'call', delta: input.slice(0, 5) },
+              { type: 'tool-input-delta', id: 'call', delta: input.slice(5) },
+              { type: 'tool-input-end', id: 'call' },
+              { type: 'tool-call', toolCallId: 'call', toolName: 'shell_run', input },
+              finish('tool-calls'),
+            ],
+          },
+    );
+    await client.sessions.create({ id: 's' });
+    const ready = Promise.withResolvers<void>();
+    const events = collect(client.sessions.follow({ sessionId: 's' }), (event) => {
+      if (event.type === 'stream.ready') ready.resolve();
+      return event.type === 'run.settled';
+    });
+    await ready.promise;
+    await client.sessions.prompt({ sessionId: 's', text: 'Go.' });
+    const received = await events;
+    const started = received.find((event) => event.type === 'tool.started');
+    const inputs = deltasOf(received, 'tool.input.delta');
+    expect(joined(inputs)).toBe(input);
+    expect(inputs[0]).toMatchObject({
+      toolName: 'shell_run',
+      toolCallId: 'call',
+      messageId: started?.messageId,
+      runId: started?.runId,
+    });
+    expect(received.indexOf(inputs.at(-1) as SessionEvent)).toBeLessThan(
+      received.indexOf(started as SessionEvent),
+    );
+    const outputs = deltasOf(received, 'tool.output.delta');
+    expect(joined(outputs)).toBe('one\ntwo\n');
+    const ended = received.findIndex(({ type }) => type === 'tool.output');
+    expect(received.indexOf(outputs.at(-1) as SessionEvent)).toBeLessThan(ended);
+    // They are not part of the log.
+    const replayed = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(replayed.filter(({ type }) => type.endsWith('.delta'))).toEqual([]);
+  });
+});
+
+describe('the pieces of tool calls', () => {
+  function open() {
+    const pieces: Omit<ToolDelta, 'runId' | 'messageId'>[] = [];
+    return { pieces, deltas: createToolDeltas({ publish: (delta) => pieces.push(delta), clock: systemClock }) };
+  }
+  const call = { toolCallId: 'c', toolName: 't' };
+
+  test('are joined, and sent whole at the end of the call', () => {
+    const { pieces, deltas } = open();
+    for (const text of ['a', 'b', 'c']) deltas.add('output', call, text);
+    expect(pieces).toEqual([]);
+    deltas.end('output', 'c');
+    expect(pieces).toMatchObject([{ type: 'tool.output.delta', offset: 0, delta: 'abc' }]);
+    deltas.close();
+  });
+
+  test('come while the call goes on', async () => {
+    const { pieces, deltas } = open();
+    deltas.add('input', call, 'a');
+    await expect.poll(() => pieces.length, { interval: 5 }).toBe(1);
+    deltas.add('input', call, 'b');
+    deltas.end('input', 'c');
+    expect(joined(pieces)).toBe('ab');
+    deltas.close();
+  });
+
+  test('end after 65,536 characters', () => {
+    const { pieces, deltas } = open();
+    for (let index = 0; index < 100; index += 1) deltas.add('output', call, 'x'.repeat(1_000));
+    deltas.end('output', 'c');
+    expect(joined(pieces)).toHaveLength(65_536);
+    deltas.close();
+  });
+
+  test('begin again after a stream that broke within an input', () => {
+    const { pieces, deltas } = open();
+    deltas.add('input', call, 'lost');
+    deltas.dropInputs();
+    deltas.add('input', call, 'again');
+    deltas.end('input', 'c');
+    expect(pieces).toMatchObject([{ offset: 0, delta: 'again' }]);
+    deltas.close();
+  });
+});
+
+describe('outputDecoder', () => {
+  test.each([1, 2, 3, 7])('decodes pieces of %i bytes without control characters', (size) => {
+    const bytes = Buffer.from('\u001b[1;31mé😀\u001b[0m\u0007end\n');
+    const decode = outputDecoder();
+    let text = '';
+    for (let at = 0; at < bytes.length; at += size) text += decode(bytes.subarray(at, at + size));
+    expect(text).toBe('é😀\ufffdend\n');
+  });
+});
