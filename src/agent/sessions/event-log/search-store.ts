@@ -35,19 +35,20 @@ export function searchConditions(
 function wordsCondition(sql: Sql, agentId: string, search: string): Condition {
   // The text of a tsquery ends with its last lexeme, so that `:*` makes that one a prefix. Without any word it is null.
   const query = sql`(nullif(plainto_tsquery('pg_catalog.simple', ${asText(search)})::text, '') || ':*')::tsquery`;
-  return sql`and own.session_id in (
+  // `is true` makes it a hashed subplan, which runs once. As a join it may run once per session.
+  return sql`and (own.session_id in (
       with hits as materialized (
         select session_id, min(seq) as seq from agent.sessions_events
         where type = 'message.completed' and agent.sessions_message_words(data) @@ ${query} group by session_id
       )
       select session_id from hits
-      union all
+      union
       select fork.session_id from agent.sessions_sessions fork
         cross join lateral jsonb_to_recordset(fork.lineage) as segment ("sessionKey" text, "upTo" integer)
         join hits on hits.session_id = segment."sessionKey" and hits.seq <= segment."upTo"
       where fork.agent_id = ${agentId} and fork.lineage <> '[]'
-      union all
+      union
       select session_id from agent.sessions_sessions titled
-      where titled.agent_id = ${agentId} and titled.title is not null and to_tsvector('pg_catalog.simple', titled.title) @@ ${query}
-    )`;
+      where titled.agent_id = ${agentId} and titled.title is not null and agent.sessions_title_words(titled.title) @@ ${query}
+    )) is true`;
 }
