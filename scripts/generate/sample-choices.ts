@@ -12,7 +12,7 @@ export interface SampleChoice {
   call?: string;
 }
 
-/** Forms, and addresses for browsers and payment providers, which no program calls. */
+/** Forms, addresses for browsers and payment providers, which no program calls, and a stream without an end. */
 export const withoutSample: readonly string[] = [
   'accounts.receiveOauthCallback',
   'accounts.decideLogin',
@@ -20,6 +20,7 @@ export const withoutSample: readonly string[] = [
   'payments.receiveCreemEvent',
   'payments.showSuccess',
   'payments.showCancel',
+  'sessions.followAll',
 ];
 
 /** By document and operationId; the two variants of the agent share theirs. */

@@ -152,8 +152,11 @@ describe.each([
     );
 
     gateway.answer(() => says('Again.'));
-    await client.sessions.regenerate({ sessionId: 's' });
-    await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    const again = await client.sessions.regenerate({ sessionId: 's' });
+    await collect(
+      client.sessions.followAll({ after: 0 }),
+      (event) => event.type === 'run.settled' && event.runId === again.runId,
+    );
     await expect(
       client.sessions.getAttachment({ sessionId: 's', attachmentId: 'att_none' }),
     ).rejects.toMatchObject({ status: 404, code: 'attachment_not_found' });

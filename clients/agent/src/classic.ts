@@ -12,6 +12,7 @@ export { hasType } from '../../shared/src/type-guards.ts';
 export type { CallOptions, StreamCallOptions } from '../../shared/src/call-options.ts';
 export { AgentError } from './errors.ts';
 export type { FollowOptions, FollowRequest } from './follow.ts';
+export type { FollowAllRequest } from './follow-all.ts';
 export type * from './generated/classic/error-codes.gen.ts';
 export type * from './generated/classic/types.gen.ts';
 export type { AgentClientOptions };

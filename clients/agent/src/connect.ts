@@ -13,14 +13,15 @@ import {
 import { createTransport } from '../../shared/src/transport.ts';
 import { AgentError } from './errors.ts';
 import { createFollow, type FollowOptions, type FollowRequest } from './follow.ts';
+import { createFollowAll, type FollowAllRequest } from './follow-all.ts';
 import { createClient, createConfig } from './generated/current/client/index.ts';
 import type { SessionEvent } from './generated/current/types.gen.ts';
 
 export interface AgentClientOptions extends ConnectionOptions {}
 
-/** The services of a container, with `sessions.follow` over several connections. */
+/** The services of a container, with `sessions.follow` and `followAll` over several connections. */
 export type AgentServices<Container extends { sessions: object }> = Omit<Services<Container>, 'sessions'> & {
-  readonly sessions: Omit<Services<Container>['sessions'], 'follow'> & {
+  readonly sessions: Omit<Services<Container>['sessions'], 'follow' | 'followAll'> & {
     /**
      * Follow a session
      *
@@ -29,6 +30,13 @@ export type AgentServices<Container extends { sessions: object }> = Omit<Service
      * such as a session that was removed.
      */
     follow(request: FollowRequest, options?: FollowOptions): EventStream<SessionEvent>;
+    /**
+     * Follow the events of all sessions
+     *
+     * Yields every event once and those of a session in order, over as many connections as needed,
+     * until the signal is aborted or the reader stops. Load a session again at its `stream.reset`.
+     */
+    followAll(request?: FollowAllRequest, options?: FollowOptions): EventStream<SessionEvent>;
   };
 };
 
@@ -52,5 +60,9 @@ export function connectAgent<Container extends { sessions: object }>(
   const container = create(createTargetReader() as never);
   const services = createServices(container, transport);
   const follow = createFollow(transport, targetOf(container.sessions, 'follow'));
-  return { ...services, sessions: { ...services.sessions, follow } } as unknown as AgentServices<Container>;
+  const followAll = createFollowAll(transport, targetOf(container.sessions, 'followAll'));
+  return {
+    ...services,
+    sessions: { ...services.sessions, follow, followAll },
+  } as unknown as AgentServices<Container>;
 }

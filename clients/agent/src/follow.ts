@@ -23,9 +23,9 @@ export interface FollowOptions extends Omit<StreamCallOptions, 'query'> {
 const firstDelayMs = 250;
 const longestDelayMs = 10_000;
 /** A connection that lasted this long resets the backoff. */
-const healthyMs = 60_000;
+export const healthyMs = 60_000;
 // The server's heartbeat comes every 15 seconds.
-const silenceMs = 45_000;
+export const silenceMs = 45_000;
 
 /**
  * Ends without an error when the signal is aborted or the reader stops; throws permanent errors.
@@ -96,13 +96,13 @@ export function createFollow(
 }
 
 // A refusal is final unless its status is transient.
-function isFinal(error: unknown): boolean {
+export function isFinal(error: unknown): boolean {
   if (!AgentError.isInstance(error)) return error !== undefined;
   if (error.code === 'stream_event_too_large') return true;
   return error.status >= 400 && error.status < 500 && error.status !== 408 && error.status !== 429;
 }
 
-function delayOf(error: unknown, failures: number): number {
+export function delayOf(error: unknown, failures: number): number {
   const retryAfterMs = AgentError.isInstance(error) ? (error.retryAfterMs ?? 0) : 0;
   const delayMs = Math.min(longestDelayMs, firstDelayMs * 2 ** Math.min(failures, 10));
   // Jitter: many readers of one server must not reconnect at the same moment.
@@ -165,7 +165,7 @@ function createCursor(after: number): Cursor {
   };
 }
 
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
+export function sleep(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) return resolve();
     const done = () => {

@@ -12,6 +12,7 @@ import { createApprovals } from './approvals/approvals.ts';
 import { approvalStore as openApprovalStore } from './approvals/store.ts';
 import { attachmentFiles } from './attachments/files.ts';
 import { attachmentStore } from './attachments/store.ts';
+import { allSessionsStore } from './event-log/all-sessions-store.ts';
 import { createEventLog } from './event-log/log.ts';
 import { messageUpdateStore } from './event-log/message-update-store.ts';
 import { segmentsOf, sessionStore, type SessionStore } from './event-log/session-store.ts';
@@ -124,6 +125,8 @@ export function createSessions(options: SessionsOptions): Sessions {
         runStore,
         events,
         messageUpdates: messageUpdateStore(database),
+        allSessions: allSessionsStore(database),
+        hasReplicas: database.engine === 'postgres',
         eventLog,
         approvals,
         approvalStore,

@@ -31,6 +31,9 @@ export interface HandlerOptions {
   runStore: RunStore;
   events: EventStore;
   messageUpdates: MessageUpdateStore;
+  allSessions: AllSessionsStore;
+  /** Whether other processes may write events of this agent. */
+  hasReplicas: boolean;
   approvals: Approvals;
   approvalStore: ApprovalStore;
   files: AttachmentFiles;

@@ -5,6 +5,7 @@ import { requireStorable } from '../../kernel/contract/storable.ts';
 import { isRecord } from '../../kernel/json-value.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Service } from '../service.ts';
+import { allSessionsHandlers } from './all-sessions.ts';
 import { approvalHandlers } from './approval-handlers.ts';
 import { attachmentHandlers } from './attachment-handlers.ts';
 import type { AttachmentFiles } from './attachments/files.ts';
@@ -50,6 +51,7 @@ export function sessionService(serviceOptions: SessionServiceOptions): Service<'
       ...queueHandlers(options),
       ...regenerateHandlers(options),
       ...historyHandlers(options),
+      ...allSessionsHandlers(options),
       ...approvalHandlers(options),
       ...attachmentHandlers(options),
       ...forkHandlers(options),

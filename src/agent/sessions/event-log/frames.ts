@@ -24,6 +24,11 @@ export function eventText(event: StoredEvent, sessionId: string, format: StreamF
   return format === 'sse' ? `id: ${event.seq}\nevent: ${event.type}\ndata: ${json}\n\n` : `${json}\n`;
 }
 
+/** A frame of the stream of all sessions: its id is a time, since a seq is that of one session. */
+export function timedEventText(event: StoredEvent, sessionId: string): string {
+  return `id: ${Date.parse(event.time)}\nevent: ${event.type}\ndata: ${eventJson(event, sessionId)}\n\n`;
+}
+
 // Concatenated as text, so that a replay of thousands of events parses none of them.
 function eventJson(event: StoredEvent, sessionId: string): string {
   const run = event.runId === null ? '' : `,"runId":${JSON.stringify(event.runId)}`;

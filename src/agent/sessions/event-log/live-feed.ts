@@ -52,6 +52,8 @@ export interface LiveFeed {
   announceRemoval(sessionKey: string): void;
   /** Returns the function that ends the subscription. */
   subscribe(sessionKey: string, subscriber: Subscriber): () => void;
+  /** Calls with the committed events of all sessions; returns the function that ends it. */
+  subscribeAll(onEvents: (events: readonly StoredEvent[]) => void): () => void;
   subscribedSessions(): string[];
   /** Events of several sessions; those of one session in the order of its log. */
   publish(events: readonly StoredEvent[]): void;
@@ -59,6 +61,7 @@ export interface LiveFeed {
 
 export function createLiveFeed(): LiveFeed {
   const subscribers = new Map<string, Set<Subscriber>>();
+  const allSubscribers = new Set<(events: readonly StoredEvent[]) => void>();
   const parts = new Map<string, Map<string, OpenPart>>();
 
   function subscribersOf(sessionKey: string): Iterable<Subscriber> {
@@ -67,6 +70,7 @@ export function createLiveFeed(): LiveFeed {
 
   return {
     publish(events) {
+      if (events.length > 0) for (const onEvents of allSubscribers) onEvents(events);
       for (let start = 0; start < events.length;) {
         const { sessionKey } = events[start] as StoredEvent;
         let end = start + 1;
@@ -113,6 +117,10 @@ export function createLiveFeed(): LiveFeed {
         set.delete(subscriber);
         if (set.size === 0 && subscribers.get(sessionKey) === set) subscribers.delete(sessionKey);
       };
+    },
+    subscribeAll(onEvents) {
+      allSubscribers.add(onEvents);
+      return () => void allSubscribers.delete(onEvents);
     },
     subscribedSessions: () => [...subscribers.keys()],
   };

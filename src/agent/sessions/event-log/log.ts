@@ -6,6 +6,7 @@ import type { Database } from '../../../kernel/data/database.ts';
 import type { Problem } from '../../../kernel/problem.ts';
 import { createCommitPath, isRolledBack, maxBatchItems } from './commit-path.ts';
 import { emptyProjection, type Conversation } from './conversation.ts';
+import { firstEvents } from './first-events.ts';
 import { createLiveFeed, type LiveFeed } from './live-feed.ts';
 import { addToConversation, createSessionCache, nameOf, type SessionCache } from './session-cache.ts';
 import {
@@ -102,6 +103,7 @@ export function createEventLog({
     async (created: readonly NewSession[]) => {
       const rows = await insertSessions(database.sql, created);
       for (const session of rows.values()) cache.putRecord(session);
+      publish(firstEvents(created, rows));
       return created.map(({ key }) => rows.get(key));
     },
     { maxItems: maxBatchItems, hadNoEffect: isRolledBack },

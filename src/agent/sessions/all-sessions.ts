@@ -1,0 +1,63 @@
+// The route of the event stream of all sessions.
+import { Problem } from '../../kernel/problem.ts';
+import { followAll } from './event-log/follow-all.ts';
+import type { HandlerOptions, SessionHandlers } from './session-options.ts';
+
+// Each is a subscriber of every event of the agent.
+const maxStreams = 16;
+// Events of other processes come with this delay.
+const pollMs = 500;
+// The largest value of an integer column.
+const maxSeq = 2_147_483_647;
+// A cursor beyond it is of another clock.
+const dayMs = 24 * 60 * 60 * 1000;
+
+export function allSessionsHandlers(options: HandlerOptions): SessionHandlers<'sessions.followAll'> {
+  const { agentId, allSessions, hasReplicas, eventLog, events, runs, clock, follow: limits } = options;
+  let streams = 0;
+
+  async function* countedStream(content: AsyncGenerator<Uint8Array, void, void>) {
+    streams += 1;
+    try {
+      yield* content;
+    } finally {
+      streams -= 1;
+    }
+  }
+
+  return {
+    'sessions.followAll': async ({ query, headers, signal }) => {
+      if (streams >= maxStreams) throw tooManyStreams();
+      const lastEventId = headers['last-event-id'];
+      const after = lastEventId === undefined ? query.after : Number(lastEventId);
+      const afterMs = after === undefined ? null : Math.min(after, clock.now().getTime() + dayMs);
+      const content = followAll(
+        { afterMs, signal: AbortSignal.any([signal, runs.closed]) },
+        {
+          feed: eventLog,
+          store: allSessions,
+          agentId,
+          readEvents: (sessionKey, seq) => events.read([{ sessionKey, upTo: maxSeq }], seq, 1_000),
+          pollMs: hasReplicas ? pollMs : null,
+          clock,
+          limits,
+        },
+      );
+      return {
+        status: 200,
+        content: countedStream(content),
+        mediaType: 'text/event-stream; charset=utf-8',
+        headers: { 'x-accel-buffering': 'no' },
+      };
+    },
+  };
+}
+
+function tooManyStreams(): Problem {
+  return new Problem(
+    'rate_limited',
+    'rate_limited',
+    `The agent serves ${maxStreams} streams of all sessions at one time; close one of them.`,
+    { headers: { 'retry-after': '5' } },
+  );
+}

@@ -1,0 +1,51 @@
+// SQL of the stream of all sessions of an agent.
+import type { Database } from '../../../kernel/data/database.ts';
+
+/** A session with events that a reader may miss: those after `fromSeq`. */
+export interface ChangedSession {
+  key: string;
+  id: string;
+  fromSeq: number;
+  headSeq: number;
+}
+
+export interface AllSessionsStore {
+  /** Sessions with events at or after a time, in the order of their keys, after `afterKey`. */
+  changedSince(query: {
+    agentId: string;
+    sinceMs: number;
+    afterKey: string;
+    limit: number;
+  }): Promise<ChangedSession[]>;
+  /** The ids in the API, by key; without sessions that were removed. */
+  publicIds(agentId: string, sessionKeys: readonly string[]): Promise<Map<string, string>>;
+}
+
+export function allSessionsStore({ sql }: Pick<Database, 'sql'>): AllSessionsStore {
+  return {
+    async changedSince({ agentId, sinceMs, afterKey, limit }) {
+      const since = new Date(sinceMs).toISOString();
+      // The newest older event is found from the end of the session's events, which have the order of time.
+      const rows = await sql<{ session_id: string; public_id: string; from_seq: number; head_seq: number }[]>`
+        select own.session_id, own.public_id, own.head_seq, coalesce((
+            select event.seq from agent.sessions_events event
+            where event.session_id = own.session_id and event.time < ${since}::timestamptz order by event.seq desc limit 1
+          ), own.fork_seq) as from_seq
+        from agent.sessions_sessions own
+        where own.agent_id = ${agentId} and own.deleted_at is null and own.updated_at >= ${since}::timestamptz and own.session_id > ${afterKey}
+        order by own.session_id limit ${limit}`;
+      return rows.map((row) => ({
+        key: row.session_id,
+        id: row.public_id,
+        fromSeq: row.from_seq,
+        headSeq: row.head_seq,
+      }));
+    },
+    async publicIds(agentId, sessionKeys) {
+      const rows = await sql<{ session_id: string; public_id: string }[]>`
+        select session_id, public_id from agent.sessions_sessions
+        where agent_id = ${agentId} and deleted_at is null and session_id = any(${[...sessionKeys]}::text[])`;
+      return new Map(rows.map((row) => [row.session_id, row.public_id]));
+    },
+  };
+}

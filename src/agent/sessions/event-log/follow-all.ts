@@ -1,0 +1,231 @@
+// The stream of all sessions of an agent for one reader: durable events only, those of each session once and in their
+// order. Its cursor is a time, because a seq counts the events of one session. Events get their time before their commit,
+// so a reader that comes back gets the last seconds again and drops by session and seq what it has.
+import { createLruCache } from '../../../kernel/cache.ts';
+import type { Clock } from '../../../kernel/clock.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { AllSessionsStore, ChangedSession } from './all-sessions-store.ts';
+import type { StoredEvent } from './events.ts';
+import type { FollowLimits } from './follow.ts';
+import { heartbeats, liveText, timedEventText } from './frames.ts';
+import type { LiveFeed } from './live-feed.ts';
+
+export interface FollowAllOptions {
+  feed: Pick<LiveFeed, 'subscribeAll'>;
+  store: AllSessionsStore;
+  agentId: string;
+  /** Own events of a session after a seq, in their order; none when there are no more. */
+  readEvents(sessionKey: string, after: number): Promise<StoredEvent[]>;
+  /** How often the events of other processes are read; null where this process is the only one. */
+  pollMs: number | null;
+  clock: Clock;
+  limits: FollowLimits;
+}
+
+export interface FollowAllRequest {
+  /** The time of the last event that the reader has; null for events from now on. */
+  afterMs: number | null;
+  /** The client has disconnected, or the agent stops. */
+  signal: AbortSignal;
+}
+
+// Longer than a statement and its commit take, and than the clocks of processes differ.
+const overlapMs = 10_000;
+const pageSessions = 500;
+// Beyond it a reader loads the session instead.
+const maxSessionEvents = 1_000;
+// Sessions of which the last seq is known; of another one the next event is sent as it comes.
+const maxSessions = 10_000;
+
+/** Yields frames. Throws, which destroys the connection, where the client should reconnect. */
+export async function* followAll(
+  { afterMs, signal }: FollowAllRequest,
+  options: FollowAllOptions,
+): AsyncGenerator<Uint8Array, void, void> {
+  const { feed, pollMs, clock, limits } = options;
+  const inbox = openInbox(feed, { maxBytes: limits.maxBufferBytes, signal });
+  const reader = createReader(options);
+  const startMs = clock.now().getTime();
+  const quietMs = Math.min(limits.heartbeatMs, pollMs ?? limits.heartbeatMs);
+  let [polledMs, sentMs] = [clock.monotonicMs(), clock.monotonicMs()];
+  try {
+    yield Buffer.from('retry: 1000\n\n');
+    if (afterMs !== null) yield* reader.catchUp(afterMs - overlapMs);
+    for (;;) {
+      requireReadable(inbox, signal);
+      if (inbox.hasItems()) {
+        const frames = await reader.write(inbox.takeItems());
+        sentMs = clock.monotonicMs();
+        if (frames !== '') yield Buffer.from(frames);
+      } else if (pollMs !== null && clock.monotonicMs() - polledMs >= pollMs) {
+        polledMs = clock.monotonicMs();
+        yield* reader.catchUp(Math.max(startMs, clock.now().getTime() - overlapMs));
+      } else if ((await inbox.waitForQuiet(quietMs)) && clock.monotonicMs() - sentMs >= limits.heartbeatMs) {
+        sentMs = clock.monotonicMs();
+        yield heartbeats.sse;
+      }
+    }
+  } finally {
+    inbox.close();
+  }
+}
+
+function requireReadable(inbox: Inbox, signal: AbortSignal): void {
+  if (inbox.isOverflown())
+    throw new Problem('unavailable', 'not_ready', 'The reader is too slow; reconnect with the last id.');
+  if (signal.aborted)
+    throw new Problem('unavailable', 'draining', 'The stream was cut; reconnect with the last id.');
+}
+
+interface Inbox {
+  hasItems(): boolean;
+  takeItems(): StoredEvent[];
+  isOverflown(): boolean;
+  /** False as soon as there is something to do; true when nothing has happened for so long. */
+  waitForQuiet(ms: number): Promise<boolean>;
+  close(): void;
+}
+
+// Members and frame around an event, about.
+const overheadBytes = 200;
+
+function openInbox(
+  feed: FollowAllOptions['feed'],
+  { maxBytes, signal }: { maxBytes: number; signal: AbortSignal },
+): Inbox {
+  let items: StoredEvent[] = [];
+  let bytes = 0;
+  let isOverflown = false;
+  let wake = () => {};
+  const unsubscribe = feed.subscribeAll((events) => {
+    if (isOverflown) return;
+    for (const event of events) bytes += event.json.length + overheadBytes;
+    items.push(...events);
+    // One commit may be larger than the limit, so only what waits longer counts.
+    if (bytes > maxBytes && items.length > events.length) {
+      isOverflown = true;
+      items = [];
+    }
+    wake();
+  });
+  const onAbort = () => wake();
+  signal.addEventListener('abort', onAbort);
+  return {
+    hasItems: () => items.length > 0,
+    takeItems() {
+      const batch = items;
+      items = [];
+      bytes = 0;
+      return batch;
+    },
+    isOverflown: () => isOverflown,
+    waitForQuiet: (ms) =>
+      new Promise((resolve) => {
+        const settle = (isQuiet: boolean) => {
+          clearTimeout(timer);
+          wake = () => {};
+          resolve(isQuiet);
+        };
+        const timer = setTimeout(() => settle(true), ms);
+        wake = () => settle(false);
+        if (items.length > 0 || isOverflown || signal.aborted) settle(false);
+      }),
+    close() {
+      unsubscribe();
+      signal.removeEventListener('abort', onAbort);
+    },
+  };
+}
+
+interface Reader {
+  /** The events since a time that were not sent; of a session with too many a `stream.reset`. */
+  catchUp(sinceMs: number): AsyncGenerator<Uint8Array, void, void>;
+  /** The frames of live events; empty when the reader has all of them. */
+  write(events: readonly StoredEvent[]): Promise<string>;
+}
+
+/** What was sent of a session. */
+interface SentSession {
+  id: string;
+  /** Null before its first event. */
+  seq: number | null;
+}
+
+function createReader({ store, agentId, readEvents, clock, limits }: FollowAllOptions): Reader {
+  const sessions = createLruCache<string, SentSession>({ capacity: maxSessions });
+
+  async function* replay(
+    { key, id, headSeq }: ChangedSession,
+    from: number,
+  ): AsyncGenerator<string, void, void> {
+    for (let seq = from; seq < headSeq;) {
+      const events = await readEvents(key, seq);
+      if (events.length === 0) return;
+      yield events.map((event) => timedEventText(event, id)).join('');
+      seq = (events.at(-1) as StoredEvent).seq;
+      sessions.set(key, { id, seq });
+    }
+  }
+
+  async function loadIds(events: readonly StoredEvent[]): Promise<void> {
+    const unknown = new Set(events.map(({ sessionKey }) => sessionKey).filter((key) => !sessions.peek(key)));
+    if (unknown.size === 0) return;
+    for (const [key, id] of await store.publicIds(agentId, [...unknown]))
+      sessions.set(key, { id, seq: null });
+  }
+
+  async function writeEvent(event: StoredEvent): Promise<string> {
+    const session = sessions.get(event.sessionKey);
+    // Removed meanwhile, or sent already.
+    if (session === undefined || (session.seq !== null && event.seq <= session.seq)) return '';
+    const { id, seq } = session;
+    let frames = '';
+    if (seq !== null && event.seq > seq + 1) {
+      // Another process has written in between.
+      const missing = { key: event.sessionKey, id, fromSeq: seq, headSeq: event.seq - 1 };
+      for await (const text of replay(missing, seq)) frames += text;
+      if ((sessions.peek(event.sessionKey)?.seq ?? 0) >= event.seq) return frames;
+    }
+    sessions.set(event.sessionKey, { id, seq: event.seq });
+    return frames + timedEventText(event, id);
+  }
+
+  return {
+    async *catchUp(sinceMs) {
+      let budget = limits.maxReplayEvents;
+      for (let afterKey = ''; ;) {
+        const page = await store.changedSince({ agentId, sinceMs, afterKey, limit: pageSessions });
+        for (const session of page) {
+          const { key, id, headSeq } = session;
+          const from = sessions.peek(key)?.seq ?? session.fromSeq;
+          if (headSeq <= from) continue;
+          const count = headSeq - from;
+          if (count <= Math.min(maxSessionEvents, budget)) {
+            budget -= count;
+            for await (const text of replay(session, from)) yield Buffer.from(text);
+          } else {
+            sessions.set(key, { id, seq: headSeq });
+            const time = clock.now().toISOString();
+            const reset = {
+              type: 'stream.reset',
+              sessionId: id,
+              time,
+              after: from,
+              headSeq,
+              reason: 'too_old',
+            };
+            yield Buffer.from(liveText(reset, 'sse'));
+          }
+        }
+        if (page.length < pageSessions) return;
+        afterKey = (page.at(-1) as ChangedSession).key;
+      }
+    },
+    async write(events) {
+      await loadIds(events);
+      let frames = '';
+      for (const event of events) frames += await writeEvent(event);
+      return frames;
+    },
+  };
+}

@@ -1,0 +1,244 @@
+// The stream of all sessions: every event once, over connections, restarts and processes.
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { SessionEvent } from '@townhall/agent';
+import type { AllSessionsStore } from '../../../src/agent/sessions/event-log/all-sessions-store.ts';
+import type { StoredEvent } from '../../../src/agent/sessions/event-log/events.ts';
+import { followAll } from '../../../src/agent/sessions/event-log/follow-all.ts';
+import { createLiveFeed } from '../../../src/agent/sessions/event-log/live-feed.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import type { TestAgent } from '../../support/agent.ts';
+import { says } from '../../support/scripted-gateway.ts';
+import { openWorld, type World } from '../../support/session-world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.reset());
+afterAll(() => world.close());
+
+const wait = { headers: { prefer: 'wait=20' } };
+
+/** Reads in the background. */
+function reading(events: AsyncIterable<SessionEvent>) {
+  const received: SessionEvent[] = [];
+  const checks: (() => void)[] = [];
+  const stopped = (async () => {
+    for await (const event of events) {
+      received.push(event);
+      for (const check of checks) check();
+    }
+  })();
+  return {
+    received,
+    stopped,
+    /** Resolves once an event matches. */
+    until: (matches: (event: SessionEvent) => boolean) =>
+      new Promise<void>((resolve) => {
+        const check = () => {
+          if (received.some(matches)) resolve();
+        };
+        checks.push(check);
+        check();
+      }),
+  };
+}
+
+const settledIn = (sessionId: string) => (event: SessionEvent) =>
+  event.type === 'status.changed' && event.status === 'idle' && event.sessionId === sessionId;
+
+function seqsOf(events: readonly SessionEvent[], sessionId: string): number[] {
+  return events.flatMap((event) => ('seq' in event && event.sessionId === sessionId ? [event.seq] : []));
+}
+
+const upTo = (count: number) => Array.from({ length: count }, (_, index) => index + 1);
+
+/** The text of a connection up to a piece of it. */
+async function readUntil(agent: TestAgent, piece: string, lastEventId?: string): Promise<string> {
+  const stop = new AbortController();
+  const response = await agent.fetch('/api/sdk/events', {
+    headers: {
+      authorization: `Bearer ${agent.token}`,
+      ...(lastEventId === undefined ? {} : { 'last-event-id': lastEventId }),
+    },
+    signal: stop.signal,
+  });
+  let text = '';
+  for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+    text += Buffer.from(chunk).toString();
+    if (text.includes(piece)) break;
+  }
+  stop.abort();
+  return text;
+}
+
+describe('sessions.followAll', () => {
+  test('sends the durable events of every session once and in order', async () => {
+    const { client } = await world.start();
+    world.gateway.answer(() => says('Done.'));
+    await client.sessions.create({ id: 'before' });
+    const stop = new AbortController();
+    const all = reading(client.sessions.followAll({}, { signal: stop.signal }));
+    // The stream is open once a new session is in it.
+    for (let index = 0; all.received.length === 0; index += 1) {
+      await client.sessions.create({ id: `probe-${index}` });
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await client.sessions.create({ id: 'a' });
+    await Promise.all(
+      ['a', 'before'].map((sessionId) => client.sessions.prompt({ sessionId, text: 'Go.' }, wait)),
+    );
+    await Promise.all([all.until(settledIn('a')), all.until(settledIn('before'))]);
+    stop.abort();
+    await all.stopped;
+    const [a, before] = [
+      await client.sessions.get({ sessionId: 'a' }),
+      await client.sessions.get({ sessionId: 'before' }),
+    ];
+    expect(seqsOf(all.received, 'a')).toEqual(upTo(a.headSeq));
+    // Its creation was before the stream.
+    expect(seqsOf(all.received, 'before')).toEqual(upTo(before.headSeq).slice(1));
+    expect(all.received.filter(({ type }) => type.endsWith('.delta'))).toEqual([]);
+  });
+
+  test('continues after the last id, also after a restart of the agent', async () => {
+    const first = await world.start();
+    world.gateway.answer(() => says('Done.'));
+    await first.client.sessions.create({ id: 's' });
+    const cursor = Date.now();
+    await first.client.sessions.prompt({ sessionId: 's', text: 'One.' }, wait);
+    await first.client.sessions.create({ id: 'late' });
+    const { headSeq } = await first.client.sessions.get({ sessionId: 's' });
+    await first.close();
+    const agent = await world.start({ dataDir: first.dataDir, name: first.name });
+    const stop = new AbortController();
+    const all = reading(agent.client.sessions.followAll({ after: cursor }, { signal: stop.signal }));
+    await Promise.all([
+      all.until((event) => event.sessionId === 'late'),
+      all.until((event) => 'seq' in event && event.sessionId === 's' && event.seq === headSeq),
+    ]);
+    stop.abort();
+    await all.stopped;
+    expect(seqsOf(all.received, 's')).toEqual(upTo(headSeq));
+    const text = await readUntil(agent, '"sessionId":"late"', String(cursor));
+    expect(text).toMatch(/^retry: 1000\n/);
+    expect(text).toMatch(
+      /\nid: \d{13}\nevent: session\.created\ndata: \{"type":"session\.created","sessionId":"late"/,
+    );
+  });
+
+  test('has no event of another agent', async () => {
+    const [one, other] = [await world.start(), await world.start()];
+    const cursor = Date.now();
+    await one.client.sessions.create({ id: 'mine' });
+    await other.client.sessions.create({ id: 'foreign' });
+    const text = await readUntil(one, '"sessionId":"mine"', String(cursor));
+    await one.client.sessions.create({ id: 'last' });
+    expect(text + (await readUntil(one, '"sessionId":"last"', String(cursor)))).not.toContain('foreign');
+  });
+
+  test('refuses a token of another agent and more than 16 streams', async () => {
+    const [agent, other] = [await world.start(), await world.start()];
+    const response = await agent.fetch('/api/sdk/events', {
+      headers: { authorization: `Bearer ${other.token}` },
+    });
+    expect(response.status).toBe(401);
+    const stop = new AbortController();
+    const open = () =>
+      agent.fetch('/api/sdk/events', {
+        headers: { authorization: `Bearer ${agent.token}` },
+        signal: stop.signal,
+      });
+    const streams = await Promise.all(Array.from({ length: 16 }, open));
+    expect(new Set(streams.map(({ status }) => status))).toEqual(new Set([200]));
+    const rejected = await open();
+    expect([rejected.status, await rejected.json()]).toMatchObject([
+      429,
+      { error: { code: 'rate_limited' } },
+    ]);
+    stop.abort();
+    await expect.poll(async () => (await agent.fetch('/health')).status).toBe(200);
+  });
+
+  test('sends events that other processes write', async () => {
+    const first = await world.start({ name: 'replicas' });
+    if (first.database.engine !== 'postgres') return;
+    const second = await world.start({ name: 'replicas', dataDir: first.dataDir });
+    const cursor = Date.now();
+    const stop = new AbortController();
+    const all = reading(second.client.sessions.followAll({ after: cursor }, { signal: stop.signal }));
+    world.gateway.answer(() => says('From afar.'));
+    await first.client.sessions.create({ id: 's' });
+    await first.client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
+    await all.until(settledIn('s'));
+    stop.abort();
+    await all.stopped;
+    const { headSeq } = await first.client.sessions.get({ sessionId: 's' });
+    expect(seqsOf(all.received, 's')).toEqual(upTo(headSeq));
+  });
+});
+
+describe('followAll', () => {
+  const event = (sessionKey: string, seq: number, json = '{}'): StoredEvent => ({
+    sessionKey,
+    seq,
+    runId: null,
+    type: 'session.archived',
+    json,
+    time: '2026-11-20T09:00:00.000Z',
+  });
+  const store = (changed: Awaited<ReturnType<AllSessionsStore['changedSince']>> = []): AllSessionsStore => ({
+    changedSince: async () => changed,
+    publicIds: async (_agentId, keys) => new Map(keys.map((key) => [key, `id-${key}`])),
+  });
+
+  function open(options: { store?: AllSessionsStore; log?: StoredEvent[]; afterMs?: number | null } = {}) {
+    const feed = createLiveFeed();
+    const stop = new AbortController();
+    const frames = followAll(
+      { afterMs: options.afterMs ?? null, signal: stop.signal },
+      {
+        feed,
+        store: options.store ?? store(),
+        agentId: 'agent',
+        readEvents: async (key, after) =>
+          (options.log ?? []).filter(({ sessionKey, seq }) => sessionKey === key && seq > after),
+        pollMs: null,
+        clock: systemClock,
+        limits: { heartbeatMs: 60_000, maxReplayEvents: 1_000_000, maxBufferBytes: 64 * 1024 },
+      },
+    );
+    return { feed, frames, stop };
+  }
+
+  const textOf = async (frames: AsyncIterator<Uint8Array>) =>
+    Buffer.from((await frames.next()).value as Uint8Array).toString();
+
+  test('reads what is missing between two events of a session', async () => {
+    const log = [1, 2, 3, 4].map((seq) => event('s', seq));
+    const { feed, frames } = open({ log });
+    await frames.next();
+    feed.publish([event('s', 1)]);
+    expect(await textOf(frames)).toContain('"seq":1');
+    feed.publish([event('s', 4), event('s', 4)]);
+    expect((await textOf(frames)).match(/"seq":\d/g)).toEqual(['"seq":2', '"seq":3', '"seq":4']);
+    await frames.return();
+  });
+
+  test('resets a session with too many new events', async () => {
+    const changed = [{ key: 's', id: 'id-s', fromSeq: 1, headSeq: 2_000 }];
+    const { frames } = open({ store: store(changed), afterMs: 0 });
+    await frames.next();
+    const text = await textOf(frames);
+    expect(text).toContain('"type":"stream.reset","sessionId":"id-s"');
+    expect(text).toContain('"after":1,"headSeq":2000');
+    await frames.return();
+  });
+
+  test('fails a reader whose buffer is full', async () => {
+    const { feed, frames } = open();
+    await frames.next();
+    for (let seq = 1; seq <= 100; seq += 1) feed.publish([event('s', seq, `{"x":"${'x'.repeat(1024)}"}`)]);
+    await expect(frames.next()).rejects.toThrow(/too slow/);
+  });
+});
