@@ -29,6 +29,7 @@ const example = {
   run: 'run_01jd6zv0c5e9fsr8m2w4x1k7qb',
   queueItem: 'qit_01jd6zv0c5e9fsr8m2w4x1k7qe',
   approval: 'apr_01jd6zv0c5e9fsr8m2w4x1k7qf',
+  attachment: 'att_01jd6zv0c5e9fsr8m2w4x1k7qg',
   permission: 'prm_01jd6zv0c5e9fsr8m2w4x1k7qh',
   media: 'med_01jd6zv0c5e9fsr8m2w4x1k7qb',
   signature: '0mS2nJrYqZ3bB5i9cW1vKx7uLd4Hf8TgQeAaPoRtUyE',
@@ -159,6 +160,16 @@ const withRun: Prepare = async (servers, agent) => {
   return { replace: { ...replace, [example.run]: runId } };
 };
 
+const withAttachment: Prepare = async (servers, agent) => {
+  const { replace, sessionId } = await sessionIdOf(withSession(servers, agent));
+  const file = { type: 'document' as const, fileName: 'a.txt', contentType: 'text/plain', content: 'Hall' };
+  await agent.client.sessions.prompt({ sessionId, text: 'Good morning', attachments: [file] });
+  const { items } = await agent.client.sessions.listMessages({ sessionId });
+  const [part] = items[0]?.parts ?? [];
+  const attachmentId = part?.type === 'data-attachment' ? part.data.attachmentId : '';
+  return { replace: { ...replace, [example.attachment]: attachmentId } };
+};
+
 const withQueueItem: Prepare = async (servers, agent) => {
   const { replace, sessionId } = await sessionIdOf(withSession(servers, agent));
   await agent.client.sessions.prompt({ sessionId, text: 'Take long' });
@@ -274,6 +285,8 @@ export const preparations: Readonly<Record<string, Prepare>> = {
   'agent/sessions.follow': withRun,
   'agent/sessions.cancel': withQueueItem,
   'agent/sessions.compact': withRun,
+  'agent/sessions.regenerate': withRun,
+  'agent/sessions.getAttachment': withAttachment,
   'agent/sessions.getRun': withRun,
   'agent/sessions.listQueue': withSession,
   'agent/sessions.removeQueueItem': withQueueItem,
