@@ -3,89 +3,44 @@
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
 import { definePlugin, type Plugin, type ToolPermission } from '../definition/plugin.ts';
-import { searchWorkspace } from './search.ts';
+import { applyPatch, patchedPaths, replaceText, type PatchInput, type Replacement } from './file-patch.ts';
+import { inputs, maxReadBytes } from './files-inputs.ts';
+import { readLines } from './read-lines.ts';
+import { findPaths, searchWorkspace } from './search.ts';
 import type { Workspace } from './workspace.ts';
 
-const maxReadBytes = 256 * 1024;
-const maxWriteCharacters = 1024 * 1024;
 const maxEntries = 1000;
+const defaultLines = 2_000;
 
 type FilesInputs = {
   list: { path?: string };
-  search: { text: string; path?: string; ignoreCase?: boolean };
-  read: { path: string };
+  glob: { pattern: string; path?: string };
+  search: SearchInput;
+  read: ReadInput;
   write: { path: string; content: string };
-  edit: EditInput;
+  edit: Replacement;
+  patch: PatchInput;
 };
 
-interface EditInput {
-  path: string;
-  oldText: string;
-  newText: string;
-  all?: boolean;
+interface SearchInput {
+  text?: string;
+  pattern?: string;
+  path?: string;
+  files?: string;
+  ignoreCase?: boolean;
 }
 
-const pathSchema = (description: string) => ({ type: 'string', minLength: 1, maxLength: 4096, description });
-const contentSchema = (description: string) => ({
-  type: 'string',
-  maxLength: maxWriteCharacters,
-  description,
-});
-const inputs = {
-  list: {
-    type: 'object',
-    properties: { path: pathSchema('A folder, relative to the workspace, such as `notes/2026`.') },
-    additionalProperties: false,
-  },
-  search: {
-    type: 'object',
-    required: ['text'],
-    properties: {
-      text: {
-        type: 'string',
-        minLength: 1,
-        maxLength: 1000,
-        description: 'The text itself, not a pattern.',
-      },
-      path: pathSchema('A folder or a file to search in.'),
-      ignoreCase: { type: 'boolean', description: 'Whether upper and lower case are the same.' },
-    },
-    additionalProperties: false,
-  },
-  read: {
-    type: 'object',
-    required: ['path'],
-    properties: { path: pathSchema('A file, relative to the workspace.') },
-    additionalProperties: false,
-  },
-  write: {
-    type: 'object',
-    required: ['path', 'content'],
-    properties: {
-      path: pathSchema('A file, relative to the workspace.'),
-      content: contentSchema('The whole new content.'),
-    },
-    additionalProperties: false,
-  },
-  edit: {
-    type: 'object',
-    required: ['path', 'oldText', 'newText'],
-    properties: {
-      path: pathSchema('A file, relative to the workspace.'),
-      oldText: {
-        ...contentSchema('What is there now, with its line ends and spaces.'),
-        minLength: 1,
-      },
-      newText: contentSchema('What is to stand in its place.'),
-      all: { type: 'boolean', description: 'Whether every occurrence is replaced.' },
-    },
-    additionalProperties: false,
-  },
-};
+interface ReadInput {
+  path: string;
+  offset?: number;
+  limit?: number;
+}
 
 /** The plugin over one workspace. */
 export function files(workspace: Workspace): Plugin {
   const serialize = createSerializer();
+  // One thread at a time for regular expressions.
+  const serializeSearch = createSerializer();
   const reachable = { api: true, command: true };
   return definePlugin<FilesInputs>({
     name: 'files',
@@ -104,26 +59,33 @@ export function files(workspace: Workspace): Plugin {
           return { path, entries, ...(truncated ? { truncated } : {}) };
         },
       },
+      glob: {
+        description:
+          'Finds files by a glob over their paths, below a folder if one is given. Folders such as node_modules and .git are left out.',
+        ...reachable,
+        readOnly: true,
+        permissions: ({ path = '.' }) => globPermissions(workspace, path),
+        input: inputs.glob,
+        run: ({ pattern, path: folder = '.' }, { signal }) =>
+          findPaths(workspace, { pattern, folder, signal }),
+      },
       search: {
         description:
-          'Finds lines that hold a text in the text files of the workspace, below a folder if one is given. Folders such as node_modules and .git are left out.',
+          'Finds lines that hold a text or match a regular expression in the text files of the workspace, below a folder if one is given. Folders such as node_modules and .git are left out.',
         ...reachable,
         readOnly: true,
         permissions: async ({ path = '.' }) => [{ path: await workspace.resolve(path), includesBelow: true }],
         input: inputs.search,
-        run: ({ text, path: folder = '.', ignoreCase = false }, { signal }) =>
-          searchWorkspace(workspace, { text, folder, ignoreCase, signal }),
+        run: (search, { signal }) => serializeSearch(() => searchFor(workspace, search, signal)),
       },
       read: {
-        description: 'Reads a text file of the workspace, at most 256 KiB.',
+        description:
+          'Reads a text file of the workspace, at most 256 KiB; with an offset or a limit some of its lines, also of a larger file.',
         ...reachable,
         readOnly: true,
         permissions: async ({ path }) => [{ path: await workspace.resolve(path) }],
         input: inputs.read,
-        async run({ path }) {
-          const { bytes, text } = await readText(workspace, path);
-          return { path, bytes, content: text };
-        },
+        run: (input) => readFile(workspace, input),
       },
       write: {
         description:
@@ -148,6 +110,22 @@ export function files(workspace: Workspace): Plugin {
         input: inputs.edit,
         run: (edit) => serialize(() => editFile(workspace, edit)),
       },
+      patch: {
+        description:
+          'Changes several text files at once, by exact replacements or by a unified diff. Either all changes are made or, where one does not fit, none.',
+        ...reachable,
+        needsApproval: (input) => patchedPaths(input).some((path) => workspace.isProtected(path)),
+        permissions: (input) => patchPermissions(workspace, input),
+        input: inputs.patch,
+        run: (input) =>
+          serialize(() =>
+            applyPatch(input, {
+              workspace,
+              readText: async (path) => (await readText(workspace, path)).text,
+              maxBytes: maxReadBytes,
+            }),
+          ),
+      },
     },
   });
 }
@@ -155,6 +133,28 @@ export function files(workspace: Workspace): Plugin {
 async function writePermissions(workspace: Workspace, path: string): Promise<ToolPermission[]> {
   await workspace.updateProtected();
   return [{ path, isProtected: workspace.isProtected(path) }];
+}
+
+// A rule about `files.list` holds for the names that a glob finds as well.
+async function globPermissions(workspace: Workspace, folder: string): Promise<ToolPermission[]> {
+  const path = await workspace.resolve(folder);
+  return [
+    { path, includesBelow: true },
+    { right: 'list', path, includesBelow: true },
+  ];
+}
+
+// A patch does what `write` and `edit` do, so rules against them hold for it as well.
+async function patchPermissions(workspace: Workspace, input: PatchInput): Promise<ToolPermission[]> {
+  await workspace.updateProtected();
+  return patchedPaths(input).flatMap((path) => {
+    const isProtected = workspace.isProtected(path);
+    return [
+      { path, isProtected },
+      { right: 'write', path, isProtected },
+      { right: 'edit', path, isProtected },
+    ];
+  });
 }
 
 // The tools of one step run concurrently, and an edit reads before it writes:
@@ -177,24 +177,40 @@ async function readText(workspace: Workspace, path: string): Promise<{ bytes: nu
 
 async function editFile(
   workspace: Workspace,
-  { path, oldText, newText, all = false }: EditInput,
+  edit: Replacement,
 ): Promise<{ path: string; bytes: number; replaced: number }> {
+  const { path } = edit;
   const { text } = await readText(workspace, path);
-  const pieces = text.split(oldText);
-  const count = pieces.length - 1;
-  const label = `The file ${JSON.stringify(path)}`;
-  if (count === 0) throw refusal(`${label} does not hold the old text.`);
-  if (count > 1 && !all)
-    throw refusal(
-      `${label} holds the old text ${count} times; give more of what is around it, or replace all.`,
-    );
-  // Check the length before joining: a one-letter piece replaced by a long text would make gigabytes.
-  const characters = text.length + count * (newText.length - oldText.length);
-  const bytes = characters > maxReadBytes ? null : Buffer.from(pieces.join(newText), 'utf8');
-  if (bytes === null || bytes.length > maxReadBytes)
-    throw refusal(`${label} would be larger than ${maxReadBytes / 1024} KiB.`);
+  const { text: newText, count } = replaceText(text, edit, maxReadBytes);
+  const bytes = Buffer.from(newText, 'utf8');
+  if (bytes.length > maxReadBytes)
+    throw refusal(`The file ${JSON.stringify(path)} would be larger than ${maxReadBytes / 1024} KiB.`);
   await workspace.write(path, bytes);
   return { path, bytes: bytes.length, replaced: count };
+}
+
+async function readFile(workspace: Workspace, { path, offset, limit }: ReadInput): Promise<object> {
+  if (offset === undefined && limit === undefined) {
+    const { bytes, text } = await readText(workspace, path);
+    return { path, bytes, content: text };
+  }
+  const range = { offset: offset ?? 1, limit: limit ?? defaultLines, maxBytes: maxReadBytes };
+  const result = await workspace.open(path, (file) => readLines(file, range));
+  const label = `The file ${JSON.stringify(path)}`;
+  if (result === 'binary') throw refusal(`${label} is not text in UTF-8.`);
+  if (result === 'too_long')
+    throw refusal(
+      `The line ${range.offset} of ${JSON.stringify(path)} is longer than ${maxReadBytes / 1024} KiB.`,
+    );
+  return { path, offset: range.offset, ...result };
+}
+
+async function searchFor(workspace: Workspace, input: SearchInput, signal: AbortSignal): Promise<object> {
+  const { text, pattern, path: folder = '.', files, ignoreCase = false } = input;
+  if ((text === undefined) === (pattern === undefined))
+    throw refusal('Send either `text` or a `pattern`, and not both.');
+  const query = text === undefined ? { pattern: pattern ?? '' } : { text };
+  return searchWorkspace(workspace, { query, folder, files, ignoreCase, signal });
 }
 
 function refusal(message: string): Problem {

@@ -1,14 +1,19 @@
-// Searches the files of the workspace for a text. Limits on matches, files and bytes end it in any
-// workspace; it follows no link, so folders cannot form a loop.
+// Searches the files of the workspace for a text or a regular expression, and their paths for a glob. Limits
+// on matches, files and bytes end it in any workspace; it follows no link, so folders cannot form a loop.
 import { isUtf8 } from 'node:buffer';
+import { compileGlob, matchesGlob } from '../../../kernel/glob.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { searchText } from '../../../kernel/text-search.ts';
+import { openPatternSearch } from './pattern-search.ts';
 import type { Workspace } from './workspace.ts';
 
 export interface SearchRequest {
-  text: string;
+  /** Either the text itself or the source of a regular expression, for one line each. */
+  query: { text: string } | { pattern: string };
   /** A folder or a file, relative to the workspace. */
   folder: string;
+  /** A glob; only files whose path below the folder matches are searched. */
+  files: string | undefined;
   ignoreCase: boolean;
   signal: AbortSignal;
 }
@@ -21,64 +26,165 @@ export interface SearchResult {
   truncated?: true;
 }
 
+export interface GlobResult {
+  paths: string[];
+  /** Whether a limit was reached or a folder could not be read. */
+  truncated?: true;
+}
+
+/** The lines of a text that match, counted from 1, at most `limit`. */
+type FindLines = (
+  text: string,
+  limit: number,
+) => { line: number; text: string }[] | Promise<{ line: number; text: string }[]>;
+
 const maxMatches = 200;
 const maxFiles = 5_000;
 const maxBytes = 64 * 1024 * 1024;
 const maxEntries = 5_000;
 const maxFileBytes = 1024 * 1024;
 const maxLineLength = 300;
+const maxPaths = 1_000;
+const maxVisited = 100_000;
 // Generated folders. A model that needs one can name it as the folder of the search.
 const skippedFolders: ReadonlySet<string> = new Set(['node_modules', '.git', '.hg', '.svn']);
 
+/** Throws a Problem for an invalid pattern and for one that takes too long. */
 export async function searchWorkspace(workspace: Workspace, request: SearchRequest): Promise<SearchResult> {
-  const needle = fold(request.text, request.ignoreCase);
-  const result: SearchResult = { matches: [], files: 0 };
-  let bytes = 0;
-
-  function isFull(): boolean {
-    if (result.matches.length < maxMatches && result.files < maxFiles && bytes < maxBytes) return false;
-    result.truncated = true;
-    return true;
+  const { query, ignoreCase } = request;
+  if ('text' in query) return searchFiles(workspace, request, findText(query.text, ignoreCase));
+  const search = openPatternSearch({ source: query.pattern, ignoreCase });
+  try {
+    return await searchFiles(workspace, request, search.find);
+  } finally {
+    await search.close();
   }
+}
+
+/** The paths of files below the folder that match the glob, by name. */
+export async function findPaths(
+  workspace: Workspace,
+  { pattern, folder, signal }: { pattern: string; folder: string; signal: AbortSignal },
+): Promise<GlobResult> {
+  const result: GlobResult = { paths: [] };
+  const shapes = compile(pattern);
+  const isCut = await visitFiles(workspace, normalize(folder), {
+    signal,
+    isFull: () => result.paths.length >= maxPaths,
+    visit(path, below) {
+      if (matchesGlob(shapes, below)) result.paths.push(path);
+    },
+  });
+  if (isCut) result.truncated = true;
+  return result;
+}
+
+function findText(text: string, ignoreCase: boolean): FindLines {
+  const needle = fold(text, ignoreCase);
+  return (content, limit) => {
+    if (searchText(fold(content, ignoreCase), needle) < 0) return [];
+    const lines: { line: number; text: string }[] = [];
+    for (const [index, line] of content.split('\n').entries()) {
+      if (searchText(fold(line, ignoreCase), needle) < 0) continue;
+      lines.push({ line: index + 1, text: line });
+      if (lines.length === limit) break;
+    }
+    return lines;
+  };
+}
+
+async function searchFiles(
+  workspace: Workspace,
+  { folder, files, signal }: SearchRequest,
+  find: FindLines,
+): Promise<SearchResult> {
+  const result: SearchResult = { matches: [], files: 0 };
+  const shapes = files === undefined ? undefined : compile(files);
+  let bytes = 0;
 
   async function searchFile(path: string): Promise<void> {
     const content = await workspace.read(path, maxFileBytes);
     result.files += 1;
     bytes += content.length;
     if (content.includes(0) || !isUtf8(content)) return;
-    const text = content.toString('utf8');
-    if (searchText(fold(text, request.ignoreCase), needle) < 0) return;
-    for (const [index, line] of text.split('\n').entries()) {
-      if (searchText(fold(line, request.ignoreCase), needle) < 0) continue;
-      result.matches.push({ path, line: index + 1, text: line.slice(0, maxLineLength).toWellFormed() });
-      if (isFull()) return;
-    }
+    const lines = await find(content.toString('utf8'), maxMatches - result.matches.length);
+    for (const { line, text } of lines)
+      result.matches.push({ path, line, text: text.slice(0, maxLineLength).toWellFormed() });
   }
 
-  async function searchFolder(folder: string): Promise<void> {
-    const { entries, truncated } = await workspace.list(folder, maxEntries);
-    if (truncated) result.truncated = true;
-    for (const { name, type } of entries) {
-      request.signal.throwIfAborted();
-      if (isFull()) return;
-      const path = folder === '.' ? name : `${folder}/${name}`;
-      // A file that is too large, unreadable or deleted meanwhile does not end the search.
-      if (type === 'file') await searchFile(path).catch(skipRefused);
-      else if (type === 'folder' && !skippedFolders.has(name)) await searchFolder(path).catch(skipRefused);
-    }
-  }
-
-  function skipRefused(error: unknown): void {
-    if (!(error instanceof Problem)) throw error;
-    result.truncated = true;
-  }
-
-  const isFolder = await workspace.list(request.folder, 1).then(
+  const start = normalize(folder);
+  const isFolder = await workspace.list(start, 1).then(
     () => true,
     () => false,
   );
-  await (isFolder ? searchFolder : searchFile)(normalize(request.folder));
+  if (!isFolder) {
+    await searchFile(start);
+    if (result.matches.length === maxMatches) result.truncated = true;
+    return result;
+  }
+  const isCut = await visitFiles(workspace, start, {
+    signal,
+    isFull: () => result.matches.length >= maxMatches || result.files >= maxFiles || bytes >= maxBytes,
+    async visit(path, below) {
+      if (shapes === undefined || matchesGlob(shapes, below)) await searchFile(path);
+    },
+  });
+  if (isCut) result.truncated = true;
   return result;
+}
+
+interface Visitor {
+  signal: AbortSignal;
+  isFull(): boolean;
+  /** `below` is the path relative to the folder of the visit. */
+  visit(path: string, below: string): Promise<void> | void;
+}
+
+/** Whether something was left out: a file or folder that cannot be read, or what follows after a limit. */
+async function visitFiles(workspace: Workspace, start: string, visitor: Visitor): Promise<boolean> {
+  let isCut = false;
+  let visited = 0;
+  const isFull = (): boolean => {
+    if (!visitor.isFull() && visited < maxVisited) return false;
+    isCut = true;
+    return true;
+  };
+
+  async function visitFolder(folder: string, below: string): Promise<void> {
+    const { entries, truncated } = await workspace.list(folder, maxEntries);
+    if (truncated) isCut = true;
+    for (const { name, type } of entries) {
+      visitor.signal.throwIfAborted();
+      if (isFull()) return;
+      visited += 1;
+      const path = folder === '.' ? name : `${folder}/${name}`;
+      const belowPath = below === '' ? name : `${below}/${name}`;
+      // A file that is too large, unreadable or deleted meanwhile does not end the search.
+      if (type === 'file') await skipRefused(async () => visitor.visit(path, belowPath));
+      else if (type === 'folder' && !skippedFolders.has(name))
+        await skipRefused(() => visitFolder(path, belowPath));
+    }
+  }
+
+  async function skipRefused(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      if (!(error instanceof Problem) || error.param !== 'path') throw error;
+      isCut = true;
+    }
+  }
+
+  await visitFolder(start, '');
+  return isCut;
+}
+
+function compile(pattern: string): ReturnType<typeof compileGlob> {
+  try {
+    return compileGlob(pattern);
+  } catch (cause) {
+    throw new Problem('impossible', 'action_refused', (cause as Error).message, { cause });
+  }
 }
 
 function fold(text: string, ignoreCase: boolean): string {

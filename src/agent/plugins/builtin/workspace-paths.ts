@@ -102,5 +102,5 @@ function reasonOf(cause: unknown): string {
 
 /** The code of a file system error, such as ENOENT. */
 export function errorCode(cause: unknown): string | undefined {
-  return (cause as NodeJS.ErrnoException).code;
+  return (cause as NodeJS.ErrnoException | undefined)?.code;
 }

@@ -1,14 +1,25 @@
 // The folder that tools may use, and the only access to its files. No path of the
 // model and no link leads to a read or write outside the folder.
 import { randomUUID } from 'node:crypto';
-import { constants, type Dirent } from 'node:fs';
-import { lstat, mkdir, open, readdir, realpath, rename, rm, type FileHandle } from 'node:fs/promises';
+import { constants, type BigIntStats, type Dirent } from 'node:fs';
+import {
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  realpath,
+  rename,
+  rm,
+  rmdir,
+  unlink,
+  type FileHandle,
+} from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
 import { Problem } from '../../../kernel/problem.ts';
 import { pathsOfConfig } from './git-config.ts';
 import { isProtectedPath } from './protected-files.ts';
-import { openChild, openFolder, type FolderHandle } from './folder-handle.ts';
-import { isWithin, secretPlaces, type SecretPlaces } from './secret-places.ts';
+import { openChild, openFolder, withFolder, type FolderHandle } from './folder-handle.ts';
+import { isEnvironmentFile, isWithin, secretPlaces, type SecretPlaces } from './secret-places.ts';
 import {
   errorCode,
   fileSystemRefusal,
@@ -28,6 +39,14 @@ export interface WorkspaceEntry {
   bytes?: number;
 }
 
+/** What is directly in a folder, without secrets and environment files. */
+export interface FolderContent {
+  files: { name: string; stats: BigIntStats }[];
+  folders: string[];
+  /** Links, sockets and the like. */
+  others: string[];
+}
+
 /** Paths are relative to the root. Each function throws a Problem for a path that tools may not use. */
 export interface Workspace {
   /** The folder itself, absolute and without symbolic links. */
@@ -38,10 +57,19 @@ export interface Workspace {
   resolve(path: string): Promise<string>;
   /** The entries of a folder by name, at most `limit`, and whether there were more. */
   list(path: string, limit: number): Promise<{ entries: WorkspaceEntry[]; truncated: boolean }>;
+  /** The files and folders of a folder, in the order of the system. */
+  content(path: string): Promise<FolderContent>;
   /** The bytes of a plain file; throws for one larger than `maxBytes`. */
   read(path: string, maxBytes: number): Promise<Buffer>;
-  /** Creates the file and its folders, or replaces the file atomically. */
-  write(path: string, content: Buffer): Promise<{ created: boolean }>;
+  /** Calls `use` with the open plain file and closes it afterwards. */
+  open<T>(path: string, use: (file: FileHandle) => Promise<T>): Promise<T>;
+  /**
+   * Creates the file and its folders, or replaces the file atomically. A new file gets the mode, an existing
+   * one keeps its own where none is given.
+   */
+  write(path: string, content: Buffer, mode?: number): Promise<{ created: boolean }>;
+  /** Removes a plain file, and the folders above it that are empty then where `withFolders` is true. */
+  remove(path: string, options?: { withFolders: boolean }): Promise<void>;
   /** Finds the files that programs must not see or change. Takes as long as a listing of all files. */
   scan(makesUsable?: (folder: string) => boolean): Promise<WorkspaceScan>;
   /**
@@ -118,25 +146,95 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
         () => path,
       ),
     list: async (path, limit) => listFolder(path, await guard.locate(path), { root, limit, secrets }),
-    read: async (path, maxBytes) => readPlainFile(path, await guard.locate(path), { root, maxBytes }),
-    async write(path, content) {
+    content: async (path) => readContent(path, await guard.locate(path), { root, secrets }),
+    read: async (path, maxBytes) =>
+      openPlainFile(path, await guard.locate(path), root, (file) => readUpTo(file, path, maxBytes)),
+    open: async (path, use) => openPlainFile(path, await guard.locate(path), root, use),
+    async write(path, content, mode) {
       const names = pathSegments(path);
       const name = names.pop();
       if (name === undefined) throw pathRefusal(path, 'is the workspace itself');
       const folder = await makeFolders(path, names, { root, guard });
       try {
-        return await writeEntry(path, content, { guard, folder, target: join(root, ...names, name) });
+        return await writeEntry(path, content, { guard, folder, target: join(root, ...names, name), mode });
       } finally {
         await folder.close();
       }
     },
+    async remove(path, { withFolders } = { withFolders: false }) {
+      const realPath = await guard.locate(path);
+      await removePlainFile(path, realPath, root);
+      if (withFolders) await removeEmptyFolders(root, dirname(realPath));
+    },
   };
+}
+
+async function removePlainFile(path: string, realPath: string, root: string): Promise<void> {
+  if (realPath === root) throw pathRefusal(path, 'is the workspace itself');
+  requireNoEnvironmentFile(path, realPath);
+  const folder = await openAt(path, root, dirname(realPath));
+  try {
+    const entry = folder.entry(basename(realPath));
+    if (!(await lstat(entry)).isFile()) throw pathRefusal(path, 'is not a plain file');
+    await unlink(entry);
+  } catch (cause) {
+    throw cause instanceof Problem ? cause : fileSystemRefusal(path, cause);
+  } finally {
+    await folder.close();
+  }
+}
+
+// Removing a folder that is not empty fails, which ends the loop.
+async function removeEmptyFolders(root: string, start: string): Promise<void> {
+  for (let folder = start; folder !== root && isWithin(folder, root); folder = dirname(folder)) {
+    const names = relative(root, dirname(folder)).split(sep);
+    const isRemoved = await withFolder(
+      root,
+      names.filter((name) => name !== ''),
+      (parent) => rmdir(parent.entry(basename(folder))),
+    ).then(
+      () => true,
+      () => false,
+    );
+    if (!isRemoved) return;
+  }
+}
+
+async function readContent(
+  path: string,
+  realPath: string,
+  { root, secrets }: { root: string; secrets: SecretPlaces },
+): Promise<FolderContent> {
+  const folder = await openAt(path, root, realPath);
+  try {
+    const dirents = await readdir(folder.path, { withFileTypes: true }).catch((cause: unknown) => {
+      throw fileSystemRefusal(path, cause);
+    });
+    const content: FolderContent = { files: [], folders: [], others: [] };
+    for (const dirent of dirents) {
+      const { name } = dirent;
+      if ((await secrets.hides(realPath, dirent)) || (dirent.isFile() && isEnvironmentFile(name))) continue;
+      const stats = dirent.isFile()
+        ? await lstat(folder.entry(name), { bigint: true }).catch(() => undefined)
+        : undefined;
+      if (stats?.isFile() === true) content.files.push({ name, stats });
+      else (dirent.isDirectory() ? content.folders : content.others).push(name);
+    }
+    return content;
+  } finally {
+    await folder.close();
+  }
 }
 
 async function writeEntry(
   path: string,
   content: Buffer,
-  { guard, folder, target }: { guard: PathGuard; folder: FolderHandle; target: string },
+  {
+    guard,
+    folder,
+    target,
+    mode,
+  }: { guard: PathGuard; folder: FolderHandle; target: string; mode: number | undefined },
 ): Promise<{ created: boolean }> {
   const name = basename(target);
   await guard.requireReachable(path, target);
@@ -144,7 +242,7 @@ async function writeEntry(
   const before = await lstat(folder.entry(name)).catch(() => undefined);
   if (before && !before.isFile())
     throw pathRefusal(path, before.isSymbolicLink() ? 'is a link' : 'is not a plain file');
-  await replaceFile(path, { folder, name }, content, before?.mode);
+  await replaceFile(path, { folder, name }, content, mode ?? before?.mode);
   return { created: before === undefined };
 }
 
@@ -198,11 +296,12 @@ async function fileSize(path: string): Promise<number | undefined> {
   );
 }
 
-async function readPlainFile(
+async function openPlainFile<T>(
   path: string,
   realPath: string,
-  { root, maxBytes }: { root: string; maxBytes: number },
-): Promise<Buffer> {
+  root: string,
+  use: (file: FileHandle) => Promise<T>,
+): Promise<T> {
   if (realPath === root) throw pathRefusal(path, 'is a folder');
   const folder = await openAt(path, root, dirname(realPath));
   // O_NONBLOCK: opening a named pipe would otherwise wait for its writer.
@@ -216,7 +315,7 @@ async function readPlainFile(
       if (!stats.isFile()) throw pathRefusal(path, 'is not a plain file');
       requireNoEnvironmentFile(path, realPath);
       requireNoHardLink(path, realPath, stats.nlink);
-      return await readUpTo(handle, path, maxBytes);
+      return await use(handle);
     } finally {
       await handle.close();
     }
@@ -288,6 +387,8 @@ async function replaceFile(
     const handle = await open(temporary, flags, mode === undefined ? 0o644 : mode & 0o777);
     try {
       await handle.writeFile(content);
+      // The mask of the process takes bits from the mode of a new file.
+      if (mode !== undefined) await handle.chmod(mode & 0o777);
       await handle.sync();
     } finally {
       await handle.close();

@@ -1,0 +1,173 @@
+// Changes several files at once: all changes are computed before the first file is written, and a write that
+// fails sets back those before it.
+import { Problem } from '../../../kernel/problem.ts';
+import { applyHunks, DiffError, parseUnifiedDiff, type FileDiff } from './unified-diff.ts';
+import type { Workspace } from './workspace.ts';
+import { errorCode } from './workspace-paths.ts';
+
+/** Either exact replacements or a unified diff. */
+export interface PatchInput {
+  edits?: Replacement[];
+  diff?: string;
+}
+
+export interface Replacement {
+  path: string;
+  oldText: string;
+  newText: string;
+  all?: boolean;
+}
+
+export interface PatchResult {
+  files: { path: string; change: 'created' | 'changed' | 'deleted'; bytes: number }[];
+}
+
+interface FileChange {
+  path: string;
+  /** Null for a file that does not exist yet. */
+  before: string | null;
+  /** Null for a file that is deleted. */
+  after: string | null;
+}
+
+export interface PatchFiles {
+  workspace: Workspace;
+  /** Throws for a file that is too large or no text. */
+  readText(path: string): Promise<string>;
+  maxBytes: number;
+}
+
+/** The paths that the patch changes; empty for an input that `applyPatch` refuses. */
+export function patchedPaths({ edits, diff }: PatchInput): string[] {
+  if (diff === undefined) return [...new Set((edits ?? []).map(({ path }) => path))];
+  try {
+    return [...new Set(parseUnifiedDiff(diff).map(pathOf))];
+  } catch {
+    return [];
+  }
+}
+
+/** Throws a Problem that names what does not fit; then no file has changed. */
+export async function applyPatch(input: PatchInput, files: PatchFiles): Promise<PatchResult> {
+  const { edits = [], diff } = input;
+  if ((diff === undefined) === (edits.length === 0))
+    throw refusal('Send either `edits` or a `diff`, and not both.');
+  const changes = diff === undefined ? await planEdits(edits, files) : await planDiff(diff, files);
+  for (const { path, after } of changes)
+    if (after !== null && Buffer.byteLength(after) > files.maxBytes)
+      throw refusal(`The file ${JSON.stringify(path)} would be larger than ${files.maxBytes / 1024} KiB.`);
+  await writeAll(changes, files.workspace);
+  return {
+    files: changes.map(({ path, before, after }) => ({
+      path,
+      change: before === null ? 'created' : after === null ? 'deleted' : 'changed',
+      bytes: Buffer.byteLength(after ?? ''),
+    })),
+  };
+}
+
+/** Throws a Problem unless the old text is there, and once unless all are to be replaced. */
+export function replaceText(
+  text: string,
+  { path, oldText, newText, all = false }: Replacement,
+  maxBytes: number,
+): { text: string; count: number } {
+  const pieces = text.split(oldText);
+  const count = pieces.length - 1;
+  const label = `The file ${JSON.stringify(path)}`;
+  if (count === 0) throw refusal(`${label} does not hold the old text.`);
+  if (count > 1 && !all)
+    throw refusal(
+      `${label} holds the old text ${count} times; give more of what is around it, or replace all.`,
+    );
+  // Check the length before joining: a one-letter piece replaced by a long text would make gigabytes.
+  if (text.length + count * (newText.length - oldText.length) > maxBytes)
+    throw refusal(`${label} would be larger than ${maxBytes / 1024} KiB.`);
+  return { text: pieces.join(newText), count };
+}
+
+async function planEdits(edits: readonly Replacement[], files: PatchFiles): Promise<FileChange[]> {
+  const changes = new Map<string, FileChange & { after: string }>();
+  for (const [index, edit] of edits.entries()) {
+    const text = changes.get(edit.path)?.after ?? (await files.readText(edit.path));
+    try {
+      const after = replaceText(text, edit, files.maxBytes).text;
+      changes.set(edit.path, { path: edit.path, before: changes.get(edit.path)?.before ?? text, after });
+    } catch (cause) {
+      throw refusal(
+        `\`edits[${index}]\` does not fit, and nothing was changed. ${(cause as Error).message}`,
+        cause,
+      );
+    }
+  }
+  return [...changes.values()];
+}
+
+async function planDiff(diff: string, files: PatchFiles): Promise<FileChange[]> {
+  const changes: FileChange[] = [];
+  for (const file of parseDiff(diff)) {
+    if (changes.some(({ path }) => path === pathOf(file)))
+      throw refusal(`The diff names ${JSON.stringify(pathOf(file))} twice; put its hunks under one header.`);
+    changes.push(await planFile(file, files));
+  }
+  return changes;
+}
+
+async function planFile(file: FileDiff, { workspace, readText }: PatchFiles): Promise<FileChange> {
+  const path = pathOf(file);
+  const before = file.from === null ? null : await readText(path);
+  if (before === null && (await exists(workspace, path)))
+    throw refusal(`The diff creates ${JSON.stringify(path)}, which exists; nothing was changed.`);
+  try {
+    const after = applyHunks(before ?? '', file.hunks);
+    if (file.to === null && after !== '')
+      throw new DiffError('The diff deletes the file, but its hunks leave lines in it.');
+    return { path, before, after: file.to === null ? null : after };
+  } catch (cause) {
+    if (!(cause instanceof DiffError)) throw cause;
+    throw refusal(`${JSON.stringify(path)}: ${cause.message} Nothing was changed.`, cause);
+  }
+}
+
+function parseDiff(diff: string): FileDiff[] {
+  try {
+    return parseUnifiedDiff(diff);
+  } catch (cause) {
+    if (!(cause instanceof DiffError)) throw cause;
+    throw refusal(cause.message, cause);
+  }
+}
+
+function pathOf({ from, to }: FileDiff): string {
+  return to ?? from ?? '';
+}
+
+async function exists(workspace: Workspace, path: string): Promise<boolean> {
+  return workspace.read(path, 0).then(
+    () => true,
+    (error: unknown) => !(error instanceof Problem && errorCode(error.cause) === 'ENOENT'),
+  );
+}
+
+async function writeAll(changes: readonly FileChange[], workspace: Workspace): Promise<void> {
+  const doneChanges: FileChange[] = [];
+  try {
+    for (const change of changes) {
+      await writeOne(workspace, change.path, change.after);
+      doneChanges.push(change);
+    }
+  } catch (error) {
+    for (const { path, before } of doneChanges.reverse())
+      await writeOne(workspace, path, before).catch(() => {});
+    throw error;
+  }
+}
+
+async function writeOne(workspace: Workspace, path: string, text: string | null): Promise<void> {
+  if (text === null) await workspace.remove(path);
+  else await workspace.write(path, Buffer.from(text, 'utf8'));
+}
+
+function refusal(message: string, cause?: unknown): Problem {
+  return new Problem('impossible', 'action_refused', message, { cause });
+}

@@ -1,0 +1,89 @@
+// Reads some lines of a text file, also of one that is too large to be read as a whole. The file is read in
+// pieces from its start, and only the lines that were asked for stay in memory.
+import { isUtf8 } from 'node:buffer';
+import type { FileHandle } from 'node:fs/promises';
+
+export interface LineRange {
+  /** The first line, counted from 1. */
+  offset: number;
+  /** How many lines. */
+  limit: number;
+  maxBytes: number;
+}
+
+export interface LinesResult {
+  content: string;
+  /** Of the lines in `content`. */
+  lines: number;
+  /** The first line that was not read; null at the end of the file. */
+  nextOffset: number | null;
+}
+
+const pieceBytes = 64 * 1024;
+const maxScannedBytes = 256 * 1024 * 1024;
+const newline = 0x0a;
+
+/** `binary` for a file that is no text in UTF-8, `too_long` when its first line does not fit. */
+export async function readLines(
+  file: Pick<FileHandle, 'read'>,
+  range: LineRange,
+): Promise<LinesResult | 'binary' | 'too_long'> {
+  const collector = createCollector(range);
+  const buffer = Buffer.alloc(pieceBytes);
+  for (let scanned = 0; scanned < maxScannedBytes && !collector.isFull();) {
+    const { bytesRead } = await file.read(buffer, 0, buffer.length, null);
+    if (bytesRead === 0) {
+      collector.end();
+      break;
+    }
+    scanned += bytesRead;
+    collector.add(buffer.subarray(0, bytesRead));
+  }
+  return collector.result();
+}
+
+/** Takes whole lines while they fit, and one byte more than fits of the next. */
+function createCollector({ offset, limit, maxBytes }: LineRange) {
+  const pieces: Buffer[] = [];
+  let line = 1;
+  let lines = 0;
+  let bytes = 0;
+  // Bytes of whole lines; what follows is the beginning of one.
+  let wholeBytes = 0;
+  let isAtEnd = false;
+
+  function addLinePart(part: Buffer, isWhole: boolean): void {
+    if (line >= offset) {
+      pieces.push(Buffer.from(part.subarray(0, Math.max(0, maxBytes + 1 - bytes))));
+      bytes += part.length;
+      if (isWhole && bytes <= maxBytes) {
+        lines += 1;
+        wholeBytes = bytes;
+      }
+    }
+    if (isWhole) line += 1;
+  }
+
+  const isFull = () => lines === limit || bytes > maxBytes;
+  return {
+    isFull,
+    add(chunk: Buffer) {
+      let start = 0;
+      while (start < chunk.length && !isFull()) {
+        const end = chunk.indexOf(newline, start);
+        addLinePart(chunk.subarray(start, end < 0 ? chunk.length : end + 1), end >= 0);
+        start = end < 0 ? chunk.length : end + 1;
+      }
+    },
+    end() {
+      isAtEnd = true;
+      if (bytes > wholeBytes && bytes <= maxBytes) addLinePart(Buffer.alloc(0), true);
+    },
+    result(): LinesResult | 'binary' | 'too_long' {
+      if (lines === 0 && bytes > maxBytes) return 'too_long';
+      const content = Buffer.concat(pieces).subarray(0, wholeBytes);
+      if (content.includes(0) || !isUtf8(content)) return 'binary';
+      return { content: content.toString('utf8'), lines, nextOffset: isAtEnd ? null : offset + lines };
+    },
+  };
+}

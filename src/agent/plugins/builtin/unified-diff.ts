@@ -1,0 +1,195 @@
+// Reads unified diffs and applies them to texts. A model counts lines badly, so the numbers of a hunk are only
+// a hint: its lines decide where it fits.
+export interface FileDiff {
+  /** Null for a file that the diff creates. */
+  from: string | null;
+  /** Null for a file that the diff deletes. */
+  to: string | null;
+  hunks: Hunk[];
+}
+
+export interface Hunk {
+  /** As the diff has it, such as `@@ -3,4 +3,5 @@`. */
+  header: string;
+  /** The line of the old file, from 1; null when the header has no number. */
+  line: number | null;
+  before: string[];
+  after: string[];
+  /** Whether the new file ends with a line end; null where the diff says nothing about it. */
+  endsWithNewline: boolean | null;
+}
+
+/** An error whose message is for the model. */
+export class DiffError extends Error {
+  override readonly name = 'DiffError';
+}
+
+const maxFiles = 50;
+const maxHunks = 1_000;
+// Comparisons of lines for one hunk: a file of equal lines would take the product of both lengths.
+const maxComparisons = 2_000_000;
+
+/** Throws a DiffError for a text that is no unified diff. */
+export function parseUnifiedDiff(text: string): FileDiff[] {
+  const lines = text.replaceAll('\r\n', '\n').split('\n');
+  if (lines.at(-1) === '') lines.pop();
+  const files: FileDiff[] = [];
+  let index = 0;
+  while (index < lines.length) {
+    const line = lines[index] ?? '';
+    if (/^(?:rename|copy) (?:from|to) |^GIT binary patch/.test(line))
+      throw new DiffError(
+        `The diff has the line ${JSON.stringify(line)}; only changes of lines can be applied.`,
+      );
+    if (!isFileHeader(lines, index)) {
+      // Lines such as `diff --git` and `index` say nothing that the header does not.
+      if (line.startsWith('@@') && files.length === 0)
+        throw new DiffError(
+          'The diff begins with a hunk; name its file in the lines `--- a/…` and `+++ b/…`.',
+        );
+      index += 1;
+      continue;
+    }
+    const file: FileDiff = { ...readPaths(line, lines[index + 1] ?? ''), hunks: [] };
+    index = readHunks(lines, index + 2, file.hunks);
+    files.push(file);
+  }
+  requireBounds(files);
+  return files;
+}
+
+function requireBounds(files: readonly FileDiff[]): void {
+  if (files.length === 0)
+    throw new DiffError('The diff names no file; begin each one with the lines `--- a/…` and `+++ b/…`.');
+  const hunks = files.reduce((sum, file) => sum + file.hunks.length, 0);
+  if (files.length > maxFiles || hunks > maxHunks)
+    throw new DiffError(`A diff may have ${maxFiles} files and ${maxHunks} hunks; send several.`);
+}
+
+function isFileHeader(lines: readonly string[], index: number): boolean {
+  return (lines[index] ?? '').startsWith('--- ') && (lines[index + 1] ?? '').startsWith('+++ ');
+}
+
+function readPaths(oldLine: string, newLine: string): { from: string | null; to: string | null } {
+  const [from, to] = [oldLine, newLine].map((line) => {
+    const path = line.slice(4).replace(/\t.*$/, '').trimEnd();
+    return path === '/dev/null' ? null : path;
+  }) as [string | null, string | null];
+  if (from === null && to === null) throw new DiffError('A file of the diff is /dev/null on both sides.');
+  const hasPrefixes = (from === null || from.startsWith('a/')) && (to === null || to.startsWith('b/'));
+  const strip = (path: string | null) => (hasPrefixes ? (path?.slice(2) ?? null) : path);
+  const paths = { from: strip(from), to: strip(to) };
+  if (paths.from !== null && paths.to !== null && paths.from !== paths.to)
+    throw new DiffError(
+      `The diff renames ${JSON.stringify(paths.from)} to ${JSON.stringify(paths.to)}; create one file and delete the other.`,
+    );
+  return paths;
+}
+
+/** The index of the first line behind the hunks. */
+function readHunks(lines: readonly string[], start: number, hunks: Hunk[]): number {
+  let index = start;
+  while (index < lines.length && !isFileHeader(lines, index)) {
+    const line = lines[index] ?? '';
+    if (!line.startsWith('@@')) {
+      if (hunks.length === 0)
+        throw new DiffError(`The line ${JSON.stringify(line.slice(0, 200))} is in no hunk.`);
+      return index;
+    }
+    index = readHunk(lines, index, hunks);
+  }
+  return index;
+}
+
+function readHunk(lines: readonly string[], start: number, hunks: Hunk[]): number {
+  const header = lines[start] ?? '';
+  const number = /^@@ -(\d+)/.exec(header)?.[1];
+  const hunk: Hunk = {
+    header: header.slice(0, 100),
+    line: number === undefined ? null : Number(number),
+    before: [],
+    after: [],
+    endsWithNewline: null,
+  };
+  let lastMark = '';
+  let index = start + 1;
+  for (; index < lines.length && !isFileHeader(lines, index); index += 1) {
+    const line = lines[index] ?? '';
+    const mark = line.slice(0, 1);
+    const content = line.slice(1);
+    if (mark === '\\') {
+      hunk.endsWithNewline = lastMark === '-';
+    } else if (mark === '-') hunk.before.push(content);
+    else if (mark === '+') hunk.after.push(content);
+    // Editors remove the space of an empty line.
+    else if (mark === ' ' || line === '') {
+      hunk.before.push(content);
+      hunk.after.push(content);
+    } else break;
+    if (mark !== '\\') lastMark = mark;
+  }
+  hunks.push(hunk);
+  return index;
+}
+
+/** Applies the hunks in their order. Throws a DiffError that names the hunk that does not fit. */
+export function applyHunks(text: string, hunks: readonly Hunk[]): string {
+  const hasCarriageReturns = text.includes('\r\n');
+  const lines = (hasCarriageReturns ? text.replaceAll('\r\n', '\n') : text).split('\n');
+  let endsWithNewline = lines.at(-1) === '';
+  if (endsWithNewline) lines.pop();
+  if (text === '') endsWithNewline = true;
+  let offset = 0;
+  let from = 0;
+  for (const [index, hunk] of hunks.entries()) {
+    const place = findPlace(lines, hunk, { from, expected: (hunk.line ?? 1) - 1 + offset });
+    if (place === undefined) throw new DiffError(describeMismatch(lines, hunk, { index, offset }));
+    lines.splice(place, hunk.before.length, ...hunk.after);
+    from = place + hunk.after.length;
+    if (hunk.line !== null) offset = place - (hunk.line - 1) + hunk.after.length - hunk.before.length;
+    if (from === lines.length) endsWithNewline = hunk.endsWithNewline ?? endsWithNewline;
+  }
+  const joined = lines.join('\n') + (endsWithNewline && lines.length > 0 ? '\n' : '');
+  return hasCarriageReturns ? joined.replaceAll('\n', '\r\n') : joined;
+}
+
+/** The place nearest to the expected one, behind the hunk before. */
+function findPlace(
+  lines: readonly string[],
+  { before, line }: Hunk,
+  { from, expected }: { from: number; expected: number },
+): number | undefined {
+  // A hunk that only adds lines goes to its number: behind the line that it names.
+  if (before.length === 0) {
+    if (line === null) return lines.length;
+    return Math.min(Math.max(from, lines.length === 0 ? 0 : expected + 1), lines.length);
+  }
+  let best: number | undefined;
+  let comparisons = 0;
+  for (let place = from; place + before.length <= lines.length; place += 1) {
+    if (best !== undefined && Math.abs(place - expected) >= Math.abs(best - expected)) break;
+    let length = 0;
+    while (length < before.length && lines[place + length] === before[length]) length += 1;
+    if (length === before.length) best = place;
+    comparisons += length + 1;
+    if (comparisons > maxComparisons)
+      throw new DiffError('The file repeats its lines too often for a diff; write it as a whole.');
+  }
+  return best;
+}
+
+function describeMismatch(
+  lines: readonly string[],
+  { header, before, line }: Hunk,
+  { index, offset }: { index: number; offset: number },
+): string {
+  const label = `The hunk ${index + 1} (${header}) does not fit`;
+  if (line === null) return `${label}: the file does not hold its lines.`;
+  const start = Math.max(0, line - 1 + offset);
+  const wrong = before.findIndex((content, at) => lines[start + at] !== content);
+  const actual = lines[start + wrong];
+  const expectation = `line ${start + wrong + 1} should be ${JSON.stringify(before[wrong]?.slice(0, 200))}`;
+  return actual === undefined
+    ? `${label}: ${expectation}, and the file has ${lines.length} lines.`
+    : `${label}: ${expectation} and is ${JSON.stringify(actual.slice(0, 200))}. Read the file again.`;
+}

@@ -1,0 +1,124 @@
+// Glob patterns of paths. A mismatch goes back to the last `*` or `**` only, so the work is at most the
+// length of the pattern times that of the path; a regular expression would backtrack for seconds.
+
+/** A compiled pattern: one entry for each name along the path, `**` for any number of names. */
+export type GlobShape = readonly (NamePiece[] | '**')[];
+
+type NamePiece =
+  | { kind: 'any' }
+  | { kind: 'one' }
+  | { kind: 'text'; text: string }
+  | { kind: 'range'; isNegated: boolean; ranges: (readonly [string, string])[] };
+
+// `{a,b}{c,d}` multiplies.
+const maxAlternatives = 64;
+
+/**
+ * Compiles a pattern with `*`, `?`, `[a-z]`, `{a,b}` and `**` into one shape for each of its alternatives.
+ * Throws a RangeError for more than 64 of them.
+ */
+export function compileGlob(pattern: string): GlobShape[] {
+  return expandBraces(pattern).map(compileShape);
+}
+
+/** Compiles a pattern without alternatives, as `.gitignore` has them. */
+export function compileShape(pattern: string): GlobShape {
+  return namesOf(pattern).map((name) => (name === '**' ? '**' : compileName(name)));
+}
+
+/** Whether one of the shapes matches the whole path. */
+export function matchesGlob(shapes: readonly GlobShape[], path: string): boolean {
+  const names = namesOf(path);
+  return shapes.some((shape) => matchesShape(shape, names));
+}
+
+/** Whether the shape matches all of the names. */
+export function matchesShape(shape: GlobShape, names: readonly string[]): boolean {
+  return matchWildcards(shape, names, {
+    isAny: (piece) => piece === '**',
+    isMatch: (piece, name) =>
+      piece !== '**' &&
+      matchWildcards(piece, [...name], { isAny: ({ kind }) => kind === 'any', isMatch: matchesCharacter }),
+  });
+}
+
+function namesOf(path: string): string[] {
+  return path.split('/').filter((name) => name !== '' && name !== '.');
+}
+
+function matchWildcards<Piece, Item>(
+  pieces: readonly Piece[],
+  items: readonly Item[],
+  { isAny, isMatch }: { isAny(piece: Piece): boolean; isMatch(piece: Piece, item: Item): boolean },
+): boolean {
+  let [piece, item] = [0, 0];
+  let restart: { piece: number; item: number } | undefined;
+  while (item < items.length) {
+    const current = pieces[piece];
+    if (current !== undefined && isAny(current)) {
+      piece += 1;
+      restart = { piece, item };
+    } else if (current !== undefined && isMatch(current, items[item] as Item)) {
+      piece += 1;
+      item += 1;
+    } else if (restart !== undefined) {
+      restart.item += 1;
+      ({ piece, item } = restart);
+    } else return false;
+  }
+  return pieces.slice(piece).every(isAny);
+}
+
+function matchesCharacter(piece: NamePiece, character: string): boolean {
+  switch (piece.kind) {
+    case 'any':
+    case 'one':
+      return true;
+    case 'text':
+      return piece.text === character;
+    case 'range':
+      return piece.ranges.some(([from, to]) => from <= character && character <= to) !== piece.isNegated;
+  }
+}
+
+function compileName(name: string): NamePiece[] {
+  const pieces: NamePiece[] = [];
+  for (const [piece = ''] of name.matchAll(/\\[^]|\[[!^]?\]?[^\]]*\]|\*+|[^]/gu)) {
+    if (piece.startsWith('*')) pieces.push({ kind: 'any' });
+    else if (piece === '?') pieces.push({ kind: 'one' });
+    else if (piece.length > 2 && piece.startsWith('[')) pieces.push(compileRange(piece.slice(1, -1)));
+    else
+      pieces.push({
+        kind: 'text',
+        text: piece.length > 1 && piece.startsWith('\\') ? piece.slice(1) : piece,
+      });
+  }
+  return pieces;
+}
+
+function compileRange(content: string): NamePiece {
+  const isNegated = /^[!^]/.test(content);
+  const ranges = [...content.slice(isNegated ? 1 : 0).matchAll(/([^])-([^])|([^])/gu)].map(
+    ([, from, to, one]): readonly [string, string] => [from ?? one ?? '', to ?? one ?? ''],
+  );
+  return { kind: 'range', isNegated, ranges };
+}
+
+function expandBraces(pattern: string): string[] {
+  let patterns = [pattern];
+  for (;;) {
+    const expanded = patterns.flatMap(expandOnce);
+    if (expanded.length > maxAlternatives)
+      throw new RangeError(`The pattern has more than ${maxAlternatives} alternatives in braces.`);
+    if (expanded.length === patterns.length) return expanded;
+    patterns = expanded;
+  }
+}
+
+// The first pair without another brace in it, so that nested ones expand from the inside.
+function expandOnce(pattern: string): string[] {
+  const match = /(?<!\\)\{([^{}]*,[^{}]*)(?<!\\)\}/.exec(pattern);
+  if (match === null) return [pattern];
+  const [before, after] = [pattern.slice(0, match.index), pattern.slice(match.index + match[0].length)];
+  return (match[1] ?? '').split(',').map((choice) => `${before}${choice}${after}`);
+}

@@ -1,0 +1,175 @@
+// The plugin `files`: several changes at once.
+import { mkdir, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { openFilesPlugin, type FilesPlugin } from '../../support/files-plugin.ts';
+
+let plugin: FilesPlugin;
+beforeEach(async () => {
+  plugin = await openFilesPlugin(['data']);
+});
+afterEach(() => plugin.remove());
+
+const ten = Array.from({ length: 10 }, (_, index) => `line ${index + 1}\n`).join('');
+
+async function refusalOf(input: object): Promise<string> {
+  const outcome = await plugin.call('patch', input);
+  return outcome.ok ? 'it was applied' : outcome.message;
+}
+
+describe('files.patch with edits', () => {
+  test('applies them in their order', async () => {
+    await plugin.put({ 'a.ts': 'one two', 'b.ts': 'three' });
+    expect(
+      await plugin.call('patch', {
+        edits: [
+          { path: 'a.ts', oldText: 'one', newText: 'uno' },
+          { path: 'a.ts', oldText: 'uno two', newText: 'uno dos' },
+          { path: 'b.ts', oldText: 'three', newText: 'tres' },
+        ],
+      }),
+    ).toMatchObject({ ok: true, output: { files: [{ path: 'a.ts', change: 'changed' }, { path: 'b.ts' }] } });
+    expect([await plugin.text('a.ts'), await plugin.text('b.ts')]).toEqual(['uno dos', 'tres']);
+  });
+
+  test('changes nothing where one does not fit', async () => {
+    await plugin.put({ 'a.ts': 'one', 'b.ts': 'three' });
+    const message = await refusalOf({
+      edits: [
+        { path: 'a.ts', oldText: 'one', newText: 'uno' },
+        { path: 'b.ts', oldText: 'four', newText: 'x' },
+      ],
+    });
+    expect(message).toContain('edits[1]');
+    expect(await plugin.text('a.ts')).toBe('one');
+  });
+});
+
+describe('files.patch with a diff', () => {
+  test('changes, creates and deletes files', async () => {
+    await plugin.put({ 'src/a.txt': ten, 'old.txt': 'gone\n' });
+    const diff = [
+      'diff --git a/src/a.txt b/src/a.txt',
+      '--- a/src/a.txt',
+      '+++ b/src/a.txt',
+      '@@ -1,3 +1,3 @@',
+      ' line 1',
+      '-line 2',
+      '+LINE 2',
+      ' line 3',
+      '@@ -8,3 +8,4 @@',
+      ' line 8',
+      '+line 8.5',
+      ' line 9',
+      ' line 10',
+      '--- /dev/null',
+      '+++ b/new/file.txt',
+      '@@ -0,0 +1,2 @@',
+      '+first',
+      '+second',
+      '\\ No newline at end of file',
+      '--- a/old.txt',
+      '+++ /dev/null',
+      '@@ -1 +0,0 @@',
+      '-gone',
+      '',
+    ].join('\n');
+    expect(await plugin.call('patch', { diff })).toMatchObject({
+      output: {
+        files: [
+          { path: 'src/a.txt', change: 'changed' },
+          { path: 'new/file.txt', change: 'created' },
+          { path: 'old.txt', change: 'deleted' },
+        ],
+      },
+    });
+    expect(await plugin.text('src/a.txt')).toBe(
+      ten.replace('line 2', 'LINE 2').replace('line 9', 'line 8.5\nline 9'),
+    );
+    expect(await plugin.text('new/file.txt')).toBe('first\nsecond');
+    expect(await plugin.text('old.txt')).toBeNull();
+  });
+
+  test('finds a hunk whose line numbers are wrong', async () => {
+    await plugin.put({ 'a.txt': ten });
+    const diff = '--- a/a.txt\n+++ b/a.txt\n@@ -2,2 +2,2 @@\n line 7\n-line 8\n+eight\n';
+    expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
+    expect(await plugin.text('a.txt')).toBe(ten.replace('line 8', 'eight'));
+  });
+
+  test('keeps the line ends of Windows', async () => {
+    await plugin.put({ 'a.txt': 'one\r\ntwo\r\n' });
+    await plugin.call('patch', { diff: '--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+zwei\n' });
+    expect(await plugin.text('a.txt')).toBe('one\r\nzwei\r\n');
+  });
+
+  test('names the hunk and the line that do not fit, and changes nothing', async () => {
+    await plugin.put({ 'a.txt': ten, 'b.txt': ten });
+    const diff = [
+      '--- a/a.txt',
+      '+++ b/a.txt',
+      '@@ -1 +1 @@',
+      '-line 1',
+      '+eins',
+      '--- a/b.txt',
+      '+++ b/b.txt',
+      '@@ -1 +1 @@',
+      '-line 1',
+      '+eins',
+      '@@ -4,2 +4,2 @@',
+      ' line 4',
+      '-line five',
+      '+fünf',
+    ].join('\n');
+    expect(await refusalOf({ diff })).toBe(
+      '"b.txt": The hunk 2 (@@ -4,2 +4,2 @@) does not fit: line 5 should be "line five" and is "line 5". Read the file again. Nothing was changed.',
+    );
+    expect([await plugin.text('a.txt'), await plugin.text('b.txt')]).toEqual([ten, ten]);
+  });
+
+  test('sets back the first files where a later one cannot be written', async () => {
+    await plugin.put({ 'a.txt': 'one\n' });
+    await mkdir(join(plugin.folder, 'b.txt'));
+    const diff =
+      '--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n--- /dev/null\n+++ b/a.txt/c\n@@ -0,0 +1 @@\n+x\n';
+    expect(await refusalOf({ diff })).toContain('a.txt/c');
+    expect(await plugin.text('a.txt')).toBe('one\n');
+  });
+
+  test.each([
+    ['no diff at all', 'hello', 'names no file'],
+    ['a rename', '--- a/a.txt\n+++ b/b.txt\n@@ -1 +1 @@\n-a\n+b', 'renames'],
+    ['a hunk without a file', '@@ -1 +1 @@\n-a\n+b', 'begins with a hunk'],
+    ['a new file that exists', '--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+b', 'which exists'],
+    ['a path outside', '--- a/../x\n+++ b/../x\n@@ -1 +1 @@\n-a\n+b', 'only lead down'],
+    ['a hidden file', '--- a/data/x\n+++ b/data/x\n@@ -1 +1 @@\n-a\n+b', 'does not exist'],
+    ['a link', '--- a/link\n+++ b/link\n@@ -1 +1 @@\n-a\n+b', 'outside'],
+  ])('refuses %s', async (_title, diff, message) => {
+    await plugin.put({ 'a.txt': 'a\n', 'data/x': 'a\n' });
+    await symlink('/etc/hostname', join(plugin.folder, 'link'));
+    expect(await refusalOf({ diff })).toContain(message);
+  });
+
+  test('bounds its work on a file of equal lines', async () => {
+    await plugin.put({ 'a.txt': 'x\n'.repeat(100_000) });
+    const diff = `--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n${'-x\n'.repeat(50_000)}-y\n+z\n`;
+    expect(await refusalOf({ diff })).toContain('repeats its lines');
+  });
+});
+
+describe('the permissions of files.patch', () => {
+  test('are those of the files in it, also for writing and editing them', async () => {
+    const diff = '--- a/src/a.txt\n+++ b/src/a.txt\n@@ -1 +1 @@\n-a\n+b\n';
+    expect(await plugin.tool('patch').permissions({ diff })).toEqual([
+      { path: 'src/a.txt', isProtected: false },
+      { right: 'write', path: 'src/a.txt', isProtected: false },
+      { right: 'edit', path: 'src/a.txt', isProtected: false },
+    ]);
+  });
+
+  test('include an approval for a protected file', () => {
+    const { needsApproval } = plugin.tool('patch');
+    const edit = (path: string) => ({ edits: [{ path, oldText: 'a', newText: 'b' }] });
+    expect([needsApproval(edit('package.json')), needsApproval(edit('a.txt'))]).toEqual([true, false]);
+  });
+});

@@ -1,0 +1,139 @@
+// The plugin `files`: lines of large files, globs and regular expressions.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { openFilesPlugin, type FilesPlugin } from '../../support/files-plugin.ts';
+
+let plugin: FilesPlugin;
+beforeEach(async () => {
+  plugin = await openFilesPlugin(['data']);
+});
+afterEach(() => plugin.remove());
+
+describe('files.read with an offset', () => {
+  test('reads some lines and says where to go on', async () => {
+    await plugin.put({ 'a.txt': 'one\ntwo\nthree\nfour' });
+    expect(await plugin.call('read', { path: 'a.txt', offset: 2, limit: 2 })).toEqual({
+      ok: true,
+      output: { path: 'a.txt', offset: 2, content: 'two\nthree\n', lines: 2, nextOffset: 4 },
+    });
+    expect(await plugin.call('read', { path: 'a.txt', offset: 4 })).toEqual({
+      ok: true,
+      output: { path: 'a.txt', offset: 4, content: 'four', lines: 1, nextOffset: null },
+    });
+  });
+
+  test('answers nothing behind the last line', async () => {
+    await plugin.put({ 'a.txt': 'one\n' });
+    expect(await plugin.call('read', { path: 'a.txt', offset: 9 })).toMatchObject({
+      output: { content: '', lines: 0, nextOffset: null },
+    });
+  });
+
+  test('reads a file that is too large as a whole, piece by piece', async () => {
+    const lines = Array.from({ length: 20_000 }, (_, index) => `line ${index + 1} with some é text\n`);
+    await plugin.put({ 'big.txt': lines.join('') });
+    expect(await plugin.call('read', { path: 'big.txt' })).toMatchObject({ ok: false });
+    let offset: number | null = 1;
+    let text = '';
+    while (offset !== null) {
+      const outcome = await plugin.call('read', { path: 'big.txt', offset, limit: 20_000 });
+      if (!outcome.ok) throw new Error(outcome.message);
+      const output = outcome.output as { content: string; nextOffset: number | null };
+      text += output.content;
+      offset = output.nextOffset;
+    }
+    expect(text).toBe(lines.join(''));
+  });
+
+  test('refuses a line that is longer than 256 KiB', async () => {
+    await plugin.put({ 'long.txt': `short\n${'x'.repeat(300_000)}\nlast\n` });
+    const outcome = await plugin.call('read', { path: 'long.txt', offset: 2, limit: 1 });
+    expect(outcome).toMatchObject({ ok: false, message: expect.stringContaining('The line 2') });
+    expect(await plugin.call('read', { path: 'long.txt', offset: 3 })).toMatchObject({
+      output: { content: 'last\n' },
+    });
+  });
+
+  test('refuses lines that are not text', async () => {
+    await plugin.put({ 'bin.dat': 'a\u0000b\n' });
+    expect(await plugin.call('read', { path: 'bin.dat', offset: 1 })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('not text'),
+    });
+  });
+});
+
+describe('files.glob', () => {
+  const paths = async (input: object) => {
+    const outcome = await plugin.call('glob', input);
+    return outcome.ok ? (outcome.output as { paths: string[] }).paths : outcome.message;
+  };
+
+  test('finds files by their paths', async () => {
+    await plugin.put({ 'a.ts': '', 'src/b.ts': '', 'src/deep/c.test.ts': '', 'src/d.md': '' });
+    expect(await paths({ pattern: '**/*.ts' })).toEqual(['a.ts', 'src/b.ts', 'src/deep/c.test.ts']);
+    expect(await paths({ pattern: '*.{md,ts}', path: 'src' })).toEqual(['src/b.ts', 'src/d.md']);
+    expect(await paths({ pattern: 'src/**' })).toEqual(['src/b.ts', 'src/d.md', 'src/deep/c.test.ts']);
+  });
+
+  test('shows no hidden file and no package', async () => {
+    await plugin.put({
+      'data/agent.db': '',
+      'node_modules/x/index.js': '',
+      'townhall.lock.txt': '',
+      'b.js': '',
+    });
+    expect(await paths({ pattern: '**/*' })).toEqual(['b.js', 'townhall.lock.txt']);
+  });
+
+  test('refuses a pattern of too many alternatives', async () => {
+    expect(await paths({ pattern: '{a,b}'.repeat(10) })).toContain('64 alternatives');
+  });
+
+  test('needs the right to list as well', async () => {
+    expect(await plugin.tool('glob').permissions({ pattern: '*', path: '.' })).toEqual([
+      { path: '.', includesBelow: true },
+      { right: 'list', path: '.', includesBelow: true },
+    ]);
+  });
+});
+
+describe('files.search with a pattern', () => {
+  test('finds the lines that a regular expression matches', async () => {
+    await plugin.put({ 'a.ts': 'const a = 1;\nlet b = 22;\n', 'b.md': 'let b = 3;\n' });
+    expect(await plugin.call('search', { pattern: String.raw`= \d{2};` })).toEqual({
+      ok: true,
+      output: { files: 2, matches: [{ path: 'a.ts', line: 2, text: 'let b = 22;' }] },
+    });
+    expect(
+      await plugin.call('search', { pattern: '^LET', ignoreCase: true, files: '**/*.ts' }),
+    ).toMatchObject({
+      output: { files: 1, matches: [{ path: 'a.ts', line: 2 }] },
+    });
+  });
+
+  test('ends a pattern that backtracks for ever, with the event loop free', async () => {
+    await plugin.put({ 'a.txt': `${'a'.repeat(60)}!\n` });
+    let turns = 0;
+    const timer = setInterval(() => (turns += 1), 20);
+    const outcome = await plugin.call('search', { pattern: '^(a+)+$' });
+    clearInterval(timer);
+    expect(outcome).toMatchObject({ ok: false, message: expect.stringContaining('simpler pattern') });
+    expect(turns).toBeGreaterThan(20);
+  });
+
+  test('refuses what is no regular expression, and both kinds at once', async () => {
+    expect(await plugin.call('search', { pattern: '(' })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('not a regular expression'),
+    });
+    expect(await plugin.call('search', { pattern: 'a', text: 'a' })).toMatchObject({ ok: false });
+    expect(await plugin.call('search', {})).toMatchObject({ ok: false });
+  });
+
+  test('never matches in a hidden file', async () => {
+    await plugin.put({ 'data/secret.txt': 'secret', '.env': 'secret', 'open.txt': 'secret' });
+    expect(await plugin.call('search', { pattern: 'secret' })).toMatchObject({
+      output: { matches: [{ path: 'open.txt' }] },
+    });
+  });
+});
