@@ -52,6 +52,8 @@ export const verbs = {
   cancel: { meaning: 'ends something started before its end', methods: changing },
   decide: { meaning: 'answers a question that something started has put to a person', methods: changing },
   control: { meaning: 'moves a service of the agent from one state to another', methods: changing },
+  undo: { meaning: 'sets back what something started has changed, until it is redone', methods: changing },
+  redo: { meaning: 'puts what was undone in place again', methods: changing },
   compact: { meaning: 'shortens what a model is shown of a past, and keeps the past', methods: changing },
   // Credentials
   login: { meaning: 'trades a name and a secret for a token', methods: changing },

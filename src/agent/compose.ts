@@ -28,6 +28,7 @@ import { idempotencyCaller, type Identity } from './identity.ts';
 import { createPermissions, permissionService, permissionStore } from './permissions/index.ts';
 import { isWithin, isWithinDatabase, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
 import { createChat, createSessions, type Sessions } from './sessions/index.ts';
+import { createSnapshots } from './snapshots/index.ts';
 import { status, type AgentContract } from './status.ts';
 import { openTokens, tokenStore, type Tokens } from './tokens/index.ts';
 
@@ -206,6 +207,15 @@ function openSessions(
     configured: extensions.permissionRules,
     now: () => clock.now(),
   });
+  const snapshots = createSnapshots({
+    workspace,
+    dataDir: config.dataDir,
+    database,
+    agentId,
+    clock,
+    log,
+  });
+  closers.defer(() => snapshots.close());
   const sessions = createSessions({
     database,
     agentId,
@@ -214,6 +224,7 @@ function openSessions(
     workspace: workspace.root,
     registry: extensions.registry,
     permissions,
+    snapshots,
     defaultModel: config.model,
     model: (modelId, settings) => gateway.model(modelId, settings),
     describeModel: (modelId) => gateway.describe(modelId),

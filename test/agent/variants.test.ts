@@ -179,6 +179,22 @@ describe.each([
     });
   });
 
+  test('sets the file changes of a run back and forth', async () => {
+    gateway.answer((request) =>
+      request.prompt.at(-1)?.role === 'tool'
+        ? says('Written.')
+        : calls({ name: 'files_write', input: { path: 'new.txt', content: 'new' } }),
+    );
+    await client.sessions.create({ id: 'u' });
+    const wait = { headers: { prefer: 'wait=60' } };
+    const { runId } = await client.sessions.prompt({ sessionId: 'u', text: 'Write.' }, wait);
+    const run = { sessionId: 'u', runId };
+    expect(await client.sessions.getChanges(run)).toMatchObject({ files: [{ path: 'new.txt' }] });
+    expect(await client.sessions.undoRun(run)).toMatchObject({ status: 'undone' });
+    expect(await client.sessions.redoRun(run)).toMatchObject({ status: 'applied' });
+    await client.sessions.remove({ sessionId: 'u' });
+  });
+
   test('serves the plugin routes under its own member names', async () => {
     const summaries =
       variant === 'classic' ? await classic.plugins.listPlugins() : await client.plugins.listCatalog();

@@ -7,6 +7,7 @@ import type { Traces } from '../../kernel/telemetry/traces.ts';
 import type { ModelDescription } from '../gateway.ts';
 import type { Permissions } from '../permissions/index.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
+import type { Snapshots } from '../snapshots/index.ts';
 import type { Service } from '../service.ts';
 import { createApprovals } from './approvals/approvals.ts';
 import { approvalStore as openApprovalStore } from './approvals/store.ts';
@@ -35,6 +36,7 @@ export interface SessionsOptions {
   workspace: string;
   registry: PluginRegistry;
   permissions: Permissions;
+  snapshots: Snapshots;
   defaultModel: string;
   model(modelId: string, settings?: { reasoningEffort?: string }): Promise<LanguageModelV3>;
   describeModel(modelId: string): Promise<ModelDescription>;
@@ -96,7 +98,8 @@ export function createSessions(options: SessionsOptions): Sessions {
     modelLimits,
     render,
     hasReplicas: database.engine === 'postgres',
-    removeSession: (session) => removeSession({ runs, eventLog, files }, session),
+    removeSession: (session) =>
+      removeSession({ runs, eventLog, files, snapshots: options.snapshots }, session),
   });
   const { hooks } = registry;
   const inputs = createInputSubmitter({ agentId, runs, eventLog, store, files, hooks, clock });

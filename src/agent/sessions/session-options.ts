@@ -5,6 +5,7 @@ import type { Handler } from '../../kernel/contract/operation.ts';
 import type { Identity } from '../identity.ts';
 import type { Permissions } from '../permissions/index.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
+import type { Snapshots } from '../snapshots/index.ts';
 import type { Approvals } from './approvals/approvals.ts';
 import type { ApprovalStore } from './approvals/store.ts';
 import type { AttachmentFiles } from './attachments/files.ts';
@@ -40,6 +41,7 @@ export interface HandlerOptions {
   attachments: AttachmentStore;
   registry: PluginRegistry;
   permissions: Permissions;
+  snapshots: Snapshots;
   /** The model of inputs and sessions that name none. */
   defaultModel: string;
   modelLimits: ModelLimits;

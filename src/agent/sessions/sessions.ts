@@ -6,9 +6,11 @@ import { isRecord } from '../../kernel/json-value.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Service } from '../service.ts';
 import { allSessionsHandlers } from './all-sessions.ts';
+import type { Snapshots } from '../snapshots/index.ts';
 import { approvalHandlers } from './approval-handlers.ts';
 import { attachmentHandlers } from './attachment-handlers.ts';
 import type { AttachmentFiles } from './attachments/files.ts';
+import { changeHandlers } from './changes.ts';
 import type { SessionEvent } from './event-log/events.ts';
 import type { EventLog } from './event-log/log.ts';
 import {
@@ -50,6 +52,7 @@ export function sessionService(serviceOptions: SessionServiceOptions): Service<'
       ...recordHandlers(options),
       ...queueHandlers(options),
       ...regenerateHandlers(options),
+      ...changeHandlers(options),
       ...historyHandlers(options),
       ...allSessionsHandlers(options),
       ...approvalHandlers(options),
@@ -176,11 +179,17 @@ async function updateSession(
 
 /** Cancels the runs of a session and removes it with its files. */
 export async function removeSession(
-  { runs, eventLog, files }: { runs: Runs; eventLog: EventLog; files: AttachmentFiles },
+  {
+    runs,
+    eventLog,
+    files,
+    snapshots,
+  }: { runs: Runs; eventLog: EventLog; files: AttachmentFiles; snapshots: Snapshots },
   session: SessionRecord,
 ): Promise<void> {
   await runs.cancel(session, { queue: true });
   const outcome = await eventLog.remove(session.key);
   // Forks of a hidden session may still show its attachments.
   if (outcome === 'gone') await files.removeAll(session.key);
+  await snapshots.removeSession(session.key);
 }

@@ -1,6 +1,7 @@
 // A complete task of an agent: a repository of 200 files with failing tests, on a model
 // with a context of 32,000 tokens. During the task a stream breaks, the agent restarts, the
-// context is compacted, and after a picture the model changes to one that reads text only.
+// context is compacted, the first changes are undone, and after a picture the model changes to
+// one that reads text only.
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -143,7 +144,7 @@ describe('a repair task on a small context', () => {
     });
 
   test(
-    'is done through a broken stream, a limit, a restart and a change of the model',
+    'is done through a broken stream, a limit, a restart, an undo and a change of the model',
     { timeout: 300_000 },
     async () => {
       world.gateway.catalog([
@@ -170,11 +171,15 @@ describe('a repair task on a small context', () => {
       const first = await start();
       await first.client.sessions.create({ id: 's' });
       const parts = [{ type: 'text' as const, text: 'Repair the repository.' }, picture];
-      await first.client.sessions.prompt({ sessionId: 's', parts, model: seeing });
+      const interrupted = await first.client.sessions.prompt({ sessionId: 's', parts, model: seeing });
       await restart.promise;
       await first.close();
 
       const { client } = await start();
+      const broken = await failingModules(join(folder, 'repository'));
+      const { files } = await client.sessions.undoRun({ sessionId: 's', runId: interrupted.runId });
+      expect(files.length).toBeGreaterThan(3);
+      expect(await failingModules(join(folder, 'repository'))).toHaveLength(broken.length + files.length);
       const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Go on.', model: reading });
       const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
 
@@ -192,6 +197,8 @@ describe('a repair task on a small context', () => {
         'run.warning',
         'context.pruned',
         'compaction.ended',
+        'workspace.changed',
+        'workspace.undone',
       ] as const)
         expect(types).toContain(type);
       expect(events.filter(({ type }) => type === 'run.step.started').length).toBeGreaterThan(60);

@@ -1,7 +1,7 @@
 // The conversation as a model sees it, projected from the log: messages in the order in which
 // runs took them up, not in which they arrived, and only those after the last compaction.
 import type { UiMessage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
-import { readEvent, type StoredEvent } from './events.ts';
+import { readEvent, type SessionEvent, type StoredEvent } from './events.ts';
 
 export interface ConversationMessage {
   /** The seq at which the message became part of the conversation. */
@@ -37,6 +37,8 @@ const projectedTypes = new Set([
   'compaction.ended',
   'context.pruned',
   'queue.removed',
+  'workspace.undone',
+  'workspace.redone',
 ]);
 
 export function applyEvent(projection: ConversationProjection, stored: StoredEvent): void {
@@ -59,7 +61,26 @@ export function applyEvent(projection: ConversationProjection, stored: StoredEve
     projection.cut = event.cut ?? null;
   } else if (event.type === 'context.pruned') {
     projection.prunedUpToSeq = Math.max(projection.prunedUpToSeq, event.upToSeq);
+  } else if (event.type === 'workspace.undone' || event.type === 'workspace.redone') {
+    messages.push({ seq: stored.seq, message: fileNote(stored.seq, event) });
   }
+}
+
+const maxNamed = 50;
+
+/** Tells the model which files are not as it left them. */
+function fileNote(
+  seq: number,
+  { type, files, count }: Extract<SessionEvent, { type: 'workspace.undone' | 'workspace.redone' }>,
+): UiMessage {
+  const names = files.slice(0, maxNamed).map(({ path }) => JSON.stringify(path));
+  const list = `${names.join(', ')}${count > names.length ? `, and ${count - names.length} more` : ''}`;
+  const what =
+    type === 'workspace.undone'
+      ? `The changes of files that you made in an earlier turn were undone. These files are as they were before that turn: ${list}.`
+      : `Changes of files that were undone are in place again. These files are as you left them in that turn: ${list}.`;
+  const text = `[A note of the agent, not of the person: ${what} Read a file again before you rely on it.]`;
+  return { id: `note-${seq}`, role: 'user', parts: [{ type: 'text', text }] };
 }
 
 function hasContent(part: UiMessagePart): boolean {

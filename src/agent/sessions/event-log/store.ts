@@ -229,7 +229,7 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
         (segment, from) => sql<EventRow[]>`
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
         where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo}
-          and type in ('run.started', 'message.completed', 'message.updated', 'compaction.ended', 'context.pruned', 'queue.removed') order by seq`,
+          and type in ('run.started', 'message.completed', 'message.updated', 'compaction.ended', 'context.pruned', 'queue.removed', 'workspace.undone', 'workspace.redone') order by seq`,
       ),
     messagePage: (segments, { from, order, limit }) =>
       order === 'asc'

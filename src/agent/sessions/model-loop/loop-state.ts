@@ -48,6 +48,8 @@ export interface ModelLoopOptions extends ModelRetryLimits {
   permit(call: { tool: Tool; input: unknown }): Promise<PermitDecision>;
   /** Requests an approval. Resolves with a denial at the latest when the request expires. */
   approve(call: { tool: Tool; toolCallId: string; input: unknown }): Promise<ApprovalVerdict>;
+  /** Called before each tool that may change files. */
+  beforeChange(): Promise<void>;
   /**
    * Takes inputs for the next step into the run. `parts` is the message so far; it
    * ends here when there are any.

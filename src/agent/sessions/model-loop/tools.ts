@@ -190,6 +190,7 @@ async function execute(
   isApproved: boolean,
 ): ReturnType<typeof callAction> {
   const { hooks, workspace, sessionId, toolTimeoutMs, toolDeltas, clock, log } = options;
+  if (tool.definition.readOnly !== true) await options.beforeChange();
   const resolution = await hooks.resolve(
     'tool.before',
     { toolName: tool.name, toolCallId, input },

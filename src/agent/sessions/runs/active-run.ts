@@ -7,6 +7,7 @@ import type { Problem } from '../../../kernel/problem.ts';
 import type { Traces } from '../../../kernel/telemetry/traces.ts';
 import type { Permissions } from '../../permissions/index.ts';
 import type { PluginRegistry } from '../../plugins/index.ts';
+import type { RunSnapshot, Snapshots } from '../../snapshots/index.ts';
 import type { Approvals } from '../approvals/approvals.ts';
 import type { EventLog } from '../event-log/log.ts';
 import type { SessionStore } from '../event-log/session-store.ts';
@@ -27,6 +28,7 @@ export interface RunnerOptions {
   events: EventStore;
   approvals: Approvals;
   permissions: Permissions;
+  snapshots: Snapshots;
   agentId: string;
   name: string;
   /** Throws a Problem when the model is not available. */
@@ -77,6 +79,7 @@ export interface ActiveRun {
   started: StartedRun;
   handle: RunHandle;
   writer: RunWriter;
+  snapshot: RunSnapshot;
   /** The message that the model is writing; null for a compaction. A steer ends it and begins another. */
   messageId: string | null;
   /** The event up to which the run has read its conversation. */

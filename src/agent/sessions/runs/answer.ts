@@ -66,6 +66,7 @@ export async function answer(
     toolDeltas,
     permit: (call) => untilAvailable(() => permit(options, session.key, call), { clock, signal }),
     approve: (call) => requestApproval(options, run, call),
+    beforeChange: () => takeSnapshot(run),
     steer: (parts) => (handle.hasSteer ? takeSteers(options, run, parts) : Promise.resolve(false)),
     clock,
     log: runLog,
@@ -124,6 +125,12 @@ async function requestApproval(
     signal,
     writer,
   });
+}
+
+async function takeSnapshot({ snapshot, handle, writer }: ActiveRun): Promise<void> {
+  const notice = await snapshot.beforeChange(handle.abort.signal);
+  if (notice === null) return;
+  await writer.record([{ type: 'run.warning', code: 'snapshot_skipped', message: notice }]);
 }
 
 function lastInput({ messages }: Conversation): UiMessage | undefined {

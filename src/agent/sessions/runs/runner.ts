@@ -57,6 +57,7 @@ async function execute(options: RunnerOptions, started: StartedRun, handle: RunH
     started,
     handle,
     writer,
+    snapshot: options.snapshots.begin({ sessionKey: session.key, runId }),
     messageId,
     seq: started.seq,
     createdAt: clock.now().toISOString(),
@@ -123,7 +124,17 @@ async function finish(options: RunnerOptions, run: ActiveRun, result: LoopResult
   const { session, runId } = started;
   const { problem, usage, finishReason, parts, text } = result;
   const outcome = outcomeOf(problem);
-  const metadata = { runId, createdAt, status: outcome, model: started.model, finishReason, usage };
+  const fileEvents = await endSnapshot(run);
+  const changedFiles = fileEvents.find((event) => event.type === 'workspace.changed')?.count;
+  const metadata = {
+    runId,
+    createdAt,
+    status: outcome,
+    model: started.model,
+    finishReason,
+    usage,
+    ...(changedFiles === undefined ? {} : { changedFiles }),
+  };
   const message: UiMessage = { id: messageId ?? runId, role: 'assistant', parts, metadata };
   const { events, hasCheckpoints } = await writer.close();
   const settlement: Settlement = {
@@ -132,7 +143,9 @@ async function finish(options: RunnerOptions, run: ActiveRun, result: LoopResult
     finishReason,
     error: problem && { code: problem.code, message: problem.message },
     events:
-      messageId === null ? events : [...events, { type: 'message.completed' as const, messageId, message }],
+      messageId === null
+        ? events
+        : [...events, { type: 'message.completed' as const, messageId, message }, ...fileEvents],
     hasCheckpoints,
     hasTakenSteers: handle.hasTakenSteers,
   };
@@ -144,6 +157,16 @@ async function finish(options: RunnerOptions, run: ActiveRun, result: LoopResult
     ? withRunId(problem, runId)
     : { messageId: message.id, message, text, usage, finishReason: finishReason ?? 'other' };
   return { end, next: settled.next };
+}
+
+// The console and other readers list that many; the rest is read with the changes of the run.
+const maxFilesShown = 200;
+
+async function endSnapshot({ snapshot }: ActiveRun): Promise<SessionEvent[]> {
+  const { files, notice } = await snapshot.end();
+  if (notice !== null) return [{ type: 'run.warning', code: 'snapshot_skipped', message: notice }];
+  if (files.length === 0) return [];
+  return [{ type: 'workspace.changed', count: files.length, files: files.slice(0, maxFilesShown) }];
 }
 
 function logOutcome(

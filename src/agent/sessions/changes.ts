@@ -1,0 +1,77 @@
+// The routes of what a run has changed in the files of the workspace: the changes, undo and redo.
+import { Problem } from '../../kernel/problem.ts';
+import type { Direction } from '../snapshots/index.ts';
+import { lockSession, type SessionRecord } from './event-log/session-store.ts';
+import { append } from './event-log/store.ts';
+import { sessionNotFound } from './runs/submission.ts';
+import type { HandlerOptions, SessionHandlers } from './session-options.ts';
+
+// `workspace.changed` shows as many.
+const maxFilesShown = 200;
+
+export function changeHandlers(
+  options: HandlerOptions,
+): SessionHandlers<'sessions.getChanges' | 'sessions.undoRun' | 'sessions.redoRun'> {
+  return {
+    'sessions.getChanges': async ({ path: { sessionId, runId } }) => {
+      const session = await requireRun(options, sessionId, runId);
+      const body = { sessionId: session.id, runId };
+      if (session.activeRunId === runId) return { status: 200, body: { ...body, status: 'open', files: [] } };
+      const changes = await options.snapshots.changes({ sessionKey: session.key, runId });
+      return { status: 200, body: { ...body, ...changes } };
+    },
+
+    'sessions.undoRun': async ({ path }) => ({ status: 200, body: await restore(options, path, 'undo') }),
+
+    'sessions.redoRun': async ({ path }) => ({ status: 200, body: await restore(options, path, 'redo') }),
+  };
+}
+
+async function restore(
+  options: HandlerOptions,
+  { sessionId, runId }: { sessionId: string; runId: string },
+  direction: Direction,
+) {
+  const { agentId, eventLog, snapshots } = options;
+  const session = await requireRun(options, sessionId, runId);
+  if (session.activeRunId !== null) throw sessionBusy(session.activeRunId);
+  const run = { sessionKey: session.key, runId };
+  // The files change under the lock of the session, so that no run of it starts meanwhile.
+  return snapshots.restore(run, direction, async (apply, files) => {
+    const seq = await eventLog.transact<number>(async (unit) => {
+      const locked = await lockSession(unit, agentId, { key: session.key });
+      if (!locked) return sessionNotFound();
+      if (locked.activeRunId !== null) return sessionBusy(locked.activeRunId);
+      const problem = await apply(unit.tx);
+      if (problem !== null) return problem;
+      const event = { count: files.length, files: files.slice(0, maxFilesShown) };
+      const type = direction === 'undo' ? 'workspace.undone' : 'workspace.redone';
+      const headSeq = await append(unit, { ...run, events: [{ type, ...event }] });
+      if (headSeq === null) throw new Error('A session changed under its lock.');
+      return headSeq;
+    });
+    const status = direction === 'undo' ? ('undone' as const) : ('applied' as const);
+    return { sessionId: session.id, runId, status, seq, files };
+  });
+}
+
+async function requireRun(
+  { requireSession, runStore }: HandlerOptions,
+  sessionId: string,
+  runId: string,
+): Promise<SessionRecord> {
+  const session = await requireSession(sessionId);
+  if (!(await runStore.run(session.key, runId)))
+    throw new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', {
+      param: 'runId',
+    });
+  return session;
+}
+
+function sessionBusy(activeRunId: string): Problem {
+  return new Problem(
+    'conflict',
+    'session_busy',
+    `The run ${activeRunId} of this session is active; wait for its end or cancel it.`,
+  );
+}

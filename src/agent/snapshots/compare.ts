@@ -1,0 +1,100 @@
+// Describes changes of files: counts of lines, and unified diffs.
+import { isUtf8 } from 'node:buffer';
+import { nextTurn } from '../../kernel/async.ts';
+import { diffTexts } from '../../kernel/line-diff.ts';
+import type { ContentStore } from './content-store.ts';
+import type { StoredChange } from './store.ts';
+import type { FileChange, FileState } from './tree.ts';
+
+export type ChangeKind = 'created' | 'changed' | 'deleted';
+
+/** As the contract has it. */
+export interface ChangedFile {
+  path: string;
+  change: ChangeKind;
+  additions: number | null;
+  deletions: number | null;
+}
+
+export interface FileDiff extends ChangedFile {
+  /** Null for files that are no text, and beyond the limits of size. */
+  diff: string | null;
+}
+
+// Larger files are listed without a comparison.
+const maxComparedBytes = 256 * 1024;
+const maxDiffCharacters = 256 * 1024;
+const maxTotalCharacters = 1024 * 1024;
+
+export async function countLines(
+  contents: ContentStore,
+  changes: readonly FileChange[],
+): Promise<StoredChange[]> {
+  const stored: StoredChange[] = [];
+  for (const change of changes) {
+    const texts = await textsOf(contents, change);
+    const counts = texts === undefined ? undefined : diffTexts(texts.before, texts.after);
+    stored.push({
+      ...change,
+      additions: counts?.additions ?? null,
+      deletions: counts?.deletions ?? null,
+    });
+    await nextTurn();
+  }
+  return stored;
+}
+
+export async function writeDiffs(
+  contents: ContentStore,
+  changes: readonly StoredChange[],
+): Promise<FileDiff[]> {
+  let left = maxTotalCharacters;
+  const files: FileDiff[] = [];
+  for (const change of changes) {
+    const diff = left > 0 ? await writeDiff(contents, change) : null;
+    const fits = diff !== null && diff.length <= Math.min(left, maxDiffCharacters);
+    if (fits) left -= diff.length;
+    files.push({ ...toChangedFile(change), diff: fits ? diff : null });
+    await nextTurn();
+  }
+  return files;
+}
+
+export function toChangedFile({ path, before, after, additions, deletions }: StoredChange): ChangedFile {
+  const change = before === null ? 'created' : after === null ? 'deleted' : 'changed';
+  return { path, change, additions, deletions };
+}
+
+async function writeDiff(contents: ContentStore, change: StoredChange): Promise<string | null> {
+  const texts = await textsOf(contents, change);
+  if (texts === undefined) return null;
+  const { path, before, after } = change;
+  const hasNewMode = before !== null && after !== null && before.mode !== after.mode;
+  const modes = hasNewMode ? `old mode ${octal(before)}\nnew mode ${octal(after)}\n` : '';
+  const { hunks } = diffTexts(texts.before, texts.after);
+  if (hunks === '') return modes;
+  const from = before === null ? '/dev/null' : `a/${path}`;
+  const to = after === null ? '/dev/null' : `b/${path}`;
+  return `${modes}--- ${from}\n+++ ${to}\n${hunks}`;
+}
+
+function octal({ mode }: FileState): string {
+  return `100${mode.toString(8).padStart(3, '0')}`;
+}
+
+/** Undefined where one of the two is no text, too large or not kept. */
+async function textsOf(
+  contents: ContentStore,
+  { before, after }: FileChange,
+): Promise<{ before: string; after: string } | undefined> {
+  const [one, other] = await Promise.all([textOf(contents, before), textOf(contents, after)]);
+  return one === undefined || other === undefined ? undefined : { before: one, after: other };
+}
+
+async function textOf(contents: ContentStore, state: FileState | null): Promise<string | undefined> {
+  if (state === null) return '';
+  const content = await contents.get(state.hash);
+  if (content === undefined || content.length > maxComparedBytes || content.includes(0) || !isUtf8(content))
+    return undefined;
+  return content.toString('utf8');
+}

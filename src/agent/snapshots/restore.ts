@@ -1,0 +1,110 @@
+// Sets files back to an earlier state, unless somebody else has changed them since.
+import { Problem } from '../../kernel/problem.ts';
+import type { Workspace } from '../plugins/index.ts';
+import { hashOf, type ContentStore } from './content-store.ts';
+import { isSame, type FileState } from './tree.ts';
+
+/** A file that is to go from one state to the other. */
+export interface Restoration {
+  path: string;
+  from: FileState | null;
+  to: FileState | null;
+}
+
+/** `occupied` for what is there and is no plain file that tools may read. */
+type CurrentState = FileState | null | 'occupied';
+
+/**
+ * The paths that are in neither of their two states: somebody else has changed them. A file that is in its
+ * final state already is none, so that a restoration may be repeated.
+ */
+export async function findConflicts(
+  workspace: Workspace,
+  restorations: readonly Restoration[],
+  maxFileBytes: number,
+): Promise<string[]> {
+  const conflicts: string[] = [];
+  for (const { path, from, to } of restorations) {
+    const current = await currentState(workspace, path, maxFileBytes);
+    const isExpected = current !== 'occupied' && (isSame(current, from) || isSame(current, to));
+    if (!isExpected) conflicts.push(path);
+  }
+  return conflicts;
+}
+
+/** The contents by hash; undefined when one is not kept any more. */
+export async function readContents(
+  contents: ContentStore,
+  restorations: readonly Restoration[],
+): Promise<Map<string, Buffer> | undefined> {
+  const result = new Map<string, Buffer>();
+  for (const { to } of restorations) {
+    if (to === null || result.has(to.hash)) continue;
+    const content = await contents.get(to.hash);
+    if (content === undefined) return undefined;
+    result.set(to.hash, content);
+  }
+  return result;
+}
+
+/** Returns the path that could not be written, after the files before it were set back again. */
+export async function restoreFiles(
+  workspace: Workspace,
+  restorations: readonly Restoration[],
+  contentOf: (hash: string) => Promise<Buffer | undefined>,
+): Promise<string | undefined> {
+  const done: Restoration[] = [];
+  for (const restoration of restorations) {
+    try {
+      await put(workspace, restoration.path, restoration.to, contentOf);
+      done.push(restoration);
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      for (const { path, from } of done.reverse())
+        await put(workspace, path, from, contentOf).catch(() => {});
+      return restoration.path;
+    }
+  }
+  return undefined;
+}
+
+async function put(
+  workspace: Workspace,
+  path: string,
+  state: FileState | null,
+  contentOf: (hash: string) => Promise<Buffer | undefined>,
+): Promise<void> {
+  if (state === null) {
+    await workspace.remove(path, { withFolders: true }).catch(ignoreAbsent);
+    return;
+  }
+  const content = await contentOf(state.hash);
+  if (content === undefined)
+    throw new Problem(
+      'conflict',
+      'nothing_to_undo',
+      `The content of ${JSON.stringify(path)} is no longer kept.`,
+    );
+  await workspace.write(path, content, state.mode);
+}
+
+async function currentState(workspace: Workspace, path: string, maxFileBytes: number): Promise<CurrentState> {
+  try {
+    return await workspace.open(path, async (file) => {
+      const { mode, size } = await file.stat();
+      if (size > maxFileBytes) return 'occupied';
+      return { hash: hashOf(await file.readFile()), mode: mode & 0o777 };
+    });
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    return isAbsent(error) ? null : 'occupied';
+  }
+}
+
+function ignoreAbsent(error: unknown): void {
+  if (!(error instanceof Problem) || !isAbsent(error)) throw error;
+}
+
+function isAbsent({ cause }: Problem): boolean {
+  return (cause as NodeJS.ErrnoException | undefined)?.code === 'ENOENT';
+}

@@ -1,0 +1,136 @@
+// The snapshots of one run: one before its first call that may change files, one at its end. A run that only
+// reads takes none, and whatever goes wrong here never fails a run.
+import { TimeoutError, withTimeout } from '../../kernel/async.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Log } from '../../kernel/log.ts';
+import { countLines, toChangedFile, type ChangedFile } from './compare.ts';
+import type { ContentStore } from './content-store.ts';
+import { SnapshotRefusal } from './listing.ts';
+import type { Snapshotter } from './snapshotter.ts';
+import type { SnapshotStore, StoredChange } from './store.ts';
+import { diffTrees, writeTree, type Tree } from './tree.ts';
+
+export interface RunSnapshot {
+  /**
+   * Call it before each tool that may change files. Returns why the changes cannot be undone, once in a
+   * session; null otherwise.
+   */
+  beforeChange(signal: AbortSignal): Promise<string | null>;
+  /** Call it once, after the last tool. */
+  end(): Promise<RunEnd>;
+}
+
+export interface RunEnd {
+  /** What the run has changed, by path; empty also where that is not known. */
+  files: ChangedFile[];
+  /** Why the changes cannot be undone, where that was not known before. */
+  notice: string | null;
+}
+
+export interface RunSnapshotOptions {
+  runId: string;
+  sessionKey: string;
+  snapshotter: Snapshotter;
+  contents: ContentStore;
+  store: SnapshotStore;
+  /** Runs one after the other with all other work on the files of the workspace. */
+  exclusive<T>(work: () => Promise<T>): Promise<T>;
+  /** Called after the end of the run. */
+  onEnd(hasSnapshot: boolean): void;
+  /** Whether the session hears for the first time that there is no snapshot. */
+  isNews(sessionKey: string): boolean;
+  clock: Clock;
+  log: Log;
+}
+
+/** Runs of a session whose changes are kept. */
+const keptRuns = 50;
+export const maxChanges = 1_000;
+const deadlineMs = 15_000;
+
+export function createRunSnapshot(options: RunSnapshotOptions): RunSnapshot {
+  let first: Promise<string | null> | undefined;
+  let before: Tree | undefined;
+  return {
+    async beforeChange(signal) {
+      if (first !== undefined) {
+        await first;
+        return null;
+      }
+      first = takeFirst(options, signal).then(
+        (tree) => {
+          before = tree;
+          return null;
+        },
+        (error: unknown) => (signal.aborted ? null : describeFailure(options, error)),
+      );
+      return first;
+    },
+    async end() {
+      await first;
+      try {
+        return before === undefined ? { files: [], notice: null } : await endWith(options, before);
+      } catch (error) {
+        return { files: [], notice: describeFailure(options, error) };
+      } finally {
+        options.onEnd(before !== undefined);
+      }
+    },
+  };
+}
+
+async function takeFirst(options: RunSnapshotOptions, signal: AbortSignal): Promise<Tree> {
+  const { runId, sessionKey, snapshotter, contents, store, exclusive, clock } = options;
+  return exclusive(async () => {
+    const tree = await withTimeout((own) => snapshotter.take(own), { ms: deadlineMs, clock, signal });
+    const treeHash = await contents.put(writeTree(tree));
+    await store.open({ runId, sessionKey, treeHash });
+    return tree;
+  });
+}
+
+async function endWith(options: RunSnapshotOptions, before: Tree): Promise<RunEnd> {
+  const { runId, exclusive } = options;
+  const changes = await exclusive(() => closeRecord(options, before));
+  if (changes !== 'too_many') return { files: changes.map(toChangedFile), notice: null };
+  await options.store.remove(runId);
+  return { files: [], notice: noUndo(`it changed more than ${maxChanges} files`) };
+}
+
+/** Compares the workspace as it is with the tree, and writes the changes of the run. */
+export async function closeRecord(
+  {
+    runId,
+    sessionKey,
+    snapshotter,
+    contents,
+    store,
+    clock,
+  }: Omit<RunSnapshotOptions, 'exclusive' | 'onEnd' | 'isNews' | 'log'>,
+  before: Tree,
+): Promise<StoredChange[] | 'too_many'> {
+  const after = await withTimeout((signal) => snapshotter.take(signal, before), { ms: deadlineMs, clock });
+  const changes = diffTrees(before, after);
+  if (changes.length > maxChanges) return 'too_many';
+  const stored = await countLines(contents, changes);
+  await store.close(runId, stored);
+  if (stored.length > 0) await store.prune(sessionKey, keptRuns);
+  return stored;
+}
+
+function describeFailure(
+  { runId, sessionKey, isNews, log }: RunSnapshotOptions,
+  error: unknown,
+): string | null {
+  if (!(error instanceof SnapshotRefusal || error instanceof TimeoutError))
+    log.warn({ runId, err: error }, 'a snapshot of the workspace could not be taken');
+  if (!isNews(sessionKey)) return null;
+  if (error instanceof SnapshotRefusal) return noUndo(error.message);
+  if (error instanceof TimeoutError)
+    return noUndo(`reading the workspace took longer than ${deadlineMs / 1000} s`);
+  return noUndo('a snapshot of the workspace could not be taken');
+}
+
+function noUndo(reason: string): string {
+  return `The file changes of this run cannot be undone: ${reason}.`;
+}

@@ -1,0 +1,297 @@
+// Snapshots of the workspace: what a run changed in its files, and the way back. All work on files here is
+// done one after the other, so that a snapshot never sees half of a restoration.
+import { join } from 'node:path';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Database, Sql } from '../../kernel/data/database.ts';
+import type { Log } from '../../kernel/log.ts';
+import { Problem } from '../../kernel/problem.ts';
+import type { Workspace } from '../plugins/index.ts';
+import { toChangedFile, writeDiffs, type ChangedFile, type FileDiff } from './compare.ts';
+import { contentStore, type ContentStore } from './content-store.ts';
+import type { SnapshotLimits } from './listing.ts';
+import { findConflicts, readContents, restoreFiles, type Restoration } from './restore.ts';
+import { closeRecord, createRunSnapshot, type RunSnapshot } from './run-snapshot.ts';
+import { createSnapshotter, type Snapshotter } from './snapshotter.ts';
+import {
+  changeStatus,
+  snapshotStore,
+  type ChangesStatus,
+  type SnapshotStore,
+  type StoredChange,
+} from './store.ts';
+import { sweepContents } from './sweep.ts';
+import { readTree } from './tree.ts';
+
+export interface RunReference {
+  sessionKey: string;
+  runId: string;
+}
+
+export type Direction = 'undo' | 'redo';
+
+export type Commit<T> = (apply: (tx: Sql) => Promise<Problem | null>, files: ChangedFile[]) => Promise<T>;
+
+export interface Snapshots {
+  begin(run: RunReference): RunSnapshot;
+  /** What a run that is not active changed; `none` where that is not known. */
+  changes(run: RunReference): Promise<{ status: ChangesStatus | 'none'; files: FileDiff[] }>;
+  /**
+   * Sets the files of a run back, or forth again. `commit` gets a function that changes the files and writes
+   * the new status in the transaction of the caller, and returns the reason where that is refused; it may be
+   * called twice. Throws a Problem for changes that are not in the state for this direction.
+   */
+  restore<T>(run: RunReference, direction: Direction, commit: Commit<T>): Promise<T>;
+  removeSession(sessionKey: string): Promise<void>;
+  /** Deletes what is not needed any more; it runs by itself a minute after a removal. */
+  sweep(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface SnapshotsOptions {
+  workspace: Workspace;
+  dataDir: string;
+  database: Pick<Database, 'sql' | 'tx'>;
+  agentId: string;
+  limits?: Partial<SnapshotLimits>;
+  clock: Clock;
+  log: Log;
+}
+
+const defaultLimits: SnapshotLimits = {
+  maxFiles: 20_000,
+  maxBytes: 256 * 1024 * 1024,
+  maxFileBytes: 4 * 1024 * 1024,
+};
+const maxStoreBytes = 1024 * 1024 * 1024;
+const sweepDelayMs = 60_000;
+
+interface Context {
+  workspace: Workspace;
+  limits: SnapshotLimits;
+  contents: ContentStore;
+  store: SnapshotStore;
+  snapshotter: Snapshotter;
+  exclusive<T>(work: () => Promise<T>): Promise<T>;
+  /** Runs of this process that have a snapshot or may take one. */
+  activeRuns: Set<string>;
+  /** Whether a session hears for the first time that there is no snapshot. */
+  isNews(sessionKey: string): boolean;
+  clock: Clock;
+  log: Log;
+}
+
+export function createSnapshots(options: SnapshotsOptions): Snapshots {
+  const context = createContext(options);
+  const { store, activeRuns, exclusive, contents, snapshotter } = context;
+  const sweeper = createSweeper(context);
+  return {
+    begin(run) {
+      activeRuns.add(run.runId);
+      return createRunSnapshot({
+        ...context,
+        ...run,
+        onEnd(hasSnapshot) {
+          activeRuns.delete(run.runId);
+          if (hasSnapshot) sweeper.plan();
+        },
+      });
+    },
+    async changes(run) {
+      const { status, changes } = await exclusive(() => readChanges(context, run));
+      return { status, files: await writeDiffs(contents, changes) };
+    },
+    restore: (run, direction, commit) => exclusive(() => restore(context, { run, direction }, commit)),
+    async removeSession(sessionKey) {
+      await store.removeSession(sessionKey);
+      sweeper.plan();
+    },
+    sweep: () =>
+      exclusive(() =>
+        sweepContents({ contents, store, lastHashes: snapshotter.lastHashes, maxBytes: maxStoreBytes }),
+      ),
+    close: sweeper.close,
+  };
+}
+
+function createContext({
+  workspace,
+  dataDir,
+  database,
+  agentId,
+  limits: ownLimits,
+  clock,
+  log,
+}: SnapshotsOptions): Context {
+  const limits = { ...defaultLimits, ...ownLimits };
+  const contents = contentStore(join(dataDir, 'snapshots'));
+  return {
+    workspace,
+    limits,
+    contents,
+    store: snapshotStore(database, agentId),
+    snapshotter: createSnapshotter({ workspace, contents, limits, clock }),
+    exclusive: createSerializer(),
+    activeRuns: new Set(),
+    isNews: createOnce(),
+    clock,
+    log,
+  };
+}
+
+const maxRemembered = 10_000;
+
+/** True for the first call with a key; it forgets all of them after many. */
+function createOnce(): (key: string) => boolean {
+  const keys = new Set<string>();
+  return (key) => {
+    if (keys.has(key)) return false;
+    if (keys.size >= maxRemembered) keys.clear();
+    keys.add(key);
+    return true;
+  };
+}
+
+function createSerializer(): <T>(work: () => Promise<T>) => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (work) => {
+    const result = last.then(work);
+    last = result.catch(() => {});
+    return result;
+  };
+}
+
+/** A process that died has left its record open: what is there now is what its run has changed. */
+async function readChanges(
+  context: Context,
+  { sessionKey, runId }: RunReference,
+): Promise<{ status: ChangesStatus | 'none'; changes: StoredChange[] }> {
+  const { store, contents, activeRuns } = context;
+  const record = await store.record(sessionKey, runId);
+  if (record === undefined) return { status: 'none', changes: [] };
+  if (record.status !== 'open') return { status: record.status, changes: await store.changes(runId) };
+  if (activeRuns.has(runId)) return { status: 'open', changes: [] };
+  const tree = record.treeHash === null ? undefined : await contents.get(record.treeHash);
+  const changes =
+    tree === undefined ? 'too_many' : await closeRecord({ ...context, sessionKey, runId }, readTree(tree));
+  if (changes !== 'too_many' && changes.length > 0) return { status: 'applied', changes };
+  await store.remove(runId);
+  return { status: 'none', changes: [] };
+}
+
+async function restore<T>(
+  context: Context,
+  { run, direction }: { run: RunReference; direction: Direction },
+  commit: Commit<T>,
+): Promise<T> {
+  const { workspace, limits, contents } = context;
+  const [from, to] =
+    direction === 'undo' ? (['applied', 'undone'] as const) : (['undone', 'applied'] as const);
+  const { status, changes } = await readChanges(context, run);
+  if (status !== from) throw nothingTo(direction, status);
+  const restorations = planRestorations(changes, direction);
+  const contentsByHash = await readContents(contents, restorations);
+  if (contentsByHash === undefined) throw contentGone(direction);
+  const contentOf = async (hash: string) => contentsByHash.get(hash) ?? contents.get(hash);
+  let isRestored = false;
+
+  async function apply(tx: Sql): Promise<Problem | null> {
+    const conflicts = await findConflicts(workspace, restorations, limits.maxFileBytes);
+    if (conflicts.length > 0) return filesChanged(conflicts);
+    const failed = await restoreFiles(workspace, restorations, contentOf);
+    if (failed !== undefined) return filesChanged([failed]);
+    isRestored = true;
+    if (await changeStatus(tx, run.runId, { from, to })) return null;
+    return nothingTo(direction, to);
+  }
+
+  try {
+    return await commit(apply, changes.map(toChangedFile));
+  } catch (error) {
+    // After a lost connection the new status may be committed. The files stay: another call finds them in place.
+    const isInDoubt = error instanceof Problem && error.kind === 'unavailable';
+    if (isRestored && !isInDoubt) await restoreFiles(workspace, restorations.map(reverse), contentOf);
+    throw error;
+  }
+}
+
+function planRestorations(changes: readonly StoredChange[], direction: Direction): Restoration[] {
+  return (
+    changes
+      .map(({ path, before, after }): Restoration =>
+        direction === 'undo' ? { path, from: after, to: before } : { path, from: before, to: after },
+      )
+      // Removals first: a folder may stand where a file is to be.
+      .sort((one, other) => Number(one.to !== null) - Number(other.to !== null))
+  );
+}
+
+function reverse({ path, from, to }: Restoration): Restoration {
+  return { path, from: to, to: from };
+}
+
+const maxNamed = 20;
+
+function filesChanged(paths: readonly string[]): Problem {
+  const more = paths.length > maxNamed ? `, and ${paths.length - maxNamed} more` : '';
+  return new Problem(
+    'conflict',
+    'files_changed',
+    `Somebody else has changed these files since, so nothing was set back: ${paths.slice(0, maxNamed).join(', ')}${more}.`,
+    {
+      param: 'runId',
+      details: paths.slice(0, 100).map((path) => ({ path, message: 'has changed since' })),
+    },
+  );
+}
+
+function nothingTo(direction: Direction, status: ChangesStatus | 'none'): Problem {
+  const reason =
+    status === 'none'
+      ? 'The run has changed no files, or its changes are no longer kept.'
+      : status === 'open'
+        ? 'The run has not ended.'
+        : direction === 'undo'
+          ? 'The changes of the run are undone already.'
+          : 'The changes of the run are in place; undo them first.';
+  return new Problem('conflict', direction === 'undo' ? 'nothing_to_undo' : 'nothing_to_redo', reason, {
+    param: 'runId',
+  });
+}
+
+function contentGone(direction: Direction): Problem {
+  return new Problem(
+    'conflict',
+    direction === 'undo' ? 'nothing_to_undo' : 'nothing_to_redo',
+    'The contents of the files are no longer kept on this machine.',
+    { param: 'runId' },
+  );
+}
+
+function createSweeper({ contents, store, snapshotter, exclusive, clock, log }: Context): {
+  plan(): void;
+  close(): Promise<void>;
+} {
+  const closing = new AbortController();
+  let planned: Promise<void> | undefined;
+
+  async function sweepLater(): Promise<void> {
+    await clock.sleep(sweepDelayMs, closing.signal).catch(() => {});
+    planned = undefined;
+    if (closing.signal.aborted) return;
+    const options = { contents, store, lastHashes: snapshotter.lastHashes, maxBytes: maxStoreBytes };
+    await exclusive(() => sweepContents(options)).catch((error: unknown) =>
+      log.warn({ err: error }, 'contents of old snapshots could not be deleted'),
+    );
+  }
+
+  return {
+    plan() {
+      planned ??= sweepLater();
+    },
+    async close() {
+      closing.abort();
+      await planned;
+      await exclusive(async () => {});
+    },
+  };
+}

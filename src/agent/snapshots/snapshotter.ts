@@ -1,0 +1,110 @@
+// Takes snapshots of the workspace: a hash for each file, its content in the store. A file is read again only
+// when its times, size or inode say that it may have changed.
+import type { BigIntStats } from 'node:fs';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Workspace } from '../plugins/index.ts';
+import type { ContentStore } from './content-store.ts';
+import {
+  listFiles,
+  skipRefused,
+  SnapshotRefusal,
+  type ListedFile,
+  type Listing,
+  type SnapshotLimits,
+} from './listing.ts';
+import type { FileState, Tree } from './tree.ts';
+
+export interface Snapshotter {
+  /**
+   * With `before`, its rules about ignored files hold. Throws a SnapshotRefusal for a workspace that is too
+   * large, and the signal's reason.
+   */
+  take(signal: AbortSignal, before?: Tree): Promise<Tree>;
+  /** The hashes of the last snapshot: the next one relies on their contents. */
+  lastHashes(): ReadonlySet<string>;
+}
+
+interface KnownFile {
+  identity: string;
+  state: FileState;
+}
+
+const parallelReads = 8;
+// A change within one tick of the file system's clock leaves the times as they are; ticks are up to 10 ms.
+const settledMs = 100;
+// A workspace that is too large is not listed again for each run.
+const refusalMs = 60_000;
+
+export function createSnapshotter({
+  workspace,
+  contents,
+  limits,
+  clock,
+}: {
+  workspace: Workspace;
+  contents: ContentStore;
+  limits: SnapshotLimits;
+  clock: Pick<Clock, 'now' | 'monotonicMs'>;
+}): Snapshotter {
+  let lastFiles = new Map<string, KnownFile>();
+  let refusal: { error: SnapshotRefusal; untilMs: number } | undefined;
+
+  async function list(signal: AbortSignal, before: Tree | undefined): Promise<Listing> {
+    if (refusal !== undefined && clock.monotonicMs() < refusal.untilMs) throw refusal.error;
+    try {
+      return await listFiles(workspace, { limits, ignore: before?.ignore }, signal);
+    } catch (error) {
+      if (error instanceof SnapshotRefusal) refusal = { error, untilMs: clock.monotonicMs() + refusalMs };
+      throw error;
+    }
+  }
+
+  async function stateOf({ path, stats }: ListedFile): Promise<FileState | undefined> {
+    const existing = lastFiles.get(path);
+    if (existing?.identity === identityOf(stats)) return existing.state;
+    // The file may have grown since it was listed.
+    const content = await workspace.read(path, limits.maxFileBytes).catch(skipRefused);
+    return content && { hash: await contents.put(content), mode: Number(stats.mode & 0o777n) };
+  }
+
+  return {
+    async take(signal, before) {
+      const startedMs = clock.now().getTime();
+      const { files, skippedPaths, ignore } = await list(signal, before);
+      const states = new Map<string, FileState>();
+      const settled = new Map<string, KnownFile>();
+      await forEach(files, async (file) => {
+        signal.throwIfAborted();
+        const { path, stats } = file;
+        const state = await stateOf(file);
+        if (state === undefined) {
+          skippedPaths.push(path);
+          return;
+        }
+        states.set(path, state);
+        if (Number(stats.ctimeMs) < startedMs - settledMs)
+          settled.set(path, { identity: identityOf(stats), state });
+      });
+      lastFiles = settled;
+      return { files: states, skippedPaths: new Set(skippedPaths), ignore };
+    },
+    lastHashes: () => new Set([...lastFiles.values()].map(({ state }) => state.hash)),
+  };
+}
+
+function identityOf({ ino, size, mode, mtimeNs, ctimeNs }: BigIntStats): string {
+  return `${ino} ${size} ${mode} ${mtimeNs} ${ctimeNs}`;
+}
+
+/** A few at a time. */
+async function forEach<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
+  let next = 0;
+  const worker = async (): Promise<void> => {
+    while (next < items.length) {
+      const item = items[next] as Item;
+      next += 1;
+      await work(item);
+    }
+  };
+  await Promise.all(Array.from({ length: parallelReads }, worker));
+}

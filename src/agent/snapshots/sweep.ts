@@ -1,0 +1,43 @@
+// Deletes contents that no change refers to any more, and the oldest changes where the store is too large.
+import type { ContentStore } from './content-store.ts';
+import type { SnapshotStore } from './store.ts';
+import { readTree } from './tree.ts';
+
+export interface SweepOptions {
+  contents: ContentStore;
+  store: SnapshotStore;
+  /** Hashes that the next snapshot relies on. */
+  lastHashes(): ReadonlySet<string>;
+  maxBytes: number;
+}
+
+// Runs whose changes go at a time.
+const prunedRuns = 20;
+
+/** Call it while no snapshot is being taken. */
+export async function sweepContents(options: SweepOptions): Promise<void> {
+  for (;;) {
+    const bytes = await removeUnused(options);
+    if (bytes <= options.maxBytes) return;
+    if ((await options.store.pruneOldest(prunedRuns)) === 0) return;
+  }
+}
+
+/** The bytes that remain. */
+async function removeUnused({ contents, store, lastHashes }: SweepOptions): Promise<number> {
+  const neededHashes = new Set(lastHashes());
+  for (const treeHash of await store.openTrees()) {
+    neededHashes.add(treeHash);
+    const tree = await contents.get(treeHash);
+    if (tree !== undefined) for (const { hash } of readTree(tree).files.values()) neededHashes.add(hash);
+  }
+  let remainingBytes = 0;
+  for await (const batch of contents.list()) {
+    const used = await store.used(batch.map(({ hash }) => hash));
+    for (const { hash, bytes } of batch) {
+      if (neededHashes.has(hash) || used.has(hash)) remainingBytes += bytes;
+      else await contents.remove(hash);
+    }
+  }
+  return remainingBytes;
+}

@@ -1,0 +1,68 @@
+// All files of a snapshot by path, and the difference of two of them.
+
+export interface FileState {
+  hash: string;
+  /** The permission bits. */
+  mode: number;
+}
+
+export interface Tree {
+  files: ReadonlyMap<string, FileState>;
+  /** Paths that have no content here: links, files that are too large, and what cannot be read. */
+  skippedPaths: ReadonlySet<string>;
+  /** The text of each `.gitignore` by its folder. */
+  ignore: ReadonlyMap<string, string>;
+}
+
+/** Null stands for a file that does not exist. */
+export interface FileChange {
+  path: string;
+  before: FileState | null;
+  after: FileState | null;
+}
+
+/** By path. What one of the trees has left out is no change: whether it existed there is not known. */
+export function diffTrees(before: Tree, after: Tree): FileChange[] {
+  const paths = [...new Set([...before.files.keys(), ...after.files.keys()])].sort();
+  return paths.flatMap((path) => {
+    if (isSkipped(before, path) || isSkipped(after, path)) return [];
+    const change = { path, before: before.files.get(path) ?? null, after: after.files.get(path) ?? null };
+    return isSame(change.before, change.after) ? [] : [change];
+  });
+}
+
+/** Whether the path or a folder above it was left out. */
+function isSkipped({ skippedPaths }: Tree, path: string): boolean {
+  if (skippedPaths.size === 0) return false;
+  for (let end = path.length; end > 0; end = path.lastIndexOf('/', end - 1))
+    if (skippedPaths.has(path.slice(0, end))) return true;
+  return false;
+}
+
+export function isSame(one: FileState | null, other: FileState | null): boolean {
+  return one?.hash === other?.hash && one?.mode === other?.mode;
+}
+
+interface StoredTree {
+  files: [path: string, hash: string, mode: number][];
+  skippedPaths: string[];
+  ignore: [folder: string, text: string][];
+}
+
+export function writeTree({ files, skippedPaths, ignore }: Tree): Buffer {
+  const stored: StoredTree = {
+    files: [...files].map(([path, { hash, mode }]) => [path, hash, mode]),
+    skippedPaths: [...skippedPaths],
+    ignore: [...ignore],
+  };
+  return Buffer.from(JSON.stringify(stored));
+}
+
+export function readTree(content: Buffer): Tree {
+  const { files, skippedPaths, ignore } = JSON.parse(content.toString('utf8')) as StoredTree;
+  return {
+    files: new Map(files.map(([path, hash, mode]) => [path, { hash, mode }])),
+    skippedPaths: new Set(skippedPaths),
+    ignore: new Map(ignore),
+  };
+}

@@ -1,0 +1,149 @@
+// Snapshots of the workspace without an agent around them: what a crash leaves, and what is deleted.
+import { mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { openWorkspace } from '../../../src/agent/plugins/index.ts';
+import { createSnapshots, type Snapshots } from '../../../src/agent/snapshots/index.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import type { TestAgent } from '../../support/agent.ts';
+import { silentLog } from '../../support/databases.ts';
+import { openWorld, type World } from '../../support/session-world.ts';
+
+let world: World;
+let agent: TestAgent;
+let folder: string;
+let sessionKey: string;
+beforeAll(async () => {
+  world = await openWorld();
+  agent = await world.start();
+});
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'townhall-snapshots-'));
+  await mkdir(join(folder, 'workspace'));
+  const { id } = await agent.client.sessions.create({});
+  const [row] = await agent.sql<{ session_id: string }[]>`
+    select session_id from agent.sessions_sessions where public_id = ${id}`;
+  sessionKey = row?.session_id ?? '';
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+afterAll(async () => {
+  await world.reset();
+  await world.close();
+});
+
+const { signal } = new AbortController();
+const put = (path: string, text: string) => writeFile(join(folder, 'workspace', path), text);
+
+/** As a new process would open them. */
+async function open(limits = {}): Promise<Snapshots> {
+  const workspace = await openWorkspace({ folder: join(folder, 'workspace'), hidden: [] });
+  return createSnapshots({
+    workspace,
+    dataDir: folder,
+    database: agent.database,
+    agentId: folder,
+    limits,
+    clock: systemClock,
+    log: silentLog,
+  });
+}
+
+async function contents(): Promise<string[]> {
+  const names = await readdir(join(folder, 'snapshots'), { recursive: true });
+  return names.filter((name) => name.length > 10).sort();
+}
+
+const runOf = (runId: string) => ({ sessionKey, runId: `${runId}-${sessionKey}` });
+
+describe('a run whose process died', () => {
+  test('has changed what the next process finds', async () => {
+    await put('a.txt', 'one\n');
+    const run = runOf('run');
+    await (await open()).begin(run).beforeChange(signal);
+    await put('a.txt', 'two\n');
+    const snapshots = await open();
+    expect(await snapshots.changes(run)).toMatchObject({ status: 'applied', files: [{ path: 'a.txt' }] });
+    await put('a.txt', 'three\n');
+    expect(await snapshots.changes(run)).toMatchObject({ files: [{ additions: 1, deletions: 1 }] });
+  });
+
+  test('has no changes where its contents are gone', async () => {
+    const run = runOf('run');
+    await (await open()).begin(run).beforeChange(signal);
+    await rm(join(folder, 'snapshots'), { recursive: true });
+    expect(await (await open()).changes(run)).toEqual({ status: 'none', files: [] });
+  });
+});
+
+describe('a snapshot', () => {
+  test('notices a change that keeps the size', async () => {
+    await put('a.txt', 'one');
+    const snapshots = await open();
+    for (const [index, text] of ['two', 'six', 'ten'].entries()) {
+      const run = snapshots.begin(runOf(`run${index}`));
+      await run.beforeChange(signal);
+      await put('a.txt', text);
+      expect((await run.end()).files).toMatchObject([{ path: 'a.txt', additions: 1 }]);
+    }
+  });
+
+  test('says once in a session why there is none', async () => {
+    await put('a.txt', 'one');
+    await put('b.txt', 'one');
+    const snapshots = await open({ maxFiles: 1 });
+    const [first, second] = [snapshots.begin(runOf('run1')), snapshots.begin(runOf('run2'))];
+    expect(await first.beforeChange(signal)).toContain('more than 1 files');
+    expect([await first.beforeChange(signal), await second.beforeChange(signal)]).toEqual([null, null]);
+    expect(await first.end()).toEqual({ files: [], notice: null });
+  });
+
+  test('leaves out a file that is too large, before and after', async () => {
+    await put('large.txt', 'x'.repeat(100));
+    const run = (await open({ maxFileBytes: 50 })).begin(runOf('run'));
+    await run.beforeChange(signal);
+    await put('large.txt', 'small');
+    await put('new.txt', 'new');
+    expect((await run.end()).files).toMatchObject([{ path: 'new.txt' }]);
+  });
+});
+
+test('a folder that was a link before has no changes', async () => {
+  await mkdir(join(folder, 'outside'));
+  await symlink(join(folder, 'outside'), join(folder, 'workspace/lib'));
+  const run = (await open()).begin(runOf('run'));
+  await run.beforeChange(signal);
+  await rm(join(folder, 'workspace/lib'));
+  await mkdir(join(folder, 'workspace/lib/deep'), { recursive: true });
+  await put('lib/deep/a.txt', 'x');
+  await put('library.txt', 'x');
+  expect((await run.end()).files).toMatchObject([{ path: 'library.txt' }]);
+});
+
+describe('the contents of snapshots', () => {
+  test('are deleted once nothing refers to them', async () => {
+    // No other test refers to these contents.
+    await put('same.txt', `same ${sessionKey}`);
+    await put('a.txt', `one ${sessionKey}`);
+    const snapshots = await open();
+    const run = snapshots.begin(runOf('run'));
+    await run.beforeChange(signal);
+    await put('a.txt', `two ${sessionKey}`);
+    await run.end();
+    await snapshots.sweep();
+    const changed = await snapshots.changes(runOf('run'));
+    expect(changed.files[0]?.diff).toContain('-one');
+    await snapshots.removeSession(sessionKey);
+    // Another process relies on no contents of a snapshot before.
+    await (await open()).sweep();
+    expect(await contents()).toEqual([]);
+  });
+
+  test('stay while a run is open', async () => {
+    await put('a.txt', 'one');
+    await (await open()).begin(runOf('run')).beforeChange(signal);
+    const before = await contents();
+    await (await open()).sweep();
+    expect(await contents()).toEqual(before);
+  });
+});
