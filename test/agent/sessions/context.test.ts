@@ -70,6 +70,35 @@ const typeIs =
   (event: SessionEvent): event is Extract<SessionEvent, { type: Type }> =>
     event.type === type;
 
+describe('a long output of a tool', () => {
+  test('is shown by its ends, and the model reads the middle', async () => {
+    const length = 120_000;
+    let step = 0;
+    world.gateway.answer((request) => {
+      step += 1;
+      if (step === 1) return calls({ name: 'pages_read', input: { page: 1, length }, id: 'long' });
+      if (step > 2) return says('Read it.');
+      const seq = Number(
+        /context_read and \\*"seq\\*": (\d+)/.exec(JSON.stringify(toolResults(request)))?.[1],
+      );
+      return calls({ name: 'context_read', input: { seq, offset: 60_000, length: 100 }, id: 'middle' });
+    });
+    const { client } = await world.start({ needs: { plugins: [reader] } });
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
+    const prompt = JSON.stringify(toolResults(world.gateway.requests[1] as StreamRequest));
+    expect(prompt).toMatch(/\d+ characters are left out here\. Read them with context_read/);
+    expect(prompt.length).toBeLessThan(60_000);
+    const events = await eventsOf(client, 's');
+    const read = (toolCallId: string) =>
+      events.find((event) => event.type === 'tool.output' && event.toolCallId === toolCallId);
+    expect(read('long')).toMatchObject({ output: pageOf(1, length) });
+    expect(read('middle')).toMatchObject({
+      output: { text: pageOf(1, length).slice(60_000, 60_100), totalCharacters: length, nextOffset: 60_100 },
+    });
+  });
+});
+
 describe('old outputs of tools', () => {
   test('become notes, and the model reads one again', async () => {
     world.gateway.catalog([{ id: model, context_window: 16_000 }]);

@@ -26,8 +26,10 @@ export interface ClippedText {
 // The head of a text says what it is, and its tail has the result.
 const headShare = 0.7;
 
-/** Leaves out the middle of a text of more than `maxTokens`. `hint` says how to read the rest. */
-export function clipText(text: string, maxTokens: number, hint = ''): ClippedText {
+const contextIsShort = ', because the context of the model is too short for them.';
+
+/** Leaves out the middle of a text of more than `maxTokens`. `reason` ends the sentence of the note. */
+export function clipText(text: string, maxTokens: number, reason = contextIsShort): ClippedText {
   const tokens = maxTokens === Number.POSITIVE_INFINITY ? 0 : estimateText(text);
   if (tokens <= maxTokens) return { text, omitted: 0 };
   const length = Math.max(0, Math.floor((text.length * maxTokens) / tokens));
@@ -35,7 +37,7 @@ export function clipText(text: string, maxTokens: number, hint = ''): ClippedTex
   const tail = text.slice(text.length - (length - Math.floor(length * headShare))).toWellFormed();
   const omitted = text.length - length;
   return {
-    text: `${head}\n[${omitted} characters are left out here, because the context of the model is too short for them.${hint}]\n${tail}`,
+    text: `${head}\n[${omitted} characters are left out here${reason}]\n${tail}`,
     omitted,
   };
 }

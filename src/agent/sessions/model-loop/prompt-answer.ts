@@ -33,6 +33,9 @@ export interface AnswerView {
 
 /** Outputs of fewer characters are never pruned. */
 export const minPrunedCharacters = 1_000;
+// A longer output is shown by its beginning and its end, and the model reads what it needs of the rest: it
+// would pay for all of it again with each later step.
+const maxOutputTokens = 12_000;
 // An error is no material, and it is never pruned: one may quote a name of megabytes.
 const maxErrorTokens = 2_000;
 
@@ -135,16 +138,18 @@ function renderResults(tools: readonly ToolPart[], view: AnswerView): ResultPart
   }));
 }
 
-function renderOutput(part: ToolPart, prunedUpToSeq: number, maxTokens: number): Output {
+function renderOutput(part: ToolPart, prunedUpToSeq: number, shareOfTokens: number): Output {
   if (part.state !== 'output-available')
     return { type: 'error-text', value: clipText(errorOf(part), maxErrorTokens).text };
   const { output, outputSeq } = part;
   if (isPruned(part, prunedUpToSeq)) return { type: 'text', value: pruneNote(output, outputSeq as number) };
   const value = canonicalJson(output ?? null);
-  const hint = outputSeq === undefined ? '' : ` Read them with context_read and "seq": ${outputSeq}.`;
-  if (typeof value === 'string') return { type: 'text', value: clipText(value, maxTokens, hint).text };
+  // Without a seq the model could not read the rest.
+  const maxTokens = outputSeq === undefined ? shareOfTokens : Math.min(shareOfTokens, maxOutputTokens);
+  const rest = outputSeq === undefined ? '.' : `. Read them with context_read and "seq": ${outputSeq}.`;
+  if (typeof value === 'string') return { type: 'text', value: clipText(value, maxTokens, rest).text };
   if (estimateJson(value) <= maxTokens) return { type: 'json', value: value as never };
-  return { type: 'text', value: clipText(JSON.stringify(value), maxTokens, hint).text };
+  return { type: 'text', value: clipText(JSON.stringify(value), maxTokens, rest).text };
 }
 
 /** The text of a call without an output, which the model gets in its place. */
