@@ -7,6 +7,7 @@ import { drawHead } from './conversation-head.ts';
 import { fill, h } from './elements.ts';
 import { createMessageList } from './message-list.ts';
 import { drawQueue } from './queue-list.ts';
+import { createChangesView } from './run-changes.ts';
 import { sendPrompt } from './send.ts';
 import { openSession, type SessionSource } from './session-source.ts';
 import { textOf, type Message } from './thread-state.ts';
@@ -27,7 +28,12 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
   const redraw = throttle(() => {
     if (source !== undefined && !isClosed) draw(source);
   });
-  const messages = createMessageList(log, { redraw, fork, retry });
+  const messages = createMessageList(log, {
+    redraw,
+    fork,
+    retry,
+    showChanges: (changes) => createChangesView(sessionId, changes),
+  });
 
   function draw({ session, thread: currentThread }: SessionSource): void {
     const thread = currentThread();

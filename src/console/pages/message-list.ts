@@ -62,6 +62,7 @@ export function createMessageList(
             pendingCalls,
             queuePosition: queuePosition ?? null,
             outcome: thread.outcome(message),
+            fileChanges: thread.fileChanges(message),
           });
         children.push(view.element);
         for (const { afterMessageId, text, tone } of thread.remarks())

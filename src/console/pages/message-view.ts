@@ -3,7 +3,9 @@
 import type { UiMessagePart } from '@townhall/agent';
 import { ago, button, fill, fillWhenChanged, h, json, pill, showControls } from './elements.ts';
 import { createMarkdown, type Markdown } from './markdown.ts';
+import type { ChangesView } from './run-changes.ts';
 import type { Message, Outcome } from './thread-state.ts';
+import type { FileChanges } from './thread.ts';
 
 export interface MessageState {
   /** Ids of the tool calls with pending approvals. */
@@ -11,6 +13,8 @@ export interface MessageState {
   /** The number of prompts before a queued one; null for any other message. */
   queuePosition: number | null;
   outcome: Outcome | undefined;
+  /** The files that the run of the answer has changed. */
+  fileChanges: FileChanges | undefined;
 }
 
 export interface MessageView {
@@ -22,20 +26,27 @@ export interface MessageActions {
   fork(messageId: string): Promise<void>;
   /** Sends the prompt of the message's run again. */
   retry(message: Message): Promise<void>;
+  /** Shows what a run has changed in files. */
+  showChanges(changes: FileChanges): ChangesView;
 }
 
-export function createMessageView(role: Message['role'], { fork, retry }: MessageActions): MessageView {
+export function createMessageView(
+  role: Message['role'],
+  { fork, retry, showChanges }: MessageActions,
+): MessageView {
   const head = h('header', {});
   const body = h('div', { class: 'body' });
   const end = h('div', {});
+  const files = h('div', {});
   const foot = h('footer', {});
-  const element = h('article', { class: `message ${role}` }, head, body, end, foot);
+  const element = h('article', { class: `message ${role}` }, head, body, end, files, foot);
   const drawnParts: DrawnPart[] = [];
   let footKey = '';
+  let changesView: ChangesView | undefined;
 
   return {
     element,
-    draw(message, { pendingCalls, queuePosition, outcome }) {
+    draw(message, { pendingCalls, queuePosition, outcome, fileChanges }) {
       element.dataset['message'] = message.id;
       const { metadata, isOpen, parts } = message;
       element.setAttribute('aria-busy', String(isOpen));
@@ -55,6 +66,11 @@ export function createMessageView(role: Message['role'], { fork, retry }: Messag
       drawnParts.length = visible.length;
       element.classList.toggle('begun', isOpen && visible.length === 0);
       fillWhenChanged(end, outcome ?? null, () => outcome && outcomeView(outcome, () => retry(message)));
+      if (fileChanges !== undefined) {
+        changesView ??= showChanges(fileChanges);
+        if (changesView.element.parentElement !== files) files.replaceChildren(changesView.element);
+        changesView.update(fileChanges);
+      }
       const key = JSON.stringify([isOpen, metadata]);
       if (key !== footKey) fill(foot, isOpen ? null : footOf(message));
       footKey = key;

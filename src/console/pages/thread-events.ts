@@ -115,6 +115,17 @@ const queueHandlers: Handlers = {
   },
 };
 
+function setFileStatus(
+  state: ThreadState,
+  { runId, count }: { runId: string; count: number },
+  isUndone: boolean,
+): void {
+  state.undoneRuns.set(runId, isUndone);
+  const files = count === 1 ? '1 file' : `${count} files`;
+  addRemark(state, runId, isUndone ? `${files} set back.` : `${files} changed again.`);
+  markRun(state, runId);
+}
+
 const runHandlers: Handlers = {
   'run.started': (state, { runId }) => void state.startedRuns.add(runId),
   'run.settled': settleRun,
@@ -127,6 +138,8 @@ const runHandlers: Handlers = {
       `${reason === 'rate_limited' ? 'The model is at its limit' : 'The model is out of order'}; it is asked again at ${new Date(until).toLocaleTimeString()}.`,
     ),
   'run.warning': (state, { runId, message }) => addRemark(state, runId, message, 'bad'),
+  'workspace.undone': (state, event) => setFileStatus(state, event, true),
+  'workspace.redone': (state, event) => setFileStatus(state, event, false),
   'context.pruned': (state, { runId, outputs, tokens }) =>
     addRemark(
       state,

@@ -61,6 +61,8 @@ export interface ThreadState {
   outcomes: Map<string, Outcome>;
   /** Runs that have begun, or whose prompt was steered into another run. */
   startedRuns: Set<string>;
+  /** Whether the file changes of a run are undone, as far as events of this page say so. */
+  undoneRuns: Map<string, boolean>;
   status: Session['status'];
   activeRunId: string | null;
   title: string | null;
@@ -97,6 +99,7 @@ export function createState({ session, messages, seq, queue, approvals, runs }: 
     })),
     outcomes: new Map(),
     startedRuns: new Set(),
+    undoneRuns: new Map(),
     status: session.status,
     activeRunId: session.activeRunId,
     title: session.title,

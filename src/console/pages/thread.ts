@@ -15,6 +15,13 @@ import {
   type ThreadState,
 } from './thread-state.ts';
 
+export interface FileChanges {
+  runId: string;
+  count: number;
+  /** Null as long as no event of this page says so. */
+  isUndone: boolean | null;
+}
+
 export interface Thread {
   /** In reading order. */
   messages(): readonly Message[];
@@ -22,6 +29,8 @@ export interface Thread {
   outcome(message: Message): Outcome | undefined;
   /** The prompt of the message's run. */
   prompt(message: Message): Message | undefined;
+  /** The files that the run of an answer has changed; undefined when there are none. */
+  fileChanges(message: Message): FileChanges | undefined;
   remarks(): readonly Remark[];
   approvals(): PendingApproval[];
   queue(): QueuedPrompt[];
@@ -46,6 +55,7 @@ export function createThread(start: ThreadStart): Thread {
       runId === null
         ? undefined
         : [...state.messages.values()].find((message) => message.role === 'user' && message.runId === runId),
+    fileChanges: (message) => fileChangesOf(state, message),
     remarks: () => state.remarks,
     approvals: () => [...state.approvals.values()],
     queue: () => state.queue.toSorted((a, b) => a.queuePosition - b.queuePosition),
@@ -70,6 +80,12 @@ function outcomeOf(state: ThreadState, { role, runId, metadata }: Message): Outc
   const { status } = metadata;
   if (!isEarlyEnd(status)) return undefined;
   return { status, reason: runOutcome?.reason ?? null, hasStarted: true };
+}
+
+function fileChangesOf(state: ThreadState, { role, runId, metadata }: Message): FileChanges | undefined {
+  const { changedFiles: count } = metadata;
+  if (role !== 'assistant' || runId === null || typeof count !== 'number' || count === 0) return undefined;
+  return { runId, count, isUndone: state.undoneRuns.get(runId) ?? null };
 }
 
 /** Runs whose outcome is in neither messages nor queue, newest first. */

@@ -1,0 +1,122 @@
+// What a run has changed in the files of the workspace, below its answer: the diffs, undo and redo. The
+// changes are read when the reader opens them.
+import type { RunChanges } from '@townhall/agent';
+import { callConsole, runOrShowError } from './agent-client.ts';
+import { button, fill, h, pill, showControls } from './elements.ts';
+import type { FileChanges } from './thread.ts';
+
+export interface ChangesView {
+  element: HTMLElement;
+  /** After an event about the files. */
+  update(changes: FileChanges): void;
+}
+
+type FileDiff = RunChanges['files'][number];
+
+export function createChangesView(sessionId: string, { runId, count }: FileChanges): ChangesView {
+  const state = h('span', {});
+  const list = h('div', { class: 'files' }, h('p', { class: 'quiet' }, 'Reading …'));
+  const note = h('p', { class: 'quiet', role: 'status' });
+  // One button, so that the focus stays on it when undo becomes redo.
+  const action = button('Undo', press, { class: 'small', hidden: true });
+  const title = count === 1 ? '1 file changed' : `${count} files changed`;
+  const element = h(
+    'details',
+    { class: 'changes' },
+    h('summary', {}, title, ' ', state),
+    list,
+    h('div', { class: 'row' }, action, note),
+  );
+  let status: RunChanges['status'] | undefined;
+  let shownUndone: boolean | null = null;
+
+  function show(changes: RunChanges): void {
+    ({ status } = changes);
+    const isUndone = status === 'undone';
+    fill(state, isUndone && pill('undone', 'wait'));
+    fill(list, changes.files.map(fileView), changes.files.length === 0 && nothingView());
+    action.textContent = isUndone ? 'Redo' : 'Undo';
+    action.title = isUndone
+      ? 'Puts the files as the agent left them'
+      : 'Sets the files back to what they were before this answer';
+    action.hidden = status !== 'applied' && !isUndone;
+  }
+
+  async function read(): Promise<void> {
+    show(await callConsole<RunChanges>('sessions.getChanges', { sessionId, runId }));
+  }
+
+  async function press(): Promise<void> {
+    const wasUndone = status === 'undone';
+    const operation = wasUndone ? 'sessions.redoRun' : 'sessions.undoRun';
+    const isDone = await runOrShowError(() => callConsole(operation, { sessionId, runId }));
+    if (isDone) note.textContent = wasUndone ? 'The changes are back.' : 'The files are set back.';
+    else note.textContent = '';
+    // The error of the operation stays where this fails as well.
+    await read().catch(() => {});
+  }
+
+  element.addEventListener('toggle', () => {
+    if (element.open && status === undefined) void runOrShowError(read);
+  });
+  return {
+    element,
+    update({ isUndone }) {
+      if (isUndone === shownUndone) return;
+      shownUndone = isUndone;
+      fill(state, isUndone === true && pill('undone', 'wait'));
+      if (element.open) void runOrShowError(read);
+      else status = undefined;
+    },
+  };
+}
+
+function fileView({ path, change, additions, deletions, diff }: FileDiff): HTMLElement {
+  const counts =
+    additions === null || deletions === null
+      ? null
+      : h(
+          'span',
+          { class: 'counts' },
+          h('span', { class: 'added' }, `+${additions}`),
+          ' ',
+          h('span', { class: 'removed' }, `−${deletions}`),
+        );
+  return h(
+    'details',
+    { class: 'file' },
+    h(
+      'summary',
+      {},
+      h('code', {}, showControls(path)),
+      ' ',
+      change !== 'changed' && [pill(change, change === 'created' ? 'good' : 'bad'), ' '],
+      counts,
+    ),
+    diff === null
+      ? h('p', { class: 'quiet' }, 'This file is no text, or it is too large to show.')
+      : diffView(path, diff),
+  );
+}
+
+function diffView(path: string, diff: string): HTMLElement {
+  const lines = diff.replace(/\n$/, '').split('\n');
+  const first = lines.findIndex((line) => line.startsWith('@@'));
+  // The path stands above.
+  const visibleLines = lines.filter((line, index) => index >= first || !/^(?:---|\+\+\+) /.test(line));
+  return h(
+    'pre',
+    { class: 'diff', tabindex: '0', 'aria-label': `Changes of ${showControls(path)}` },
+    visibleLines.map((line) => h('span', { class: `line ${toneOf(line)}` }, `${showControls(line)}\n`)),
+  );
+}
+
+function toneOf(line: string): string {
+  if (line.startsWith('@@')) return 'place';
+  if (line.startsWith('+')) return 'added';
+  return line.startsWith('-') ? 'removed' : 'same';
+}
+
+function nothingView(): HTMLElement {
+  return h('p', { class: 'quiet' }, 'The changes of this answer are no longer kept.');
+}
