@@ -1,6 +1,6 @@
 // Contents of files in the data folder, each under its SHA-256. No file is changed once it is written.
-import { createHash, randomUUID } from 'node:crypto';
-import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 export interface ContentStore {
@@ -17,25 +17,32 @@ export interface ContentStore {
 export function contentStore(folder: string): ContentStore {
   const folderOf = (hash: string) => join(folder, hash.slice(0, 2));
   const fileOf = (hash: string) => join(folderOf(hash), hash);
+  const createdFolders = new Set<string>();
 
-  async function write(hash: string, content: Buffer): Promise<void> {
-    await mkdir(folderOf(hash), { recursive: true, mode: 0o700 });
-    const temporary = join(folderOf(hash), `${randomUUID()}.tmp`);
+  async function create(hash: string, content: Buffer): Promise<void> {
+    if (!createdFolders.has(folderOf(hash))) {
+      await mkdir(folderOf(hash), { recursive: true, mode: 0o700 });
+      createdFolders.add(folderOf(hash));
+    }
     try {
-      await writeFile(temporary, content, { mode: 0o600, flag: 'wx' });
-      await rename(temporary, fileOf(hash));
+      await writeFile(fileOf(hash), content, { mode: 0o600, flag: 'wx' });
     } catch (error) {
-      await rm(temporary, { force: true });
-      throw error;
+      const { code } = error as NodeJS.ErrnoException;
+      if (code !== 'EEXIST') {
+        // The folder may have been deleted by hand.
+        createdFolders.delete(folderOf(hash));
+        throw error;
+      }
+      // A crash of the machine may leave a file with fewer bytes: contents are not synced.
+      if ((await sizeOf(fileOf(hash))) !== content.length)
+        await writeFile(fileOf(hash), content, { mode: 0o600 });
     }
   }
 
   return {
     async put(content) {
       const hash = hashOf(content);
-      // A crash of the machine may leave a file with fewer bytes: contents are not synced.
-      const size = await sizeOf(fileOf(hash));
-      if (size !== content.length) await write(hash, content);
+      await create(hash, content);
       return hash;
     },
     async get(hash) {

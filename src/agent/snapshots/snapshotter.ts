@@ -73,7 +73,7 @@ export function createSnapshotter({
       const { files, skippedPaths, ignore } = await list(signal, before);
       const states = new Map<string, FileState>();
       const settled = new Map<string, KnownFile>();
-      await forEach(files, async (file) => {
+      const takeAll = forEach(files, async (file) => {
         signal.throwIfAborted();
         const { path, stats } = file;
         const state = await stateOf(file);
@@ -84,6 +84,11 @@ export function createSnapshotter({
         states.set(path, state);
         if (Number(stats.ctimeMs) < startedMs - settledMs)
           settled.set(path, { identity: identityOf(stats), state });
+      });
+      await takeAll.catch((error: unknown) => {
+        // What was read before the deadline need not be read again by the next attempt.
+        lastFiles = new Map([...lastFiles, ...settled]);
+        throw error;
       });
       lastFiles = settled;
       return { files: states, skippedPaths: new Set(skippedPaths), ignore };

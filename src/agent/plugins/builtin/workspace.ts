@@ -324,11 +324,15 @@ async function openPlainFile<T>(
   }
 }
 
+const minBufferBytes = 4 * 1024;
+
 async function readUpTo(handle: FileHandle, path: string, maxBytes: number): Promise<Buffer> {
-  // Reading one byte more than the limit also bounds a file that grows, or whose size is reported as 0.
-  const buffer = Buffer.alloc(maxBytes + 1);
+  const { size } = await handle.stat();
+  // One byte more than the limit also bounds a file that grows, or whose size is reported as 0.
+  let buffer = Buffer.allocUnsafe(Math.min(maxBytes, Math.max(size, minBufferBytes)) + 1);
   let length = 0;
-  while (length < buffer.length) {
+  while (length <= maxBytes) {
+    if (length === buffer.length) buffer = Buffer.concat([buffer], Math.min(maxBytes + 1, 2 * buffer.length));
     const { bytesRead } = await handle.read(buffer, length, buffer.length - length, null);
     if (bytesRead === 0) break;
     length += bytesRead;
