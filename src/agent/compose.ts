@@ -212,6 +212,7 @@ function openSessions(
     dataDir: config.dataDir,
     database,
     agentId,
+    limits: { maxFiles: config.snapshotFiles },
     clock,
     log,
   });

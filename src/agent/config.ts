@@ -87,6 +87,12 @@ export const agentSettings = {
     'Run commands, MCP servers and services without a sandbox, with all rights of this user.',
     { flag: 'unsafe-shell' },
   ),
+  snapshotFiles: integer(
+    'AGENT_SNAPSHOT_FILES',
+    20_000,
+    'Most files of a workspace whose changes can be undone; 0 takes no snapshots.',
+    { flag: null, min: 0, max: 1_000_000 },
+  ),
   executeWaitMs: integer(
     'AGENT_EXECUTE_WAIT_MS',
     120_000,

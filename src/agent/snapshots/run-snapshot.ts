@@ -43,6 +43,12 @@ export interface RunSnapshotOptions {
   log: Log;
 }
 
+/** For an agent that takes no snapshots. */
+export const noSnapshot: RunSnapshot = {
+  beforeChange: async () => null,
+  end: async () => ({ files: [], notice: null }),
+};
+
 /** Runs of a session whose changes are kept. */
 const keptRuns = 50;
 export const maxChanges = 1_000;

@@ -10,7 +10,7 @@ import { toChangedFile, writeDiffs, type ChangedFile, type FileDiff } from './co
 import { contentStore, type ContentStore } from './content-store.ts';
 import type { SnapshotLimits } from './listing.ts';
 import { findConflicts, readContents, restoreFiles, type Restoration } from './restore.ts';
-import { closeRecord, createRunSnapshot, type RunSnapshot } from './run-snapshot.ts';
+import { closeRecord, createRunSnapshot, noSnapshot, type RunSnapshot } from './run-snapshot.ts';
 import { createSnapshotter, type Snapshotter } from './snapshotter.ts';
 import {
   changeStatus,
@@ -86,6 +86,7 @@ export function createSnapshots(options: SnapshotsOptions): Snapshots {
   const sweeper = createSweeper(context);
   return {
     begin(run) {
+      if (context.limits.maxFiles === 0) return noSnapshot;
       activeRuns.add(run.runId);
       return createRunSnapshot({
         ...context,

@@ -98,6 +98,15 @@ describe('a snapshot', () => {
     expect(await first.end()).toEqual({ files: [], notice: null });
   });
 
+  test('is not taken where the setting says so', async () => {
+    const snapshots = await open({ maxFiles: 0 });
+    const run = snapshots.begin(runOf('run'));
+    expect(await run.beforeChange(signal)).toBeNull();
+    await put('a.txt', 'one');
+    expect(await run.end()).toEqual({ files: [], notice: null });
+    expect(await snapshots.changes(runOf('run'))).toEqual({ status: 'none', files: [] });
+  });
+
   test('leaves out a file that is too large, before and after', async () => {
     await put('large.txt', 'x'.repeat(100));
     const run = (await open({ maxFileBytes: 50 })).begin(runOf('run'));
