@@ -94,7 +94,7 @@ const defaultLimits: DatabaseLimits = {
  */
 export type ConnectOptions = (
   | { url: string; prepare?: boolean }
-  | { path: string; seed?: string; checkpointEveryMs?: number }
+  | { path: string; seed?: string; checkpointEveryMs?: number; vacuumEveryMs?: number }
 ) & {
   limits?: Partial<DatabaseLimits>;
 };
@@ -201,7 +201,7 @@ function beginWith(settings: Readonly<Record<string, number>>): string {
 }
 
 async function connectEmbedded(
-  options: { path: string; seed?: string; checkpointEveryMs?: number },
+  options: { path: string; seed?: string; checkpointEveryMs?: number; vacuumEveryMs?: number },
   limits: DatabaseLimits,
   log: Log,
 ): Promise<Database> {

@@ -14,11 +14,13 @@ import {
 } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { parentPort, workerData } from 'node:worker_threads';
+import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { createGunzip } from 'node:zlib';
 import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
 import { isSingleExecutable, readBytes, readPieces, assetPath } from '../assets.ts';
+import { fatalError, isIdle, messages, rowsOf, simpleQuery, sync } from './embedded-protocol.ts';
+import { createVacuum } from './embedded-vacuum.ts';
 
 /** The start options of the thread. */
 export interface EmbeddedStart {
@@ -29,6 +31,8 @@ export interface EmbeddedStart {
   idleInTransactionMs: number;
   /** Interval for checking the size of the WAL since the last checkpoint. */
   checkpointEveryMs: number;
+  /** Interval for checking for deleted rows. */
+  vacuumEveryMs: number;
 }
 
 /** `query` carries whole protocol messages up to a Sync, Flush or simple Query; each gets one `answer`. */
@@ -86,10 +90,22 @@ const startParams = [
 
 /** PGlite's folder file system, whose fsync does nothing, with a real fsync. */
 class DurableFolder extends NodeFS {
+  /**
+   * While it returns true, tables and indexes cannot be read, which ends a statement with an error. Files of
+   * the transaction status stay readable: PostgreSQL reads them during commits, where an error is its PANIC.
+   */
+  isInterrupted: (() => boolean) | undefined;
+
   override async init(...[pg, options]: Parameters<NodeFS['init']>): ReturnType<NodeFS['init']> {
     const prepared = await super.init(pg, options);
     const preRun = prepared.emscriptenOpts.preRun ?? [];
     (preRun as ((module: EmscriptenModule) => void)[]).push(({ FS, NODEFS }) => {
+      const { read } = NODEFS.stream_ops;
+      NODEFS.stream_ops.read = (stream, ...range) => {
+        if (this.isInterrupted !== undefined && stream.path.includes('/base/') && this.isInterrupted())
+          throw new FS.ErrnoError(NODEFS.convertNodeCode({ code: 'EIO' }));
+        return read(stream, ...range);
+      };
       NODEFS.stream_ops.fsync = (stream) => {
         try {
           fsyncSync(stream.nfd);
@@ -108,7 +124,10 @@ class DurableFolder extends NodeFS {
 interface EmscriptenModule {
   FS: { ErrnoError: new (errno: number) => Error };
   NODEFS: {
-    stream_ops: { fsync?: (stream: { nfd: number }) => number };
+    stream_ops: {
+      fsync?: (stream: { nfd: number }) => number;
+      read(stream: { path: string }, ...range: unknown[]): number;
+    };
     convertNodeCode(error: unknown): number;
   };
 }
@@ -118,7 +137,10 @@ interface EmscriptenModule {
 const checkpointAboveBytes = 32 * 1024 * 1024;
 const askWhetherDue = `select from pg_control_checkpoint() where pg_current_wal_insert_lsn() - redo_lsn > ${checkpointAboveBytes}`;
 
-const sync = Uint8Array.of(0x53, 0, 0, 0, 4);
+// A statement that arrives during a vacuum waits this long at most.
+const maxVacuumWaitMs = 500;
+// With more statements than this since the last second there is work, and no vacuum starts.
+const quietStatements = 20;
 
 if (parentPort) void serve(parentPort, workerData as EmbeddedStart);
 
@@ -127,9 +149,21 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
   const waiting: { peer: number; bytes: Uint8Array }[] = [];
   let holder: number | null = null;
   let idleTimer: NodeJS.Timeout | undefined;
+  let isDumping = false;
   const checkpointTimer = setInterval(checkpointWhenDue, start.checkpointEveryMs);
+  const vacuum = startVacuum({
+    port,
+    receive,
+    query: (statement, isInterrupted) =>
+      engine.interruptible(isInterrupted, () => run(simpleQuery(statement))),
+    isFree: () => holder === null && !isDumping,
+    everyMs: start.vacuumEveryMs,
+  });
 
-  port.on('message', (message: ToWorker) => {
+  port.on('message', receive);
+  send({ kind: 'ready' });
+
+  function receive(message: ToWorker): void {
     if (message.kind === 'query') {
       waiting.push(message);
       serveWaiting();
@@ -142,8 +176,7 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
     } else {
       void stop();
     }
-  });
-  send({ kind: 'ready' });
+  }
 
   function send(message: FromWorker): void {
     const bytes = 'bytes' in message ? message.bytes : undefined;
@@ -155,6 +188,7 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
       const index = holder === null ? 0 : waiting.findIndex(({ peer }) => peer === holder);
       const [next] = index < 0 ? [] : waiting.splice(index, 1);
       if (!next) break;
+      vacuum.countStatement();
       const bytes = run(next.bytes);
       holder = isIdle(bytes) ? null : next.peer;
       // NotificationResponse is for every peer, since all share one session.
@@ -202,18 +236,71 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
   }
 
   async function dump(): Promise<void> {
+    isDumping = true;
     run(simpleQuery('checkpoint'));
     send({ kind: 'dumped', bytes: await engine.dump() });
+    isDumping = false;
   }
 
   async function stop(): Promise<void> {
     clearTimeout(idleTimer);
     clearInterval(checkpointTimer);
+    vacuum.stop();
     if (holder !== null) forget(holder);
     await engine.close();
     send({ kind: 'stopped' });
     port.close();
   }
+}
+
+interface IdleVacuum {
+  /** Call it with each statement of a peer. */
+  countStatement(): void;
+  stop(): void;
+}
+
+/** Vacuums while there is little work; a message that arrives meanwhile waits 500 ms at most. */
+function startVacuum({
+  port,
+  receive,
+  query,
+  isFree,
+  everyMs,
+}: {
+  port: NonNullable<typeof parentPort>;
+  receive(message: ToWorker): void;
+  query(statement: string, isInterrupted: () => boolean): Uint8Array;
+  /** Whether no transaction is open. */
+  isFree(): boolean;
+  everyMs: number;
+}): IdleVacuum {
+  let statements = 0;
+  /** Messages that the check below has taken from the port. */
+  const inbox: ToWorker[] = [];
+
+  function runUntilInterrupted(statement: string): (string | null)[][] | null {
+    if (inbox.length > 0) return null;
+    const deadlineMs = performance.now() + maxVacuumWaitMs;
+    const answer = query(statement, () => {
+      // Messages are taken without a turn of the event loop, which the statement blocks.
+      for (let next; performance.now() > deadlineMs && (next = receiveMessageOnPort(port)) !== undefined;)
+        inbox.push((next as { message: ToWorker }).message);
+      return inbox.length > 0;
+    });
+    return messages(answer, 'E').length > 0 ? null : rowsOf(answer);
+  }
+
+  const vacuum = createVacuum({ query: runUntilInterrupted, nowMs: () => performance.now() }, { everyMs });
+  const timer = setInterval(
+    () => {
+      const isQuiet = statements <= quietStatements;
+      statements = 0;
+      if (isQuiet && isFree()) vacuum.step();
+      inbox.splice(0).forEach(receive);
+    },
+    Math.min(1_000, everyMs),
+  );
+  return { countStatement: () => void (statements += 1), stop: () => clearInterval(timer) };
 }
 
 async function openCluster({ cluster, seed }: EmbeddedStart) {
@@ -222,8 +309,9 @@ async function openCluster({ cluster, seed }: EmbeddedStart) {
     else await initialize(cluster);
   }
   let hasPanicked = false;
+  const folder = new DurableFolder(cluster);
   const db = await PGlite.create({
-    fs: new DurableFolder(cluster),
+    fs: folder,
     startParams,
     ...(await engineFiles()),
     onStderr: (line) => {
@@ -234,6 +322,15 @@ async function openCluster({ cluster, seed }: EmbeddedStart) {
   return {
     run: (bytes: Uint8Array) => db.execProtocolRawSync(bytes),
     panic: () => hasPanicked,
+    /** A statement within the work ends with an error at its next read of a table once `isInterrupted` is true. */
+    interruptible<T>(isInterrupted: () => boolean, work: () => T): T {
+      folder.isInterrupted = isInterrupted;
+      try {
+        return work();
+      } finally {
+        folder.isInterrupted = undefined;
+      }
+    },
     dump: async () => new Uint8Array(await (await db.dumpDataDir('gzip')).arrayBuffer()),
     close: () => db.close(),
   };
@@ -360,35 +457,4 @@ function tarEntry(header: Buffer): { name: string; isFolder: boolean; bytes: num
     isFolder: header[156] === 0x35,
     bytes: Number.parseInt(text(124, 12), 8) || 0,
   };
-}
-
-/**
- * Whether the answer ends in ReadyForQuery outside of a transaction, which ends the peer's turn.
- */
-function isIdle(answer: Uint8Array): boolean {
-  return answer.at(-6) === 0x5a && answer.at(-1) === 0x49;
-}
-
-/** The messages of one type within an answer. */
-function messages(answer: Uint8Array, type: string): Uint8Array[] {
-  const view = new DataView(answer.buffer, answer.byteOffset, answer.byteLength);
-  const matches: Uint8Array[] = [];
-  for (let at = 0; at + 5 <= answer.length;) {
-    const end = at + 1 + view.getUint32(at + 1);
-    if (answer[at] === type.charCodeAt(0)) matches.push(answer.slice(at, end));
-    at = end;
-  }
-  return matches;
-}
-
-function simpleQuery(text: string): Uint8Array {
-  const message = Buffer.from(`Q\0\0\0\0${text}\0`);
-  message.writeUInt32BE(message.length - 1, 1);
-  return message;
-}
-
-function fatalError(code: string, text: string): Uint8Array {
-  const message = Buffer.from(`E\0\0\0\0SFATAL\0VFATAL\0C${code}\0M${text}\0\0`);
-  message.writeUInt32BE(message.length - 1, 1);
-  return new Uint8Array(message);
 }

@@ -19,6 +19,8 @@ export interface EmbeddedOptions {
   idleInTransactionMs: number;
   /** 30 seconds when absent. */
   checkpointEveryMs?: number | undefined;
+  /** 30 seconds when absent. */
+  vacuumEveryMs?: number | undefined;
   log: Log;
 }
 
@@ -53,6 +55,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
     seed: options.seed ?? builtSeed(),
     idleInTransactionMs: options.idleInTransactionMs,
     checkpointEveryMs: options.checkpointEveryMs ?? 30_000,
+    vacuumEveryMs: options.vacuumEveryMs ?? 30_000,
   };
   if (!existsSync(start.cluster)) {
     options.log.info({ folder, from: start.seed ? 'seed' : 'initdb' }, 'making the embedded database');

@@ -1,0 +1,77 @@
+// Gives the space of deleted rows back. PostgreSQL's autovacuum is a process of its own, which the embedded
+// engine does not have: its thread calls `step` at moments without work instead.
+
+export interface VacuumEngine {
+  /** The rows of a statement; null when the engine refused it or its reads were interrupted. */
+  query(statement: string): (string | null)[][] | null;
+  nowMs(): number;
+}
+
+export interface Vacuum {
+  /** Vacuums one table at most. Call it outside of transactions. */
+  step(): void;
+}
+
+interface Table {
+  oid: string;
+  name: string;
+}
+
+// A smaller table stays as it is: its dead rows are pruned when their pages are next written.
+const minTableBytes = 256 * 1024;
+// The rule of PostgreSQL's autovacuum: 50 rows and a fifth of the table.
+const askDueTables = `
+  select relid, relid::regclass from pg_stat_user_tables
+  where n_dead_tup > 50 + 0.2 * n_live_tup and pg_total_relation_size(relid) >= ${minTableBytes}
+  order by n_dead_tup desc limit 20`;
+// VACUUM cuts the free end off a table, but never shrinks an index.
+const askWhetherEmpty = (oid: string) =>
+  `select from pg_class where oid = ${oid} and relpages = 0 and pg_total_relation_size(oid) > 64 * 1024`;
+// The planner takes a table of no pages for a small one, and a cached plan would read the whole table once it has
+// grown. Unknown statistics count as ten pages.
+const forgetStatistics = (oid: string) =>
+  `update pg_class set relpages = 0, reltuples = -1 where oid = ${oid} and relpages < 10 and reltuples >= 0`;
+
+// A table whose vacuum was interrupted is tried again later, each time later still.
+const firstDelayMs = 60_000;
+const maxDelayMs = 60 * 60_000;
+
+export function createVacuum({ query, nowMs }: VacuumEngine, { everyMs }: { everyMs: number }): Vacuum {
+  let due: Table[] = [];
+  let nextLookMs = nowMs() + everyMs;
+  const delays = new Map<string, { delayMs: number; untilMs: number }>();
+
+  function findDue(): Table[] {
+    nextLookMs = nowMs() + everyMs;
+    // The counts of the last statements are added at the end of a statement, so the next one sees them.
+    query('select pg_stat_force_next_flush()');
+    const rows = query(askDueTables) ?? [];
+    return rows
+      .map(([oid, name]) => ({ oid: oid ?? '', name: name ?? '' }))
+      .filter(({ oid }) => (delays.get(oid)?.untilMs ?? 0) <= nowMs());
+  }
+
+  function putOff({ oid }: Table): void {
+    const delayMs = Math.min(maxDelayMs, (delays.get(oid)?.delayMs ?? firstDelayMs / 2) * 2);
+    delays.set(oid, { delayMs, untilMs: nowMs() + delayMs });
+  }
+
+  function vacuum(table: Table): boolean {
+    const { oid, name } = table;
+    if (query(`vacuum ${name}`) === null) return false;
+    const isEmpty = (query(askWhetherEmpty(oid)) ?? []).length > 0;
+    const isDone = !isEmpty || query(`vacuum full ${name}`) !== null;
+    query(forgetStatistics(oid));
+    return isDone;
+  }
+
+  return {
+    step() {
+      if (due.length === 0 && nowMs() >= nextLookMs) due = findDue();
+      const table = due.shift();
+      if (table === undefined) return;
+      if (vacuum(table)) delays.delete(table.oid);
+      else putOff(table);
+    },
+  };
+}
