@@ -102,7 +102,7 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: 'db',
-    summary: 'Back up, restore or migrate the database.',
+    summary: 'Back up, restore, compact or migrate the database.',
     load: () => import('./commands/db.ts'),
   },
   {

@@ -82,7 +82,7 @@ describe.each(Object.keys(fileOf) as Shell[])('townhall completions %s', (shell)
   test.skipIf(!isHere).each<[string, string[]]>([
     ['townhall ', commands.map(({ name }) => name)],
     ['townhall de', ['deploy']],
-    ['townhall db ', ['migrate', 'backup', 'restore']],
+    ['townhall db ', ['migrate', 'backup', 'restore', 'compact']],
     ['townhall city ', ['status', 'stop', 'start', 'run', 'rollback', 'logs']],
     ['townhall agent token c', ['create']],
     ['townhall admin ', ['setup', 'reset', 'token']],

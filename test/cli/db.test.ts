@@ -283,6 +283,10 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
         code: 0,
         screen: expect.stringContaining('running server'),
       });
+      expect(await run(['db', 'compact'], fresh)).toMatchObject({
+        code: 2,
+        screen: expect.stringContaining('a running gateway holds the database'),
+      });
       await server.stop();
       expect(await run(['db', 'migrate', '--json'], newHost)).toMatchObject({
         code: 0,
@@ -291,8 +295,43 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     }
   });
 
+  test('compacts the database of a stopped agent and names the tool of a PostgreSQL', async () => {
+    const env = await agentHost('compacted');
+    if (isPostgres) {
+      const refusal = await run(['db', 'compact', '--agent'], env);
+      expect(refusal).toMatchObject({
+        code: 2,
+        screen: expect.stringContaining('vacuumdb --full --analyze --dbname=compacted'),
+      });
+      return;
+    }
+    expect(await run(['db', 'compact', '--agent'], env)).toMatchObject({
+      code: 2,
+      screen: expect.stringContaining('There is no database at'),
+    });
+    const database = await connect(
+      { path: join(env['AGENT_DATA_DIR'] ?? '', 'agent.db') },
+      { log: silentLog },
+    );
+    await database.sql`create table filler (n integer primary key, v text)`;
+    await database.sql`insert into filler select n, repeat(md5(n::text), 30) from generate_series(1, 6000) n`;
+    await database.sql`delete from filler where n % 100 <> 0`;
+    await database.close();
+    const { code, screen } = await run(['db', 'compact', '--agent', '--json'], env);
+    expect(code, screen).toBe(0);
+    expect(screen).toMatch(/filler: \d\.\d MB to 0\.\d MB/);
+    const { bytes_before: before, bytes_after: after } = JSON.parse(
+      screen.split('\n').find((line) => line.startsWith('{')) ?? '',
+    ) as { bytes_before: number; bytes_after: number };
+    expect(before - after).toBeGreaterThan(4_000_000);
+    const again = await connect({ path: join(env['AGENT_DATA_DIR'] ?? '', 'agent.db') }, { log: silentLog });
+    expect(await again.sql`select count(*)::int as rows from filler`).toEqual([{ rows: 60 }]);
+    await again.close();
+  });
+
   test.each([
     [['db']],
+    [['db', 'compact', 'a']],
     [['db', 'backup']],
     [['db', 'restore']],
     [['db', 'copy']],

@@ -1,4 +1,4 @@
-// `townhall db migrate|backup|restore`: maintains a database on either engine, the gateway's
+// `townhall db migrate|backup|restore|compact`: maintains a database on either engine, the gateway's
 // or, with --agent, an agent's. Where the two share one PostgreSQL, a backup contains both.
 import { agentSettings, readAgentData } from '../../agent/config.ts';
 import { readGatewayConfig } from '../../gateway/config.ts';
@@ -15,6 +15,7 @@ import {
 } from '../command-line/command.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
 import { backUp, restore } from '../data/backup.ts';
+import { compact, megabytes } from '../data/compact.ts';
 import {
   agentDatabase,
   askServer,
@@ -49,6 +50,9 @@ export const command: Command = {
     '',
     'A backup does not contain files: images and videos in the storage folder; attachments, workspace and token file in',
     "an agent's data folder. With PostgreSQL the programs pg_dump and pg_restore are needed here.",
+    '',
+    'Compacting needs as much free disk as the largest table has. A running server reuses the space of deleted rows by',
+    'itself, so compact a database only to give space back to the disk.',
   ],
   actions: [
     action({
@@ -73,6 +77,13 @@ export const command: Command = {
       options: dbOptions,
       run: async ({ arguments: { file }, options, ...context }) =>
         report(context, options, await runRestore(await targetOf(options, context), file, context)),
+    }),
+    action({
+      path: 'compact',
+      summary: 'Shrink the embedded database of a stopped server to what its rows need.',
+      options: dbOptions,
+      run: async ({ options, ...context }) =>
+        report(context, options, await runCompact(await targetOf(options, context), context)),
     }),
   ],
   notes: [
@@ -152,6 +163,14 @@ async function runRestore(
   return {
     result: { file, engine, master_key: masterKey === 'fits' ? 'fits' : 'nothing_sealed' },
     line: `The database is restored. ${keySentence} Start the ${location.surface}; it brings the database up to date.`,
+  };
+}
+
+async function runCompact({ location }: Target, { printError }: CommandContext): Promise<Report> {
+  const { bytesBefore, bytesAfter } = await compact(location, (step) => printError(`  ${step}`));
+  return {
+    result: { bytes_before: bytesBefore, bytes_after: bytesAfter },
+    line: `The database is compacted: ${megabytes(bytesBefore)} before, ${megabytes(bytesAfter)} after.`,
   };
 }
 

@@ -56,11 +56,13 @@ export function hasDatabase({ databaseUrl, databasePath }: DatabaseLocation): bo
 
 /** Throws without a database, so that a command with a mistyped folder does not create one. */
 export function requireDatabase(location: DatabaseLocation): void {
-  if (hasDatabase(location)) return;
-  const option = location.surface === 'gateway' ? '--database-path' : '--data-dir';
-  throw new Error(
-    `There is no database at ${location.databasePath}; the first start of the ${location.surface} creates one. If it is elsewhere, set ${option}.`,
-  );
+  if (!hasDatabase(location)) throw new Error(missingDatabase(location));
+}
+
+/** What to do when there is no database. */
+export function missingDatabase({ surface, databasePath }: DatabaseLocation): string {
+  const option = surface === 'gateway' ? '--database-path' : '--data-dir';
+  return `There is no database at ${databasePath}; the first start of the ${surface} creates one. If it is elsewhere, set ${option}.`;
 }
 
 /**

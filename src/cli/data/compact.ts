@@ -1,0 +1,67 @@
+// Compacts the embedded database of a stopped server: its tables are rewritten without the space of deleted rows.
+import { readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { compactTables } from '../../kernel/data/compact.ts';
+import type { DatabaseFacts } from '../../kernel/data/database-facts.ts';
+import { SettingError } from '../../kernel/settings.ts';
+import {
+  askServer,
+  hasDatabase,
+  missingDatabase,
+  withDatabase,
+  type DatabaseLocation,
+} from './database-location.ts';
+import { connectionVariables } from './postgres-tools.ts';
+
+export interface CompactResult {
+  /** Of the database's folder on the disk. */
+  bytesBefore: number;
+  bytesAfter: number;
+}
+
+/** Throws a SettingError, without a change, for a PostgreSQL, a running server and a missing database. */
+export async function compact(
+  location: DatabaseLocation,
+  progress: (step: string) => void,
+): Promise<CompactResult> {
+  if (location.databaseUrl !== undefined) throw postgresAdvice(location.databaseUrl);
+  const running = await askServer<DatabaseFacts | undefined>(
+    location,
+    { name: 'db.facts', input: null },
+    async () => undefined,
+  );
+  if (running !== undefined)
+    throw new SettingError(
+      `a running ${location.surface} holds the database, and compacting would stop its work. Stop it first. Nothing was changed. While it runs it reuses the space of deleted rows by itself.`,
+    );
+  if (!hasDatabase(location)) throw new SettingError(missingDatabase(location));
+  const folder = join(location.databasePath, 'pg');
+  const bytesBefore = await folderBytes(folder);
+  await withDatabase(location, (database) =>
+    compactTables(database, ({ name, bytesBefore: before, bytesAfter: after }) => {
+      if (before > after) progress(`${name}: ${megabytes(before)} to ${megabytes(after)}`);
+    }),
+  );
+  return { bytesBefore, bytesAfter: await folderBytes(folder) };
+}
+
+export function megabytes(bytes: number): string {
+  return `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
+function postgresAdvice(databaseUrl: string): SettingError {
+  const name = connectionVariables(databaseUrl)['PGDATABASE'] ?? 'DATABASE';
+  return new SettingError(
+    `this database is a PostgreSQL, whose autovacuum reuses the space of deleted rows. To give it back to the disk, stop the servers and run: vacuumdb --full --analyze --dbname=${name}`,
+  );
+}
+
+async function folderBytes(folder: string): Promise<number> {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true });
+  const sizes = await Promise.all(
+    entries
+      .filter((entry) => entry.isFile())
+      .map(async (entry) => (await stat(join(entry.parentPath, entry.name))).size),
+  );
+  return sizes.reduce((sum, size) => sum + size, 0);
+}
