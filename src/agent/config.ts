@@ -154,11 +154,17 @@ export const agentSettings = {
     min: 1,
     max: 36_500,
   }),
-  maxRuns: integer('AGENT_MAX_RUNS', 64, 'Concurrent runs; more are refused with 429.', {
+  maxRuns: integer('AGENT_MAX_RUNS', 64, 'Concurrent runs; more wait for a free place.', {
     flag: null,
     min: 1,
     max: 10_000,
   }),
+  maxQueuedRuns: integer(
+    'AGENT_MAX_QUEUED_RUNS',
+    1_000,
+    'Inputs that may wait for a free place, over all sessions; more are refused with 429.',
+    { flag: null, min: 0, max: 100_000 },
+  ),
   modelRetries: integer(
     'AGENT_MODEL_RETRIES',
     5,

@@ -94,14 +94,14 @@ type Outcome = CompletedRun | Problem | 'waiting' | 'gone';
 
 async function reply(options: ExecuteOptions, accepted: AcceptedInput, signal: AbortSignal) {
   const { session, receipt, settled } = accepted;
-  const { sessionId, runId, queued, queueItemId, queuePosition, seq } = receipt;
+  const { sessionId, runId, queued, queueItemId, queuePosition, waitsFor, seq } = receipt;
   const outcome =
     settled === null
       ? await waitForSettlement(options, { session, runId }, signal)
       : await waitForLocalRun(options, settled, signal);
   if (outcome === 'waiting') {
-    const body = { success: true as const, queued, sessionId, runId, queueItemId, queuePosition, seq };
-    return { status: 202 as const, body };
+    const ids = { success: true as const, queued, sessionId, runId, queueItemId, queuePosition, seq };
+    return { status: 202 as const, body: { ...ids, ...(waitsFor === undefined ? {} : { waitsFor }) } };
   }
   // Only a caller whose wait is aborted by the end of a drain receives this error; the run is settled anyway.
   if (outcome === 'gone')

@@ -50,7 +50,8 @@ export function queueHandlers(
     'sessions.listQueue': async ({ path, query }) => {
       const session = await requireSession(path.sessionId);
       const { activeRunId, queueLength, headSeq: seq } = session;
-      const page = pageOfQueue(await runStore.queue(session.key), session, query);
+      const waiting = await runStore.queue(session.key);
+      const page = pageOfQueue(waiting, await inputsAhead(options, session, waiting), query);
       return { status: 200, body: { ...page, activeRunId, queueLength, seq } };
     },
 
@@ -61,14 +62,23 @@ export function queueHandlers(
   };
 }
 
+/** The inputs ahead of the first that waits: the running one, or those that wait for a free place before it. */
+async function inputsAhead(
+  { runStore, agentId }: HandlerOptions,
+  { activeRunId }: SessionRecord,
+  [first]: readonly RunRecord[],
+): Promise<number> {
+  if (activeRunId !== null) return 1;
+  return first === undefined ? 0 : runStore.waitingAhead(agentId, first);
+}
+
 function pageOfQueue(
   waiting: readonly RunRecord[],
-  { activeRunId }: SessionRecord,
+  ahead: number,
   query: { limit?: number; cursor?: string },
 ): { items: ReturnType<typeof toQueueItem>[]; nextCursor: string | null } {
   const limit = pageLimit(query);
-  const running = activeRunId === null ? 0 : 1;
-  const items = waiting.map((run, index) => ({ run, queuePosition: index + running }));
+  const items = waiting.map((run, index) => ({ run, queuePosition: index + ahead }));
   const cursor = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isQueueCursor);
   const rest = cursor === undefined ? items : items.filter(({ run }) => isBehind(run, cursor));
   const page = pageOf(rest.slice(0, limit + 1), limit, ({ run }) => [run.isUrgent, String(run.place)]);
@@ -100,18 +110,20 @@ async function removeQueueItem(
     });
 }
 
-async function showRun({ runStore, events }: HandlerOptions, session: SessionRecord, run: RunRecord) {
+async function showRun(options: HandlerOptions, session: SessionRecord, run: RunRecord) {
+  const { runStore, events } = options;
   const isWaiting = run.status === 'accepted' && run.steeredInto === null;
   const waiting = isWaiting ? await runStore.queue(session.key) : [];
   const index = waiting.findIndex(({ runId }) => runId === run.runId);
-  const running = session.activeRunId === null ? 0 : 1;
+  const ahead = await inputsAhead(options, session, waiting);
+  const waitsFor: 'session' | 'capacity' = index > 0 || session.activeRunId !== null ? 'session' : 'capacity';
   const ofMessage =
     run.messageId === null
       ? []
       : await events.messageEvents(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
   return toRun(run, {
     sessionId: session.id,
-    queuePosition: index < 0 ? null : index + running,
+    place: index < 0 ? null : { queuePosition: index + ahead, waitsFor },
     completed: ofMessage.findLast(({ type }) => type === 'message.completed'),
   });
 }

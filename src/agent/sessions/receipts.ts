@@ -13,7 +13,7 @@ export async function receiptOfCall(
 
 function bodyOf(operationId: string, receipt: Receipt): unknown {
   if (['sessions.prompt', 'sessions.compact', 'sessions.regenerate'].includes(operationId)) return receipt;
-  const { sessionId, runId, queueItemId, queuePosition, seq } = receipt;
+  const { sessionId, runId, queueItemId, queuePosition, waitsFor, seq } = receipt;
   // Only a run that started at once in a session of no chat has no queue item.
   const body = {
     success: true,
@@ -24,5 +24,6 @@ function bodyOf(operationId: string, receipt: Receipt): unknown {
     queuePosition,
     seq,
   };
-  return operationId === 'chat.sendMessage' ? { ...body, serviceName: 'chat' } : body;
+  if (operationId === 'chat.sendMessage') return { ...body, serviceName: 'chat' };
+  return waitsFor === undefined ? body : { ...body, waitsFor };
 }

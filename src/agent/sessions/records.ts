@@ -53,9 +53,14 @@ export function toRun(
   run: RunRecord,
   {
     sessionId,
-    queuePosition,
+    place,
     completed,
-  }: { sessionId: string; queuePosition: number | null; completed: StoredEvent | undefined },
+  }: {
+    sessionId: string;
+    /** Of a run that waits. */
+    place: { queuePosition: number; waitsFor: 'session' | 'capacity' } | null;
+    completed: StoredEvent | undefined;
+  },
 ): Run {
   const message = completed ? (readEvent(completed) as { message: UiMessage }).message : null;
   const { status, startedAt, settledAt, finishReason } = run;
@@ -74,12 +79,12 @@ export function toRun(
     acceptedAt: run.acceptedAt,
   };
   const open = { finishReason: null, error: null, settledAt: null };
-  if (status === 'accepted') return { ...common, ...open, status, queuePosition, startedAt };
-  const place = { queuePosition: null };
+  const noPlace = { queuePosition: null };
+  if (status === 'accepted') return { ...common, ...open, ...(place ?? noPlace), status, startedAt };
   if (status === 'running')
-    return { ...common, ...open, ...place, status, startedAt: startedAt ?? run.acceptedAt };
+    return { ...common, ...open, ...noPlace, status, startedAt: startedAt ?? run.acceptedAt };
   if (settledAt === null) throw new Error(`The run ${run.runId} is ${status} and has no end.`);
-  const end = { ...place, finishReason, startedAt, settledAt };
+  const end = { ...noPlace, finishReason, startedAt, settledAt };
   if (status === 'completed') return { ...common, ...end, status, error: null };
   return { ...common, ...end, status, error: run.error ?? { code: 'internal_error', message: unknownEnd } };
 }

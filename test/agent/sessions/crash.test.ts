@@ -413,6 +413,7 @@ describe('createEventLog', () => {
       holder: { instanceId: 'ins_other', leaseMs: 60_000 },
       defaultModel: 'local/echo',
       mayStartNext: () => true,
+      hasWaiting: () => false,
       claim: () => {},
       release: () => {},
     };

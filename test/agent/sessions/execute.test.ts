@@ -503,8 +503,8 @@ describe('a run beyond its request', () => {
     ]);
   });
 
-  test('refuses runs beyond its capacity', async () => {
-    const agent = await start({ settings: { maxRuns: 1, drainMs: 0 } });
+  test('refuses runs beyond its capacity where none may wait', async () => {
+    const agent = await start({ settings: { maxRuns: 1, maxQueuedRuns: 0, drainMs: 0 } });
     const requested = Promise.withResolvers<void>();
     gateway.answer(() => ({ respond: () => new Promise(() => requested.resolve()) }));
     const first = agent.client.sessions.execute({ instructions: 'Wait.' });

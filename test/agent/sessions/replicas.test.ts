@@ -37,7 +37,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       await place.remove();
     });
 
-    async function replica(settings: { leaseMs?: number } = {}): Promise<TestAgent> {
+    async function replica(settings: { leaseMs?: number; maxRuns?: number } = {}): Promise<TestAgent> {
       const database = await connect(place.options, { log: silentLog });
       databases.push(database);
       const agent = await startAgent({
@@ -80,6 +80,27 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
           status: 'completed',
         });
       expect(JSON.stringify(gateway.requests[1]?.prompt)).toMatch(/Go on\..*On my way.*Turn left!/);
+    });
+
+    test('starts an input that waits for a free place at the replica that has one', async () => {
+      const [full, other] = [await replica({ maxRuns: 1 }), await replica({ leaseMs: 1_000 })];
+      const first = holdAnswer();
+      gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
+      const ids = ['a', 'b', 'c'];
+      for (const id of ids) await full.client.sessions.create({ id });
+      await full.client.sessions.prompt({ sessionId: 'a', text: 'first' });
+      await first.asked;
+      for (const sessionId of ['b', 'c'])
+        expect(await full.client.sessions.prompt({ sessionId, text: sessionId })).toMatchObject({
+          waitsFor: 'capacity',
+        });
+      for (const sessionId of ['b', 'c'])
+        await collect(full.client.sessions.follow({ sessionId, until: 'idle' }));
+      first.end();
+      await collect(other.client.sessions.follow({ sessionId: 'a', until: 'idle' }));
+      // The place of the full replica is free again for inputs of its own.
+      await full.client.sessions.prompt({ sessionId: 'a', text: 'last' }, { headers: { prefer: 'wait=20' } });
+      expect(gateway.requests).toHaveLength(4);
     });
 
     test('queues inputs of two replicas without a gap and runs each once', async () => {

@@ -3,6 +3,7 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { DecodedAttachment } from '../attachments/files.ts';
 import type { SessionRecord } from '../event-log/session-store.ts';
 import type { LogEntry, SessionChange, UnitOfWork } from '../event-log/unit.ts';
+import type { Capacity } from './capacity.ts';
 import { queueUpdated, startEvents } from './run-events.ts';
 import { waitingRuns, type NewRun, type Receipt } from './store.ts';
 import {
@@ -39,7 +40,11 @@ export interface AcceptedPrompt {
 export async function planInput(
   unit: UnitOfWork,
   submission: Submission,
-  { write, prompts }: { write: SessionWrite; prompts: Map<string, AcceptedPrompt> },
+  {
+    write,
+    prompts,
+    capacity,
+  }: { write: SessionWrite; prompts: Map<string, AcceptedPrompt>; capacity: Capacity },
   rules: AdmissionRules,
 ): Promise<Admission | Problem> {
   const { session } = write;
@@ -50,21 +55,21 @@ export async function planInput(
   const refusal = refusalOf(submission, write, rules);
   if (refusal) return refusal;
   const before = { ...session };
-  const isBusy = isSessionBusy(session);
-  if (!isBusy) rules.claim(submission.runId);
-  const plan = isBusy ? await planQueued(unit, submission, session) : planStarted(submission, session, rules);
+  const plan = await planPlace(unit, submission, { session, capacity }, rules);
+  if (plan === null) return capacityProblem(rules.maxQueuedRuns);
+  const waits = plan.waitsFor !== null;
   const events = [...sessionEvents(write), ...inputEvents(submission, session), ...plan.events];
-  const receipt = receiptOf(submission, session, { ...plan, isBusy, eventCount: events.length });
-  write.runs.push(newRun(submission, session, { receipt, model: plan.model, isBusy }, rules));
-  addToWrite(write, submission, { events, isBusy });
+  const receipt = receiptOf(submission, session, { ...plan, eventCount: events.length });
+  write.runs.push(newRun(submission, session, { receipt, model: plan.model, waits }, rules));
+  addToWrite(write, submission, { events, waits });
   if (promptId !== null) prompts.set(promptKey, { hash: promptHash, receipt });
   return {
     session: before,
     receipt,
     isRepeated: false,
     started: plan.model === null ? null : startedRun(submission, before, { model: plan.model, receipt }),
-    interrupts: isBusy && submission.delivery === 'interrupt' ? before.activeRunId : null,
-    steers: isBusy && submission.delivery === 'steer' ? before.activeRunId : null,
+    interrupts: waits && submission.delivery === 'interrupt' ? before.activeRunId : null,
+    steers: waits && submission.delivery === 'steer' ? before.activeRunId : null,
   };
 }
 
@@ -114,15 +119,35 @@ function refusalOf(
       `The queue of this session is full: ${rules.maxWaiting} inputs wait already.`,
       { headers: { 'retry-after': '5' } },
     );
-  // The capacity for the first run of a new session was checked when the session was created.
-  return isBusy || isFirstInput(write) || rules.mayStart() ? null : capacityProblem();
+  return null;
 }
 
 interface InputPlan {
   events: LogEntry[];
   queuePosition: number;
+  /** Null for a run that starts. */
+  waitsFor: Receipt['waitsFor'] | null;
   /** Of the run that starts; null for one that waits. */
   model: string | null;
+}
+
+/** Null when too many inputs wait for a free place. */
+async function planPlace(
+  unit: UnitOfWork,
+  submission: Submission,
+  { session, capacity }: { session: SessionRecord; capacity: Capacity },
+  rules: AdmissionRules,
+): Promise<InputPlan | null> {
+  if (isSessionBusy(session)) {
+    // Without an active run, the first input of the session waits for a free place itself.
+    const ahead = session.activeRunId === null ? await capacity.queueUp() : null;
+    return planQueued(unit, submission, session, { waitsFor: 'session', ahead });
+  }
+  const slot = await capacity.take(submission.runId);
+  if (slot === 'start') return planStarted(submission, session, rules);
+  // A new answer replaces messages when it starts, and by then others may have followed them.
+  if (slot === 'full' || submission.replaces !== undefined) return null;
+  return planQueued(unit, submission, session, { waitsFor: slot.wait, ahead: slot.ahead });
 }
 
 function planStarted(submission: Submission, session: SessionRecord, rules: AdmissionRules): InputPlan {
@@ -137,26 +162,34 @@ function planStarted(submission: Submission, session: SessionRecord, rules: Admi
     queueLength: 0,
     index: session.messageCount + (input ? 1 : 0),
   });
-  return { events, queuePosition: 0, model };
+  return { events, queuePosition: 0, waitsFor: null, model };
 }
 
-/** An interrupting input goes to the front of the queue, behind earlier interrupting ones. */
+/**
+ * An interrupting input goes to the front of the queue, behind earlier interrupting ones. `ahead` are the inputs
+ * of all sessions before one whose session waits for a free place; null where a run of the session is active.
+ */
 async function planQueued(
   unit: UnitOfWork,
   { queueItemId, delivery, input }: Submission,
   session: SessionRecord,
+  { waitsFor, ahead: aheadOfAll }: { waitsFor: NonNullable<Receipt['waitsFor']>; ahead: number | null },
 ): Promise<InputPlan> {
-  const { queueLength } = session;
-  const running = session.activeRunId === null ? 0 : 1;
+  const { queueLength, activeRunId } = session;
   const movesOthers = delivery === 'interrupt' && queueLength > 0;
   const waiting = movesOthers ? await waitingRuns(unit, session.key) : [];
   const runsAhead = movesOthers ? waiting.filter((run) => run.isUrgent).length : queueLength;
-  const queuePosition = running + runsAhead;
+  const queuePosition = aheadOfAll === null ? 1 + runsAhead : movesOthers ? runsAhead : aheadOfAll;
   const messageId = input?.messageId ?? null;
-  const events: LogEntry[] = [{ type: 'queue.added', queueItemId, queuePosition, delivery, messageId }];
+  const events: LogEntry[] = [
+    { type: 'queue.added', queueItemId, queuePosition, waitsFor, delivery, messageId },
+  ];
+  // Readers until idle see that the session is not done.
+  if (activeRunId === null)
+    events.push({ type: 'status.changed', status: 'idle', activeRunId, queueLength: queueLength + 1 });
   if (movesOthers)
     events.push(queueUpdated(waiting, queueLength + 1, (index, run) => index + 1 + (run.isUrgent ? 0 : 1)));
-  return { events, queuePosition, model: null };
+  return { events, queuePosition, waitsFor, model: null };
 }
 
 function sessionEvents(write: SessionWrite): LogEntry[] {
@@ -188,24 +221,26 @@ function inputEvents({ input, replaces, runId }: Submission, { messageCount }: S
 }
 
 /** Every input of a chat has a queue item, also one that starts at once. */
-function queueItemOf({ queueItemId }: Submission, { chatId }: SessionRecord, isBusy: boolean): string | null {
-  return isBusy || chatId !== null ? queueItemId : null;
+function queueItemOf({ queueItemId }: Submission, { chatId }: SessionRecord, waits: boolean): string | null {
+  return waits || chatId !== null ? queueItemId : null;
 }
 
 function receiptOf(
   submission: Submission,
   session: SessionRecord,
-  { queuePosition, isBusy, eventCount }: { queuePosition: number; isBusy: boolean; eventCount: number },
+  { queuePosition, waitsFor, eventCount }: InputPlan & { eventCount: number },
 ): Receipt {
   const { runId } = submission;
+  const waits = waitsFor !== null;
   return {
     runId,
     sessionId: session.id,
     messageId: inputMessageIdOf(submission) ?? runId,
-    status: isBusy ? 'accepted' : 'running',
-    queued: isBusy,
-    queueItemId: queueItemOf(submission, session, isBusy),
+    status: waits ? 'accepted' : 'running',
+    queued: waits,
+    queueItemId: queueItemOf(submission, session, waits),
     queuePosition,
+    ...(waits ? { waitsFor } : {}),
     seq: session.headSeq + eventCount,
     eventsUrl: `/api/sdk/sessions/${session.id}/events?after=${session.headSeq}`,
   };
@@ -214,7 +249,7 @@ function receiptOf(
 function newRun(
   submission: Submission,
   session: SessionRecord,
-  { receipt, model, isBusy }: { receipt: Receipt; model: string | null; isBusy: boolean },
+  { receipt, model, waits }: { receipt: Receipt; model: string | null; waits: boolean },
   { agentId }: AdmissionRules,
 ): NewRun {
   const { runId, delivery, origin, input, promptId, promptHash, reasoningEffort, requestId } = submission;
@@ -223,9 +258,9 @@ function newRun(
     sessionKey: session.key,
     agentId,
     delivery,
-    isUrgent: isBusy && delivery === 'interrupt',
+    isUrgent: waits && delivery === 'interrupt',
     origin,
-    queueItemId: queueItemOf(submission, session, isBusy),
+    queueItemId: queueItemOf(submission, session, waits),
     inputMessageId: inputMessageIdOf(submission),
     preview: input?.preview ?? '',
     model: model ?? submission.model,
@@ -234,26 +269,26 @@ function newRun(
     promptHash,
     receipt: promptId === null && requestId === null ? null : receipt,
     requestId,
-    expiresInMs: isBusy ? submission.expiresInMs : null,
-    begins: isBusy ? null : { messageId: submission.messageId },
+    expiresInMs: waits ? submission.expiresInMs : null,
+    begins: waits ? null : { messageId: submission.messageId },
   };
 }
 
 function addToWrite(
   write: SessionWrite,
   { runId, input, messageId }: Submission,
-  { events, isBusy }: { events: readonly LogEntry[]; isBusy: boolean },
+  { events, waits }: { events: readonly LogEntry[]; waits: boolean },
 ): void {
   const { session, change } = write;
   // The append has events of several runs, so each names its own.
   write.events.push(...events.map((event) => ({ runId, ...event })));
   if (input && input.files.length > 0)
     write.files.push({ messageId: input.messageId, attachments: input.files });
-  const messages = (input ? 1 : 0) + (!isBusy && messageId !== null ? 1 : 0);
+  const messages = (input ? 1 : 0) + (!waits && messageId !== null ? 1 : 0);
   change.messages = (change.messages ?? 0) + messages;
   session.messageCount += messages;
   session.headSeq += events.length;
-  if (isBusy) {
+  if (waits) {
     change.queue = (change.queue ?? 0) + 1;
     session.queueLength += 1;
   } else {

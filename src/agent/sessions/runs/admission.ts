@@ -13,6 +13,7 @@ import {
 import { appendAll } from '../event-log/store.ts';
 import type { UnitOfWork } from '../event-log/unit.ts';
 import { planInput, type AcceptedPrompt, type SessionWrite } from './admission-plan.ts';
+import { createCapacity, type Capacity } from './capacity.ts';
 import { insertRuns, runsByPrompt, type LeaseHolder, type Receipt } from './store.ts';
 import {
   capacityProblem,
@@ -57,20 +58,25 @@ async function decideAdmissions(
     return submissions.map(() => 'stale');
   // The first attempt may have claimed them.
   for (const { runId } of submissions) rules.release(runId);
-  const createdKeys = isLocked ? await createSessions(unit, submissions, lookup, rules) : new Set<string>();
+  const capacity = createCapacity(unit, rules);
+  const createdKeys = isLocked
+    ? await createSessions(unit, submissions, lookup, capacity)
+    : new Set<string>();
   const prompts = await findAcceptedPrompts(unit, submissions, lookup, createdKeys);
   const writes = new Map<string, SessionWrite>();
   const plans: { verdict: AdmissionVerdict; write?: SessionWrite }[] = [];
   for (const submission of submissions) {
     const session = lookup.get(submission.session);
     if (session === undefined) {
-      plans.push({ verdict: submission.create === null ? sessionNotFound() : capacityProblem() });
+      const isMissing = submission.create === null;
+      plans.push({ verdict: isMissing ? sessionNotFound() : capacityProblem(rules.maxQueuedRuns) });
     } else if (session === 'taken') {
       plans.push({ verdict: 'stale' });
     } else {
       const write = writes.get(session.key) ?? newWrite(session, createdKeys.has(session.key));
       writes.set(session.key, write);
-      plans.push({ verdict: await planInput(unit, submission, { write, prompts }, rules), write });
+      const verdict = await planInput(unit, submission, { write, prompts, capacity }, rules);
+      plans.push({ verdict, write });
     }
   }
   // Cached sessions may be out of date, so a refusal counts only under the lock.
@@ -131,20 +137,17 @@ function createLookup(sessions: readonly SessionRecord[]): SessionLookup {
   };
 }
 
-/**
- * Creates the sessions that do not exist and returns their keys. Their first runs
- * start here, so they are claimed.
- */
+/** Creates the sessions that do not exist and returns their keys. None is created for an input that is refused. */
 async function createSessions(
   unit: UnitOfWork,
   submissions: readonly Submission[],
   lookup: SessionLookup,
-  rules: AdmissionRules,
+  capacity: Capacity,
 ): Promise<Set<string>> {
   const missing: { locator: SessionLocator; session: NewSession }[] = [];
   for (const { session: locator, create, runId } of submissions) {
-    if (create === null || lookup.get(locator) !== undefined || !rules.mayStart()) continue;
-    rules.claim(runId);
+    if (create === null || lookup.get(locator) !== undefined) continue;
+    if ((await capacity.take(runId)) === 'full') continue;
     lookup.add(locator, emptyRecord(create));
     missing.push({ locator, session: create });
   }

@@ -19,8 +19,8 @@ export interface LocalRuns {
   has(runId: string): boolean;
   isExecuting(runId: string): boolean;
   isEmpty(): boolean;
-  /** Claimed runs count too. */
-  hasCapacity(): boolean;
+  /** How many more runs may be claimed. */
+  freePlaces(): number;
   abortAll(problem: Problem): void;
   /** Resolves after the runs of this moment are settled. */
   allSettled(): Promise<unknown>;
@@ -41,7 +41,7 @@ export function createLocalRuns(maxRuns: number): LocalRuns {
     has: (runId) => executing.has(runId) || claimed.has(runId),
     isExecuting: (runId) => executing.has(runId),
     isEmpty: () => executing.size === 0,
-    hasCapacity: () => executing.size + claimed.size < maxRuns,
+    freePlaces: () => Math.max(0, maxRuns - executing.size - claimed.size),
     abortAll(problem) {
       for (const { abort } of executing.values()) abort.abort(problem);
     },

@@ -10,11 +10,11 @@ import { readCheckpoints, readRunEvents } from '../event-log/store.ts';
 import { foldEvents, type OpenText } from '../model-loop/message.ts';
 import { addUsage } from '../model-loop/usage.ts';
 import type { StartedRun } from './submission.ts';
+import type { Dispatcher } from './dispatcher.ts';
 import {
   noUsage,
   removeFromQueue,
   settleLocked,
-  startQueued,
   type Settlement,
   type SettlementRules,
 } from './settlement.ts';
@@ -35,10 +35,10 @@ export interface RecoveryOptions {
     /** A run that this process executes, or that an open transaction gives to it. */
     has(runId: string): boolean;
     isEmpty(): boolean;
-    hasCapacity(): boolean;
     start(started: StartedRun): void;
     cancel(runId: string): void;
   };
+  dispatcher: Pick<Dispatcher, 'startWaiting'>;
   removeSession(session: SessionRecord): Promise<void>;
   /** Ends all loops. */
   closing: AbortSignal;
@@ -71,8 +71,7 @@ export function createRunRecovery(options: RecoveryOptions): RunRecovery {
     await settleOrphans(options);
     if (!rules.mayStartNext()) return;
     await expiry.expireInputs();
-    const hasStartedAll = await startIdleQueues(options);
-    if (!hasStartedAll) needsSweep = true;
+    await options.dispatcher.startWaiting();
   }
 
   async function renewLeases(): Promise<void> {
@@ -160,16 +159,6 @@ async function settleOrphan(
   if (settlement === null) return;
   log.warn({ runId: run.runId }, 'settled a run that its process had left behind');
   if (settlement.next) localRuns.start(settlement.next);
-}
-
-/** False when this process is full before all idle queues have started. */
-async function startIdleQueues({ eventLog, runStore, rules, localRuns }: RecoveryOptions): Promise<boolean> {
-  for (const sessionKey of await runStore.idleQueues(rules.agentId)) {
-    if (!localRuns.hasCapacity()) return false;
-    const started = await eventLog.transact((unit) => startQueued(unit, sessionKey, rules));
-    if (started) localRuns.start(started);
-  }
-  return true;
 }
 
 /** One timer for the input that expires first. */

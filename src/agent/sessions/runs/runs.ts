@@ -12,6 +12,7 @@ import { runLost } from '../model-loop/run-writer.ts';
 import type { CompletedRun, RunnerOptions } from './active-run.ts';
 import { admitInputs } from './admission.ts';
 import { databaseWaitMs } from './database-wait.ts';
+import { createDispatcher, type Dispatcher } from './dispatcher.ts';
 import { createLocalRuns, type LocalRun, type LocalRuns } from './local-runs.ts';
 import { createRunRecovery, type RunRecovery } from './recovery.ts';
 import { createRunner, type ExecuteRun } from './runner.ts';
@@ -40,6 +41,8 @@ export interface RunLimits {
   maxSteps: number;
   /** Waiting inputs of one session. */
   maxWaiting: number;
+  /** Inputs of all sessions that wait for a free place while `maxRuns` execute. */
+  maxQueuedRuns: number;
   toolTimeoutMs: number;
   modelRetries: number;
   /** How long a run may wait for models at their limit. */
@@ -63,7 +66,10 @@ export interface Runs {
     run: RunKey,
     options: { timeoutMs: number; signal: AbortSignal },
   ): Promise<RunRecord | 'gone' | 'waiting'>;
-  /** Cancels the running and the waiting inputs; returns the runs that it ended, once that is durable. */
+  /**
+   * Cancels the running and the waiting inputs; returns the runs that it ended, once that is durable.
+   * Without a running one, the input that waits for a free place is cancelled.
+   */
   cancel(session: SessionRecord, target: { runId?: string; queue?: boolean }): Promise<string[]>;
   /** Removes one input from the queue; empty when it has started. */
   cancelWaiting(session: SessionRecord, runId: string): Promise<string[]>;
@@ -100,6 +106,7 @@ interface Context {
   /** Aborted to end the background loops. */
   closing: AbortSignal;
   execute: ExecuteRun;
+  dispatcher: Dispatcher;
   recovery: RunRecovery;
 }
 
@@ -112,8 +119,10 @@ export function createRuns(options: RunsOptions): Runs {
     phase: () => (isDraining ? 'draining' : 'open'),
     closing: closing.signal,
   });
-  const { localRuns, recovery, rules } = context;
-  const admissionRules = { ...rules, maxWaiting: limits.maxWaiting, mayStart: () => localRuns.hasCapacity() };
+  const { localRuns, recovery, rules, dispatcher } = context;
+  const { maxWaiting, maxQueuedRuns } = limits;
+  const mayStart = () => localRuns.freePlaces() > 0 && !dispatcher.hasWaiting();
+  const admissionRules = { ...rules, maxWaiting, maxQueuedRuns, mayStart };
   const admit = createBatcher(
     (submissions: readonly Submission[]) => admitInputs(eventLog, submissions, admissionRules),
     {
@@ -158,6 +167,7 @@ function createContext(
     holder: { instanceId: id('ins'), leaseMs: limits.leaseMs },
     defaultModel,
     mayStartNext: () => phase() === 'open',
+    hasWaiting: () => dispatcher.hasWaiting(),
     claim: localRuns.claim,
     release: localRuns.release,
   };
@@ -165,13 +175,20 @@ function createContext(
     ...options,
     settle: (run, settlement, runLog) => settleWithRetries(context, { run, settlement, runLog }),
   });
+  const dispatcher = createDispatcher({
+    ...options,
+    rules,
+    localRuns,
+    start: (started) => void start(context, started),
+    retryLater: () => recovery.requestSweep(),
+  });
   const recovery = createRunRecovery({
     ...options,
     rules,
+    dispatcher,
     localRuns: {
       has: localRuns.has,
       isEmpty: localRuns.isEmpty,
-      hasCapacity: localRuns.hasCapacity,
       start: (started) => void start(context, started),
       cancel: (runId) => localRuns.get(runId)?.abort.abort(cancelled()),
     },
@@ -186,6 +203,7 @@ function createContext(
     phase,
     closing,
     execute,
+    dispatcher,
     recovery,
   };
   return context;
@@ -193,7 +211,7 @@ function createContext(
 
 /** Executes a run, and then those that follow it in its session. */
 function start(context: Context, started: StartedRun): Promise<CompletedRun | Problem> {
-  const { localRuns, requests, options } = context;
+  const { localRuns, requests, options, dispatcher } = context;
   const { runId } = started;
   const run: LocalRun = {
     abort: new AbortController(),
@@ -204,7 +222,10 @@ function start(context: Context, started: StartedRun): Promise<CompletedRun | Pr
   };
   requests.delete(runId);
   localRuns.add(runId, run);
-  run.settled = executeAndContinue(context, started, run).finally(() => localRuns.remove(runId));
+  run.settled = executeAndContinue(context, started, run).finally(() => {
+    localRuns.remove(runId);
+    dispatcher.wake(false);
+  });
   return run.settled;
 }
 
@@ -221,18 +242,20 @@ async function executeAndContinue(
 
 // The caller's answer follows the settlement, so a short outage of the database is waited for.
 async function settleWithRetries(
-  { options, rules, closing, recovery }: Context,
+  { options, rules, closing, recovery, dispatcher }: Context,
   { run, settlement, runLog }: { run: RunKey; settlement: Settlement; runLog: Log },
 ): Promise<SettleResult | null | Problem> {
   const { eventLog, clock } = options;
   const deadlineMs = clock.monotonicMs() + settleRetryMs;
   try {
-    return await retry(() => settleRun(eventLog, run, settlement, rules), {
+    const result = await retry(() => settleRun(eventLog, run, settlement, rules), {
       isRetryable: (error) => asProblem(error).kind === 'unavailable' && clock.monotonicMs() < deadlineMs,
       delayMs: () => settleRetryDelayMs,
       clock,
       signal: closing,
     });
+    if (result?.hasYielded) dispatcher.wake(true);
+    return result;
   } catch (error) {
     const problem = asProblem(error);
     recovery.requestSweep();
@@ -287,17 +310,18 @@ async function admitWithRetries(
   });
 }
 
-/** Starts the run, or notifies the active run of the input. */
+/** Starts the run, or notifies the active run or the dispatcher of the input. */
 function applyAdmission(
   context: Context,
   { runId, expiresInMs }: Submission,
-  { started, steers, isRepeated }: Admission,
+  { started, steers, isRepeated, receipt }: Admission,
 ): Promise<CompletedRun | Problem> | null {
-  const { localRuns, recovery } = context;
+  const { localRuns, recovery, dispatcher } = context;
   if (!isRepeated) rememberRequest(context, runId);
   if (started === null) {
     localRuns.release(runId);
     if (expiresInMs !== null) recovery.expireIn(expiresInMs);
+    if (receipt.waitsFor === 'capacity' && !isRepeated) dispatcher.wake(true);
   }
   const activeRun = steers === null ? undefined : localRuns.get(steers);
   if (activeRun) activeRun.hasSteer = true;
@@ -333,7 +357,7 @@ async function cancel(
   { runId, queue = false }: { runId?: string; queue?: boolean },
 ): Promise<string[]> {
   const { eventLog, store, agentId } = context.options;
-  const targets = queue ? 'all' : runId === undefined ? [] : [runId];
+  const targets = queue ? 'all' : await cancelTargets(context, session, runId);
   const removed =
     targets.length === 0
       ? []
@@ -341,6 +365,19 @@ async function cancel(
   const active = runId ?? (await store.session(agentId, { key: session.key }))?.activeRunId ?? null;
   if (active === null || removed.includes(active)) return removed;
   return [...removed, ...(await cancelRun(context, session, active))];
+}
+
+/** The named run; without a name and a running one, the input that waits for a free place. */
+async function cancelTargets(
+  { options: { store, runStore, agentId } }: Context,
+  { key }: SessionRecord,
+  runId: string | undefined,
+): Promise<string[]> {
+  if (runId !== undefined) return [runId];
+  const session = await store.session(agentId, { key });
+  if (session === undefined || session.activeRunId !== null || session.queueLength === 0) return [];
+  const [first] = await runStore.queue(key);
+  return first === undefined ? [] : [first.runId];
 }
 
 async function cancelRun(context: Context, session: SessionRecord, runId: string): Promise<string[]> {

@@ -13,6 +13,7 @@ import type { StartedRun } from './submission.ts';
 import {
   advanceRuns,
   steeredRuns,
+  waitingAhead,
   waitingRuns,
   type LeaseHolder,
   type RunEnd,
@@ -39,6 +40,8 @@ export interface SettlementRules {
   defaultModel: string;
   /** Whether this process may start the next run. */
   mayStartNext(): boolean;
+  /** Whether inputs of other sessions wait for a free place. */
+  hasWaiting(): boolean;
   /** Called before a run is written that this process will execute. */
   claim(runId: string): void;
   /** Called when a claimed run does not start here after all. */
@@ -52,6 +55,8 @@ export interface RunKey {
 
 export interface SettleResult {
   next: StartedRun | null;
+  /** An input of the session waits now, because those of other sessions come first. */
+  hasYielded: boolean;
   settlement: Settlement;
 }
 
@@ -133,7 +138,8 @@ async function writeSettlement(
   const { runId, sessionKey } = run;
   const { usage, hasCheckpoints } = settlement;
   const waiting = session.queueLength > 0 ? await waitingRuns(unit, sessionKey, maxQueueItemsShown + 1) : [];
-  const next = rules.mayStartNext() ? waiting[0] : undefined;
+  // Where others wait, the session gives its place up and waits in the order of acceptance.
+  const next = rules.mayStartNext() && !rules.hasWaiting() ? waiting[0] : undefined;
   const start = next ? planStart(session, next, waiting, rules) : null;
   const idle: LogEntry = {
     type: 'status.changed',
@@ -167,7 +173,11 @@ async function writeSettlement(
     if (start) rules.release(start.run.runId);
     return null;
   }
-  return { next: start && { ...start.run, seq }, settlement };
+  return {
+    next: start && { ...start.run, seq },
+    hasYielded: next === undefined && waiting.length > 0,
+    settlement,
+  };
 }
 
 function endOf({ outcome, usage, finishReason, error }: Settlement): RunEnd {
@@ -278,8 +288,11 @@ export async function removeFromQueue(
   const rest = waiting.filter((run) => !removed.includes(run));
   const running = session.activeRunId === null ? 0 : 1;
   const events: LogEntry[] = removed.flatMap((run) => removalEvents(run, reason));
-  if (rest.length > 0)
-    events.push({ ...queueUpdated(rest, rest.length, (index) => index + running), runId: null });
+  const [first] = rest;
+  if (first !== undefined) {
+    const ahead = running === 1 ? 1 : await waitingAhead(unit.tx, agentId, first);
+    events.push({ ...queueUpdated(rest, rest.length, (index) => index + ahead), runId: null });
+  }
   // With an active run, the settlement of that run reports the next status.
   if (running === 0)
     events.push({

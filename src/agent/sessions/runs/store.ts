@@ -55,6 +55,9 @@ export interface RunRecord {
   settledAt: string | null;
 }
 
+// The largest value of a bigint column.
+const lastPlace = 9_223_372_036_854_775_807n;
+
 export interface LeaseHolder {
   instanceId: string;
   leaseMs: number;
@@ -69,6 +72,8 @@ export interface Receipt {
   queued: boolean;
   queueItemId: string | null;
   queuePosition: number;
+  /** Of an input that waits: for the runs of its session before it, or for a free place. */
+  waitsFor?: 'session' | 'capacity';
   seq: number;
   eventsUrl: string;
 }
@@ -194,6 +199,22 @@ export async function waitingRuns(
   return rows.map(runOf);
 }
 
+/**
+ * How many inputs of the agent wait for a free place and start before this one; all of them without one. They
+ * are those of sessions without an active run.
+ */
+export async function waitingAhead(
+  sql: Sql,
+  agentId: string,
+  { isUrgent, place }: Pick<RunRecord, 'isUrgent' | 'place'> = { isUrgent: false, place: lastPlace },
+): Promise<number> {
+  const [row] = await sql<{ ahead: number }[]>`
+    select count(*)::integer as ahead from agent.sessions_runs run join agent.sessions_sessions session using (session_id)
+    where run.agent_id = ${agentId} and run.status = 'accepted' and run.settled_at is null and run.steered_into is null and session.active_run_id is null
+      and (not run.is_urgent, run.place) < (not ${isUrgent}::boolean, ${place}::bigint)`;
+  return row?.ahead ?? 0;
+}
+
 export async function steerRun({ tx }: UnitOfWork, runId: string, into: string): Promise<void> {
   await tx`update agent.sessions_runs set steered_into = ${into}, started_at = agent.townhall_now() where run_id = ${runId}`;
 }
@@ -282,8 +303,10 @@ export interface RunStore {
   expiredInputs(agentId: string): Promise<Map<string, string[]>>;
   /** Until the next input expires; null when none will. */
   nextExpiryMs(agentId: string): Promise<number | null>;
-  /** Sessions with waiting inputs and no active run. */
-  idleQueues(agentId: string): Promise<string[]>;
+  /** Sessions with waiting inputs and no active run, in the order in which they start. */
+  idleQueues(agentId: string, limit: number): Promise<string[]>;
+  /** How many inputs start before one whose session has no active run. */
+  waitingAhead(agentId: string, run: Pick<RunRecord, 'isUrgent' | 'place'>): Promise<number>;
 }
 
 export function runStore({ sql }: Pick<Database, 'sql'>): RunStore {
@@ -344,11 +367,13 @@ export function runStore({ sql }: Pick<Database, 'sql'>): RunStore {
         where agent_id = ${agentId} and status = 'accepted' and steered_into is null and expires_at is not null`;
       return row?.in_ms ?? null;
     },
-    async idleQueues(agentId) {
+    async idleQueues(agentId, limit) {
       const rows = await sql<{ session_id: string }[]>`
-        select distinct run.session_id from agent.sessions_runs run join agent.sessions_sessions session using (session_id)
-        where run.agent_id = ${agentId} and run.status = 'accepted' and run.steered_into is null and session.active_run_id is null`;
+        select run.session_id from agent.sessions_runs run join agent.sessions_sessions session using (session_id)
+        where run.agent_id = ${agentId} and run.status = 'accepted' and run.settled_at is null and run.steered_into is null and session.active_run_id is null
+        group by run.session_id order by bool_or(run.is_urgent) desc, min(run.place) limit ${limit}`;
       return rows.map((row) => row.session_id);
     },
+    waitingAhead: (agentId, run) => waitingAhead(sql, agentId, run),
   };
 }

@@ -81,7 +81,9 @@ export interface AdmissionRules {
   defaultModel: string;
   /** Waiting inputs of one session. */
   maxWaiting: number;
-  /** Whether this process has capacity for one more run. */
+  /** Inputs of all sessions that wait for a free place. */
+  maxQueuedRuns: number;
+  /** Whether this process has a free place for one more run that no earlier input waits for. */
   mayStart(): boolean;
   /** Called before a run is written that this process will execute. */
   claim(runId: string): void;
@@ -95,11 +97,11 @@ export function sessionNotFound(): Problem {
   });
 }
 
-export function capacityProblem(): Problem {
+export function capacityProblem(maxQueuedRuns: number): Problem {
   return new Problem(
     'rate_limited',
     'rate_limited',
-    'The agent executes as many runs as it may; try again later.',
+    `The agent executes as many runs as it may, and ${maxQueuedRuns} inputs wait for a free place already; try again later.`,
     { headers: { 'retry-after': '5' } },
   );
 }

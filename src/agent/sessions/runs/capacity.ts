@@ -1,0 +1,50 @@
+// Decides which inputs of a batch start at once, which wait until this process has a free place for one more
+// run, and which are refused because too many wait already.
+import type { UnitOfWork } from '../event-log/unit.ts';
+import { waitingAhead } from './store.ts';
+import type { AdmissionRules } from './submission.ts';
+
+export type Slot = 'start' | 'full' | { wait: 'capacity'; ahead: number };
+
+export interface Capacity {
+  /** The slot of a run that finds its session idle; the same one when it is asked again. */
+  take(runId: string): Promise<Slot>;
+  /** How many inputs an input is behind whose session waits for a free place itself. */
+  queueUp(): Promise<number>;
+}
+
+/** For one attempt to write one batch. A run that starts is claimed. */
+export function createCapacity(unit: UnitOfWork, rules: AdmissionRules): Capacity {
+  const slots = new Map<string, Slot>();
+  let waiting: number | undefined;
+
+  /** All that wait, those of this batch included. */
+  async function countWaiting(): Promise<number> {
+    waiting ??= await waitingAhead(unit.tx, rules.agentId);
+    return waiting;
+  }
+
+  async function queueUp(): Promise<number> {
+    const ahead = await countWaiting();
+    waiting = ahead + 1;
+    return ahead;
+  }
+
+  async function choose(runId: string): Promise<Slot> {
+    if (rules.mayStart()) {
+      rules.claim(runId);
+      return 'start';
+    }
+    if ((await countWaiting()) >= rules.maxQueuedRuns) return 'full';
+    return { wait: 'capacity', ahead: await queueUp() };
+  }
+
+  return {
+    async take(runId) {
+      const slot = slots.get(runId) ?? (await choose(runId));
+      slots.set(runId, slot);
+      return slot;
+    },
+    queueUp,
+  };
+}

@@ -1,0 +1,171 @@
+// Inputs beyond the runs that the agent executes at a time: they wait for a free place, in the order of
+// their acceptance.
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { AgentClient } from '@townhall/agent';
+import { says } from '../../support/scripted-gateway.ts';
+import { collect, holdAnswer, openWorld, type Held, type World } from '../../support/session-world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.reset());
+afterAll(() => world.close());
+
+/** The first answer is held, so that the one place is taken; later ones come at once. */
+function holdFirst(): Held {
+  const first = holdAnswer();
+  world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
+  return first;
+}
+
+async function createSessions(client: AgentClient, ids: readonly string[]): Promise<void> {
+  for (const id of ids) await client.sessions.create({ id });
+}
+
+/** The inputs in the order in which the model got them. */
+function inputsOfModel(): string[] {
+  return world.gateway.requests.map(({ prompt }) => {
+    const { content } = prompt.findLast(({ role }) => role === 'user') ?? { content: [] };
+    return (content as { text: string }[])[0]?.text ?? '';
+  });
+}
+
+describe('an input without a free place', () => {
+  test('is accepted with its position and runs when a place is free', async () => {
+    const { client } = await world.start({ settings: { maxRuns: 1 } });
+    const first = holdFirst();
+    await createSessions(client, ['a', 'b', 'c']);
+    await client.sessions.prompt({ sessionId: 'a', text: 'first' });
+    await first.asked;
+    const second = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
+    const third = await client.sessions.prompt({ sessionId: 'c', text: 'third' });
+    expect(second).toMatchObject({
+      status: 'accepted',
+      queued: true,
+      queueItemId: expect.stringMatching(/^qit_/),
+      queuePosition: 0,
+      waitsFor: 'capacity',
+    });
+    expect(third).toMatchObject({ status: 'accepted', queuePosition: 1, waitsFor: 'capacity' });
+    expect(await client.sessions.getRun({ sessionId: 'c', runId: third.runId })).toMatchObject({
+      status: 'accepted',
+      queuePosition: 1,
+      waitsFor: 'capacity',
+    });
+    expect((await client.sessions.listQueue({ sessionId: 'c' })).items).toMatchObject([
+      { runId: third.runId, queuePosition: 1 },
+    ]);
+    first.end();
+    const events = await collect(client.sessions.follow({ sessionId: 'c', until: 'idle' }));
+    const ofRun = events.filter((event) => 'runId' in event && event.runId === third.runId);
+    expect(ofRun.slice(0, 6)).toMatchObject([
+      { type: 'message.created' },
+      { type: 'message.completed' },
+      { type: 'queue.added', queuePosition: 1, waitsFor: 'capacity' },
+      { type: 'status.changed', status: 'idle', queueLength: 1 },
+      { type: 'queue.removed', reason: 'started' },
+      { type: 'run.started' },
+    ]);
+    expect(events.at(-1)).toMatchObject({ type: 'status.changed', status: 'idle', queueLength: 0 });
+    expect(inputsOfModel()).toEqual(['first', 'second', 'third']);
+  });
+
+  test('is carried out by a call that waits for its end', async () => {
+    const { client } = await world.start({ settings: { maxRuns: 1 } });
+    const first = holdFirst();
+    await createSessions(client, ['a']);
+    await client.sessions.prompt({ sessionId: 'a', text: 'first' });
+    await first.asked;
+    const answer = client.sessions.execute({ instructions: 'second' });
+    await expect.poll(async () => (await client.sessions.list({ kind: 'execute' })).items).toHaveLength(1);
+    first.end();
+    expect(await answer).toMatchObject({ text: 'Done.' });
+  });
+
+  test('is shown as queued by a call that stops waiting', async () => {
+    const { client } = await world.start({ settings: { maxRuns: 1, executeWaitMs: 50 } });
+    const first = holdFirst();
+    await createSessions(client, ['a']);
+    await client.sessions.prompt({ sessionId: 'a', text: 'first' });
+    await first.asked;
+    expect(await client.sessions.execute({ instructions: 'second' })).toMatchObject({
+      queued: true,
+      queuePosition: 0,
+      waitsFor: 'capacity',
+    });
+    first.end();
+  });
+
+  test('is refused beyond the limit and leaves no session behind', async () => {
+    const agent = await world.start({ settings: { maxRuns: 1, maxQueuedRuns: 1 } });
+    const { client } = agent;
+    const first = holdFirst();
+    await createSessions(client, ['a', 'b', 'c']);
+    await client.sessions.prompt({ sessionId: 'a', text: 'first' });
+    await first.asked;
+    await client.sessions.prompt({ sessionId: 'b', text: 'second' });
+    const refusal = { status: 429, code: 'rate_limited', message: expect.stringContaining('1 inputs wait') };
+    await expect(client.sessions.prompt({ sessionId: 'c', text: 'third' })).rejects.toMatchObject(refusal);
+    await expect(client.sessions.execute({ instructions: 'fourth' })).rejects.toMatchObject(refusal);
+    const response = await agent.fetch('/api/sdk/sessions/c/prompt', {
+      method: 'POST',
+      headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ text: 'third' }),
+    });
+    expect([response.status, response.headers.get('retry-after')]).toEqual([429, '5']);
+    expect((await client.sessions.list()).items).toHaveLength(3);
+    first.end();
+  });
+
+  test('can be cancelled', async () => {
+    const { client } = await world.start({ settings: { maxRuns: 1 } });
+    const first = holdFirst();
+    await createSessions(client, ['a', 'b', 'c']);
+    await client.sessions.prompt({ sessionId: 'a', text: 'first' });
+    await first.asked;
+    const second = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
+    const third = await client.sessions.prompt({ sessionId: 'c', text: 'third' });
+    expect(await client.sessions.cancel({ sessionId: 'b' })).toMatchObject({ cancelled: [second.runId] });
+    expect(await client.sessions.getRun({ sessionId: 'c', runId: third.runId })).toMatchObject({
+      queuePosition: 0,
+    });
+    await client.sessions.removeQueueItem({ sessionId: 'c', queueItemId: third.queueItemId ?? '' });
+    const events = await collect(client.sessions.follow({ sessionId: 'c', until: 'idle' }));
+    expect(events.at(-1)).toMatchObject({ type: 'status.changed', status: 'idle', queueLength: 0 });
+    first.end();
+    await collect(client.sessions.follow({ sessionId: 'a', until: 'idle' }));
+    expect(inputsOfModel()).toEqual(['first']);
+  });
+
+  test('comes before later inputs of the session that has the place', async () => {
+    const { client } = await world.start({ settings: { maxRuns: 1 } });
+    const first = holdFirst();
+    await createSessions(client, ['a', 'b']);
+    await client.sessions.prompt({ sessionId: 'a', text: 'first' });
+    await first.asked;
+    await client.sessions.prompt({ sessionId: 'b', text: 'second' });
+    await client.sessions.prompt({ sessionId: 'a', text: 'third' });
+    await client.sessions.prompt({ sessionId: 'b', text: 'fourth' });
+    first.end();
+    for (const sessionId of ['a', 'b']) await collect(client.sessions.follow({ sessionId, until: 'idle' }));
+    expect(inputsOfModel()).toEqual(['first', 'second', 'third', 'fourth']);
+  });
+
+  test('keeps its turn over a restart', async () => {
+    const name = `restarted-${randomUUID()}`;
+    const before = await world.start({ name, settings: { maxRuns: 1 } });
+    const first = holdFirst();
+    await createSessions(before.client, ['a', 'b', 'c', 'd']);
+    for (const sessionId of ['d', 'c', 'b', 'a']) {
+      await before.client.sessions.prompt({ sessionId, text: sessionId });
+      await first.asked;
+    }
+    await before.close();
+    const { client } = await world.start({ name, settings: { maxRuns: 1 } });
+    for (const sessionId of ['c', 'b', 'a'])
+      await collect(client.sessions.follow({ sessionId, until: 'idle' }));
+    expect(inputsOfModel()).toEqual(['d', 'c', 'b', 'a']);
+  });
+});
