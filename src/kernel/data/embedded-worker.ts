@@ -52,8 +52,9 @@ export type FromWorker =
   | { kind: 'stopped' };
 
 // PGlite's own list without `-F`, which turns fsync off. `fsync` must be named as the method because the
-// default, fdatasync, is an empty call in PGlite's file layer. 8 MB of buffers cost a tenth of the memory
-// that its default does and are no slower: the operating system caches the same pages.
+// default, fdatasync, is an empty call in PGlite's file layer. As much of the log is kept for reuse as is
+// written between two checkpoints. 8 MB of buffers cost a tenth of the memory that its default does and are no
+// slower: the operating system caches the same pages.
 const startParams = [
   '--single',
   '-O',
@@ -84,6 +85,8 @@ const startParams = [
   'wal_sync_method=fsync',
   '-c',
   'shared_buffers=8MB',
+  '-c',
+  'max_wal_size=32MB',
   '-c',
   'timezone=UTC',
 ];
