@@ -1,0 +1,196 @@
+// The size of an agent's embedded database over turns, the deletion of all sessions, and turns again:
+//
+//   node test/bench/growth.ts [--turns 10000] [--again 1000] [--rest 40]
+//
+// The agent is a process of its own with its defaults, and its model is scripted (agent-model.ts). Sessions have
+// 10 turns each, 8 of them at a time. After a deletion the agent rests, so that it may vacuum. At the end its
+// database is compacted. Takes about five minutes on two cores.
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { parseArgs } from 'node:util';
+import { createAgentClient, type AgentClient } from '@townhall/agent';
+import { connect } from '../../src/kernel/data/database.ts';
+import { silentLog } from '../support/template.ts';
+
+const { values } = parseArgs({
+  options: {
+    turns: { type: 'string', default: '10000' },
+    again: { type: 'string', default: '1000' },
+    rest: { type: 'string', default: '40' },
+  },
+});
+const [turns, again, restSeconds] = [values.turns, values.again, values.rest].map(Number) as [
+  number,
+  number,
+  number,
+];
+const turnsOfSession = 10;
+const clients = 8;
+
+const root = join(import.meta.dirname, '..', '..');
+const folder = mkdtempSync(join(tmpdir(), 'townhall-growth-'));
+const children: ChildProcess[] = [];
+
+/** Starts a program and returns the first match in its output. */
+async function launch(argumentList: readonly string[], pattern: RegExp): Promise<string> {
+  const child = spawn(process.execPath, argumentList, {
+    cwd: folder,
+    env: {
+      PATH: process.env['PATH'],
+      HOME: folder,
+      AGENT_GATEWAY_TOKEN: 'th_usr_bench',
+      LOG_LEVEL: 'info',
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  children.push(child);
+  const lines = createInterface({ input: child.stdout });
+  for await (const line of lines) {
+    const match = pattern.exec(line)?.[1];
+    if (match === undefined) continue;
+    child.stdout.resume();
+    return match;
+  }
+  throw new Error(`${argumentList[0]} ended before it was ready.`);
+}
+
+interface Sizes {
+  /** Tables and indexes. */
+  data: number;
+  /** The write-ahead log, which PostgreSQL reuses. */
+  wal: number;
+}
+
+function measure(): Sizes {
+  const cluster = join(folder, 'agent.db', 'pg');
+  const bytesOf = (path: string) =>
+    readdirSync(path, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .reduce((sum, entry) => {
+        // A file may be removed meanwhile.
+        const size = statSync(join(entry.parentPath, entry.name), { throwIfNoEntry: false })?.size;
+        return sum + (size ?? 0);
+      }, 0);
+  return { data: bytesOf(join(cluster, 'base')), wal: bytesOf(join(cluster, 'pg_wal')) };
+}
+
+const startedMs = performance.now();
+
+async function rest(): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve, restSeconds * 1_000));
+}
+
+function report(stage: string): void {
+  const { data, wal } = measure();
+  const megabytes = (bytes: number) => (bytes / 1e6).toFixed(1);
+  const seconds = Math.round((performance.now() - startedMs) / 1_000);
+  console.log(`| ${stage} | ${megabytes(data)} | ${megabytes(wal)} | ${seconds} |`);
+}
+
+async function runTurns(client: AgentClient, count: number): Promise<void> {
+  let left = Math.ceil(count / turnsOfSession);
+  const work = async () => {
+    while (left > 0) {
+      left -= 1;
+      const { id: sessionId } = await client.sessions.create({});
+      for (let turn = 0; turn < turnsOfSession; turn += 1)
+        await client.sessions.prompt(
+          { sessionId, text: `Turn ${turn}: TOK=40` },
+          { headers: { prefer: 'wait=60' } },
+        );
+    }
+  };
+  await Promise.all(Array.from({ length: clients }, work));
+}
+
+async function removeAll(client: AgentClient): Promise<number> {
+  let removed = 0;
+  for (;;) {
+    const { items } = await client.sessions.list({ limit: 100 });
+    if (items.length === 0) return removed;
+    for (const { id: sessionId } of items) await client.sessions.remove({ sessionId });
+    removed += items.length;
+  }
+}
+
+async function run(): Promise<void> {
+  const port = await launch([join(root, 'test/bench/agent-model.ts')], /^(\d+)/);
+  const url = await launch(
+    [
+      join(root, 'src/cli/main.ts'),
+      'agent',
+      '--port',
+      '0',
+      '--data-dir',
+      folder,
+      '--gateway-url',
+      `http://127.0.0.1:${port}`,
+    ],
+    /"url":"(http:[^"]+)"/,
+  );
+  const token = readFileSync(join(folder, 'agent.token'), 'utf8').trim();
+  const client = createAgentClient({ baseUrl: url, token });
+  console.log(
+    '| stage | tables and indexes, MB | write-ahead log, MB | after, s |\n| --- | --- | --- | --- |',
+  );
+  report('empty');
+  await runTurns(client, turns);
+  report(`${turns} turns`);
+  const sessions = await removeAll(client);
+  await rest();
+  report(`all ${sessions} sessions deleted`);
+  await runTurns(client, again);
+  report(`${again} more turns`);
+  await removeAll(client);
+  await rest();
+  report('those deleted');
+  await stop();
+  const tables = await largestTables();
+  report('agent stopped');
+  const screen = execFileSync(
+    process.execPath,
+    [join(root, 'src/cli/main.ts'), 'db', 'compact', '--agent', '--data-dir', folder],
+    { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] },
+  );
+  report('compacted');
+  console.log(`${screen.trim()}\nThe largest tables before:\n${tables.join('\n')}`);
+}
+
+/** What is left, read from the stopped agent's database. */
+async function largestTables(): Promise<string[]> {
+  const database = await connect({ path: join(folder, 'agent.db') }, { log: silentLog });
+  try {
+    const rows = await database.sql<{ name: string; bytes: number }[]>`
+      select oid::regclass::text as name, pg_total_relation_size(oid)::float8 as bytes from pg_class
+      where relkind = 'r' and relnamespace = 'agent'::regnamespace order by bytes desc limit 4`;
+    return await Promise.all(
+      rows.map(async ({ name, bytes }) => {
+        const [count] = await database.sql.unsafe<{ rows: number }[]>(
+          `select count(*)::integer as rows from ${name}`,
+        );
+        return `${name}: ${(bytes / 1e6).toFixed(1)} MB, ${count?.rows ?? 0} rows`;
+      }),
+    );
+  } finally {
+    await database.close();
+  }
+}
+
+async function stop(): Promise<void> {
+  for (const child of children.splice(0)) {
+    const end = once(child, 'exit');
+    child.kill('SIGTERM');
+    await end;
+  }
+}
+
+try {
+  await run();
+} finally {
+  await stop();
+  rmSync(folder, { recursive: true, force: true });
+}
