@@ -25,7 +25,7 @@ const withDatabase = [
 // Transactions, locks, notifications, recovery after a crash: here the two engines can differ.
 const onBothEngines = [
   'test/agent/idempotency.test.ts',
-  'test/agent/sessions/{all-sessions,capacity,chat,context,crash,events,prompt-cache,regenerate,runs,search,undo}.test.ts',
+  'test/agent/sessions/{all-sessions,capacity,chat,context,crash,events,fold,prompt-cache,regenerate,runs,search,undo}.test.ts',
   'test/cli/{db,ledger}.test.ts',
   'test/deploy/deploy.test.ts',
   'test/fault-injection/drain.test.ts',

@@ -14,6 +14,7 @@ import { approvalStore as openApprovalStore } from './approvals/store.ts';
 import { attachmentFiles } from './attachments/files.ts';
 import { attachmentStore } from './attachments/store.ts';
 import { allSessionsStore } from './event-log/all-sessions-store.ts';
+import { foldSessionsAtRest } from './event-log/fold.ts';
 import { createEventLog } from './event-log/log.ts';
 import { messageUpdateStore } from './event-log/message-update-store.ts';
 import { segmentsOf, sessionStore, type SessionStore } from './event-log/session-store.ts';
@@ -100,6 +101,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     hasReplicas: database.engine === 'postgres',
     removeSession: (session) =>
       removeSession({ runs, eventLog, files, snapshots: options.snapshots }, session),
+    foldSessions: (signal) => foldSessionsAtRest({ database, agentId, clock }, signal),
   });
   const { hooks } = registry;
   const inputs = createInputSubmitter({ agentId, runs, eventLog, store, files, hooks, clock });

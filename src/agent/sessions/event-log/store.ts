@@ -2,6 +2,7 @@
 // `active_run_id` is the fencing token: a run that another process has settled can no longer write.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import { asJson, asText, type SessionEvent, type StoredEvent } from './events.ts';
+import { wholeData } from './fold-store.ts';
 import type { OpenPart } from './live-feed.ts';
 import type { Append, LogEntry, UnitOfWork } from './unit.ts';
 
@@ -249,7 +250,7 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
         segments,
         { after: 0, limit: unlimited },
         (segment, from) => sql<EventRow[]>`
-        select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
+        select session_id, seq, run_id, type, (${wholeData(sql)})::text as json, time from agent.sessions_events
         where run_id = ${runId} and session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} order by seq`,
       ),
     findEvent: (query) => findEvent(sql, query),
@@ -302,9 +303,10 @@ async function readPage(
   const events = await walkSegments(segments, { after, limit: limit + 1 }, async (segment, from, count) => {
     if (hasMore) return [];
     const rows = await sql<PageRow[]>`
-      select session_id, seq, run_id, type, time, data::text as json, row_count from (
+      select session_id, seq, run_id, type, time, (${wholeData(sql)})::text as json, row_count from (
         select *, (count(*) over ())::integer as row_count, sum(bytes) over (order by seq rows unbounded preceding) - bytes as bytes_before from (
-          select session_id, seq, run_id, type, time, data, pg_column_size(data)::bigint * case when pg_column_compression(data) is null then 1 else ${compressedWeight}::integer end as bytes
+          select session_id, seq, run_id, type, time, data, folded,
+            case when folded is null then pg_column_size(data)::bigint * case when pg_column_compression(data) is null then 1 else ${compressedWeight}::integer end else (folded ->> 'bytes')::bigint end as bytes
           from agent.sessions_events
           where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} ${onlyMessages ? sql`and type = 'message.completed'` : sql``} order by seq limit ${count}
         ) candidates
@@ -361,7 +363,7 @@ async function toolOutput(sql: Sql, segments: readonly Segment[], seq: number): 
   const segment = segments.find(({ upTo }) => seq <= upTo);
   if (segment === undefined) return undefined;
   const [row] = await sql<{ output: string }[]>`
-    select (data -> 'output')::text as output from agent.sessions_events
+    select ((${wholeData(sql)}) -> 'output')::text as output from agent.sessions_events
     where session_id = ${segment.sessionKey} and seq = ${seq} and type = 'tool.output'`;
   return row && (JSON.parse(row.output) as unknown);
 }

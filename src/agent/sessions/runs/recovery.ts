@@ -40,6 +40,8 @@ export interface RecoveryOptions {
   };
   dispatcher: Pick<Dispatcher, 'startWaiting'>;
   removeSession(session: SessionRecord): Promise<void>;
+  /** Folds the events of sessions at rest. */
+  foldSessions(signal: AbortSignal): Promise<void>;
   /** Ends all loops. */
   closing: AbortSignal;
   clock: Clock;
@@ -104,6 +106,19 @@ export function createRunRecovery(options: RecoveryOptions): RunRecovery {
     }
   }
 
+  async function foldSessions(): Promise<void> {
+    try {
+      await options.foldSessions(closing);
+    } catch (error) {
+      log.warn({ err: error }, 'the events of old sessions could not be folded');
+    }
+  }
+
+  async function cleanUp(): Promise<void> {
+    await removeExpiredSessions();
+    await foldSessions();
+  }
+
   async function repeat(work: () => Promise<void>, intervalMs: number): Promise<void> {
     while (!closing.aborted) {
       await clock.sleep(intervalMs, closing).catch(() => {});
@@ -119,7 +134,7 @@ export function createRunRecovery(options: RecoveryOptions): RunRecovery {
     expireIn: expiry.expireIn,
     startLoops: () => [
       repeat(renewLeases, limits.leaseMs / 4),
-      removeExpiredSessions().then(() => repeat(removeExpiredSessions, cleanupIntervalMs)),
+      cleanUp().then(() => repeat(cleanUp, cleanupIntervalMs)),
       ...(hasReplicas ? [repeat(pollCancelRequests, cancelPollMs)] : []),
     ],
   };

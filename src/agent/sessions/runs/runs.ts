@@ -33,6 +33,8 @@ export interface RunsOptions extends Omit<RunnerOptions, 'settle'> {
   limits: RunLimits;
   /** Called for sessions whose retention is over. */
   removeSession(session: SessionRecord): Promise<void>;
+  /** Folds the events of sessions at rest, until the signal is aborted. */
+  foldSessions(signal: AbortSignal): Promise<void>;
 }
 
 export interface RunLimits {

@@ -1,0 +1,35 @@
+// Folds the events of sessions at rest, a piece at a time, so that other work passes in between.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { Database } from '../../../kernel/data/database.ts';
+import { foldableSessions, foldEvents } from './fold-store.ts';
+
+export interface FoldOptions {
+  database: Pick<Database, 'sql'>;
+  agentId: string;
+  clock: Pick<Clock, 'sleep'>;
+}
+
+// Readers that follow a session come back within a day, and read more slowly once it is folded.
+const idleHours = 24;
+const sessionsOfRound = 100;
+// Events of one statement; it takes some milliseconds.
+const maxEvents = 500;
+const pauseMs = 50;
+
+/** Resolves when no session has anything to fold, or the signal is aborted. */
+export async function foldSessionsAtRest(
+  { database: { sql }, agentId, clock }: FoldOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  for (;;) {
+    const sessions = await foldableSessions(sql, { agentId, idleHours, limit: sessionsOfRound });
+    for (const { key, foldedSeq, headSeq } of sessions) {
+      for (let from = foldedSeq; from < headSeq; from += maxEvents) {
+        if (signal.aborted) return;
+        await foldEvents(sql, { key, from, to: Math.min(from + maxEvents, headSeq) });
+        await clock.sleep(pauseMs, signal).catch(() => {});
+      }
+    }
+    if (sessions.length < sessionsOfRound) return;
+  }
+}

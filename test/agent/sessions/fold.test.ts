@@ -1,0 +1,139 @@
+// Folded events: in sessions at rest the log has each text, input and output once, and every reader gets the
+// same events as before.
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { SessionEvent } from '@townhall/agent';
+import { foldSessionsAtRest } from '../../../src/agent/sessions/event-log/fold.ts';
+import {
+  copyAncestors,
+  segmentsOf,
+  sessionStore,
+  type SessionRecord,
+} from '../../../src/agent/sessions/event-log/session-store.ts';
+import { eventStore } from '../../../src/agent/sessions/event-log/store.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import type { TestAgent } from '../../support/agent.ts';
+import { calls, says } from '../../support/scripted-gateway.ts';
+import { collect, openWorld, type World } from '../../support/session-world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.reset());
+afterAll(() => world.close());
+
+const content = 'A line of the file.\n'.repeat(50);
+const speech = 'And so it was written and read again. '.repeat(30);
+
+/** A session with a run that has written a file, read it and spoken. */
+async function sessionWithRun(): Promise<{ agent: TestAgent; events: SessionEvent[] }> {
+  world.gateway.answer((_, index) =>
+    index === 0
+      ? calls({ name: 'files_write', input: { path: 'a.txt', content } })
+      : index === 1
+        ? calls({ name: 'files_read', input: { path: 'a.txt' } })
+        : says(speech),
+  );
+  const agent = await world.start();
+  await agent.client.sessions.create({ id: 's' });
+  await agent.client.sessions.prompt({ sessionId: 's', text: 'Go.' }, { headers: { prefer: 'wait=20' } });
+  return { agent, events: await eventsOf(agent, 's') };
+}
+
+async function eventsOf({ client }: TestAgent, sessionId: string, after = 0): Promise<SessionEvent[]> {
+  const events = await collect(client.sessions.follow({ sessionId, after, until: 'idle' }));
+  return events.filter((event) => 'seq' in event);
+}
+
+async function fold(agent: TestAgent): Promise<void> {
+  const { agentId } = await recordOf(agent, 's');
+  const options = { database: agent.database, agentId, clock: systemClock };
+  await foldSessionsAtRest(options, new AbortController().signal);
+}
+
+async function recordOf({ database, name }: TestAgent, id: string): Promise<SessionRecord> {
+  const [row] = await database.sql<{ agent_id: string }[]>`
+    select agent_id from agent.tokens_agents where name = ${name}`;
+  const session = await sessionStore(database).session(row?.agent_id ?? '', { id });
+  if (session === undefined) throw new Error(`There is no session ${id}.`);
+  return session;
+}
+
+/** The types of the folded events, and the bytes of the session's log. */
+async function stored(agent: TestAgent): Promise<{ folded: string[]; bytes: number }> {
+  const { key } = await recordOf(agent, 's');
+  const rows = await agent.database.sql<{ type: string; is_folded: boolean; bytes: number }[]>`
+    select type, folded is not null as is_folded, octet_length(data::text) as bytes from agent.sessions_events
+    where session_id = ${key} order by seq`;
+  return {
+    folded: rows.flatMap(({ type, is_folded: isFolded }) => (isFolded ? [type] : [])),
+    bytes: rows.reduce((sum, { bytes }) => sum + bytes, 0),
+  };
+}
+
+describe('a session at rest', () => {
+  test('has each text, input and output once, and shows the same events', async () => {
+    const { agent, events } = await sessionWithRun();
+    const messages = await agent.client.sessions.listMessages({ sessionId: 's' });
+    await agent.client.sessions.update({ sessionId: 's', archived: true });
+    const before = await stored(agent);
+    await fold(agent);
+    const after = await stored(agent);
+    expect(after.folded).toEqual(['tool.started', 'tool.output', 'part.ended']);
+    expect(after.bytes).toBeLessThan(before.bytes * 0.7);
+    const again = await eventsOf(agent, 's');
+    expect(again.slice(0, events.length)).toEqual(events);
+    expect(again.map((event) => 'seq' in event && event.seq)).toEqual(again.map((_, index) => index + 1));
+    expect((await agent.client.sessions.listMessages({ sessionId: 's' })).items).toEqual(messages.items);
+  });
+
+  test('continues from a cursor within its folded events', async () => {
+    const { agent, events } = await sessionWithRun();
+    await agent.client.sessions.update({ sessionId: 's', archived: true });
+    await fold(agent);
+    for (const [index, event] of events.entries()) {
+      const after = 'seq' in event ? event.seq : 0;
+      expect((await eventsOf(agent, 's', after))[0]).toEqual(events[index + 1] ?? expect.anything());
+    }
+  });
+
+  test('gives the model an output again', async () => {
+    const { agent, events } = await sessionWithRun();
+    await agent.client.sessions.update({ sessionId: 's', archived: true });
+    await fold(agent);
+    const output = events.findLast((event) => event.type === 'tool.output');
+    const session = await recordOf(agent, 's');
+    expect(await eventStore(agent.database).toolOutput(segmentsOf(session), output?.seq ?? 0)).toEqual(
+      output?.output,
+    );
+  });
+
+  test('can be forked within its folded events, and outlived by the fork', async () => {
+    const { agent, events } = await sessionWithRun();
+    await agent.client.sessions.update({ sessionId: 's', archived: true });
+    await fold(agent);
+    const cut = events.find((event) => event.type === 'part.ended')?.seq ?? 0;
+    const { id } = (await agent.client.sessions.fork({ sessionId: 's', seq: cut })) as { id: string };
+    expect((await eventsOf(agent, id)).slice(0, cut)).toMatchObject(
+      events.slice(0, cut).map((event) => ({ ...event, sessionId: expect.any(String) })),
+    );
+    const { items } = await agent.client.sessions.listMessages({ sessionId: id });
+    expect(items.at(-1)?.parts.at(-1)).toMatchObject({ type: 'text', text: speech });
+    const history = await eventsOf(agent, id);
+    const record = await recordOf(agent, id);
+    await agent.database.tx((tx) => copyAncestors({ tx, appended: [], applied: [] }, record));
+    await agent.client.sessions.remove({ sessionId: 's' });
+    expect(await eventsOf(agent, id)).toEqual(history);
+  });
+
+  test('is one that is archived or has been idle for a day', async () => {
+    const { agent } = await sessionWithRun();
+    await fold(agent);
+    expect((await stored(agent)).folded).toEqual([]);
+    const { key } = await recordOf(agent, 's');
+    await agent.database
+      .sql`update agent.sessions_sessions set updated_at = updated_at - interval '25 hours' where session_id = ${key}`;
+    await fold(agent);
+    expect((await stored(agent)).folded).toHaveLength(3);
+  });
+});
