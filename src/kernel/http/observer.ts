@@ -3,13 +3,28 @@
 import type { CallNote } from '../contract/operation.ts';
 import type { HttpRequest } from './request.ts';
 
+/** A request over HTTP, or a call over a WebSocket. */
+export type ObservedCall = Pick<
+  HttpRequest,
+  | 'method'
+  | 'headers'
+  | 'requestId'
+  | 'startedMs'
+  | 'operation'
+  | 'identity'
+  | 'isStream'
+  | 'clientGone'
+  | 'notes'
+  | 'trace'
+> & { note(fields: CallNote): void; readonly response: { readonly statusCode: number } };
+
 export interface RequestObserver {
   /**
    * Runs the work in the scope of the request, so that measurements within are attributed to it.
    */
-  within<T>(request: HttpRequest, work: () => T): T;
+  within<T>(request: ObservedCall, work: () => T): T;
   /** Called when the whole response is sent or the client has disconnected. */
-  ended(request: HttpRequest, durationMs: number): void;
+  ended(request: ObservedCall, durationMs: number): void;
 }
 
 /** The request as seen by code below the handler. */

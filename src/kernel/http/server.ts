@@ -341,7 +341,7 @@ interface SocketDependencies {
 }
 
 function openSockets(
-  { contract, sockets, surface, log, clock, cors, guard, proxies, callerOf }: ServerOptions,
+  { contract, sockets, surface, log, clock, cors, guard, proxies, callerOf, observer }: ServerOptions,
   { limits, budget, connections, drain }: SocketDependencies,
 ): WebSockets {
   return createWebSockets({
@@ -354,6 +354,7 @@ function openSockets(
     origins: new Set(cors?.origins),
     addressOf: (message) => clientAddress(message, proxies),
     callerOf: (identity) => callerOf?.(identity) ?? null,
+    observer,
     admit(message) {
       connections.usedBy(message.socket);
       guard?.(message);

@@ -16,6 +16,8 @@ import { id } from '../ids.ts';
 import type { JsonRecord } from '../json-value.ts';
 import type { Log } from '../log.ts';
 import { Problem } from '../problem.ts';
+import type { RequestObserver } from './observer.ts';
+import type { RequestTrace } from './request.ts';
 
 export interface SocketRequestOptions {
   message: IncomingMessage;
@@ -27,6 +29,7 @@ export interface SocketRequestOptions {
   /** The client's address, behind trusted proxies. */
   addressOf(message: IncomingMessage): string;
   callerOf(identity: { kind: string }): string | null;
+  observer?: RequestObserver | undefined;
 }
 
 export class SocketRequest implements ContractRequest {
@@ -45,11 +48,16 @@ export class SocketRequest implements ContractRequest {
   responseHeaders: Record<string, string> | undefined = undefined;
   readonly #controller = new AbortController();
   readonly #options: SocketRequestOptions;
-  readonly #startedMs: number;
+  readonly startedMs: number;
   #body: Buffer | undefined;
   #value: JsonRecord | undefined;
   #maxBytes = 0;
-  #notes: CallNote = {};
+  readonly isStream = true;
+  clientGone = false;
+  notes: CallNote | undefined = undefined;
+  trace: RequestTrace | undefined = undefined;
+  /** The status that the call would have over HTTP. */
+  readonly response = { statusCode: 200 };
   #giveBytes = () => {};
 
   constructor(options: SocketRequestOptions) {
@@ -63,7 +71,7 @@ export class SocketRequest implements ContractRequest {
     this.remoteAddress = options.addressOf(message);
     this.log = log.child({ requestId: this.requestId });
     this.#options = options;
-    this.#startedMs = clock.monotonicMs();
+    this.startedMs = clock.monotonicMs();
   }
 
   useBody(value: JsonRecord, maxBytes: number): void {
@@ -87,7 +95,7 @@ export class SocketRequest implements ContractRequest {
   timing(): void {}
 
   note(fields: CallNote): void {
-    Object.assign(this.#notes, fields);
+    this.notes = { ...this.notes, ...fields };
   }
 
   readBody(): RequestBody {
@@ -111,14 +119,18 @@ export class SocketRequest implements ContractRequest {
   end(): void {
     this.#giveBytes();
     this.#giveBytes = () => {};
-    const { tokens: _tokens, credits, ...notes } = this.#notes;
+    const { tokens: _tokens, credits, ...notes } = this.notes ?? {};
+    const durationMs = this.#options.clock.monotonicMs() - this.startedMs;
+    this.#options.observer?.ended(this, durationMs);
     this.log.info(
       {
         ...notes,
         operationId: this.operation?.handlerId,
         identity: this.identity?.kind,
         bytesIn: this.#body?.length ?? 0,
-        ms: Math.round(this.#options.clock.monotonicMs() - this.#startedMs),
+        status: this.response.statusCode,
+        ms: Math.round(durationMs),
+        ...(this.clientGone ? { clientGone: true } : {}),
         ...(credits === undefined ? {} : { credits: Number(credits) }),
       },
       'call of a socket',

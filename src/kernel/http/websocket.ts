@@ -311,20 +311,29 @@ class Session {
   async #call(request: SocketRequest, streamId: unknown): Promise<void> {
     // The client may have left while its message was parsed.
     if (!this.#isOpen) return;
-    const { contract, requests } = this.#options;
+    const { observer, requests } = this.#options;
+    const forward = () => this.#forward(request, streamId);
     this.#running = request;
     requests.add(request);
     try {
-      const reply = await contract.dispatch(request);
-      for await (const event of eventsOf(reply)) {
-        if (!this.#isOpen) return;
-        this.#conversation.observe(event);
-        await this.#send(withStreamId(withStatus(event), streamId));
-      }
+      await (observer === undefined ? forward() : observer.within(request, forward));
+    } catch (error) {
+      request.response.statusCode = asProblem(error).status;
+      throw error;
     } finally {
+      request.clientGone = !this.#isOpen;
       request.end();
       requests.delete(request);
       this.#running = undefined;
+    }
+  }
+
+  async #forward(request: SocketRequest, streamId: unknown): Promise<void> {
+    const reply = await this.#options.contract.dispatch(request);
+    for await (const event of eventsOf(reply)) {
+      if (!this.#isOpen) return;
+      this.#conversation.observe(event);
+      await this.#send(withStreamId(withStatus(event), streamId));
     }
   }
 

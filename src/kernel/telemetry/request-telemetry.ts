@@ -2,8 +2,7 @@
 import type { AsyncLocalStorage } from 'node:async_hooks';
 import { ActiveSet, type Place } from '../active-set.ts';
 import type { CallNote } from '../contract/operation.ts';
-import type { RequestEnd, RequestObserver, RequestScope } from '../http/observer.ts';
-import type { HttpRequest } from '../http/request.ts';
+import type { ObservedCall, RequestEnd, RequestObserver, RequestScope } from '../http/observer.ts';
 import type { TelemetryContext } from './context.ts';
 import { type Metrics, secondsBuckets } from './metrics.ts';
 import type { Span, Traces } from './traces.ts';
@@ -20,9 +19,9 @@ export interface RequestTelemetryOptions {
 class ObservedRequest implements RequestScope {
   readonly span: Span | undefined;
   readonly listeners: ((end: RequestEnd) => void)[] = [];
-  readonly #request: HttpRequest;
+  readonly #request: ObservedCall;
 
-  constructor(request: HttpRequest, span: Span | undefined) {
+  constructor(request: ObservedCall, span: Span | undefined) {
     this.#request = request;
     this.span = span;
   }
@@ -54,7 +53,7 @@ class ObservedRequest implements RequestScope {
 
 const placeKey = Symbol('place');
 /** Has its place among the running requests once its operation began. */
-type TelemetryRequest = HttpRequest & { [placeKey]?: Place<ObservedRequest> };
+type TelemetryRequest = ObservedCall & { [placeKey]?: Place<ObservedRequest> };
 
 export function createRequestObserver(options: RequestTelemetryOptions): RequestObserver {
   const { context, metrics, traces, listeners } = options;
@@ -88,7 +87,7 @@ export function createRequestObserver(options: RequestTelemetryOptions): Request
 function createRequestMetrics(
   metrics: Metrics,
   running: () => boolean[],
-): (request: HttpRequest, durationMs: number) => void {
+): (request: ObservedCall, durationMs: number) => void {
   const requests = metrics.counter(
     'townhall_requests_total',
     'Requests that have ended, by operation, status and kind of identity.',
@@ -123,7 +122,7 @@ function createRequestMetrics(
   };
 }
 
-function startServerSpan(traces: Traces, request: HttpRequest): Span | undefined {
+function startServerSpan(traces: Traces, request: ObservedCall): Span | undefined {
   if (!traces.isOn) return undefined;
   const { traceparent } = request.headers;
   const span = traces.start(request.method, {
@@ -135,7 +134,7 @@ function startServerSpan(traces: Traces, request: HttpRequest): Span | undefined
   return span;
 }
 
-function endServerSpan(span: Span, request: HttpRequest): void {
+function endServerSpan(span: Span, request: ObservedCall): void {
   const { operation, identity, response, notes } = request;
   const status = response.statusCode;
   if (operation) span.rename(operation.handlerId);

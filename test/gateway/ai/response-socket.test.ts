@@ -196,6 +196,8 @@ describe('a socket', () => {
     await socket.call({ model: 'acme/ok', input: 'hi' });
     expect(await recordCount()).toBe(count + 1);
     socket.socket.close();
+    const line = world.logLines.find((text) => text.includes('call of a socket'));
+    expect(JSON.parse(line ?? '{}')).toMatchObject({ operationId: 'ai.createResponse', status: 200 });
   });
 
   test('ends its call at the provider within 50 ms when the client leaves', async () => {
@@ -210,6 +212,24 @@ describe('a socket', () => {
       return (provider.lastCall().abortedAt ?? Number.POSITIVE_INFINITY) - leftMs;
     };
     expect(await quickest(50, lifetime)).toBeLessThan(50);
+  });
+
+  test('ends its call when its token is revoked', async () => {
+    provider.reset();
+    const { userToken: bearer } = await world.gateway.issueLocalToken();
+    const socket = await open('/v1/responses', { authorization: `Bearer ${bearer}` });
+    socket.send({ type: 'response.create', model: 'acme/slow', input: 'hi' });
+    await socket.until(({ type }) => type === 'response.output_text.delta');
+    await world.as(bearer).accounts.logout();
+    expect(await socket.until(({ type }) => type === 'error')).toMatchObject({
+      error: { code: 'invalid_token' },
+    });
+    await provider.until(([call]) => call?.abortedAt !== undefined);
+    expect(await socket.call({ model: 'acme/ok', input: 'hi' })).toMatchObject({
+      type: 'error',
+      status: 401,
+    });
+    socket.socket.close();
   });
 
   test('answers a refused call with its status and stays open', async () => {
