@@ -283,7 +283,7 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
         code: 0,
         screen: expect.stringContaining('running server'),
       });
-      expect(await run(['db', 'compact'], fresh)).toMatchObject({
+      expect(await run(['db', 'compact'], newHost)).toMatchObject({
         code: 2,
         screen: expect.stringContaining('a running gateway holds the database'),
       });

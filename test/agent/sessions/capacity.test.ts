@@ -4,7 +4,13 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { AgentClient } from '@townhall/agent';
 import { says } from '../../support/scripted-gateway.ts';
-import { collect, holdAnswer, openWorld, type Held, type World } from '../../support/session-world.ts';
+import {
+  collect,
+  holdAnswer,
+  openWorld,
+  type ControlledAnswer,
+  type World,
+} from '../../support/session-world.ts';
 
 let world: World;
 beforeAll(async () => {
@@ -14,7 +20,7 @@ afterEach(() => world.reset());
 afterAll(() => world.close());
 
 /** The first answer is held, so that the one place is taken; later ones come at once. */
-function holdFirst(): Held {
+function holdFirst(): ControlledAnswer {
   const first = holdAnswer();
   world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
   return first;
@@ -38,7 +44,7 @@ describe('an input without a free place', () => {
     const first = holdFirst();
     await createSessions(client, ['a', 'b', 'c']);
     await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await first.asked;
+    await first.request;
     const second = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
     const third = await client.sessions.prompt({ sessionId: 'c', text: 'third' });
     expect(second).toMatchObject({
@@ -77,7 +83,7 @@ describe('an input without a free place', () => {
     const first = holdFirst();
     await createSessions(client, ['a']);
     await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await first.asked;
+    await first.request;
     const answer = client.sessions.execute({ instructions: 'second' });
     await expect.poll(async () => (await client.sessions.list({ kind: 'execute' })).items).toHaveLength(1);
     first.end();
@@ -89,7 +95,7 @@ describe('an input without a free place', () => {
     const first = holdFirst();
     await createSessions(client, ['a']);
     await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await first.asked;
+    await first.request;
     expect(await client.sessions.execute({ instructions: 'second' })).toMatchObject({
       queued: true,
       queuePosition: 0,
@@ -104,7 +110,7 @@ describe('an input without a free place', () => {
     const first = holdFirst();
     await createSessions(client, ['a', 'b', 'c']);
     await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await first.asked;
+    await first.request;
     await client.sessions.prompt({ sessionId: 'b', text: 'second' });
     const refusal = { status: 429, code: 'rate_limited', message: expect.stringContaining('1 inputs wait') };
     await expect(client.sessions.prompt({ sessionId: 'c', text: 'third' })).rejects.toMatchObject(refusal);
@@ -124,7 +130,7 @@ describe('an input without a free place', () => {
     const first = holdFirst();
     await createSessions(client, ['a', 'b', 'c']);
     await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await first.asked;
+    await first.request;
     const second = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
     const third = await client.sessions.prompt({ sessionId: 'c', text: 'third' });
     expect(await client.sessions.cancel({ sessionId: 'b' })).toMatchObject({ cancelled: [second.runId] });
@@ -144,7 +150,7 @@ describe('an input without a free place', () => {
     const first = holdFirst();
     await createSessions(client, ['a', 'b']);
     await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await first.asked;
+    await first.request;
     await client.sessions.prompt({ sessionId: 'b', text: 'second' });
     await client.sessions.prompt({ sessionId: 'a', text: 'third' });
     await client.sessions.prompt({ sessionId: 'b', text: 'fourth' });
@@ -160,7 +166,7 @@ describe('an input without a free place', () => {
     await createSessions(before.client, ['a', 'b', 'c', 'd']);
     for (const sessionId of ['d', 'c', 'b', 'a']) {
       await before.client.sessions.prompt({ sessionId, text: sessionId });
-      await first.asked;
+      await first.request;
     }
     await before.close();
     const { client } = await world.start({ name, settings: { maxRuns: 1 } });

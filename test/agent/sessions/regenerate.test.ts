@@ -144,7 +144,7 @@ describe('sessions.regenerate', () => {
     world.gateway.answer(() => held.answer);
     const first = (await client.sessions.listMessages({ sessionId: 's' })).items[1]?.id as string;
     await client.sessions.regenerate({ sessionId: 's' });
-    await held.asked;
+    await held.request;
     await expect(client.sessions.regenerate({ sessionId: 's' })).rejects.toMatchObject({
       status: 409,
       code: 'session_busy',
@@ -186,7 +186,7 @@ describe('sessions.listMessages', () => {
     world.gateway.answer((_, index) => (index === 0 ? held.answer : says('Done.')));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Running.' });
-    await held.asked;
+    await held.request;
     await client.sessions.prompt({ sessionId: 's', text: 'Waiting.' });
     const dropped = await client.sessions.prompt({ sessionId: 's', text: 'Dropped.' });
     await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: dropped.queueItemId as string });

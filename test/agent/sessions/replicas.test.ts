@@ -89,7 +89,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       const ids = ['a', 'b', 'c'];
       for (const id of ids) await full.client.sessions.create({ id });
       await full.client.sessions.prompt({ sessionId: 'a', text: 'first' });
-      await first.asked;
+      await first.request;
       for (const sessionId of ['b', 'c'])
         expect(await full.client.sessions.prompt({ sessionId, text: sessionId })).toMatchObject({
           waitsFor: 'capacity',

@@ -83,7 +83,10 @@ describe('sessions.follow', () => {
 describe('the pieces of tool calls', () => {
   function open() {
     const pieces: Omit<ToolDelta, 'runId' | 'messageId'>[] = [];
-    return { pieces, deltas: createToolDeltas({ publish: (delta) => pieces.push(delta), clock: systemClock }) };
+    return {
+      pieces,
+      deltas: createToolDeltas({ publish: (delta) => pieces.push(delta), clock: systemClock }),
+    };
   }
   const call = { toolCallId: 'c', toolName: 't' };
 

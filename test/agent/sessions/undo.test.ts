@@ -137,7 +137,7 @@ describe('sessions.getChanges', () => {
     const { client } = await world.start();
     await client.sessions.create({ id: 's' });
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Go.' });
-    await held.asked;
+    await held.request;
     expect(await client.sessions.getChanges({ sessionId: 's', runId })).toMatchObject({ status: 'open' });
     await expect(client.sessions.undoRun({ sessionId: 's', runId })).rejects.toMatchObject({
       status: 409,
