@@ -28,7 +28,8 @@ describe('x-codeSamples', () => {
       ({ samples: all }) =>
         !['curl', 'TypeScript', 'Python'].every((label) => all.some((sample) => sample.label === label)),
     );
-    expect(incomplete.map(({ id }) => id).sort()).toEqual([...withoutSample].sort());
+    // Both variants of the agent have the same operations.
+    expect([...new Set(incomplete.map(({ id }) => id))].sort()).toEqual([...withoutSample].sort());
     expect(1 - incomplete.length / operations.length).toBeGreaterThan(0.95);
   });
 
