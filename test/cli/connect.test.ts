@@ -142,6 +142,15 @@ describe('townhall connect', () => {
     await connect('claude', '--undo');
   });
 
+  test.each([
+    ['local/echo', true],
+    ['openai/gpt-6', false],
+  ])('turns off tools of Codex that %s cannot take: %s', async (model, isOff) => {
+    const { output } = await connect('codex', '--model', model, '--print');
+    expect(output.join('\n').includes('[agents]\nenabled = false')).toBe(isOff);
+    expect(output.join('\n').includes('web_search = "disabled"')).toBe(isOff);
+  });
+
   test('refuses a budget that is no amount', async () => {
     await expect(connect('claude', '--budget', 'much')).rejects.toThrow('--budget takes US dollars');
   });

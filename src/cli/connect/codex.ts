@@ -3,6 +3,9 @@
 import { join } from 'node:path';
 import type { Tool } from './tool.ts';
 
+/** Models of other providers take function tools only; the gateway refuses all others by name. */
+const servesOpenAiTools = (model: string): boolean => model.startsWith('openai/');
+
 export const codex: Tool = {
   id: 'codex',
   title: 'Codex CLI',
@@ -16,7 +19,10 @@ export const codex: Tool = {
         '# Written by "townhall connect codex"; "townhall connect codex --undo" removes it.',
         `model = ${JSON.stringify(model)}`,
         'model_provider = "townhall"',
+        ...(servesOpenAiTools(model) ? [] : ['web_search = "disabled"']),
         '',
+        // Codex describes its subagents as tools of the type namespace.
+        ...(servesOpenAiTools(model) ? [] : ['[agents]', 'enabled = false', '']),
         '[model_providers.townhall]',
         'name = "Townhall"',
         `base_url = ${JSON.stringify(`${url}/v1`)}`,
