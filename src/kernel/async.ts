@@ -35,21 +35,21 @@ export interface TimeoutOptions extends WaitOptions {
  */
 export async function withTimeout<T>(
   work: (signal: AbortSignal) => Promise<T>,
-  { ms, error, clock = systemClock, signal: outer }: TimeoutOptions,
+  { ms, error, clock = systemClock, signal: callerSignal }: TimeoutOptions,
 ): Promise<T> {
   const timeout = new AbortController();
   const finished = new AbortController();
-  const outerSignals = outer === undefined ? [] : [outer];
-  const running = work(AbortSignal.any([...outerSignals, timeout.signal]));
-  running.catch(() => undefined);
-  const deadline = clock.sleep(ms, AbortSignal.any([...outerSignals, finished.signal])).then((): never => {
+  const callerSignals = callerSignal === undefined ? [] : [callerSignal];
+  const result = work(AbortSignal.any([...callerSignals, timeout.signal]));
+  result.catch(() => undefined);
+  const deadline = clock.sleep(ms, AbortSignal.any([...callerSignals, finished.signal])).then((): never => {
     const reason = error?.() ?? new TimeoutError(`It took longer than ${ms} ms.`);
     timeout.abort(reason);
     throw reason;
   });
   deadline.catch(() => undefined);
   try {
-    return await Promise.race([running, deadline]);
+    return await Promise.race([result, deadline]);
   } finally {
     finished.abort();
   }
@@ -61,10 +61,11 @@ export async function withTimeout<T>(
  */
 export async function settlesWithin(
   work: Promise<unknown>,
-  { ms, clock = systemClock, signal: outer }: WaitOptions & { ms: number },
+  { ms, clock = systemClock, signal: callerSignal }: WaitOptions & { ms: number },
 ): Promise<boolean> {
   const finished = new AbortController();
-  const signal = outer === undefined ? finished.signal : AbortSignal.any([outer, finished.signal]);
+  const signal =
+    callerSignal === undefined ? finished.signal : AbortSignal.any([callerSignal, finished.signal]);
   const settlement = work.then(
     () => true,
     () => true,

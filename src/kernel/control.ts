@@ -33,10 +33,10 @@ export async function serveControl(
 ): Promise<Control> {
   await removeStale(path);
   const handlersByName = new Map(Object.entries(handlers));
-  const open = new Set<Promise<void>>();
+  const openRequests = new Set<Promise<void>>();
   const server = createServer((socket) => {
-    const exchange = answerOne(socket, handlersByName, log).finally(() => open.delete(exchange));
-    open.add(exchange);
+    const exchange = answerOne(socket, handlersByName, log).finally(() => openRequests.delete(exchange));
+    openRequests.add(exchange);
   });
   const listening = once(server, 'listening');
   // bind happens within listen(), so the umask applies to the socket alone, which is never open to others.
@@ -51,7 +51,7 @@ export async function serveControl(
   return {
     async close() {
       const closed = new Promise((resolve) => server.close(resolve));
-      await Promise.allSettled(open);
+      await Promise.allSettled(openRequests);
       await closed;
       await rm(path, { force: true });
     },

@@ -46,7 +46,7 @@ export function createChanges(options: ChangesOptions): Changes {
   const table = `${options.schema}.changes`;
   const listeners = new Set<() => void>();
   const stopping = new AbortController();
-  let running: Promise<void> | undefined;
+  let currentRun: Promise<void> | undefined;
   let lastNumber: bigint | undefined;
   let generation = 0;
   let trustedUntilMs = Number.NEGATIVE_INFINITY;
@@ -102,10 +102,10 @@ export function createChanges(options: ChangesOptions): Changes {
       return () => void listeners.delete(listener);
     },
     generation: () => (ownChange === undefined && clock.monotonicMs() < trustedUntilMs ? generation : null),
-    start: () => void (running ??= pollUntilStopped()),
+    start: () => void (currentRun ??= pollUntilStopped()),
     async stop() {
       stopping.abort();
-      await running;
+      await currentRun;
     },
   };
 }

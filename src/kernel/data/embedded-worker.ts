@@ -149,7 +149,7 @@ if (parentPort) void serve(parentPort, workerData as EmbeddedStart);
 
 async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart): Promise<void> {
   const engine = await openCluster(start);
-  const waiting: { peer: number; bytes: Uint8Array }[] = [];
+  const waitingMessages: { peer: number; bytes: Uint8Array }[] = [];
   let holder: number | null = null;
   let idleTimer: NodeJS.Timeout | undefined;
   let isDumping = false;
@@ -168,7 +168,7 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
 
   function receive(message: ToWorker): void {
     if (message.kind === 'query') {
-      waiting.push(message);
+      waitingMessages.push(message);
       serveWaiting();
     } else if (message.kind === 'leave') {
       forget(message.peer);
@@ -188,8 +188,8 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
 
   function serveWaiting(): void {
     for (;;) {
-      const index = holder === null ? 0 : waiting.findIndex(({ peer }) => peer === holder);
-      const [next] = index < 0 ? [] : waiting.splice(index, 1);
+      const index = holder === null ? 0 : waitingMessages.findIndex(({ peer }) => peer === holder);
+      const [next] = index < 0 ? [] : waitingMessages.splice(index, 1);
       if (!next) break;
       vacuum.countStatement();
       const bytes = run(next.bytes);
@@ -212,8 +212,8 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
   }
 
   function forget(peer: number): void {
-    for (let index = waiting.length - 1; index >= 0; index--) {
-      if (waiting[index]?.peer === peer) waiting.splice(index, 1);
+    for (let index = waitingMessages.length - 1; index >= 0; index--) {
+      if (waitingMessages[index]?.peer === peer) waitingMessages.splice(index, 1);
     }
     if (holder !== peer) return;
     holder = null;
@@ -365,28 +365,28 @@ async function unpackSeed(seed: string, cluster: string): Promise<void> {
   rmSync(unfinishedFolder, { recursive: true, force: true });
   mkdirSync(unfinishedFolder, { mode: 0o700 });
   const paths = [unfinishedFolder];
-  let pending: Buffer = Buffer.alloc(0);
+  let pendingBytes: Buffer = Buffer.alloc(0);
   let file: number | undefined;
-  let missing = 0;
+  let missingBytes = 0;
   let padding = 0;
   for await (const chunk of readPieces(seed).pipe(
     createGunzip({ chunkSize: 256 * 1024 }),
   ) as AsyncIterable<Buffer>) {
-    pending = pending.length > 0 ? Buffer.concat([pending, chunk]) : chunk;
+    pendingBytes = pendingBytes.length > 0 ? Buffer.concat([pendingBytes, chunk]) : chunk;
     for (;;) {
       if (file !== undefined) {
-        const part = pending.subarray(0, missing);
+        const part = pendingBytes.subarray(0, missingBytes);
         for (let offset = 0; offset < part.length;) offset += writeSync(file, part, offset);
-        pending = pending.subarray(part.length);
-        missing -= part.length;
-        if (missing > 0) break;
+        pendingBytes = pendingBytes.subarray(part.length);
+        missingBytes -= part.length;
+        if (missingBytes > 0) break;
         closeSync(file);
         file = undefined;
       }
-      if (pending.length < padding + 512) break;
-      const entry = tarEntry(pending.subarray(padding, padding + 512));
+      if (pendingBytes.length < padding + 512) break;
+      const entry = tarEntry(pendingBytes.subarray(padding, padding + 512));
       if (!entry) break;
-      pending = pending.subarray(padding + 512);
+      pendingBytes = pendingBytes.subarray(padding + 512);
       padding = (512 - (entry.bytes % 512)) % 512;
       const target = join(unfinishedFolder, entry.name);
       if (!target.startsWith(unfinishedFolder))
@@ -396,7 +396,7 @@ async function unpackSeed(seed: string, cluster: string): Promise<void> {
         mkdirSync(target, { recursive: true, mode: 0o700 });
       } else {
         file = openSync(target, 'wx', 0o600);
-        missing = entry.bytes;
+        missingBytes = entry.bytes;
       }
     }
   }

@@ -93,7 +93,7 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
   const definitions = new Map<string, JobDefinition>();
   const schedules: Schedule[] = [];
   const workers = new Map<string, string>();
-  const running = new Set<Promise<void>>();
+  const runningJobs = new Set<Promise<void>>();
   const ready = Promise.withResolvers<PgBoss>();
   // A stop rejects the promise, also when no call waits for it.
   ready.promise.catch(() => undefined);
@@ -130,14 +130,14 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
     const attempt = outsideRequests(async () =>
       handler(job.data as never, { id: job.id, signal: job.signal }),
     );
-    running.add(attempt);
+    runningJobs.add(attempt);
     try {
       await attempt;
     } catch (error) {
       log.warn({ job: name, jobId: job.id, error }, 'a job failed');
       throw error;
     } finally {
-      running.delete(attempt);
+      runningJobs.delete(attempt);
     }
   }
 
@@ -179,7 +179,7 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
       ready.reject(draining());
       await starting;
       await boss?.stop({ graceful: true, timeout: timeoutMs });
-      await settlesWithin(Promise.allSettled(running), { ms: afterAbortMs });
+      await settlesWithin(Promise.allSettled(runningJobs), { ms: afterAbortMs });
       await session?.close();
     },
   };

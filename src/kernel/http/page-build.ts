@@ -22,17 +22,17 @@ const retryAfterSeconds = 2;
  */
 export function createPageBuild({ directory, build }: PageFolder, log: Log) {
   let building: Promise<void> | undefined;
-  let failed = false;
+  let hasFailed = false;
   let isBuilt = build === undefined || existsSync(directory);
 
   function start(run: () => Promise<void>): void {
-    failed = false;
+    hasFailed = false;
     building = run()
       .then(() => {
         isBuilt = true;
       })
       .catch((error: unknown) => {
-        failed = true;
+        hasFailed = true;
         log.error({ err: error, directory }, 'the pages could not be built');
       })
       .finally(() => {
@@ -42,8 +42,8 @@ export function createPageBuild({ directory, build }: PageFolder, log: Log) {
 
   return (request: HttpRequest, commonHeaders: Record<string, string>): boolean => {
     if (isBuilt || build === undefined) return true;
-    if (failed) {
-      failed = false;
+    if (hasFailed) {
+      hasFailed = false;
       throw notReady('The documentation could not be built; "npm run docs" in the checkout says why.');
     }
     if (building === undefined) start(build);

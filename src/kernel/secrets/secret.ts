@@ -230,17 +230,17 @@ function shapesIn(text: string): Span[] {
 function withoutSpans(text: string, spans: Span[]): string {
   let redacted = '';
   let done = 0;
-  let open: Span | undefined;
+  let openSpan: Span | undefined;
   for (const [start, end] of spans.sort(([a], [b]) => a - b)) {
-    if (open !== undefined && start <= open[1]) {
-      open[1] = Math.max(open[1], end);
+    if (openSpan !== undefined && start <= openSpan[1]) {
+      openSpan[1] = Math.max(openSpan[1], end);
       continue;
     }
-    if (open !== undefined) done = open[1];
+    if (openSpan !== undefined) done = openSpan[1];
     redacted += text.slice(done, start) + redactedMark;
-    open = [start, end];
+    openSpan = [start, end];
   }
-  return redacted + text.slice(open?.[1] ?? 0);
+  return redacted + text.slice(openSpan?.[1] ?? 0);
 }
 
 /** The forms of a value within a text, or within a text in a serialized document. */

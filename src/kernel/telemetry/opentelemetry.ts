@@ -124,8 +124,9 @@ export function openOpenTelemetry(options: OpenTelemetryOptions): OpenTelemetry 
     isOn: true,
     start(name, { kind = 'internal', attributes = {}, remoteParent, isRoot = false, link } = {}) {
       const parent = remoteParent === undefined ? undefined : parseTraceparent(remoteParent);
-      const open = isRoot || parent !== undefined ? undefined : current.getStore()?.span?.traceparent;
-      const local = open === undefined ? undefined : parseTraceparent(open);
+      const activeTraceparent =
+        isRoot || parent !== undefined ? undefined : current.getStore()?.span?.traceparent;
+      const local = activeTraceparent === undefined ? undefined : parseTraceparent(activeTraceparent);
       const parentContext = parent ? { ...parent, isRemote: true } : local;
       const context: Context =
         parentContext === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parentContext);
