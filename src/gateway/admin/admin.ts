@@ -149,7 +149,7 @@ async function logIn(
     source,
     {
       passwordDigest,
-      within: (tx) =>
+      writeAudit: (tx) =>
         audit.record(tx, {
           ...entry,
           target: { kind: 'administrator', id: adminId },

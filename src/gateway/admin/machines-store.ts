@@ -22,11 +22,11 @@ export interface NewMachine {
   ttlSeconds: number;
 }
 
-/** Further writes in the transaction, such as the audit entry. */
-export type Within = (tx: Tx) => Promise<void>;
+/** Writes the audit entry in the same transaction. */
+export type AuditWrite = (tx: Tx) => Promise<void>;
 
 export interface MachineStore {
-  insertMachine(machine: NewMachine, within: Within): Promise<Machine>;
+  insertMachine(machine: NewMachine, writeAudit: AuditWrite): Promise<Machine>;
   findMachine(digest: Buffer): Promise<(Machine & { isUseStale: boolean }) | null>;
   /** The credential while it is valid. Its revocation waits until the transaction ends. */
   lockLiveMachine(tx: Tx, credentialId: string): Promise<Machine | null>;
@@ -34,13 +34,13 @@ export interface MachineStore {
   /** All credentials, also revoked ones, oldest first. */
   listMachines(): Promise<Machine[]>;
   /** Returns whether the credential was live; null when there is none. */
-  revokeMachine(credentialId: string, within: Within): Promise<boolean | null>;
+  revokeMachine(credentialId: string, writeAudit: AuditWrite): Promise<boolean | null>;
 }
 
 export function machineStore(database: Database): MachineStore {
   const { sql } = database;
   return {
-    insertMachine: ({ credentialId, bureauId, scopes, digest, last4, ttlSeconds }, within) =>
+    insertMachine: ({ credentialId, bureauId, scopes, digest, last4, ttlSeconds }, writeAudit) =>
       database.tx(async (tx) => {
         const [machine] = await tx<Machine[]>`
           insert into gateway.admin_machines (credential_id, bureau_id, scopes, digest, last4, expires_at)
@@ -48,7 +48,7 @@ export function machineStore(database: Database): MachineStore {
             gateway.townhall_now() + make_interval(secs => ${ttlSeconds}::float8))
           returning ${columns(tx)}`;
         if (!machine) throw new Error('The machine credential was not stored.');
-        await within(tx);
+        await writeAudit(tx);
         return machine;
       }),
     async findMachine(digest) {
@@ -76,14 +76,14 @@ export function machineStore(database: Database): MachineStore {
         select ${columns(sql)} from gateway.admin_machines order by created_at, credential_id`;
       return [...rows];
     },
-    revokeMachine: (credentialId, within) =>
+    revokeMachine: (credentialId, writeAudit) =>
       database.tx(async (tx) => {
         const [machine] = await tx<{ isLive: boolean }[]>`
           select revoked_at is null as "isLive" from gateway.admin_machines where credential_id = ${credentialId} for update`;
         if (!machine) return null;
         if (!machine.isLive) return false;
         await tx`update gateway.admin_machines set revoked_at = gateway.townhall_now() where credential_id = ${credentialId}`;
-        await within(tx);
+        await writeAudit(tx);
         return true;
       }),
   };

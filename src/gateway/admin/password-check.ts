@@ -26,12 +26,12 @@ export function createPasswordCheck({
   const unknownAdminDigest = dummyDigest(rounds);
 
   async function check({ adminId }: LoginSource, password: string): Promise<string | null> {
-    const stored = await store.findPasswordDigest(adminId);
-    const result = await checkPassword(password, stored ?? unknownAdminDigest);
-    if (stored === null || !result.matches) return null;
-    if (result.rounds >= rounds) return stored;
+    const storedDigest = await store.findPasswordDigest(adminId);
+    const result = await checkPassword(password, storedDigest ?? unknownAdminDigest);
+    if (storedDigest === null || !result.matches) return null;
+    if (result.rounds >= rounds) return storedDigest;
     const renewed = await digestPassword(password, rounds);
-    await store.changePasswordDigest(adminId, stored, renewed);
+    await store.changePasswordDigest(adminId, storedDigest, renewed);
     return renewed;
   }
 

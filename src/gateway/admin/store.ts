@@ -7,7 +7,7 @@ import {
   type AttemptCounterStore,
   type LoginSource,
 } from './attempt-counters-store.ts';
-import { machineStore, type MachineStore, type Within } from './machines-store.ts';
+import { machineStore, type MachineStore, type AuditWrite } from './machines-store.ts';
 
 export interface Session {
   sessionId: string;
@@ -33,12 +33,12 @@ export interface NewSession {
 export interface AdminStore extends AttemptCounterStore, MachineStore {
   exists(): Promise<boolean>;
   /** Inserts the first administrator. Returns false, without a change, when there is one. */
-  insertFirst(adminId: string, passwordDigest: string, within: Within): Promise<boolean>;
+  insertFirst(adminId: string, passwordDigest: string, writeAudit: AuditWrite): Promise<boolean>;
   /**
    * Makes these the only credentials, revokes every session and deletes all attempt
    * counters, which the operator may have used up.
    */
-  replaceAll(adminId: string, passwordDigest: string, within: Within): Promise<void>;
+  replaceAll(adminId: string, passwordDigest: string, writeAudit: AuditWrite): Promise<void>;
   findPasswordDigest(adminId: string): Promise<string | null>;
   /** Replaces the digest if it still is `from`. */
   changePasswordDigest(adminId: string, from: string, to: string): Promise<void>;
@@ -49,12 +49,12 @@ export interface AdminStore extends AttemptCounterStore, MachineStore {
   openSession(
     session: NewSession,
     source: LoginSource,
-    proof: { passwordDigest: string; within: Within },
+    proof: { passwordDigest: string; writeAudit: AuditWrite },
   ): Promise<{ expiresAt: Date } | null>;
   findSession(by: { digest: Buffer } | { sessionId: string }, idleSeconds: number): Promise<Session | null>;
   recordUse(sessionId: string): Promise<void>;
   /** Returns whether the session was live. */
-  revokeSession(sessionId: string, within: Within): Promise<boolean>;
+  revokeSession(sessionId: string, writeAudit: AuditWrite): Promise<boolean>;
 }
 
 export function adminStore(database: Database): AdminStore {
@@ -75,7 +75,7 @@ function administratorStore(
       const rows = await sql`select 1 from gateway.admin_administrators limit 1`;
       return rows.length > 0;
     },
-    insertFirst: (adminId, passwordDigest, within) =>
+    insertFirst: (adminId, passwordDigest, writeAudit) =>
       database.tx(async (tx) => {
         // Without the lock, two concurrent starts with different IDs would both find the table empty.
         await tx`lock table gateway.admin_administrators in share row exclusive mode`;
@@ -84,10 +84,10 @@ function administratorStore(
           select ${adminId}, ${passwordDigest}
           where not exists (select 1 from gateway.admin_administrators)
           returning 1`;
-        if (rows.length > 0) await within(tx);
+        if (rows.length > 0) await writeAudit(tx);
         return rows.length > 0;
       }),
-    replaceAll: (adminId, passwordDigest, within) =>
+    replaceAll: (adminId, passwordDigest, writeAudit) =>
       database.tx(async (tx) => {
         await tx`lock table gateway.admin_administrators in share row exclusive mode`;
         // The delete waits for a login that holds the row's lock to open its session, which is revoked below.
@@ -95,7 +95,7 @@ function administratorStore(
         await tx`insert into gateway.admin_administrators (admin_id, password_digest) values (${adminId}, ${passwordDigest})`;
         await tx`update gateway.admin_sessions set revoked_at = gateway.townhall_now() where revoked_at is null`;
         await deleteAllCounters(tx);
-        await within(tx);
+        await writeAudit(tx);
       }),
     async findPasswordDigest(adminId) {
       const [row] = await sql<{ passwordDigest: string }[]>`
@@ -115,7 +115,7 @@ function sessionStore(
 ): Pick<AdminStore, 'openSession' | 'findSession' | 'recordUse' | 'revokeSession'> {
   const { sql } = database;
   return {
-    openSession: (session, source, { passwordDigest, within }) =>
+    openSession: (session, source, { passwordDigest, writeAudit }) =>
       database.tx(async (tx) => {
         const { adminId, idleSeconds, maxSessions } = session;
         // The row lock also serializes the logins of one administrator, so that each counts all sessions.
@@ -135,7 +135,7 @@ function sessionStore(
             gateway.townhall_now() + make_interval(secs => ${session.ttlSeconds}))
           returning expires_at as "expiresAt"`;
         await uncountAttempt(tx, source);
-        await within(tx);
+        await writeAudit(tx);
         return row ?? null;
       }),
     async findSession(by, idleSeconds) {
@@ -151,12 +151,12 @@ function sessionStore(
         update gateway.admin_sessions set last_used_at = gateway.townhall_now()
         where session_id = ${sessionId} and last_used_at <= gateway.townhall_now() - interval '1 minute'`;
     },
-    revokeSession: (sessionId, within) =>
+    revokeSession: (sessionId, writeAudit) =>
       database.tx(async (tx) => {
         const rows = await tx`
           update gateway.admin_sessions set revoked_at = gateway.townhall_now()
           where session_id = ${sessionId} and revoked_at is null returning 1`;
-        if (rows.length > 0) await within(tx);
+        if (rows.length > 0) await writeAudit(tx);
         return rows.length > 0;
       }),
   };

@@ -43,7 +43,7 @@ export function audit({
   retentionDays = defaultRetentionDays,
 }: AuditOptions): Audit {
   const stopping = new AbortController();
-  let running: Promise<void> | undefined;
+  let currentRun: Promise<void> | undefined;
 
   async function runWorker(): Promise<void> {
     // The first deletion waits, so that it does not slow down the start.
@@ -68,11 +68,11 @@ export function audit({
     record,
     note: (entry) => store.tx((tx) => record(tx, entry)),
     verify: (head) => verifyChain(store, head),
-    start: () => void (running ??= runWorker()),
+    start: () => void (currentRun ??= runWorker()),
     async close() {
       stopping.abort();
-      if (running === undefined) return;
-      await running;
+      if (currentRun === undefined) return;
+      await currentRun;
       await appendPending(store, log).catch((error: unknown) =>
         log.warn({ err: error }, 'the audit log could not be chained'),
       );

@@ -26,10 +26,10 @@ export async function appendPending(store: AuditStore, log: Log): Promise<void> 
   while (await store.hasPending()) {
     const head = await store.tx(async (tx) => {
       if (!(await store.lockChain(tx))) return null;
-      const pending = await store.dequeuePending(tx, batchSize);
-      if (pending.length === 0) return null;
+      const pendingRows = await store.dequeuePending(tx, batchSize);
+      if (pendingRows.length === 0) return null;
       const last = await store.findLastBatch(tx);
-      const links = pending.map(({ entryId, entry }) => ({ entryId, digest: entryDigest(entry) }));
+      const links = pendingRows.map(({ entryId, entry }) => ({ entryId, digest: entryDigest(entry) }));
       const previous = last?.hash ?? genesisHash;
       const hash = batchHash(
         previous,

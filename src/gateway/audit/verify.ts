@@ -58,12 +58,12 @@ export async function verifyChain(store: AuditStore, head: string | null = null)
   if (!hasHead) note('head_missing', null);
   for (const entryId of await store.listUnlinkedEntries(maxReported))
     note('entry_not_chained', null, entryId);
-  const pending = await store.countPending();
+  const pendingCount = await store.countPending();
   return {
     ok: mismatches.length === 0,
     batches,
     entries,
-    pending,
+    pending: pendingCount,
     head: last?.hash.toString('hex') ?? null,
     faults: mismatches,
   };

@@ -71,8 +71,8 @@ function upsert(
   { origin, action }: ChangeOrigin,
 ): Promise<City> {
   return store.tx(async (tx) => {
-    const stored = await store.upsert(tx, deployment);
-    const { city_id, ...diff } = serializeCity(stored);
+    const storedCity = await store.upsert(tx, deployment);
+    const { city_id, ...diff } = serializeCity(storedCity);
     await audit.record(tx, {
       ...origin,
       action,
@@ -80,7 +80,7 @@ function upsert(
       outcome: 'ok',
       diff,
     });
-    return stored;
+    return storedCity;
   });
 }
 

@@ -102,13 +102,13 @@ export function credits(options: CreditsOptions): Credits {
     balances,
     async openAccount(tx, { userId, bureauId, startingCredits }) {
       await store.openAccount(tx, userId, bureauId);
-      const credits = startingCredits ?? options.startingCredits;
-      if (credits > 0n)
+      const amount = startingCredits ?? options.startingCredits;
+      if (amount > 0n)
         await balances.post(tx, {
           userId,
           kind: 'starting',
           ref: userId,
-          credits: credits,
+          credits: amount,
           reason: 'for a new user',
         });
     },

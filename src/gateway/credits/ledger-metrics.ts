@@ -19,7 +19,7 @@ export function registerLedgerMetrics(
   );
   metrics.gauge(
     'townhall_ledger_incidents',
-    'What went wrong with money since the start, by what it was.',
+    'Incidents of the ledger since the start, by kind.',
     () => countIncidents(sources),
     ['kind'],
   );
@@ -28,13 +28,13 @@ export function registerLedgerMetrics(
 
 function countIncidents({ holds, ledger }: { holds: { counters(): LedgerCounters }; ledger: PaidLedger }) {
   const { overruns, lateSettlements, recovered, journaled, unreadable, mismatches } = holds.counters();
-  const ofCharges = ledger.allotments?.ledger.counters;
+  const chargeCounters = ledger.allotments?.ledger.counters;
   return [
-    { labels: ['overrun'], value: overruns + (ofCharges?.overruns ?? 0) },
+    { labels: ['overrun'], value: overruns + (chargeCounters?.overruns ?? 0) },
     { labels: ['late_settlement'], value: lateSettlements },
-    { labels: ['late_charge'], value: ofCharges?.lateCharges ?? 0 },
-    { labels: ['charge_put_aside'], value: ofCharges?.linesPutAside ?? 0 },
-    { labels: ['failed_sync'], value: ofCharges?.failedSyncs ?? 0 },
+    { labels: ['late_charge'], value: chargeCounters?.lateCharges ?? 0 },
+    { labels: ['charge_put_aside'], value: chargeCounters?.linesPutAside ?? 0 },
+    { labels: ['failed_sync'], value: chargeCounters?.failedSyncs ?? 0 },
     { labels: ['recovered_hold'], value: recovered },
     { labels: ['journaled_settlement'], value: journaled },
     { labels: ['unreadable_journal'], value: unreadable },

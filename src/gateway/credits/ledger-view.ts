@@ -35,13 +35,13 @@ export async function readLedgerView(
 ): Promise<LedgerView | null> {
   const account = await credits.findAccount(userId);
   if (account === null) return null;
-  const open = await allotments.listAllotments(userId);
+  const allotmentRows = await allotments.listAllotments(userId);
   return {
     user_id: userId,
     posted: Number(account.posted),
     held: Number(account.held),
     owed: Number(account.owed),
-    allotments: open.map(toLine),
+    allotments: allotmentRows.map(toLine),
   };
 }
 

@@ -65,8 +65,8 @@ export function envHandlers(options: HandlerOptions): Service<'env'>['handlers']
         items: [...declarations().values()].map(({ declaredBy, ...declaration }) => {
           const value = snapshot.get(declaration.key);
           const configured = value !== undefined && value !== '';
-          const stored = snapshot.entry(declaration.key) !== undefined;
-          const source = stored ? ('database' as const) : ('process' as const);
+          const isStored = snapshot.entry(declaration.key) !== undefined;
+          const source = isStored ? ('database' as const) : ('process' as const);
           return { ...declaration, configured, source: configured ? source : null, declared_by: declaredBy };
         }),
       },
@@ -79,7 +79,9 @@ function listVariables(
   { snapshot, declarations, isSecret, isReserved }: HandlerOptions,
   reveal: boolean,
 ): EnvVariable[] {
-  const stored = snapshot.entries().map((entry) => serializeEntry(entry, isSecret(entry.key), reveal));
+  const storedVariables = snapshot
+    .entries()
+    .map((entry) => serializeEntry(entry, isSecret(entry.key), reveal));
   const fromProcess = [...declarations().values()].flatMap(({ key, secret }): EnvVariable[] => {
     const value = snapshot.entry(key) === undefined ? snapshot.get(key) : undefined;
     if (value === undefined || isReserved(key)) return [];
@@ -96,7 +98,7 @@ function listVariables(
       },
     ];
   });
-  return [...stored, ...fromProcess].sort((a, b) => (a.key < b.key ? -1 : 1));
+  return [...storedVariables, ...fromProcess].sort((a, b) => (a.key < b.key ? -1 : 1));
 }
 
 function serializeEntry(

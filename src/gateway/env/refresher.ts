@@ -16,18 +16,18 @@ const retryMs = 250;
 
 export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 'sleep'>): Refresher {
   const closing = new AbortController();
-  let running: Promise<void> | undefined;
+  let currentRefresh: Promise<void> | undefined;
   let queued: Promise<void> | undefined;
   let retrying: Promise<void> | undefined;
 
   function start(): Promise<void> {
-    running = load().finally(() => (running = undefined));
-    return running;
+    currentRefresh = load().finally(() => (currentRefresh = undefined));
+    return currentRefresh;
   }
 
   function startOrQueue(): Promise<void> {
-    if (running === undefined) return start();
-    queued ??= running
+    if (currentRefresh === undefined) return start();
+    queued ??= currentRefresh
       .catch(() => undefined)
       .then(() => {
         queued = undefined;
@@ -60,7 +60,7 @@ export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 's
     async close() {
       closing.abort();
       await retrying;
-      await running?.catch(() => undefined);
+      await currentRefresh?.catch(() => undefined);
     },
   };
 }

@@ -89,8 +89,8 @@ async function applyToOrder(
   const first = await recordFacts(delivery, order);
   if (first.result !== 'accepted') return first.result;
   let latest = first.order;
-  for (const stored of await store.listParked(tx, latest))
-    latest = (await recordFacts({ ...delivery, event: parseStoredEvent(stored) }, latest)).order;
+  for (const storedEvent of await store.listParked(tx, latest))
+    latest = (await recordFacts({ ...delivery, event: parseStoredEvent(storedEvent) }, latest)).order;
   // Without a user there is no balance. The facts stay recorded, and an operator has to refund the money.
   if (isUserGone && netCredits(latest) > latest.postedCredits)
     return quarantine(delivery, { reason: 'unknown_user', paymentId: latest.paymentId });

@@ -91,8 +91,8 @@ export function createCheckoutHandler({
     const request = { paymentId, amount, currency, title, ...resultPages(baseUrl, ticket) };
     const checkout = await askProvider(provider, request);
     return store.tx(async (tx) => {
-      const stored = await store.addCheckout(tx, paymentId, checkout);
-      const reply = { status: 201 as const, body: serializePayment(stored) };
+      const storedPayment = await store.addCheckout(tx, paymentId, checkout);
+      const reply = { status: 201 as const, body: serializePayment(storedPayment) };
       await call.remember(tx, reply);
       return reply;
     });

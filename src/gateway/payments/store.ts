@@ -40,7 +40,7 @@ interface EventQueries {
    */
   lockReference(tx: Tx, event: ProviderEvent): Promise<void>;
   /** False when the event was stored before. */
-  insertEvent(tx: Tx, event: ProviderEvent, stored: Record<string, unknown>): Promise<boolean>;
+  insertEvent(tx: Tx, event: ProviderEvent, storedEvent: Record<string, unknown>): Promise<boolean>;
   /** The event's order, locked for update; null when there is none. */
   lockOrder(tx: Tx, event: ProviderEvent): Promise<PaymentOrder | null>;
   /** Whether an event with the same fact was applied to the order before. */
@@ -132,10 +132,10 @@ function eventQueries(sql: Sql): EventQueries {
       // the order's own event may be arriving.
       await tx`select pg_advisory_xact_lock(hashtextextended(${`townhall.payments.${provider}.${reference}`}, 0))`;
     },
-    async insertEvent(tx, event, stored) {
+    async insertEvent(tx, event, storedEvent) {
       const rows = await tx`
         insert into gateway.payments_events (provider, event_id, type, outcome, reference, event)
-        values (${event.provider}, ${event.eventId}, ${event.type}, 'quarantined', ${event.reference}, ${tx.json(stored as never)})
+        values (${event.provider}, ${event.eventId}, ${event.type}, 'quarantined', ${event.reference}, ${tx.json(storedEvent as never)})
         on conflict (provider, event_id) do nothing returning 1`;
       return rows.length > 0;
     },

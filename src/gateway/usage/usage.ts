@@ -38,7 +38,7 @@ const deleteBatch = 1_000;
 
 export function usage({ store, log, clock, retentionDays, reportCharges }: UsageOptions): Usage {
   const stopping = new AbortController();
-  let running: Promise<void> | undefined;
+  let currentRun: Promise<void> | undefined;
 
   async function deleteOldRecords(): Promise<void> {
     // The first round waits, so that it does not slow down the start.
@@ -62,10 +62,10 @@ export function usage({ store, log, clock, retentionDays, reportCharges }: Usage
       'usage.listRecords': createListRecords({ store, reportCharges }),
       'usage.getOverview': createGetOverview({ store, clock, reportCharges }),
     },
-    start: () => void (running ??= deleteOldRecords()),
+    start: () => void (currentRun ??= deleteOldRecords()),
     async close() {
       stopping.abort();
-      await running;
+      await currentRun;
     },
   };
 }

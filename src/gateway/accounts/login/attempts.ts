@@ -278,8 +278,8 @@ function ended(): Problem {
 
 /** Throws 400 for a required input that is missing and for an input that the provider did not ask for. */
 function requireInputs(input: Readonly<Record<string, string>>, expected: readonly LoginInput[]): void {
-  const missing = expected.find(({ name, required }) => required && !input[name]);
-  if (missing !== undefined) throw invalidInput(missing.name, 'is required');
+  const missingInput = expected.find(({ name, required }) => required && !input[name]);
+  if (missingInput !== undefined) throw invalidInput(missingInput.name, 'is required');
   const unknown = Object.keys(input).find((name) => !expected.some((entry) => entry.name === name));
   if (unknown !== undefined)
     throw invalidInput(/^\w{1,64}$/.test(unknown) ? unknown : 'input', 'is not one of the requested inputs');

@@ -58,13 +58,13 @@ export function createPasswords({
         await attemptLimits.count('passwords', source);
         await turn();
         const account = await store.findEmailAccount(source.bureauId, source.email);
-        const stored = account?.passwordDigest ?? null;
-        const result = await checkPassword(password, stored ?? unknownAccountDigest);
-        if (!account || stored === null || !result.matches) return null;
-        let passwordDigest = stored;
+        const storedDigest = account?.passwordDigest ?? null;
+        const result = await checkPassword(password, storedDigest ?? unknownAccountDigest);
+        if (!account || storedDigest === null || !result.matches) return null;
+        let passwordDigest = storedDigest;
         if (result.rounds < rounds) {
           passwordDigest = await digestPassword(password, rounds);
-          await store.changePassword(account.userId, stored, passwordDigest);
+          await store.changePassword(account.userId, storedDigest, passwordDigest);
         }
         await attemptLimits.recordSuccess('passwords', source);
         return { userId: account.userId, passwordDigest };

@@ -49,7 +49,7 @@ export interface BillOptions {
   tokenCounter: TokenCounter;
   running: RunningCalls;
   /** Receives promises that must settle before the service closes. */
-  track(ending: Promise<unknown>): void;
+  track(settlement: Promise<unknown>): void;
 }
 
 /** The called model, its bound, and its reservation; an administrator's call reserves nothing. */

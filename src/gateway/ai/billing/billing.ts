@@ -34,10 +34,10 @@ export interface BillingOptions {
 export function createBilling({ ledger, clock, alarmsToStop, alarmStore, log }: BillingOptions): Billing {
   const alarms = createUsageAlarms({ clock, alarmsToStop, store: alarmStore, log });
   const endings = new ActiveSet<Promise<unknown>>();
-  const track = (ending: Promise<unknown>): void => {
-    const place = endings.add(ending);
+  const track = (settlement: Promise<unknown>): void => {
+    const place = endings.add(settlement);
     const forget = () => endings.delete(place);
-    ending.then(forget, forget);
+    settlement.then(forget, forget);
   };
   const tokenCounter = createTokenCounter();
   const options = { ledger, clock, alarms, tokenCounter, running: new RunningCalls(), track };

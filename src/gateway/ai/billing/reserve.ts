@@ -79,7 +79,7 @@ async function reserveAffordable(
   refusal: Problem,
 ): Promise<Reservation> {
   const { ledger, models, demand } = options;
-  const requested = models.slice(0, 1);
+  const withoutFallbacks = models.slice(0, 1);
   let lastRefusal = refusal;
   let available = 0n;
   for (let tries = 0; tries < maximumTries; tries += 1) {
@@ -93,8 +93,14 @@ async function reserveAffordable(
       lastRefusal = error;
     }
   }
-  const maxOutput = affordableOutput(requested, demand, available);
-  throw insufficientCredits(demand, maxOutput, highestBound(requested, demand), available, lastRefusal);
+  const maxOutput = affordableOutput(withoutFallbacks, demand, available);
+  throw insufficientCredits(
+    demand,
+    maxOutput,
+    highestBound(withoutFallbacks, demand),
+    available,
+    lastRefusal,
+  );
 }
 
 /**
@@ -105,12 +111,12 @@ function affordableAmount(
   { models, demand, isAlone }: ReserveOptions,
   available: bigint,
 ): bigint | undefined {
-  const requested = models.slice(0, 1);
+  const withoutFallbacks = models.slice(0, 1);
   const most = isAlone() || !mayShorten(models, demand) ? available : available / 2n;
   return (
     amountWithin(models, demand, most) ??
-    amountWithin(requested, demand, most) ??
-    shortestAmount(requested, demand, available)
+    amountWithin(withoutFallbacks, demand, most) ??
+    shortestAmount(withoutFallbacks, demand, available)
   );
 }
 

@@ -101,13 +101,13 @@ export function createUsageAlarms({
     async refresh() {
       if (store === undefined) return;
       try {
-        const stored = await store.list(alarmWindowMs);
+        const storedAlarms = await store.list(alarmWindowMs);
         // An alarm that is being written would be lost with the former map; its own
         // change causes the next refresh.
         if (writes.size > 0) return;
         const nowMs = clock.monotonicMs();
         timesByUser = new Map();
-        for (const { userId, ageMs } of stored) remember(userId, nowMs - ageMs);
+        for (const { userId, ageMs } of storedAlarms) remember(userId, nowMs - ageMs);
       } catch (error) {
         log?.warn({ err: error }, 'the usage alarms could not be read');
       }

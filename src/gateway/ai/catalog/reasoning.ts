@@ -18,12 +18,12 @@ interface ReasoningModel {
  */
 export function checkEffort(
   model: ReasoningModel,
-  requested: string | null | undefined,
+  requestedEffort: string | null | undefined,
   param = 'reasoning_effort',
 ): string | undefined {
-  if (requested === undefined || requested === null) return undefined;
+  if (requestedEffort === undefined || requestedEffort === null) return undefined;
   const ids = model.reasoning?.efforts.map((effort) => effort.id) ?? [];
-  if (ids.includes(requested)) return requested;
+  if (ids.includes(requestedEffort)) return requestedEffort;
   const allowed = ids.length === 0 ? 'it has no reasoning efforts' : `allowed are ${ids.join(', ')}`;
   throw new Problem(
     'impossible',
@@ -37,8 +37,11 @@ export function checkEffort(
 }
 
 /** The requested effort, or the model's default. Throws like `checkEffort`. */
-export function effortOrDefault(model: ReasoningModel, requested: string | undefined): string | undefined {
-  return checkEffort(model, requested) ?? model.reasoning?.default_effort;
+export function effortOrDefault(
+  model: ReasoningModel,
+  requestedEffort: string | undefined,
+): string | undefined {
+  return checkEffort(model, requestedEffort) ?? model.reasoning?.default_effort;
 }
 
 /**

@@ -225,23 +225,28 @@ function toFinishPart({ finishReason, usage, providerMetadata }: FinishPart, ver
 
 // The part in the given version; undefined where the version does not have it. To keep blocks balanced,
 // a second start of a block is dropped, and so are deltas and ends of a block that is not open.
-function toSpecPart(part: StreamPart, open: OpenBlocks, version: Version): SpecPart | undefined {
+function toSpecPart(part: StreamPart, openBlocks: OpenBlocks, version: Version): SpecPart | undefined {
   switch (part.type) {
     case 'text-start':
     case 'reasoning-start':
     case 'tool-input-start': {
-      if (open.has(part.id)) return undefined;
-      open.set(part.id, part.type.replace('start', 'end') as 'text-end' | 'reasoning-end' | 'tool-input-end');
+      if (openBlocks.has(part.id)) return undefined;
+      openBlocks.set(
+        part.id,
+        part.type.replace('start', 'end') as 'text-end' | 'reasoning-end' | 'tool-input-end',
+      );
       return withoutNewerMember(part, version, 'inputEncoding') as SpecPart;
     }
     case 'text-delta':
     case 'reasoning-delta':
     case 'tool-input-delta':
-      return open.has(part.id) ? (part as SpecPart) : undefined;
+      return openBlocks.has(part.id) ? (part as SpecPart) : undefined;
     case 'text-end':
     case 'reasoning-end':
     case 'tool-input-end':
-      return open.delete(part.id) ? (withoutNewerMember(part, version, 'citations') as SpecPart) : undefined;
+      return openBlocks.delete(part.id)
+        ? (withoutNewerMember(part, version, 'citations') as SpecPart)
+        : undefined;
     case 'raw':
       return part as SpecPart;
     case 'tool-call':

@@ -68,7 +68,7 @@ export async function collectAnswer(parts: AsyncIterable<StreamPart>): Promise<A
     usage: unknownUsage(),
     warnings: [],
   };
-  const open = new Map<string, { type: 'text' | 'reasoning'; text: string }>();
+  const openBlocks = new Map<string, { type: 'text' | 'reasoning'; text: string }>();
   for await (const part of parts) {
     switch (part.type) {
       case 'stream-start':
@@ -80,13 +80,13 @@ export async function collectAnswer(parts: AsyncIterable<StreamPart>): Promise<A
           type: part.type === 'text-start' ? ('text' as const) : ('reasoning' as const),
           text: '',
         };
-        open.set(part.id, block);
+        openBlocks.set(part.id, block);
         answer.content.push(block);
         break;
       }
       case 'text-delta':
       case 'reasoning-delta': {
-        const block = open.get(part.id);
+        const block = openBlocks.get(part.id);
         if (block) block.text += part.delta;
         break;
       }

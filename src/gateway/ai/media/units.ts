@@ -24,15 +24,15 @@ export function requestedUnits(kind: JobKind, request: JobRequest): Units {
  * The generated units, limited to the requested ones: images, seconds and lines beyond the request are free.
  */
 export function generatedUnits(kind: JobKind, request: JobRequest, files: readonly MediaProperties[]): Units {
-  const requested = requestedUnits(kind, request);
-  if (kind === 'image') return { image: Math.min(files.length, requested.image ?? 1) };
+  const unitsOfRequest = requestedUnits(kind, request);
+  if (kind === 'image') return { image: Math.min(files.length, unitsOfRequest.image ?? 1) };
   const { duration_seconds: maxSeconds = Number.POSITIVE_INFINITY } = request as {
     duration_seconds?: number;
   };
-  const maxLines = requested.videoLines ?? Number.POSITIVE_INFINITY;
+  const maxLines = unitsOfRequest.videoLines ?? Number.POSITIVE_INFINITY;
   // A video without a duration in its header counts with the requested one.
   const seconds = files.map(({ durationSeconds }) =>
-    Math.min(durationSeconds ?? requested.videoSecond ?? 0, maxSeconds),
+    Math.min(durationSeconds ?? unitsOfRequest.videoSecond ?? 0, maxSeconds),
   );
   return {
     videoLines: Math.min(Math.max(...files.map(linesOf)), maxLines),

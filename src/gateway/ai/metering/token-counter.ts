@@ -95,9 +95,9 @@ export function createTokenCounter(options: TokenCounterOptions = {}): TokenCoun
   }
 
   async function stop(): Promise<void> {
-    const stopped = worker;
+    const stoppedWorker = worker;
     worker = undefined;
-    await stopped?.terminate();
+    await stoppedWorker?.terminate();
   }
 
   return {

@@ -240,9 +240,9 @@ export class ApplyLoop {
     const lastLostSeq = this.#appliedSeq;
     this.#appliedSeq = appliedSeq;
     for await (const lines of journal.charges(appliedSeq)) {
-      const missing = lines.filter(({ seq }) => seq <= lastLostSeq);
-      if (missing.length === 0) break;
-      const result = await this.#send((missing.at(-1) as ChargeLine).seq, missing, []);
+      const lostLines = lines.filter(({ seq }) => seq <= lastLostSeq);
+      if (lostLines.length === 0) break;
+      const result = await this.#send((lostLines.at(-1) as ChargeLine).seq, lostLines, []);
       this.#appliedSeq = result.appliedSeq;
     }
   }

@@ -16,6 +16,6 @@ export async function closeEndedTokens(
   const tokenIds = new Set<string>();
   for (const { state, tokenId } of ledger.pool.all()) if (state === 'open') tokenIds.add(tokenId);
   if (tokenIds.size === 0) return;
-  const ended = await findEndedTokens([...tokenIds]);
-  if (ended.length > 0) await ledger.closeTokens(new Set(ended));
+  const endedTokenIds = await findEndedTokens([...tokenIds]);
+  if (endedTokenIds.length > 0) await ledger.closeTokens(new Set(endedTokenIds));
 }

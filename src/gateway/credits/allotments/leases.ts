@@ -44,8 +44,8 @@ export class Leases {
       adoptRow(allotment, row);
       renewLease(allotment, lease);
     }
-    const open = new Set(rows.map(({ allotmentId }) => allotmentId));
-    for (const allotment of reported) if (!open.has(allotment.allotmentId)) pool.remove(allotment);
+    const openIds = new Set(rows.map(({ allotmentId }) => allotmentId));
+    for (const allotment of reported) if (!openIds.has(allotment.allotmentId)) pool.remove(allotment);
     // Opened by a request that this process had given up waiting for.
     await endAllotments(store, unknown);
   }
@@ -56,10 +56,13 @@ export class Leases {
    */
   async report(allotments: Iterable<Allotment>, answerNumber: number | null = null): Promise<void> {
     const { store, pool, gatewayId } = this.#options;
-    const changed = [...allotments].filter((allotment) => allotment.version > 0 && !isReported(allotment));
-    if (changed.length <= maximumRows) return this.#send(pool.report(changed), answerNumber);
-    for (let at = 0; at < changed.length; at += maximumRows)
-      await this.#send(pool.report(changed.slice(at, at + maximumRows)), null);
+    const changedAllotments = [...allotments].filter(
+      (allotment) => allotment.version > 0 && !isReported(allotment),
+    );
+    if (changedAllotments.length <= maximumRows)
+      return this.#send(pool.report(changedAllotments), answerNumber);
+    for (let at = 0; at < changedAllotments.length; at += maximumRows)
+      await this.#send(pool.report(changedAllotments.slice(at, at + maximumRows)), null);
     await store.report(gatewayId, [], answerNumber);
   }
 

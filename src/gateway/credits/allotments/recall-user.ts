@@ -26,13 +26,13 @@ export async function recallUser(userId: string, options: CloseOptions): Promise
   if ((await store.close({ userId })) === 0) return;
   for (;;) {
     await allotments?.ledger.giveBacks.answerRecalls();
-    const waiting = (await store.listAllotments(userId)).filter(
+    const waitingAllotments = (await store.listAllotments(userId)).filter(
       ({ amount, reserved, unapplied }) => amount > reserved + unapplied,
     );
-    if (waiting.length === 0) return;
+    if (waitingAllotments.length === 0) return;
     if (clock.monotonicMs() - startedMs >= maximumMs) {
       log.warn(
-        { user_id: userId, allotments: waiting.length },
+        { user_id: userId, allotments: waitingAllotments.length },
         'gateways have not given idle credits back in time',
       );
       return;

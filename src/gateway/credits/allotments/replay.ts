@@ -62,17 +62,17 @@ async function applyOrHalve(
   lines: readonly ChargeLine[],
   options: ReplayOptions,
 ): Promise<void> {
-  const open = lines.filter(({ seq }) => seq > progress.appliedSeq);
-  const last = open.at(-1);
+  const unappliedLines = lines.filter(({ seq }) => seq > progress.appliedSeq);
+  const last = unappliedLines.at(-1);
   if (last === undefined) return;
   try {
-    countResults(await send(progress, last.seq, open, options), open, options);
+    countResults(await send(progress, last.seq, unappliedLines, options), unappliedLines, options);
   } catch (error) {
     if (isTransient(error) || error instanceof ReplayConflict) throw error;
-    const middle = Math.ceil(open.length / 2);
-    if (open.length === 1) return putAside(progress, last, { ...options, error });
-    await applyOrHalve(progress, open.slice(0, middle), options);
-    await applyOrHalve(progress, open.slice(middle), options);
+    const middle = Math.ceil(unappliedLines.length / 2);
+    if (unappliedLines.length === 1) return putAside(progress, last, { ...options, error });
+    await applyOrHalve(progress, unappliedLines.slice(0, middle), options);
+    await applyOrHalve(progress, unappliedLines.slice(middle), options);
   }
 }
 

@@ -181,7 +181,7 @@ export class Reserving {
   async #giveBackOfSiblings(payer: Payer, allotment: Allotment): Promise<boolean> {
     const { pool, writes } = this.#options;
     const siblings = pool.ofUser(payer.userId).filter((sibling) => sibling !== allotment);
-    const pending = siblings.filter(({ write }) => write !== null);
+    const pendingSiblings = siblings.filter(({ write }) => write !== null);
     // A give-back of unknown outcome is repeated: its credits may be neither here nor in the account.
     const uncertainSiblings = siblings.filter(
       ({ isGiveBackUncertain, write }) => isGiveBackUncertain && write === null,
@@ -189,8 +189,8 @@ export class Reserving {
     const idle = siblings.filter((sibling) => idleCredits(sibling) > 0n && !sibling.isGiveBackUncertain);
     if ((await writes.giveBack([...idle, ...uncertainSiblings])) > 0n || uncertainSiblings.length > 0)
       return true;
-    await Promise.all(pending.map(({ write }) => settled(write)));
-    return pending.length > 0;
+    await Promise.all(pendingSiblings.map(({ write }) => settled(write)));
+    return pendingSiblings.length > 0;
   }
 
   /**

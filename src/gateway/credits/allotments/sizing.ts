@@ -15,9 +15,9 @@ export function enlargementOf(
   allotment: Allotment,
   { nowMs, available, idleOfUser }: { nowMs: number; available: bigint; idleOfUser: bigint },
 ): bigint {
-  const missing = targetOf(allotment, nowMs) - idleCredits(allotment);
+  const missingCredits = targetOf(allotment, nowMs) - idleCredits(allotment);
   const spareCredits = (available + idleOfUser) / 8n - idleOfUser;
-  const size = missing < spareCredits ? missing : spareCredits;
+  const size = missingCredits < spareCredits ? missingCredits : spareCredits;
   return size > 0n ? size : 0n;
 }
 

@@ -65,8 +65,8 @@ export function serializeEvent(event: ProviderEvent): Record<string, unknown> {
   ) as Record<string, unknown>;
 }
 
-export function parseStoredEvent(stored: Record<string, unknown>): ProviderEvent {
-  const event = stored as unknown as Omit<ProviderEvent, 'at' | 'amount' | 'fact'> & {
+export function parseStoredEvent(storedEvent: Record<string, unknown>): ProviderEvent {
+  const event = storedEvent as unknown as Omit<ProviderEvent, 'at' | 'amount' | 'fact'> & {
     at: string;
     amount: string | null;
     fact: (Fact & { amount?: string }) | null;

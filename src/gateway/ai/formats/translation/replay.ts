@@ -75,16 +75,16 @@ export function checkReplays(body: object): void {
   let count = 0;
   let length = 0;
   for (const [member, content] of Object.entries(body) as [string, unknown][]) {
-    const pending = [content];
-    while (pending.length > 0) {
-      const value = pending.pop();
+    const pendingValues = [content];
+    while (pendingValues.length > 0) {
+      const value = pendingValues.pop();
       if (isReplay(value)) {
         count += 1;
         length += value.length;
         if (count > maxPackedTexts || length > maxPackedLength) throw tooManyReplays(member);
-      } else if (Array.isArray(value)) for (const item of value as unknown[]) pending.push(item);
+      } else if (Array.isArray(value)) for (const item of value as unknown[]) pendingValues.push(item);
       else if (typeof value === 'object' && value !== null)
-        for (const name in value) pending.push((value as Record<string, unknown>)[name]);
+        for (const name in value) pendingValues.push((value as Record<string, unknown>)[name]);
     }
   }
 }

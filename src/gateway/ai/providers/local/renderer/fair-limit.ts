@@ -17,7 +17,7 @@ export function createFairLimit({
   slots: number;
   slotsPerOwner: number;
 }): FairLimit {
-  const running = new Map<string, number>();
+  const runningCounts = new Map<string, number>();
   // In the order of turns: an owner with an admitted task moves to the end.
   const queues = new Map<string, (() => void)[]>();
   let freeSlots = slots;
@@ -25,7 +25,7 @@ export function createFairLimit({
   function admitWaiting(): void {
     for (const [owner, queue] of queues) {
       if (freeSlots === 0) return;
-      if ((running.get(owner) ?? 0) >= slotsPerOwner) continue;
+      if ((runningCounts.get(owner) ?? 0) >= slotsPerOwner) continue;
       const admit = queue.shift();
       queues.delete(owner);
       // A Map iterates over keys that are added during the iteration, so this owner gets further turns.
@@ -36,15 +36,15 @@ export function createFairLimit({
 
   function start(owner: string, admit: () => void): void {
     freeSlots -= 1;
-    running.set(owner, (running.get(owner) ?? 0) + 1);
+    runningCounts.set(owner, (runningCounts.get(owner) ?? 0) + 1);
     admit();
   }
 
   function release(owner: string): void {
     freeSlots += 1;
-    const count = (running.get(owner) ?? 1) - 1;
-    if (count === 0) running.delete(owner);
-    else running.set(owner, count);
+    const count = (runningCounts.get(owner) ?? 1) - 1;
+    if (count === 0) runningCounts.delete(owner);
+    else runningCounts.set(owner, count);
     admitWaiting();
   }
 
