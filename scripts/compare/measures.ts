@@ -124,16 +124,16 @@ function measureUnions(document: Json, follow: Follow): Share {
 
 /** Every object of the document that describes a value's shape. Examples contain data, not schemas. */
 function* schemasOf(document: Json): Generator<Json> {
-  const open: unknown[] = [document['paths'], document['components'], document['webhooks']];
-  while (open.length > 0) {
-    const value = open.pop();
-    if (Array.isArray(value)) open.push(...(value as unknown[]));
+  const unvisited: unknown[] = [document['paths'], document['components'], document['webhooks']];
+  while (unvisited.length > 0) {
+    const value = unvisited.pop();
+    if (Array.isArray(value)) unvisited.push(...(value as unknown[]));
     if (!isRecord(value)) continue;
     if (isRecord(value['properties']) || Array.isArray(value['oneOf']) || Array.isArray(value['anyOf']))
       yield value;
     for (const [name, member] of Object.entries(value))
       if (!['example', 'examples', 'x-codeSamples', 'x-oaiMeta', 'default', 'enum'].includes(name))
-        open.push(member);
+        unvisited.push(member);
   }
 }
 

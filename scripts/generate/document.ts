@@ -90,9 +90,9 @@ export function isReference(value: unknown): value is Reference {
 
 /** Throws for the first reference of a bundle that leaves the document or points nowhere in it. */
 export function checkReferences(document: Document, surface: Surface): void {
-  const open: unknown[] = [document];
-  while (open.length > 0) {
-    const value = open.pop();
+  const unvisited: unknown[] = [document];
+  while (unvisited.length > 0) {
+    const value = unvisited.pop();
     if (typeof value !== 'object' || value === null) continue;
     if (isReference(value)) {
       try {
@@ -103,7 +103,7 @@ export function checkReferences(document: Document, surface: Surface): void {
         });
       }
     }
-    open.push(...Object.values(value as Record<string, unknown>));
+    unvisited.push(...Object.values(value as Record<string, unknown>));
   }
 }
 

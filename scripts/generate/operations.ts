@@ -180,13 +180,13 @@ function repliesOf(
   status: string,
   media: [string, { schema?: Schema | { $ref: string } }][],
 ): string[] {
-  const failed = Number(status) >= 400;
-  if (media.length === 0) return failed ? [] : [`{ status: ${status} }`];
+  const isFailure = Number(status) >= 400;
+  if (media.length === 0) return isFailure ? [] : [`{ status: ${status} }`];
   return media.flatMap(([mediaType, { schema }]) => {
     const isEvents = mediaType === 'text/event-stream';
     if (!isJson(mediaType) && !isEvents)
       return [`{ status: ${status}; media: ${mediaTypePattern(mediaType)} }`];
-    if (failed) return [];
+    if (isFailure) return [];
     const typeName = namedSchema(schema);
     if (typeName === undefined && (media.length > 1 || schema === undefined))
       throw new Error(needsName(context.place, `the ${mediaType} of status ${status}`));

@@ -77,12 +77,12 @@ export function createHooks(options: EngineOptions): HookEngine {
       for (const hook of hooksOf('effects', name)) {
         // An effect comes after the work and may outlive it, so it does not get the work's signal.
         const { signal: _signal, ...rest } = context;
-        const running = callHook(hook, value, rest, options).then(
+        const hookCall = callHook(hook, value, rest, options).then(
           () => {},
           () => {},
         );
-        runningEffects.add(running);
-        void running.then(() => runningEffects.delete(running));
+        runningEffects.add(hookCall);
+        void hookCall.then(() => runningEffects.delete(hookCall));
       }
     },
     async resolve(name, value, context) {

@@ -37,15 +37,15 @@ export function boundedOutput(maxBytes: number): BoundedOutput {
     },
     read() {
       const end = Buffer.concat(tail).subarray(-halfBytes);
-      const missing = total - headBytes - end.length;
-      if (missing <= 0)
+      const missingBytes = total - headBytes - end.length;
+      if (missingBytes <= 0)
         return {
           text: printable(Buffer.concat([...head, end]).toString('utf8')),
           bytes: total,
           truncated: false,
         };
       const [first, last] = [Buffer.concat(head).toString('utf8'), end.toString('utf8')];
-      const text = `${printable(first)}\n[${missing} bytes are left out here]\n${printable(last)}`;
+      const text = `${printable(first)}\n[${missingBytes} bytes are left out here]\n${printable(last)}`;
       return { text, bytes: total, truncated: true };
     },
   };

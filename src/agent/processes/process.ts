@@ -79,15 +79,15 @@ export function startProcess(options: ProcessOptions): RunningProcess {
     return { ended: failure, stop: () => failure, output: output.read };
   }
   let because: ProcessEnd['because'] = 'exit';
-  let ending: Promise<void> | undefined;
+  let currentEnd: Promise<void> | undefined;
 
   // The first call decides the reason; after an exit it only ends the descendants.
   function end(reason: ProcessEnd['because']): Promise<void> {
-    if (ending === undefined) {
+    if (currentEnd === undefined) {
       because = reason;
-      ending = endTree(child.pid, { mark, graceMs, isSandboxed, clock });
+      currentEnd = endTree(child.pid, { mark, graceMs, isSandboxed, clock });
     }
-    return ending;
+    return currentEnd;
   }
 
   collectOutput(child, (chunk) => {
@@ -193,13 +193,13 @@ async function waitForExit(
   child: ChildProcess,
   { endDescendants, clock }: { endDescendants(): Promise<void>; clock: Clock },
 ): Promise<{ exitCode: number | null; signal: string | null }> {
-  const closed = new Promise<void>((resolve) => child.once('close', () => resolve()));
+  const streamsClosed = new Promise<void>((resolve) => child.once('close', () => resolve()));
   const status = await new Promise<{ exitCode: number | null; signal: string | null }>((resolve, reject) => {
     child.once('error', (cause) => reject(startProblem(cause)));
     child.once('exit', (exitCode, signal) => resolve({ exitCode, signal }));
   });
   await endDescendants();
-  await settlesWithin(closed, { ms: pipeCloseMs, clock });
+  await settlesWithin(streamsClosed, { ms: pipeCloseMs, clock });
   child.stdout?.destroy();
   child.stderr?.destroy();
   return status;

@@ -96,9 +96,9 @@ export function createDirectory(
     async call({ service, kind, name, payload, ...rest }) {
       const entry = find(service);
       const operation = requireOperation(entry, kind, name);
-      const running = requireRunning(entry);
+      const runningService = requireRunning(entry);
       const { sandbox } = entry.definition;
-      return callOperation({ operation, payload, running, sandbox, ...rest }, options);
+      return callOperation({ operation, payload, running: runningService, sandbox, ...rest }, options);
     },
     async start() {
       await Promise.all(
@@ -141,8 +141,8 @@ function requireOperation(entry: Entry, kind: 'action' | 'command', name: string
 }
 
 function requireRunning({ definition, supervisor }: Entry): AbortSignal {
-  const running = supervisor.running();
-  if (running !== null) return running;
+  const runningService = supervisor.running();
+  if (runningService !== null) return runningService;
   throw new Problem(
     'unavailable',
     'service_stopped',

@@ -122,21 +122,21 @@ export function createSupervisor(
   }
 
   async function stop(): Promise<{ changed: boolean }> {
-    const changed = service.target !== 'stopped' || service.phase.state !== 'stopped';
+    const hasChanged = service.target !== 'stopped' || service.phase.state !== 'stopped';
     service.target = 'stopped';
     if (service.phase.state !== 'stopped') drive();
     await waitUntil(service, () => service.phase.state === 'stopped' || service.target !== 'stopped');
-    return { changed };
+    return { changed: hasChanged };
   }
 
   async function start(command: 'start' | 'restart'): Promise<{ changed: boolean }> {
     const { state } = service.phase;
-    const changed = command === 'restart' || service.target === 'stopped' || state === 'failed';
+    const hasChanged = command === 'restart' || service.target === 'stopped' || state === 'failed';
     // A running start also serves a restart.
     if (command === 'restart' && state === 'running') service.target = 'restarted';
     else if (service.target === 'stopped') service.target = 'running';
     if (state === 'failed') enter(service, { state: 'stopped' });
-    if (changed || state !== 'running') drive();
+    if (hasChanged || state !== 'running') drive();
     await waitUntil(
       service,
       () =>
@@ -144,7 +144,7 @@ export function createSupervisor(
         service.phase.state === 'failed' ||
         (service.phase.state === 'running' && service.target === 'running'),
     );
-    return { changed };
+    return { changed: hasChanged };
   }
 
   return {

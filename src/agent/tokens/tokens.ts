@@ -85,22 +85,22 @@ function cacheLiveTokens(
 // without one.
 async function ensureFirstToken(agentId: string, { store, tokenFile, log }: TokensOptions): Promise<string> {
   const fromFile = await readTokenFile(tokenFile, log);
-  const stored = fromFile === null ? undefined : await store.find(tokenDigest(fromFile));
-  requireOwnToken(stored, agentId, tokenFile);
-  if (fromFile !== null && stored?.isLive) return fromFile;
+  const storedToken = fromFile === null ? undefined : await store.find(tokenDigest(fromFile));
+  requireOwnToken(storedToken, agentId, tokenFile);
+  if (fromFile !== null && storedToken?.isLive) return fromFile;
   // A revoked or expired token must not become valid again because the file still holds it.
-  const isUsable = fromFile !== null && stored === undefined;
+  const isUsable = fromFile !== null && storedToken === undefined;
   const token = isUsable
     ? fromFile
-    : await createTokenFile(tokenFile, { replace: stored !== undefined, log });
+    : await createTokenFile(tokenFile, { replace: storedToken !== undefined, log });
   const digest = tokenDigest(token);
   await store.add({ tokenId: id('tok'), agentId, name: 'first', digest, last4: token.slice(-4) });
   requireOwnToken(await store.find(digest), agentId, tokenFile);
   return token;
 }
 
-function requireOwnToken(stored: StoredToken | undefined, agentId: string, tokenFile: string): void {
-  if (stored === undefined || stored.agentId === agentId) return;
+function requireOwnToken(storedToken: StoredToken | undefined, agentId: string, tokenFile: string): void {
+  if (storedToken === undefined || storedToken.agentId === agentId) return;
   throw new Error(
     `The token in ${tokenFile} belongs to another agent of this database. Give this one its own --token-file.`,
   );

@@ -123,12 +123,12 @@ const optionalPackages: Readonly<Record<string, string>> = {
 /** Reports missing optional packages with the feature that each one provides. */
 export function checkPackages(): Finding {
   if (isSingleExecutable) return ok('packages', 'The single executable contains all of them.');
-  const missing = Object.entries(optionalPackages).filter(([name]) => !canResolve(name));
-  if (missing.length === 0) return ok('packages', 'All optional packages are installed.');
-  const names = missing.map(([name]) => name).join(' ');
+  const missingPackages = Object.entries(optionalPackages).filter(([name]) => !canResolve(name));
+  if (missingPackages.length === 0) return ok('packages', 'All optional packages are installed.');
+  const names = missingPackages.map(([name]) => name).join(' ');
   return warn(
     'packages',
-    `Without ${missing.map(([name, feature]) => `${name} there is no ${feature}`).join('; without ')}.`,
+    `Without ${missingPackages.map(([name, feature]) => `${name} there is no ${feature}`).join('; without ')}.`,
     `To install: npm install ${names}`,
   );
 }

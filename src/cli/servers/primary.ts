@@ -149,12 +149,12 @@ function createWorkerGroup(options: GroupOptions): WorkerGroup {
     },
     async stop() {
       shutdown.abort();
-      const running = [...workers.values()];
-      for (const worker of running) worker.stop();
+      const runningWorkers = [...workers.values()];
+      for (const worker of runningWorkers) worker.stop();
       const timer = setTimeout(() => {
-        for (const worker of running) worker.kill();
+        for (const worker of runningWorkers) worker.kill();
       }, config.drainMs + stopMarginMs);
-      await Promise.all(running.map(({ ended }) => ended));
+      await Promise.all(runningWorkers.map(({ ended }) => ended));
       clearTimeout(timer);
     },
   };

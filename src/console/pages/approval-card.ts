@@ -79,9 +79,9 @@ export function createApprovalCards<Item extends PendingApproval>(
   const cards = new Map<string, HTMLElement>();
   return (approvals) => {
     const focusIndex = [...cards.values()].findIndex((card) => card.contains(document.activeElement));
-    const open = new Set(approvals.map(({ approvalId }) => approvalId));
+    const openIds = new Set(approvals.map(({ approvalId }) => approvalId));
     for (const [approvalId, card] of cards) {
-      if (open.has(approvalId)) continue;
+      if (openIds.has(approvalId)) continue;
       card.remove();
       cards.delete(approvalId);
     }

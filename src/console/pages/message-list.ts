@@ -28,12 +28,12 @@ export function createMessageList(
     { class: 'plain earlier' },
   );
 
-  function viewOf(message: Message, changed: Set<string>): MessageView {
+  function viewOf(message: Message, changedIds: Set<string>): MessageView {
     const existing = views.get(message.id);
     if (existing !== undefined) return existing;
     const view = createMessageView(message.role, actions);
     views.set(message.id, view);
-    changed.add(message.id);
+    changedIds.add(message.id);
     return view;
   }
 
@@ -45,7 +45,7 @@ export function createMessageList(
         log.replaceChildren();
       }
       const messages = thread.messages();
-      const changed = thread.takeChanged();
+      const changedIds = thread.takeChanged();
       const visible = messages.slice(-maxMessages);
       const pendingCalls = new Set(thread.approvals().map(({ toolCallId }) => toolCallId));
       const positions = new Map(thread.queue().map(({ runId, queuePosition }) => [runId, queuePosition]));
@@ -55,9 +55,9 @@ export function createMessageList(
       if (earlierCount > 0) children.push(showEarlier);
       if (messages.length === 0) children.push(h('p', { class: 'quiet' }, 'No messages yet.'));
       for (const message of visible) {
-        const view = viewOf(message, changed);
+        const view = viewOf(message, changedIds);
         const queuePosition = message.role === 'user' ? positions.get(message.runId ?? '') : undefined;
-        if (changed.has(message.id))
+        if (changedIds.has(message.id))
           view.draw(message, {
             pendingCalls,
             queuePosition: queuePosition ?? null,

@@ -23,7 +23,7 @@ const hiddenCloseMs = 20_000;
 const reconnectMs = 2_000;
 
 /** Throws a Refusal when the session cannot be read. `changed` is called after each event. */
-export async function openSession(sessionId: string, changed: () => void): Promise<SessionSource> {
+export async function openSession(sessionId: string, onChange: () => void): Promise<SessionSource> {
   let { session, thread } = await read(sessionId);
   let stream: EventStream | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -48,7 +48,7 @@ export async function openSession(sessionId: string, changed: () => void): Promi
     if (name === 'failed') {
       leave();
       showError(new Refusal(0, (JSON.parse(data) as { error: object }).error));
-    } else if (thread.apply(JSON.parse(data) as SessionEvent)) changed();
+    } else if (thread.apply(JSON.parse(data) as SessionEvent)) onChange();
     else void readAgain();
   }
 
@@ -62,7 +62,7 @@ export async function openSession(sessionId: string, changed: () => void): Promi
     leave();
     try {
       ({ session, thread } = await read(sessionId));
-      changed();
+      onChange();
       join();
     } catch {
       // The agent is away: retry as after a lost stream.

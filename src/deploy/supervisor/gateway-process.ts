@@ -81,10 +81,10 @@ export function startGatewayProcess({ runner, env, cwd, fd, write }: GatewayProc
     async leave({ lingerMs }) {
       if (isOver) return { ended: end.promise };
       const timer = setTimeout(() => child.kill('SIGKILL'), hardStopMs);
-      const ended = end.promise.finally(() => clearTimeout(timer));
+      const processEnd = end.promise.finally(() => clearTimeout(timer));
       // A gateway that does not answer will not end by itself.
       await ask({ kind: 'leave', input: { lingerMs } }, answerTimeoutMs).catch(() => child.kill('SIGKILL'));
-      return { ended };
+      return { ended: processEnd };
     },
   };
 }
@@ -96,11 +96,11 @@ interface Requests {
 
 /** Matches replies to requests by their ids. */
 function createRequests(child: ChildProcess): Requests {
-  const pending = new Map<number, { resolve: () => void; reject: (error: Error) => void }>();
+  const pendingCalls = new Map<number, { resolve: () => void; reject: (error: Error) => void }>();
   let nextId = 1;
   child.on('message', (reply: GatewayReply) => {
-    const request = pending.get(reply.id);
-    pending.delete(reply.id);
+    const request = pendingCalls.get(reply.id);
+    pendingCalls.delete(reply.id);
     if (reply.ok) request?.resolve();
     else request?.reject(new Error(reply.message));
   });
@@ -109,7 +109,7 @@ function createRequests(child: ChildProcess): Requests {
       const id = nextId++;
       const message: GatewayMessage = { ...request, id };
       const { promise, resolve, reject } = Promise.withResolvers<void>();
-      pending.set(id, { resolve, reject });
+      pendingCalls.set(id, { resolve, reject });
       const timer = setTimeout(() => {
         const seconds = Math.round(deadlineMs / 1_000);
         reject(new Error(`The gateway did not finish within ${seconds} seconds (${request.kind}).`));
@@ -119,12 +119,12 @@ function createRequests(child: ChildProcess): Requests {
         await promise;
       } finally {
         clearTimeout(timer);
-        pending.delete(id);
+        pendingCalls.delete(id);
       }
     },
     rejectAll(reason) {
-      for (const { reject } of pending.values()) reject(reason);
-      pending.clear();
+      for (const { reject } of pendingCalls.values()) reject(reason);
+      pendingCalls.clear();
     },
   };
 }

@@ -182,10 +182,10 @@ async function resumeVersion(
 /** Waits until every gateway has finished its requests and ended. */
 async function endGenerations({ state, draining }: SupervisorData): Promise<void> {
   const current = currentOf(state);
-  const ending = [candidateOf(state), current].map(
+  const endings = [candidateOf(state), current].map(
     async (generation) => (await generation?.leave({ lingerMs: exclusiveLingerMs }))?.ended,
   );
-  await Promise.all([...ending, ...draining]);
+  await Promise.all([...endings, ...draining]);
   current?.socket.close();
 }
 

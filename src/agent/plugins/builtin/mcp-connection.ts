@@ -104,8 +104,8 @@ export async function connectMcp(server: McpServer, options: McpConnectOptions):
     tools: () => listTools(client, options),
     call: (tool, input, callOptions) => callTool(client, { tool, input }, callOptions),
     onToolsChanged(listener) {
-      const changed = coalesce(listener, { pauseMs: listPauseMs, signal, clock });
-      client.setNotificationHandler(ToolListChangedNotificationSchema, changed);
+      const scheduleListing = coalesce(listener, { pauseMs: listPauseMs, signal, clock });
+      client.setNotificationHandler(ToolListChangedNotificationSchema, scheduleListing);
     },
   };
 }
@@ -183,11 +183,14 @@ function coalesce(
 
 // The SDK sends `notifications/cancelled` when the signal of a request is aborted, even
 // after its answer. This signal follows the outer one only until the work has ended.
-async function whilePending<T>(outer: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-  outer.throwIfAborted();
+async function whilePending<T>(
+  callerSignal: AbortSignal,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  callerSignal.throwIfAborted();
   const request = new AbortController();
   const finished = new AbortController();
-  outer.addEventListener('abort', () => request.abort(outer.reason), {
+  callerSignal.addEventListener('abort', () => request.abort(callerSignal.reason), {
     once: true,
     signal: finished.signal,
   });

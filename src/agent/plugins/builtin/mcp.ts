@@ -33,7 +33,7 @@ export function mcp(options: {
   const servers = enabled.map(([name, config]) =>
     createServer(name, config, { ...options, signal: stopping.signal }),
   );
-  let running: readonly Promise<void>[] = [];
+  let connectionRuns: readonly Promise<void>[] = [];
   /** Why tools of connected servers are not offered. */
   let dropReasons: readonly string[] = [];
 
@@ -66,14 +66,14 @@ export function mcp(options: {
         });
         return { ended: ended.finally(() => firstOffer.resolve()), firstOffer: firstOffer.promise };
       });
-      running = offers.map(({ ended }) => ended);
+      connectionRuns = offers.map(({ ended }) => ended);
       const allOffered = Promise.all(offers.map(({ firstOffer }) => firstOffer));
       await settlesWithin(allOffered, { ms: startWaitMs, clock });
     },
     async stop() {
       stopping.abort();
       await Promise.all(servers.map((server) => server.close()));
-      await Promise.all(running);
+      await Promise.all(connectionRuns);
     },
   });
 }

@@ -81,11 +81,13 @@ export function createScheduleRunner({
       return (await store.find(scheduleId)) as Schedule;
     },
     async resume() {
-      const open = await store.listOpen();
+      const openTasks = await store.listOpen();
       // A crash may have come between a row and its job; a job of the same key is enqueued only
       // once. Opening the jobs takes a while, so the agent's start does not wait for it.
       void Promise.all(
-        open.map(async ({ scheduleId, dueAt }) => dueAt !== null && enqueue(scheduleId, new Date(dueAt))),
+        openTasks.map(
+          async ({ scheduleId, dueAt }) => dueAt !== null && enqueue(scheduleId, new Date(dueAt)),
+        ),
       ).catch((error: unknown) => log.warn({ err: error }, 'schedules could not be taken up'));
     },
     async stop() {

@@ -9,16 +9,16 @@ export interface SharedLock {
 
 export function createSharedLock(): SharedLock {
   let lastExclusive: Promise<unknown> = Promise.resolve();
-  const running = new Set<Promise<unknown>>();
+  const runningWork = new Set<Promise<unknown>>();
   return {
     shared(work) {
       const result = lastExclusive.then(work);
-      const end = result.catch(() => {}).then(() => void running.delete(end));
-      running.add(end);
+      const end = result.catch(() => {}).then(() => void runningWork.delete(end));
+      runningWork.add(end);
       return result;
     },
     exclusive(work) {
-      const result = Promise.all([lastExclusive, ...running]).then(work);
+      const result = Promise.all([lastExclusive, ...runningWork]).then(work);
       lastExclusive = result.catch(() => {});
       return result;
     },

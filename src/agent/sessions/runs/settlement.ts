@@ -99,14 +99,14 @@ async function decideSettlement(
   { run, settlement, isLocked }: { run: RunKey; settlement: Settlement; isLocked: boolean },
   rules: SettlementRules,
 ): Promise<SettleResult | null | 'stale'> {
-  const failed = isLocked ? null : 'stale';
-  if (session?.activeRunId !== run.runId) return failed;
+  const failure = isLocked ? null : 'stale';
+  if (session?.activeRunId !== run.runId) return failure;
   // Approvals and steers take statements of their own, which need the lock.
   if (!isLocked && (session.pendingApprovals > 0 || settlement.hasTakenSteers)) return 'stale';
   const approvals = session.pendingApprovals > 0 ? await denyPendingApprovals(unit, run.runId) : [];
   const steeredRunIds = settlement.hasTakenSteers ? await steeredRuns(unit, run.runId) : [];
   const result = await writeSettlement(unit, session, { run, settlement, approvals, steeredRunIds }, rules);
-  return result ?? failed;
+  return result ?? failure;
 }
 
 const runEnded = 'The run has ended.';
