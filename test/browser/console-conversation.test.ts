@@ -169,6 +169,6 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     await page?.context().close();
     page = await world.open(`#/sessions/${fork.id}`);
     await page.locator('.outcome', { hasText: 'too long' }).waitFor();
-    expect(world.mistakes).toEqual([]);
+    expect(world.pageErrors).toEqual([]);
   });
 });

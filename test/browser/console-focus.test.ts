@@ -24,11 +24,11 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
     page = await world.open();
   });
   afterAll(async () => {
-    expect(world?.mistakes).toEqual([]);
+    expect(world?.pageErrors).toEqual([]);
     await world?.close();
   });
   beforeEach(async () => {
-    await page.goto(`${world.served.url}/#/chat`);
+    await page.goto(`${world.consoleServer.url}/#/chat`);
     await page.reload();
     await page.getByText('here', { exact: true }).waitFor();
   });

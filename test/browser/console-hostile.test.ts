@@ -24,12 +24,12 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
     page = await world.open();
   });
   afterAll(async () => {
-    expect(world?.mistakes).toEqual([]);
+    expect(world?.pageErrors).toEqual([]);
     await world?.close();
   });
 
   const send = async (text: string): Promise<void> => {
-    await page.goto(`${world.served.url}/#/chat`);
+    await page.goto(`${world.consoleServer.url}/#/chat`);
     await page.getByRole('textbox', { name: 'Message' }).fill(text);
     await page.keyboard.press('Enter');
     await page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
@@ -67,7 +67,7 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
         ? says(`Denied \u202Ereversed\u202C \`a\u200Bb\``)
         : calls({ name: 'shell_run', input: { command: disguised } }),
     );
-    await page.goto(`${world.served.url}/#/chat`);
+    await page.goto(`${world.consoleServer.url}/#/chat`);
     await page.reload();
     await page.getByRole('textbox', { name: 'Message' }).fill('Title \u202Eelit');
     await page.keyboard.press('Enter');
@@ -90,14 +90,14 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
     );
     await send(word);
     expect(await fits()).toBe(true);
-    await page.goto(`${world.served.url}/#/sessions`);
+    await page.goto(`${world.consoleServer.url}/#/sessions`);
     await page.locator('tbody tr').first().waitFor();
     expect(await fits()).toBe(true);
   });
 
   test('lets every table column scroll into view at 390 pixels', async () => {
     await page.setViewportSize({ width: 390, height: 800 });
-    await page.goto(`${world.served.url}/#/sessions`);
+    await page.goto(`${world.consoleServer.url}/#/sessions`);
     const rows = page.locator('.rows');
     await rows.locator('tbody tr').first().waitFor();
     expect(await rows.evaluate(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth)).toBe(true);

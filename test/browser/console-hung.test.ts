@@ -22,7 +22,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
   let consoleServer: TestConsole;
   let browser: Browser;
   let page: Page;
-  const mistakes: string[] = [];
+  const pageErrors: string[] = [];
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'townhall-console-hung-'));
@@ -58,13 +58,13 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     await rm(folder, { recursive: true, force: true });
   });
   beforeEach(async () => {
-    page = await openConsolePage(await browser.newContext(), consoleServer, mistakes);
+    page = await openConsolePage(await browser.newContext(), consoleServer, pageErrors);
     await page.getByText('here', { exact: true }).waitFor();
   });
   afterEach(async () => {
     agent.kill('SIGCONT');
     await page.context().close();
-    expect(mistakes.splice(0)).toEqual([]);
+    expect(pageErrors.splice(0)).toEqual([]);
   });
 
   async function listening(): Promise<string> {

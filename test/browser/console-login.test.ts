@@ -37,15 +37,15 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
   beforeEach(async () => {
     received.length = 0;
     context = await world.browser.newContext();
-    page = await openConsolePage(context, world.served);
+    page = await openConsolePage(context, world.consoleServer);
     await page.getByText('here', { exact: true }).waitFor();
   });
   afterEach(() => context.close());
 
   const replay = (path: string, method: string, headers: Record<string, string>) =>
-    fetch(`${world.served.url}${path}`, {
+    fetch(`${world.consoleServer.url}${path}`, {
       method,
-      headers: { ...headers, origin: world.served.url, 'content-type': 'application/json' },
+      headers: { ...headers, origin: world.consoleServer.url, 'content-type': 'application/json' },
       ...(method === 'POST' ? { body: '{}' } : {}),
     });
 
@@ -75,11 +75,11 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
   });
 
   test('survives a reload and a second tab', async () => {
-    expect(page.url()).toBe(`${world.served.url}/`);
+    expect(page.url()).toBe(`${world.consoleServer.url}/`);
     await page.reload();
     await page.getByText('here', { exact: true }).waitFor();
     const second = await context.newPage();
-    await second.goto(`${world.served.url}/#/services`);
+    await second.goto(`${world.consoleServer.url}/#/services`);
     await second.getByRole('heading', { name: 'Services', level: 1 }).waitFor();
     await second.getByText('here', { exact: true }).waitFor();
   });
@@ -100,7 +100,7 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
   });
 
   test('survives cookies that another port sets', async () => {
-    const { port } = new URL(world.served.url);
+    const { port } = new URL(world.consoleServer.url);
     await context.addCookies(
       ['/', '/call'].map((path) => ({
         name: `townhall_console_${port}`,
@@ -117,7 +117,7 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
   test('is missing in a profile without a code, and the page says what to do', async () => {
     const stranger = await world.browser.newContext();
     const other = await stranger.newPage();
-    await other.goto(`${world.served.url}/#/sessions`);
+    await other.goto(`${world.consoleServer.url}/#/sessions`);
     await other.getByRole('heading', { name: 'You are not signed in' }).waitFor();
     await other.getByText('Press Enter in the terminal').waitFor();
     expect(await other.evaluate(() => localStorage.length)).toBe(0);

@@ -18,7 +18,7 @@ describe.skipIf(!hasChromium)('permissions in the console', { timeout: 120_000 }
     page = await world.open();
   });
   afterAll(async () => {
-    expect(world?.mistakes).toEqual([]);
+    expect(world?.pageErrors).toEqual([]);
     await world?.close();
   });
 
@@ -34,7 +34,7 @@ describe.skipIf(!hasChromium)('permissions in the console', { timeout: 120_000 }
       await page.keyboard.press('Enter');
     };
     const card = page.getByRole('region', { name: 'Approval of shell_run' });
-    await page.goto(`${world.served.url}/#/chat`);
+    await page.goto(`${world.consoleServer.url}/#/chat`);
     await page.getByText('here', { exact: true }).waitFor();
     await send('First.');
     await card.getByRole('button', { name: 'Always in this project' }).click();
@@ -43,7 +43,7 @@ describe.skipIf(!hasChromium)('permissions in the console', { timeout: 120_000 }
     await page.getByText('Run 2.').waitFor();
     expect(await card.count()).toBe(0);
 
-    await page.goto(`${world.served.url}/#/approvals`);
+    await page.goto(`${world.consoleServer.url}/#/approvals`);
     const rule = page.locator('[data-permission]');
     await rule.getByText('shell.run: echo yes').waitFor();
     for (const width of [1280, 390]) {
@@ -54,7 +54,7 @@ describe.skipIf(!hasChromium)('permissions in the console', { timeout: 120_000 }
     await rule.getByRole('button', { name: 'Remove' }).click();
     await rule.waitFor({ state: 'detached' });
 
-    await page.goto(`${world.served.url}/#/chat`);
+    await page.goto(`${world.consoleServer.url}/#/chat`);
     await send('Third.');
     await card.getByRole('button', { name: 'Deny' }).click();
     await page.getByText('Run 3.').waitFor();

@@ -81,7 +81,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
     let page: Page;
     let folder: string;
     let own: TestDatabase;
-    const mistakes: string[] = [];
+    const pageErrors: string[] = [];
 
     beforeAll(async () => {
       folder = await mkdtemp(join(tmpdir(), 'townhall-console-'));
@@ -98,14 +98,14 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
         colorScheme: variant === 'classic' ? 'dark' : 'light',
       });
       page.setDefaultTimeout(60_000);
-      page.on('pageerror', (error) => mistakes.push(String(error)));
+      page.on('pageerror', (error) => pageErrors.push(String(error)));
       page.on('console', (message) => {
         // The page reports refusals of the server itself; the browser logs them too.
         if (message.type() === 'error' && !message.text().includes('Failed to load resource'))
-          mistakes.push(message.text());
+          pageErrors.push(message.text());
       });
       page.on('request', (request) => {
-        if (!request.url().startsWith(consoleServer.url)) mistakes.push(`asked ${request.url()}`);
+        if (!request.url().startsWith(consoleServer.url)) pageErrors.push(`asked ${request.url()}`);
       });
     }, 180_000);
     const start = (port: number): Promise<TestAgent> =>
@@ -372,7 +372,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await picture('11-refused');
       await writeFile(agent.tokenFile, `${agent.token}\n`);
       await page.getByText('here', { exact: true }).waitFor();
-      expect(mistakes).toEqual([]);
+      expect(pageErrors).toEqual([]);
     });
   },
 );

@@ -58,10 +58,10 @@ describe('a sample of a guide', () => {
     `# A guide\n<!-- example: first-five-minutes.sh#health -->\n\`\`\`sh\n${body}\n\`\`\`\n`;
 
   test('equals a region of an example and is rewritten on request', () => {
-    const right = readSample(path.join(examples, 'first-five-minutes.sh'), 'health');
-    expect(checkSamples(render(right), examples)).toEqual([]);
+    const region = readSample(path.join(examples, 'first-five-minutes.sh'), 'health');
+    expect(checkSamples(render(region), examples)).toEqual([]);
     expect(checkSamples(render('curl nowhere'), examples)).toMatchObject([{ line: 2 }]);
-    expect(updateSamples(render('curl nowhere'), examples)).toBe(render(right));
+    expect(updateSamples(render('curl nowhere'), examples)).toBe(render(region));
   });
 
   test('is refused without its example, its region or a fenced block', () => {

@@ -12,10 +12,10 @@ import { scriptedGateway, type ScriptedGateway } from './scripted-gateway.ts';
 export interface ConsoleBrowser {
   gateway: ScriptedGateway;
   agent: TestAgent;
-  served: TestConsole;
+  consoleServer: TestConsole;
   browser: Browser;
   /** Errors of the pages, and requests to other origins. */
-  mistakes: string[];
+  pageErrors: string[];
   /** A page of a new browser profile, logged in with a code of its own. */
   open(hash?: string, viewport?: { width: number; height: number }): Promise<Page>;
   close(): Promise<void>;
@@ -35,15 +35,15 @@ export async function openConsoleBrowser(options: Partial<AgentOptions> = {}): P
   });
   const consoleServer = await startConsole(agent);
   const browser = await launchChromium();
-  const mistakes: string[] = [];
+  const pageErrors: string[] = [];
   return {
     gateway,
     agent,
-    served: consoleServer,
+    consoleServer,
     browser,
-    mistakes,
+    pageErrors,
     async open(hash = '', viewport = { width: 1180, height: 780 }) {
-      const page = await openConsolePage(await browser.newContext({ viewport }), consoleServer, mistakes);
+      const page = await openConsolePage(await browser.newContext({ viewport }), consoleServer, pageErrors);
       if (hash !== '') await page.goto(`${consoleServer.url}/${hash}`);
       return page;
     },
@@ -62,18 +62,18 @@ export async function openConsoleBrowser(options: Partial<AgentOptions> = {}): P
 export async function openConsolePage(
   context: BrowserContext,
   consoleServer: TestConsole,
-  mistakes: string[] = [],
+  pageErrors: string[] = [],
 ): Promise<Page> {
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);
-  page.on('pageerror', (error) => mistakes.push(String(error)));
+  page.on('pageerror', (error) => pageErrors.push(String(error)));
   page.on('console', (message) => {
     // The page itself shows a refused call; the browser logs it too.
     if (message.type() === 'error' && !message.text().includes('Failed to load resource'))
-      mistakes.push(message.text());
+      pageErrors.push(message.text());
   });
   page.on('request', (request) => {
-    if (!request.url().startsWith(consoleServer.url)) mistakes.push(`requested ${request.url()}`);
+    if (!request.url().startsWith(consoleServer.url)) pageErrors.push(`requested ${request.url()}`);
   });
   await page.goto(consoleServer.console.loginUrl());
   await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Sessions' }).waitFor();

@@ -29,11 +29,11 @@ export async function startInstalledPostgres(): Promise<InstalledPostgres | null
   await chmod(folder, 0o755);
   const data = join(folder, 'data');
   if (owner !== undefined) await chown(folder, owner.uid, owner.gid);
-  const as = owner ?? {};
+  const account = owner ?? {};
   await run(
     join(binaries, 'initdb'),
     ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C'],
-    as,
+    account,
   );
   const port = await freePort();
   const server = spawn(
@@ -50,7 +50,7 @@ export async function startInstalledPostgres(): Promise<InstalledPostgres | null
       '-c',
       'shared_buffers=32MB',
     ],
-    { ...as, stdio: 'ignore' },
+    { ...account, stdio: 'ignore' },
   );
   const ended = new Promise((resolve) => server.once('close', resolve));
   for (let tries = 0; ; tries += 1) {
@@ -59,7 +59,7 @@ export async function startInstalledPostgres(): Promise<InstalledPostgres | null
       () => false,
     );
     if (isUp) break;
-    if (tries > 900) throw new Error('The installed PostgreSQL does not come up.');
+    if (tries > 900) throw new Error('The installed PostgreSQL does not start.');
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
   return {

@@ -14,15 +14,15 @@ const page: FrontPage = {
 };
 const browserAccept = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
 
-let open: World | undefined;
+let world: World | undefined;
 afterEach(async () => {
-  await open?.close();
-  open = undefined;
+  await world?.close();
+  world = undefined;
 });
 
 async function serve(server: object = { frontPage: () => page }): Promise<string> {
-  open = await startWorld({ server });
-  return open.url;
+  world = await startWorld({ server });
+  return world.url;
 }
 
 describe('GET /', () => {
@@ -82,7 +82,7 @@ describe('GET /', () => {
 
   test('leaves other methods and servers without a page to the contract', async () => {
     expect((await fetch(await serve(), { method: 'POST' })).status).toBe(404);
-    await open?.close();
+    await world?.close();
     expect((await fetch(await serve({}))).status).toBe(404);
   });
 });
@@ -101,6 +101,6 @@ describe('JSON answers end with one newline', () => {
 
   test('of a request that is not HTTP', async () => {
     await serve();
-    expect(await sendBytes(open?.port ?? 0, 'nonsense\r\n\r\n')).toMatch(/\}\n$/);
+    expect(await sendBytes(world?.port ?? 0, 'nonsense\r\n\r\n')).toMatch(/\}\n$/);
   });
 });
