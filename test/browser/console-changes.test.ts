@@ -34,7 +34,7 @@ describe.skipIf(!hasChromium)('file changes in the console', { timeout: 120_000 
     page = await world.open();
   });
   afterAll(async () => {
-    expect(world?.mistakes).toEqual([]);
+    expect(world?.pageErrors).toEqual([]);
     await world?.close();
   });
 
@@ -48,7 +48,7 @@ describe.skipIf(!hasChromium)('file changes in the console', { timeout: 120_000 
         ? says('Value 5 is a text now.')
         : calls({ name: 'files_patch', input: { diff }, id: 'call_1' }),
     );
-    await page.goto(`${world.served.url}/#/chat`);
+    await page.goto(`${world.consoleServer.url}/#/chat`);
     await page.getByText('here', { exact: true }).waitFor();
     await page.getByRole('textbox', { name: 'Message' }).fill('Make value 5 a text.');
     await page.keyboard.press('Enter');
