@@ -127,7 +127,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'recall ignored',
     seed: 4,
     changes: [
-      { file: `${allotments}/give-backs.ts`, find: 'flagged.push(allotment)', replace: 'void flagged' },
+      { file: `${allotments}/give-backs.ts`, find: 'flaggedAllotments.push(allotment)', replace: 'void flaggedAllotments' },
     ],
   },
   {
