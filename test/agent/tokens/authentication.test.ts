@@ -151,11 +151,11 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
         expect(challenge, `${method} ${path}`).toMatch(/^Bearer/);
         expect(JSON.parse(body)).toMatchObject({ success: false, error: { type: 'authentication_error' } });
       }
-      // The right token passes authentication; the body is then refused.
+      // The right token passes authentication; the query or the body is then refused, so that no stream opens.
       const { status } = await send(
         agent,
         method,
-        path,
+        `${path}?nonsense=1`,
         { authorization: `Bearer ${token}` },
         '{"nonsense":1}',
       );
