@@ -25,6 +25,8 @@ const example = {
   payment: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa',
   login: 'lgn_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
   verification: 'lgv_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
+  deviceCode: 'lgd_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
+  userCode: 'WDJB-MJHT',
   session: 'ses_01jd6zv0c5e9fsr8m2w4x1k7qa',
   run: 'run_01jd6zv0c5e9fsr8m2w4x1k7qb',
   queueItem: 'qit_01jd6zv0c5e9fsr8m2w4x1k7qe',
@@ -72,6 +74,20 @@ async function startPasswordLogin({ gateway }: SampleServers): Promise<string> {
   const { login_id } = await gateway.guest.accounts.startLogin({ provider: 'password', bureau_id: 'shop' });
   return login_id;
 }
+
+async function startDeviceLogin({ gateway }: SampleServers) {
+  return gateway.guest.accounts.startDeviceLogin({ bureau_id: 'local', name: 'a sample' });
+}
+
+const withDeviceLogin: Prepare = async (servers) => ({
+  replace: { [example.userCode]: (await startDeviceLogin(servers)).user_code },
+});
+
+const withConfirmedDevice: Prepare = async (servers) => {
+  const { device_code, user_code } = await startDeviceLogin(servers);
+  await servers.gateway.user.accounts.decideDeviceLogin({ user_code, decision: 'confirm' });
+  return { replace: { [example.deviceCode]: device_code } };
+};
 
 async function newBureau({ gateway }: SampleServers): Promise<string> {
   const { bureau_id } = await gateway.admin.bureaus.createBureau({ server_url: 'https://example.test' });
@@ -160,6 +176,22 @@ const withRun: Prepare = async (servers, agent) => {
   return { replace: { ...replace, [example.run]: runId } };
 };
 
+const withFileChange: Prepare = async (servers, agent) => {
+  const { replace, sessionId } = await sessionIdOf(withSession(servers, agent));
+  const { runId } = await agent.client.sessions.prompt(
+    { sessionId, text: 'Write a file' },
+    { headers: { prefer: 'wait=30' } },
+  );
+  return { replace: { ...replace, [example.run]: runId } };
+};
+
+const withUndoneChange: Prepare = async (servers, agent) => {
+  const preparation = await withFileChange(servers, agent);
+  const { [example.session]: sessionId = '', [example.run]: runId = '' } = preparation.replace ?? {};
+  await agent.client.sessions.undoRun({ sessionId, runId });
+  return preparation;
+};
+
 const withAttachment: Prepare = async (servers, agent) => {
   const { replace, sessionId } = await sessionIdOf(withSession(servers, agent));
   const file = { type: 'document' as const, fileName: 'a.txt', contentType: 'text/plain', content: 'Hall' };
@@ -198,6 +230,9 @@ export const preparations: Readonly<Record<string, Prepare>> = {
     const { login_id } = await gateway.guest.accounts.startLogin({ provider: 'local', bureau_id: 'local' });
     return { replace: { [example.login]: login_id } };
   },
+  'gateway/accounts.getDeviceLogin': withDeviceLogin,
+  'gateway/accounts.getDeviceLoginResult': withConfirmedDevice,
+  'gateway/accounts.decideDeviceLogin': withDeviceLogin,
   'gateway/accounts.register': async () => ({ replace: { [example.email]: newEmail() } }),
   'gateway/accounts.verifyEmail': async (servers) => {
     const { verification_id, code } = await register(servers);
@@ -288,6 +323,9 @@ export const preparations: Readonly<Record<string, Prepare>> = {
   'agent/sessions.regenerate': withRun,
   'agent/sessions.getAttachment': withAttachment,
   'agent/sessions.getRun': withRun,
+  'agent/sessions.getChanges': withFileChange,
+  'agent/sessions.undoRun': withFileChange,
+  'agent/sessions.redoRun': withUndoneChange,
   'agent/sessions.listQueue': withSession,
   'agent/sessions.removeQueueItem': withQueueItem,
   'agent/sessions.listApprovals': withApproval,

@@ -1,6 +1,7 @@
 // The servers for the code samples of the contract: a gateway and an agent of each variant with
 // everything that the examples name: a Bureau `shop`, models of `acme`, two payment providers, a
 // mailbox, the service `notes`.
+import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -90,6 +91,8 @@ export async function startSampleServers(): Promise<SampleServers> {
   model.answer(({ prompt }) => {
     const last = JSON.stringify(prompt.filter(({ role }) => role !== 'system').at(-1));
     if (last.includes('Act now')) return calls({ name: 'careful_act', input: {} });
+    if (last.includes('Write a file'))
+      return calls({ name: 'files_write', input: { path: `${randomUUID()}.txt`, content: 'Hall' } });
     if (last.includes('Take long'))
       return { respond: (response) => new Promise((resolve) => response.once('close', () => resolve())) };
     return says('Good morning.');
