@@ -46,7 +46,8 @@ async function chooseReplacement(
   messageId: string | undefined,
 ): Promise<Replacement> {
   const conversation = await options.eventLog.conversation(session, session.headSeq, null);
-  const { messages } = conversation;
+  // A note about files has the role of an input, and is none: no run answers it.
+  const messages = conversation.messages.filter(({ isNote }) => isNote !== true);
   const index =
     messageId === undefined ? messages.length - 1 : await indexOf(options, session, messages, messageId);
   const inputIndex = messages.findLastIndex(({ message }, at) => at <= index && message.role === 'user');
@@ -69,7 +70,7 @@ async function indexOf(
   if (index >= 0) return index;
   if ((await events.messageEvents(segmentsOf(session), messageId)).length > 0)
     throw nothingToRegenerate(
-      'The model does not get this message: it was replaced, summed up, never had its turn, or is empty.',
+      'The model does not get this message: it was replaced or summed up, it never had its turn, or it is empty.',
     );
   throw new Problem('not_found', 'message_not_found', 'There is no message of this id in the session.', {
     param: 'messageId',

@@ -206,6 +206,29 @@ describe('sessions.undoRun', () => {
     expect(notes(world.gateway.requests.at(-1))).toEqual(notes(first));
   });
 
+  test('leaves the input as the one that is answered again', async () => {
+    const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
+    const { sessions } = agent.client;
+    await sessions.undoRun({ sessionId: 's', runId: await run(agent) });
+    const receipt = await sessions.regenerate({ sessionId: 's' });
+    await eventsOf(agent);
+    const { items } = await sessions.listMessages({ sessionId: 's' });
+    expect(receipt.messageId).toBe(items[0]?.id);
+    expect(items.map(({ metadata }) => metadata?.['status'])).toEqual([undefined, 'replaced', 'completed']);
+  });
+
+  test('has its note before the input that is answered again', async () => {
+    const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
+    const { sessions } = agent.client;
+    await sessions.undoRun({ sessionId: 's', runId: await run(agent) });
+    await sessions.regenerate({ sessionId: 's' });
+    await eventsOf(agent);
+    const inputs = world.gateway.requests.at(-1)?.prompt.filter(({ role }) => role === 'user');
+    const [texts, input] = [JSON.stringify(inputs), JSON.stringify(inputs?.at(-1))];
+    expect(texts).toContain('A note of the agent');
+    expect(input.indexOf('A note of the agent')).toBeLessThan(input.indexOf('Go.'));
+  });
+
   test('names the files that somebody else has changed, and sets nothing back', async () => {
     const agent = await startWith(
       { 'a.txt': 'one', 'b.txt': 'one' },

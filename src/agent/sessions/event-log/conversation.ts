@@ -7,6 +7,8 @@ export interface ConversationMessage {
   /** The seq at which the message became part of the conversation. */
   seq: number;
   message: UiMessage;
+  /** Set for a note about files, which the log has as an event and not as a message. */
+  isNote?: true;
 }
 
 export interface Conversation {
@@ -52,6 +54,7 @@ export function applyEvent(projection: ConversationProjection, stored: StoredEve
   } else if (event.type === 'run.started' || (event.type === 'queue.removed' && event.reason === 'steered')) {
     const message = pendingInputs.get(stored.runId ?? '');
     if (message) messages.push({ seq: stored.seq, message });
+    else if (event.type === 'run.started') moveToEnd(projection, event.inputMessageId, stored.seq);
     pendingInputs.delete(stored.runId ?? '');
   } else if (event.type === 'message.updated' && event.metadata['status'] === 'replaced') {
     projection.messages = messages.filter(({ message }) => message.id !== event.messageId);
@@ -62,8 +65,20 @@ export function applyEvent(projection: ConversationProjection, stored: StoredEve
   } else if (event.type === 'context.pruned') {
     projection.prunedUpToSeq = Math.max(projection.prunedUpToSeq, event.upToSeq);
   } else if (event.type === 'workspace.undone' || event.type === 'workspace.redone') {
-    messages.push({ seq: stored.seq, message: fileNote(stored.seq, event) });
+    messages.push({ seq: stored.seq, message: fileNote(stored.seq, event), isNote: true });
   }
+}
+
+/** A run that answers an input again has it as its last message: notes about files may have followed it. */
+function moveToEnd(
+  projection: ConversationProjection,
+  messageId: string | null | undefined,
+  seq: number,
+): void {
+  const { messages } = projection;
+  const input = messages.find(({ message }) => message.id === messageId);
+  if (input === undefined || input === messages.at(-1)) return;
+  projection.messages = [...messages.filter((entry) => entry !== input), { ...input, seq }];
 }
 
 const maxNamed = 50;
