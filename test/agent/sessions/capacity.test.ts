@@ -125,6 +125,24 @@ describe('an input without a free place', () => {
     first.end();
   });
 
+  test('is refused when it regenerates an answer', async () => {
+    const { client } = await world.start({ settings: { maxRuns: 1 } });
+    const second = holdAnswer();
+    world.gateway.answer((_, index) => (index === 1 ? second.answer : says('Done.')));
+    await createSessions(client, ['a', 'b']);
+    await client.sessions.prompt({ sessionId: 'b', text: 'first' }, { headers: { prefer: 'wait=20' } });
+    await client.sessions.prompt({ sessionId: 'a', text: 'second' });
+    await second.request;
+    await expect(client.sessions.regenerate({ sessionId: 'b' })).rejects.toMatchObject({
+      status: 429,
+      code: 'rate_limited',
+      message: expect.stringContaining('a new answer cannot wait'),
+    });
+    const { items } = await client.sessions.listMessages({ sessionId: 'b' });
+    expect(items.at(-1)?.metadata).toMatchObject({ status: 'completed' });
+    second.end();
+  });
+
   test('can be cancelled', async () => {
     const { client } = await world.start({ settings: { maxRuns: 1 } });
     const first = holdFirst();

@@ -56,7 +56,7 @@ export async function planInput(
   if (refusal) return refusal;
   const before = { ...session };
   const plan = await planPlace(unit, submission, { session, capacity }, rules);
-  if (plan === null) return capacityProblem(rules.maxQueuedRuns);
+  if (plan instanceof Problem) return plan;
   const waits = plan.waitsFor !== null;
   const events = [...sessionEvents(write), ...inputEvents(submission, session), ...plan.events];
   const receipt = receiptOf(submission, session, { ...plan, eventCount: events.length });
@@ -131,23 +131,34 @@ interface InputPlan {
   model: string | null;
 }
 
-/** Null when too many inputs wait for a free place. */
+/** A Problem when no place is free and the input cannot wait for one. */
 async function planPlace(
   unit: UnitOfWork,
   submission: Submission,
   { session, capacity }: { session: SessionRecord; capacity: Capacity },
   rules: AdmissionRules,
-): Promise<InputPlan | null> {
+): Promise<InputPlan | Problem> {
   if (isSessionBusy(session)) {
     // Without an active run, the first input of the session waits for a free place itself.
     const ahead = session.activeRunId === null ? await capacity.queueUp() : null;
     return planQueued(unit, submission, session, { waitsFor: 'session', ahead });
   }
+  // A new answer replaces messages when it starts, and by then others may have followed them.
+  if (submission.replaces !== undefined)
+    return capacity.takeNow(submission.runId) ? planStarted(submission, session, rules) : noFreePlace();
   const slot = await capacity.take(submission.runId);
   if (slot === 'start') return planStarted(submission, session, rules);
-  // A new answer replaces messages when it starts, and by then others may have followed them.
-  if (slot === 'full' || submission.replaces !== undefined) return null;
+  if (slot === 'full') return capacityProblem(rules.maxQueuedRuns);
   return planQueued(unit, submission, session, { waitsFor: slot.wait, ahead: slot.ahead });
+}
+
+function noFreePlace(): Problem {
+  return new Problem(
+    'rate_limited',
+    'rate_limited',
+    'The agent executes as many runs as it may, and a new answer cannot wait for a free place; try again later.',
+    { headers: { 'retry-after': '5' } },
+  );
 }
 
 function planStarted(submission: Submission, session: SessionRecord, rules: AdmissionRules): InputPlan {

@@ -9,6 +9,8 @@ export type Slot = 'start' | 'full' | { wait: 'capacity'; ahead: number };
 export interface Capacity {
   /** The slot of a run that finds its session idle; the same one when it is asked again. */
   take(runId: string): Promise<Slot>;
+  /** Takes a slot for a run that may not wait; false without a free one. */
+  takeNow(runId: string): boolean;
   /** How many inputs an input is behind whose session waits for a free place itself. */
   queueUp(): Promise<number>;
 }
@@ -30,11 +32,14 @@ export function createCapacity(unit: UnitOfWork, rules: AdmissionRules): Capacit
     return ahead;
   }
 
+  function takeNow(runId: string): boolean {
+    const isFree = rules.mayStart();
+    if (isFree) rules.claim(runId);
+    return isFree;
+  }
+
   async function choose(runId: string): Promise<Slot> {
-    if (rules.mayStart()) {
-      rules.claim(runId);
-      return 'start';
-    }
+    if (takeNow(runId)) return 'start';
     if ((await countWaiting()) >= rules.maxQueuedRuns) return 'full';
     return { wait: 'capacity', ahead: await queueUp() };
   }
@@ -45,6 +50,7 @@ export function createCapacity(unit: UnitOfWork, rules: AdmissionRules): Capacit
       slots.set(runId, slot);
       return slot;
     },
+    takeNow,
     queueUp,
   };
 }

@@ -14,7 +14,7 @@ export interface Submission {
   queueItemId: string;
   delivery: Delivery;
   origin: string;
-  /** Null for a compaction. */
+  /** Null for a compaction, and for a run that answers an earlier input again. */
   input: {
     messageId: string;
     message: UiMessage;
