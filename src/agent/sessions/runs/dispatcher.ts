@@ -78,7 +78,8 @@ async function startIdleQueues({
     const places = localRuns.freePlaces();
     const sessionKeys = await runStore.idleQueues(rules.agentId, places + 1);
     for (const sessionKey of sessionKeys) {
-      if (localRuns.freePlaces() === 0) return false;
+      // While the process drains, nothing starts, and the queues stay as they are.
+      if (localRuns.freePlaces() === 0 || !rules.mayStartNext()) return false;
       const started = await eventLog.transact((unit) => startQueued(unit, sessionKey, rules));
       if (started) start(started);
     }
