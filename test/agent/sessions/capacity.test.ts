@@ -143,6 +143,33 @@ describe('an input without a free place', () => {
     second.end();
   });
 
+  test('leaves its place to others when it could not be started', async () => {
+    const { client, sql } = await world.start({ settings: { maxRuns: 1 } });
+    const first = holdFirst();
+    await createSessions(client, ['a', 'b', 'c']);
+    await client.sessions.prompt({ sessionId: 'a', text: 'first' });
+    await first.request;
+    const { runId } = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
+    // The sequence counts attempts, because a transaction that fails does not take it back.
+    await sql.unsafe(`create sequence agent.test_attempts`);
+    await sql.unsafe(`create function agent.test_refuse() returns trigger language plpgsql as
+      $$ begin perform nextval('agent.test_attempts'); raise exception 'The start is refused.'; end $$`);
+    await sql.unsafe(`create trigger test_refuse before update on agent.sessions_runs for each row
+      when (new.run_id = '${runId}' and new.status = 'running') execute function agent.test_refuse()`);
+    first.end();
+    const attempts = async () => {
+      const [row] = await sql<{ is_called: boolean }[]>`select is_called from agent.test_attempts`;
+      return row?.is_called;
+    };
+    await expect.poll(attempts).toBe(true);
+    await client.sessions.cancel({ sessionId: 'b' });
+    await sql.unsafe('drop trigger test_refuse on agent.sessions_runs');
+    await sql.unsafe('drop function agent.test_refuse');
+    await sql.unsafe('drop sequence agent.test_attempts');
+    await client.sessions.prompt({ sessionId: 'c', text: 'third' }, { headers: { prefer: 'wait=20' } });
+    expect(inputsOfModel()).toEqual(['first', 'third']);
+  });
+
   test('can be cancelled', async () => {
     const { client } = await world.start({ settings: { maxRuns: 1 } });
     const first = holdFirst();

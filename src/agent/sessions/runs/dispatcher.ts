@@ -67,22 +67,35 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 }
 
 /** True when no input waits any more. */
-async function startIdleQueues({
-  eventLog,
-  runStore,
-  rules,
-  localRuns,
-  start,
-}: DispatcherOptions): Promise<boolean> {
+async function startIdleQueues(options: DispatcherOptions): Promise<boolean> {
+  const { runStore, rules, localRuns, start } = options;
   for (;;) {
     const places = localRuns.freePlaces();
     const sessionKeys = await runStore.idleQueues(rules.agentId, places + 1);
     for (const sessionKey of sessionKeys) {
       // While the process drains, nothing starts, and the queues stay as they are.
       if (localRuns.freePlaces() === 0 || !rules.mayStartNext()) return false;
-      const started = await eventLog.transact((unit) => startQueued(unit, sessionKey, rules));
+      const started = await startFirst(options, sessionKey);
       if (started) start(started);
     }
     if (sessionKeys.length <= places) return true;
+  }
+}
+
+/** A run whose start fails is claimed no longer: it would take up a place for ever. */
+async function startFirst(
+  { eventLog, rules }: DispatcherOptions,
+  sessionKey: string,
+): Promise<StartedRun | null> {
+  const claimedIds: string[] = [];
+  const claim = (runId: string): void => {
+    claimedIds.push(runId);
+    rules.claim(runId);
+  };
+  try {
+    return await eventLog.transact((unit) => startQueued(unit, sessionKey, { ...rules, claim }));
+  } catch (error) {
+    for (const runId of claimedIds) rules.release(runId);
+    throw error;
   }
 }
