@@ -1,10 +1,14 @@
 // The stream of all sessions: every event once, over connections, restarts and processes.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { SessionEvent } from '@townhall/agent';
-import type { AllSessionsStore } from '../../../src/agent/sessions/event-log/all-sessions-store.ts';
+import {
+  allSessionsStore,
+  type AllSessionsStore,
+} from '../../../src/agent/sessions/event-log/all-sessions-store.ts';
 import type { StoredEvent } from '../../../src/agent/sessions/event-log/events.ts';
 import { followAll } from '../../../src/agent/sessions/event-log/follow-all.ts';
 import { createLiveFeed } from '../../../src/agent/sessions/event-log/live-feed.ts';
+import { copyAncestors, sessionStore } from '../../../src/agent/sessions/event-log/session-store.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import type { TestAgent } from '../../support/agent.ts';
 import { says } from '../../support/scripted-gateway.ts';
@@ -175,6 +179,27 @@ describe('sessions.followAll', () => {
     await all.stopped;
     const { headSeq } = await first.client.sessions.get({ sessionId: 's' });
     expect(seqsOf(all.received, 's')).toEqual(upTo(headSeq));
+  });
+});
+
+describe('changedSince', () => {
+  test('leaves out the events that a fork has copied from its ancestors', async () => {
+    const { client, database, name } = await world.start();
+    world.gateway.answer(() => says('Done.'));
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'One.' }, wait);
+    const { id } = (await client.sessions.fork({ sessionId: 's' })) as { id: string };
+    const [row] = await database.sql<{ agent_id: string }[]>`
+      select agent_id from agent.tokens_agents where name = ${name}`;
+    const agentId = row?.agent_id ?? '';
+    const fork = await sessionStore(database).session(agentId, { id });
+    if (fork === undefined) throw new Error('There is no fork.');
+    await database.tx((tx) => copyAncestors({ tx, appended: [], applied: [] }, fork));
+    await database.sql`
+      update agent.sessions_events set time = time - interval '1 hour' where session_id = ${fork.key} and seq = 1`;
+    const query = { agentId, sinceMs: Date.now() - 60_000, afterKey: '', limit: 10 };
+    const changed = await allSessionsStore(database).changedSince(query);
+    expect(changed.find(({ key }) => key === fork.key)).toMatchObject({ fromSeq: fork.forkSeq });
   });
 });
 

@@ -25,9 +25,10 @@ export function allSessionsStore({ sql }: Pick<Database, 'sql'>): AllSessionsSto
   return {
     async changedSince({ agentId, sinceMs, afterKey, limit }) {
       const since = new Date(sinceMs).toISOString();
-      // The newest older event is found from the end of the session's events, which have the order of time.
+      // The newest older event is read from the end of the session's events, which have the order of time. A fork
+      // may have copies of older ones of its ancestors.
       const rows = await sql<{ session_id: string; public_id: string; from_seq: number; head_seq: number }[]>`
-        select own.session_id, own.public_id, own.head_seq, coalesce((
+        select own.session_id, own.public_id, own.head_seq, greatest((
             select event.seq from agent.sessions_events event
             where event.session_id = own.session_id and event.time < ${since}::timestamptz order by event.seq desc limit 1
           ), own.fork_seq) as from_seq
