@@ -58,6 +58,7 @@ export function createMessageView(
         ' ',
         typeof createdAt === 'string' && ago(createdAt),
         queuePosition !== null && [' ', pill(`queued, ${queuePosition} ahead`, 'wait')],
+        metadata['status'] === 'replaced' && [' ', pill('replaced', 'plain')],
       );
       const visible = parts.filter((part) => part.type !== 'step-start');
       for (const [index, part] of visible.entries())

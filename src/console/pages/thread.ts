@@ -51,10 +51,7 @@ export function createThread(start: ThreadStart): Thread {
   return {
     messages: () => orderedMessages(state),
     outcome: (message) => outcomeOf(state, message),
-    prompt: ({ runId }) =>
-      runId === null
-        ? undefined
-        : [...state.messages.values()].find((message) => message.role === 'user' && message.runId === runId),
+    prompt: ({ runId }) => (runId === null ? undefined : promptOf([...state.messages.values()], runId)),
     fileChanges: (message) => fileChangesOf(state, message),
     remarks: () => state.remarks,
     approvals: () => [...state.approvals.values()],
@@ -71,6 +68,16 @@ export function createThread(start: ThreadStart): Thread {
     },
     apply: (event) => applyEvent(state, event),
   };
+}
+
+/** A run that answers a prompt again has none of its own: its first replaced answer belongs to the prompt's run. */
+function promptOf(messages: readonly Message[], runId: string): Message | undefined {
+  const prompt = messages.find((message) => message.role === 'user' && message.runId === runId);
+  if (prompt !== undefined) return prompt;
+  const index = messages.findIndex(({ metadata }) => metadata['replacedBy'] === runId);
+  const replacedRunId = messages[index]?.runId ?? null;
+  // An answer is replaced by a later run, so the search goes back to the start at most.
+  return replacedRunId === null ? undefined : promptOf(messages.slice(0, index + 1), replacedRunId);
 }
 
 // An answer shows its own early end; a prompt shows that of a run that never started.
