@@ -75,10 +75,10 @@ export function replaceText(
   const pieces = text.split(oldText);
   const count = pieces.length - 1;
   const label = `The file ${JSON.stringify(path)}`;
-  if (count === 0) throw refusal(`${label} does not hold the old text.`);
+  if (count === 0) throw refusal(`${label} does not contain the old text.`);
   if (count > 1 && !all)
     throw refusal(
-      `${label} holds the old text ${count} times; give more of what is around it, or replace all.`,
+      `${label} contains the old text ${count} times; add more of the lines around it, or set \`all\`.`,
     );
   // Check the length before joining: a one-letter piece replaced by a long text would make gigabytes.
   if (text.length + count * (newText.length - oldText.length) > maxBytes)

@@ -56,23 +56,19 @@ export function openPatternSearch(pattern: PatternSource): PatternSearch {
 
 async function ask(worker: Worker, message: ToPatternThread, ms: number): Promise<FromPatternThread> {
   const answer = Promise.withResolvers<FromPatternThread>();
-  const fail = (cause?: unknown) =>
-    answer.reject(
-      refusal(
-        `The search took longer than ${maxMs / 1000} seconds. Use a simpler pattern, or name a smaller folder.`,
-        cause,
-      ),
-    );
-  const timer = setTimeout(fail, Math.max(0, ms));
+  const fail = (reason: string, cause?: unknown) =>
+    answer.reject(refusal(`The search ${reason}. Use a simpler pattern, or name a smaller folder.`, cause));
+  const onError = (cause: unknown) => fail(`needs more than ${maxHeapMb} MiB or failed`, cause);
+  const timer = setTimeout(() => fail(`took longer than ${maxMs / 1000} seconds`), Math.max(0, ms));
   worker.once('message', answer.resolve);
-  worker.once('error', fail);
+  worker.once('error', onError);
   try {
     worker.postMessage(message);
     return await answer.promise;
   } finally {
     clearTimeout(timer);
     worker.off('message', answer.resolve);
-    worker.off('error', fail);
+    worker.off('error', onError);
   }
 }
 
