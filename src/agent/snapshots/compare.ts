@@ -87,8 +87,8 @@ async function textsOf(
   contents: ContentStore,
   { before, after }: FileChange,
 ): Promise<{ before: string; after: string } | undefined> {
-  const [one, other] = await Promise.all([textOf(contents, before), textOf(contents, after)]);
-  return one === undefined || other === undefined ? undefined : { before: one, after: other };
+  const [oldText, newText] = await Promise.all([textOf(contents, before), textOf(contents, after)]);
+  return oldText === undefined || newText === undefined ? undefined : { before: oldText, after: newText };
 }
 
 async function textOf(contents: ContentStore, state: FileState | null): Promise<string | undefined> {

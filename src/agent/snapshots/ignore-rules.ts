@@ -33,7 +33,7 @@ export function isIgnored(
   isFolder: boolean,
 ): boolean {
   for (const { depth, rules } of [...levels].reverse()) {
-    const rule = rules.findLast((one) => applies(one, names.slice(depth), isFolder));
+    const rule = rules.findLast((candidate) => applies(candidate, names.slice(depth), isFolder));
     if (rule !== undefined) return !rule.isNegated;
   }
   return false;

@@ -1,4 +1,4 @@
-// Sets files back to an earlier state, unless somebody else has changed them since.
+// Sets files back to an earlier state, unless they have changed since.
 import { Problem } from '../../kernel/problem.ts';
 import type { Workspace } from '../plugins/index.ts';
 import { hashOf, type ContentStore } from './content-store.ts';
@@ -11,11 +11,11 @@ export interface Restoration {
   to: FileState | null;
 }
 
-/** `occupied` for what is there and is no plain file that tools may read. */
+/** `occupied` for anything but a plain file that tools may read. */
 type CurrentState = FileState | null | 'occupied';
 
 /**
- * The paths that are in neither of their two states: somebody else has changed them. A file that is in its
+ * The paths that are in neither of their two states, because they have changed since. A file that is in its
  * final state already is none, so that a restoration may be repeated.
  */
 export async function findConflicts(

@@ -37,8 +37,8 @@ export interface RunSnapshotOptions {
   exclusive<T>(work: () => Promise<T>): Promise<T>;
   /** Called after the end of the run. */
   onEnd(hasSnapshot: boolean): void;
-  /** Whether the session hears for the first time that there is no snapshot. */
-  isNews(sessionKey: string): boolean;
+  /** True for the first notice in a session that its changes cannot be undone. */
+  isFirstNotice(sessionKey: string): boolean;
   clock: Clock;
   log: Log;
 }
@@ -112,7 +112,7 @@ export async function closeRecord(
     contents,
     store,
     clock,
-  }: Omit<RunSnapshotOptions, 'exclusive' | 'onEnd' | 'isNews' | 'log'>,
+  }: Omit<RunSnapshotOptions, 'exclusive' | 'onEnd' | 'isFirstNotice' | 'log'>,
   before: Tree,
 ): Promise<StoredChange[] | 'too_many'> {
   const after = await withTimeout((signal) => snapshotter.take(signal, before), { ms: deadlineMs, clock });
@@ -125,12 +125,12 @@ export async function closeRecord(
 }
 
 function describeFailure(
-  { runId, sessionKey, isNews, log }: RunSnapshotOptions,
+  { runId, sessionKey, isFirstNotice, log }: RunSnapshotOptions,
   error: unknown,
 ): string | null {
   if (!(error instanceof SnapshotRefusal || error instanceof TimeoutError))
     log.warn({ runId, err: error }, 'a snapshot of the workspace could not be taken');
-  if (!isNews(sessionKey)) return null;
+  if (!isFirstNotice(sessionKey)) return null;
   if (error instanceof SnapshotRefusal) return noUndo(error.message);
   if (error instanceof TimeoutError)
     return noUndo(`reading the workspace took longer than ${deadlineMs / 1000} s`);

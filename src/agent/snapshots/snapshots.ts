@@ -42,7 +42,7 @@ export interface Snapshots {
    */
   restore<T>(run: RunReference, direction: Direction, commit: Commit<T>): Promise<T>;
   removeSession(sessionKey: string): Promise<void>;
-  /** Deletes what is not needed any more; it runs by itself a minute after a removal. */
+  /** Deletes contents without a reference; a timer also calls it a minute after a removal. */
   sweep(): Promise<void>;
   close(): Promise<void>;
 }
@@ -74,8 +74,8 @@ interface Context {
   exclusive<T>(work: () => Promise<T>): Promise<T>;
   /** Runs of this process that have a snapshot or may take one. */
   activeRuns: Set<string>;
-  /** Whether a session hears for the first time that there is no snapshot. */
-  isNews(sessionKey: string): boolean;
+  /** True for the first notice in a session that its changes cannot be undone. */
+  isFirstNotice(sessionKey: string): boolean;
   clock: Clock;
   log: Log;
 }
@@ -133,7 +133,7 @@ function createContext({
     snapshotter: createSnapshotter({ workspace, contents, limits, clock }),
     exclusive: createSerializer(),
     activeRuns: new Set(),
-    isNews: createOnce(),
+    isFirstNotice: createOnce(),
     clock,
     log,
   };
@@ -161,7 +161,7 @@ function createSerializer(): <T>(work: () => Promise<T>) => Promise<T> {
   };
 }
 
-/** A process that died has left its record open: what is there now is what its run has changed. */
+/** A record that a dead process left open is closed first, with the workspace as it is now. */
 async function readChanges(
   context: Context,
   { sessionKey, runId }: RunReference,
@@ -222,7 +222,7 @@ function planRestorations(changes: readonly StoredChange[], direction: Direction
         direction === 'undo' ? { path, from: after, to: before } : { path, from: before, to: after },
       )
       // Removals first: a folder may stand where a file is to be.
-      .sort((one, other) => Number(one.to !== null) - Number(other.to !== null))
+      .sort((left, right) => Number(left.to !== null) - Number(right.to !== null))
   );
 }
 

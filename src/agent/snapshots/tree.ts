@@ -39,8 +39,8 @@ function isSkipped({ skippedPaths }: Tree, path: string): boolean {
   return false;
 }
 
-export function isSame(one: FileState | null, other: FileState | null): boolean {
-  return one?.hash === other?.hash && one?.mode === other?.mode;
+export function isSame(left: FileState | null, right: FileState | null): boolean {
+  return left?.hash === right?.hash && left?.mode === right?.mode;
 }
 
 interface StoredTree {
