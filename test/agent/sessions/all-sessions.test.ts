@@ -132,21 +132,25 @@ describe('sessions.followAll', () => {
   });
 
   test('has no event of another agent', async () => {
-    const [one, other] = [await world.start(), await world.start()];
+    const [agent, otherAgent] = [await world.start(), await world.start()];
     const cursor = Date.now();
-    await one.client.sessions.create({ id: 'mine' });
-    await other.client.sessions.create({ id: 'foreign' });
-    const text = await readUntil(one, '"sessionId":"mine"', String(cursor));
-    await one.client.sessions.create({ id: 'last' });
-    expect(text + (await readUntil(one, '"sessionId":"last"', String(cursor)))).not.toContain('foreign');
+    await agent.client.sessions.create({ id: 'mine' });
+    await otherAgent.client.sessions.create({ id: 'foreign' });
+    const text = await readUntil(agent, '"sessionId":"mine"', String(cursor));
+    await agent.client.sessions.create({ id: 'last' });
+    expect(text + (await readUntil(agent, '"sessionId":"last"', String(cursor)))).not.toContain('foreign');
   });
 
-  test('refuses a token of another agent and more than 16 streams', async () => {
-    const [agent, other] = [await world.start(), await world.start()];
+  test('refuses a token of another agent', async () => {
+    const [agent, otherAgent] = [await world.start(), await world.start()];
     const response = await agent.fetch('/api/sdk/events', {
-      headers: { authorization: `Bearer ${other.token}` },
+      headers: { authorization: `Bearer ${otherAgent.token}` },
     });
     expect(response.status).toBe(401);
+  });
+
+  test('refuses more than 16 streams', async () => {
+    const agent = await world.start();
     const stop = new AbortController();
     const open = () =>
       agent.fetch('/api/sdk/events', {

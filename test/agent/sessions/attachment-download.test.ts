@@ -105,18 +105,27 @@ describe('sessions.getAttachment', () => {
     expect((await get(agent, (await fork('before')).id, html)).status).toBe(404);
   });
 
-  test('refuses unknown ids, other sessions, other agents and calls without a token', async () => {
-    const [agent, other] = [await world.start(), await world.start()];
+  test('finds no attachment of another session or agent', async () => {
+    const [agent, otherAgent] = [await world.start(), await world.start()];
     const [html] = await attach(agent);
     await agent.client.sessions.create({ id: 't' });
-    await other.client.sessions.create({ id: 's' });
+    await otherAgent.client.sessions.create({ id: 's' });
     const notFound = { status: 404, code: 'attachment_not_found' };
     const download = ({ client }: TestAgent, sessionId: string, attachmentId: string) =>
       client.sessions.getAttachment({ sessionId, attachmentId });
     await expect(download(agent, 's', 'att_unknown')).rejects.toMatchObject(notFound);
     await expect(download(agent, 't', html)).rejects.toMatchObject(notFound);
-    await expect(download(other, 's', html)).rejects.toMatchObject(notFound);
+    await expect(download(otherAgent, 's', html)).rejects.toMatchObject(notFound);
+  });
+
+  test('refuses an unknown token', async () => {
+    const agent = await world.start();
+    const [html] = await attach(agent);
     expect((await get(agent, 's', html, { authorization: 'Bearer th_agt_none' })).status).toBe(401);
+  });
+
+  test('refuses a path in place of an id', async () => {
+    const agent = await world.start();
     expect((await get(agent, 's', '..%2f..%2fagent.token')).status).toBe(400);
   });
 

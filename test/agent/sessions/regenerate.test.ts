@@ -42,6 +42,8 @@ async function startWith(turns: readonly string[]): Promise<TestAgent> {
 const untilIdle = ({ client }: TestAgent) =>
   collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
 
+const nothingToRegenerate = { status: 409, code: 'nothing_to_regenerate' };
+
 describe('sessions.regenerate', () => {
   test('answers the last input again without the former answer', async () => {
     const agent = await startWith(['One.', 'Two.']);
@@ -93,7 +95,7 @@ describe('sessions.regenerate', () => {
     ]);
   });
 
-  test('keeps the former answer in a fork at an earlier point, also after a restart', async () => {
+  test('keeps the former answer in a fork at an earlier point', async () => {
     const agent = await startWith(['One.']);
     const { client, dataDir, name } = agent;
     const { headSeq } = await client.sessions.get({ sessionId: 's' });
@@ -133,16 +135,19 @@ describe('sessions.regenerate', () => {
     ]);
   });
 
-  test('refuses a busy session, an unknown message and one that the model does not get', async () => {
-    const agent = await startWith(['One.']);
-    const { client } = agent;
+  test('refuses an unknown message', async () => {
+    const { client } = await startWith([]);
     await expect(client.sessions.regenerate({ sessionId: 's', messageId: 'unknown' })).rejects.toMatchObject({
       status: 404,
       code: 'message_not_found',
     });
+  });
+
+  test('refuses a busy session', async () => {
+    const agent = await startWith(['One.']);
+    const { client } = agent;
     const held = holdAnswer();
     world.gateway.answer(() => held.answer);
-    const first = (await client.sessions.listMessages({ sessionId: 's' })).items[1]?.id as string;
     await client.sessions.regenerate({ sessionId: 's' });
     await held.request;
     await expect(client.sessions.regenerate({ sessionId: 's' })).rejects.toMatchObject({
@@ -151,21 +156,30 @@ describe('sessions.regenerate', () => {
     });
     held.end();
     await untilIdle(agent);
-    await expect(client.sessions.regenerate({ sessionId: 's', messageId: first })).rejects.toMatchObject({
-      status: 409,
-      code: 'nothing_to_regenerate',
-    });
-    await client.sessions.create({ id: 'empty' });
-    await expect(client.sessions.regenerate({ sessionId: 'empty' })).rejects.toMatchObject({
-      status: 409,
-      code: 'nothing_to_regenerate',
-    });
-    world.gateway.answer(() => says('In short.'));
+  });
+
+  test('refuses a session without an input', async () => {
+    const { client } = await startWith([]);
+    await expect(client.sessions.regenerate({ sessionId: 's' })).rejects.toMatchObject(nothingToRegenerate);
+  });
+
+  test('refuses a message that was replaced', async () => {
+    const agent = await startWith(['One.']);
+    const { client } = agent;
+    const { items } = await client.sessions.listMessages({ sessionId: 's' });
+    await client.sessions.regenerate({ sessionId: 's' });
+    await untilIdle(agent);
+    await expect(
+      client.sessions.regenerate({ sessionId: 's', messageId: items[1]?.id as string }),
+    ).rejects.toMatchObject(nothingToRegenerate);
+  });
+
+  test('refuses an input that was summed up', async () => {
+    const agent = await startWith(['One.']);
+    const { client } = agent;
     await client.sessions.compact({ sessionId: 's' });
     await untilIdle(agent);
-    await expect(client.sessions.regenerate({ sessionId: 's' })).rejects.toMatchObject({
-      code: 'nothing_to_regenerate',
-    });
+    await expect(client.sessions.regenerate({ sessionId: 's' })).rejects.toMatchObject(nothingToRegenerate);
   });
 
   test('runs once when its call is repeated with one key', async () => {
@@ -179,7 +193,7 @@ describe('sessions.regenerate', () => {
 });
 
 describe('sessions.listMessages', () => {
-  test('says which inputs wait and which left the queue, as forks do', async () => {
+  test('has the state of each input, as forks do', async () => {
     const agent = await world.start();
     const { client } = agent;
     const held = holdAnswer();
@@ -217,7 +231,7 @@ describe('sessions.listMessages', () => {
     expect((await listed(agent, 's')).filter(([, status]) => status === 'waiting')).toEqual([]);
   });
 
-  test('shows a denied call as denied, not as failed', async () => {
+  test('shows a denied call as denied', async () => {
     const agent = await world.start();
     const { client } = agent;
     world.gateway.answer((_, index) =>

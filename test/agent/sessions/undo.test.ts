@@ -295,19 +295,40 @@ describe('sessions.undoRun', () => {
 });
 
 describe('sessions.redoRun', () => {
-  test('puts undone changes in place again, and tells the model', async () => {
+  test('puts undone changes in place again', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
-    const run1 = { sessionId: 's', runId: await run(agent) };
-    const { undoRun, redoRun } = agent.client.sessions;
-    await expect(redoRun(run1)).rejects.toMatchObject({ code: 'nothing_to_redo' });
-    await undoRun(run1);
-    expect(await redoRun(run1)).toMatchObject({ status: 'applied', files: [{ path: 'a.txt' }] });
+    const target = { sessionId: 's', runId: await run(agent) };
+    await agent.client.sessions.undoRun(target);
+    expect(await agent.client.sessions.redoRun(target)).toMatchObject({
+      status: 'applied',
+      files: [{ path: 'a.txt' }],
+    });
     expect(await text(agent, 'a.txt')).toBe('two');
+  });
+
+  test('tells the model with the next input', async () => {
+    const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
+    const target = { sessionId: 's', runId: await run(agent) };
+    await agent.client.sessions.undoRun(target);
+    await agent.client.sessions.redoRun(target);
     await run(agent);
     expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt)).toContain('are in place again');
-    await undoRun(run1);
+  });
+
+  test('refuses a run whose changes are in place', async () => {
+    const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
+    const runId = await run(agent);
+    await expect(agent.client.sessions.redoRun({ sessionId: 's', runId })).rejects.toMatchObject({
+      code: 'nothing_to_redo',
+    });
+  });
+
+  test('names the files that somebody else has changed', async () => {
+    const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
+    const target = { sessionId: 's', runId: await run(agent) };
+    await agent.client.sessions.undoRun(target);
     await put(agent, { 'a.txt': 'other' });
-    await expect(redoRun(run1)).rejects.toMatchObject({
+    await expect(agent.client.sessions.redoRun(target)).rejects.toMatchObject({
       code: 'files_changed',
       details: [{ path: 'a.txt' }],
     });
