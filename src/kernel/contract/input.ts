@@ -35,6 +35,9 @@ function pickHeaders(request: ContractRequest, { headerNames }: ContractOperatio
   return headers;
 }
 
+// The coercion of Ajv also takes blanks for 0, and `0x10` and `1e3` for integers.
+const integerPattern = /^-?\d+$/;
+
 function parseQuery(text: string, operation: ContractOperation): Record<string, unknown> {
   // Without a prototype, so that `__proto__` is an ordinary undeclared name.
   const query = Object.create(null) as Record<string, unknown>;
@@ -45,11 +48,13 @@ function parseQuery(text: string, operation: ContractOperation): Record<string, 
     const value = separator < 0 ? '' : decodeQuery(pair.slice(separator + 1));
     const parameter = operation.queryParameters.get(name);
     const previous = query[name];
+    if (parameter?.isInteger === true && !integerPattern.test(value))
+      throw invalidParameter(name, 'must be an integer');
     if (parameter?.isList) {
       const items = parameter.isCommaSeparated ? value.split(',') : [value];
       query[name] = [...((previous as string[] | undefined) ?? []), ...items];
     } else if (previous !== undefined && parameter) {
-      throw repeatedParameter(name);
+      throw invalidParameter(name, 'appears more than once');
     } else {
       // Undeclared names may repeat: an operation that allows them receives every value.
       query[name] = previous === undefined ? value : [previous, value].flat();
@@ -58,8 +63,7 @@ function parseQuery(text: string, operation: ContractOperation): Record<string, 
   return query;
 }
 
-function repeatedParameter(name: string): Problem {
-  const message = 'appears more than once';
+function invalidParameter(name: string, message: string): Problem {
   return new Problem('bad_request', 'invalid_request', `The query parameter \`${name}\` ${message}.`, {
     param: name,
     details: [{ path: name, message }],

@@ -11,6 +11,12 @@ import {
   type ResponseObject,
 } from './document.ts';
 
+export interface QueryParameter {
+  isList: boolean;
+  isCommaSeparated: boolean;
+  isInteger: boolean;
+}
+
 /** One operation of the contract. */
 export interface ContractOperation {
   operationId: string;
@@ -29,7 +35,7 @@ export interface ContractOperation {
    */
   keyHeaders: ReadonlyMap<string, ReadonlySet<string>>;
   parameters: ParameterObject[];
-  queryParameters: ReadonlyMap<string, { isList: boolean; isCommaSeparated: boolean }>;
+  queryParameters: ReadonlyMap<string, QueryParameter>;
   /** Of the declared header parameters, in lower case. */
   headerNames: string[];
   /** Undeclared query parameters are passed on (`x-tolerates-query`). */
@@ -182,7 +188,8 @@ function readQueryParameters(
       .map((parameter) => {
         const { type } = resolveReference(document, parameter.schema ?? {});
         const isList = [type].flat().includes('array');
-        return [parameter.name, { isList, isCommaSeparated: isList && parameter.explode === false }];
+        const isCommaSeparated = isList && parameter.explode === false;
+        return [parameter.name, { isList, isCommaSeparated, isInteger: type === 'integer' }];
       }),
   );
 }

@@ -526,7 +526,17 @@ describe('validation', () => {
       param: 'limit',
       message: 'The query parameter `limit` must be at least 1.',
     });
-    for (const query of ['limit=x', 'limit=', 'limit=1.5', 'limit=1&limit=2', 'limit=501'])
+    for (const query of [
+      'limit=x',
+      'limit=',
+      'limit=1.5',
+      'limit=1&limit=2',
+      'limit=501',
+      'limit=%20',
+      'limit=0x10',
+      'limit=1e1',
+      'limit=+5',
+    ])
       expect(await search(query), query).toMatchObject({ status: 400, param: 'limit' });
     expect(await search('other=1')).toMatchObject({ status: 400, param: 'other' });
     expect(await search('__proto__=1')).toMatchObject({ status: 400, param: '__proto__' });
