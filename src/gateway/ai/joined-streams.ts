@@ -37,7 +37,7 @@ export async function joinStream(options: JoinedStreamOptions): Promise<Joinable
   const earlier = startedResponse(remember);
   const run = (earlier === undefined ? start(options) : runs.find(earlier)) as Run | undefined;
   if (run === undefined) throw notReplayable();
-  const reader = run.log.read(afterSequence);
+  const reader = readLog(run, afterSequence);
   const leave = (): void => void reader.return?.();
   signal.addEventListener('abort', leave, { once: true });
   // A revoked token or a server that stops ends the call as well.
@@ -51,6 +51,14 @@ export async function joinStream(options: JoinedStreamOptions): Promise<Joinable
   } catch (error) {
     leave();
     throw error;
+  }
+}
+
+function readLog(run: Run, afterSequence: number): AsyncIterableIterator<unknown> {
+  try {
+    return run.log.read(afterSequence);
+  } catch {
+    throw notReplayable();
   }
 }
 

@@ -25,8 +25,16 @@ describe('the log of a stream', () => {
       log.append({ sequence, item: sequence, bytes: 100 });
     log.end();
     expect(log.bytes).toBeLessThan(options.maxBytes);
-    await expect(collect(log.read(-1))).rejects.toMatchObject({ code: 'stream_not_available' });
+    expect(() => log.read(-1)).toThrow(expect.objectContaining({ code: 'stream_not_available' }));
     expect(await collect(log.read(97))).toEqual([98, 99]);
+  });
+
+  test('refuses a reader that falls behind', async () => {
+    const log = createEventLog<number>(options);
+    const reader = log.read(-1);
+    for (let sequence = 0; sequence < 100; sequence += 1)
+      log.append({ sequence, item: sequence, bytes: 100 });
+    await expect(collect(reader)).rejects.toMatchObject({ code: 'stream_not_available' });
   });
 
   test('counts a reader out while it waits', async () => {

@@ -3,7 +3,7 @@
 import { Problem } from '../../../kernel/problem.ts';
 
 interface Entry<T> {
-  /** Undefined for a comment, which has no place in the order. */
+  /** Undefined for a comment, which has no sequence number. */
   sequence: number | undefined;
   item: T;
   bytes: number;
@@ -15,7 +15,10 @@ export interface EventLog<T> {
   end(failure?: Problem): void;
   /** Drops all events: later readers, and those that are behind, get a 409. */
   drop(): void;
-  /** The events after the sequence number, and then each new one; its reader must end it. Throws a 409 when they are dropped. */
+  /**
+   * The events after the sequence number, and then each new one; the caller must end the reader. Throws a 409
+   * when these events are dropped; `next` throws it when the reader falls too far behind.
+   */
   read(afterSequence: number): AsyncIterableIterator<T>;
   readonly bytes: number;
 }
@@ -27,126 +30,153 @@ export interface EventLogOptions {
   onBytes(change: number): void;
 }
 
+/** The entries in memory. A position counts all entries since the beginning of the stream. */
+interface LogState<T> {
+  entries: Entry<T>[];
+  droppedEntries: number;
+  /** The last sequence number that was dropped. */
+  droppedSequence: number;
+  ending: { failure: Problem | undefined } | undefined;
+  /** Wakes the readers that wait for an entry. */
+  readonly waiting: Set<() => void>;
+}
+
 // The objects of an event beside its text.
 const entryBytes = 256;
 
-export function createEventLog<T>(options: EventLogOptions): EventLog<T> {
-  const { maxBytes, onReaders, onBytes } = options;
-  let entries: Entry<T>[] = [];
-  /** The number of dropped entries, so that a reader's place stays valid. */
-  let droppedEntries = 0;
-  /** The last sequence number that was dropped. */
-  let droppedSequence = -1;
+export function createEventLog<T>({ maxBytes, onReaders, onBytes }: EventLogOptions): EventLog<T> {
+  const log: LogState<T> = {
+    entries: [],
+    droppedEntries: 0,
+    droppedSequence: -1,
+    ending: undefined,
+    waiting: new Set(),
+  };
   let bytes = 0;
   let readers = 0;
-  let ended: { failure: Problem | undefined } | undefined;
-  const waiting = new Set<() => void>();
-
-  function wake(): void {
-    const all = [...waiting];
-    waiting.clear();
-    for (const resume of all) resume();
-  }
 
   function resize(change: number): void {
     bytes += change;
     onBytes(change);
   }
 
-  function dropFirst(count: number): void {
-    for (const entry of entries.slice(0, count)) {
-      droppedSequence = entry.sequence ?? droppedSequence;
-      resize(-entry.bytes);
-    }
-    entries = entries.slice(count);
-    droppedEntries += count;
+  function countReader(change: number): void {
+    readers += change;
+    onReaders(readers);
   }
 
-  /** Not a generator: `return` of a generator would wait for the next event. */
-  function open(afterSequence: number): AsyncIterableIterator<T> {
-    let place = droppedEntries;
-    let isClosed = false;
-    let resume: (() => void) | undefined;
-    if (droppedSequence > afterSequence) place = -1;
-
-    function close(): void {
-      if (isClosed) return;
-      isClosed = true;
-      readers -= 1;
-      onReaders(readers);
-      if (resume !== undefined) waiting.delete(resume);
-      resume?.();
+  function dropFirst(count: number): void {
+    for (const entry of log.entries.slice(0, count)) {
+      log.droppedSequence = entry.sequence ?? log.droppedSequence;
+      resize(-entry.bytes);
     }
-
-    function take(): IteratorResult<T> | undefined {
-      for (;;) {
-        if (isClosed) return { done: true, value: undefined };
-        if (place < droppedEntries) throw streamNotAvailable();
-        const entry = entries[place - droppedEntries];
-        if (entry === undefined) break;
-        place += 1;
-        if (entry.sequence === undefined || entry.sequence > afterSequence)
-          return { done: false, value: entry.item };
-      }
-      if (ended === undefined) return undefined;
-      if (ended.failure !== undefined) throw ended.failure;
-      return { done: true, value: undefined };
-    }
-
-    readers += 1;
-    onReaders(readers);
-    return {
-      async next() {
-        try {
-          for (;;) {
-            const result = take();
-            if (result?.done === true) close();
-            if (result !== undefined) return result;
-            await new Promise<void>((resolve) => {
-              resume = resolve;
-              waiting.add(resolve);
-            });
-          }
-        } catch (error) {
-          close();
-          throw error;
-        }
-      },
-      async return() {
-        close();
-        return { done: true, value: undefined };
-      },
-      [Symbol.asyncIterator]() {
-        return this;
-      },
-    };
+    log.entries = log.entries.slice(count);
+    log.droppedEntries += count;
   }
 
   return {
-    append({ bytes: ownBytes, ...entry }) {
-      const allBytes = ownBytes + entryBytes;
-      entries.push({ ...entry, bytes: allBytes });
+    append({ bytes: textBytes, ...entry }) {
+      const allBytes = textBytes + entryBytes;
+      log.entries.push({ ...entry, bytes: allBytes });
       resize(allBytes);
-      if (bytes > maxBytes) {
-        // Half of the log at once, so that the array is not copied for each event.
-        let count = 0;
-        for (let rest = bytes; rest > maxBytes / 2 && count < entries.length - 1; count += 1)
-          rest -= entries[count]?.bytes ?? 0;
-        dropFirst(count);
-      }
-      wake();
+      // Half of the log at once, so that the array is not copied for each event.
+      if (bytes > maxBytes) dropFirst(countBeyond(log.entries, bytes - maxBytes / 2));
+      wakeReaders(log);
     },
     end(failure) {
-      ended ??= { failure };
-      wake();
+      log.ending ??= { failure };
+      wakeReaders(log);
     },
     drop() {
-      dropFirst(entries.length);
-      wake();
+      dropFirst(log.entries.length);
+      wakeReaders(log);
     },
-    read: open,
+    read(afterSequence) {
+      if (log.droppedSequence > afterSequence) throw streamNotAvailable();
+      countReader(1);
+      return openReader(log, afterSequence, () => countReader(-1));
+    },
     get bytes() {
       return bytes;
+    },
+  };
+}
+
+/** The number of the oldest entries that have the bytes together; the newest entry is never counted. */
+function countBeyond(entries: readonly Entry<unknown>[], bytes: number): number {
+  let count = 0;
+  for (let rest = bytes; rest > 0 && count < entries.length - 1; count += 1)
+    rest -= entries[count]?.bytes ?? 0;
+  return count;
+}
+
+function wakeReaders({ waiting }: LogState<unknown>): void {
+  const readers = [...waiting];
+  waiting.clear();
+  for (const resume of readers) resume();
+}
+
+/** Not a generator: `return` of a generator would wait for the next event. */
+function openReader<T>(
+  log: LogState<T>,
+  afterSequence: number,
+  onClose: () => void,
+): AsyncIterableIterator<T> {
+  let position = log.droppedEntries;
+  let isClosed = false;
+  let resume: (() => void) | undefined;
+
+  function close(): void {
+    if (isClosed) return;
+    isClosed = true;
+    onClose();
+    if (resume !== undefined) log.waiting.delete(resume);
+    resume?.();
+  }
+
+  /** Undefined while there is no further entry. */
+  function readNext(): IteratorResult<T> | undefined {
+    for (;;) {
+      if (isClosed) return { done: true, value: undefined };
+      if (position < log.droppedEntries) throw streamNotAvailable();
+      const entry = log.entries[position - log.droppedEntries];
+      if (entry === undefined) break;
+      position += 1;
+      if (entry.sequence === undefined || entry.sequence > afterSequence)
+        return { done: false, value: entry.item };
+    }
+    if (log.ending?.failure !== undefined) throw log.ending.failure;
+    return log.ending && { done: true, value: undefined };
+  }
+
+  async function waitForNext(): Promise<IteratorResult<T>> {
+    for (;;) {
+      const result = readNext();
+      if (result !== undefined) return result;
+      await new Promise<void>((resolve) => {
+        resume = resolve;
+        log.waiting.add(resolve);
+      });
+    }
+  }
+
+  return {
+    async next() {
+      try {
+        const result = await waitForNext();
+        if (result.done === true) close();
+        return result;
+      } catch (error) {
+        close();
+        throw error;
+      }
+    },
+    async return() {
+      close();
+      return { done: true, value: undefined };
+    },
+    [Symbol.asyncIterator]() {
+      return this;
     },
   };
 }
