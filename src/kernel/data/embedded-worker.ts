@@ -1,7 +1,5 @@
 // The thread that runs the embedded PostgreSQL. PGlite has one session and answers synchronously,
-// so it does not run on the server's event loop. Peers take turns; a peer within a transaction
-// keeps its turn until the transaction ends. A commit is on disk before its answer leaves this
-// file.
+// so it does not run on the server's event loop. A commit is on disk before its answer leaves this file.
 import {
   closeSync,
   existsSync,
@@ -19,7 +17,8 @@ import { createGunzip } from 'node:zlib';
 import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
 import { isSingleExecutable, readBytes, readPieces, assetPath } from '../assets.ts';
-import { fatalError, isIdle, messages, rowsOf, simpleQuery, sync } from './embedded-protocol.ts';
+import { messages, rowsOf, simpleQuery } from './embedded-protocol.ts';
+import { createTurns } from './embedded-turns.ts';
 import { createVacuum } from './embedded-vacuum.ts';
 
 /** The start options of the thread. */
@@ -149,58 +148,11 @@ if (parentPort) void serve(parentPort, workerData as EmbeddedStart);
 
 async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart): Promise<void> {
   const engine = await openCluster(start);
-  const waitingMessages: { peer: number; bytes: Uint8Array }[] = [];
-  let holder: number | null = null;
-  let idleTimer: NodeJS.Timeout | undefined;
   let isDumping = false;
-  const checkpointTimer = setInterval(checkpointWhenDue, start.checkpointEveryMs);
-  const vacuum = startVacuum({
-    port,
-    receive,
-    query: (statement, isInterrupted) =>
-      engine.interruptible(isInterrupted, () => run(simpleQuery(statement))),
-    isFree: () => holder === null && !isDumping,
-    everyMs: start.vacuumEveryMs,
-  });
-
-  port.on('message', receive);
-  send({ kind: 'ready' });
-
-  function receive(message: ToWorker): void {
-    if (message.kind === 'query') {
-      waitingMessages.push(message);
-      serveWaiting();
-    } else if (message.kind === 'leave') {
-      forget(message.peer);
-      send({ kind: 'left', peer: message.peer });
-      serveWaiting();
-    } else if (message.kind === 'dump') {
-      void dump();
-    } else {
-      void stop();
-    }
-  }
 
   function send(message: FromWorker): void {
     const bytes = 'bytes' in message ? message.bytes : undefined;
     port.postMessage(message, bytes?.buffer instanceof ArrayBuffer ? [bytes.buffer] : []);
-  }
-
-  function serveWaiting(): void {
-    for (;;) {
-      const index = holder === null ? 0 : waitingMessages.findIndex(({ peer }) => peer === holder);
-      const [next] = index < 0 ? [] : waitingMessages.splice(index, 1);
-      if (!next) break;
-      vacuum.countStatement();
-      const bytes = run(next.bytes);
-      holder = isIdle(bytes) ? null : next.peer;
-      // NotificationResponse is for every peer, since all share one session.
-      for (const notification of messages(bytes, 'A'))
-        send({ kind: 'notify', peer: next.peer, bytes: notification });
-      send({ kind: 'answer', peer: next.peer, bytes });
-    }
-    clearTimeout(idleTimer);
-    if (holder !== null) idleTimer = setTimeout(expelHolder, start.idleInTransactionMs);
   }
 
   function run(bytes: Uint8Array): Uint8Array {
@@ -211,31 +163,29 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
     return answer;
   }
 
-  function forget(peer: number): void {
-    for (let index = waitingMessages.length - 1; index >= 0; index--) {
-      if (waitingMessages[index]?.peer === peer) waitingMessages.splice(index, 1);
-    }
-    if (holder !== peer) return;
-    holder = null;
-    if (!isIdle(run(sync))) run(simpleQuery('rollback'));
-  }
+  const turns = createTurns({
+    run,
+    send,
+    onStatement: () => vacuum.countStatement(),
+    idleInTransactionMs: start.idleInTransactionMs,
+  });
+  const vacuum = startVacuum({
+    port,
+    receive,
+    query: (statement, isInterrupted) =>
+      engine.interruptible(isInterrupted, () => run(simpleQuery(statement))),
+    isFree: () => turns.isFree() && !isDumping,
+    everyMs: start.vacuumEveryMs,
+  });
+  const checkpointTimer = setInterval(() => {
+    if (turns.isFree()) checkpointWhenDue(run);
+  }, start.checkpointEveryMs);
 
-  function expelHolder(): void {
-    const peer = holder;
-    if (peer === null) return;
-    forget(peer);
-    send({
-      kind: 'expelled',
-      peer,
-      bytes: fatalError('25P03', 'terminating connection due to idle-in-transaction timeout'),
-    });
-    serveWaiting();
-  }
-
-  function checkpointWhenDue(): void {
-    if (holder !== null) return;
-    const isDue = messages(run(simpleQuery(askWhetherDue)), 'D').length > 0;
-    if (isDue) run(simpleQuery('checkpoint'));
+  function receive(message: ToWorker): void {
+    if (message.kind === 'query') turns.add(message);
+    else if (message.kind === 'leave') turns.leave(message.peer);
+    else if (message.kind === 'dump') void dump();
+    else void stop();
   }
 
   async function dump(): Promise<void> {
@@ -246,14 +196,21 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
   }
 
   async function stop(): Promise<void> {
-    clearTimeout(idleTimer);
     clearInterval(checkpointTimer);
     vacuum.stop();
-    if (holder !== null) forget(holder);
+    turns.stop();
     await engine.close();
     send({ kind: 'stopped' });
     port.close();
   }
+
+  port.on('message', receive);
+  send({ kind: 'ready' });
+}
+
+function checkpointWhenDue(run: (bytes: Uint8Array) => Uint8Array): void {
+  const isDue = messages(run(simpleQuery(askWhetherDue)), 'D').length > 0;
+  if (isDue) run(simpleQuery('checkpoint'));
 }
 
 interface IdleVacuum {
