@@ -43,7 +43,7 @@ export interface Pipeline {
 export function createPipeline<Identity extends CallerIdentity>(
   options: PipelineOptions<Identity>,
 ): Pipeline {
-  const { router, guest, idempotency } = options;
+  const { router } = options;
   const dialectOf = createDialectLookup(options.operations);
 
   /** Throws a 400 for a path that cannot be decoded, with the error types of the operations around it. */
@@ -56,97 +56,112 @@ export function createPipeline<Identity extends CallerIdentity>(
     }
   }
 
-  async function identifyCaller(request: ContractRequest, operation: ContractOperation): Promise<Identity> {
-    request.operation = operation;
-    request.identity = guest;
-    const identity = await identify(request, operation);
-    request.identity = identity;
-    authorize(request, operation, identity);
-    return identity;
-  }
+  return {
+    async run(request) {
+      const match = matchRoute(request);
+      request.errorDialect = dialectOf(request, match);
+      if (match.outcome === 'not_found') throw routeNotFound();
+      if (match.outcome === 'method_not_allowed') return answerOptions(request, match.allow);
+      const { operation, params } = match;
+      const identity = await identifyCaller(options, request, operation);
+      const input = await readInput(request, operation, params);
+      options.validate(operation, input);
+      request.isHandled = true;
+      try {
+        return await handle(options, request, operation, { identity, input });
+      } catch (error) {
+        throw explainNulByte(error, input.query, input.body);
+      }
+    },
+    async authenticate(request) {
+      const match = matchRoute(request);
+      if (match.outcome !== 'found') throw routeNotFound();
+      await identifyCaller(options, request, match.operation);
+    },
+  };
+}
 
-  async function authenticate(request: ContractRequest): Promise<void> {
-    const match = matchRoute(request);
-    if (match.outcome !== 'found') throw routeNotFound();
-    await identifyCaller(request, match.operation);
-  }
+/** Throws a 401 or 403 for a caller that may not call the operation. */
+async function identifyCaller<Identity extends CallerIdentity>(
+  options: PipelineOptions<Identity>,
+  request: ContractRequest,
+  operation: ContractOperation,
+): Promise<Identity> {
+  request.operation = operation;
+  request.identity = options.guest;
+  const identity = await identify(options, request, operation);
+  request.identity = identity;
+  authorize(options, request, operation, identity);
+  return identity;
+}
 
-  async function run(request: ContractRequest): Promise<AnyReply> {
-    const match = matchRoute(request);
-    request.errorDialect = dialectOf(request, match);
-    if (match.outcome === 'not_found') throw routeNotFound();
-    if (match.outcome === 'method_not_allowed') return answerOptions(request, match.allow);
-    const { operation, params } = match;
-    const identity = await identifyCaller(request, operation);
-    const input = await readInput(request, operation, params);
-    options.validate(operation, input);
-    request.isHandled = true;
-    try {
-      return await handle(request, operation, { identity, input });
-    } catch (error) {
-      throw explainNulByte(error, input.query, input.body);
-    }
+/** `admit` counts every attempt, also with an unknown credential or a failed lookup. */
+async function identify<Identity extends CallerIdentity>(
+  options: PipelineOptions<Identity>,
+  request: ContractRequest,
+  operation: ContractOperation,
+): Promise<Identity> {
+  const { guest } = options;
+  if (operation.ignoresCredential) return guest;
+  if (operation.keyHeaders.size > 0)
+    request.credential = readCredential(request, operation.keyHeaders.keys());
+  const { credential } = request;
+  if (credential.kind === 'none') {
+    await options.admit?.(request, operation, guest);
+    return guest;
   }
-
-  /** `admit` counts every attempt, also with an unknown credential or a failed lookup. */
-  async function identify(request: ContractRequest, operation: ContractOperation): Promise<Identity> {
-    if (operation.ignoresCredential) return guest;
-    if (operation.keyHeaders.size > 0)
-      request.credential = readCredential(request, operation.keyHeaders.keys());
-    const { credential } = request;
-    if (credential.kind === 'none') {
-      await options.admit?.(request, operation, guest);
-      return guest;
-    }
-    let identity: Identity | null;
-    try {
-      identity = credential.kind === 'bearer' ? await options.identify(credential.token) : null;
-    } catch (error) {
-      await options.admit?.(request, operation, null);
-      throw error;
-    }
-    await options.admit?.(request, operation, identity);
-    if (credential.kind === 'conflict') throw conflictingCredentials(credential.headers);
-    if (identity === null) throw invalidToken();
-    return identity;
+  let identity: Identity | null;
+  try {
+    identity = credential.kind === 'bearer' ? await options.identify(credential.token) : null;
+  } catch (error) {
+    await options.admit?.(request, operation, null);
+    throw error;
   }
+  await options.admit?.(request, operation, identity);
+  if (credential.kind === 'conflict') throw conflictingCredentials(credential.headers);
+  if (identity === null) throw invalidToken();
+  return identity;
+}
 
-  function authorize(request: ContractRequest, operation: ContractOperation, identity: Identity): void {
-    const { handlerId, isPublic } = operation;
-    if (isPublic) return;
-    if (admittedKinds(request, operation).has(identity.kind) && (identity.operations?.has(handlerId) ?? true))
-      return;
-    throw identity.kind === guest.kind ? authenticationRequired() : forbiddenForIdentity();
-  }
+function authorize<Identity extends CallerIdentity>(
+  { guest }: PipelineOptions<Identity>,
+  request: ContractRequest,
+  operation: ContractOperation,
+  identity: Identity,
+): void {
+  const { handlerId, isPublic } = operation;
+  if (isPublic) return;
+  if (admittedKinds(request, operation).has(identity.kind) && (identity.operations?.has(handlerId) ?? true))
+    return;
+  throw identity.kind === guest.kind ? authenticationRequired() : forbiddenForIdentity();
+}
 
-  function handle(
-    request: ContractRequest,
-    { handlerId: operationId, hasSecretResponse, errorDialect }: ContractOperation,
-    { identity, input }: { identity: Identity; input: OperationInput },
-  ): Promise<AnyReply> {
-    const handler = options.handlers.get(operationId);
-    if (!handler) throw new Error(`${operationId} has no handler, although the start requires one.`);
-    const call = (remember: Remember) =>
-      handler(new HandlerCall(request, input, { operationId, identity, remember }));
-    const key = input.headers['idempotency-key'];
-    if (key === undefined || idempotency === undefined) return call(rememberNothing);
-    const { path, query, body, rawBody, isForm } = input;
-    return idempotency.runOnce(
-      {
-        operationId,
-        caller: options.callerOf?.(identity) ?? null,
-        key: key as string,
-        request: { path, query, body, rawBody, isForm },
-        requestId: request.requestId,
-        isSecret: hasSecretResponse,
-        errorDialect,
-        signal: request.signal,
-      },
-      call,
-    );
-  }
-
-  return { run, authenticate };
+function handle<Identity extends CallerIdentity>(
+  { handlers, idempotency, callerOf }: PipelineOptions<Identity>,
+  request: ContractRequest,
+  { handlerId: operationId, hasSecretResponse, errorDialect }: ContractOperation,
+  { identity, input }: { identity: Identity; input: OperationInput },
+): Promise<AnyReply> {
+  const handler = handlers.get(operationId);
+  if (!handler) throw new Error(`${operationId} has no handler, although the start requires one.`);
+  const call = (remember: Remember) =>
+    handler(new HandlerCall(request, input, { operationId, identity, remember }));
+  const key = input.headers['idempotency-key'];
+  if (key === undefined || idempotency === undefined) return call(rememberNothing);
+  const { path, query, body, rawBody, isForm } = input;
+  return idempotency.runOnce(
+    {
+      operationId,
+      caller: callerOf?.(identity) ?? null,
+      key: key as string,
+      request: { path, query, body, rawBody, isForm },
+      requestId: request.requestId,
+      isSecret: hasSecretResponse,
+      errorDialect,
+      signal: request.signal,
+    },
+    call,
+  );
 }
 
 /**
