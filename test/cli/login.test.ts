@@ -11,6 +11,7 @@ import { townhall } from './townhall.ts';
 
 let folder: string;
 let url: string;
+let expiresInSeconds = 600;
 /** The answers of the poll, in order; the last one repeats. */
 let polls: { status: number; body: object }[] = [];
 let requests: { path: string; authorization: string | undefined; body: string }[] = [];
@@ -34,7 +35,7 @@ const answers: Record<string, () => { status: number; body: object }> = {
       user_code: 'WDJB-MJHT',
       verification_uri: `${url}/device`,
       verification_uri_complete: `${url}/device#WDJB-MJHT`,
-      expires_in: 600,
+      expires_in: expiresInSeconds,
       interval: 0,
     },
   }),
@@ -66,6 +67,7 @@ afterAll(async () => {
 });
 beforeEach(async () => {
   polls = [];
+  expiresInSeconds = 600;
   requests = [];
   await rm(join(folder, 'townhall'), { recursive: true, force: true });
 });
@@ -114,6 +116,15 @@ describe('townhall login', () => {
     await expect(login()).rejects.toMatchObject({ code: 'login_denied' });
     await expect(readdir(join(folder, 'townhall'))).rejects.toMatchObject({ code: 'ENOENT' });
   });
+
+  test.each([refusal(503, 'unavailable'), refusal(400, 'authorization_pending')])(
+    'ends when the code expires: $body.error.code',
+    async (poll) => {
+      polls = [poll];
+      expiresInSeconds = 0;
+      await expect(login()).rejects.toThrow(/expired without a confirmation/);
+    },
+  );
 
   test('prints JSON without the token', async () => {
     const { output } = await run('login', '--url', url, '--no-browser', '--json');

@@ -32,7 +32,7 @@ export const command: Command = {
       },
       async run({ options, env, print, printError }) {
         const server = await chooseServer(options, env);
-        const { token, userId, expiresAt } = await untilCancelled(async (signal) => {
+        const { token, userName, expiresAt } = await untilCancelled(async (signal) => {
           const login = await requestToken(server, {
             bureauId: options.bureau ?? 'local',
             opensBrowser: !options['no-browser'],
@@ -40,15 +40,15 @@ export const command: Command = {
             signal,
           });
           const { user } = await gatewayClient(server.url, login.token).accounts.getMe(undefined, { signal });
-          return { ...login, userId: user.email ?? user.display_name ?? user.user_id };
+          return { ...login, userName: user.email ?? user.display_name ?? user.user_id };
         });
         await storeToken(env, server, token);
         if (options.json)
           print(
-            JSON.stringify({ url: server.url, profile: server.name, user: userId, expires_at: expiresAt }),
+            JSON.stringify({ url: server.url, profile: server.name, user: userName, expires_at: expiresAt }),
           );
         else {
-          print(`You are logged in at ${server.url} as ${userId}, until ${expiresAt.slice(0, 10)}.`);
+          print(`You are logged in at ${server.url} as ${userName}, until ${expiresAt.slice(0, 10)}.`);
           print(`The profile "${server.name}" is in use. "townhall logout" ends it.`);
         }
         return 0;

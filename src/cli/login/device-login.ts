@@ -18,7 +18,7 @@ export interface DeviceLoginOptions {
   signal: AbortSignal;
 }
 
-/** Throws the server's refusal, and the signal's reason. */
+/** Throws the server's refusal, the signal's reason, and an error when the code expires unconfirmed. */
 export async function loginByDevice(options: DeviceLoginOptions): Promise<DeviceCredential> {
   const { client, bureauId, name, key, printError, signal } = options;
   const login = await client.accounts.startDeviceLogin(
@@ -31,6 +31,7 @@ export async function loginByDevice(options: DeviceLoginOptions): Promise<Device
     `Waiting for your confirmation, ${Math.round(login.expires_in / 60)} minutes at most. Ctrl-C cancels.`,
   );
   if (options.opensBrowser) openInBrowser(login.verification_uri_complete, printError);
+  const expiresMs = performance.now() + login.expires_in * 1000;
   let intervalMs = login.interval * 1000;
   for (;;) {
     await wait(intervalMs, undefined, { signal });
@@ -40,8 +41,15 @@ export async function loginByDevice(options: DeviceLoginOptions): Promise<Device
       if (!GatewayError.isInstance(error)) throw error;
       if (error.code === 'slow_down') intervalMs += 5000;
       else if (error.code !== 'authorization_pending' && !error.retryable) throw error;
+      if (performance.now() >= expiresMs) throw unconfirmed(error);
     }
   }
+}
+
+/** Also the end of polling a server that does not answer. */
+function unconfirmed(cause: GatewayError): Error {
+  const message = `the code has expired without a confirmation; start again. Last answer: ${cause.message}`;
+  return new Error(message, { cause });
 }
 
 /** A name that a person recognizes, in the characters that the server takes. */
