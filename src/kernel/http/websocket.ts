@@ -116,10 +116,11 @@ export function createWebSockets(options: WebSocketOptions): WebSockets {
     if (route === undefined) throw new Error('A request without a route was upgraded.');
     const handshake = new SocketRequest({ ...options, message, path, body: undefined });
     await options.contract.authenticate(handshake);
+    // The client may have left meanwhile; its `close` event may come or have come.
+    if (socket.destroyed) return;
     const { identity } = handshake;
     const release = acquire((identity && options.callerOf(identity)) ?? handshake.remoteAddress);
     socket.once('close', release);
-    if (socket.destroyed) return release();
     server.handleUpgrade(message, socket, head, (client) => {
       const session = new Session({ ...options, limits, client, message, path, route, requests });
       sessions.add(session);
@@ -192,7 +193,7 @@ class Session {
   #queueBytes = 0;
   #running: SocketRequest | undefined;
   #isWorking = false;
-  /** Why the socket closes once no call runs. */
+  /** Set when the socket closes once no call runs, with the reason for the client. */
   #ending: { problem: Problem | undefined } | undefined;
   #isAlive = true;
   #idle: NodeJS.Timeout | undefined;
@@ -205,7 +206,7 @@ class Session {
     this.#client = client;
     this.#conversation = route.open();
     this.#heartbeat = setInterval(() => this.#ping(), limits.heartbeatMs);
-    this.#age = setTimeout(() => this.end(tooOld()), limits.ageMs);
+    this.#age = setTimeout(() => this.end(tooOld(limits.ageMs)), limits.ageMs);
     client.on('pong', () => (this.#isAlive = true));
     client.on('message', (data, isBinary) => this.#receive(data as Buffer, isBinary));
     // Such as a message that is too long: ws closes the socket itself.
@@ -384,13 +385,9 @@ function tooManySockets(limit: number): Problem {
   });
 }
 
-function tooOld(): Problem {
-  return new Problem(
-    'rate_limited',
-    'rate_limited',
-    'The socket has been open for 60 minutes; open a new one.',
-    {
-      foreignCode: 'websocket_connection_limit_reached',
-    },
-  );
+function tooOld(ageMs: number): Problem {
+  const message = `The socket has been open for ${Math.round(ageMs / 60_000)} minutes; open a new one.`;
+  return new Problem('rate_limited', 'rate_limited', message, {
+    foreignCode: 'websocket_connection_limit_reached',
+  });
 }

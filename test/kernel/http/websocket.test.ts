@@ -1,5 +1,5 @@
 // The bounds of a WebSocket, over real sockets and with a contract of the test.
-import { createServer, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { connect } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -21,7 +21,7 @@ afterEach(async () => {
 type Dispatch = (signal: AbortSignal) => AsyncIterable<{ data: unknown }>;
 
 /** A server whose every message is a call of `dispatch`. */
-async function start(dispatch: Dispatch, limits: Partial<SocketLimits>) {
+async function start(dispatch: Dispatch, limits: Partial<SocketLimits>, admit = (_: IncomingMessage) => {}) {
   const contract = {
     authenticate: async () => {},
     dispatch: async ({ signal }: { signal: AbortSignal }): Promise<AnyReply> => ({
@@ -46,7 +46,7 @@ async function start(dispatch: Dispatch, limits: Partial<SocketLimits>) {
     budget: createBodyBudget({ perCaller: 1e6, total: 1e6 }),
     addressOf: () => 'test',
     callerOf: () => null,
-    admit: () => {},
+    admit,
   });
   const server = createServer({ shouldUpgradeCallback: (message) => sockets.handles(message) });
   server.on('upgrade', (message, socket, head) => sockets.upgrade(message, socket, head));
@@ -67,6 +67,19 @@ async function open(port: number) {
   );
   await new Promise((resolve) => socket.addEventListener('open', resolve, { once: true }));
   return { socket, messages, closed };
+}
+
+/** The answer to a handshake, empty where the server disconnects. */
+async function shakeHands(port: number): Promise<string> {
+  const socket = connect(port, '127.0.0.1');
+  const key = Buffer.alloc(16, 1).toString('base64');
+  socket.write(
+    `GET /calls HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${key}\r\n\r\n`,
+  );
+  const { promise, resolve } = Promise.withResolvers<string>();
+  socket.once('data', (bytes) => resolve(bytes.toString()));
+  socket.once('close', () => resolve(''));
+  return promise;
 }
 
 /** A call that runs until it is aborted. */
@@ -112,6 +125,21 @@ describe('a socket', () => {
     const { socket, closed } = await open(port);
     for (let count = 0; count < 5; count += 1) socket.send('{}');
     expect(await closed).toBe(1008);
+  });
+
+  test('is counted once when its client leaves during the handshake', async () => {
+    let leaves = false;
+    const { port, sockets } = await start(endless, { perCaller: 2 }, ({ socket }) => {
+      if (leaves) socket.destroy();
+    });
+    const first = await open(port);
+    leaves = true;
+    expect(await shakeHands(port)).toBe('');
+    leaves = false;
+    const second = await open(port);
+    expect(await shakeHands(port)).toContain(' 429 ');
+    sockets.close(0);
+    await Promise.all([first.closed, second.closed]);
   });
 
   test('is closed for a binary message', async () => {
