@@ -63,8 +63,8 @@ function diffMiddle(before: readonly string[], after: readonly string[]): Edit[]
 }
 
 /**
- * The corners of the shortest edit script, in its order. Between two of them lie an edit of one line and equal
- * lines behind it. Undefined for more than `maxEdits` edits.
+ * The corners of the shortest edit script, in its order. Between two of them lie an edit of one line and
+ * equal lines behind it. Undefined for more than `maxEdits` edits.
  */
 function shortestPath(before: readonly string[], after: readonly string[]): [number, number][] | undefined {
   // By diagonal, shifted by `maxEdits + 1`: the furthest x.
@@ -126,8 +126,8 @@ function writeHunks(edits: readonly Edit[]): string {
   let [oldLine, newLine] = [1, 1];
   let index = 0;
   while (index < edits.length) {
-    const first = edits.findIndex(({ mark }, at) => at >= index && mark !== ' ');
-    if (first < 0) break;
+    const first = nextChange(edits, index);
+    if (first === edits.length) break;
     const start = Math.max(index, first - contextLines);
     oldLine += start - index;
     newLine += start - index;
@@ -141,6 +141,13 @@ function writeHunks(edits: readonly Edit[]): string {
     index = end;
   }
   return pieces.join('');
+}
+
+/** The index of the first change from `start` on; the number of the edits where there is none. */
+function nextChange(edits: readonly Edit[], start: number): number {
+  let index = start;
+  while (index < edits.length && edits[index]?.mark === ' ') index += 1;
+  return index;
 }
 
 /** The end of a hunk: its context, and changes that are so close that their contexts meet. */
