@@ -63,8 +63,10 @@ export class SocketRequest implements ContractRequest {
   constructor(options: SocketRequestOptions) {
     const { message, path, log, clock } = options;
     this.path = path;
-    this.query = (message.url ?? '').split('?')[1] ?? '';
-    // A key of the handshake is not one of each call.
+    const { url = '' } = message;
+    const queryStart = url.indexOf('?');
+    this.query = queryStart < 0 ? '' : url.slice(queryStart + 1);
+    // An idempotency key of the handshake must not replay one call for all messages.
     const { 'idempotency-key': _key, ...headers } = message.headers;
     this.headers = { ...headers, 'content-type': 'application/json' };
     this.credential = parseCredential(headers.authorization);
