@@ -1,10 +1,11 @@
 // Streams with an Idempotency-Key: the call runs on for a while without its reader, and a repetition with the
 // same key joins it. The bytes of a provider stay as they are.
 import { notReplayable, type Remember, rememberNothing } from '../../kernel/data/idempotency.ts';
+import { framesOf } from '../../kernel/http/reply-events.ts';
 import { id } from '../../kernel/ids.ts';
 import type { SseEvent } from '../../kernel/contract/operation.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { type Detached, framesOf, startedResponse, type StreamReply } from './response-background.ts';
+import { type Detached, startedResponse, type StreamReply } from './response-background.ts';
 import type { ResponseRuns, Run } from './response-runs/runs.ts';
 import type { StoredResponses } from './stored-responses/stored-responses.ts';
 

@@ -3,7 +3,8 @@ import type { ResponseEvent } from '../../contract/gateway/types.gen.ts';
 import { pause } from '../../kernel/async.ts';
 import type { SseEvent } from '../../kernel/contract/operation.ts';
 import { rememberNothing, notReplayable, type Remember } from '../../kernel/data/idempotency.ts';
-import { isRecord, type JsonRecord, parseJsonOrUndefined } from '../../kernel/json-value.ts';
+import { eventsOf } from '../../kernel/http/reply-events.ts';
+import { isRecord, type JsonRecord } from '../../kernel/json-value.ts';
 import type { Log } from '../../kernel/log.ts';
 import { asProblem, Problem } from '../../kernel/problem.ts';
 import type { ResponsePlan } from './response-plan.ts';
@@ -237,37 +238,6 @@ const finalTypes = new Set<unknown>(['response.completed', 'response.incomplete'
 
 /** The reason with which a run is canceled by its owner. */
 const cancellation = new Problem('conflict', 'conflict', 'The response is canceled.');
-
-async function* eventsOf(reply: StreamReply): AsyncGenerator<JsonRecord> {
-  if ('events' in reply) {
-    for await (const { data } of reply.events) yield data as JsonRecord;
-    return;
-  }
-  for await (const frame of framesOf(reply.content)) {
-    const event = parseJsonOrUndefined(dataOf(frame));
-    if (isRecord(event)) yield event;
-  }
-}
-
-/** The frames of an event stream, each with its blank line. */
-export async function* framesOf(content: Uint8Array | AsyncIterable<Uint8Array>): AsyncGenerator<string> {
-  const chunks = content instanceof Uint8Array ? [content] : content;
-  const decoder = new TextDecoder();
-  let rest = '';
-  for await (const chunk of chunks) {
-    const frames = (rest + decoder.decode(chunk, { stream: true })).split(/(?<=\n\r?\n)/);
-    rest = /\n\r?\n$/.test(frames.at(-1) ?? '') ? '' : (frames.pop() ?? '');
-    yield* frames;
-  }
-  if (rest !== '') yield rest;
-}
-
-export function dataOf(frame: string): string {
-  return frame
-    .split(/\r?\n/)
-    .flatMap((line) => (line.startsWith('data:') ? [line.slice(5).trimStart()] : []))
-    .join('\n');
-}
 
 function failureOf(event: JsonRecord): Problem {
   const { code, message } = { ...event, ...(isRecord(event['error']) ? event['error'] : {}) } as JsonRecord;

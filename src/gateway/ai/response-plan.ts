@@ -2,8 +2,9 @@
 // (`previous_response_id`). The provider gets the whole conversation and stores nothing, so both work
 // alike on every model. The response gets an id of the gateway, also where the provider has its own.
 import type { ResponseAnswer, ResponseEvent, ResponseRequest } from '../../contract/gateway/types.gen.ts';
+import { eventOf, splitFrames } from '../../kernel/http/reply-events.ts';
 import { id } from '../../kernel/ids.ts';
-import { isRecord, type JsonRecord, parseJsonOrUndefined } from '../../kernel/json-value.ts';
+import { isRecord, type JsonRecord } from '../../kernel/json-value.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
@@ -272,19 +273,12 @@ async function* rewriteStream(
 }
 
 async function* rewriteFrames(text: string, plan: ResponsePlan, save: Save): AsyncGenerator<Uint8Array> {
-  for (const frame of text.split(/(?<=\n\r?\n)/)) {
-    const event = withResponse.test(frame) ? parseJsonOrUndefined(dataOf(frame)) : undefined;
-    if (!isRecord(event) || !isRecord(event['response'])) yield Buffer.from(frame);
+  for (const frame of splitFrames(text)) {
+    const event = withResponse.test(frame) ? eventOf(frame) : undefined;
+    if (event === undefined || !isRecord(event['response'])) yield Buffer.from(frame);
     else {
       const view = await presentEvent(event, plan, save);
       yield Buffer.from(`event: ${String(event['type'])}\ndata: ${JSON.stringify(view)}\n\n`);
     }
   }
-}
-
-function dataOf(frame: string): string {
-  return frame
-    .split(/\r?\n/)
-    .flatMap((line) => (line.startsWith('data:') ? [line.slice(5).trimStart()] : []))
-    .join('\n');
 }

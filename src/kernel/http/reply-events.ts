@@ -1,30 +1,45 @@
 // The events of a streamed reply as values, whether its handler returned values or the bytes of a provider.
-import type { AnyReply } from '../contract/reply.ts';
+import type { SseEvent } from '../contract/operation.ts';
 import { isRecord, type JsonRecord, parseJsonOrUndefined } from '../json-value.ts';
 
-/** Throws for a reply without events. */
-export async function* eventsOf(reply: AnyReply): AsyncGenerator<JsonRecord> {
-  if (reply.events !== undefined) {
-    for await (const { data } of reply.events) yield data as JsonRecord;
-    return;
-  }
-  const { content } = reply;
-  if (content === undefined) throw new Error('A call of a socket has no events.');
-  const decoder = new TextDecoder();
-  let rest = '';
-  for await (const chunk of content instanceof Uint8Array ? [content] : content) {
-    const frames = (rest + decoder.decode(chunk, { stream: true })).split(/\r?\n\r?\n/);
-    rest = frames.pop() ?? '';
-    for (const frame of frames) {
-      const event = eventOf(frame);
-      if (event !== undefined) yield event;
-    }
-  }
-  const last = eventOf(rest);
-  if (last !== undefined) yield last;
+export interface StreamedReply {
+  events?: AsyncIterable<SseEvent<unknown>> | undefined;
+  content?: Uint8Array | AsyncIterable<Uint8Array> | undefined;
 }
 
-function eventOf(frame: string): JsonRecord | undefined {
+/** Throws for a reply without a stream. */
+export async function* eventsOf({ events, content }: StreamedReply): AsyncGenerator<JsonRecord> {
+  if (events !== undefined) {
+    for await (const { data } of events) yield data as JsonRecord;
+    return;
+  }
+  if (content === undefined) throw new Error('The reply of a streamed call has no events.');
+  for await (const frame of framesOf(content)) {
+    const event = eventOf(frame);
+    if (event !== undefined) yield event;
+  }
+}
+
+/** The frames of an event stream, each with its blank line. */
+export async function* framesOf(content: Uint8Array | AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const chunks = content instanceof Uint8Array ? [content] : content;
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const chunk of chunks) {
+    const frames = splitFrames(rest + decoder.decode(chunk, { stream: true }));
+    rest = /\n\r?\n$/.test(frames.at(-1) ?? '') ? '' : (frames.pop() ?? '');
+    yield* frames;
+  }
+  if (rest !== '') yield rest;
+}
+
+/** The frames of a text, each with its blank line; the last one may be a part of a frame. */
+export function splitFrames(text: string): string[] {
+  return text.split(/(?<=\n\r?\n)/);
+}
+
+/** The JSON object of a frame; undefined for a comment and other data. */
+export function eventOf(frame: string): JsonRecord | undefined {
   const data = frame
     .split(/\r?\n/)
     .flatMap((line) => (line.startsWith('data:') ? [line.slice(5).trimStart()] : []))
