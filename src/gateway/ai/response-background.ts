@@ -44,51 +44,70 @@ const renewEveryMs = 10_000;
 const checkEveryMs = 1_000;
 
 export function createBackgroundResponses(options: BackgroundOptions): BackgroundResponses {
-  const { runs, storedResponses, log } = options;
-  const stored = new Set<string>();
-  let checks = 0;
-
-  /** Other gateways cancel a response in the database. */
-  async function check(): Promise<void> {
-    const responseIds = [...stored];
-    checks += 1;
-    if (responseIds.length === 0) return;
-    try {
-      if (checks % (renewEveryMs / checkEveryMs) === 0) await storedResponses.renew(responseIds);
-      const remaining = new Set(await storedResponses.wanted(responseIds));
-      for (const responseId of responseIds)
-        if (!remaining.has(responseId)) runs.find(responseId)?.abort(cancellation);
-    } catch (error) {
-      log.warn({ err: error }, 'the leases of responses in the background could not be renewed');
-    }
-  }
-
-  const timer = setInterval(() => void check(), checkEveryMs);
-  timer.unref();
+  const { runs } = options;
+  /** The ids of the running responses that have a row. */
+  const runningIds = new Set<string>();
+  const stopChecks = checkRegularly(options, runningIds);
 
   return {
-    start: (call) => startBackground(options, stored, call),
+    start: (call) => startBackground(options, runningIds, call),
     events: (responseId, afterSequence) =>
       runs.find(responseId)?.log.read(afterSequence) as AsyncIterable<EventItem> | undefined,
     async cancel(responseId) {
       const run = runs.find(responseId);
       if (run === undefined) return false;
       run.abort(cancellation);
-      await run.ended;
+      await run.completion;
       return true;
     },
     async close() {
       await runs.close();
-      clearInterval(timer);
+      stopChecks();
     },
   };
+}
+
+/**
+ * Renews the leases of the responses, and ends those that another gateway has canceled in the database. One check
+ * runs at a time, also while the database is slow.
+ */
+function checkRegularly(
+  { runs, storedResponses, log }: BackgroundOptions,
+  runningIds: ReadonlySet<string>,
+): () => void {
+  let isChecking = false;
+  let renewedMs = performance.now();
+
+  async function check(): Promise<void> {
+    const responseIds = [...runningIds];
+    if (responseIds.length === 0 || isChecking) return;
+    isChecking = true;
+    try {
+      const startMs = performance.now();
+      if (startMs - renewedMs >= renewEveryMs) {
+        await storedResponses.renew(responseIds);
+        renewedMs = startMs;
+      }
+      const uncanceled = new Set(await storedResponses.findUncanceled(responseIds));
+      for (const responseId of responseIds)
+        if (!uncanceled.has(responseId)) runs.find(responseId)?.abort(cancellation);
+    } catch (error) {
+      log.warn({ err: error }, 'the leases of responses in the background could not be renewed');
+    } finally {
+      isChecking = false;
+    }
+  }
+
+  const timer = setInterval(() => void check(), checkEveryMs);
+  timer.unref();
+  return () => clearInterval(timer);
 }
 
 export function ownerName({ kind, id }: ResponseOwner): string {
   return `${kind}/${id}`;
 }
 
-/** Aborts the run with the request until `started`; from then on only a Problem, such as a revoked token, does. */
+/** The signal of a run and not of its request, and no memory of the reply for a repetition of the request. */
 export interface Detached {
   signal: AbortSignal;
   remember: Remember;
@@ -105,7 +124,7 @@ export interface BackgroundCall {
   answer(detached: Detached, beforeSend: () => Promise<void>): Promise<StreamReply>;
 }
 
-/** Reads of a response in the background, by its id and the sequence number of its events. */
+/** A response in the background at its start, and a reader of all its events. */
 export interface BackgroundResponse {
   response: JsonRecord;
   events(): AsyncIterable<EventItem>;
@@ -113,7 +132,7 @@ export interface BackgroundResponse {
 
 async function startBackground(
   { runs, storedResponses, log }: BackgroundOptions,
-  stored: Set<string>,
+  runningIds: Set<string>,
   { plan, response, remember, signal, answer }: BackgroundCall,
 ): Promise<BackgroundResponse> {
   const { responseId, owner, previousId, request } = plan;
@@ -127,7 +146,7 @@ async function startBackground(
       (tx) => remember.bind(tx, { responseId }),
     );
     isStarted = true;
-    stored.add(responseId);
+    runningIds.add(responseId);
     started.resolve();
   };
   const run = runs.start<EventItem>({ runId: responseId, owner: ownerName(owner) }, async (current) => {
@@ -140,7 +159,7 @@ async function startBackground(
       if (!isStarted) return started.reject(error);
       await recorder.fail(asProblem(error));
     } finally {
-      stored.delete(responseId);
+      runningIds.delete(responseId);
     }
   });
   const leave = (): void => {
@@ -162,11 +181,11 @@ interface RecorderOptions {
   log: Log;
 }
 
-// For a minute. After that the lease ends, and the response is failed.
+// One minute in total. Without a renewal the lease then ends, and the response is failed.
 const storeAgainMs = 2_000;
 const storeTries = 30;
 
-/** Writes the events of a run into its log, and the final response into the database before the last event. */
+/** Writes the events of a run into its log, and stores the final response before the last event. */
 function createRecorder(
   run: Run<EventItem>,
   { response, responseId, storedResponses, log }: RecorderOptions,
@@ -184,7 +203,7 @@ function createRecorder(
     sequence += 1;
   }
 
-  /** The answer is paid, so its last event does not wait for a database that is away. */
+  /** Sends the last event also while the database fails: the answer is charged already. */
   async function end(type: string, final: JsonRecord): Promise<void> {
     isFinal = true;
     const isStored = await store(final);
@@ -255,7 +274,7 @@ function truncated(): Problem {
   return new Problem('upstream_failed', 'upstream_truncated', message);
 }
 
-/** The response that an earlier call with the same Idempotency-Key has started; undefined for a first call. */
+/** The response that an earlier call with the same Idempotency-Key started; undefined for a first call. */
 export function startedResponse({ started }: Remember): string | undefined {
   if (started === undefined) return undefined;
   const { responseId } = started as { responseId?: unknown };

@@ -158,7 +158,7 @@ const noStoredResponses: StoredResponses = {
   finish: absent,
   within: absent,
   renew: absent,
-  wanted: absent,
+  findUncanceled: absent,
   requestCancel: absent,
   find: absent,
   remove: absent,

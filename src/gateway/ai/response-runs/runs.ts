@@ -7,20 +7,20 @@ import { createEventLog, type EventLog } from './event-log.ts';
 export interface Run<T = unknown> {
   readonly runId: string;
   readonly log: EventLog<T>;
-  /** What the owner of the run stores with it for later readers. */
+  /** Stored by the owner of the run for later readers, such as the status of the reply. */
   head?: unknown;
   /** The signal of the call. */
   readonly signal: AbortSignal;
   /** Aborts the call. A Problem ends it at the provider at once. */
   abort(reason?: Problem): void;
   /** Resolves at the end of the work, and never rejects. */
-  readonly ended: Promise<void>;
+  readonly completion: Promise<void>;
 }
 
 export interface RunOptions {
   runId: string;
   owner: string;
-  /** Without a reader for this long, after its first one, the call is aborted; undefined for a call that needs none. */
+  /** Aborts the call after this time without a reader, once it has had one; undefined: it needs no reader. */
   graceMs?: number;
 }
 
@@ -38,7 +38,7 @@ export interface ResponseRuns {
 const maxPerOwner = 50;
 const maxLogBytes = 4 * 2 ** 20;
 const maxTotalBytes = 128 * 2 ** 20;
-/** How long the events of an ended call are kept. */
+/** Retention of the events after the end of the call. */
 const keepMs = 5 * 60_000;
 
 interface Entry {
@@ -99,13 +99,13 @@ export function createResponseRuns({ log: operatorLog }: { log: Log }): Response
         onReaders: (readers) => watchReaders(runId, graceMs, readers),
         onBytes: countBytes,
       });
-      const { promise: ended, resolve } = Promise.withResolvers<void>();
+      const { promise: completion, resolve } = Promise.withResolvers<void>();
       const run: Run<never> = {
         runId,
         log,
         signal: controller.signal,
         abort: (reason) => controller.abort(reason),
-        ended,
+        completion,
       };
       entries.set(runId, { run: run as Run, owner, isRunning: true, timer: undefined });
       void work(run)
@@ -126,7 +126,7 @@ export function createResponseRuns({ log: operatorLog }: { log: Log }): Response
     async close() {
       isClosing = true;
       for (const { run } of entries.values()) run.abort(stopping());
-      await Promise.all([...entries.values()].map(({ run }) => run.ended));
+      await Promise.all([...entries.values()].map(({ run }) => run.completion));
       for (const runId of entries.keys()) forget(runId);
     },
   };

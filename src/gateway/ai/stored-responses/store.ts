@@ -57,10 +57,10 @@ export interface StoredResponsesStore {
   finish(row: Pick<StoredResponseRow, 'responseId' | 'response'>): Promise<boolean>;
   requestCancel(address: ResponseAddress): Promise<void>;
   renewLeases(responseIds: readonly string[], leaseSeconds: number): Promise<void>;
-  /** Those of the responses that nobody has canceled or deleted. */
-  wanted(responseIds: readonly string[]): Promise<string[]>;
+  /** Those of the responses that run and are neither canceled nor deleted. */
+  findUncanceled(responseIds: readonly string[]): Promise<string[]>;
   /** Responses whose process has stopped; with `all` every one that runs. */
-  abandoned(options: { all: boolean; limit: number }): Promise<SealedTexts[]>;
+  findAbandoned(options: { all: boolean; limit: number }): Promise<SealedTexts[]>;
   /** The response and those that it continues, the newest first; at most `limit` of them. */
   chain(address: ResponseAddress, limit: number): Promise<ChainLink[]>;
   read(owner: ResponseOwner, responseIds: readonly string[]): Promise<SealedTexts[]>;
@@ -122,13 +122,13 @@ export function storedResponsesStore({ sql, tx: transaction }: Database): Stored
         update gateway.ai_responses set run_lease = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
         where response_id = any(${sql.array([...responseIds], 25)}) and run_lease is not null`;
     },
-    async wanted(responseIds) {
+    async findUncanceled(responseIds) {
       const rows = await sql<{ responseId: string }[]>`
         select response_id as "responseId" from gateway.ai_responses
         where response_id = any(${sql.array([...responseIds], 25)}) and run_lease is not null and not cancel_requested`;
       return rows.map(({ responseId }) => responseId);
     },
-    async abandoned({ all, limit }) {
+    async findAbandoned({ all, limit }) {
       const rows = await sql<SealedTexts[]>`
         select response_id as "responseId", input, response from gateway.ai_responses
         where run_lease is not null and (${all} or run_lease <= gateway.townhall_now()) limit ${limit}`;
@@ -173,7 +173,7 @@ export function storedResponsesStore({ sql, tx: transaction }: Database): Stored
   };
 }
 
-// An id is given by the gateway, so a chain has no cycle; the depth is a bound all the same.
+// The gateway assigns the ids, so a chain has no cycle; the depth is a bound all the same.
 const maxDepth = 10_000;
 
 /** `with` clause of the response and those that it continues, as `chain`. */

@@ -42,8 +42,8 @@ export interface StoredResponses {
   /** Stores the final response of one that runs; no effect when it is deleted or final. */
   finish(responseId: string, response: JsonRecord): Promise<void>;
   renew(responseIds: readonly string[]): Promise<void>;
-  /** Those of the running responses that nobody has canceled or deleted. */
-  wanted(responseIds: readonly string[]): Promise<string[]>;
+  /** Those of the responses that run and are neither canceled nor deleted. */
+  findUncanceled(responseIds: readonly string[]): Promise<string[]>;
   /** Asks the process of a response to cancel it. Throws a 404. */
   requestCancel(address: ResponseAddress): Promise<void>;
   /** Throws a 404. */
@@ -87,13 +87,13 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
   const background = createBackground(log);
   let deleting: Promise<void> | undefined;
 
-  /** The responses that run in this process. */
-  const own = new Set<string>();
+  /** The ids of the responses that run in this process. */
+  const runningIds = new Set<string>();
 
   async function failAbandoned(all: boolean): Promise<void> {
     for (;;) {
-      const rows = await store.abandoned({ all, limit: deleteBatch });
-      for (const row of rows) if (!own.has(row.responseId)) await failOne(options, row);
+      const rows = await store.findAbandoned({ all, limit: deleteBatch });
+      for (const row of rows) if (!runningIds.has(row.responseId)) await failOne(options, row);
       if (rows.length < deleteBatch) return;
     }
   }
@@ -128,18 +128,23 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
       const sealed = seal(options, responseId, { input: toStoredItems(input), response });
       const bytes = sealed.input.length + sealed.response.length;
       const row = { responseId, owner, previousId, ...sealed, bytes, leaseSeconds };
-      own.add(responseId);
-      await store.insert(row, keepHours * 3_600, alongside);
+      runningIds.add(responseId);
+      try {
+        await store.insert(row, keepHours * 3_600, alongside);
+      } catch (error) {
+        runningIds.delete(responseId);
+        throw error;
+      }
       background.run(`the quota after ${responseId}`, () => store.deleteBeyond(owner, maxBytesPerOwner));
     },
     within: (work) => store.within(work),
     async finish(responseId, response) {
       const sealed = sealText(options, responseId, { member: 'response', value: response });
       await store.finish({ responseId, response: sealed });
-      own.delete(responseId);
+      runningIds.delete(responseId);
     },
     renew: (responseIds) => store.renewLeases(responseIds, leaseSeconds),
-    wanted: (responseIds) => store.wanted(responseIds),
+    findUncanceled: (responseIds) => store.findUncanceled(responseIds),
     async requestCancel(address) {
       if ((await store.find(address)) === null) throw responseNotFound(address.responseId);
       await store.requestCancel(address);
