@@ -12,7 +12,7 @@ export interface SampleChoice {
   call?: string;
 }
 
-/** Forms, addresses for browsers and payment providers, which no program calls, and a stream without an end. */
+/** No program calls forms and the addresses for browsers and payment providers; one stream has no end. */
 export const withoutSample: readonly string[] = [
   'accounts.receiveOauthCallback',
   'accounts.decideLogin',

@@ -1,7 +1,7 @@
-// A set for objects that are added and removed at a high rate, such as running requests. V8's own Set and Map keep
-// a reference from each former table to the next one, and a former table keeps the members that it had. Once a
-// table is in the old generation, these chains promote a third of all requests with everything that they refer to
-// (docs/decisions/2026-11-22-processor-time.md).
+// A set for objects that are added and removed at a high rate, such as running requests. V8's own Set and Map
+// keep a reference from each former table to the next one, and a former table keeps the members that it had.
+// Once a table is in the old generation, these chains promote a third of all requests with everything that
+// they refer to (docs/decisions/2026-11-22-processor-time.md).
 
 /** The place of one member. */
 export interface Place<T> {

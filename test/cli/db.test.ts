@@ -285,7 +285,7 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
       });
       expect(await run(['db', 'compact'], newHost)).toMatchObject({
         code: 2,
-        screen: expect.stringContaining('a running gateway holds the database'),
+        screen: expect.stringContaining('the gateway is running'),
       });
       await server.stop();
       expect(await run(['db', 'migrate', '--json'], newHost)).toMatchObject({

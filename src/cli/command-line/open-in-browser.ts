@@ -12,8 +12,8 @@ export function openInBrowser(address: string, printError: (line: string) => voi
 }
 
 /**
- * The program that opens the address. Undefined for all but http addresses: this one may come from a server, and
- * a file or an option of the program must not be opened by it.
+ * The program that opens the address. Undefined for all but http addresses: this one may come from a server,
+ * and a file or an option of the program must not be opened by it.
  */
 export function browserCommand(
   address: string,

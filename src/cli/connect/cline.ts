@@ -1,6 +1,6 @@
 // Cline's CLI keeps its providers in ~/.cline/data/settings/providers.json, as `cline auth` writes it
-// (https://docs.cline.bot/cline-cli/configuration; sdk/packages/core/src/services/storage/provider-settings-manager.ts
-// of github.com/cline/cline).
+// (https://docs.cline.bot/cline-cli/configuration and, in github.com/cline/cline,
+// sdk/packages/core/src/services/storage/provider-settings-manager.ts).
 import { join } from 'node:path';
 import type { Tool } from './tool.ts';
 

@@ -1,4 +1,4 @@
-// Codex lays a profile file over ~/.codex/config.toml, so that file stays untouched
+// Codex merges a profile file into ~/.codex/config.toml, so that file stays unchanged
 // (https://developers.openai.com/codex/config-advanced, Codex 0.134 and later).
 import { join } from 'node:path';
 import type { Tool } from './tool.ts';

@@ -1,5 +1,6 @@
 // Gemini CLI reads ~/.gemini/.env and takes the kind of its login from ~/.gemini/settings.json
-// (https://geminicli.com/docs/reference/configuration, https://geminicli.com/docs/get-started/authentication).
+// (https://geminicli.com/docs/reference/configuration,
+// https://geminicli.com/docs/get-started/authentication).
 import { join } from 'node:path';
 import type { Tool } from './tool.ts';
 

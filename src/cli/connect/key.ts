@@ -5,7 +5,7 @@ import { deviceName, loginByDevice } from '../login/device-login.ts';
 import { gatewayClient, type ServerChoice } from '../login/server.ts';
 
 export interface KeyRequest {
-  /** What the person recognizes the key by. */
+  /** The name of the tool, which becomes a part of the key's name. */
   title: string;
   bureauId: string;
   limits: { models?: string[]; credit_cap?: number; ttl?: number };
@@ -14,7 +14,7 @@ export interface KeyRequest {
   signal: AbortSignal;
 }
 
-/** The key and when it ends. */
+/** Creates the key, with the stored login or after a confirmation in a browser. */
 export async function requestKey(
   { url, profile }: ServerChoice,
   request: KeyRequest,
@@ -37,7 +37,7 @@ export async function requestKey(
   return { token: credential.user_token, expiresAt: credential.expires_at };
 }
 
-/** False where the key had ended already, or the server does not answer. */
+/** False if the key had ended already, or the server does not answer. */
 export async function revokeKey(url: string, token: string): Promise<boolean> {
   return gatewayClient(url, token)
     .accounts.logout()

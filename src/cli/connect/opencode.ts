@@ -1,5 +1,5 @@
-// opencode merges ~/.config/opencode/opencode.json with the files of a project (https://opencode.ai/docs/config,
-// https://opencode.ai/docs/providers). The file may have comments.
+// opencode merges ~/.config/opencode/opencode.json with the files of a project. The file may have comments
+// (https://opencode.ai/docs/config, https://opencode.ai/docs/providers).
 import { join } from 'node:path';
 import type { Tool } from './tool.ts';
 

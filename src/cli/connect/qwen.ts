@@ -1,5 +1,5 @@
-// Qwen Code reads models and the variables of their keys from ~/.qwen/settings.json
-// (https://qwenlm.github.io/qwen-code-docs/en/users/configuration/model-providers/). The file may have comments.
+// Qwen Code reads models and the variables of their keys from ~/.qwen/settings.json. The file may have
+// comments (https://qwenlm.github.io/qwen-code-docs/en/users/configuration/model-providers/).
 import { join } from 'node:path';
 import type { Tool } from './tool.ts';
 

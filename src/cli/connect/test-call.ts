@@ -33,7 +33,7 @@ const requests: Readonly<Record<CallFormat, (connection: Connection) => TestRequ
   }),
 };
 
-/** The path that answered and how long it took. Throws the server's refusal as a sentence. */
+/** Returns the path and the duration of the call. Throws an error with the server's message. */
 export async function makeTestCall(
   format: CallFormat,
   connection: Connection,

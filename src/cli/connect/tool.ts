@@ -1,4 +1,4 @@
-// What `townhall connect` knows of a coding agent: the files that configure it, and the format of its calls.
+// The description of a coding agent: the files that configure it, and the format of its calls.
 import type { FileEdit } from './files/file-edit.ts';
 
 /** The gateway as a tool sees it. */
@@ -21,6 +21,6 @@ export interface Tool {
   /** Chooses the model where --model names none: the first of the list that matches. */
   preferredModel: RegExp;
   edits(connection: Connection): FileEdit[];
-  /** The command that starts it, and what else to know. */
+  /** The command that starts the tool, and further lines of advice. */
   start(connection: Connection): readonly string[];
 }

@@ -1,4 +1,4 @@
-// Compacts the embedded database of a stopped server: its tables are rewritten without the space of deleted rows.
+// Compacts the embedded database of a stopped server: rewrites its tables without the space of deleted rows.
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { compactTables } from '../../kernel/data/compact.ts';
@@ -14,7 +14,7 @@ import {
 import { connectionVariables } from './postgres-tools.ts';
 
 export interface CompactResult {
-  /** Of the database's folder on the disk. */
+  /** The size of the database's folder on the disk. */
   bytesBefore: number;
   bytesAfter: number;
 }
@@ -32,7 +32,7 @@ export async function compact(
   );
   if (running !== undefined)
     throw new SettingError(
-      `a running ${location.surface} holds the database, and compacting would stop its work. Stop it first. Nothing was changed. While it runs it reuses the space of deleted rows by itself.`,
+      `the ${location.surface} is running, and compacting would block it; stop it first. Nothing was changed. A running server reuses the space of deleted rows by itself.`,
     );
   if (!hasDatabase(location)) throw new SettingError(missingDatabase(location));
   const folder = join(location.databasePath, 'pg');

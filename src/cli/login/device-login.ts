@@ -1,4 +1,4 @@
-// The device flow of the command line (RFC 8628): shows the code, opens the page, and polls until a person decides.
+// The device flow of the command line (RFC 8628): shows the code, opens the page, and polls until a decision.
 import { setTimeout as wait } from 'node:timers/promises';
 import { hostname } from 'node:os';
 import { GatewayError, type GatewayClient } from '@townhall/gateway';
@@ -9,7 +9,7 @@ export type DeviceCredential = Awaited<ReturnType<GatewayClient['accounts']['get
 export interface DeviceLoginOptions {
   client: GatewayClient;
   bureauId: string;
-  /** What the person sees on the page. */
+  /** The name that the page shows. */
   name: string;
   /** Asks for an API key with these limits, else for a user token. */
   key?: { models?: string[]; credit_cap?: number; ttl?: number };
@@ -46,7 +46,7 @@ export async function loginByDevice(options: DeviceLoginOptions): Promise<Device
   }
 }
 
-/** Also the end of polling a server that does not answer. */
+/** Also for a server that has not answered any poll. */
 function unconfirmed(cause: GatewayError): Error {
   const message = `the code has expired without a confirmation; start again. Last answer: ${cause.message}`;
   return new Error(message, { cause });

@@ -1,6 +1,8 @@
 // Work that Ctrl-C cancels.
 
-/** Aborts the work's signal at the first SIGINT or SIGTERM, and then rejects with a sentence for the terminal. */
+/**
+ * Aborts the work's signal at the first SIGINT or SIGTERM, and then rejects with a message for the terminal.
+ */
 export async function untilCancelled<Result>(
   work: (signal: AbortSignal) => Promise<Result>,
 ): Promise<Result> {

@@ -28,11 +28,12 @@ const hasMemorySaver = Number(process.versions.node.split('.')[0]) >= 24;
 const idleUtilization = 0.05;
 const checkEveryMs = 1_000;
 /**
- * The young generation of a busy server, both of its halves, grows while it is smaller; a last step may double it.
- * V8's own limit takes 100 MB more and saves no processor time (docs/decisions/2026-11-22-processor-time.md).
+ * The young generation of a busy server, both of its halves, grows while it is smaller; a last step may
+ * double it. V8's own limit takes 100 MB more and saves no processor time
+ * (docs/decisions/2026-11-22-processor-time.md).
  */
 const enoughYoungBytes = 16 * 1024 * 1024;
-// It doubles with each collection, and the smaller it is, the more often it is collected.
+// The size doubles with each collection, and a small young generation is collected often.
 const checkGrowthEveryMs = 20;
 
 export interface IdleOptions {

@@ -68,8 +68,8 @@ export function createBackgroundResponses(options: BackgroundOptions): Backgroun
 }
 
 /**
- * Renews the leases of the responses, and ends those that another gateway has canceled in the database. One check
- * runs at a time, also while the database is slow.
+ * Renews the leases of the responses, and ends those that another gateway has canceled in the database. One
+ * check runs at a time, also while the database is slow.
  */
 function checkRegularly(
   { runs, storedResponses, log }: BackgroundOptions,
@@ -107,7 +107,7 @@ export function ownerName({ kind, id }: ResponseOwner): string {
   return `${kind}/${id}`;
 }
 
-/** The signal of a run and not of its request, and no memory of the reply for a repetition of the request. */
+/** The call without its request: it has the signal of the run, and stores no reply for a repetition. */
 export interface Detached {
   signal: AbortSignal;
   remember: Remember;

@@ -9,7 +9,7 @@ import { toContextItems, toStoredItems } from './stored-responses/items.ts';
 import { maxConversationBytes } from './stored-responses/stored-responses.ts';
 
 export const maxSocketMessageBytes = maxConversationBytes;
-/** The conversations of all sockets of this process. */
+/** Maximum size of the conversations of all sockets of this process. */
 const maxTotalBytes = 256 * 2 ** 20;
 
 interface LastResponse {
@@ -23,6 +23,7 @@ export function createResponseSockets(clock: { now(): Date }): () => SocketConve
   let totalBytes = 0;
   return () => {
     let last: LastResponse | undefined;
+    /** The input of the running call. */
     let current: JsonRecord[] = [];
 
     function keep(responseId: string, items: JsonRecord[]): void {
@@ -40,14 +41,14 @@ export function createResponseSockets(clock: { now(): Date }): () => SocketConve
 
     return {
       read(message) {
-        const { type, stream_id: _lane, generate, stream: _stream, background, ...body } = message;
+        const { type, stream_id: _streamId, generate, stream: _stream, background, ...body } = message;
         // Codex confirms each response that it has processed.
         if (type === 'response.processed') return undefined;
         if (type !== 'response.create') throw unknownType(type);
         if (background === true) throw noBackground();
-        const own = toItems(body['input']);
+        const input = toItems(body['input']);
         const continues = last !== undefined && body['previous_response_id'] === last.responseId;
-        current = continues ? [...(last?.items ?? []), ...own] : own;
+        current = continues ? [...(last?.items ?? []), ...input] : input;
         const request: JsonRecord = continues
           ? { ...body, previous_response_id: null, input: current }
           : body;

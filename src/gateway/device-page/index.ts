@@ -1,5 +1,5 @@
-// `/device`: the page on which a person signs in and confirms the code of a device login. One document without
-// anything from outside; its style and its script are named by their hashes.
+// `/device`: the page on which a person signs in and confirms the code of a device login. One document that
+// loads nothing else; the content security policy allows its style and its script by their hashes.
 import { createHash } from 'node:crypto';
 import type { FixedPage } from '../../kernel/http/fixed-pages.ts';
 import { script } from './script.ts';

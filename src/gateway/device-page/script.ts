@@ -1,5 +1,5 @@
-// The script of the page on which a person confirms a device login. It calls the operations of the contract and keeps
-// the token of the person in memory alone. Texts of the server are set as text, never as markup.
+// The script of the page on which a person confirms a device login. It calls the operations of the contract
+// and keeps the token of the person in memory only. It sets texts of the server as text, never as markup.
 export const script = `
 'use strict';
 const byId = (id) => document.getElementById(id);

@@ -34,7 +34,9 @@ export const observedErrors = 'townhall:contract:error';
 export interface Contract {
   /** Handles the request. Every error for the caller is thrown as a Problem. */
   dispatch(request: ContractRequest): Promise<AnyReply>;
-  /** Checks the caller of the operation and sets the identity. Throws a Problem, as `dispatch` does for the caller. */
+  /**
+   * Checks the caller of the operation and sets the identity. Throws the Problem that `dispatch` would throw.
+   */
   authenticate(request: ContractRequest): Promise<void>;
   /** Why the operation may not return the error; null if it may. Always null without `validateResponses`. */
   problemMismatch(

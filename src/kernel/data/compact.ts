@@ -10,7 +10,7 @@ export interface CompactedTable {
 
 // A table of several gigabytes takes minutes.
 const deadlineMs = 6 * 60 * 60_000;
-// Smaller tables have nothing to give back that counts.
+// Smaller tables return too little space to be rewritten.
 const minTableBytes = 64 * 1024;
 
 /** Calls back after each table, the largest first. Each table is rewritten in a transaction of its own. */
@@ -40,8 +40,8 @@ export async function compactTables(
   }
 }
 
-// Unknown statistics of small tables, for the same reason as after a vacuum of the engine's own: a cached plan
-// would read a whole table once it has grown.
+// Sets the statistics of small tables to unknown, as embedded-vacuum.ts does: else a cached plan would read a
+// whole table once it has grown.
 async function forgetStatistics(sql: Database['sql']): Promise<void> {
   await sql`
     update pg_class set relpages = 0, reltuples = -1

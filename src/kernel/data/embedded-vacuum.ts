@@ -1,5 +1,5 @@
-// Gives the space of deleted rows back. PostgreSQL's autovacuum is a process of its own, which the embedded
-// engine does not have: its thread calls `step` at moments without work instead.
+// Frees the space of deleted rows. PostgreSQL's autovacuum is a process of its own, which the embedded engine
+// does not have: its thread calls `step` at moments without work instead.
 
 export interface VacuumEngine {
   /** The rows of a statement; null when the engine refused it or its reads were interrupted. */
@@ -8,7 +8,7 @@ export interface VacuumEngine {
 }
 
 export interface Vacuum {
-  /** Vacuums one table at most. Call it outside of transactions. */
+  /** Vacuums one table at most. Must be called outside of transactions. */
   step(): void;
 }
 
@@ -27,12 +27,12 @@ const askDueTables = `
 // VACUUM cuts the free end off a table, but never shrinks an index.
 const askWhetherEmpty = (oid: string) =>
   `select from pg_class where oid = ${oid} and relpages = 0 and pg_total_relation_size(oid) > 64 * 1024`;
-// The planner takes a table of no pages for a small one, and a cached plan would read the whole table once it has
-// grown. Unknown statistics count as ten pages.
+// The planner takes a table of no pages for a small one, and a cached plan would read the whole table once it
+// has grown. Unknown statistics count as ten pages.
 const forgetStatistics = (oid: string) =>
   `update pg_class set relpages = 0, reltuples = -1 where oid = ${oid} and relpages < 10 and reltuples >= 0`;
 
-// A table whose vacuum was interrupted is tried again later, each time later still.
+// Retry of an interrupted vacuum: the delay doubles each time.
 const firstDelayMs = 60_000;
 const maxDelayMs = 60 * 60_000;
 

@@ -52,7 +52,7 @@ export type FromWorker =
 
 // PGlite's own list without `-F`, which turns fsync off. `fsync` must be named as the method because the
 // default, fdatasync, is an empty call in PGlite's file layer. As much of the log is kept for reuse as is
-// written between two checkpoints. 8 MB of buffers cost a tenth of the memory that its default does and are no
+// written between two checkpoints. 8 MB of buffers cost a tenth of the memory of its default and are no
 // slower: the operating system caches the same pages.
 const startParams = [
   '--single',
@@ -282,7 +282,9 @@ async function openCluster({ cluster, seed }: EmbeddedStart) {
   return {
     run: (bytes: Uint8Array) => db.execProtocolRawSync(bytes),
     panic: () => hasPanicked,
-    /** A statement within the work ends with an error at its next read of a table once `isInterrupted` is true. */
+    /**
+     * Statements of the work end with an error at their next read of a table once `isInterrupted` is true.
+     */
     interruptible<T>(isInterrupted: () => boolean, work: () => T): T {
       folder.isInterrupted = isInterrupted;
       try {

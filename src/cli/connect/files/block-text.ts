@@ -1,4 +1,5 @@
-// Edits files whose comments begin with `#`, such as YAML and .env: the own lines stand between two marks.
+// Edits files whose comments begin with `#`, such as YAML and .env. Two comments enclose the lines of
+// Townhall.
 import { SettingError } from '../../../kernel/settings.ts';
 
 const opening = '# >>> townhall connect';

@@ -22,22 +22,24 @@ export type FileEdit =
     }
   /** Lines in a file with comments that begin with `#`; with `after`, below that line. */
   | { kind: 'block'; path: string; lines: readonly string[]; after?: string }
-  /** A file of Townhall alone. */
+  /** A file that has no other content. */
   | { kind: 'file'; path: string; text: string };
 
-/** One change of a JSON file, as `--undo` takes it back. */
+/** One change of a JSON file, with what `--undo` needs. */
 export type JsonChange =
   | {
       kind: 'set';
       at: readonly string[];
       value: unknown;
-      /** The former text of the value. */ former: string;
+      /** The former text of the value. */
+      former: string;
     }
   | {
       kind: 'create';
       at: readonly string[];
       value: unknown;
-      /** What of the path was missing. */ created: readonly string[];
+      /** The path of the outermost object or member that was missing. */
+      created: readonly string[];
     }
   | { kind: 'prepend'; at: readonly string[]; item: unknown };
 
@@ -73,7 +75,10 @@ function applyJson(edit: Extract<FileEdit, { kind: 'json' }>, original: string) 
   return { text, changes };
 }
 
-/** Takes the own lines or members out of a file that somebody has changed since. Members with another value stay. */
+/**
+ * Removes the lines or members of the edit from a file that has changed since. Members with another value
+ * stay.
+ */
 export function revertEdit(kind: FileEdit['kind'], changes: readonly JsonChange[], text: string): string {
   if (kind === 'block') return removeBlock(text);
   return changes.toReversed().reduce((rest, change) => {

@@ -1,5 +1,5 @@
-// Edits JSON as text: a member is set or removed, everything else stays byte for byte, with the comments and trailing
-// commas that the settings files of several tools allow.
+// Edits JSON as text: a member is set or removed, everything else stays byte for byte, with the comments and
+// trailing commas that the settings files of several tools allow.
 import { SettingError } from '../../../kernel/settings.ts';
 
 type JsonNode = { start: number; end: number } & (
@@ -8,7 +8,9 @@ type JsonNode = { start: number; end: number } & (
   | { type: 'scalar'; value: unknown }
 );
 
-/** The text with the member set; objects on the way are created. Throws where a value on the way is no object. */
+/**
+ * The text with the member set. Creates missing objects of the path; throws for another value in their place.
+ */
 export function setMember(text: string, path: readonly string[], value: unknown): string {
   return setText(text, path, (indent) => stringify(value, indent));
 }
@@ -30,7 +32,9 @@ export function memberValue(text: string, path: readonly string[]): unknown {
   return node === undefined ? undefined : valueOf(node);
 }
 
-/** The longest part of the path, and one step more, that exists; what a removal must remove. */
+/**
+ * The path of the outermost missing object or member, which a removal must remove; the whole path if none is.
+ */
 export function createdPath(text: string, path: readonly string[]): readonly string[] {
   const root = parse(text);
   const length = path.findIndex((_key, index) => find(root, path.slice(0, index + 1)) === undefined);
@@ -110,7 +114,7 @@ function removeEntry(
   if (entry === undefined) return text;
   const previous = entries[index - 1];
   const comma = commaAfter(text, entry.end);
-  // With its comma and its line; the last entry takes the comma before it.
+  // An entry goes with its comma and its line; the last entry goes with the comma before it.
   if (comma !== undefined) {
     const start = previous === undefined ? parentStart + 1 : (commaAfter(text, previous.end) ?? previous.end);
     const lead = /^\s*/.exec(text.slice(start, entry.start))?.[0] ?? '';

@@ -1,5 +1,5 @@
-// Writes the files of a tool, keeps what they were, and restores them. The record of a connection is a file of its
-// owner alone; it has the key, so that the undo can revoke it.
+// Writes the files of a tool, stores their former content, and restores it. Only its owner may read the
+// record of a connection: it contains the key, so that --undo can revoke it.
 import { createHash } from 'node:crypto';
 import { chmod, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -11,7 +11,7 @@ interface FileRecord {
   kind: FileEdit['kind'];
   /** The former content in base64; null where the file did not exist. */
   former: string | null;
-  /** SHA-256 of what was written: the file is unchanged since when it still has it. */
+  /** SHA-256 of the written text, which tells whether the file has changed since. */
   digest: string;
   changes: JsonChange[];
 }
@@ -23,7 +23,7 @@ export interface ConnectionRecord {
   files: FileRecord[];
 }
 
-/** What would be written, without writing. */
+/** The texts that `writeEdits` would write. */
 export async function previewEdits(edits: readonly FileEdit[]): Promise<{ path: string; text: string }[]> {
   const texts = edits.map(async (edit) => ({
     path: edit.path,
@@ -33,8 +33,8 @@ export async function previewEdits(edits: readonly FileEdit[]): Promise<{ path: 
 }
 
 /**
- * Stores the record first and then writes the files, so that an interrupted run can be undone. Throws before the first
- * file is written when one of them cannot be edited.
+ * Stores the record first and then writes the files, so that an interrupted run can be undone. Throws before
+ * the first file is written when one of them cannot be edited.
  */
 export async function writeEdits(
   recordFile: string,
@@ -76,7 +76,7 @@ export async function undoEdits(recordFile: string, { files }: ConnectionRecord)
 
 async function undoFile({ path, kind, former, digest, changes }: FileRecord): Promise<string> {
   const current = await readBytes(path);
-  if (current === null) return `${path} is gone already.`;
+  if (current === null) return `${path} does not exist any more.`;
   const isUnchanged = digestOf(current) === digest;
   if (isUnchanged && former === null) {
     await rm(path);
@@ -91,7 +91,7 @@ async function undoFile({ path, kind, former, digest, changes }: FileRecord): Pr
   return `${path} was changed since; only the entries of Townhall are removed.`;
 }
 
-/** Replaces the content in one step. A link stays a link, a mode stays; a new file is its owner's alone. */
+/** Replaces the content in one step. Keeps a symbolic link and the mode; a new file has the mode 0600. */
 async function replaceFile(path: string, content: string | Buffer): Promise<void> {
   await makeFolder(dirname(path));
   const target = await realpath(path).catch(() => path);

@@ -128,7 +128,7 @@ export function deviceLoginHandlers(options: DeviceLoginOptions): DeviceHandlers
   };
 }
 
-/** The page on which a person confirms. It shows the logins of the Bureau `local` where its address names none. */
+/** The page on which a person confirms. Without a Bureau in its address it shows the logins of `local`. */
 function devicePage({ baseUrl }: DeviceLoginOptions, bureauId: string): string {
   const base = baseUrl();
   const query = bureauId === 'local' ? '' : `?bureau=${bureauId}`;
@@ -172,8 +172,8 @@ function readUserCode(text: string): { userCode: string; digest: Buffer } {
 }
 
 /**
- * Counts a guess for the user and for the network before the lookup; only a wrong code stays counted. Throws 403
- * for an API key, 429 after too many wrong codes, 404 for a wrong one.
+ * Counts a guess for the user and for the network before the lookup; only a wrong code stays counted. Throws
+ * a 403 for an API key, a 429 after too many wrong codes, and a 404 for a wrong one.
  */
 async function guessLimited<Login>(
   { store, attemptLimits }: DeviceLoginOptions,

@@ -1,5 +1,5 @@
-// A program polls its device login. The first poll after the confirmation creates the credential, by the rules
-// of API keys: it belongs to the person who confirmed and ends with the token that confirmed.
+// A program polls its device login. The first poll after the confirmation creates the credential, by the
+// rules of API keys: it belongs to the person who confirmed and ends with the token that confirmed.
 import type { Tx } from '../../../kernel/data/database.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { BureauState } from '../../bureaus/index.ts';

@@ -44,7 +44,7 @@ export interface DeviceLogin {
 }
 
 export interface DeviceLoginQueries {
-  /** `busy`: the network has `maxPending` logins that wait. `taken`: another login has the user code. */
+  /** `busy`: the network has `maxPending` pending logins. `taken`: another login has the user code. */
   insert(login: NewDeviceLogin, maxPending: number): Promise<'stored' | 'busy' | 'taken'>;
   /** Locks the login until the transaction ends. */
   lock(digest: Buffer): Promise<DeviceLogin | null>;

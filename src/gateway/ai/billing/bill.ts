@@ -205,8 +205,8 @@ export class Bill {
   }
 
   /**
-   * sent → streaming. The answer has begun after so many attempts: it is charged from here on, and no retry or
-   * fallback follows.
+   * sent → streaming. The answer has begun after so many attempts: it is charged from here on, and no retry
+   * or fallback follows.
    */
   follow(attempts: number): void {
     this.#attempts = { attempts };
@@ -220,8 +220,8 @@ export class Bill {
   }
 
   /**
-   * open | reserved → released, sent → settled: ends the bill of a call without an answer after so many attempts.
-   * Never throws.
+   * open | reserved → released, sent → settled: ends the bill of a call without an answer after so many
+   * attempts. Never throws.
    */
   async close(error: unknown, attempts: number): Promise<void> {
     this.#attempts = { attempts };

@@ -2,20 +2,20 @@
 // the form in which a model reads the summary later.
 import { isRecord, type JsonRecord } from '../../../../kernel/json-value.ts';
 
-/** Codex writes the second name. */
+// Codex sends the second name.
 const compactionTypes = new Set<unknown>(['compaction', 'compaction_summary']);
 
 export function isCompaction(item: unknown): item is JsonRecord {
   return isRecord(item) && compactionTypes.has(item['type']);
 }
 
-const request = `Summarize the conversation above for an assistant that continues it and cannot read it. \
+const instruction = `Summarize the conversation above for an assistant that continues it and cannot read it. \
 Name the user's goals and constraints, the decisions and their reasons, what is done, what is open, and the exact \
 names, paths, ids and values that are needed. Write only the summary.`;
 
 /** The conversation as text and files, with the request for a summary. Tools and reasoning are left out. */
 export function toSummaryInput(items: readonly unknown[]): JsonRecord[] {
-  return [...items.filter(isRecord).flatMap(toMessage), message('user', request)];
+  return [...items.filter(isRecord).flatMap(toMessage), message('user', instruction)];
 }
 
 // A provider refuses calls of tools without their definitions, and reasoning of another model.

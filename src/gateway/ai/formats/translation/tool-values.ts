@@ -1,6 +1,7 @@
-// Limits the JSON values of a translated conversation: the inputs of its tool calls and the tool results that are
-// JSON. Provider packages write each one as a text into the request and serialize that text again, in one turn of
-// the event loop. Tool results that are plain text are serialized once and are not limited here.
+// Limits the JSON values of a translated conversation: the inputs of its tool calls and the tool results that
+// are JSON. Provider packages write each of these as a text into the request and serialize that text again,
+// in one turn of the event loop. Tool results that are plain text are serialized once and are not limited
+// here.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { ModelCall, Prompt } from '../../hub/language-model.ts';
 import { approximateJsonBytes } from './json-size.ts';
