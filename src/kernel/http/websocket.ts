@@ -91,21 +91,10 @@ export function createWebSockets(options: WebSocketOptions): WebSockets {
   });
   const requests = new Set<SocketRequest>();
   const sessions = new Set<Session>();
-  const counts = new Map<string, number>();
+  const acquire = createSocketCounts(limits.perCaller);
   let isClosing = false;
 
   const routeOf = (path: string) => options.routes.find(({ paths }) => paths.includes(path));
-
-  function acquire(caller: string): () => void {
-    const count = counts.get(caller) ?? 0;
-    if (count >= limits.perCaller) throw tooManySockets(limits.perCaller);
-    counts.set(caller, count + 1);
-    return () => {
-      const rest = (counts.get(caller) ?? 1) - 1;
-      if (rest > 0) counts.set(caller, rest);
-      else counts.delete(caller);
-    };
-  }
 
   async function accept(message: IncomingMessage, socket: Socket, head: Buffer): Promise<void> {
     options.admit(message);
@@ -158,6 +147,21 @@ export function createWebSockets(options: WebSocketOptions): WebSockets {
       }, drainMs);
       timer.unref();
     },
+  };
+}
+
+/** Counts the sockets of each caller. Throws a 429 beyond the limit; the result releases the socket. */
+function createSocketCounts(limit: number): (caller: string) => () => void {
+  const counts = new Map<string, number>();
+  return (caller) => {
+    const count = counts.get(caller) ?? 0;
+    if (count >= limit) throw tooManySockets(limit);
+    counts.set(caller, count + 1);
+    return () => {
+      const rest = (counts.get(caller) ?? 1) - 1;
+      if (rest > 0) counts.set(caller, rest);
+      else counts.delete(caller);
+    };
   };
 }
 
