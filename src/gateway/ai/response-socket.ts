@@ -12,6 +12,9 @@ export const maxSocketMessageBytes = maxConversationBytes;
 /** Maximum size of the conversations of all sockets of this process. */
 const maxTotalBytes = 256 * 2 ** 20;
 
+const continuableTypes = new Set<unknown>(['response.completed', 'response.incomplete']);
+const finalTypes = new Set<unknown>([...continuableTypes, 'response.failed', 'error']);
+
 interface LastResponse {
   responseId: string;
   items: JsonRecord[];
@@ -55,6 +58,7 @@ export function createResponseSockets(clock: { now(): Date }): () => SocketConve
         if (generate !== false) return { body: { ...request, stream: true } };
         const response = warmUp(request, clock);
         keep(response.id, current);
+        current = [];
         return {
           events: [
             { type: 'response.created', response, sequence_number: 0 },
@@ -67,10 +71,13 @@ export function createResponseSockets(clock: { now(): Date }): () => SocketConve
         };
       },
       observe({ type, response }) {
-        if (type !== 'response.completed' && type !== 'response.incomplete') return;
-        if (!isRecord(response) || typeof response['id'] !== 'string') return;
+        if (!finalTypes.has(type)) return;
+        // Between two calls a socket has no memory beside `last`, which `maxTotalBytes` bounds.
+        const input = current;
+        current = [];
+        if (!continuableTypes.has(type) || !isRecord(response) || typeof response['id'] !== 'string') return;
         const output = Array.isArray(response['output']) ? response['output'].filter(isRecord) : [];
-        keep(response['id'], [...current, ...toContextItems(output, { passesThrough: false })]);
+        keep(response['id'], [...input, ...toContextItems(output, { passesThrough: false })]);
       },
       close: forget,
     };
