@@ -127,7 +127,11 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'recall ignored',
     seed: 4,
     changes: [
-      { file: `${allotments}/give-backs.ts`, find: 'flaggedAllotments.push(allotment)', replace: 'void flaggedAllotments' },
+      {
+        file: `${allotments}/give-backs.ts`,
+        find: 'flaggedAllotments.push(allotment)',
+        replace: 'void flaggedAllotments',
+      },
     ],
   },
   {
