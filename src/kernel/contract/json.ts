@@ -150,8 +150,8 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
         break;
       default: {
         // e: in well-formed JSON only a number has it after a digit; `true` and `false` do not.
-        const before = bytes[at - 1] ?? 0;
-        if (before >= 0x30 && before <= 0x39) suspects = true;
+        const previousByte = bytes[at - 1] ?? 0;
+        if (previousByte >= 0x30 && previousByte <= 0x39) suspects = true;
         continue;
       }
     }

@@ -111,9 +111,9 @@ function createExplainer(document: OpenApiDocument, bodyEngine: () => Ajv2020): 
     const isLarge = input.rawBody.byteLength > maxExplainedBytes;
     if (input.isForm || !isInBody || !schema || isLarge)
       return invalidRequestProblem(errors.map(asBodyError), isLarge ? quickTools : tools);
-    const all = allErrors(schema, input.body);
+    const violations = allErrors(schema, input.body);
     return invalidRequestProblem(
-      all.map((error) => ({ ...error, instancePath: `/requestBody${error.instancePath}` })),
+      violations.map((error) => ({ ...error, instancePath: `/requestBody${error.instancePath}` })),
       tools,
     );
   };

@@ -12,7 +12,8 @@ export function parseArray<T>(text: string, parse: (element: string) => T): unkn
   return readList().map(convert);
 
   function convert(element: Element): unknown {
-    return Array.isArray(element) ? element.map(convert) : element === null ? null : parse(element);
+    if (Array.isArray(element)) return element.map(convert);
+    return element === null ? null : parse(element);
   }
 
   function readList(): Element[] {

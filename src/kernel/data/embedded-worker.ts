@@ -137,7 +137,7 @@ interface EmscriptenModule {
 // In single-user mode PostgreSQL makes no checkpoints by itself: the WAL would grow without bound,
 // and recovery would read all of it. The check runs only outside of transactions.
 const checkpointAboveBytes = 32 * 1024 * 1024;
-const askWhetherDue = `select from pg_control_checkpoint() where pg_current_wal_insert_lsn() - redo_lsn > ${checkpointAboveBytes}`;
+const checkpointDueQuery = `select from pg_control_checkpoint() where pg_current_wal_insert_lsn() - redo_lsn > ${checkpointAboveBytes}`;
 
 // A statement that arrives during a vacuum waits this long at most.
 const maxVacuumWaitMs = 500;
@@ -159,7 +159,7 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
     const answer = engine.run(bytes);
     // After a PANIC the engine's memory cannot be trusted. The supervisor starts another thread,
     // which recovers from the WAL; no answer was sent for an uncommitted change.
-    if (engine.panic()) process.exit(1);
+    if (engine.hasPanicked()) process.exit(1);
     return answer;
   }
 
@@ -343,7 +343,7 @@ async function unpackSeed(seed: string, cluster: string): Promise<void> {
         file = undefined;
       }
       if (pendingBytes.length < padding + 512) break;
-      const entry = tarEntry(pendingBytes.subarray(padding, padding + 512));
+      const entry = parseTarEntry(pendingBytes.subarray(padding, padding + 512));
       if (!entry) break;
       pendingBytes = pendingBytes.subarray(padding + 512);
       padding = (512 - (entry.bytes % 512)) % 512;
@@ -409,7 +409,7 @@ function syncPath(path: string): void {
  * Parses one ustar header as PGlite and `tar` write it for a cluster: short names, no links.
  * Undefined at the end.
  */
-function tarEntry(header: Buffer): { name: string; isFolder: boolean; bytes: number } | undefined {
+function parseTarEntry(header: Buffer): { name: string; isFolder: boolean; bytes: number } | undefined {
   if (header[0] === 0) return undefined;
   const text = (from: number, length: number): string =>
     header.toString('latin1', from, from + length).replace(/\0.*$/s, '');

@@ -98,9 +98,9 @@ async function readMigrations(directory: string): Promise<Migration[]> {
   const misnamed = names.find((name) => !/^\d{4}_[a-z0-9_]+\.sql$/.test(name));
   if (misnamed) throw new Error(`The migration "${misnamed}" is not named NNNN_name.sql.`);
   for (const [index, name] of names.entries()) {
-    const before = names[index - 1];
-    if (before?.slice(0, 4) === name.slice(0, 4))
-      throw new Error(`The migrations "${before}" and "${name}" have one number.`);
+    const previousName = names[index - 1];
+    if (previousName?.slice(0, 4) === name.slice(0, 4))
+      throw new Error(`The migrations "${previousName}" and "${name}" have one number.`);
   }
   return Promise.all(
     names.map(async (name) => {

@@ -75,9 +75,9 @@ function parseInThread(bytes: Buffer, formType?: string): Promise<ParsedBody> {
   return new Promise<ParsedBody>((resolve, reject) => {
     waiting.push({ resolve, reject });
     // Only a whole ArrayBuffer can be transferred; a view of a larger one is copied.
-    const own =
+    const ownBytes =
       bytes.byteLength === bytes.buffer.byteLength ? bytes : Buffer.from(new Uint8Array(bytes).buffer);
-    worker.postMessage({ bytes: own, formType }, [own.buffer as ArrayBuffer]);
+    worker.postMessage({ bytes: ownBytes, formType }, [ownBytes.buffer as ArrayBuffer]);
   }).then(async (parsed) => {
     await nextTurn();
     return parsed;
@@ -87,11 +87,11 @@ function parseInThread(bytes: Buffer, formType?: string): Promise<ParsedBody> {
 function startParser(): { worker: Worker; waiting: Waiting[] } {
   // Without the flags of the process: a profiler or a test's preload is meant for the main thread.
   const worker = startThread('src/kernel/http/body-thread', { execArgv: [] });
-  const own = { worker, waiting: [] as Waiting[] };
+  const entry = { worker, waiting: [] as Waiting[] };
   // The thread must not keep the process running after the server has closed.
   worker.unref();
   worker.on('message', (answer: FromBodyThread) => {
-    const first = own.waiting.shift();
+    const first = entry.waiting.shift();
     if ('problem' in answer) first?.reject(problemOf(answer.problem));
     else
       first?.resolve({
@@ -100,13 +100,13 @@ function startParser(): { worker: Worker; waiting: Waiting[] } {
       });
   });
   const giveUp = (cause: unknown): void => {
-    if (thread === own) thread = undefined;
-    for (const { reject } of own.waiting.splice(0))
+    if (thread === entry) thread = undefined;
+    for (const { reject } of entry.waiting.splice(0))
       reject(new Error('The thread that parses large bodies has ended.', { cause }));
   };
   worker.on('error', giveUp);
   worker.on('exit', giveUp);
-  return own;
+  return entry;
 }
 
 function problemOf({ kind, code, message, param, details }: WrittenProblem): Problem {

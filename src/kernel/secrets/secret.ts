@@ -229,15 +229,15 @@ function shapesIn(text: string): Span[] {
 /** The text with each stretch of overlapping spans replaced by one word. */
 function withoutSpans(text: string, spans: Span[]): string {
   let redacted = '';
-  let done = 0;
+  let hiddenUpTo = 0;
   let openSpan: Span | undefined;
   for (const [start, end] of spans.sort(([a], [b]) => a - b)) {
     if (openSpan !== undefined && start <= openSpan[1]) {
       openSpan[1] = Math.max(openSpan[1], end);
       continue;
     }
-    if (openSpan !== undefined) done = openSpan[1];
-    redacted += text.slice(done, start) + redactedMark;
+    if (openSpan !== undefined) hiddenUpTo = openSpan[1];
+    redacted += text.slice(hiddenUpTo, start) + redactedMark;
     openSpan = [start, end];
   }
   return redacted + text.slice(openSpan?.[1] ?? 0);

@@ -102,19 +102,19 @@ export function openOpenTelemetry(options: OpenTelemetryOptions): OpenTelemetry 
     return clean;
   }
 
-  function spanOf(own: ApiSpan): Span {
-    const { traceId, spanId, traceFlags } = own.spanContext();
+  function spanOf(apiSpan: ApiSpan): Span {
+    const { traceId, spanId, traceFlags } = apiSpan.spanContext();
     let isOver = false;
     return {
       traceId,
       spanId,
       traceparent: `00-${traceId}-${spanId}-${(traceFlags & 1).toString(16).padStart(2, '0')}`,
-      set: (attributes) => void own.setAttributes(attributesOf(attributes)),
-      rename: (name) => void own.updateName(name),
+      set: (attributes) => void apiSpan.setAttributes(attributesOf(attributes)),
+      rename: (name) => void apiSpan.updateName(name),
       fail: (reason) =>
-        void own.setAttribute('error.type', hide(reason)).setStatus({ code: SpanStatusCode.ERROR }),
+        void apiSpan.setAttribute('error.type', hide(reason)).setStatus({ code: SpanStatusCode.ERROR }),
       end(atMs = clock.monotonicMs()) {
-        if (!isOver) own.end(timeOf(atMs));
+        if (!isOver) apiSpan.end(timeOf(atMs));
         isOver = true;
       },
     };
