@@ -116,12 +116,12 @@ export async function readItems(
   storedResponses: Pick<StoredResponses, 'conversation'>,
   { body, owner, model }: { body: ResponseRequest; owner: ResponseOwner; model: CatalogModel },
 ): Promise<unknown[]> {
-  const own = ownItems(body.input);
+  const newItems = ownItems(body.input);
   const previousId = body.previous_response_id ?? null;
-  if (previousId === null) return own;
+  if (previousId === null) return newItems;
   const passesThrough = model.providerEntry.formats.includes('responses');
   const earlier = await storedResponses.conversation({ responseId: previousId, owner });
-  return [...toContextItems(earlier, { passesThrough }), ...own];
+  return [...toContextItems(earlier, { passesThrough }), ...newItems];
 }
 
 // Opening takes some microseconds, in one turn of the event loop.

@@ -26,8 +26,8 @@ export function createActiveBureauCache(store: Pick<BureausStore, 'listActive'>)
         ]),
       );
       limits = new Map(
-        rows.flatMap(({ bureauId, limits: own }) =>
-          own?.requests_per_minute === undefined ? [] : [[bureauId, own.requests_per_minute]],
+        rows.flatMap(({ bureauId, limits: ownLimits }) =>
+          ownLimits?.requests_per_minute === undefined ? [] : [[bureauId, ownLimits.requests_per_minute]],
         ),
       );
     },

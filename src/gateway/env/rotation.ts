@@ -62,9 +62,9 @@ export interface RotationNeeds {
  * SettingError when that is another key.
  */
 export async function sealCanary(store: EnvStore, vault: Vault): Promise<string> {
-  const before = (await store.survey()).canary;
-  if (before === null) await store.insertCanary(vault.seal(vault.primaryKid, canaryPlace, canaryWord));
-  const canary = before ?? (await store.survey()).canary;
+  const formerCanary = (await store.survey()).canary;
+  if (formerCanary === null) await store.insertCanary(vault.seal(vault.primaryKid, canaryPlace, canaryWord));
+  const canary = formerCanary ?? (await store.survey()).canary;
   if (canary === null) throw new Error('The canary of the master key could not be written.');
   requireOpens(vault, canary);
   return keyIdOf(canary);

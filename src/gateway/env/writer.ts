@@ -43,9 +43,9 @@ export function createWriter({
   refresh: () => Promise<void>;
 }): EnvWriter {
   function changeOf(key: string, value: string | null): ValueChange {
-    const before = snapshot.entry(key)?.value ?? null;
+    const formerValue = snapshot.entry(key)?.value ?? null;
     return {
-      before: before === null ? null : vault.fingerprint(before),
+      before: formerValue === null ? null : vault.fingerprint(formerValue),
       after: value === null ? null : vault.fingerprint(value),
     };
   }

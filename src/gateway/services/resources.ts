@@ -50,9 +50,10 @@ export function openResources(options: ResourcesOptions): ResourcesOf {
     );
   const cached = new Map<string, Readonly<Record<string, ProjectResource>>>();
   const resourcesOf: ResourcesOf = (service) => {
-    const own = cached.get(service.id) ?? Object.freeze({ ...shared, ...queueOf(service, declared, queue) });
-    cached.set(service.id, own);
-    return own;
+    const serviceResources =
+      cached.get(service.id) ?? Object.freeze({ ...shared, ...queueOf(service, declared, queue) });
+    cached.set(service.id, serviceResources);
+    return serviceResources;
   };
   for (const service of projectServices.values()) {
     if (service.jobs.size > 0 && declared.queue === undefined) {

@@ -98,14 +98,14 @@ function createListRecords({
   reportCharges,
 }: Pick<UsageOptions, 'store' | 'reportCharges'>): Usage['handlers']['usage.listRecords'] {
   return async ({ identity, query }) => {
-    const own: UsageFilter =
+    const callerFilter: UsageFilter =
       identity.kind === 'user'
         ? { userId: identity.userId }
         : { userId: query.user_id, bureauId: identity.bureauId ?? query.bureau_id };
     const [from, to] = [parseTime(query.from), parseTime(query.to)];
     if (from !== undefined && to !== undefined && from >= to)
       throw invalidMember('from', 'must be before `to`');
-    const filter = { ...own, requestId: query.request_id, model: query.model, from, to };
+    const filter = { ...callerFilter, requestId: query.request_id, model: query.model, from, to };
     const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isTimeAndId);
     const limit = pageLimit(query);
     await reportCharges();

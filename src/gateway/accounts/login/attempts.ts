@@ -123,12 +123,13 @@ export function createLoginAttempts(options: LoginAttemptOptions): LoginAttempts
       const digest = secretDigest(loginId);
       const attempt = requireAttempt(await loginAttempts.find(digest));
       refuseUnlessActive(attempt.bureauState);
-      if (attempt.state !== 'pending' || attempt.isExpired || attempt.inputsLeft === 0) throw ended();
+      if (attempt.state !== 'pending' || attempt.isExpired || attempt.inputsLeft === 0)
+        throw attemptEndedProblem();
       if (attempt.awaits !== 'input')
         throw new Problem('conflict', 'conflict', 'This login waits for the browser, not for an input.');
       const context = await contextOf(attempt.bureauId);
       const provider = providerOf(attempt.provider, context);
-      if (provider.kind !== 'input') throw ended();
+      if (provider.kind !== 'input') throw attemptEndedProblem();
       const state =
         attempt.sealedProviderState && unseal(loginId, 'login memory', attempt.sealedProviderState);
       requireInputs(input, provider.inputsAfter(state));
@@ -196,7 +197,7 @@ async function countAndContinue(
   },
 ): Promise<InputStep> {
   const inputsLeft = await loginAttempts.countInput(digest);
-  if (inputsLeft === null) throw ended();
+  if (inputsLeft === null) throw attemptEndedProblem();
   try {
     return await provider.continue(input, state, context);
   } catch (error) {
@@ -258,7 +259,7 @@ async function finishAttempt(
 function requireDone(result: FinishResult): void {
   if (result === 'blocked')
     throw new Problem('forbidden', 'user_blocked', 'This user is blocked and cannot log in.');
-  if (result === 'ended') throw ended();
+  if (result === 'ended') throw attemptEndedProblem();
 }
 
 /** Throws 404 `login_not_found` for null. */
@@ -270,7 +271,7 @@ export function requireAttempt(attempt: LoginAttempt | null): LoginAttempt {
   return attempt;
 }
 
-function ended(): Problem {
+function attemptEndedProblem(): Problem {
   return new Problem('gone', 'login_spent', 'This login attempt has ended; start another one.', {
     param: 'login_id',
   });

@@ -117,18 +117,18 @@ function isProven(
 }
 
 function unproven({ loginCode, codeVerifier }: Proof): Problem {
-  const [missing] = Object.entries({ login_code: loginCode, code_verifier: codeVerifier })
+  const [missingProof] = Object.entries({ login_code: loginCode, code_verifier: codeVerifier })
     .filter(([, value]) => value === undefined)
     .map(([name]) => name);
-  if (missing === undefined) {
+  if (missingProof === undefined) {
     return new Problem('unauthenticated', 'invalid_credentials', 'The code or its verifier is wrong.', {
       headers: { 'www-authenticate': 'Bearer' },
     });
   }
   const message = 'is required to read this login';
-  return new Problem('bad_request', 'invalid_request', `\`${missing}\` ${message}.`, {
-    param: missing,
-    details: [{ path: missing, message }],
+  return new Problem('bad_request', 'invalid_request', `\`${missingProof}\` ${message}.`, {
+    param: missingProof,
+    details: [{ path: missingProof, message }],
   });
 }
 

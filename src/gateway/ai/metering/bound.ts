@@ -134,10 +134,10 @@ export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bo
 /** The longest answer that the credits cover on every model; -1 when they do not cover the input. */
 export function affordableOutput(models: readonly CatalogModel[], demand: Demand, credits: bigint): number {
   const { choices = 1, isKeptLong } = demand;
-  const each = models.map((model) =>
+  const affordableTokens = models.map((model) =>
     affordableOutputTokens(model, { input: inputBound(model, demand), isKeptLong, credits }),
   );
-  const least = Math.min(...each);
+  const least = Math.min(...affordableTokens);
   return least < 0 ? -1 : Math.floor(least / choices);
 }
 

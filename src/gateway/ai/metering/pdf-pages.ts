@@ -154,15 +154,15 @@ function readObjectStream(
   budget.names -= 16;
   const rest = text.slice(at, at + maxDictionary);
   const length = rest.search(/stream|endobj/);
-  const before = text.slice(Math.max(at - maxDictionary, 0), at);
-  const start = before.lastIndexOf('obj');
+  const textBefore = text.slice(Math.max(at - maxDictionary, 0), at);
+  const start = textBefore.lastIndexOf('obj');
   if (budget.names < 0 || length < 0 || !isWhole(rest.slice(0, length))) {
     tally.isExact = false;
     return;
   }
   // Also a member of outlines, which have no stream.
   if (rest.startsWith('endobj', length)) return;
-  const dictionary = before.slice(start) + rest.slice(0, length);
+  const dictionary = textBefore.slice(start) + rest.slice(0, length);
   if (start < 0 || /#|\/(?:DecodeParms|DP)\b/.test(dictionary)) {
     tally.isExact = false;
     return;

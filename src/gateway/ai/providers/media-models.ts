@@ -106,11 +106,11 @@ function requireOpenAiFormat(model: CatalogModel, operation: string): void {
   if (adapterOf(model).hasOpenAiMedia !== true) throw unsupportedKind(model, operation);
 }
 
-function unsupportedKind({ id, providerEntry }: CatalogModel, what: string): Problem {
+function unsupportedKind({ id, providerEntry }: CatalogModel, kindName: string): Problem {
   return new Problem(
     'impossible',
     'unsupported_by_model',
-    `The model ${id} cannot be called: ${what} of providers of the kind ${providerEntry.kind} are not supported.`,
+    `The model ${id} cannot be called: ${kindName} of providers of the kind ${providerEntry.kind} are not supported.`,
     { param: 'model' },
   );
 }

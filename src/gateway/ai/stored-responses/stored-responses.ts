@@ -245,8 +245,8 @@ async function readConversation(
   const links = await store.chain(address, maxLinks + 1);
   if (links.reduce((sum, { bytes }) => sum + bytes, 0) > maxSealedBytes || links.length > maxLinks)
     throw conversationTooLong();
-  const missing = links.length === 0 ? address.responseId : (links.at(-1)?.previousId ?? null);
-  if (missing !== null) throw previousNotFound(missing);
+  const missingId = links.length === 0 ? address.responseId : (links.at(-1)?.previousId ?? null);
+  if (missingId !== null) throw previousNotFound(missingId);
   const rows = await readAll(
     store,
     address.owner,

@@ -224,7 +224,7 @@ function refuseNestedSpellings(name: string, value: unknown): void {
   const member = Object.hasOwn(nestedGatewayMembers, name) ? nestedGatewayMembers[name] : undefined;
   if (member === undefined || typeof value !== 'object' || value === null) return;
   const spelling = Object.keys(value).find(
-    (inner) => inner !== member && foldName(inner) === foldName(member),
+    (otherName) => otherName !== member && foldName(otherName) === foldName(member),
   );
   if (spelling !== undefined)
     throw unpricedMember(`${name}.${spelling}`, `a provider may take it for ${member}; send ${member}`);

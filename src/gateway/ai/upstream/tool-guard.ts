@@ -6,7 +6,7 @@ import { adapterOf } from '../providers/adapters.ts';
 import { isRunByCaller, type RequestTool } from '../providers/adapter/unpriced-tools.ts';
 import { readString } from '../formats/chat-completions/members.ts';
 
-function findOtherTool(
+function findUnsupportedTool(
   body: object,
   isAllowed: (tool: RequestTool) => boolean,
 ): { path: string; type: string } | undefined {
@@ -69,11 +69,11 @@ export function checkChatTools(model: Pick<CatalogModel, 'providerEntry' | 'rate
   if (rates !== null) refusePricedTools(body);
   const takesChat = providerEntry.formats.includes('chat');
   if (takesChat && hasTwoChatTools !== true) return;
-  const otherTool = findOtherTool(
+  const unsupportedTool = findUnsupportedTool(
     body,
     ({ type }) => type === undefined || type === 'function' || (takesChat && type === 'custom'),
   );
-  if (otherTool === undefined) return;
+  if (unsupportedTool === undefined) return;
   const routes = [
     ...(providerEntry.formats.includes('responses') ? ['/v1/ai/responses'] : []),
     ...(providerEntry.formats.includes('messages') ? ['/v1/ai/messages'] : []),
@@ -83,8 +83,8 @@ export function checkChatTools(model: Pick<CatalogModel, 'providerEntry' | 'rate
   throw new Problem(
     'impossible',
     'unsupported_by_model',
-    `Chat completions of this model take no tools of the type ${otherTool.type}.${remedy}`,
-    { param: otherTool.path },
+    `Chat completions of this model take no tools of the type ${unsupportedTool.type}.${remedy}`,
+    { param: unsupportedTool.path },
   );
 }
 

@@ -234,9 +234,9 @@ export class SegmentWriter {
 
   #confirm(target: number): void {
     this.#syncedSeq = target;
-    const rest = this.#blocks.findIndex(({ lastSeq }) => lastSeq > target);
-    const failedBlocks = this.#blocks.splice(0, rest === -1 ? this.#blocks.length : rest);
-    for (const { bytes } of failedBlocks) this.#heldBytes -= bytes.length;
+    const unsyncedIndex = this.#blocks.findIndex(({ lastSeq }) => lastSeq > target);
+    const syncedBlocks = this.#blocks.splice(0, unsyncedIndex === -1 ? this.#blocks.length : unsyncedIndex);
+    for (const { bytes } of syncedBlocks) this.#heldBytes -= bytes.length;
     const waiters = this.#waiters;
     this.#waiters = waiters.filter(({ seq }) => seq > target);
     for (const waiter of waiters) if (waiter.seq <= target) waiter.resolve();

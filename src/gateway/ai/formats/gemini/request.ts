@@ -91,8 +91,8 @@ function toFunctions(tools: readonly GeminiTool[]): NonNullable<StreamRequest['t
 
 function toToolChoice(config: GeminiToolConfig | undefined): StreamRequest['toolChoice'] {
   const { mode = 'AUTO', allowedFunctionNames = [] } = config?.functionCallingConfig ?? {};
-  const [onlyName, ...others] = allowedFunctionNames;
-  if (others.length > 0)
+  const [onlyName, ...otherNames] = allowedFunctionNames;
+  if (otherNames.length > 0)
     throw unsupported(
       'toolConfig.functionCallingConfig.allowedFunctionNames',
       'One allowed function can be named; for several, leave the others out of tools.',

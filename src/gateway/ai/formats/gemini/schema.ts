@@ -28,7 +28,10 @@ function convertMember(name: string, value: unknown): unknown {
     return value.map((member: unknown) => (isRecord(member) ? toJsonSchema(member) : member));
   if (schemaMaps.includes(name) && isRecord(value))
     return Object.fromEntries(
-      Object.entries(value).map(([member, own]) => [member, isRecord(own) ? toJsonSchema(own) : own]),
+      Object.entries(value).map(([member, memberValue]) => [
+        member,
+        isRecord(memberValue) ? toJsonSchema(memberValue) : memberValue,
+      ]),
     );
   return value;
 }

@@ -38,19 +38,19 @@ export const unpackResponses: UnpackReplay = (body, rawBody, hints) =>
 
 function unpackThinking({ type, signature, data }: JsonObject): Unpacked | undefined {
   if (type === 'thinking' && isReplay(signature)) {
-    const own = decodeReplay(signature)?.options['anthropic']?.['signature'];
-    return typeof own === 'string' ? { signature: own } : null;
+    const ownData = decodeReplay(signature)?.options['anthropic']?.['signature'];
+    return typeof ownData === 'string' ? { signature: ownData } : null;
   }
   if (type !== 'redacted_thinking' || !isReplay(data)) return undefined;
-  const own = decodeReplay(data)?.options['anthropic']?.['redactedData'];
-  return typeof own === 'string' ? { data: own } : null;
+  const ownData = decodeReplay(data)?.options['anthropic']?.['redactedData'];
+  return typeof ownData === 'string' ? { data: ownData } : null;
 }
 
 function unpackReasoningItem({ type, encrypted_content: content }: JsonObject): Unpacked | undefined {
   if (type !== 'reasoning' || !isReplay(content)) return undefined;
-  const { reasoningEncryptedContent: own, itemId } = decodeReplay(content)?.options['openai'] ?? {};
-  if (typeof own !== 'string') return null;
-  return { encrypted_content: own, ...(typeof itemId === 'string' ? { id: itemId } : {}) };
+  const { reasoningEncryptedContent: ownContent, itemId } = decodeReplay(content)?.options['openai'] ?? {};
+  if (typeof ownContent !== 'string') return null;
+  return { encrypted_content: ownContent, ...(typeof itemId === 'string' ? { id: itemId } : {}) };
 }
 
 // Details of a provider with this format are never packed, so a packed one is of another provider.
@@ -96,9 +96,9 @@ function turnEdits(bytes: Buffer, list: Span, options: UnpackOptions & { blocks:
   for (const [index, turn] of turns.entries()) {
     const object = topLevelMembers(bytes, turn.start, turn.end);
     if (object === undefined) continue;
-    const { edits: own, isEmpty } = editsOfTurn(bytes, object, options);
+    const { edits: turnEdits, isEmpty } = editsOfTurn(bytes, object, options);
     if (isEmpty) removed.push(index);
-    else edits.push(...own);
+    else edits.push(...turnEdits);
   }
   return [...edits, ...itemRemovals(turns, removed)];
 }

@@ -95,12 +95,12 @@ function includeUsageEdits(bytes: Buffer, object: Members, body: PassthroughBody
   if (options === undefined) return [insertMember(object, '"stream_options":{"include_usage":true}')];
   if (body.stream_options === null)
     return [{ start: options.start, end: options.end, text: '{"include_usage":true}' }];
-  const inner = topLevelMembers(bytes, options.start, options.end);
+  const innerMembers = topLevelMembers(bytes, options.start, options.end);
   // Edit all of a repeated member: parsers differ in which one they use.
-  const usageMembers = inner?.members.filter((member) => member.name === 'include_usage') ?? [];
+  const usageMembers = innerMembers?.members.filter((member) => member.name === 'include_usage') ?? [];
   if (usageMembers.length > 0) return usageMembers.map(({ start, end }) => ({ start, end, text: 'true' }));
-  const at = inner?.bodyStart ?? options.start;
-  return [{ start: at, end: at, text: `"include_usage":true${inner?.members.length ? ',' : ''}` }];
+  const at = innerMembers?.bodyStart ?? options.start;
+  return [{ start: at, end: at, text: `"include_usage":true${innerMembers?.members.length ? ',' : ''}` }];
 }
 
 // A limit of the caller is never lowered. Without one, the provider's default could exceed the paid output.

@@ -203,8 +203,8 @@ function editObject(
   const edits: Edit[] = modelNameEdits(members, model.id);
   for (const member of members) {
     if (format.modelNestedIn.includes(member.name)) {
-      const inner = topLevelMembers(bytes, member.start, member.end)?.members ?? [];
-      edits.push(...modelNameEdits(inner, model.id), ...redactErrorEdits(bytes, inner, redact));
+      const innerMembers = topLevelMembers(bytes, member.start, member.end)?.members ?? [];
+      edits.push(...modelNameEdits(innerMembers, model.id), ...redactErrorEdits(bytes, innerMembers, redact));
     } else if (member.name === 'usage' && !wantsUsage && bytes[member.start] === 0x7b) {
       const choices = members.find(({ name }) => name === 'choices');
       const isEmpty =
