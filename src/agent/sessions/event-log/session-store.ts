@@ -158,15 +158,16 @@ export async function lockSession(
   locator: SessionLocator,
 ): Promise<SessionRecord | undefined> {
   const [row] = await tx<SessionRow[]>`
-    select *, null as parent_public_id from agent.sessions_sessions
-    where agent_id = ${agentId} and deleted_at is null and ${
-      'id' in locator
-        ? tx`public_id = ${locator.id}`
-        : 'chatId' in locator
-          ? tx`chat_id = ${locator.chatId}`
-          : tx`session_id = ${locator.key}`
-    } for update`;
+    select own.*, null as parent_public_id from agent.sessions_sessions own
+    where own.agent_id = ${agentId} and own.deleted_at is null and ${locatorCondition(tx, locator)} for update`;
   return row && sessionOf(row);
+}
+
+/** The condition of the located session, for a query that names the table `own`. */
+function locatorCondition(sql: Sql, locator: SessionLocator) {
+  if ('id' in locator) return sql`own.public_id = ${locator.id}`;
+  if ('chatId' in locator) return sql`own.chat_id = ${locator.chatId}`;
+  return sql`own.session_id = ${locator.key}`;
 }
 
 /**
@@ -338,13 +339,7 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
       const [row] = await sql<SessionRow[]>`
         select own.*, parent.public_id as parent_public_id from agent.sessions_sessions own
         left join agent.sessions_sessions parent on parent.session_id = own.parent_id
-        where own.agent_id = ${agentId} and own.deleted_at is null and ${
-          'id' in locator
-            ? sql`own.public_id = ${locator.id}`
-            : 'chatId' in locator
-              ? sql`own.chat_id = ${locator.chatId}`
-              : sql`own.session_id = ${locator.key}`
-        }`;
+        where own.agent_id = ${agentId} and own.deleted_at is null and ${locatorCondition(sql, locator)}`;
       return row && sessionOf(row);
     },
     async list({ agentId, limit, before, kind, status, archived, ...search }) {

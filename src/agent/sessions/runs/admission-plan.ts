@@ -54,7 +54,7 @@ export async function planInput(
   if (accepted) return repeatAdmission(session, accepted, promptHash);
   const refusal = refusalOf(submission, write, rules);
   if (refusal) return refusal;
-  const before = { ...session };
+  const sessionBefore = { ...session };
   const plan = await planPlace(unit, submission, { session, capacity }, rules);
   if (plan instanceof Problem) return plan;
   const waits = plan.waitsFor !== null;
@@ -64,12 +64,13 @@ export async function planInput(
   addToWrite(write, submission, { events, waits });
   if (promptId !== null) prompts.set(promptKey, { hash: promptHash, receipt });
   return {
-    session: before,
+    session: sessionBefore,
     receipt,
     isRepeated: false,
-    started: plan.model === null ? null : startedRun(submission, before, { model: plan.model, receipt }),
-    interrupts: waits && submission.delivery === 'interrupt' ? before.activeRunId : null,
-    steers: waits && submission.delivery === 'steer' ? before.activeRunId : null,
+    started:
+      plan.model === null ? null : startedRun(submission, sessionBefore, { model: plan.model, receipt }),
+    interrupts: waits && submission.delivery === 'interrupt' ? sessionBefore.activeRunId : null,
+    steers: waits && submission.delivery === 'steer' ? sessionBefore.activeRunId : null,
   };
 }
 
@@ -190,7 +191,8 @@ async function planQueued(
   const movesOthers = delivery === 'interrupt' && queueLength > 0;
   const waiting = movesOthers ? await waitingRuns(unit, session.key) : [];
   const runsAhead = movesOthers ? waiting.filter((run) => run.isUrgent).length : queueLength;
-  const queuePosition = aheadOfAll === null ? 1 + runsAhead : movesOthers ? runsAhead : aheadOfAll;
+  let queuePosition = aheadOfAll ?? 1 + runsAhead;
+  if (aheadOfAll !== null && movesOthers) queuePosition = runsAhead;
   const messageId = input?.messageId ?? null;
   const events: LogEntry[] = [
     { type: 'queue.added', queueItemId, queuePosition, waitsFor, delivery, messageId },
@@ -315,16 +317,16 @@ function addToWrite(
 
 function startedRun(
   { runId, messageId, reasoningEffort, delivery, origin, input }: Submission,
-  before: SessionRecord,
+  sessionBefore: SessionRecord,
   { model, receipt }: { model: string; receipt: Receipt },
 ): StartedRun {
-  const isFirstMessage = before.messageCount === 0 && before.lineage.length === 0;
+  const isFirstMessage = sessionBefore.messageCount === 0 && sessionBefore.lineage.length === 0;
   return {
-    session: before,
+    session: sessionBefore,
     runId,
     messageId,
     model,
-    reasoningEffort: reasoningEffort ?? before.reasoningEffort,
+    reasoningEffort: reasoningEffort ?? sessionBefore.reasoningEffort,
     delivery,
     origin,
     input: isFirstMessage ? (input?.message ?? null) : null,

@@ -30,14 +30,15 @@ export function createRunner(options: RunnerOptions): ExecuteRun {
       ({ end } = result);
       return result;
     } finally {
-      const completed = end instanceof Problem ? undefined : end;
-      endSpan(span, {
-        usage: completed?.usage,
-        finishReason: completed?.finishReason,
-        reason: end instanceof Problem ? end.code : end === undefined ? 'internal_error' : undefined,
-      });
+      endSpan(span, spanEndOf(end));
     }
   };
+}
+
+function spanEndOf(end: CompletedRun | Problem | undefined): Parameters<typeof endSpan>[1] {
+  if (end instanceof Problem) return { usage: undefined, finishReason: undefined, reason: end.code };
+  if (end === undefined) return { usage: undefined, finishReason: undefined, reason: 'internal_error' };
+  return { usage: end.usage, finishReason: end.finishReason, reason: undefined };
 }
 
 async function execute(options: RunnerOptions, started: StartedRun, handle: RunHandle): Promise<RunResult> {
