@@ -82,7 +82,7 @@ function capturePrints(): () => void {
     originalWrite = process.stdout.write;
     process.stdout.write = ((chunk: string | Uint8Array, ...rest: unknown[]): boolean => {
       const owner = currentOwner();
-      if (owner?.print === undefined) return (write as (...all: unknown[]) => boolean)(chunk, ...rest);
+      if (owner?.print === undefined) return (write as (...parameters: unknown[]) => boolean)(chunk, ...rest);
       owner.print(typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString('utf8'));
       const callback = rest.findLast((value) => typeof value === 'function') as
         | ((error?: Error | null) => void)

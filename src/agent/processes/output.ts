@@ -51,7 +51,7 @@ export function boundedOutput(maxBytes: number): BoundedOutput {
   };
 }
 
-// Parameters of an escape sequence are shorter; without a limit a program could make this wait for ever.
+// Parameters of an escape sequence are shorter; without a limit the decoder could wait for ever.
 const unfinishedSequence = /\u001b(?:\[[0-9;?]{0,32})?$/;
 
 /** Decodes output piece by piece. A character or an escape sequence that is cut waits for its rest. */

@@ -94,16 +94,16 @@ export function startProcess(options: ProcessOptions): RunningProcess {
     options.onOutput?.(chunk);
     if (output.add(chunk) > floodBytes) void end('flood');
   });
-  const ended = waitForExit(child, { endDescendants: () => end('exit'), clock }).then((status) => ({
+  const exit = waitForExit(child, { endDescendants: () => end('exit'), clock }).then((status) => ({
     ...status,
     because,
   }));
-  ended.catch(() => {});
+  exit.catch(() => {});
   return {
-    ended,
+    ended: exit,
     async stop(reason = 'aborted') {
       if (child.pid !== undefined) await end(reason);
-      return ended;
+      return exit;
     },
     output: output.read,
   };

@@ -183,8 +183,8 @@ export function isBelow(path: string, folder: string): boolean {
 export function sandboxPath(path: string, read: readonly string[]): string {
   const visible = [...systemFolders, ...read];
   const system = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin'];
-  const own = path
+  const visibleEntries = path
     .split(':')
     .filter((entry) => isAbsolute(entry) && visible.some((folder) => isBelow(entry, folder)));
-  return [...new Set([...own, ...system])].join(':');
+  return [...new Set([...visibleEntries, ...system])].join(':');
 }

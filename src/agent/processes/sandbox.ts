@@ -96,13 +96,13 @@ export async function openSandbox({ read, ...rest }: SandboxOptions): Promise<Sa
   };
 }
 
-function missingSandbox(missing: string): Sandbox {
+function missingSandbox(missingName: string): Sandbox {
   return {
-    missing,
+    missing: missingName,
     isOff: false,
     prepare(program) {
       if (program.settings === false) return withoutSandbox(program);
-      throw new Problem('impossible', 'action_refused', missing);
+      throw new Problem('impossible', 'action_refused', missingName);
     },
   };
 }
@@ -127,8 +127,8 @@ function confine(
   const changeable = [workspace, ...writable.paths];
   // A link in the workspace, such as the python of a virtual environment, is there already and shows
   // only what is visible.
-  const own = [folder, file].filter((path) => isAbsolute(path) && !leavesFolder(path, changeable));
-  const readable = resolvePaths([...read, ...own], changeable);
+  const ownPaths = [folder, file].filter((path) => isAbsolute(path) && !leavesFolder(path, changeable));
+  const readable = resolvePaths([...read, ...ownPaths], changeable);
   const links = [...shared.links, ...writable.links, ...readable.links];
   const view: SandboxView = {
     workspace,

@@ -71,8 +71,8 @@ interface ProcessRow {
 async function listTree(group: number | undefined, mark: ProcessMark): Promise<number[]> {
   const names = await readdir('/proc').catch(() => null);
   if (names === null) return group !== undefined && sendSignal(-group, 0) ? [-group] : [];
-  const others = names.filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid);
-  const rows = (await Promise.all(others.map((name) => readProcess(name, group, mark)))).filter(
+  const otherIds = names.filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid);
+  const rows = (await Promise.all(otherIds.map((name) => readProcess(name, group, mark)))).filter(
     (row) => row !== undefined,
   );
   const tree = new Set(rows.filter(({ belongs }) => belongs).map(({ pid }) => pid));

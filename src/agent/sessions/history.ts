@@ -48,11 +48,11 @@ export function historyHandlers(
           { param: lastEventId === undefined ? 'after' : 'Last-Event-ID' },
         );
       const format: StreamFormat = prefersLines(request.headers['accept']) ? 'ndjson' : 'sse';
-      const ended = AbortSignal.any([signal, runs.closed]);
+      const endSignal = AbortSignal.any([signal, runs.closed]);
       const untilIdle = query.until === 'idle';
       return {
         status: 200,
-        content: followSession(options, session, { after, untilIdle, format, signal: ended }),
+        content: followSession(options, session, { after, untilIdle, format, signal: endSignal }),
         mediaType: `${mediaTypes[format]}; charset=utf-8`,
         headers: { 'x-accel-buffering': 'no' },
       };

@@ -297,6 +297,6 @@ function withSortedKeys(json: unknown): unknown {
   return Object.fromEntries(
     Object.entries(json)
       .sort(([a], [b]) => (a < b ? -1 : 1))
-      .map(([key, inner]) => [key, withSortedKeys(inner)]),
+      .map(([key, member]) => [key, withSortedKeys(member)]),
   );
 }

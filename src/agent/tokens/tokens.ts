@@ -120,8 +120,9 @@ async function createTokenFile(
     return token;
   } catch (cause) {
     // EEXIST: another replica created the file first, and its token belongs to the same agent.
-    const others = (cause as NodeJS.ErrnoException).code === 'EEXIST' ? await readTokenFile(path, log) : null;
-    if (others === null) throw new Error(`The token file ${path} cannot be written.`, { cause });
-    return others;
+    const existingToken =
+      (cause as NodeJS.ErrnoException).code === 'EEXIST' ? await readTokenFile(path, log) : null;
+    if (existingToken === null) throw new Error(`The token file ${path} cannot be written.`, { cause });
+    return existingToken;
   }
 }

@@ -48,8 +48,8 @@ function firstError(schema: unknown, value: unknown, path: string): ProblemDetai
 }
 
 function typeError({ type }: JsonSchema, value: unknown): string | null {
-  const types = [type].flat().filter((each) => typeof each === 'string');
-  if (types.length === 0 || types.some((each) => isOfType(each, value))) return null;
+  const types = [type].flat().filter((typeName) => typeof typeName === 'string');
+  if (types.length === 0 || types.some((typeName) => isOfType(typeName, value))) return null;
   return `must be ${types.join(' or ')}`;
 }
 
@@ -66,7 +66,7 @@ function enumError({ enum: allowed }: JsonSchema, value: unknown): string | null
   if (
     !Array.isArray(allowed) ||
     allowed.includes(value) ||
-    allowed.some((each) => typeof each === 'object' && each !== null)
+    allowed.some((allowedValue) => typeof allowedValue === 'object' && allowedValue !== null)
   )
     return null;
   return 'must be one of the allowed values';

@@ -89,8 +89,8 @@ export function createProgramRunner(options: {
   return {
     sandbox,
     async prepare(request) {
-      const before = await scan(request.settings);
-      const paths = { hidden: before.hidden, readOnly: readOnlyPaths(before) };
+      const scanBefore = await scan(request.settings);
+      const paths = { hidden: scanBefore.hidden, readOnly: readOnlyPaths(scanBefore) };
       const { program, coveredFolders } = confine(request, paths);
       if (coveredFolders.hidden.length + coveredFolders.readOnly.length > 0)
         log?.warn(
@@ -103,12 +103,12 @@ export function createProgramRunner(options: {
       // A command that may change protected files runs alone; otherwise those files
       // could be attributed to another command.
       return (mayChangeProtected ? lock.exclusive : lock.shared)(async () => {
-        const before = await scan(request.settings);
-        const readOnly = mayChangeProtected ? [] : readOnlyPaths(before);
-        const { program, coveredFolders } = confine(request, { hidden: before.hidden, readOnly });
+        const scanBefore = await scan(request.settings);
+        const readOnly = mayChangeProtected ? [] : readOnlyPaths(scanBefore);
+        const { program, coveredFolders } = confine(request, { hidden: scanBefore.hidden, readOnly });
         const result = await execute(program);
         const isChecked = program.isSandboxed && !mayChangeProtected;
-        return { result, renamed: isChecked ? await renameNew(workspace, before) : [], coveredFolders };
+        return { result, renamed: isChecked ? await renameNew(workspace, scanBefore) : [], coveredFolders };
       });
     },
   };
@@ -119,11 +119,11 @@ function boundPaths(
   root: string,
   paths: { hidden: readonly string[]; readOnly: readonly string[] },
 ): { hidden: string[]; readOnly: string[]; coveredFolders: CoveredFolders } {
-  const cover = (label: string, all: readonly string[], max: number) => {
-    const covering = coverPaths(all, { root, max });
+  const cover = (label: string, paths: readonly string[], max: number) => {
+    const covering = coverPaths(paths, { root, max });
     if (covering !== undefined) return covering;
     throw refusal(
-      `The workspace holds ${all.length} ${label} in more than ${max} folders, too many for a sandbox; choose a smaller folder.`,
+      `The workspace holds ${paths.length} ${label} in more than ${max} folders, too many for a sandbox; choose a smaller folder.`,
     );
   };
   const hidden = cover('secrets', paths.hidden, maxHidden);
@@ -142,13 +142,13 @@ function readOnlyPaths(scan: WorkspaceScan): string[] {
 }
 
 /** Throws a Problem when one keeps its name. */
-async function renameNew(workspace: Workspace, before: WorkspaceScan): Promise<RenamedFile[]> {
+async function renameNew(workspace: Workspace, scanBefore: WorkspaceScan): Promise<RenamedFile[]> {
   // The command may have taken the rights to its folders in order to keep the scan out.
   await makeUsable(workspace.root);
-  const after = await workspace.scan((folder) => !before.hidden.includes(folder));
+  const after = await workspace.scan((folder) => !scanBefore.hidden.includes(folder));
   const renamed: RenamedFile[] = [];
   const failures: string[] = [];
-  for (const { path } of newEntries(before.protected, after.protected)) {
+  for (const { path } of newEntries(scanBefore.protected, after.protected)) {
     const from = relative(workspace.root, path);
     try {
       const name = await withFolder(workspace.root, namesOf(dirname(from)), (folder) =>
@@ -160,7 +160,9 @@ async function renameNew(workspace: Workspace, before: WorkspaceScan): Promise<R
       if (errorCode(cause) !== 'ENOENT') failures.push(from);
     }
   }
-  const unreadableFolders = after.unreadableNames.filter((path) => !before.unreadableNames.includes(path));
+  const unreadableFolders = after.unreadableNames.filter(
+    (path) => !scanBefore.unreadableNames.includes(path),
+  );
   if (unreadableFolders.length > 0)
     throw refusal(
       `The command created folders whose names are not UTF-8, so that nothing in them can be checked: ${unreadableFolders.slice(0, 20).join(', ')}. Remove them.`,

@@ -145,7 +145,7 @@ async function runCommand(
         clock,
       }),
   );
-  const ended = describeEnd(result.because, timeoutSeconds);
+  const endText = describeEnd(result.because, timeoutSeconds);
   const notices = [
     ...(renamed.length === 0 ? [] : [describeRenamed(renamed)]),
     ...describeCovered(coveredFolders),
@@ -155,7 +155,7 @@ async function runCommand(
     ...(result.signal === null ? {} : { signal: result.signal }),
     output: result.output,
     ...(result.truncated ? { truncated: true } : {}),
-    ...(ended === undefined ? {} : { ended }),
+    ...(endText === undefined ? {} : { ended: endText }),
     ...(notices.length === 0 ? {} : { notice: notices.join(' ') }),
   };
 }

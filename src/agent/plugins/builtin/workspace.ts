@@ -239,11 +239,11 @@ async function writeEntry(
   const name = basename(target);
   await guard.requireReachable(path, target);
   requireNoEnvironmentFile(path, target);
-  const before = await lstat(folder.entry(name)).catch(() => undefined);
-  if (before && !before.isFile())
-    throw pathRefusal(path, before.isSymbolicLink() ? 'is a link' : 'is not a plain file');
-  await replaceFile(path, { folder, name }, content, mode ?? before?.mode);
-  return { created: before === undefined };
+  const existingStats = await lstat(folder.entry(name)).catch(() => undefined);
+  if (existingStats && !existingStats.isFile())
+    throw pathRefusal(path, existingStats.isSymbolicLink() ? 'is a link' : 'is not a plain file');
+  await replaceFile(path, { folder, name }, content, mode ?? existingStats?.mode);
+  return { created: existingStats === undefined };
 }
 
 async function listFolder(

@@ -168,9 +168,9 @@ async function readConversation(
   }
   if (cached.upToSeq < seq) {
     const segments = segmentsOf(session, Number.MAX_SAFE_INTEGER);
-    const missing = await events.conversationEvents(segments, cached.upToSeq);
+    const newEvents = await events.conversationEvents(segments, cached.upToSeq);
     // Appends may have added some of them during the query.
-    for (const event of missing) if (event.seq > cached.upToSeq) addToConversation(cached, event);
+    for (const event of newEvents) if (event.seq > cached.upToSeq) addToConversation(cached, event);
     cached.upToSeq = Math.max(cached.upToSeq, seq);
   }
   cache.putConversation(session.key, cached);

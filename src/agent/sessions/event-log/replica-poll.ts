@@ -55,13 +55,13 @@ function createRemoteParts(
   const lengths = new Map<string, Map<string, number>>();
 
   function publishText({ sessionKey, text, ...part }: OpenPart & { sessionKey: string }): void {
-    const ofSession = lengths.get(sessionKey) ?? new Map<string, number>();
-    lengths.set(sessionKey, ofSession);
-    if (!ofSession.has(part.partId)) feed.openPart(sessionKey, { ...part, text: '' });
-    const from = ofSession.get(part.partId) ?? 0;
+    const partLengths = lengths.get(sessionKey) ?? new Map<string, number>();
+    lengths.set(sessionKey, partLengths);
+    if (!partLengths.has(part.partId)) feed.openPart(sessionKey, { ...part, text: '' });
+    const from = partLengths.get(part.partId) ?? 0;
     if (text.length > from)
       feed.addText(sessionKey, part.partId, text.slice(from), clock.now().toISOString());
-    ofSession.set(part.partId, text.length);
+    partLengths.set(part.partId, text.length);
   }
 
   return {

@@ -108,12 +108,12 @@ export async function createRunContext(options: RunContextOptions): Promise<RunC
       await sumUp(context, parts, { step, minFreed: isTooLarge ? 1 : minFreed });
     },
     async shorten(parts, step) {
-      const before = estimateMessages(promptOf(context, parts));
+      const estimateBefore = estimateMessages(promptOf(context, parts));
       await lowerLimit(context, parts);
       const isPruned = await prune(context, parts, 1);
       const minFreed = Math.ceil(windowOf(context) * minFreedByRefusalShare);
       if (!isPruned || (await isFull(context, parts))) await sumUp(context, parts, { step, minFreed });
-      return estimateMessages(promptOf(context, parts)) < before;
+      return estimateMessages(promptOf(context, parts)) < estimateBefore;
     },
     overflowProblem: (parts, refusal) => overflowProblem(context, parts, refusal),
     async leaveOutFiles() {

@@ -161,11 +161,11 @@ export function foldEvents(
   openTexts: readonly OpenText[] = [],
 ): UiMessagePart[] {
   const fold = foldMessage();
-  const all = events.map((stored) => ({ seq: stored.seq, event: readEvent(stored) }));
+  const typedEvents = events.map((stored) => ({ seq: stored.seq, event: readEvent(stored) }));
   const texts = new Map(openTexts.map((part) => [part.partId, part.text]));
-  for (const { event } of all) if (event.type === 'part.ended') texts.set(event.partId, event.text);
+  for (const { event } of typedEvents) if (event.type === 'part.ended') texts.set(event.partId, event.text);
   let step = 1;
-  for (const { seq, event } of all) {
+  for (const { seq, event } of typedEvents) {
     if (event.type === 'run.step.started') ({ step } = event);
     // A wait before the step belongs to a summary.
     const isRetry = event.type === 'run.retrying' || event.type === 'run.waiting';

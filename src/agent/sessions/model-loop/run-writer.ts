@@ -290,7 +290,10 @@ function createPendingEvents(options: RunWriterOptions): PendingEvents {
   const retryWrite = createRetryingWrite(options);
 
   async function flush(
-    write: (before: readonly SessionEvent[], savedPartIds: readonly string[]) => Promise<number | null>,
+    write: (
+      pendingEvents: readonly SessionEvent[],
+      savedPartIds: readonly string[],
+    ) => Promise<number | null>,
     lastEvent?: SessionEvent,
   ): Promise<number | null> {
     const [events, parts] = [[...deferredEvents], [...endedParts]];
@@ -319,12 +322,12 @@ function createPendingEvents(options: RunWriterOptions): PendingEvents {
       endedParts.push(state);
     },
     async write(events, change, also) {
-      const seq = await flush(async (before, savedPartIds) => {
-        const all = [...before, ...events];
-        const own = { sessionKey, runId, fence: runId, events: all, ...(change ? { change } : {}) };
-        if (also === undefined && savedPartIds.length === 0) return log.append(own);
+      const seq = await flush(async (pendingEvents, savedPartIds) => {
+        const allEvents = [...pendingEvents, ...events];
+        const segment = { sessionKey, runId, fence: runId, events: allEvents, ...(change ? { change } : {}) };
+        if (also === undefined && savedPartIds.length === 0) return log.append(segment);
         return log.transact(async (unit) => {
-          const headSeq = await append(unit, own, deleteCheckpoints(unit.tx, runId, savedPartIds));
+          const headSeq = await append(unit, segment, deleteCheckpoints(unit.tx, runId, savedPartIds));
           if (headSeq !== null) await also?.(unit);
           return headSeq;
         });
@@ -333,12 +336,12 @@ function createPendingEvents(options: RunWriterOptions): PendingEvents {
       return seq;
     },
     writeFrom: (make) =>
-      flush((before, savedPartIds) =>
+      flush((pendingEvents, savedPartIds) =>
         log.transact(async (unit) => {
           const content = await make(unit);
           if (content === null) return null;
           const { change } = content;
-          const events = [...before, ...content.events];
+          const events = [...pendingEvents, ...content.events];
           return append(
             unit,
             { sessionKey, runId, fence: runId, events, change },

@@ -77,7 +77,7 @@ function withoutModel(earlier: string | null, entries: readonly string[]): strin
 }
 
 function promptFor(earlier: string | null, entries: readonly string[]): LanguageModelV3Message {
-  const before = earlier === null ? [] : [`The summary of what came before:\n\n${earlier}`];
-  const text = [...before, ...entries, instructions].join('\n\n');
+  const earlierSummary = earlier === null ? [] : [`The summary of what came before:\n\n${earlier}`];
+  const text = [...earlierSummary, ...entries, instructions].join('\n\n');
   return { role: 'user', content: [{ type: 'text', text }] };
 }

@@ -144,19 +144,20 @@ async function createSessions(
   lookup: SessionLookup,
   capacity: Capacity,
 ): Promise<Set<string>> {
-  const missing: { locator: SessionLocator; session: NewSession }[] = [];
+  const missingSessions: { locator: SessionLocator; session: NewSession }[] = [];
   for (const { session: locator, create, runId } of submissions) {
     if (create === null || lookup.get(locator) !== undefined) continue;
     if ((await capacity.take(runId)) === 'full') continue;
     lookup.add(locator, emptyRecord(create));
-    missing.push({ locator, session: create });
+    missingSessions.push({ locator, session: create });
   }
-  if (missing.length === 0) return new Set();
+  if (missingSessions.length === 0) return new Set();
   const created = await insertSessions(
     unit.tx,
-    missing.map(({ session }) => session),
+    missingSessions.map(({ session }) => session),
   );
-  for (const { locator, session } of missing) if (!created.has(session.key)) lookup.add(locator, 'taken');
+  for (const { locator, session } of missingSessions)
+    if (!created.has(session.key)) lookup.add(locator, 'taken');
   return new Set(created.keys());
 }
 

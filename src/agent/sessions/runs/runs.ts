@@ -391,8 +391,8 @@ async function cancelRun(context: Context, session: SessionRecord, runId: string
   if (run.settledAt !== null) return [];
   // A steer is part of the run that took it, so both end.
   if (run.steeredInto !== null) {
-    const ended = await cancelRun(context, session, run.steeredInto);
-    return ended.length === 0 ? [] : [runId, ...ended];
+    const furtherIds = await cancelRun(context, session, run.steeredInto);
+    return furtherIds.length === 0 ? [] : [runId, ...furtherIds];
   }
   await requestCancel(context, runId);
   const key = { sessionKey: session.key, runId };
