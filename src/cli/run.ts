@@ -27,9 +27,9 @@ export async function runTownhall(words: readonly string[], context: CommandCont
     print(version);
     return 0;
   }
-  const entry = commands.find((each) => each.name === name);
+  const entry = commands.find((command) => command.name === name);
   if (entry === undefined) {
-    const names = commands.map((each) => each.name);
+    const names = commands.map((command) => command.name);
     const hint = suggestion(name, names, (word) => `"townhall ${word}"`);
     printError(`townhall: there is no command "${name}"; townhall --help lists them.${hint}`);
     return 2;

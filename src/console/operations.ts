@@ -156,5 +156,6 @@ function withDeadline(
 ): Operation {
   if (ms === Infinity) return operation;
   const error = (): Error => new AgentSilentError(ms, isReadOnly);
-  return (members, signal) => withTimeout((inner) => operation(members, inner), { ms, signal, error });
+  return (members, signal) =>
+    withTimeout((timeoutSignal) => operation(members, timeoutSignal), { ms, signal, error });
 }

@@ -76,9 +76,9 @@ async function withServer<T>(
   log: Log,
   work: (database: Database) => Promise<T>,
 ): Promise<T> {
-  const own = decodeURIComponent(new URL(url).pathname.slice(1));
+  const databaseName = decodeURIComponent(new URL(url).pathname.slice(1));
   let failure: unknown;
-  for (const candidate of new Set([name, ...(own === '' ? [] : [own]), 'postgres'])) {
+  for (const candidate of new Set([name, ...(databaseName === '' ? [] : [databaseName]), 'postgres'])) {
     let database: Database;
     try {
       database = await connect({ url: databaseUrl(url, candidate), limits: { maxConnections: 1 } }, { log });

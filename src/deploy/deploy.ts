@@ -172,7 +172,7 @@ function nextState(
   name: string,
   bound: { url: string; port: number },
 ): CityState {
-  const before = running?.version ?? state?.version ?? null;
+  const versionBefore = running?.version ?? state?.version ?? null;
   return {
     cityId: declaration.id,
     name: declaration.name,
@@ -181,7 +181,7 @@ function nextState(
     url: bound.url,
     baseUrl: baseUrl ?? bound.url,
     version: name,
-    previous: before === name ? (state?.previous ?? null) : before,
+    previous: versionBefore === name ? (state?.previous ?? null) : versionBefore,
   };
 }
 

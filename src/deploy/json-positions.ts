@@ -157,9 +157,9 @@ function fail(reader: Reader, message: string, offset = reader.offset): never {
 
 /** Line and column of an offset, both from 1. */
 export function positionOf(text: string, offset: number): TextPosition {
-  const before = text.slice(0, offset);
-  const line = before.split('\n').length;
-  return { line, column: offset - before.lastIndexOf('\n') };
+  const textBefore = text.slice(0, offset);
+  const line = textBefore.split('\n').length;
+  return { line, column: offset - textBefore.lastIndexOf('\n') };
 }
 
 /** The offset of the member at a path of names, or of its closest existing parent. */

@@ -166,7 +166,7 @@ function targetOf(document: object, reference: string): unknown {
 // requires it. The server validates the combination.
 function bodyMembers(reference: Schema, resolve: Resolve): Member[] {
   const schema = resolve(reference);
-  const own = Object.entries(schema.properties ?? {}).map(([name, property]): Member => ({
+  const ownMembers = Object.entries(schema.properties ?? {}).map(([name, property]): Member => ({
     name,
     place: 'body',
     isRequired: schema.required?.includes(name) ?? false,
@@ -179,7 +179,7 @@ function bodyMembers(reference: Schema, resolve: Resolve): Member[] {
     forms.every((form) => form.some((member) => member.name === name && member.isRequired));
   const alternatives = forms.flat().map((member) => ({ ...member, isRequired: isRequired(member.name) }));
   // The first member of a name wins.
-  const members = [...own, ...parts, ...alternatives].toReversed();
+  const members = [...ownMembers, ...parts, ...alternatives].toReversed();
   return [...new Map(members.map((member) => [member.name, member])).values()].reverse();
 }
 

@@ -72,8 +72,9 @@ function placeMembers(operation: CallableOperation, pairs: readonly string[]): P
         request.body[member.name] = parseValue(member, text);
     }
   }
-  const [missing] = /(?<=\{)[^}]+/.exec(request.path) ?? [];
-  if (missing !== undefined) throw new SettingError(`${operation.operationId} needs ${missing}=VALUE.`);
+  const [missingParameter] = /(?<=\{)[^}]+/.exec(request.path) ?? [];
+  if (missingParameter !== undefined)
+    throw new SettingError(`${operation.operationId} needs ${missingParameter}=VALUE.`);
   return request;
 }
 
@@ -151,8 +152,8 @@ async function chooseServer({ url, env, surface }: RequestOptions): Promise<Serv
   const address = url ?? (env[urlVariables[surface]] || undefined);
   if (address !== undefined) return { url: address, source: 'named', profile: {} };
   const profile = await currentProfile(env);
-  const own = surface === 'gateway' ? profile.url : profile.agent_url;
-  if (own !== undefined) return { url: own, source: 'profile', profile };
+  const profileUrl = surface === 'gateway' ? profile.url : profile.agent_url;
+  if (profileUrl !== undefined) return { url: profileUrl, source: 'profile', profile };
   return { url: localServers[surface].url, source: 'local', profile: {} };
 }
 
@@ -175,8 +176,12 @@ const tokenFiles = { user: 'token_file', admin: 'admin_token_file', agent: 'agen
  * may call.
  */
 function callersOf({ credentials }: CallableOperation): Caller[] {
-  const others = credentials.flatMap((scheme) => callerOfScheme[scheme] ?? []);
-  return [...new Set<Caller>(credentials.includes('userToken') ? ['user', ...others] : [...others, 'user'])];
+  const otherCallers = credentials.flatMap((scheme) => callerOfScheme[scheme] ?? []);
+  return [
+    ...new Set<Caller>(
+      credentials.includes('userToken') ? ['user', ...otherCallers] : [...otherCallers, 'user'],
+    ),
+  ];
 }
 
 /**

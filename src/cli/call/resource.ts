@@ -29,7 +29,9 @@ export function resourceAction({ path, summary, operationId, subject, columns }:
     },
     options: resourceOptions,
     async run({ arguments: words, options, ...context }) {
-      const operation = (await readOperations('gateway')).find((each) => each.operationId === operationId);
+      const operation = (await readOperations('gateway')).find(
+        (candidate) => candidate.operationId === operationId,
+      );
       if (operation === undefined) throw new Error(`The contract has no operation ${operationId}.`);
       const { subject: value, pairs } = words as { subject?: string; pairs: readonly string[] };
       const members =

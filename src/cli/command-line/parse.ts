@@ -105,14 +105,14 @@ function sayOneOf(name: string, candidates: readonly Action[]): string {
 function meantCommand(name: string, command: Command, words: readonly string[], position: number): string {
   const typedWord = words[position];
   if (typedWord === undefined) return '';
-  const before = words.slice(0, position);
-  const word = nearest(typedWord, wordsAfter(command, before));
-  return word === undefined ? '' : ` Did you mean "${['townhall', name, ...before, word].join(' ')}"?`;
+  const earlierWords = words.slice(0, position);
+  const word = nearest(typedWord, wordsAfter(command, earlierWords));
+  return word === undefined ? '' : ` Did you mean "${['townhall', name, ...earlierWords, word].join(' ')}"?`;
 }
 
 function requireOwnOptions(name: string, command: Command, entry: Action, names: readonly string[]): void {
-  const own = optionsOf(entry);
-  const foreignOption = names.find((option) => !own.has(option));
+  const actionOptions = optionsOf(entry);
+  const foreignOption = names.find((option) => !actionOptions.has(option));
   if (foreignOption === undefined) return;
   const owners = command.actions.filter((other) => optionsOf(other).has(foreignOption));
   throw new SettingError(

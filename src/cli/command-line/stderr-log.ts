@@ -33,7 +33,7 @@ function split(level: LogLevel, recent: Pick<RecentLines, 'add'>): (line: string
   const least = levels.indexOf(level);
   return (line) => {
     recent.add(line);
-    const [, own = 'error'] = /^\{"level":"(\w+)"/.exec(line) ?? [];
-    if (levels.indexOf(own) >= least) process.stderr.write(line);
+    const [, lineLevel = 'error'] = /^\{"level":"(\w+)"/.exec(line) ?? [];
+    if (levels.indexOf(lineLevel) >= least) process.stderr.write(line);
   };
 }

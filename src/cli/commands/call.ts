@@ -99,11 +99,11 @@ function findOperation(
   surface: Surface,
   operationId: string,
 ): CallableOperation {
-  const operation = operations.find((each) => each.operationId === operationId);
+  const operation = operations.find((candidate) => candidate.operationId === operationId);
   if (operation !== undefined) return operation;
   const hint = suggestion(
     operationId,
-    operations.map((each) => each.operationId),
+    operations.map((candidate) => candidate.operationId),
   );
   throw new SettingError(
     `the ${surface} has no operation "${operationId}"; "townhall call ${surface}" lists them.${hint}`,

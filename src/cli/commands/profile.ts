@@ -80,7 +80,9 @@ export const command: Command = {
       async run({ arguments: { name }, env }) {
         const { current, profiles } = await readProfiles(env);
         requireProfile(profiles, name);
-        const rest = Object.fromEntries(Object.entries(profiles).filter(([each]) => each !== name));
+        const rest = Object.fromEntries(
+          Object.entries(profiles).filter(([profileName]) => profileName !== name),
+        );
         await writeProfiles(env, { current: current === name ? null : current, profiles: rest });
         return 0;
       },

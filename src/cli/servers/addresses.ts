@@ -58,7 +58,8 @@ export async function explainListenErrors<T>(
       hostname?: string;
     };
     if (syscall !== 'listen' && syscall !== 'getaddrinfo') throw cause;
-    const setting = (addresses.findLast((each) => each.port === port) ?? addresses[0])?.setting ?? 'PORT';
+    const setting =
+      (addresses.findLast((address) => address.port === port) ?? addresses[0])?.setting ?? 'PORT';
     throw new Error(sentenceFor({ code, port, host: address ?? hostname, setting }), { cause });
   }
 }

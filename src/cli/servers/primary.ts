@@ -47,8 +47,8 @@ export async function runPrimary(options: PrimaryOptions): Promise<number> {
   const group = createWorkerGroup({ ...options, fd: socket.fd, url, maxConnections });
   // The first worker applies the migrations and shows whether the settings are valid.
   if (!(await group.start(0))) return 1;
-  const others = Array.from({ length: config.workers - 1 }, (_, index) => group.start(index + 1));
-  if ((await Promise.all(others)).includes(false)) {
+  const workerStarts = Array.from({ length: config.workers - 1 }, (_, index) => group.start(index + 1));
+  if ((await Promise.all(workerStarts)).includes(false)) {
     await group.stop();
     return 1;
   }

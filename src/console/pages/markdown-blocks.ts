@@ -86,10 +86,10 @@ export function createBlocks(root: HTMLElement): Blocks {
       else addInline(lineParent, rest);
     },
     preview(write) {
-      const before = { state, lineParent };
+      const stateBefore = { state, lineParent };
       output.startPreview();
       write();
-      ({ state, lineParent } = before);
+      ({ state, lineParent } = stateBefore);
     },
     discardPreview: output.discardPreview,
     clear() {
@@ -121,14 +121,14 @@ function createOutput() {
       add(parent, text(parent.hasChildNodes() ? `\n${line}` : line, show));
     },
     addInline(parent: HTMLElement, line: string): void {
-      let done = 0;
+      let position = 0;
       for (const match of line.matchAll(spans)) {
         if (elements >= maxElements) break;
-        if (match.index > done) add(parent, text(line.slice(done, match.index), showOverrides));
+        if (match.index > position) add(parent, text(line.slice(position, match.index), showOverrides));
         add(parent, spanOf(match));
-        done = match.index + match[0].length;
+        position = match.index + match[0].length;
       }
-      if (done < line.length) add(parent, text(line.slice(done), showOverrides));
+      if (position < line.length) add(parent, text(line.slice(position), showOverrides));
     },
     startPreview(): void {
       preview = { nodes: new Set(), elementsBefore: elements };
@@ -168,11 +168,11 @@ const spans =
   /`([^`\n]{1,2000})`|\*\*([^*\n]{1,2000})\*\*|(?<![\w*])\*([^*\s][^*\n]{0,2000})\*(?!\w)|\[([^[\]\n]{1,500})\]\((https?:\/\/[^\s()]{1,2000})\)|(https?:\/\/[^\s<>"')\]]{1,2000})/g;
 
 function spanOf(match: RegExpExecArray): HTMLElement {
-  const [whole, code, strong, emphasis, label, target, bare] = match;
+  const [matchedText, code, strong, emphasis, label, target, bare] = match;
   if (code !== undefined) return h('code', {}, showControls(code));
   if (strong !== undefined) return h('strong', {}, showOverrides(strong));
   if (emphasis !== undefined) return h('em', {}, showOverrides(emphasis));
-  return link(target ?? bare ?? whole, label ?? bare ?? whole);
+  return link(target ?? bare ?? matchedText, label ?? bare ?? matchedText);
 }
 
 // `noopener noreferrer` hides this page from the linked one. The title shows the real address,

@@ -44,9 +44,9 @@ export function orderMessages<Message extends Placed>({
   let nearest: Turn<Message> | undefined;
   for (const [index, message] of messages.entries()) {
     if (message.role === 'assistant') continue;
-    const own = turns.get(keyOf(message)) as Turn<Message>;
-    if (Number.isFinite(own.rank)) {
-      nearest = own;
+    const turn = turns.get(keyOf(message)) as Turn<Message>;
+    if (Number.isFinite(turn.rank)) {
+      nearest = turn;
       continue;
     }
     const host = steeredInto(messages, index, turns);

@@ -276,7 +276,7 @@ function labelled(schema: Schema, { name, isRequired }: MemberOptions, { control
   };
 }
 
-function nested(schema: Schema, { name, isRequired }: MemberOptions, inner: Field): Field {
+function nested(schema: Schema, { name, isRequired }: MemberOptions, field: Field): Field {
   const ownError = h('p', { class: 'fault', hidden: true });
   return {
     element: h(
@@ -284,19 +284,19 @@ function nested(schema: Schema, { name, isRequired }: MemberOptions, inner: Fiel
       {},
       h('legend', {}, schema.title ?? name, isRequired && h('span', { class: 'required' }, ' *')),
       schema.description !== undefined && h('p', { class: 'quiet' }, schema.description),
-      inner.element,
+      field.element,
       ownError,
     ),
-    read: () => inner.read(),
+    read: () => field.read(),
     setError(path, message) {
-      if (path !== '' && inner.setError(path, message)) return true;
+      if (path !== '' && field.setError(path, message)) return true;
       ownError.textContent = path === '' ? message : `${path} ${message}`;
       ownError.hidden = false;
       return true;
     },
     clear() {
       ownError.hidden = true;
-      inner.clear();
+      field.clear();
     },
   };
 }

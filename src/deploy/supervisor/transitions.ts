@@ -81,11 +81,11 @@ export async function tryVersion(supervisor: SupervisorData, request: TrialReque
   // Deployments hold a lock, so an existing candidate belongs to a command that died.
   await abandon(supervisor);
   const { version, runner, env } = request;
-  const before = currentOf(supervisor.state);
-  const socket = socketFor(before, request.host, request.port);
+  const formerGeneration = currentOf(supervisor.state);
+  const socket = socketFor(formerGeneration, request.host, request.port);
   const candidate = supervisor.createGeneration({ version, runner, env }, socket, request.startMs);
-  const isExclusive = before !== undefined && sharesEmbeddedDatabase(before.env, env);
-  const handover: Handover = { candidate, before, isExclusive };
+  const isExclusive = formerGeneration !== undefined && sharesEmbeddedDatabase(formerGeneration.env, env);
+  const handover: Handover = { candidate, before: formerGeneration, isExclusive };
   supervisor.state = { phase: 'tried', ...handover };
   try {
     supervisor.step = isExclusive ? 'starting it on temporary data' : 'starting it';
@@ -193,23 +193,23 @@ async function restartExclusive(
   }
 }
 
-function socketFor(before: Generation | undefined, host: string, port: number): ListeningSocket {
-  const bound = before?.socket;
+function socketFor(formerGeneration: Generation | undefined, host: string, port: number): ListeningSocket {
+  const bound = formerGeneration?.socket;
   if (bound !== undefined && bound.host === host && (port === 0 || port === bound.port)) return bound;
   return openListeningSocket(host, port);
 }
 
-function sharesEmbeddedDatabase(before: GenerationSpec['env'], after: GenerationSpec['env']): boolean {
+function sharesEmbeddedDatabase(formerEnv: GenerationSpec['env'], newEnv: GenerationSpec['env']): boolean {
   return (
-    before['DATABASE_URL'] === undefined &&
-    after['DATABASE_URL'] === undefined &&
-    before['DATABASE_PATH'] === after['DATABASE_PATH']
+    formerEnv['DATABASE_URL'] === undefined &&
+    newEnv['DATABASE_URL'] === undefined &&
+    formerEnv['DATABASE_PATH'] === newEnv['DATABASE_PATH']
   );
 }
 
 /** Keeps the running version, the one before, and the newest others up to `keptVersions`. */
 async function removeOldVersions(folder: CityFolder, { version, previous }: CityState): Promise<void> {
-  const others = (await folder.versions()).filter((name) => name !== version && name !== previous);
-  for (const name of others.slice(0, Math.max(0, others.length - keptVersions + 2)))
+  const oldVersions = (await folder.versions()).filter((name) => name !== version && name !== previous);
+  for (const name of oldVersions.slice(0, Math.max(0, oldVersions.length - keptVersions + 2)))
     await folder.removeVersion(name);
 }

@@ -48,7 +48,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
     stdio,
   });
   const listening = Promise.withResolvers<boolean>();
-  const ended = Promise.withResolvers<number | string>();
+  const exit = Promise.withResolvers<number | string>();
   const pendingMetrics = new Map<number, (text: string | null) => void>();
   let nextId = 1;
   let isListening = false;
@@ -65,7 +65,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
   });
   const finish = (reason: number | string): void => {
     listening.resolve(false);
-    ended.resolve(reason);
+    exit.resolve(reason);
     for (const resolve of pendingMetrics.values()) resolve(null);
   };
   child.on('error', (error) => finish(error.message));
@@ -75,7 +75,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
     index: start.index,
     pid: child.pid,
     listening: listening.promise,
-    ended: ended.promise,
+    ended: exit.promise,
     async readMetrics() {
       const { promise, resolve } = Promise.withResolvers<string | null>();
       const id = nextId++;
