@@ -93,7 +93,10 @@ export function compareRoutes(
       const label = `${name}: ${route.method} ${route.path}`;
       const servedMethods = methodsAt(documents[name], route.path);
       const plannedMethods = specified
-        .filter((other) => other.documents.includes(name) && shapeOf(other.path) === shapeOf(route.path))
+        .filter(
+          (candidate) =>
+            candidate.documents.includes(name) && shapeOf(candidate.path) === shapeOf(route.path),
+        )
         .map(({ method }) => method);
       if (servedMethods.includes(route.method)) comparison.present.push(label);
       else if (servedMethods.some((method) => !plannedMethods.includes(method)))
@@ -114,8 +117,8 @@ function shapeOf(template: string): string {
   return template.replaceAll(/\{[^}]+\}/g, '{}');
 }
 
-function routes(documents: readonly DocumentName[], lines: readonly string[]): SpecifiedRoute[] {
-  return lines.map((line) => {
+function routes(documents: readonly DocumentName[], specLines: readonly string[]): SpecifiedRoute[] {
+  return specLines.map((line) => {
     const [method = '', template = ''] = line.split(' ');
     return { method, path: template, documents };
   });

@@ -15,7 +15,7 @@ import { measureDocument, type Measures, type Share } from './compare/measures.t
 const root = path.join(import.meta.dirname, '..');
 const folder = path.join(root, 'build/compared');
 const page = path.join(root, 'docs/decisions/2026-11-23-contract-compared.md');
-const others = {
+const providers = {
   openrouter: 'OpenRouter',
   unkey: 'Unkey',
   stripe: 'Stripe',
@@ -45,7 +45,7 @@ const { values: options, positionals } = parseArgs({
 
 const columns = [
   ...['gateway', 'agent'].map((name) => readColumn(`Townhall ${name}`, `src/contract/${name}/bundle.json`)),
-  ...Object.entries(others).flatMap(([name, title]) => {
+  ...Object.entries(providers).flatMap(([name, title]) => {
     const file = fileOf(name);
     if (file !== undefined) return [readColumn(title, file)];
     console.error(
@@ -56,7 +56,7 @@ const columns = [
 ];
 const table = renderTable(columns);
 console.log(table);
-for (const line of behind(columns)) console.log(`behind: ${line}`);
+for (const line of listRowsBehind(columns)) console.log(`behind: ${line}`);
 if (options.write) writeIntoPage(table);
 
 function fileOf(name: string): string | undefined {
@@ -73,13 +73,13 @@ function readColumn(title: string, file: string): Column {
   return { title, measures: measureDocument(document) };
 }
 
-function renderTable(all: readonly Column[]): string {
+function renderTable(columns: readonly Column[]): string {
   const line = (cells: readonly string[]) => `| ${cells.join(' | ')} |`;
   return [
-    line(['', ...all.map(({ title }) => title)]),
-    line(['---', ...all.map(() => '---')]),
+    line(['', ...columns.map(({ title }) => title)]),
+    line(['---', ...columns.map(() => '---')]),
     ...Object.entries(rows).map(([name, title]) =>
-      line([title, ...all.map(({ measures }) => renderShare(measures[name as keyof Measures]))]),
+      line([title, ...columns.map(({ measures }) => renderShare(measures[name as keyof Measures]))]),
     ),
   ].join('\n');
 }
@@ -89,12 +89,12 @@ function renderShare({ count, of }: Share): string {
 }
 
 /** The rows in which another document has a larger share than ours. */
-function behind(all: readonly Column[]): string[] {
-  const [gateway, , ...rest] = all;
+function listRowsBehind(columns: readonly Column[]): string[] {
+  const [gateway, , ...providerColumns] = columns;
   if (gateway === undefined) return [];
   const ratio = ({ count, of }: Share) => (of === 0 ? 0 : count / of);
   return Object.entries(rows).flatMap(([name, title]) =>
-    rest
+    providerColumns
       .filter(
         ({ measures }) =>
           ratio(measures[name as keyof Measures]) > ratio(gateway.measures[name as keyof Measures]),

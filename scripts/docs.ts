@@ -117,11 +117,11 @@ async function main(from: string, output: string): Promise<void> {
     for (const page of operations.pages)
       files.set(page.page, writePage({ ...page, headings: [], navigation, isWide: true }));
     const referenceFiles = references.flatMap(({ entry }) => [entry.page, entry.document]);
-    const broken = findBrokenLinks(
+    const brokenLinks = findBrokenLinks(
       files,
       new Set([...referenceFiles, 'portal.css', 'portal.js', 'search-index.js']),
     );
-    if (broken.length > 0) throw new Error(`broken links:\n  ${broken.join('\n  ')}`);
+    if (brokenLinks.length > 0) throw new Error(`broken links:\n  ${brokenLinks.join('\n  ')}`);
     const built = Promise.all(references.map((reference) => buildReference(reference, staging)));
     built.catch(() => {});
     if (options.check) checkSampleTypes();

@@ -209,14 +209,18 @@ function inputDigest(): string {
   const versions = ['@redocly/cli', '@hey-api/openapi-ts', 'typescript'].map(
     (name) => `${name}@${packageVersion(name)}`,
   );
-  const own = digest(path.join(import.meta.dirname, '..'), [
+  const generatorDigest = digest(path.join(import.meta.dirname, '..'), [
     'scripts/generate.ts',
     'scripts/generate',
     'scripts/docs/samples.ts',
   ]);
   // The examples of errors are rendered by the servers' own code.
   const rendering = ['src/kernel/problem.ts', 'src/kernel/error-dialects.ts'];
-  return digest(root, ['openapi', 'redocly.yaml', sampleFolder, ...rendering], [...versions, own]);
+  return digest(
+    root,
+    ['openapi', 'redocly.yaml', sampleFolder, ...rendering],
+    [...versions, generatorDigest],
+  );
 }
 
 // The digest covers the output: a generated file that was edited or removed is generated again.

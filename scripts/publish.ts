@@ -30,12 +30,12 @@ export function findMissing(folder: string): string[] {
 
 function missingInManifest(file: string, { repository, homepage, bugs }: Json): string[] {
   const { url, directory } = (repository ?? {}) as Json;
-  const own = path.dirname(file);
+  const packageFolder = path.dirname(file);
   return [
     ...(isAddress(url) ? [] : [`${file}: "repository.url", the public address of the repository`]),
     // npm's provenance compares the address with the one that the build ran in.
-    ...(isAddress(url) && own !== '.' && directory !== own
-      ? [`${file}: "repository.directory" must be "${own}"`]
+    ...(isAddress(url) && packageFolder !== '.' && directory !== packageFolder
+      ? [`${file}: "repository.directory" must be "${packageFolder}"`]
       : []),
     ...(isAddress(homepage) ? [] : [`${file}: "homepage", the page that explains the project`]),
     ...(isAddress((bugs as Json | undefined)?.['url'])
@@ -62,9 +62,9 @@ async function main(): Promise<number> {
   const { values: options } = parseArgs({
     options: { check: { type: 'boolean', default: false }, 'dry-run': { type: 'boolean', default: false } },
   });
-  const missing = findMissing(root);
-  for (const line of missing) console.error(`publish: missing ${line}`);
-  if (missing.length > 0) {
+  const missingFields = findMissing(root);
+  for (const line of missingFields) console.error(`publish: missing ${line}`);
+  if (missingFields.length > 0) {
     console.error('publish: nothing was published; CONTRIBUTING.md says what to set before the first time');
     return 1;
   }

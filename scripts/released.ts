@@ -64,10 +64,10 @@ async function main(): Promise<number> {
 }
 
 async function compare(name: string): Promise<Verdict> {
-  const [before, now] = [readDocument(fileOf(name)), readDocument(bundleOf(name))];
+  const [releasedDocument, currentDocument] = [readDocument(fileOf(name)), readDocument(bundleOf(name))];
   const folder = mkdtempSync(path.join(tmpdir(), 'townhall-released-'));
   const comparable = path.join(folder, `${name}.json`);
-  writeFileSync(comparable, JSON.stringify(withOpenEnums(before, now)));
+  writeFileSync(comparable, JSON.stringify(withOpenEnums(releasedDocument, currentDocument)));
   const { code, stdout, stderr } = await runRedocly(root, [
     'diff',
     comparable,
@@ -84,8 +84,8 @@ async function compare(name: string): Promise<Verdict> {
   const isBreaking = code !== 0 || major !== '0';
   return {
     name,
-    isAllowed: !isBreaking || majorOf(now.info.version) > majorOf(before.info.version),
-    words: `${before.info.version} -> ${now.info.version}, ${major} breaking, ${minor} added, ${patch} other`,
+    isAllowed: !isBreaking || majorOf(currentDocument.info.version) > majorOf(releasedDocument.info.version),
+    words: `${releasedDocument.info.version} -> ${currentDocument.info.version}, ${major} breaking, ${minor} added, ${patch} other`,
     report: stdout,
   };
 }

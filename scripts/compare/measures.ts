@@ -139,14 +139,14 @@ function* schemasOf(document: Json): Generator<Json> {
 
 /** Whether the error's schema lists the values of a member `code`. */
 function hasCodeValues(schema: Json, follow: Follow, depth = 0): boolean {
-  const own = follow(schema);
+  const target = follow(schema);
   if (depth > 6) return false;
-  const members = recordAt(own, 'properties');
+  const members = recordAt(target, 'properties');
   const code = follow(members['code']);
   if (Array.isArray(code['enum']) || code['const'] !== undefined) return true;
   const nestedSchemas = [
     ...(isRecord(members['error']) ? [members['error']] : []),
-    ...['allOf', 'anyOf', 'oneOf'].flatMap((word) => listAt(own, word)),
+    ...['allOf', 'anyOf', 'oneOf'].flatMap((word) => listAt(target, word)),
   ];
   return nestedSchemas.some((member) => hasCodeValues(member, follow, depth + 1));
 }

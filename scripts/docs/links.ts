@@ -14,24 +14,24 @@ export function findBrokenLinks(pages: ReadonlyMap<string, string>, files: Reado
       new Set(Array.from(html.matchAll(/\sid="([^"]+)"/g), (match) => match[1] ?? '')),
     ]),
   );
-  const broken: string[] = [];
+  const brokenLinks: string[] = [];
   for (const [name, html] of pages) {
     for (const [, href = ''] of html.matchAll(/<(?:a|link)\b[^>]*?\shref="([^"]*)"/g)) {
       if (/^[a-z][a-z0-9+.-]*:/i.test(href)) continue;
       const [file = '', anchor] = decode(href).split('#');
       const target =
         file === '' ? name : path.posix.normalize(path.posix.join(path.posix.dirname(name), file));
-      if (!pages.has(target) && !files.has(target)) broken.push(`${name}: ${href} leads to no page`);
+      if (!pages.has(target) && !files.has(target)) brokenLinks.push(`${name}: ${href} leads to no page`);
       // Reference pages create their anchors at run time.
       else if (anchor !== undefined && pages.has(target) && !anchors.get(target)?.has(anchor))
-        broken.push(`${name}: ${href} names no heading of ${target}`);
+        brokenLinks.push(`${name}: ${href} names no heading of ${target}`);
     }
     for (const [, source = ''] of html.matchAll(/<script\b[^>]*?\ssrc="([^"]*)"/g)) {
       const target = path.posix.normalize(path.posix.join(path.posix.dirname(name), source));
-      if (!files.has(target)) broken.push(`${name}: ${source} is no file of the portal`);
+      if (!files.has(target)) brokenLinks.push(`${name}: ${source} is no file of the portal`);
     }
   }
-  return broken;
+  return brokenLinks;
 }
 
 function decode(href: string): string {

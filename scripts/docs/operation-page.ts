@@ -173,14 +173,14 @@ function writeAnswers({ document, endpoint, render }: OperationPageOptions): str
     const { description = '', content = {}, links = {} } = resolve<DescribedResponse>(document, value);
     const media = Object.entries(content);
     const schema = media[0]?.[1].schema;
-    const all = schema === undefined ? [] : membersOf(document, schema as DescribedSchema);
+    const describedMembers = schema === undefined ? [] : membersOf(document, schema as DescribedSchema);
     // Most members of a response are always present; the mark is for members that a caller has to
     // send.
-    const members = all.map((member) => ({ ...member, isRequired: false }));
+    const members = describedMembers.map((member) => ({ ...member, isRequired: false }));
     const types = media.map(([mediaType]) => `<code>${escapeHtml(mediaType)}</code>`).join(', ');
     const next = Object.values(links).map(
-      ({ operationId = '', description: why = '' }) =>
-        `<li><a href="${escapeHtml(operationId)}.html"><code>${escapeHtml(operationId)}</code></a>: ${render(why).replaceAll(/<\/?p>|\n/g, '')}</li>`,
+      ({ operationId = '', description: reason = '' }) =>
+        `<li><a href="${escapeHtml(operationId)}.html"><code>${escapeHtml(operationId)}</code></a>: ${render(reason).replaceAll(/<\/?p>|\n/g, '')}</li>`,
     );
     return `<h3 id="answer-${status}">${status}</h3>\n${render(description)}${types === '' ? '' : `<p class="quiet">${types}</p>\n`}${memberTable(members, render)}${next.length === 0 ? '' : `<p>Next:</p>\n<ul>${next.join('')}</ul>\n`}`;
   });

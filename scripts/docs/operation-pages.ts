@@ -83,12 +83,12 @@ function entriesOf(
   const base = surface.name.endsWith('-classic')
     ? surfaces.find((other) => other.surface.name === surface.name.replace('-classic', ''))
     : undefined;
-  const others = base === undefined ? [] : operationsOf(base.document);
+  const baseOperations = base === undefined ? [] : operationsOf(base.document);
   return (
     operationsOf(document)
       // The page of the original lists its further paths.
       .filter(({ operation }) => !isAlias(operation))
-      .filter((endpoint) => !others.some((other) => isSameOperation(other, endpoint)))
+      .filter((endpoint) => !baseOperations.some((other) => isSameOperation(other, endpoint)))
       .map((endpoint) => ({
         ...described,
         endpoint,
@@ -106,9 +106,9 @@ function isSameOperation(operation: PlacedOperation, other: PlacedOperation): bo
 }
 
 function groupByTag(entries: readonly Entry[]) {
-  return [...Map.groupBy(entries, ({ surface }) => surface.title)].map(([title, own]) => ({
+  return [...Map.groupBy(entries, ({ surface }) => surface.title)].map(([title, surfaceEntries]) => ({
     title,
-    tags: Map.groupBy(own, ({ endpoint }) => tagOf(endpoint)),
+    tags: Map.groupBy(surfaceEntries, ({ endpoint }) => tagOf(endpoint)),
   }));
 }
 

@@ -49,6 +49,6 @@ function isWhole(text: CodeText | undefined): boolean {
 }
 
 function entry(code: string, text: CodeText | undefined): string {
-  const others = (text?.status.length ?? 0) > 1 ? ` Its status is ${text?.status.join(', ')}.` : '';
-  return `### ${code}\n${text?.means}${others} **What to do:** ${text?.do}\n`;
+  const statusNote = (text?.status.length ?? 0) > 1 ? ` Its status is ${text?.status.join(', ')}.` : '';
+  return `### ${code}\n${text?.means}${statusNote} **What to do:** ${text?.do}\n`;
 }

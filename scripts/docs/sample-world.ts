@@ -14,6 +14,6 @@ declare global {
   function show(text: string): void;
   function askThePerson(
     inputs: readonly { name: string; label: string }[],
-    why?: string,
+    reason?: string,
   ): Promise<Record<string, string>>;
 }

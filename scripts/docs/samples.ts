@@ -68,9 +68,9 @@ export function readSample(file: string, region?: string): string {
   if (start < 0) throw new Error(`the example ${name} has no region "${region}"`);
   const length = lines.slice(start + 1).findIndex((line) => /^\s*(?:\/\/|#) #endregion\b/.test(line));
   if (length < 0) throw new Error(`the region "${region}" of ${name} does not end`);
-  const inside = lines.slice(start + 1, start + 1 + length).filter((line) => !isMark(line));
+  const sampleLines = lines.slice(start + 1, start + 1 + length).filter((line) => !isMark(line));
   const indent = Math.min(
-    ...inside.filter((line) => line.trim() !== '').map((line) => line.length - line.trimStart().length),
+    ...sampleLines.filter((line) => line.trim() !== '').map((line) => line.length - line.trimStart().length),
   );
-  return inside.map((line) => line.slice(indent)).join('\n');
+  return sampleLines.map((line) => line.slice(indent)).join('\n');
 }

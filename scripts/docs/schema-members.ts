@@ -44,19 +44,19 @@ function rowsOf(
 ): Member[] {
   const schema = merge(document, value);
   return Object.entries(schema.properties ?? {}).flatMap(([name, child]) => {
-    const member = merge(document, child);
-    const own: Member = {
+    const childSchema = merge(document, child);
+    const member: Member = {
       name: `${prefix}${name}`,
       type: typeOf(document, child),
       isRequired: schema.required?.includes(name) ?? false,
-      description: describe(member),
+      description: describe(childSchema),
     };
-    if (depth >= deepest) return [own];
-    const inner =
-      member.items === undefined
-        ? rowsOf(document, member, `${prefix}${name}.`, depth + 1)
-        : rowsOf(document, member.items, `${prefix}${name}[].`, depth + 1);
-    return [own, ...inner];
+    if (depth >= deepest) return [member];
+    const nestedMembers =
+      childSchema.items === undefined
+        ? rowsOf(document, childSchema, `${prefix}${name}.`, depth + 1)
+        : rowsOf(document, childSchema.items, `${prefix}${name}[].`, depth + 1);
+    return [member, ...nestedMembers];
   });
 }
 
@@ -103,8 +103,10 @@ function nameOf(document: Document, value: DescribedSchema | Reference): string 
 // A long list of values is left to the reference.
 function alternatives(values: readonly string[]): string {
   if (values.length > 8) return `${values.slice(0, 7).join(', ')} or ${values.length - 7} more`;
-  const [last = '', ...before] = values.toReversed();
-  return before.length === 0 ? last : `${before.toReversed().join(', ')} or ${last}`;
+  const [finalValue = '', ...earlierValues] = values.toReversed();
+  return earlierValues.length === 0
+    ? finalValue
+    : `${earlierValues.toReversed().join(', ')} or ${finalValue}`;
 }
 
 function range({ minimum, maximum, maxLength, format }: DescribedSchema): string {

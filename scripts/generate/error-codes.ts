@@ -202,11 +202,11 @@ export function completeErrorCodes(document: Document, surface: Pick<Surface, 'n
     const statuses = Object.keys(operation.responses ?? {}).map(Number);
     const isDeclared = (code: string) =>
       (list['x-codes'][code]?.status ?? []).some((status) => statuses.includes(status));
-    const own = operation['x-error-codes'] ?? [];
+    const ownCodes = operation['x-error-codes'] ?? [];
     const shared = [...sharedCodesOf(operation, surface, path).keys()].filter(isDeclared);
-    const all = new Set([...own, ...shared]);
-    operation['x-error-codes'] = list.enum.filter((code) => all.has(code));
-    const wrongCodes = own.flatMap((code) => {
+    const codes = new Set([...ownCodes, ...shared]);
+    operation['x-error-codes'] = list.enum.filter((code) => codes.has(code));
+    const wrongCodes = ownCodes.flatMap((code) => {
       if (!list.enum.includes(code)) return [`${id} lists the unknown code ${code}`];
       if (shared.includes(code)) return [`${id} lists ${code}, which every such operation has`];
       return isDeclared(code) ? [] : [`${id} lists ${code} and declares none of its statuses`];

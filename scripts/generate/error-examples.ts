@@ -136,12 +136,12 @@ function splitComponent(
   const isCommon = (name: string) => places.every(({ names }) => names.includes(name));
   for (const { responses, status, names } of places) {
     const furtherNames = names.filter((name) => !isCommon(name)).map((name) => name.slice(prefix.length));
-    const own = variantName(base, furtherNames);
+    const ownName = variantName(base, furtherNames);
     const variant = structuredClone(original);
     setExamples(variant, names);
     // Set anew for each place, also where the variant has the original's name.
-    components[own] = variant;
-    responses[status] = { $ref: `#/components/responses/${own}` };
+    components[ownName] = variant;
+    responses[status] = { $ref: `#/components/responses/${ownName}` };
   }
 }
 

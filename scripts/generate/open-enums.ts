@@ -24,6 +24,6 @@ function isOpen(schema: Record<string, unknown>): schema is { 'x-open': true; en
 
 /** Removed values stay, so that they are reported. */
 function mergeValues(releasedValues: readonly unknown[], currentValues: readonly unknown[]): unknown[] {
-  const missing = releasedValues.filter((value) => !currentValues.includes(value));
-  return [...currentValues, ...missing];
+  const missingValues = releasedValues.filter((value) => !currentValues.includes(value));
+  return [...currentValues, ...missingValues];
 }

@@ -209,8 +209,9 @@ function namedSchema(schema: Schema | { $ref: string } | undefined): string | un
 function fileMembers(document: Document, schema: Schema | { $ref: string }): string[] {
   return Object.entries(resolve<Schema>(document, schema).properties ?? {})
     .filter(([, member]) => {
-      const own = resolve<Schema>(document, member);
-      const item = own.items === undefined ? own : resolve<Schema>(document, own.items);
+      const memberSchema = resolve<Schema>(document, member);
+      const item =
+        memberSchema.items === undefined ? memberSchema : resolve<Schema>(document, memberSchema.items);
       return item.format === 'binary' || item.contentMediaType === 'application/octet-stream';
     })
     .map(([name]) => name);

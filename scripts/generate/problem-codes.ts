@@ -9,15 +9,15 @@ export function writeProblemCodes(documents: readonly { name: string; document: 
     const codes = document.components?.schemas?.ProblemCode?.enum;
     return codes === undefined ? [] : [{ name, codes: codes as string[] }];
   });
-  const [first, ...others] = lists;
+  const [first, ...otherLists] = lists;
   if (first === undefined || first.codes.length === 0)
     throw new Error(
       'no document refers to openapi/shared/schemas/ProblemCode.yaml, so there are no problem codes',
     );
-  for (const other of others) {
-    if (other.codes.join() !== first.codes.join())
+  for (const list of otherLists) {
+    if (list.codes.join() !== first.codes.join())
       throw new Error(
-        `${other.name} and ${first.name} have different problem codes; there is one list, in openapi/shared`,
+        `${list.name} and ${first.name} have different problem codes; there is one list, in openapi/shared`,
       );
   }
   return `// Generated from openapi/shared/schemas/ProblemCode.yaml by scripts/generate.ts; change the contract instead.

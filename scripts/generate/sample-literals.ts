@@ -68,11 +68,11 @@ function literal(value: Json, style: Style, column: number, depth: number): stri
   if (typeof value !== 'object' || value === null) return style.scalar(value);
   const flat = oneLine(value, style);
   if (column + flat.length <= style.width) return flat;
-  const inner = style.indent.repeat(depth + 1);
+  const innerIndent = style.indent.repeat(depth + 1);
   const lines = Array.isArray(value)
-    ? value.map((item) => `${inner}${literal(item, style, inner.length, depth + 1)}`)
+    ? value.map((item) => `${innerIndent}${literal(item, style, innerIndent.length, depth + 1)}`)
     : Object.entries(value).map(([name, member]) => {
-        const start = `${inner}${style.name(name)}: `;
+        const start = `${innerIndent}${style.name(name)}: `;
         return `${start}${literal(member, style, start.length, depth + 1)}`;
       });
   const [open, close] = Array.isArray(value) ? ['[', ']'] : ['{', '}'];

@@ -16,16 +16,16 @@ export const serverNode = '22.19';
 const serverEngines = { node: `>=${serverNode}` };
 
 export function serverManifest(root: string): Manifest {
-  const own = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as Manifest;
+  const rootManifest = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as Manifest;
   return {
-    name: own.name,
-    version: own.version,
-    description: own['description'],
+    name: rootManifest.name,
+    version: rootManifest.version,
+    description: rootManifest['description'],
     keywords: ['ai', 'gateway', 'llm', 'agent', 'openapi', 'self-hosted'],
-    license: own['license'],
+    license: rootManifest['license'],
     ...Object.fromEntries(
       ['repository', 'homepage', 'bugs'].flatMap((name) =>
-        own[name] === undefined ? [] : [[name, own[name]]],
+        rootManifest[name] === undefined ? [] : [[name, rootManifest[name]]],
       ),
     ),
     type: 'module',
@@ -36,8 +36,8 @@ export function serverManifest(root: string): Manifest {
       './package.json': './package.json',
     },
     files: ['bin', 'dist', 'docs', 'build', 'THIRD-PARTY.txt'],
-    dependencies: own.dependencies,
-    optionalDependencies: own.optionalDependencies,
+    dependencies: rootManifest.dependencies,
+    optionalDependencies: rootManifest.optionalDependencies,
     publishConfig: { access: 'public', provenance: true },
   };
 }

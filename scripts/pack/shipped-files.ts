@@ -18,19 +18,19 @@ const files: readonly string[] = ['build/pglite-seed.tgz', 'LICENSE'];
 
 /** Without `only` all of them; throws when a required file was not generated yet. */
 export function shippedFiles(root: string, only?: readonly string[]): string[] {
-  if (only !== undefined) return only.flatMap((folder) => below(root, folder));
+  if (only !== undefined) return only.flatMap((folder) => listFilesBelow(root, folder));
   for (const name of [...folders.map(({ folder }) => folder), ...files])
     if (!existsSync(path.join(root, name)))
       throw new Error(`${name} is not there; run "npm run prepare" first`);
   return [
     ...folders.flatMap(({ folder, only: pattern }) =>
-      below(root, folder).filter((name) => pattern.test(name)),
+      listFilesBelow(root, folder).filter((name) => pattern.test(name)),
     ),
     ...files,
   ];
 }
 
-function below(root: string, folder: string): string[] {
+function listFilesBelow(root: string, folder: string): string[] {
   return readdirSync(path.join(root, folder), { recursive: true, encoding: 'utf8' })
     .map((name) => `${folder}/${name}`)
     .filter((name) => statSync(path.join(root, name)).isFile())

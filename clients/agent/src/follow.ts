@@ -121,14 +121,14 @@ interface Cursor {
 }
 
 function createCursor(after: number): Cursor {
-  let last = after;
+  let lastSeq = after;
   let isIdle = false;
   let hasStatusAt = 0;
   /** The delivered length of each open part's text. */
   const textLengths = new Map<string, number>();
 
   return {
-    seq: () => last,
+    seq: () => lastSeq,
     isIdle: () => isIdle,
     note({ status, queueLength, headSeq }) {
       isIdle = status === 'idle' && queueLength === 0;
@@ -136,7 +136,7 @@ function createCursor(after: number): Cursor {
     },
     take(event) {
       if (event.type === 'stream.reset') {
-        last = event.headSeq;
+        lastSeq = event.headSeq;
         textLengths.clear();
         return event;
       }
@@ -154,9 +154,9 @@ function createCursor(after: number): Cursor {
         return event;
       }
       if (!('seq' in event)) return event;
-      if (event.seq <= last) return null;
-      if (event.seq !== last + 1) return 'gap';
-      last = event.seq;
+      if (event.seq <= lastSeq) return null;
+      if (event.seq !== lastSeq + 1) return 'gap';
+      lastSeq = event.seq;
       if (event.type === 'part.ended') textLengths.delete(event.partId);
       if (event.type === 'status.changed' && event.seq > hasStatusAt)
         isIdle = event.status === 'idle' && event.queueLength === 0;

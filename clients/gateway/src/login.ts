@@ -27,7 +27,9 @@ export interface LoginRequest {
    * After a wrong input it is called again with the error in `wrong`; throw to give up. Required by
    * logins with inputs.
    */
-  input?: ((inputs: LoginInput[], wrong?: GatewayError) => GivenInputs | Promise<GivenInputs>) | undefined;
+  input?:
+    | ((inputs: LoginInput[], previousError?: GatewayError) => GivenInputs | Promise<GivenInputs>)
+    | undefined;
   /**
    * Sends the person to `url` in any browser. Show `userCode` too: the browser asks whether it is
    * the same. Required by logins through a third party.
@@ -113,16 +115,16 @@ async function answerInputs(
 ): Promise<LoginOutcome> {
   if (!input) throw new TypeError(`The login "${provider}" asks for inputs; pass the function \`input\`.`);
   let step = first;
-  let wrong: GatewayError | undefined;
+  let previousError: GatewayError | undefined;
   while (step.outcome === 'input') {
     // Undefined members are absent from the body.
-    const answers = (await input(step.inputs, wrong)) as Record<string, string>;
-    wrong = undefined;
+    const answers = (await input(step.inputs, previousError)) as Record<string, string>;
+    previousError = undefined;
     try {
       step = await accounts.continueLogin({ login_id: step.login_id, input: answers }, { signal });
     } catch (error) {
       if (!GatewayError.isInstance(error) || error.code !== 'invalid_credentials') throw error;
-      wrong = error;
+      previousError = error;
     }
   }
   return step;

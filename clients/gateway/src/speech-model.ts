@@ -14,8 +14,8 @@ export function createSpeechModel(modelId: string, route: MediaRoute): SpeechMod
 
     async doGenerate(options) {
       const { text, voice, outputFormat, instructions, speed, language } = options;
-      const { options: own, warnings } = readOptions(options);
-      for (const name of Object.keys(own))
+      const { options: modelOptions, warnings } = readOptions(options);
+      for (const name of Object.keys(modelOptions))
         warnings.push({ type: 'unsupported', feature: `providerOptions.townhall.${name}` });
       // The gateway refuses unknown formats; the client sends the format unchecked.
       const request = {

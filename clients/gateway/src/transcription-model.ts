@@ -14,8 +14,8 @@ export function createTranscriptionModel(modelId: string, route: MediaRoute): Tr
     modelId,
 
     async doGenerate(options) {
-      const { options: own, warnings } = readOptions(options);
-      const { language, prompt, ...rest } = own as { language?: string; prompt?: string };
+      const { options: modelOptions, warnings } = readOptions(options);
+      const { language, prompt, ...rest } = modelOptions as { language?: string; prompt?: string };
       for (const name of Object.keys(rest))
         warnings.push({ type: 'unsupported', feature: `providerOptions.townhall.${name}` });
       const audio = typeof options.audio === 'string' ? options.audio : toBase64(options.audio);

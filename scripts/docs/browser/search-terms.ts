@@ -54,13 +54,13 @@ const typedWords = invert(synonyms);
 
 function invert(table: Readonly<Record<string, readonly string[]>>): ReadonlyMap<string, readonly string[]> {
   const inverted = new Map<string, string[]>();
-  for (const [typed, ours] of Object.entries(table))
-    for (const word of ours) inverted.set(stem(word), [...(inverted.get(stem(word)) ?? []), stem(typed)]);
+  for (const [typed, term] of Object.entries(table))
+    for (const word of term) inverted.set(stem(word), [...(inverted.get(stem(word)) ?? []), stem(typed)]);
   return inverted;
 }
 
 /** The stem of a word of a text, and the stems of what readers may type for it. */
 export function indexedTerms(word: string): string[] {
-  const own = stem(word);
-  return [own, ...(typedWords.get(own) ?? [])];
+  const wordStem = stem(word);
+  return [wordStem, ...(typedWords.get(wordStem) ?? [])];
 }
