@@ -170,7 +170,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     void execute(agent, 'Read the note again and again.').catch(() => undefined);
     await hanging.promise;
     // The system prompt names the plugins, and only the killed agent has the endless one.
-    const [, ...before] = promptBytes(gateway.bodies.at(-1) as string);
+    const [, ...promptBefore] = promptBytes(gateway.bodies.at(-1) as string);
     await kill(agent.process);
     gateway.answer(() => says('Back again.'));
     await afterRestart(async ({ client, sql }) => {
@@ -182,9 +182,9 @@ describe('a killed agent', { timeout: 180_000 }, () => {
         { sessionId: session?.id ?? '', text: 'Go on.' },
         { headers: { prefer: 'wait=20' } },
       );
-      const [, ...after] = promptBytes(gateway.bodies.at(-1) as string);
-      expect(after.slice(0, before.length)).toEqual(before);
-      expect(after).toHaveLength(before.length + 1);
+      const [, ...promptAfter] = promptBytes(gateway.bodies.at(-1) as string);
+      expect(promptAfter.slice(0, promptBefore.length)).toEqual(promptBefore);
+      expect(promptAfter).toHaveLength(promptBefore.length + 1);
     });
   });
 
@@ -268,20 +268,66 @@ describe('a killed agent', { timeout: 180_000 }, () => {
   });
 });
 
-describe('createEventLog', () => {
-  let world: TestDatabase;
-  let database: TestDatabase['database'];
-  let gateway: ScriptedGateway;
-  beforeAll(async () => {
-    world = await testDatabase();
-    ({ database } = world);
-    gateway = await scriptedGateway();
-  });
-  afterAll(async () => {
-    await gateway.close();
-    await world.close();
-  });
+let world: TestDatabase;
+let database: TestDatabase['database'];
+let gateway: ScriptedGateway;
+beforeAll(async () => {
+  world = await testDatabase();
+  ({ database } = world);
+  gateway = await scriptedGateway();
+});
+afterAll(async () => {
+  await gateway.close();
+  await world.close();
+});
 
+const eventsOf = (sessionId: string) =>
+  database.sql<{ seq: number; type: string; data: Record<string, unknown> }[]>`
+    select seq, type, data from agent.sessions_events where session_id = ${sessionId} order by seq`;
+
+/** Adds a run with its input to the queue, as a process does that ends before it starts the run. */
+async function insertQueuedRun(sessionKey: string, agentId: string): Promise<string> {
+  const runId = id('run');
+  const message = {
+    id: id('msg'),
+    role: 'user',
+    parts: [{ type: 'text', text: 'Still there?' }],
+    metadata: { runId },
+  } as const;
+  const run = {
+    runId,
+    sessionKey,
+    agentId,
+    delivery: 'queue',
+    isUrgent: false,
+    origin: 'sdk',
+    queueItemId: id('qit'),
+    inputMessageId: message.id,
+    preview: '',
+    model: null,
+    reasoningEffort: null,
+    promptId: null,
+    promptHash: null,
+    receipt: null,
+    requestId: null,
+    begins: null,
+  } as const;
+  const completed: LogEntry = {
+    type: 'message.completed',
+    messageId: message.id,
+    message: { ...message, parts: [...message.parts] },
+  };
+  await createEventLog({ database, agentId }).transact(async (unit) => {
+    await append(
+      unit,
+      { sessionKey, runId, events: [completed], change: { queue: 1 } },
+      insertRuns(unit.tx, [run], { instanceId: 'ins_x', leaseMs: 1_000 }),
+    );
+  });
+  return runId;
+}
+
+describe('a restarted agent', () => {
   test('runs a waiting input once after a restart', async () => {
     gateway.answer(() => says('Late, but here.'));
     const first = await startAgent({ gatewayUrl: gateway.url, database, name: 'waiting' });
@@ -290,44 +336,7 @@ describe('createEventLog', () => {
       { agent_id: string }[]
     >`select agent_id from agent.sessions_sessions where session_id = ${session.id}`;
     await first.close();
-    const runId = id('run');
-    const message = {
-      id: id('msg'),
-      role: 'user',
-      parts: [{ type: 'text', text: 'Still there?' }],
-      metadata: { runId },
-    } as const;
-    const eventLog = createEventLog({ database, agentId: row?.agent_id as string });
-    await eventLog.transact(async (unit) => {
-      const run = {
-        runId,
-        sessionKey: session.id,
-        agentId: row?.agent_id as string,
-        delivery: 'queue',
-        isUrgent: false,
-        origin: 'sdk',
-        queueItemId: id('qit'),
-        inputMessageId: message.id,
-        preview: '',
-        model: null,
-        reasoningEffort: null,
-        promptId: null,
-        promptHash: null,
-        receipt: null,
-        requestId: null,
-        begins: null,
-      } as const;
-      const completed: LogEntry = {
-        type: 'message.completed',
-        messageId: message.id,
-        message: { ...message, parts: [...message.parts] },
-      };
-      await append(
-        unit,
-        { sessionKey: session.id, runId, events: [completed], change: { queue: 1 } },
-        insertRuns(unit.tx, [run], { instanceId: 'ins_x', leaseMs: 1_000 }),
-      );
-    });
+    const runId = await insertQueuedRun(session.id, row?.agent_id as string);
     const second = await startAgent({ gatewayUrl: gateway.url, database, name: 'waiting' });
     try {
       await expect
@@ -388,7 +397,9 @@ describe('createEventLog', () => {
       await second.close();
     }
   });
+});
 
+describe('a run that another process settles', () => {
   const interrupted = {
     outcome: 'interrupted',
     usage: { inputTokens: 0, outputTokens: 0 },
@@ -420,7 +431,7 @@ describe('createEventLog', () => {
     return { key: { runId: run.run_id, sessionKey: run.session_id }, rules };
   }
 
-  test('refuses writes of a run that another process has settled', async () => {
+  test('refuses writes of its former process', async () => {
     const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'fenced' });
     try {
       const requested = Promise.withResolvers<void>();
@@ -451,7 +462,7 @@ describe('createEventLog', () => {
     }
   });
 
-  test('saves no text of a run that another process has settled', async () => {
+  test('saves no more text of its former process', async () => {
     const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'fenced-text' });
     try {
       const slowAnswer = holdAnswer();
@@ -478,7 +489,7 @@ describe('createEventLog', () => {
     }
   });
 
-  test('settles no run of another agent', async () => {
+  test('is not a run of another agent', async () => {
     const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'owner' });
     try {
       const slowAnswer = holdAnswer();
@@ -496,19 +507,21 @@ describe('createEventLog', () => {
       await agent.close();
     }
   });
+});
 
-  test('keeps sessions of one id apart by agent', async () => {
-    const both = () =>
+describe('agents on one database', () => {
+  test('keep sessions of one id apart', async () => {
+    const startBoth = () =>
       Promise.all(
         ['first-of-two', 'second-of-two'].map((name) =>
           startAgent({ gatewayUrl: gateway.url, database, name }),
         ),
       );
-    const before = await both();
-    for (const { client } of before) await client.sessions.create({ id: 'shared' });
-    for (const agent of before) await agent.close();
+    const firstAgents = await startBoth();
+    for (const { client } of firstAgents) await client.sessions.create({ id: 'shared' });
+    for (const agent of firstAgents) await agent.close();
     // An interrupting input needs the lock of its session.
-    const agents = await both();
+    const agents = await startBoth();
     try {
       gateway.answer((request) =>
         says(`Heard ${JSON.stringify(request.prompt.at(-1)?.content).match(/word-\d/)?.[0]}`),
@@ -528,6 +541,34 @@ describe('createEventLog', () => {
     }
   });
 
+  test('take no run of their own for an orphan', async () => {
+    gateway.answer(() => ({
+      async respond(response) {
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        stream(response, says('Still mine.'));
+      },
+    }));
+    // A sweep runs every 15 ms, and leases expire after 60 ms.
+    const agent = await startAgent({
+      gatewayUrl: gateway.url,
+      database,
+      name: 'busy',
+      settings: { leaseMs: 60 },
+    });
+    try {
+      const results = await Promise.all(
+        Array.from({ length: 20 }, () => agent.client.sessions.execute({ instructions: 'Take your time.' })),
+      );
+      expect(results.map((result) => 'text' in result && result.text)).toEqual(
+        results.map(() => 'Still mine.'),
+      );
+    } finally {
+      await agent.close();
+    }
+  });
+});
+
+describe('createEventLog', () => {
   test('writes and publishes parallel appends without a gap', async () => {
     await database.sql`insert into agent.tokens_agents (agent_id, name) values ('agt_x', 'x')`;
     const published: StoredEvent[] = [];
@@ -573,36 +614,6 @@ describe('createEventLog', () => {
     expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected', 'fulfilled']);
     expect(outcomes[3]).toMatchObject({ value: 2 });
   });
-
-  test('takes no run of its own for an orphan', async () => {
-    gateway.answer(() => ({
-      async respond(response) {
-        await new Promise((resolve) => setTimeout(resolve, 100));
-        stream(response, says('Still mine.'));
-      },
-    }));
-    // A sweep runs every 15 ms, and leases expire after 60 ms.
-    const agent = await startAgent({
-      gatewayUrl: gateway.url,
-      database,
-      name: 'busy',
-      settings: { leaseMs: 60 },
-    });
-    try {
-      const results = await Promise.all(
-        Array.from({ length: 20 }, () => agent.client.sessions.execute({ instructions: 'Take your time.' })),
-      );
-      expect(results.map((result) => 'text' in result && result.text)).toEqual(
-        results.map(() => 'Still mine.'),
-      );
-    } finally {
-      await agent.close();
-    }
-  });
-
-  const eventsOf = (sessionId: string) =>
-    database.sql<{ seq: number; type: string; data: Record<string, unknown> }[]>`
-      select seq, type, data from agent.sessions_events where session_id = ${sessionId} order by seq`;
 });
 
 test('refuses a second agent on one data folder', async () => {

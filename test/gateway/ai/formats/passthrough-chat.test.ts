@@ -90,8 +90,10 @@ describe('buildProviderRequest for chat completions', () => {
     expect(providerRequest('{"model":"m","max_completion_tokens":null}', limited)).toBe(
       '{"model":"fast \\"1\\"","max_completion_tokens":8192}',
     );
-    for (const own of ['"max_tokens":99999', '"max_completion_tokens":99999']) {
-      expect(providerRequest(`{"model":"m",${own}}`, limited)).toBe(`{"model":"fast \\"1\\"",${own}}`);
+    for (const ownLimit of ['"max_tokens":99999', '"max_completion_tokens":99999']) {
+      expect(providerRequest(`{"model":"m",${ownLimit}}`, limited)).toBe(
+        `{"model":"fast \\"1\\"",${ownLimit}}`,
+      );
     }
     expect(
       providerRequest(
@@ -118,39 +120,39 @@ describe('buildProviderRequest for chat completions', () => {
   });
 });
 
-describe('ai.createChatCompletion through a provider', () => {
-  let provider: ScriptedProvider;
-  let world: World;
-  beforeAll(async () => {
-    provider = await startProvider();
-    const scripts = {
-      ok: 'ok',
-      mirror: 'mirror',
-      tools: 'tools',
-      reasoning: 'reasoning',
-      gzip: 'gzip',
-      crlf: 'lines?end=crlf&bom=1',
-      cr: 'lines?end=cr',
-      split: 'split-utf8',
-      forged: 'forged-done',
-      late: 'after-done',
-      'usage-on-choices': 'usage-on-choices',
-      slow: 'ok?chunks=3&gap=120',
-      comments: 'comments?count=20&gap=15',
-    };
-    world = await startAi({
-      models: provider.modelsFile(scripts, { provider: { unpriced_members: ['service_tier'] } }),
-      heartbeatMs: 40,
-    });
+let provider: ScriptedProvider;
+let world: World;
+beforeAll(async () => {
+  provider = await startProvider();
+  const scripts = {
+    ok: 'ok',
+    mirror: 'mirror',
+    tools: 'tools',
+    reasoning: 'reasoning',
+    gzip: 'gzip',
+    crlf: 'lines?end=crlf&bom=1',
+    cr: 'lines?end=cr',
+    split: 'split-utf8',
+    forged: 'forged-done',
+    late: 'after-done',
+    'usage-on-choices': 'usage-on-choices',
+    slow: 'ok?chunks=3&gap=120',
+    comments: 'comments?count=20&gap=15',
+  };
+  world = await startAi({
+    models: provider.modelsFile(scripts, { provider: { unpriced_members: ['service_tier'] } }),
+    heartbeatMs: 40,
   });
-  afterEach(() => provider.reset());
-  afterAll(async () => {
-    await world.close();
-    await provider.close();
-  });
-  const stream = (model: string, more: object = {}) =>
-    world.post(chat, { model, messages, stream: true, ...more });
+});
+afterEach(() => provider.reset());
+afterAll(async () => {
+  await world.close();
+  await provider.close();
+});
+const stream = (model: string, more: object = {}) =>
+  world.post(chat, { model, messages, stream: true, ...more });
 
+describe('a request of ai.createChatCompletion through a provider', () => {
   test('sends the original bytes with the credential of the provider only', async () => {
     const body = `{ "messages":[{"role":"user","content":"h\\u00ed","x":1e2}],"model" : "acme/mirror","seed":9007199254740993 }`;
     const response = await world.post(chat, body, { headers: { 'x-custom': 'mine', cookie: 'a=b' } });
@@ -208,6 +210,31 @@ describe('ai.createChatCompletion through a provider', () => {
     expect(provider.calls).toHaveLength(0);
   });
 
+  test("forwards a provider's own members and null members", async () => {
+    const body = {
+      model: 'acme/ok',
+      messages,
+      repetition_penalty: 1.1,
+      chat_template_kwargs: { enable_thinking: false },
+      guidedChoice: ['a'],
+      models: null,
+    };
+    expect((await world.post(chat, body)).status).toBe(200);
+    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({
+      repetition_penalty: 1.1,
+      guidedChoice: ['a'],
+    });
+  });
+
+  test('refuses an effort that the model lacks and adds none', async () => {
+    const response = await world.post(chat, { model: 'acme/ok', messages, reasoning_effort: 'high' });
+    expect(response.status).toBe(422);
+    await world.post(chat, { model: 'acme/ok', messages });
+    expect(provider.lastCall().body.toString()).not.toContain('reasoning_effort');
+  });
+});
+
+describe('an answer of ai.createChatCompletion through a provider', () => {
   test('changes only the model in the answer', async () => {
     const response = await world.post(chat, { model: 'acme/ok', messages });
     expect(response.headers.get('content-type')).toContain('application/json');
@@ -297,7 +324,9 @@ describe('ai.createChatCompletion through a provider', () => {
       '"reasoning_content":"Let me think. "',
     );
   });
+});
 
+describe('ai.createChatCompletion through a provider', () => {
   test.each([
     'api_base',
     'base_url',
@@ -374,58 +403,35 @@ describe('ai.createChatCompletion through a provider', () => {
     expect(provider.calls).toHaveLength(0);
   });
 
-  test("forwards a provider's own members and null members", async () => {
-    const body = {
-      model: 'acme/ok',
-      messages,
-      repetition_penalty: 1.1,
-      chat_template_kwargs: { enable_thinking: false },
-      guidedChoice: ['a'],
-      models: null,
-    };
-    expect((await world.post(chat, body)).status).toBe(200);
-    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({
-      repetition_penalty: 1.1,
-      guidedChoice: ['a'],
-    });
-  });
-
   test('refuses a member without a price', async () => {
     const response = await world.post(chat, { model: 'acme/ok', messages, service_tier: 'priority' });
     expect(response.status).toBe(422);
     expect(await errorOf(response)).toMatchObject({ code: 'unpriced_member', param: 'service_tier' });
     expect(provider.calls).toHaveLength(0);
   });
+});
 
-  test('refuses an effort that the model lacks and adds none', async () => {
-    const response = await world.post(chat, { model: 'acme/ok', messages, reasoning_effort: 'high' });
-    expect(response.status).toBe(422);
-    await world.post(chat, { model: 'acme/ok', messages });
-    expect(provider.lastCall().body.toString()).not.toContain('reasoning_effort');
+test("ai.createChatCompletion works with OpenAI's client", async () => {
+  const client = world.openai();
+  const completion = await client.chat.completions.create({
+    model: 'acme/ok',
+    messages: [{ role: 'user', content: 'hi' }],
   });
-
-  test("works with OpenAI's client: whole, streamed and with tools", async () => {
-    const client = world.openai();
-    const whole = await client.chat.completions.create({
-      model: 'acme/ok',
-      messages: [{ role: 'user', content: 'hi' }],
-    });
-    expect(whole.choices[0]?.message.content).toBe('Hello from the provider.');
-    let text = '';
-    for await (const chunk of await client.chat.completions.create({
-      model: 'acme/ok',
-      messages: [{ role: 'user', content: 'hi' }],
-      stream: true,
-    })) {
-      text += chunk.choices[0]?.delta.content ?? '';
-    }
-    expect(text).toBe('tok0 tok1 tok2 tok3 tok4 ');
-    const finalCompletion = await client.chat.completions
-      .stream({ model: 'acme/tools', messages: [{ role: 'user', content: 'hi' }] })
-      .finalChatCompletion();
-    expect(finalCompletion.choices[0]?.message.tool_calls?.[0]).toMatchObject({
-      id: 'call_1',
-      function: { name: 'get_weather', arguments: '{"city":"Oslo"}' },
-    });
+  expect(completion.choices[0]?.message.content).toBe('Hello from the provider.');
+  let text = '';
+  for await (const chunk of await client.chat.completions.create({
+    model: 'acme/ok',
+    messages: [{ role: 'user', content: 'hi' }],
+    stream: true,
+  })) {
+    text += chunk.choices[0]?.delta.content ?? '';
+  }
+  expect(text).toBe('tok0 tok1 tok2 tok3 tok4 ');
+  const finalCompletion = await client.chat.completions
+    .stream({ model: 'acme/tools', messages: [{ role: 'user', content: 'hi' }] })
+    .finalChatCompletion();
+  expect(finalCompletion.choices[0]?.message.tool_calls?.[0]).toMatchObject({
+    id: 'call_1',
+    function: { name: 'get_weather', arguments: '{"city":"Oslo"}' },
   });
 });
