@@ -34,7 +34,7 @@ try {
   let item = 0;
   for (let round = 1; round <= kills; round += 1) {
     const client = createAgentClient({ baseUrl: agent.url, token: agent.token, timeoutMs: 10_000 });
-    const running = Array.from({ length: 3 }, () => {
+    const processes = Array.from({ length: 3 }, () => {
       item += 1;
       const name = `item-${item}`;
       const text = random() < 0.5 ? `${name} WRITE:${name}` : name;
@@ -49,7 +49,7 @@ try {
     const killedAtMs = performance.now();
     const killedAt = Date.now();
     await agent.kill();
-    await Promise.all(running);
+    await Promise.all(processes);
     agent = await startAgentProcess(dataDir, gateway.url, server);
     startsMs.push(agent.startedInMs);
     const readyMs = performance.now();

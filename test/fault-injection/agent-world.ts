@@ -54,9 +54,9 @@ export async function speakingGateway({
       const { prompt } = JSON.parse(Buffer.concat(body).toString()) as {
         prompt: { role: string; content: unknown }[];
       };
-      const last = prompt.findLast(({ role }) => role === 'user');
-      const name = /item-\d+/.exec(JSON.stringify(last?.content))?.[0] ?? 'none';
-      const wantsFile = /WRITE:([\w-]+)/.exec(JSON.stringify(last?.content))?.[1];
+      const lastMessage = prompt.findLast(({ role }) => role === 'user');
+      const name = /item-\d+/.exec(JSON.stringify(lastMessage?.content))?.[0] ?? 'none';
+      const wantsFile = /WRITE:([\w-]+)/.exec(JSON.stringify(lastMessage?.content))?.[1];
       const hasResult = prompt.at(-1)?.role === 'tool';
       const send = (part: object) => response.write(`data: ${JSON.stringify(part)}\n\n`);
       response.writeHead(200, { 'content-type': 'text/event-stream' });

@@ -16,7 +16,7 @@ import { startProvider } from '../support/provider.ts';
 export interface DrainOptions {
   streams: number;
   /** The number of streams that run longer than the gateway waits. */
-  long: number;
+  longStreams: number;
   /** Duration of the short streams, and of the long ones below. */
   shortMs: number;
   longMs: number;
@@ -31,7 +31,7 @@ export interface DrainOptions {
 export interface Drained {
   streams: number;
   /** Streams that ran to their own end. */
-  whole: number;
+  completeStreams: number;
   /** Streams that ended with the `draining` error. */
   endedByRule: number;
   refusedMs: number;
@@ -51,7 +51,7 @@ const longChunks = 120;
 const end = 'data: [DONE]\n\n';
 
 export async function drainUnderStreams(options: DrainOptions): Promise<Drained> {
-  const { streams: count, long, drainMs } = options;
+  const { streams: count, longStreams, drainMs } = options;
   const folder = await mkdtemp(join(tmpdir(), 'townhall-drain-'));
   const provider = await startProvider();
   const modelsFile = join(folder, 'models.json');
@@ -98,11 +98,11 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  const ended = new Promise<number | string | null>((resolve) =>
+  const exit = new Promise<number | string | null>((resolve) =>
     gateway.once('exit', (code, signal) => resolve(code ?? signal)),
   );
   try {
-    const url = await addressOf(gateway.stdout, ended);
+    const url = await addressOf(gateway.stdout, exit);
     const token = await userToken(url);
     const texts: string[] = [];
     let underway = 0;
@@ -110,7 +110,7 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
     const streams = Array.from({ length: count }, (_, index) =>
       readStream(
         `${url}/v1/ai/chat/completions`,
-        { token, model: index < long ? 'acme/long' : 'acme/short' },
+        { token, model: index < longStreams ? 'acme/long' : 'acme/short' },
         (text) => {
           if (texts[index] === undefined && ++underway === count) allUnderway.resolve();
           texts[index] = (texts[index] ?? '') + text;
@@ -128,15 +128,15 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
     gateway.kill('SIGTERM');
     const refusedMs = (await untilRefused(url)) - signalledMs;
     await Promise.all(streams);
-    const code = await ended;
+    const code = await exit;
     const endedMs = performance.now() - signalledMs;
-    const whole = texts.filter((text) => text.endsWith(end)).length;
+    const completeStreams = texts.filter((text) => text.endsWith(end)).length;
     const endedByRule = texts.filter(
       (text) => !text.endsWith(end) && text.includes('"code":"draining"'),
     ).length;
     return {
       streams: count,
-      whole,
+      completeStreams,
       endedByRule,
       refusedMs: Math.round(refusedMs),
       endedMs: Math.round(endedMs),
@@ -146,23 +146,42 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
     };
   } finally {
     if (gateway.exitCode === null) gateway.kill('SIGKILL');
-    await ended;
+    await exit;
     await provider.close();
     await rm(folder, { recursive: true, force: true });
   }
 }
 
 /** The violations of a result, as texts. */
-export function brokenPromises(result: Drained, { long, drainMs, toleranceMs = 0 }: DrainOptions): string[] {
-  const { streams, whole, endedByRule, refusedMs, endedMs, code, records, charged, openHolds, ledgerCode } =
-    result;
+export function brokenPromises(
+  result: Drained,
+  { longStreams, drainMs, toleranceMs = 0 }: DrainOptions,
+): string[] {
+  const {
+    streams,
+    completeStreams,
+    endedByRule,
+    refusedMs,
+    endedMs,
+    code,
+    records,
+    charged,
+    openHolds,
+    ledgerCode,
+  } = result;
   const promises: [boolean, string][] = [
     [refusedMs <= 1_000 + toleranceMs, `new work was refused after ${refusedMs} ms`],
     [code === 0, `the process ended with ${code}`],
     // Settlements and the closing of services follow the streams.
     [endedMs <= drainMs + 5_000 + toleranceMs, `the process ended after ${endedMs} ms`],
-    [whole + endedByRule === streams, `${streams - whole - endedByRule} streams were cut in silence`],
-    [whole === streams - long, `${whole} streams came to their own end, and ${streams - long} could`],
+    [
+      completeStreams + endedByRule === streams,
+      `${streams - completeStreams - endedByRule} streams were cut in silence`,
+    ],
+    [
+      completeStreams === streams - longStreams,
+      `${completeStreams} streams came to their own end, and ${streams - longStreams} could`,
+    ],
     [
       records === streams && charged === streams,
       `${records} calls were recorded and ${charged} charged, of ${streams}`,
@@ -170,10 +189,10 @@ export function brokenPromises(result: Drained, { long, drainMs, toleranceMs = 0
     [openHolds === 0, `${openHolds} holds are open`],
     [ledgerCode === 0, `the ledger does not agree (${ledgerCode})`],
   ];
-  return promises.flatMap(([holds, what]) => (holds ? [] : [what]));
+  return promises.flatMap(([holds, violation]) => (holds ? [] : [violation]));
 }
 
-function addressOf(output: NodeJS.ReadableStream, ended: Promise<unknown>): Promise<string> {
+function addressOf(output: NodeJS.ReadableStream, exit: Promise<unknown>): Promise<string> {
   return new Promise((resolve, reject) => {
     let stdout = '';
     output.on('data', (piece: Buffer) => {
@@ -181,7 +200,7 @@ function addressOf(output: NodeJS.ReadableStream, ended: Promise<unknown>): Prom
       const [, url] = /"url":"(http[^"]+)","msg":"listening"/.exec(stdout) ?? [];
       if (url !== undefined) resolve(url);
     });
-    void ended.then((code) =>
+    void exit.then((code) =>
       reject(new Error(`the gateway ended with ${String(code)} before it listened:\n${stdout}`)),
     );
   });

@@ -18,7 +18,7 @@ const { values } = parseArgs({
 });
 const options = {
   streams: Number(values.streams),
-  long: Number(values.long),
+  longStreams: Number(values.long),
   shortMs: Number(values['short-ms']),
   longMs: Number(values['long-ms']),
   drainMs: Number(values['drain-ms']),

@@ -50,7 +50,7 @@ function sampleOf(operation: HostileOperation): ReturnType<typeof bodiesFor> {
   const classes = operation.maxBytes > 1024 * 1024 ? largeClasses : smallClasses;
   const last = new Map<string, string>();
   bodyNames(operation, (name) => {
-    const bodyClass = classes.find((each) => name.endsWith(`: ${each}`) && !name.startsWith('root'));
+    const bodyClass = classes.find((suffix) => name.endsWith(`: ${suffix}`) && !name.startsWith('root'));
     if (bodyClass !== undefined) last.set(bodyClass, name);
   });
   const bodies = new Set([...commonBodies, ...formBodies, ...last.values()]);

@@ -74,9 +74,9 @@ export function hostileOperations(): HostileOperation[] {
             operationId: declared.operationId,
             surface,
             method: method.toUpperCase(),
-            path: path.replace(/\{([^}]+)\}/g, (whole, name: string) =>
+            path: path.replace(/\{([^}]+)\}/g, (placeholder, name: string) =>
               name === 'sessionId'
-                ? whole
+                ? placeholder
                 : String(parameters.find((parameter) => parameter.name === name)?.example ?? 'x'),
             ),
             maxBytes: declared['x-max-body-bytes'] ?? defaultMaxBytes,

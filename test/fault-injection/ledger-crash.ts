@@ -175,7 +175,7 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
       select request_id as "requestId", credits, outcome from gateway.usage_records`;
     const byId = new Map(rows.map((row) => [row.requestId, row]));
     const lostIds = [...acknowledged.keys()].filter((requestId) => !byId.has(requestId));
-    const wrong = [...acknowledged].filter(
+    const wrongCalls = [...acknowledged].filter(
       ([requestId, credits]) => byId.has(requestId) && byId.get(requestId)?.credits !== BigInt(credits),
     );
     const repeatedRows = rows.length - byId.size;
@@ -186,7 +186,7 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
       `${sentIds.size} calls, ${acknowledged.size} acknowledged charges, ${[...acknowledged.values()].reduce((a, b) => a + b, 0)} credits; refused ${JSON.stringify(refusals)}`,
     );
     console.log(
-      `acknowledged and not charged ${lostIds.length}, charged otherwise ${wrong.length}, acknowledged twice ${doubles}, charged twice ${repeatedRows}, beyond the bound ${excessive.length}`,
+      `acknowledged and not charged ${lostIds.length}, charged otherwise ${wrongCalls.length}, acknowledged twice ${doubles}, charged twice ${repeatedRows}, beyond the bound ${excessive.length}`,
     );
     console.log(`${estimates.length} charged by their estimates; ${frozen} credits held after ${seconds} s`);
     console.log(
@@ -194,7 +194,7 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
     );
     if (!verdict.ok) console.log(verdict.faults.slice(0, 5));
     return (
-      lostIds.length + wrong.length + doubles + repeatedRows + excessive.length === 0 &&
+      lostIds.length + wrongCalls.length + doubles + repeatedRows + excessive.length === 0 &&
       frozen === 0n &&
       verdict.ok &&
       acknowledged.size > 0

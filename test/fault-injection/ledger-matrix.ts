@@ -33,11 +33,11 @@ type Run = (task: Task) => Promise<TaskResult>;
 
 async function cell(
   runs: readonly Run[],
-  own: { database: Database; service: Credits },
+  ledger: { database: Database; service: Credits },
   shape: { credits: number; price: number; calls: number },
 ): Promise<void> {
   const { credits, price, calls } = shape;
-  const userId = await makeUser(own, credits);
+  const userId = await makeUser(ledger, credits);
   const shares = split(calls, runs.length);
   const results = await Promise.all(
     runs.map((run, n) =>
@@ -51,7 +51,7 @@ async function cell(
   const failed = results
     .map(({ failed: { credits_busy: _busy, ...others } }) => JSON.stringify(others))
     .filter((text) => text !== '{}');
-  const { posted, held } = await balanceOf(own, userId, credits - granted * price);
+  const { posted, held } = await balanceOf(ledger, userId, credits - granted * price);
   const isRight =
     granted === expected &&
     refusals === calls - expected &&
@@ -69,11 +69,11 @@ async function cell(
 /** Calls whose price is known only afterwards, in waves until none is granted. */
 async function afterwards(
   runs: readonly Run[],
-  own: { database: Database; service: Credits },
+  ledger: { database: Database; service: Credits },
   credits: number,
 ): Promise<void> {
   const bound = 10;
-  const userId = await makeUser(own, credits);
+  const userId = await makeUser(ledger, credits);
   let [granted, charged] = [0, 0];
   for (let wave = 0, isSpent = false; !isSpent && wave < 200; wave += 1) {
     const results = await Promise.all(
@@ -85,7 +85,7 @@ async function afterwards(
       ({ granted: count, failed }) => count === 0 && failed['credits_busy'] === undefined,
     );
   }
-  const { posted, held } = await balanceOf(own, userId, credits - charged);
+  const { posted, held } = await balanceOf(ledger, userId, credits - charged);
   const isRight =
     posted >= 0n && posted < BigInt(bound) && held === 0n && posted === BigInt(credits - charged);
   const line = `${runs.length} gateways, ${credits} credits, prices of 1 to ${bound} known afterwards: ${granted} granted, ${charged} charged, ${posted} left`;
@@ -142,10 +142,10 @@ async function matrix(options: ConnectOptions, folder: string): Promise<void> {
   await migrateAll(preparing);
   await preparing.sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
   await preparing.close();
-  const own = await openLedger(place);
+  const ledger = await openLedger(place);
   const children: ChildProcess[] = [];
   try {
-    const runs: Run[] = isEmbedded ? [(task) => runTask(own.service, task)] : [];
+    const runs: Run[] = isEmbedded ? [(task) => runTask(ledger.service, task)] : [];
     if (!isEmbedded) {
       for (let n = 0; n < 3; n += 1) {
         const child = fork(worker, ['serve', JSON.stringify(place)]);
@@ -159,29 +159,29 @@ async function matrix(options: ConnectOptions, folder: string): Promise<void> {
       }
     }
     for (let gateways = 1; gateways <= runs.length; gateways += 1) {
-      const some = runs.slice(0, gateways);
+      const runningGateways = runs.slice(0, gateways);
       for (const credits of [1, 100, 500]) {
         for (const price of [1, 10]) {
           for (const calls of [50, 51 + Math.floor(random() * 400), 1_000])
-            await cell(some, own, { credits, price, calls });
+            await cell(runningGateways, ledger, { credits, price, calls });
         }
-        await afterwards(some, own, credits);
+        await afterwards(runningGateways, ledger, credits);
       }
     }
-    const verdict = await own.service.verify();
+    const verdict = await ledger.service.verify();
     console.log(
       `${verdict.transactions} transactions, ${verdict.holds} holds: the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself`,
     );
     if (!verdict.ok) problems.push(JSON.stringify(verdict.faults));
   } finally {
     for (const child of children) child.kill('SIGKILL');
-    await own.service.close();
-    await own.database.close();
+    await ledger.service.close();
+    await ledger.database.close();
   }
 }
 
-function split(whole: number, parts: number): number[] {
-  return Array.from({ length: parts }, (_, n) => Math.floor(whole / parts) + (n < whole % parts ? 1 : 0));
+function split(total: number, parts: number): number[] {
+  return Array.from({ length: parts }, (_, n) => Math.floor(total / parts) + (n < total % parts ? 1 : 0));
 }
 
 function sum(values: readonly number[]): number {

@@ -78,20 +78,20 @@ try {
   const at = (times: number[], share: number): number =>
     times[Math.min(Math.floor(times.length * share), times.length - 1)] ?? Number.NaN;
   await traffic();
-  const alone = await traffic();
+  const quietTimes = await traffic();
   const stop = flood();
-  const beside = await traffic();
+  const floodTimes = await traffic();
   stop();
-  const [before, after] = [at(alone, 0.99), at(beside, 0.99)];
+  const [quietP99, floodP99] = [at(quietTimes, 0.99), at(floodTimes, 0.99)];
   console.log(
-    `alone: ${alone.length} answers, p50 ${at(alone, 0.5).toFixed(1)} ms, p99 ${before.toFixed(1)} ms`,
+    `alone: ${quietTimes.length} answers, p50 ${at(quietTimes, 0.5).toFixed(1)} ms, p99 ${quietP99.toFixed(1)} ms`,
   );
   console.log(
-    `beside ${loginsPerSecond} logins/s: ${beside.length} answers, p50 ${at(beside, 0.5).toFixed(1)} ms, p99 ${after.toFixed(1)} ms (${(after / before).toFixed(2)} times)`,
+    `beside ${loginsPerSecond} logins/s: ${floodTimes.length} answers, p50 ${at(floodTimes, 0.5).toFixed(1)} ms, p99 ${floodP99.toFixed(1)} ms (${(floodP99 / quietP99).toFixed(2)} times)`,
   );
   console.log(`logins: ${JSON.stringify(Object.fromEntries(statuses))}`);
   const evaluated = statuses.get(401) ?? 0;
-  isBroken = after > 2 * before || evaluated > 10 || (statuses.get(429) ?? 0) === 0;
+  isBroken = floodP99 > 2 * quietP99 || evaluated > 10 || (statuses.get(429) ?? 0) === 0;
 } finally {
   run.process.kill('SIGTERM');
   await run.ended;

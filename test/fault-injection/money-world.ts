@@ -57,7 +57,7 @@ export async function startMoneyWorld(options: ConnectOptions | null): Promise<M
   const modelsFile = join(folder, 'models.json');
   await writeFile(modelsFile, describeModels(provider));
   const database = options ?? { path: join(folder, 'townhall.db') };
-  const running = new Set<GatewayProcess>();
+  const processes = new Set<GatewayProcess>();
   const failures: string[] = [];
 
   async function startGateway(place: GatewayPlace = {}): Promise<GatewayProcess> {
@@ -83,7 +83,7 @@ export async function startMoneyWorld(options: ConnectOptions | null): Promise<M
       once(child, 'exit').then(() => ['{}']),
     ])) as [string];
     const gateway = { process: child, ...(JSON.parse(line) as { url: string; userToken: string }) };
-    running.add(gateway);
+    processes.add(gateway);
     return gateway;
   }
 
@@ -102,7 +102,7 @@ export async function startMoneyWorld(options: ConnectOptions | null): Promise<M
       if (!isHeld) failures.push(promise);
     },
     async close() {
-      for (const gateway of running) await stopGateway(gateway, 'SIGKILL');
+      for (const gateway of processes) await stopGateway(gateway, 'SIGKILL');
       await provider.close();
       await rm(folder, { recursive: true, force: true });
     },

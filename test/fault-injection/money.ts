@@ -79,9 +79,9 @@ async function load(
     while (!end.aborted) {
       const { url } = pick(gateways);
       const options = { model: `acme/fast-${pick([2, 5, 20])}`, stream: Math.random() < 0.5 };
-      const whole = url === undefined ? null : await chat(url, pick(tokens), options).catch(() => null);
-      if (whole === null) await sleep(50);
-      else acknowledged.push(whole);
+      const answer = url === undefined ? null : await chat(url, pick(tokens), options).catch(() => null);
+      if (answer === null) await sleep(50);
+      else acknowledged.push(answer);
     }
   };
   await Promise.all(Array.from({ length: 20 }, client));
@@ -131,11 +131,11 @@ async function verify(
   const lostCalls = acknowledged.filter(
     ({ requestId }) => !byRequest.get(requestId)?.some(({ outcome }) => outcome === 'completed'),
   );
-  const wrong = acknowledged.filter(({ requestId, inputTokens, outputTokens }) => {
-    const own = byRequest.get(requestId) ?? [];
-    return own.length === 1 && own[0]?.credits !== BigInt(inputTokens + outputTokens);
+  const wrongCalls = acknowledged.filter(({ requestId, inputTokens, outputTokens }) => {
+    const usageRows = byRequest.get(requestId) ?? [];
+    return usageRows.length === 1 && usageRows[0]?.credits !== BigInt(inputTokens + outputTokens);
   });
-  const double = [...byRequest.values()].filter((own) => own.length > 1);
+  const double = [...byRequest.values()].filter((usageRows) => usageRows.length > 1);
   const charged = records.reduce((total, { credits }) => total + credits, 0n);
   const chats = provider.calls.filter(({ path }) => path.endsWith('/chat/completions'));
   const produced = chats.reduce(
@@ -151,7 +151,7 @@ async function verify(
     acknowledged.length > 0 && lostCalls.length === 0,
     `${acknowledged.length} answers held whole by clients, ${lostCalls.length} of them not recorded as completed`,
   );
-  hold(wrong.length === 0, `${wrong.length} of them charged otherwise than their usage says`);
+  hold(wrongCalls.length === 0, `${wrongCalls.length} of them charged otherwise than their usage says`);
   hold(double.length === 0, `${double.length} calls charged twice`);
   hold(
     Number(charged) <= produced,
@@ -194,9 +194,9 @@ try {
     await stopGateway(gateways.pop() as GatewayProcess, 'SIGKILL');
   const acknowledged = await storm(gateways, tokens);
   for (const gateway of gateways) await stopGateway(gateway, 'SIGKILL');
-  const alone = await startGateway();
-  await awaitCredits(alone, tokens);
-  await stopGateway(alone, 'SIGTERM');
+  const lastGateway = await startGateway();
+  await awaitCredits(lastGateway, tokens);
+  await stopGateway(lastGateway, 'SIGTERM');
   const database = await world.connect();
   try {
     await verify(

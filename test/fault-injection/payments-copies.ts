@@ -55,7 +55,7 @@ try {
         }),
       );
       const ms = performance.now() - startedMs;
-      const bad = answers.filter(({ status }) => status !== 200);
+      const refusals = answers.filter(({ status }) => status !== 200);
       const accepted = answers.filter(({ outcome }) => outcome === 'accepted').length;
       const [account] = await sql<
         { posted: bigint }[]
@@ -63,11 +63,11 @@ try {
       const transactions =
         await sql`select 1 from gateway.credits_txs where ref like ${`${sold.paymentId}/%`}`;
       console.log(
-        `round ${round}, ${method}: ${copies} copies in ${ms.toFixed(0)} ms, ${accepted} accepted, ${answers.length - bad.length - accepted} duplicates, posted ${transactions.length} time(s)`,
+        `round ${round}, ${method}: ${copies} copies in ${ms.toFixed(0)} ms, ${accepted} accepted, ${answers.length - refusals.length - accepted} duplicates, posted ${transactions.length} time(s)`,
       );
-      if (bad.length > 0)
+      if (refusals.length > 0)
         failures.push(
-          `round ${round}, ${method}: ${bad.length} not answered with 200, such as ${bad[0]?.status} ${bad[0]?.outcome}`,
+          `round ${round}, ${method}: ${refusals.length} not answered with 200, such as ${refusals[0]?.status} ${refusals[0]?.outcome}`,
         );
       if (accepted !== 1 || transactions.length !== 1 || account?.posted !== expected)
         failures.push(`round ${round}, ${method}: balance ${account?.posted}, expected ${expected}`);

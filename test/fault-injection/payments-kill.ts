@@ -58,8 +58,8 @@ async function start(): Promise<Running> {
       env: { PATH: process.env.PATH, ...gatewayEnv(proxyUrl.href, doubles) },
       stdio: ['ignore', 'pipe', 'ignore'],
     });
-    const ended = once(child, 'exit');
-    const firstLine = await Promise.race([once(createInterface({ input: child.stdout }), 'line'), ended]);
+    const exit = once(child, 'exit');
+    const firstLine = await Promise.race([once(createInterface({ input: child.stdout }), 'line'), exit]);
     const line = String(firstLine[0]);
     if (line.startsWith('{')) return { child, ...(JSON.parse(line) as { url: string; userToken: string }) };
     // The database was away at this moment.
@@ -68,9 +68,9 @@ async function start(): Promise<Running> {
 }
 
 async function kill({ child }: Running): Promise<void> {
-  const ended = once(child, 'exit');
+  const exit = once(child, 'exit');
   child.kill('SIGKILL');
-  await ended;
+  await exit;
 }
 
 const gateways: Running[] = [];
@@ -150,9 +150,9 @@ try {
   await injection;
   isAway = false;
   // Redeliver all events, as a provider does that got no answer.
-  const last = gateways[0] as Running;
+  const lastGateway = gateways[0] as Running;
   for (const entry of sold)
-    if ((await deliver(last.url, entry, doubles)).outcome !== 'duplicate')
+    if ((await deliver(lastGateway.url, entry, doubles)).outcome !== 'duplicate')
       failures.push(`${entry.paymentId} was applied a second time`);
   const rows = await watcher.sql<{ posted: bigint; credits: bigint; postings: number }[]>`
     select posted_credits as posted, credits, postings from gateway.payments_orders where payment_id = any(${sold.map(({ paymentId }) => paymentId)}::text[])`;

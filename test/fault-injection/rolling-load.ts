@@ -90,9 +90,9 @@ export function startLoad({
     }
   }
 
-  async function work(once: () => Promise<void>): Promise<void> {
+  async function work(sendOne: () => Promise<void>): Promise<void> {
     while (isRunning) {
-      await once();
+      await sendOne();
       await new Promise((resolve) => setTimeout(resolve, pauseMs));
     }
   }

@@ -79,8 +79,8 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
   };
   const looking = setInterval(() => backends.forEach((backend) => backend && checkReadiness(backend)), 100);
   const reach = (client: Socket, attempts: number): void => {
-    const ready = backends.filter((backend) => backend?.isReady);
-    const backend = ready[turn++ % Math.max(1, ready.length)];
+    const readyBackends = backends.filter((backend) => backend?.isReady);
+    const backend = readyBackends[turn++ % Math.max(1, readyBackends.length)];
     if (backend === undefined) {
       if (attempts === 0) client.destroy();
       else setTimeout(reach, 50, client, attempts - 1);
@@ -140,7 +140,7 @@ const database = await startServer();
 const backends: (Backend | undefined)[] = [await startGateway(database.url)];
 backends.push(await startGateway(database.url));
 const proxy = await startProxy(backends);
-let failed = false;
+let hasFailed = false;
 try {
   for (const backend of backends) if (backend) await untilReady(backend);
   const token = await userToken(backends[0]?.url ?? '');
@@ -155,10 +155,10 @@ try {
   let restarts = 0;
   for (let round = 0; round < Number(values.rounds); round += 1) {
     for (const index of [0, 1]) {
-      const old = backends[index];
-      if (!old) continue;
-      old.process.kill('SIGTERM');
-      const [code] = (await once(old.process, 'exit')) as [number | null];
+      const oldBackend = backends[index];
+      if (!oldBackend) continue;
+      oldBackend.process.kill('SIGTERM');
+      const [code] = (await once(oldBackend.process, 'exit')) as [number | null];
       if (code !== 0) load.tally.failures.push(`a gateway ended with ${code}`);
       const next = await startGateway(database.url);
       backends[index] = next;
@@ -167,7 +167,7 @@ try {
     }
   }
   const { requests, streams, failures, cutStreams, longestMs } = await load.stop();
-  failed = failures.length > 0 || cutStreams > 0;
+  hasFailed = failures.length > 0 || cutStreams > 0;
   for (const failure of failures.slice(0, 10)) console.log(`  ${failure}`);
   console.log(
     JSON.stringify({
@@ -188,4 +188,4 @@ try {
   }
   await database.stop();
 }
-process.exitCode = failed ? 1 : 0;
+process.exitCode = hasFailed ? 1 : 0;

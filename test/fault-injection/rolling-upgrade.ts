@@ -22,7 +22,7 @@ const { values } = parseArgs({
 });
 const program = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
 const administrator = { ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a password for tests only' };
-let failed = false;
+let hasFailed = false;
 
 async function upgrade(engine: 'embedded' | 'postgres'): Promise<void> {
   const root = await mkdtemp(join(tmpdir(), 'th-up-'));
@@ -89,7 +89,7 @@ async function upgrade(engine: 'embedded' | 'postgres'): Promise<void> {
     }
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     const { requests, streams, failures, cutStreams, longestMs } = await load.stop();
-    failed ||= failures.length > 0 || cutStreams > 0;
+    hasFailed ||= failures.length > 0 || cutStreams > 0;
     for (const failure of failures.slice(0, 10)) console.log(`  ${failure}`);
     console.log(
       JSON.stringify({
@@ -112,4 +112,4 @@ async function upgrade(engine: 'embedded' | 'postgres'): Promise<void> {
 
 for (const engine of ['embedded', 'postgres'] as const)
   if (values.engine === undefined || values.engine === engine) await upgrade(engine);
-process.exitCode = failed ? 1 : 0;
+process.exitCode = hasFailed ? 1 : 0;

@@ -10,7 +10,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { Agent, request, type IncomingMessage } from 'node:http';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startProvider } from '../support/provider.ts';
@@ -101,75 +101,76 @@ async function readAll(): Promise<{ tokens: number; isOrdered: boolean; isWhole:
   return { tokens, isOrdered, isWhole: false };
 }
 
-try {
-  // One call of each kind first, to compile its code before the measurement.
-  for (let round = 0; round < 20; round += 1) (await ask('slow').answered).destroy();
+/** Follows the resident memory of the gateway until `stop`, which returns the highest value. */
+function watchMemory(intervalMs: number): { stop(): number } {
+  let peakBytes = 0;
+  const timer = setInterval(
+    () => void residentBytes().then((bytes) => (peakBytes = Math.max(peakBytes, bytes))),
+    intervalMs,
+  );
+  return {
+    stop() {
+      clearInterval(timer);
+      return peakBytes;
+    },
+  };
+}
 
-  const idle = await residentBytes();
-  let peak = idle;
-  const watch = setInterval(() => void residentBytes().then((bytes) => (peak = Math.max(peak, bytes))), 500);
+async function checkReadStreams(): Promise<void> {
+  const idleBytes = await residentBytes();
+  const memory = watchMemory(500);
   const startedMs = performance.now();
-  const read = await Promise.all(
+  const results = await Promise.all(
     Array.from({ length: streams }, () =>
       readAll().catch(() => ({ tokens: 0, isOrdered: false, isWhole: false })),
     ),
   );
-  clearInterval(watch);
+  const peakBytes = Math.max(idleBytes, memory.stop());
   const expectedEvents = seconds * eventsPerSecond;
-  const good = read.filter(
+  const completeStreams = results.filter(
     ({ tokens, isOrdered, isWhole }) => tokens === expectedEvents && isOrdered && isWhole,
   ).length;
   hold(
-    good === streams,
-    `${streams} streams of ${eventsPerSecond} events/s: ${good} whole and in order, in ${((performance.now() - startedMs) / 1000).toFixed(1)} s`,
+    completeStreams === streams,
+    `${streams} streams of ${eventsPerSecond} events/s: ${completeStreams} whole and in order, in ${((performance.now() - startedMs) / 1000).toFixed(1)} s`,
   );
   hold(
-    peak < 400 * megabyte,
-    `resident memory ${(idle / megabyte).toFixed(0)} MB idle, ${(peak / megabyte).toFixed(0)} MB at most`,
+    peakBytes < 400 * megabyte,
+    `resident memory ${(idleBytes / megabyte).toFixed(0)} MB idle, ${(peakBytes / megabyte).toFixed(0)} MB at most`,
   );
+}
 
-  const before = await residentBytes();
+/** A connection that requests a fast answer and reads nothing of it. */
+async function openStalledReader(): Promise<Socket> {
+  const socket = connect(Number(port), hostname);
+  socket.on('error', () => {});
+  await once(socket, 'connect');
+  const body = bodyOf('flood');
+  socket.write(
+    `POST /v1/ai/chat/completions HTTP/1.1\r\nhost: ${hostname}:${port}\r\nauthorization: ${headers.authorization}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+  );
+  socket.pause();
+  return socket;
+}
+
+async function checkStalledReaders(): Promise<void> {
+  const bytesBefore = await residentBytes();
   provider.reset();
-  const sockets = await Promise.all(
-    Array.from({ length: stalledReaders }, async () => {
-      const socket = connect(Number(port), hostname);
-      socket.on('error', () => {});
-      await once(socket, 'connect');
-      const body = bodyOf('flood');
-      socket.write(
-        `POST /v1/ai/chat/completions HTTP/1.1\r\nhost: ${hostname}:${port}\r\nauthorization: ${headers.authorization}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
-      );
-      socket.pause();
-      return socket;
-    }),
+  const sockets = await Promise.all(Array.from({ length: stalledReaders }, openStalledReader));
+  const memory = watchMemory(100);
+  const countAborted = () => provider.calls.filter(({ abortedAt }) => abortedAt !== undefined).length;
+  await provider.until(() => countAborted() === stalledReaders, 40_000).catch(() => {});
+  hold(
+    countAborted() === stalledReaders,
+    `${stalledReaders} readers that read nothing of 150 MB: ${countAborted()} dropped, the provider let go`,
   );
-  let highest = before;
-  const watching = setInterval(
-    () => void residentBytes().then((bytes) => (highest = Math.max(highest, bytes))),
-    100,
-  );
-  await provider
-    .until(
-      (calls) => calls.length === stalledReaders && calls.every(({ abortedAt }) => abortedAt !== undefined),
-      40_000,
-    )
-    .then(
-      () =>
-        hold(
-          true,
-          `${stalledReaders} readers that read nothing of 150 MB: each dropped, the provider let go`,
-        ),
-      () =>
-        hold(
-          false,
-          `${stalledReaders} readers that read nothing of 150 MB: ${provider.calls.filter(({ abortedAt }) => abortedAt !== undefined).length} dropped`,
-        ),
-    );
-  clearInterval(watching);
+  const addedBytes = Math.max(bytesBefore, memory.stop()) - bytesBefore;
   for (const socket of sockets) socket.destroy();
-  hold(highest - before < 64 * megabyte, `they cost ${((highest - before) / megabyte).toFixed(1)} MB in all`);
+  hold(addedBytes < 64 * megabyte, `they cost ${(addedBytes / megabyte).toFixed(1)} MB in all`);
+}
 
-  const lives: number[] = [];
+async function checkDisconnections(): Promise<void> {
+  const abortTimesMs: number[] = [];
   for (let round = 0; round < aborts; round += 1) {
     provider.reset();
     const { call, answered: answer } = ask('slow');
@@ -179,14 +180,22 @@ try {
     const leftMs = performance.now();
     call.destroy();
     await provider.until((calls) => calls[0]?.abortedAt !== undefined);
-    lives.push((provider.lastCall().abortedAt ?? Number.POSITIVE_INFINITY) - leftMs);
+    abortTimesMs.push((provider.lastCall().abortedAt ?? Number.POSITIVE_INFINITY) - leftMs);
   }
-  lives.sort((a, b) => a - b);
-  const lateCount = lives.filter((ms) => ms > 50).length;
+  abortTimesMs.sort((a, b) => a - b);
+  const lateCount = abortTimesMs.filter((ms) => ms > 50).length;
   hold(
     lateCount === 0,
-    `${aborts} clients gone: the provider's socket closed after ${at(lives, 0.5).toFixed(1)} ms (median), ${at(lives, 0.99).toFixed(1)} (p99), ${(lives.at(-1) ?? 0).toFixed(1)} (most); ${lateCount} later than 50 ms`,
+    `${aborts} clients gone: the provider's socket closed after ${at(abortTimesMs, 0.5).toFixed(1)} ms (median), ${at(abortTimesMs, 0.99).toFixed(1)} (p99), ${(abortTimesMs.at(-1) ?? 0).toFixed(1)} (most); ${lateCount} later than 50 ms`,
   );
+}
+
+try {
+  // One call of each kind first, to compile its code before the measurement.
+  for (let round = 0; round < 20; round += 1) (await ask('slow').answered).destroy();
+  await checkReadStreams();
+  await checkStalledReaders();
+  await checkDisconnections();
 } finally {
   gateway.kill('SIGTERM');
   await once(gateway, 'close');

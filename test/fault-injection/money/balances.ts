@@ -49,12 +49,15 @@ export async function deduction({ world }: Stage): Promise<void> {
   for (const { url } of [first, second, first, second])
     await chat(url, token, { model: 'acme/fast-5', stream: false });
   const { posted } = await createGatewayClient({ baseUrl: first.url, token }).credits.getBalance();
-  const after = await admin.credits.deductCredits({
+  const deduction = await admin.credits.deductCredits({
     user_id: userId,
     credits: posted - 30,
     reason: 'for the storm',
   });
-  world.hold(after.available === 30, `${posted - 30} of ${posted} credits deducted, ${after.available} left`);
+  world.hold(
+    deduction.available === 30,
+    `${posted - 30} of ${posted} credits deducted, ${deduction.available} left`,
+  );
   const statuses = [
     (await speak(second.url, token, 31)).status,
     (await speak(first.url, token, 30)).status,
@@ -91,9 +94,9 @@ export async function refund({ world }: Stage): Promise<void> {
       outcome === 'accepted' && during.available <= 0 && refusal.status === 402,
       `${available} credits refunded during a stream (${outcome}): ${during.available} available, ${during.held} held, ${during.owed} owed; a call ${refusal.status}`,
     );
-    const whole = await stream;
-    world.hold(whole !== null, 'the stream ends whole');
-    const price = (whole?.inputTokens ?? 0) + (whole?.outputTokens ?? 0);
+    const answer = await stream;
+    world.hold(answer !== null, 'the stream ends whole');
+    const price = (answer?.inputTokens ?? 0) + (answer?.outputTokens ?? 0);
     const isPaid = await waitUntil(async () => {
       const { owed: debt } = await client.credits.getBalance();
       return debt === price;

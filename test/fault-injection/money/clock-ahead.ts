@@ -31,7 +31,7 @@ export async function clockAhead({ world, databaseUrl }: Stage): Promise<void> {
     await aheadDatabase.close();
     const { status } = await speak(urls[0] as string, poor.token, 390);
     await setClock(database, name, '0');
-    const whole = await Promise.all(streams);
+    const answers = await Promise.all(streams);
     await sleep(2_000);
     end.abort();
     const { acknowledged, refusals } = await chatting;
@@ -39,7 +39,7 @@ export async function clockAhead({ world, databaseUrl }: Stage): Promise<void> {
 
     world.hold(takenBack > 0, `${takenBack} allotments of live gateways were taken back`);
     const [ofRich, ofPoor] = [await readBooks(database, rich.userId), await readBooks(database, poor.userId)];
-    const ofStreams = whole.slice(0, 2).flatMap((entry) => entry ?? []);
+    const ofStreams = answers.slice(0, 2).flatMap((entry) => entry ?? []);
     checkAcknowledged(world, [...acknowledged, ...ofStreams], ofRich);
     world.hold(
       ofRich.posted === 1_000_000n - ofRich.charged && ofPoor.posted === 400n - ofPoor.charged,

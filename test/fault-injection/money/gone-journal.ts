@@ -76,13 +76,15 @@ export async function goneJournal({ world, databaseUrl, random }: Stage): Promis
     await checkLedger(world, database);
 
     await dropEverythingOld(database);
-    const before = await readBooks(database, rich.userId);
+    const booksBefore = await readBooks(database, rich.userId);
     await cp(`${journal}-copy`, journal, { recursive: true });
     await stopGateway(await world.startGateway({ journal }), 'SIGTERM');
-    const after = await readBooks(database, rich.userId);
+    const booksAfter = await readBooks(database, rich.userId);
     world.hold(
-      before.byRequest.size === 0 && after.posted === before.posted && after.byRequest.size === 0,
-      `found again after retention, the journal charges ${before.posted - after.posted}`,
+      booksBefore.byRequest.size === 0 &&
+        booksAfter.posted === booksBefore.posted &&
+        booksAfter.byRequest.size === 0,
+      `found again after retention, the journal charges ${booksBefore.posted - booksAfter.posted}`,
     );
   } finally {
     await database.close();

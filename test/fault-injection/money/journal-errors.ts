@@ -56,13 +56,13 @@ async function injectErrors(pid: number, errors: readonly string[]): Promise<{ e
   const options = ['-f', '-q', '-o', '/dev/null', '-p', String(pid), '-e', `trace=${calls}`];
   for (const error of errors) options.push('-e', `inject=${error}`);
   const tracer: ChildProcess = spawn('strace', options, { stdio: 'inherit' });
-  const ended = once(tracer, 'exit');
-  await Promise.race([sleep(500), ended]);
+  const exit = once(tracer, 'exit');
+  await Promise.race([sleep(500), exit]);
   if (tracer.exitCode !== null) throw new Error('strace could not attach to the gateway.');
   return {
     async end() {
       tracer.kill('SIGINT');
-      await ended;
+      await exit;
     },
   };
 }

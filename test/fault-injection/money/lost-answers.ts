@@ -47,14 +47,14 @@ export async function lostAnswers({ world, databaseUrl, random }: Stage): Promis
       (await readBooks(database, poor.userId)).held === 0n &&
       (await readBooks(database, rich.userId)).held === 0n;
     world.hold(await waitUntil(isFree, 150_000), 'nothing stays held');
-    const before = await readBooks(database, poor.userId);
+    const booksBefore = await readBooks(database, poor.userId);
     const successes = speeches.filter(({ status }) => status === 200);
     world.hold(
-      successes.every(({ requestId }) => before.byRequest.get(requestId)?.join() === '20') &&
-        before.posted === 500n - before.charged,
-      `200 calls of 20 credits on 500: ${JSON.stringify(countBy(speeches, ({ status }) => status))}, ${before.charged} charged, ${before.posted} left`,
+      successes.every(({ requestId }) => booksBefore.byRequest.get(requestId)?.join() === '20') &&
+        booksBefore.posted === 500n - booksBefore.charged,
+      `200 calls of 20 credits on 500: ${JSON.stringify(countBy(speeches, ({ status }) => status))}, ${booksBefore.charged} charged, ${booksBefore.posted} left`,
     );
-    const remainingCredits = Number(before.posted);
+    const remainingCredits = Number(booksBefore.posted);
     const rest =
       remainingCredits === 0 ? 200 : (await speak(survivor.url, poor.token, remainingCredits)).status;
     world.hold(rest === 200, `the ${remainingCredits} credits that were left can be spent: ${rest}`);

@@ -49,10 +49,10 @@ export async function chatUntil(
   const client = async (_: unknown, index: number): Promise<void> => {
     const url = urls[index % urls.length] as string;
     for (let call = index; !end.aborted; call += 1) {
-      const whole = await chat(url, token, { model: 'acme/fast-5', stream: call % 2 === 0 }).catch(
+      const answer = await chat(url, token, { model: 'acme/fast-5', stream: call % 2 === 0 }).catch(
         () => null,
       );
-      if (whole !== null) acknowledged.push(whole);
+      if (answer !== null) acknowledged.push(answer);
       else {
         refusals += 1;
         await sleep(50);
@@ -69,12 +69,12 @@ export function checkAcknowledged(
   acknowledged: readonly Acknowledged[],
   { byRequest }: Books,
 ): void {
-  const wrong = acknowledged.filter(({ requestId, inputTokens, outputTokens }) => {
+  const wrongCalls = acknowledged.filter(({ requestId, inputTokens, outputTokens }) => {
     const charges = byRequest.get(requestId) ?? [];
     return charges.length !== 1 || charges[0] !== BigInt(inputTokens + outputTokens);
   });
   world.hold(
-    acknowledged.length > 0 && wrong.length === 0,
-    `${acknowledged.length} answers held whole by clients, ${wrong.length} of them not charged once as their usage says`,
+    acknowledged.length > 0 && wrongCalls.length === 0,
+    `${acknowledged.length} answers held whole by clients, ${wrongCalls.length} of them not charged once as their usage says`,
   );
 }
