@@ -86,19 +86,19 @@ const rows = {
 } as const;
 type Row = keyof typeof rows;
 
-const sorted = (all: readonly number[]) => [...all].sort((a, b) => a - b);
-const median = (all: readonly number[]) => sorted(all)[Math.floor(all.length / 2)] ?? Number.NaN;
-const share = (all: readonly number[], part: number) =>
-  sorted(all)[Math.min(all.length - 1, Math.floor(all.length * part))] ?? Number.NaN;
+const sorted = (values: readonly number[]) => [...values].sort((a, b) => a - b);
+const median = (values: readonly number[]) => sorted(values)[Math.floor(values.length / 2)] ?? Number.NaN;
+const share = (values: readonly number[], part: number) =>
+  sorted(values)[Math.min(values.length - 1, Math.floor(values.length * part))] ?? Number.NaN;
 const timed = async (work: () => Promise<unknown>) => {
   const begunMs = performance.now();
   await work();
   return performance.now() - begunMs;
 };
 async function times(count: number, work: (index: number) => Promise<unknown>): Promise<number[]> {
-  const all: number[] = [];
-  for (let index = 0; index < count; index += 1) all.push(await timed(() => work(index)));
-  return all;
+  const durations: number[] = [];
+  for (let index = 0; index < count; index += 1) durations.push(await timed(() => work(index)));
+  return durations;
 }
 
 interface Kept {
@@ -263,8 +263,7 @@ try {
   let isBehind = false;
   for (const [row, { target }] of Object.entries(rows) as [Row, { target: number }][]) {
     const [ours = Number.NaN, theirs = Number.NaN] = all.map(({ figures }) => median(figures.get(row) ?? []));
-    const show = (figure: number) =>
-      Number.isNaN(figure) ? '–' : figure >= 100 ? figure.toFixed(0) : figure.toFixed(1);
+    const show = (figure: number) => (Number.isNaN(figure) ? '–' : figure.toFixed(figure >= 100 ? 0 : 1));
     isBehind ||= Number.isNaN(ours) || ours > theirs;
     console.log(
       `${row.padEnd(60)} ${show(ours).padStart(10)} ${show(theirs).padStart(10)} ${(Number.isNaN(theirs) ? '–' : `${(theirs / ours).toFixed(1)}×`).padStart(7)} ${`≤ ${target}`.padStart(7)}${ours > theirs ? '  BEHIND' : ''}${ours > target ? '  above target' : ''}`,

@@ -96,11 +96,8 @@ export function townhall(folder: string, providerUrl: string): Runtime {
         const { headSeq } = await headOf(sessionId);
         return client.stream(`${sessions}/${sessionId}/events?after=${headSeq}`, (event) => {
           const { type, delta } = event as { type: string; delta?: string };
-          return type === 'part.delta'
-            ? { kind: 'text', text: delta ?? '' }
-            : type === 'run.settled'
-              ? { kind: 'end', text: '' }
-              : null;
+          if (type === 'part.delta') return { kind: 'text', text: delta ?? '' };
+          return type === 'run.settled' ? { kind: 'end', text: '' } : null;
         });
       };
       return {
@@ -162,14 +159,14 @@ export function opencode(binary: string, folder: string, providerUrl: string): R
           provider,
         }),
       );
-      const own = (name: string) => join(folder, name);
+      const pathOf = (name: string) => join(folder, name);
       const env = {
         PATH: process.env['PATH'],
         HOME: folder,
-        XDG_DATA_HOME: own('data'),
-        XDG_CONFIG_HOME: own('config'),
-        XDG_CACHE_HOME: own('cache'),
-        XDG_STATE_HOME: own('state'),
+        XDG_DATA_HOME: pathOf('data'),
+        XDG_CONFIG_HOME: pathOf('config'),
+        XDG_CACHE_HOME: pathOf('cache'),
+        XDG_STATE_HOME: pathOf('state'),
         OPENCODE_DISABLE_AUTOUPDATE: '1',
         OPENCODE_DISABLE_MODELS_FETCH: '1',
         OPENCODE_SERVER_PASSWORD: 'bench',
@@ -190,11 +187,8 @@ export function opencode(binary: string, folder: string, providerUrl: string): R
             properties?: { sessionID?: string; delta?: string };
           };
           if (properties?.sessionID !== sessionId) return null;
-          return type === 'message.part.delta'
-            ? { kind: 'text', text: properties.delta ?? '' }
-            : type === 'session.idle'
-              ? { kind: 'end', text: '' }
-              : null;
+          if (type === 'message.part.delta') return { kind: 'text', text: properties.delta ?? '' };
+          return type === 'session.idle' ? { kind: 'end', text: '' } : null;
         });
       const created: string[] = [];
       return {
@@ -296,11 +290,11 @@ function residentMb({ pid }: ChildProcess): number {
     .map(Number)
     .sort((a, b) => a - b);
   let kilobytes = 0;
-  for (const each of processes) {
+  for (const pid of processes) {
     try {
-      const status = readFileSync(`/proc/${each}/status`, 'utf8');
-      if (family.has(Number(/PPid:\s+(\d+)/.exec(status)?.[1]))) family.add(each);
-      if (family.has(each)) kilobytes += Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0);
+      const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+      if (family.has(Number(/PPid:\s+(\d+)/.exec(status)?.[1]))) family.add(pid);
+      if (family.has(pid)) kilobytes += Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0);
     } catch {
       // The process has ended since.
     }
@@ -333,7 +327,7 @@ function createClient(port: number, authorization: string) {
     return Buffer.concat(pieces).toString('utf8');
   }
 
-  async function* lines(response: IncomingMessage): AsyncGenerator<string> {
+  async function* readLines(response: IncomingMessage): AsyncGenerator<string> {
     let rest = '';
     for await (const piece of response) {
       const all = (rest + (piece as Buffer).toString('utf8')).split('\n');
@@ -358,8 +352,8 @@ function createClient(port: number, authorization: string) {
       const events: Said[] = [];
       let wake = () => {};
       const connection = Promise.withResolvers<void>();
-      const ended = (async () => {
-        for await (const line of lines(response)) {
+      const exit = (async () => {
+        for await (const line of readLines(response)) {
           connection.resolve();
           if (!line.startsWith('data: ')) continue;
           const event = readEvent(JSON.parse(line.slice(6)));
@@ -369,7 +363,7 @@ function createClient(port: number, authorization: string) {
       })().catch(() => {});
       await connection.promise;
       return {
-        ended,
+        ended: exit,
         close: () => response.destroy(),
         async until(fits) {
           const lateMs = performance.now() + patienceMs;
@@ -398,7 +392,7 @@ function createClient(port: number, authorization: string) {
         () => response.destroy(new Error(`Only ${events} of ${count} events came from ${path}.`)),
         2 * patienceMs,
       );
-      for await (const line of lines(response)) {
+      for await (const line of readLines(response)) {
         firstMs ||= performance.now() - begunMs;
         bytes += line.length + 1;
         if (isDurable(line)) events += 1;

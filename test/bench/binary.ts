@@ -43,7 +43,7 @@ async function startMs(cwd: string): Promise<number> {
     env: { PATH: '/usr/bin:/bin', HOME: cwd, PORT: '0', HOST: '127.0.0.1' },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
+  const exit = new Promise<void>((resolve) => child.once('close', () => resolve()));
   const url = await new Promise<string>((resolve, reject) => {
     let text = '';
     child.stdout.on('data', (piece: Buffer) => {
@@ -51,14 +51,14 @@ async function startMs(cwd: string): Promise<number> {
       const [, listeningUrl] = /^\{(?=.*"msg":"listening").*"url":"([^"]+)"/m.exec(text) ?? [];
       if (listeningUrl !== undefined) resolve(listeningUrl);
     });
-    void ended.then(() => reject(new Error(`the gateway ended before it listened:\n${text}`)));
+    void exit.then(() => reject(new Error(`the gateway ended before it listened:\n${text}`)));
   });
   const response = await fetch(`${url}/health`);
   await response.arrayBuffer();
   const took = Math.round(performance.now() - began);
   if (response.status !== 200) throw new Error(`/health answered ${response.status}`);
   child.kill('SIGTERM');
-  await ended;
+  await exit;
   return took;
 }
 

@@ -73,18 +73,18 @@ async function warmUp(target: Target, parts: readonly Part[]): Promise<void> {
 
 async function runRounds(targets: readonly Target[], parts: readonly Part[]): Promise<TargetRounds[]> {
   for (const target of targets) await warmUp(target, parts);
-  const all = targets.map(({ name }): TargetRounds => ({ name, rounds: [] }));
+  const targetRounds = targets.map(({ name }): TargetRounds => ({ name, rounds: [] }));
   for (let round = 1; round <= Number(options.rounds); round += 1) {
     for (const [index, target] of targets.entries()) {
       const figures = await measureTarget(target, { seconds: Number(options.seconds), parts });
-      all[index]?.rounds.push(figures);
+      targetRounds[index]?.rounds.push(figures);
       const { perSecond, streamsPerSecond } = figures;
       console.error(
         `round ${round} of ${options.rounds}, ${target.name}: ${perSecond?.toFixed(0) ?? '–'} calls/s, ${streamsPerSecond?.toFixed(0) ?? '–'} streams/s`,
       );
     }
   }
-  return all;
+  return targetRounds;
 }
 
 function describeRun(): string {

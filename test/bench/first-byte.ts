@@ -104,14 +104,14 @@ async function measure(): Promise<void> {
       env,
     });
   };
-  const own = (started: ReturnType<typeof start>) => (
+  const awaitFirstLine = (started: ReturnType<typeof start>) => (
     processes.push(started),
     firstLine(started.stdout as NodeJS.ReadableStream)
   );
   const database = options.postgres ? await startServer() : undefined;
   try {
-    const providerUrl = await own(start(import.meta.filename, ['provider']));
-    const bareUrl = await own(start(import.meta.filename, ['bare', providerUrl]));
+    const providerUrl = await awaitFirstLine(start(import.meta.filename, ['provider']));
+    const bareUrl = await awaitFirstLine(start(import.meta.filename, ['bare', providerUrl]));
     const modelsFile = join(folder, 'models.json');
     await writeFile(
       modelsFile,
@@ -152,14 +152,16 @@ async function measure(): Promise<void> {
         ADMIN_PASSWORD: 'a rather long secret',
       }),
     };
-    const { url, token } = JSON.parse(await own(start(gatewayFile, options.alone ? ['alone'] : [], env))) as {
+    const { url, token } = JSON.parse(
+      await awaitFirstLine(start(gatewayFile, options.alone ? ['alone'] : [], env)),
+    ) as {
       url: string;
       token: string;
     };
 
     const messages = [{ role: 'user', content: 'hi' }];
     const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
-    const plain = (base: string, streams: boolean): Way => ({
+    const directCall = (base: string, streams: boolean): Way => ({
       url: `${base}/chat/completions`,
       token: 'x',
       body: {
@@ -168,7 +170,7 @@ async function measure(): Promise<void> {
         ...(streams ? { stream: true, stream_options: { include_usage: true } } : {}),
       },
     });
-    const through = (path: string, body: object): Way => ({
+    const gatewayCall = (path: string, body: object): Way => ({
       url: `${url}/v1/ai/${path}`,
       token,
       body: { model: 'acme/ok', ...body },
@@ -177,15 +179,15 @@ async function measure(): Promise<void> {
       {
         name: 'chat/completions, streamed',
         streams: true,
-        way: through('chat/completions', { messages, stream: true }),
+        way: gatewayCall('chat/completions', { messages, stream: true }),
       },
-      { name: 'stream', streams: true, way: through('stream', { prompt }) },
-      { name: 'text', streams: false, way: through('text', { prompt: 'hi' }) },
-      { name: 'chat/completions, whole', streams: false, way: through('chat/completions', { messages }) },
+      { name: 'stream', streams: true, way: gatewayCall('stream', { prompt }) },
+      { name: 'text', streams: false, way: gatewayCall('text', { prompt: 'hi' }) },
+      { name: 'chat/completions, whole', streams: false, way: gatewayCall('chat/completions', { messages }) },
     ];
     const result: Record<string, { directMs: number; bareAddsMs: number; gatewayAddsMs: number }> = {};
     for (const { name, streams, way } of formats) {
-      const ways = [plain(providerUrl, streams), plain(bareUrl, streams), way];
+      const ways = [directCall(providerUrl, streams), directCall(bareUrl, streams), way];
       const times = ways.map((): number[] => []);
       for (let round = -rounds / 3; round < rounds; round += 1) {
         for (const [index, target] of ways.entries()) {

@@ -159,18 +159,18 @@ async function exchange(
   return { firstMs: firstMs ?? Number.NaN, chunksMs, endsClean: !text.includes('"error"') };
 }
 
-const sorted = (all: readonly number[]) => [...all].sort((a, b) => a - b);
-const share = (all: readonly number[], part: number) =>
-  sorted(all)[Math.min(all.length - 1, Math.floor(all.length * part))] ?? Number.NaN;
-const median = (all: readonly number[]) => share(all, 0.5);
+const sorted = (values: readonly number[]) => [...values].sort((a, b) => a - b);
+const share = (values: readonly number[], part: number) =>
+  sorted(values)[Math.min(values.length - 1, Math.floor(values.length * part))] ?? Number.NaN;
+const median = (values: readonly number[]) => share(values, 0.5);
 const repeat = async <T>(count: number, work: () => Promise<T>): Promise<T[]> => {
-  const all: T[] = [];
-  for (let index = 0; index < count; index += 1) all.push(await work());
-  return all;
+  const results: T[] = [];
+  for (let index = 0; index < count; index += 1) results.push(await work());
+  return results;
 };
 
 /** Completed answers a second over a number of connections that are never idle. */
-async function busy(
+async function measureLoad(
   way: Way,
   script: Script,
   { connections, seconds }: { connections: number; seconds: number },
@@ -236,7 +236,7 @@ async function measure(): Promise<void> {
       model: (script) => script,
     };
 
-    const ours = async (): Promise<Runtime> => {
+    const startTownhall = async (): Promise<Runtime> => {
       const modelsFile = join(folder, 'models.json');
       writeFileSync(
         modelsFile,
@@ -325,7 +325,7 @@ async function measure(): Promise<void> {
       console.error(
         'NO PEER: neither --peer nor TOWNHALL_BENCH_PEER_GATEWAY names its folder, so its column stays empty.',
       );
-    const runtimes = [await ours(), ...(peer === undefined ? [] : [await portkey(peer)])];
+    const runtimes = [await startTownhall(), ...(peer === undefined ? [] : [await portkey(peer)])];
     const figures = runtimes.map(() => new Map<Row, number[]>());
     for (let round = 0; round <= Number(options.rounds); round += 1) {
       for (const [index, runtime] of runtimes.entries()) {
@@ -335,7 +335,7 @@ async function measure(): Promise<void> {
           round > 0 && figures[index]?.set(row, [...(figures[index].get(row) ?? []), figure]);
         const added = async (script: Script) => {
           const [bare, through]: number[][] = [[], []];
-          for (let each = 0; each < 100; each += 1) {
+          for (let round = 0; round < 100; round += 1) {
             bare?.push((await exchange(direct, script)).firstMs);
             through?.push((await exchange(way, script)).firstMs);
           }
@@ -348,11 +348,11 @@ async function measure(): Promise<void> {
         note('chunk, p99 ms', share(chunks, 0.99));
         note(
           'whole answers a second, 32 connections',
-          await busy(way, 'whole', { connections: 32, seconds: 5 }),
+          await measureLoad(way, 'whole', { connections: 32, seconds: 5 }),
         );
         note(
           'streams of 20 chunks a second, 32 connections',
-          await busy(way, 'burst', { connections: 32, seconds: 5 }),
+          await measureLoad(way, 'burst', { connections: 32, seconds: 5 }),
         );
         const delays = await repeat(20, async () => {
           const { response, leave } = await ask(way, 'long');
@@ -370,10 +370,10 @@ async function measure(): Promise<void> {
           'share of them told within a second, %',
           (delays.filter(Number.isFinite).length / delays.length) * 100,
         );
-        const broken = await repeat(10, () => exchange(way, 'broken'));
+        const brokenStreams = await repeat(10, () => exchange(way, 'broken'));
         note(
           'broken streams that end as if whole, %',
-          (broken.filter(({ endsClean }) => endsClean).length / broken.length) * 100,
+          (brokenStreams.filter(({ endsClean }) => endsClean).length / brokenStreams.length) * 100,
         );
         note('memory of the process after all that, MB', residentMb(runtime.process));
         console.error(`round ${round}, ${way.name}: load ${loadavg()[0]?.toFixed(1)}`);
@@ -392,14 +392,11 @@ async function measure(): Promise<void> {
     );
     for (const [row, better] of Object.entries(rows) as [Row, 'less' | 'more'][]) {
       const [us = Number.NaN, them = Number.NaN] = figures.map((all) => median(all.get(row) ?? []));
-      const show = (figure: number) =>
-        Number.isNaN(figure)
-          ? '–'
-          : figure === Infinity
-            ? 'never'
-            : figure >= 100
-              ? figure.toFixed(0)
-              : figure.toFixed(1);
+      const show = (figure: number) => {
+        if (Number.isNaN(figure)) return '–';
+        if (figure === Infinity) return 'never';
+        return figure.toFixed(figure >= 100 ? 0 : 1);
+      };
       const ratio = better === 'less' ? them / us : us / them;
       console.log(
         `${row.padEnd(48)} ${show(us).padStart(10)} ${show(them).padStart(10)} ${(Number.isFinite(ratio) ? `${ratio.toFixed(2)}×` : '–').padStart(7)}`,
@@ -407,7 +404,7 @@ async function measure(): Promise<void> {
     }
   } finally {
     agent.destroy();
-    for (const each of processes) each.kill('SIGKILL');
+    for (const child of processes) child.kill('SIGKILL');
     await database?.stop();
     rmSync(folder, { recursive: true, force: true });
   }

@@ -123,7 +123,7 @@ async function bench(database: Database, journalPath: string): Promise<boolean> 
   await database.sql`create table public.bench_floor (n bigint generated always as identity primary key, worker integer not null)`;
   const floor = () =>
     measure((worker) => database.sql`insert into public.bench_floor (worker) values (${worker})`);
-  const many = () =>
+  const measureSpread = () =>
     measure((worker) =>
       pair(service.ledger, users[(worker + Math.floor(Math.random() * 100)) % 100] as string),
     );
@@ -133,7 +133,7 @@ async function bench(database: Database, journalPath: string): Promise<boolean> 
   for (let round = 1; round <= rounds; round += 1) {
     for (const [name, run] of [
       ['floor', floor],
-      ['many', many],
+      ['many', measureSpread],
       ['hot', measureHot],
     ] as const) {
       const { perSecond, p50Ms, p99Ms } = await run();

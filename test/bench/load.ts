@@ -29,7 +29,7 @@ const request = Buffer.from(
 
 let answers = 0;
 let failures = 0;
-let running = true;
+let isRunning = true;
 
 function converse(): Promise<void> {
   return new Promise((resolve) => {
@@ -45,7 +45,7 @@ function converse(): Promise<void> {
       if (buffered.startsWith('HTTP/1.1 200 ')) answers += 1;
       else failures += 1;
       buffered = '';
-      if (running) socket.write(request);
+      if (isRunning) socket.write(request);
       else socket.end();
     });
     socket.on('error', () => {
@@ -57,7 +57,7 @@ function converse(): Promise<void> {
 
 const started = performance.now();
 setTimeout(() => {
-  running = false;
+  isRunning = false;
 }, seconds * 1_000);
 await Promise.all(Array.from({ length: connections }, converse));
 process.stdout.write(

@@ -134,12 +134,12 @@ async function loadWithUsage(
 ): Promise<{ result: LoadResult; mainMs: number | null; otherMs: number | null }> {
   const { pid } = target;
   if (pid === null) return { result: await load(target, options), mainMs: null, otherMs: null };
-  const before = readProcessorTime(pid);
+  const timeBefore = readProcessorTime(pid);
   const result = await load(target, options);
-  const after = readProcessorTime(pid);
+  const timeAfter = readProcessorTime(pid);
   return {
     result,
-    mainMs: (after.mainMs - before.mainMs) / result.calls,
-    otherMs: (after.otherMs - before.otherMs) / result.calls,
+    mainMs: (timeAfter.mainMs - timeBefore.mainMs) / result.calls,
+    otherMs: (timeAfter.otherMs - timeBefore.otherMs) / result.calls,
   };
 }
