@@ -102,8 +102,8 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
       404,
       { success: false, error: { code: 'route_not_found' } },
     ]);
-    const wrong = await agent.fetch('/api/execute', { headers: bearer(agent.token) });
-    expect([wrong.status, wrong.headers.get('allow'), await wrong.json()]).toMatchObject([
+    const response = await agent.fetch('/api/execute', { headers: bearer(agent.token) });
+    expect([response.status, response.headers.get('allow'), await response.json()]).toMatchObject([
       405,
       expect.stringContaining('POST'),
       { success: false, error: { code: 'method_not_allowed' } },
@@ -139,12 +139,12 @@ test('answers the allowed host and the allowed origin only', async () => {
     );
     expect((await rawRequest(agent.url, 'GET', '/health', [['Host', 'agent.internal']])).status).toBe(403);
     const { host } = new URL(agent.url);
-    const allowed = await rawRequest(agent.url, 'GET', '/health', [
+    const allowedResponse = await rawRequest(agent.url, 'GET', '/health', [
       ['Host', host],
       ['Origin', 'http://localhost:3000'],
       ['Sec-Fetch-Site', 'cross-site'],
     ]);
-    expect([allowed.status, allowed.headers['access-control-allow-origin']]).toEqual([
+    expect([allowedResponse.status, allowedResponse.headers['access-control-allow-origin']]).toEqual([
       200,
       'http://localhost:3000',
     ]);
@@ -182,8 +182,8 @@ describe('the token file', () => {
     expect(second.token).toBe(first.token);
     expect(await statusOf(second, first.token)).toBe(200);
     await second.close();
-    const stored = await world.database.sql`select * from agent.tokens_tokens`;
-    expect(JSON.stringify(stored)).not.toContain(first.token);
+    const rows = await world.database.sql`select * from agent.tokens_tokens`;
+    expect(JSON.stringify(rows)).not.toContain(first.token);
   });
 
   test('adds its token to a database without it and refuses other databases', async () => {

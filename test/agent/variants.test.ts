@@ -152,10 +152,10 @@ describe.each([
     );
 
     gateway.answer(() => says('Again.'));
-    const again = await client.sessions.regenerate({ sessionId: 's' });
+    const answer = await client.sessions.regenerate({ sessionId: 's' });
     await collect(
       client.sessions.followAll({ after: 0 }),
-      (event) => event.type === 'run.settled' && event.runId === again.runId,
+      (event) => event.type === 'run.settled' && event.runId === answer.runId,
     );
     await expect(
       client.sessions.getAttachment({ sessionId: 's', attachmentId: 'att_none' }),

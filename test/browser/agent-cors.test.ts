@@ -41,7 +41,7 @@ test.skipIf(!hasChromium)(
   async () => {
     const agentPort = new URL(agent.url).port;
     const pagePort = (pages.address() as AddressInfo).port;
-    const before = await agent.sql`select count(*)::int as events from agent.sessions_events`;
+    const countBefore = await agent.sql`select count(*)::int as events from agent.sessions_events`;
     const page = await (browser as Browser).newPage();
     const answers: string[] = [];
     page.on('response', (response) => {
@@ -119,7 +119,7 @@ test.skipIf(!hasChromium)(
     // an Origin.
     expect(answers.filter((answer) => !answer.endsWith(' 403'))).toEqual([]);
     expect(gateway.requests).toEqual([]);
-    expect(await agent.sql`select count(*)::int as events from agent.sessions_events`).toEqual(before);
+    expect(await agent.sql`select count(*)::int as events from agent.sessions_events`).toEqual(countBefore);
   },
   180_000,
 );

@@ -35,9 +35,9 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     answer: (request: StreamRequest, slowAnswer: ControlledAnswer) => ScriptedAnswer,
   ): Promise<ControlledAnswer> {
     const slowAnswer = holdAnswer();
-    const before = world.gateway.requests.length;
+    const requestCount = world.gateway.requests.length;
     world.gateway.answer((request, index) =>
-      index === before ? slowAnswer.answer : answer(request, slowAnswer),
+      index === requestCount ? slowAnswer.answer : answer(request, slowAnswer),
     );
     await page?.context().close();
     page = await world.open();
@@ -114,8 +114,10 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
   test('puts an urgent question before those in the queue', { timeout: 120_000 }, async () => {
     const session = await world.agent.client.sessions.create({ title: 'Urgent' });
     const slowAnswer = holdAnswer();
-    const before = world.gateway.requests.length;
-    world.gateway.answer((request, index) => (index === before ? slowAnswer.answer : answerTo(request)));
+    const requestCount = world.gateway.requests.length;
+    world.gateway.answer((request, index) =>
+      index === requestCount ? slowAnswer.answer : answerTo(request),
+    );
     await page?.context().close();
     page = await world.open(`#/sessions/${session.id}`);
     await send('Question 1');

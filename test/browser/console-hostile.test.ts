@@ -103,8 +103,8 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
     expect(await rows.evaluate(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth)).toBe(true);
     await rows.focus();
     await rows.evaluate((element) => element.scrollTo({ left: element.scrollWidth }));
-    const last = await rows.locator('tbody td').nth(5).boundingBox();
-    expect((last?.x ?? 0) + (last?.width ?? 1_000)).toBeLessThanOrEqual(390);
+    const lastCell = await rows.locator('tbody td').nth(5).boundingBox();
+    expect((lastCell?.x ?? 0) + (lastCell?.width ?? 1_000)).toBeLessThanOrEqual(390);
     expect(await fits()).toBe(true);
   });
 
@@ -162,10 +162,10 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
             for (const { addedNodes } of observer.takeRecords())
               for (const node of addedNodes) count += 1 + (node.textContent?.length ?? 0);
           }
-          const whole = renderMarkdown(text);
-          whole.normalize();
+          const wholeMarkup = renderMarkdown(text);
+          wholeMarkup.normalize();
           root.normalize();
-          return { added: count, same: root.innerHTML === whole.innerHTML };
+          return { added: count, same: root.innerHTML === wholeMarkup.innerHTML };
         },
         { module: await markdownModule(), text: content },
       );

@@ -16,12 +16,12 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
   let context: BrowserContext;
   let page: Page;
   /** Headers of every request that reaches the other port. */
-  const received: IncomingHttpHeaders[] = [];
+  const receivedHeaders: IncomingHttpHeaders[] = [];
 
   beforeAll(async () => {
     world = await openConsoleBrowser();
     neighbour = createServer((request, response) => {
-      received.push(request.headers);
+      receivedHeaders.push(request.headers);
       response
         .writeHead(200, { 'content-type': 'text/html' })
         .end('<!doctype html><title>A neighbour</title>');
@@ -35,7 +35,7 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
     await world?.close();
   });
   beforeEach(async () => {
-    received.length = 0;
+    receivedHeaders.length = 0;
     context = await world.browser.newContext();
     page = await openConsolePage(context, world.consoleServer);
     await page.getByText('here', { exact: true }).waitFor();
@@ -50,13 +50,13 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
     });
 
   test('never reaches another port of this machine', async () => {
-    const other = await context.newPage();
-    await other.goto(neighbourUrl);
-    const carried = await other.evaluate(() =>
+    const otherPage = await context.newPage();
+    await otherPage.goto(neighbourUrl);
+    const carried = await otherPage.evaluate(() =>
       JSON.stringify({ ...localStorage, ...sessionStorage, cookie: document.cookie }),
     );
-    expect(received.length).toBeGreaterThan(0);
-    const cookies = received.map(({ cookie = '' }) => cookie);
+    expect(receivedHeaders.length).toBeGreaterThan(0);
+    const cookies = receivedHeaders.map(({ cookie = '' }) => cookie);
     // Cookies and storage that reach the other port open nothing at the console.
     for (const cookie of ['', ...cookies]) {
       for (const secret of [...cookie.split(/[;=]\s*/), ...carried.split('"')]) {
@@ -116,11 +116,11 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
 
   test('is missing in a profile without a code, and the page says what to do', async () => {
     const stranger = await world.browser.newContext();
-    const other = await stranger.newPage();
-    await other.goto(`${world.consoleServer.url}/#/sessions`);
-    await other.getByRole('heading', { name: 'You are not signed in' }).waitFor();
-    await other.getByText('Press Enter in the terminal').waitFor();
-    expect(await other.evaluate(() => localStorage.length)).toBe(0);
+    const otherPage = await stranger.newPage();
+    await otherPage.goto(`${world.consoleServer.url}/#/sessions`);
+    await otherPage.getByRole('heading', { name: 'You are not signed in' }).waitFor();
+    await otherPage.getByText('Press Enter in the terminal').waitFor();
+    expect(await otherPage.evaluate(() => localStorage.length)).toBe(0);
     await stranger.close();
   });
 });

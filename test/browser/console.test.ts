@@ -80,7 +80,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
     let browser: Browser;
     let page: Page;
     let folder: string;
-    let own: TestDatabase;
+    let database: TestDatabase;
     const pageErrors: string[] = [];
 
     beforeAll(async () => {
@@ -88,7 +88,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await mkdir(pictures, { recursive: true });
       await mkdir(join(folder, 'workspace'));
       gateway = await scriptedGateway();
-      own = await testDatabase();
+      database = await testDatabase();
       // A fixed port, so that a restarted agent has the same address.
       agent = await start(await freePort());
       consoleServer = await startConsole(agent);
@@ -115,7 +115,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
         model: 'local/guide',
         dataDir: folder,
         workspace: join(folder, 'workspace'),
-        database: own.database,
+        database: database.database,
         settings: { drainMs: 0, port },
         needs: { plugins: [kitchen] },
       });
@@ -123,7 +123,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await browser?.close();
       await consoleServer?.close();
       await agent?.close();
-      await own?.close();
+      await database?.close();
       await gateway?.close();
       if (folder !== undefined) await rm(folder, { recursive: true, force: true });
     });
@@ -140,9 +140,9 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await page.getByText('here', { exact: true }).waitFor();
       await picture('1-first');
       const stranger = await browser.newContext();
-      const other = await stranger.newPage();
-      expect((await other.goto(address))?.status()).toBe(401);
-      await other.getByRole('heading', { name: 'You are not signed in' }).waitFor();
+      const otherPage = await stranger.newPage();
+      expect((await otherPage.goto(address))?.status()).toBe(401);
+      await otherPage.getByRole('heading', { name: 'You are not signed in' }).waitFor();
       await stranger.close();
       // Browsers send cookies to every port of a host, so the page's key is not a cookie.
       expect(await page.context().cookies()).toEqual([]);
@@ -225,8 +225,8 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
             input: { command: 'echo first > first.txt' },
             id: `one-${request.prompt.length}`,
           });
-        const last = results.at(-1);
-        if (last?.toolCallId.startsWith('one-'))
+        const lastResult = results.at(-1);
+        if (lastResult?.toolCallId.startsWith('one-'))
           return calls({
             name: 'shell_run',
             input: { command: 'echo second > second.txt' },
@@ -246,12 +246,12 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
 
       await openPage('Approvals');
       await page.getByRole('heading', { name: 'Approvals', exact: true }).waitFor();
-      const far = page.getByRole('region', { name: 'Approval of shell_run' });
-      await far.getByText('echo first > first.txt').waitFor({ state: 'detached' });
-      await far.getByText('echo second > second.txt').waitFor();
+      const approval = page.getByRole('region', { name: 'Approval of shell_run' });
+      await approval.getByText('echo first > first.txt').waitFor({ state: 'detached' });
+      await approval.getByText('echo second > second.txt').waitFor();
       await picture('5-approvals');
-      await far.getByLabel('Reason').fill('One is enough.');
-      await far.getByRole('button', { name: 'Deny' }).click();
+      await approval.getByLabel('Reason').fill('One is enough.');
+      await approval.getByRole('button', { name: 'Deny' }).click();
       await page.getByRole('heading', { name: 'No approvals are waiting' }).waitFor();
       expect(existsSync(join(agent.workspace, 'second.txt'))).toBe(false);
       await expect.poll(() => JSON.stringify(gateway.requests.at(-1)?.prompt)).toContain('One is enough.');

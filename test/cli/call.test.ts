@@ -161,20 +161,20 @@ describe('townhall call', () => {
   });
 
   test('makes no call when the output file exists', async () => {
-    const paid = await countingServer();
+    const paidServer = await countingServer();
     const file = join(folder, 'there.wav');
     await writeFile(file, 'kept');
-    expect(await call(['gateway', ...speech, '--url', paid.url, '--output', file])).toMatchObject({
+    expect(await call(['gateway', ...speech, '--url', paidServer.url, '--output', file])).toMatchObject({
       code: 1,
       screen: expect.stringContaining('there.wav: it exists already'),
     });
-    expect(paid.requests()).toBe(0);
+    expect(paidServer.requests()).toBe(0);
     expect(await readFile(file, 'utf8')).toBe('kept');
-    paid.close();
+    paidServer.close();
   });
 
   test.skipIf(!hasScript)('makes no call for audio on a terminal', async () => {
-    const paid = await countingServer();
+    const paidServer = await countingServer();
     const words = [
       process.execPath,
       entry,
@@ -183,7 +183,7 @@ describe('townhall call', () => {
       'ai.synthesizeSpeech',
       'text=hello',
       '--url',
-      paid.url,
+      paidServer.url,
     ];
     const child = spawn(
       'script',
@@ -203,8 +203,8 @@ describe('townhall call', () => {
     const [code] = (await once(child, 'close')) as [number];
     expect(screen).toMatch(/audio\/wav.*--output FILE/s);
     expect(code).toBe(2);
-    expect(paid.requests()).toBe(0);
-    paid.close();
+    expect(paidServer.requests()).toBe(0);
+    paidServer.close();
   });
 
   test('calls an agent with the members of its paths and its queries', async () => {

@@ -105,10 +105,10 @@ describe('standard output', () => {
     destination: string,
   ): Promise<{ code: number; complaints: string }> => {
     const script = `set -o pipefail; ${process.execPath} ${entry} ${words} ${destination}`;
-    const ended = await shell('bash', ['-c', script], { cwd: folder }).catch(
+    const result = await shell('bash', ['-c', script], { cwd: folder }).catch(
       (error: unknown) => error as { code: number; stderr: string },
     );
-    return { code: 'code' in ended ? ended.code : 0, complaints: ended.stderr };
+    return { code: 'code' in result ? result.code : 0, complaints: result.stderr };
   };
 
   test('may be closed by its reader', async () => {

@@ -131,18 +131,18 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     });
 
     const file = join(folder, 'first.backup');
-    const beside = await run(['db', 'backup', file, '--json'], first);
-    expect(beside.code, beside.screen).toBe(0);
-    const done = JSON.parse(beside.screen.split('\n').find((line) => line.startsWith('{')) ?? '') as {
+    const backup = await run(['db', 'backup', file, '--json'], first);
+    expect(backup.code, backup.screen).toBe(0);
+    const summary = JSON.parse(backup.screen.split('\n').find((line) => line.startsWith('{')) ?? '') as {
       file: string;
       bytes: number;
     };
-    expect(done).toMatchObject({
+    expect(summary).toMatchObject({
       file,
       bytes: (await stat(file)).size,
       engine: isPostgres ? 'postgres' : 'embedded',
     });
-    expect(beside.screen).toContain('…');
+    expect(backup.screen).toContain('…');
     expect((await stat(file)).mode & 0o777).toBe(0o600);
     // The source server runs on, and a second backup must not overwrite the first.
     expect((await server.admin.bureaus.listBureaus()).items.map(({ bureau_id: id }) => id)).toContain('shop');
@@ -180,12 +180,12 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     });
 
     // A refused start must leave the database unchanged.
-    const before = await contents(newHost);
+    const contentsBefore = await contents(newHost);
     for (const key of [{ TOWNHALL_MASTER_KEY: newMasterKey() }, {}] as Record<string, string>[]) {
       const refusal = await run(['gateway', '--port', '0', '--host', '127.0.0.1'], { ...newHost, ...key });
       expect(refusal.code).toBe(2);
       expect(refusal.screen).toMatch(/TOWNHALL_MASTER_KEY[\s\S]*Nothing was changed/);
-      expect(await contents(newHost)).toBe(before);
+      expect(await contents(newHost)).toBe(contentsBefore);
     }
     const restartedGateway = await serve({ ...newHost, TOWNHALL_MASTER_KEY: masterKey });
     const { items } = await restartedGateway.admin.env.listVariables({ reveal: true });
@@ -205,8 +205,8 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     const session = await agent.as(token).sessions.create({ title: 'The first of them' });
 
     const file = join(folder, 'agent.backup');
-    const beside = await run(['db', 'backup', file, '--agent', '--json'], first);
-    expect(beside).toMatchObject({
+    const backup = await run(['db', 'backup', file, '--agent', '--json'], first);
+    expect(backup).toMatchObject({
       code: 0,
       screen: expect.stringContaining(`"engine":"${isPostgres ? 'postgres' : 'embedded'}"`),
     });
@@ -320,13 +320,17 @@ describe.skipIf(isPostgres && installed === null)('townhall db', () => {
     const { code, screen } = await run(['db', 'compact', '--agent', '--json'], env);
     expect(code, screen).toBe(0);
     expect(screen).toMatch(/filler: \d\.\d MB to 0\.\d MB/);
-    const { bytes_before: before, bytes_after: after } = JSON.parse(
-      screen.split('\n').find((line) => line.startsWith('{')) ?? '',
-    ) as { bytes_before: number; bytes_after: number };
-    expect(before - after).toBeGreaterThan(4_000_000);
-    const again = await connect({ path: join(env['AGENT_DATA_DIR'] ?? '', 'agent.db') }, { log: silentLog });
-    expect(await again.sql`select count(*)::int as rows from filler`).toEqual([{ rows: 60 }]);
-    await again.close();
+    const summary = JSON.parse(screen.split('\n').find((line) => line.startsWith('{')) ?? '') as {
+      bytes_before: number;
+      bytes_after: number;
+    };
+    expect(summary.bytes_before - summary.bytes_after).toBeGreaterThan(4_000_000);
+    const compacted = await connect(
+      { path: join(env['AGENT_DATA_DIR'] ?? '', 'agent.db') },
+      { log: silentLog },
+    );
+    expect(await compacted.sql`select count(*)::int as rows from filler`).toEqual([{ rows: 60 }]);
+    await compacted.close();
   });
 
   test.each([

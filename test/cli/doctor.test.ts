@@ -127,17 +127,17 @@ describe('townhall doctor', () => {
 
   test('distinguishes a wrong master key from a missing one', async () => {
     await world.close();
-    const before = await foldersDigest();
+    const digestBefore = await foldersDigest();
     expect((await examine([])).of('master key')).toMatchObject({ state: 'ok' });
-    const wrong = await examine([], { TOWNHALL_MASTER_KEY: newMasterKey() });
-    expect(wrong).toMatchObject({ code: 1 });
-    expect(wrong.of('master key')).toMatchObject({
+    const wrongKey = await examine([], { TOWNHALL_MASTER_KEY: newMasterKey() });
+    expect(wrongKey).toMatchObject({ code: 1 });
+    expect(wrongKey.of('master key')).toMatchObject({
       state: 'fail',
       message: expect.stringContaining('not the one'),
     });
-    const missing = await examine([], { TOWNHALL_MASTER_KEY: '' });
-    expect(missing.of('master key')).toMatchObject({ state: 'fail' });
-    expect(await foldersDigest()).toBe(before);
+    const missingKey = await examine([], { TOWNHALL_MASTER_KEY: '' });
+    expect(missingKey.of('master key')).toMatchObject({ state: 'fail' });
+    expect(await foldersDigest()).toBe(digestBefore);
   });
 
   test('distinguishes an unreachable database from a refused login', async () => {

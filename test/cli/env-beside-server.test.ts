@@ -17,10 +17,10 @@ test('refuses a rewrap with a key that the server lacks', { timeout: 180_000 }, 
     env: { TOWNHALL_MASTER_KEY: keys[0] },
   });
   await server.waitFor(/"msg":"listening"/);
-  const both = { TOWNHALL_MASTER_KEY: keys[1], TOWNHALL_MASTER_KEY_PREVIOUS: keys[0] };
-  const rewrap = townhall(['env', 'rewrap'], { cwd, env: both });
+  const bothKeys = { TOWNHALL_MASTER_KEY: keys[1], TOWNHALL_MASTER_KEY_PREVIOUS: keys[0] };
+  const rewrap = townhall(['env', 'rewrap'], { cwd, env: bothKeys });
   expect(await rewrap.ended).toBe(1);
-  const list = await listKeys(cwd, both);
+  const list = await listKeys(cwd, bothKeys);
   const serverKid = list.server ?? '';
   expect(rewrap.screen()).toContain(`The running server uses the master key ${serverKid}`);
   expect(rewrap.screen()).not.toContain('all are under');

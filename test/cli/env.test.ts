@@ -36,11 +36,11 @@ const rewrap = async (env: Record<string, string>): Promise<{ rewrapped: number;
 
 describe('townhall env rewrap', () => {
   test('moves stored values to the new key with and without a server', async () => {
-    const both = { TOWNHALL_MASTER_KEY: keys[1], TOWNHALL_MASTER_KEY_PREVIOUS: keys[0] };
+    const bothKeys = { TOWNHALL_MASTER_KEY: keys[1], TOWNHALL_MASTER_KEY_PREVIOUS: keys[0] };
     const first = await rewrap({ TOWNHALL_MASTER_KEY: keys[0] });
     const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
       cwd: folder,
-      env: { ...databaseSettings, ...both, ...administrator },
+      env: { ...databaseSettings, ...bothKeys, ...administrator },
     });
     const url = (await server.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/))[1] ?? '';
     const { session_token: token } = await createGatewayClient({ baseUrl: url }).admin.login({
@@ -49,7 +49,7 @@ describe('townhall env rewrap', () => {
     });
     const admin = createGatewayClient({ baseUrl: url, token });
     await admin.env.importVariables({ content: 'ONE=CANARY-first-value\nTWO=CANARY-second-value' });
-    const second = await rewrap(both);
+    const second = await rewrap(bothKeys);
     expect(second).toEqual({ rewrapped: 2, kid: expect.stringMatching(/^[0-9a-f]{12}$/) });
     expect(second.kid).not.toBe(first.kid);
     const { items } = await admin.env.listVariables({ reveal: true });

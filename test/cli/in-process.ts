@@ -17,7 +17,7 @@ export async function runInProcess(
   [name, ...words]: readonly string[],
   env: Readonly<Record<string, string | undefined>> = {},
 ): Promise<CommandResult> {
-  const entry = commands.find((each) => each.name === name);
+  const entry = commands.find((command) => command.name === name);
   if (name === undefined || entry === undefined) throw new Error(`There is no command ${name}.`);
   const { command } = await entry.load();
   const output: string[] = [];

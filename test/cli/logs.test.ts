@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../support/provider.ts';
 import { townhall, type Run } from './townhall.ts';
 
-const failed = {
+const failedLine = {
   level: 'info',
   time: '2026-11-23T09:00:00.123Z',
   requestId: 'req_1',
@@ -21,8 +21,13 @@ const failed = {
   providerWords: 'boom \u001B[31m',
   msg: 'request',
 };
-const other = { level: 'error', time: '2026-11-23T09:00:01.000Z', requestId: 'req_2', msg: 'request failed' };
-const log = [JSON.stringify(failed), 'Starting Townhall', JSON.stringify(other), ''].join('\n');
+const otherLine = {
+  level: 'error',
+  time: '2026-11-23T09:00:01.000Z',
+  requestId: 'req_2',
+  msg: 'request failed',
+};
+const log = [JSON.stringify(failedLine), 'Starting Townhall', JSON.stringify(otherLine), ''].join('\n');
 
 let folder: string;
 beforeAll(async () => {
@@ -40,12 +45,12 @@ async function runLogs(words: string[], input?: string): Promise<{ code: number 
 describe('townhall logs of a file or a pipe', () => {
   test('prints the lines of one request as they are', async () => {
     const { code, screen } = await runLogs(['server.log', '--request', 'req_1']);
-    expect([code, screen]).toEqual([0, `${JSON.stringify(failed)}\n`]);
+    expect([code, screen]).toEqual([0, `${JSON.stringify(failedLine)}\n`]);
   });
 
   test('reads standard input for -', async () => {
     const { screen } = await runLogs(['-', '--request', 'req_2'], log);
-    expect(screen).toBe(`${JSON.stringify(other)}\n`);
+    expect(screen).toBe(`${JSON.stringify(otherLine)}\n`);
   });
 
   test('prints a readable line without control characters for --pretty', async () => {

@@ -77,7 +77,7 @@ describe('townhall models check', () => {
       },
       [{ id: 'nowhere', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }],
     );
-    const before = provider.calls.length;
+    const callCount = provider.calls.length;
     const run = townhall(['models', 'check', '--json'], { cwd: folder, env });
     expect(await run.ended, run.screen()).toBe(1);
     const checks = JSON.parse(run.screen()) as {
@@ -86,28 +86,31 @@ describe('townhall models check', () => {
       code: string | null;
       message: string;
     }[];
-    const of = (id: string) => checks.find((check) => check.provider === id);
-    expect(of('well')).toMatchObject({ state: 'well', code: null });
-    expect(of('keyless')).toMatchObject({
+    const checkOf = (id: string) => checks.find((check) => check.provider === id);
+    expect(checkOf('well')).toMatchObject({ state: 'well', code: null });
+    expect(checkOf('keyless')).toMatchObject({
       state: 'failing',
       code: 'provider_credentials',
       message: expect.stringContaining('ACME_API_KEY'),
     });
-    expect(of('gone')).toMatchObject({ state: 'failing', message: expect.stringContaining('no such model') });
-    expect(of('ill')).toMatchObject({
+    expect(checkOf('gone')).toMatchObject({
+      state: 'failing',
+      message: expect.stringContaining('no such model'),
+    });
+    expect(checkOf('ill')).toMatchObject({
       state: 'failing',
       code: 'upstream_failed',
       message: expect.stringContaining('503'),
     });
-    expect(of('odd')).toMatchObject({ state: 'failing', code: 'upstream_failed' });
-    expect(of('nowhere')).toMatchObject({
+    expect(checkOf('odd')).toMatchObject({ state: 'failing', code: 'upstream_failed' });
+    expect(checkOf('nowhere')).toMatchObject({
       state: 'failing',
       message: expect.stringContaining('http://127.0.0.1:9/v1'),
     });
-    expect(of('idle')).toMatchObject({ state: 'not_configured' });
+    expect(checkOf('idle')).toMatchObject({ state: 'not_configured' });
     expect(run.screen()).not.toContain(key);
     // Called once each: a retry would hide the failure that the check looks for.
-    expect(provider.calls.length - before).toBe(5);
+    expect(provider.calls.length - callCount).toBe(5);
   });
 
   test('asks a running server, whose database it could not open', async () => {
@@ -123,14 +126,14 @@ describe('townhall models check', () => {
 
   test('creates no database before the first start', async () => {
     await declare({ acme: 'ok' });
-    const empty = await mkdtemp(join(folder, 'empty-'));
+    const emptyFolder = await mkdtemp(join(folder, 'empty-'));
     const run = townhall(['models', 'check'], {
-      cwd: empty,
-      env: { HOME: folder, TMPDIR: empty, MODELS_FILE: join(folder, 'models.json'), ACME_API_KEY: key },
+      cwd: emptyFolder,
+      env: { HOME: folder, TMPDIR: emptyFolder, MODELS_FILE: join(folder, 'models.json'), ACME_API_KEY: key },
     });
     expect(await run.ended, run.screen()).toBe(0);
     expect(run.screen()).toContain('acme is well');
-    expect(await readdir(empty)).toEqual([]);
+    expect(await readdir(emptyFolder)).toEqual([]);
   });
 
   test('refuses unknown names with 2', async () => {

@@ -77,9 +77,9 @@ describe('townhall admin token', () => {
     [['revoke', 'adm_nobody'], 1, 'no such machine credential'],
     [['renew'], 2, 'admin token create'],
   ])('%j exits with %i', async (words, code, sentence) => {
-    const ended = await run('admin', 'token', ...words);
-    expect(ended).toMatchObject({ code });
-    expect(ended.screen).toContain(sentence);
+    const result = await run('admin', 'token', ...words);
+    expect(result).toMatchObject({ code });
+    expect(result.screen).toContain(sentence);
   });
 });
 
@@ -92,9 +92,9 @@ describe('townhall audit verify', () => {
       screen: expect.stringContaining('is whole'),
     });
     await world.close();
-    const ended = await run('audit', 'verify', '--json');
-    expect(ended.code).toBe(0);
-    const verdict = JSON.parse(ended.screen) as { ok: boolean; entries: number; head: string };
+    const result = await run('audit', 'verify', '--json');
+    expect(result.code).toBe(0);
+    const verdict = JSON.parse(result.screen) as { ok: boolean; entries: number; head: string };
     expect(verdict).toMatchObject({ ok: true, pending: 0, faults: [] });
     expect(verdict.entries).toBeGreaterThan(4);
     expect(await run('audit', 'verify', '--head', verdict.head)).toMatchObject({ code: 0 });
@@ -111,9 +111,9 @@ describe('townhall audit verify', () => {
     await database.sql`update gateway.audit_entries set actor_id = 'nobody' where action = 'bureaus.pauseBureau'`;
     await database.sql.unsafe('alter table gateway.audit_entries enable trigger user');
     await database.close();
-    const ended = await run('audit', 'verify');
-    expect(ended.code).toBe(1);
-    expect(ended.screen).toContain(`Entry ${entry?.entryId} of batch`);
+    const result = await run('audit', 'verify');
+    expect(result.code).toBe(1);
+    expect(result.screen).toContain(`Entry ${entry?.entryId} of batch`);
     const asJson = JSON.parse((await run('audit', 'verify', '--json')).screen) as { faults: object[] };
     expect(asJson.faults).toEqual([
       { fault: 'entry_altered', batch: expect.any(String), entry_id: entry?.entryId },

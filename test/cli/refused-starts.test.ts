@@ -442,7 +442,7 @@ describe('a refused start', () => {
 
 describe('a wrong value', () => {
   // These settings accept any text; a wrong value fails when the start uses it.
-  const free =
+  const acceptsAnyText =
     /(?:HOST|PATH|DIR|FILE|WORKSPACE|PLUGINS|PLUGIN_CONFIG|PROJECT|SANDBOX_READ|SERVICE_NAME|OTLP_HEADERS|ALLOW_HOST|ADMIN_PASSWORD|MASTER_KEY|MASTER_KEY_PREVIOUS)$/;
   const tables: [
     string,
@@ -455,7 +455,7 @@ describe('a wrong value', () => {
   ];
   const settings = tables.flatMap(([surface, table, read]) =>
     Object.values(table)
-      .filter(({ key }) => !free.test(key))
+      .filter(({ key }) => !acceptsAnyText.test(key))
       .map((setting) => ({ surface, key: setting.key, setting, read })),
   );
 

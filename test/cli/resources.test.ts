@@ -38,7 +38,7 @@ beforeAll(async () => {
 afterAll(() => void server.close());
 
 const tokens = { TOWNHALL_TOKEN: 'user', TOWNHALL_ADMIN_TOKEN: 'admin', TOWNHALL_AGENT_TOKEN: 'agent' };
-const last = (): IncomingMessage => requests.at(-1) as IncomingMessage;
+const lastRequest = (): IncomingMessage => requests.at(-1) as IncomingMessage;
 
 describe('townhall keys list', () => {
   test('prints a table and where the list goes on', async () => {
@@ -66,12 +66,12 @@ describe('townhall keys list', () => {
 describe('the request', () => {
   test('has the members that were typed', async () => {
     await runInProcess(['users', 'list', 'bureau_id=shop', 'limit=5'], { TOWNHALL_URL: url });
-    expect(last().url).toBe('/v1/accounts/users?bureau_id=shop&limit=5');
+    expect(lastRequest().url).toBe('/v1/accounts/users?bureau_id=shop&limit=5');
   });
 
   test('goes to --url before TOWNHALL_URL', async () => {
     await runInProcess(['models', 'list', '--url', url], { TOWNHALL_URL: 'http://127.0.0.1:9' });
-    expect(last().url).toBe('/v1/ai/models');
+    expect(lastRequest().url).toBe('/v1/ai/models');
   });
 
   test('refuses a TOWNHALL_URL that is no address', async () => {
@@ -91,17 +91,17 @@ describe('the credential', () => {
     [['call', 'gateway', 'accounts.listUsers'], 'admin'],
   ])('of %j is that of the %s', async (words, token) => {
     await runInProcess(words, { ...tokens, TOWNHALL_URL: url, TOWNHALL_AGENT_URL: url });
-    expect(last().headers.authorization).toBe(`Bearer ${token}`);
+    expect(lastRequest().headers.authorization).toBe(`Bearer ${token}`);
   });
 
   test('is TOWNHALL_TOKEN where the others are not set', async () => {
     await runInProcess(['users', 'list'], { TOWNHALL_URL: url, TOWNHALL_TOKEN: 'any' });
-    expect(last().headers.authorization).toBe('Bearer any');
+    expect(lastRequest().headers.authorization).toBe('Bearer any');
   });
 
   test('is an administrator\u2019s where an operation takes both and no user is set', async () => {
     await runInProcess(['usage', 'list'], { TOWNHALL_URL: url, TOWNHALL_ADMIN_TOKEN: 'admin' });
-    expect(last().headers.authorization).toBe('Bearer admin');
+    expect(lastRequest().headers.authorization).toBe('Bearer admin');
   });
 });
 

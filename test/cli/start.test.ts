@@ -18,10 +18,10 @@ const hasCurl = existsSync('/usr/bin/curl');
 
 test('prints the first password at the next start after a failed one', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
-  const busy = createServer();
-  busy.listen(0, '127.0.0.1');
-  await once(busy, 'listening');
-  const { port } = busy.address() as AddressInfo;
+  const otherServer = createServer();
+  otherServer.listen(0, '127.0.0.1');
+  await once(otherServer, 'listening');
+  const { port } = otherServer.address() as AddressInfo;
   try {
     const first = townhall(['start'], {
       cwd: folder,
@@ -37,29 +37,29 @@ test('prints the first password at the next start after a failed one', async () 
     second.process.kill('SIGINT');
     expect(await second.ended).toBe(0);
   } finally {
-    busy.close();
+    otherServer.close();
     await rm(folder, { recursive: true, force: true });
   }
 });
 
 test('refuses a taken or wrong port of the console before it opens data', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
-  const busy = createServer();
-  busy.listen(0, '127.0.0.1');
-  await once(busy, 'listening');
-  const { port } = busy.address() as AddressInfo;
+  const otherServer = createServer();
+  otherServer.listen(0, '127.0.0.1');
+  await once(otherServer, 'listening');
+  const { port } = otherServer.address() as AddressInfo;
   const start = (consolePort: string) =>
     townhall(['start'], { cwd: folder, env: { PORT: '0', AGENT_PORT: '0', CONSOLE_PORT: consolePort } });
   try {
     const second = start(String(port));
     expect(await second.ended).toBe(1);
     expect(second.screen()).toContain('set another port with CONSOLE_PORT');
-    const wrong = start('many');
-    expect(await wrong.ended).toBe(2);
-    expect(wrong.screen()).toContain('CONSOLE_PORT');
+    const result = start('many');
+    expect(await result.ended).toBe(2);
+    expect(result.screen()).toContain('CONSOLE_PORT');
     expect(existsSync(join(folder, 'data'))).toBe(false);
   } finally {
-    busy.close();
+    otherServer.close();
     await rm(folder, { recursive: true, force: true });
   }
 });
@@ -218,12 +218,12 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
 
   test('exits with 0 on SIGINT and restarts with the same token', async () => {
     const readToken = () => readFile(join(folder, 'data', 'local.token'), 'utf8');
-    const before = await readToken();
+    const tokenBefore = await readToken();
     run.process.kill('SIGINT');
     expect(await run.ended).toBe(0);
     run = townhall(['start'], { cwd: folder, env: { PORT: '0', AGENT_PORT: '0' } });
     await run.waitFor(/How do I add/);
-    expect(await readToken()).toBe(before);
+    expect(await readToken()).toBe(tokenBefore);
     expect(run.screen()).toMatch(/admin +a new password: \S.* admin reset/);
   });
 

@@ -44,13 +44,13 @@ export function townhall(
   };
   child.stdout.on('data', take);
   child.stderr.on('data', take);
-  const ended = new Promise<number | string>((resolve) => {
+  const exit = new Promise<number | string>((resolve) => {
     child.on('close', (code, signal) => resolve(code ?? signal ?? 'unknown'));
   });
   return {
     process: child,
     screen: () => screen,
-    ended,
+    ended: exit,
     waitFor(pattern, timeoutMs = 80_000) {
       return new Promise<RegExpMatchArray>((resolve, reject) => {
         const check = (): void => {
@@ -65,7 +65,7 @@ export function townhall(
           timeoutMs,
         );
         listeners.add(check);
-        void ended.then((code) => {
+        void exit.then((code) => {
           clearTimeout(timer);
           reject(new Error(`ended with ${code} before ${String(pattern)}:\n${screen}`));
         });

@@ -137,7 +137,7 @@ describe('townhall gateway --workers 2', () => {
     await expect.poll(callFailing).toContain('breaker_open');
     // Separate connections: of twelve, some reach the other process.
     const attempts = await Promise.all(Array.from({ length: 12 }, callFailing));
-    expect(attempts.filter((each) => !each.includes('breaker_open'))).toEqual([]);
+    expect(attempts.filter((attempt) => !attempt.includes('breaker_open'))).toEqual([]);
   });
 
   test('serves the metrics of both processes on one port', async () => {

@@ -326,9 +326,9 @@ describe('a failure', () => {
 
   test('is recognized by isInstance across two copies of the module', async () => {
     const copy = '../../clients/gateway/src/errors.ts?copy';
-    const other = (await import(/* @vite-ignore */ copy)) as { GatewayError: typeof GatewayError };
-    const error = new other.GatewayError({ code: 'timeout', message: 'Late.' });
-    expect(other.GatewayError).not.toBe(GatewayError);
+    const otherCopy = (await import(/* @vite-ignore */ copy)) as { GatewayError: typeof GatewayError };
+    const error = new otherCopy.GatewayError({ code: 'timeout', message: 'Late.' });
+    expect(otherCopy.GatewayError).not.toBe(GatewayError);
     expect(error).not.toBeInstanceOf(GatewayError);
     expect(GatewayError.isInstance(error)).toBe(true);
     for (const stranger of [new Error('x'), null, undefined, 'x', { name: 'GatewayError' }])

@@ -104,11 +104,11 @@ describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, gener
       size: '9999x9999',
     }).catch((error: unknown) => error);
     expect(GatewayError.isInstance(error) && error.status).toBe(422);
-    const failed: unknown = await generateImage({
+    const failure: unknown = await generateImage({
       model: client.imageModel('acme/refusing'),
       prompt: 'x',
     }).catch((error: unknown) => error);
-    expect(GatewayError.isInstance(failed) && failed.message).toBe('no');
+    expect(GatewayError.isInstance(failure) && failure.message).toBe('no');
     await expect(
       generateSpeech({ model: client.speechModel('local/flite'), text: 'x', outputFormat: 'mp3' }),
     ).rejects.toMatchObject({ status: 422 });
@@ -117,14 +117,14 @@ describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, gener
   test('cancels the job when the caller aborts', async () => {
     provider.reset();
     const giveUp = new AbortController();
-    const pending = generateImage({
+    const generation = generateImage({
       model: client.imageModel('acme/slow'),
       prompt: 'x',
       abortSignal: giveUp.signal,
     }).catch((error: unknown) => error);
     await provider.until((calls) => calls.length === 1, 30_000);
     giveUp.abort();
-    expect(await pending).toMatchObject({ name: 'AbortError' });
+    expect(await generation).toMatchObject({ name: 'AbortError' });
     await provider.until(([call]) => call?.abortedAt !== undefined, 15_000);
   });
 });

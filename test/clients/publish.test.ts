@@ -39,8 +39,8 @@ function write(name: string, text: string): void {
 }
 
 function change(name: string, members: object): void {
-  const before = JSON.parse(readFileSync(path.join(folder, name), 'utf8')) as object;
-  write(name, JSON.stringify({ ...before, ...members }));
+  const manifestBefore = JSON.parse(readFileSync(path.join(folder, name), 'utf8')) as object;
+  write(name, JSON.stringify({ ...manifestBefore, ...members }));
 }
 
 describe('the check before a publish', () => {
@@ -77,9 +77,9 @@ describe('the check before a publish', () => {
   });
 
   test('ends the publish command before anything is packed', async () => {
-    const missing = findMissing(root);
+    const missingFields = findMissing(root);
     const { code, stderr } = await runNode(path.join(root, 'scripts/publish.ts'), ['--check'], { cwd: root });
-    expect(code).toBe(missing.length === 0 ? 0 : 1);
-    for (const line of missing) expect(stderr).toContain(`publish: missing ${line}`);
+    expect(code).toBe(missingFields.length === 0 ? 0 : 1);
+    for (const line of missingFields) expect(stderr).toContain(`publish: missing ${line}`);
   });
 });

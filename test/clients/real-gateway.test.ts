@@ -160,12 +160,14 @@ describe('the AI SDK with client.model', () => {
   });
 
   test('sends no part of a refused call twice', async () => {
-    const before = world.logLines.length;
+    const lineCount = world.logLines.length;
     await expect(generateText({ model: client.model('acme/unknown'), prompt: 'Hi' })).rejects.toMatchObject({
       status: 404,
       code: 'model_not_found',
     });
-    expect(world.logLines.slice(before).filter((line) => line.includes('"ai.streamText"'))).toHaveLength(1);
+    expect(world.logLines.slice(lineCount).filter((line) => line.includes('"ai.streamText"'))).toHaveLength(
+      1,
+    );
   });
 
   test('stops a slow answer at once when aborted', async () => {

@@ -104,9 +104,9 @@ export function problem(type: string, code: string, extraMembers: Record<string,
 
 /** All events of a stream. */
 export async function readAll<Event>(events: AsyncIterable<Event>): Promise<Event[]> {
-  const all: Event[] = [];
-  for await (const event of events) all.push(event);
-  return all;
+  const items: Event[] = [];
+  for await (const event of events) items.push(event);
+  return items;
 }
 
 /** The error that the call rejects with; throws where it resolves or rejects with another error. */

@@ -118,7 +118,7 @@ describe('a stream over a socket', () => {
       writeEvents(response, [...textParts('Good morning'), '[DONE]']);
       response.end();
     });
-    const before = server.connections();
+    const connectionCount = server.connections();
     expect(await readAll(client.ai.streamText(request))).toEqual(textParts('Good morning'));
     for (let round = 0; round < 7; round++) await readAll(client.ai.streamText(request));
     expect(server.requests[0]).toMatchObject({
@@ -133,7 +133,7 @@ describe('a stream over a socket', () => {
     });
     // Fetch may open another connection while one is being returned to the pool; eight would mean
     // no reuse at all.
-    expect(server.connections() - before).toBeLessThan(4);
+    expect(server.connections() - connectionCount).toBeLessThan(4);
   });
 
   test('throws the typed error of a refused stream without a retry', async () => {

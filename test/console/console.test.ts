@@ -151,23 +151,23 @@ describe('the login', () => {
       clock: { ...systemClock, monotonicMs: () => nowMs },
     });
     const expiredCode = login.createCode();
-    const good = login.createCode();
-    for (const wrong of [
+    const validCode = login.createCode();
+    for (const wrongCode of [
       '',
       'x',
-      good.slice(0, -1),
-      `${good}0`,
-      good.toLowerCase() === good ? good.toUpperCase() : good.toLowerCase(),
+      validCode.slice(0, -1),
+      `${validCode}0`,
+      validCode.toLowerCase() === validCode ? validCode.toUpperCase() : validCode.toLowerCase(),
     ])
-      expect(login.redeem(wrong)).toBeNull();
+      expect(login.redeem(wrongCode)).toBeNull();
     nowMs = 59_999;
-    const secret = login.redeem(good);
+    const secret = login.redeem(validCode);
     expect(secret).toMatch(/^[0-9A-Za-z]{43}$/);
-    expect(login.redeem(good)).toBeNull();
+    expect(login.redeem(validCode)).toBeNull();
     nowMs = 60_000;
     expect(login.redeem(expiredCode)).toBeNull();
     expect(login.isValidKey(secret ?? '')).toBe(true);
-    expect([undefined, '', good, expiredCode].map((text) => login.isValidKey(text))).toEqual([
+    expect([undefined, '', validCode, expiredCode].map((text) => login.isValidKey(text))).toEqual([
       false,
       false,
       false,
@@ -212,7 +212,7 @@ describe('the request guard', () => {
   test('refuses foreign hosts, origins and sites on every path, even with a key', async () => {
     const key = await testConsole.enter();
     const { port, host } = new URL(testConsole.url);
-    const foreign: Record<string, [string, string][]> = {
+    const foreignHeaders: Record<string, [string, string][]> = {
       'a foreign host': [['Host', `evil.test:${port}`]],
       'a name below ours': [['Host', `localhost.evil.test:${port}`]],
       'a resolving name': [['Host', `127.0.0.1.nip.io:${port}`]],
@@ -244,7 +244,7 @@ describe('the request guard', () => {
       ],
     };
     const code = new URL(testConsole.console.loginUrl());
-    for (const [name, headers] of Object.entries(foreign)) {
+    for (const [name, headers] of Object.entries(foreignHeaders)) {
       for (const [method, path] of [
         ['GET', '/'],
         ['GET', '/main.js'],
@@ -430,8 +430,8 @@ describe('a forwarded call', () => {
     expect(agent.requests).toEqual([]);
     await testConsole.call('sessions.get', { sessionId: '../../status?x=1' }, key);
     expect(agent.requests[0]?.url).toBe('/api/sdk/sessions/..%2F..%2Fstatus%3Fx%3D1');
-    const wrong = await fetch(`${testConsole.url}/call/sessions.list`, { headers: bearer(key) });
-    expect([wrong.status, wrong.headers.get('allow')]).toEqual([405, 'POST']);
+    const response = await fetch(`${testConsole.url}/call/sessions.list`, { headers: bearer(key) });
+    expect([response.status, response.headers.get('allow')]).toEqual([405, 'POST']);
   });
 
   test('returns the agent’s error with details and request id', async () => {
@@ -486,7 +486,7 @@ describe('a forwarded call', () => {
 });
 
 describe('the stream of a session', () => {
-  const ready = (after: number, headSeq: number) =>
+  const readyFrame = (after: number, headSeq: number) =>
     `data: ${JSON.stringify({ type: 'stream.ready', sessionId: 's', time: '2026-11-20T09:00:00.000Z', after, headSeq, status: 'idle', activeRunId: null, queueLength: 0 })}\n\n`;
   const updated = (seq: number, title: string) =>
     `id: ${seq}\ndata: ${JSON.stringify({ type: 'session.updated', sessionId: 's', time: '2026-11-20T09:00:00.000Z', seq, title })}\n\n`;
@@ -495,7 +495,7 @@ describe('the stream of a session', () => {
 
   test('resumes at the page’s position and ends with the page', async () => {
     const key = await testConsole.enter();
-    agent.setAnswer(() => ({ status: 200, events: [ready(7, 8), updated(8, 'New')] }));
+    agent.setAnswer(() => ({ status: 200, events: [readyFrame(7, 8), updated(8, 'New')] }));
     const page = new AbortController();
     const { body, headers } = await open('session=s&after=7', bearer(key), page.signal);
     expect(headers.get('content-type')).toContain('text/event-stream');
@@ -536,7 +536,7 @@ describe('the stream of a session', () => {
     const key = await testConsole.enter();
     const title = 'x'.repeat(64 * 1024);
     const events = function* () {
-      yield ready(0, 4_000);
+      yield readyFrame(0, 4_000);
       for (let seq = 1; seq <= 4_000; seq += 1) yield updated(seq, title);
     };
     agent.setAnswer(() => ({ status: 200, events: events() }));

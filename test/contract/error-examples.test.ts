@@ -80,10 +80,10 @@ describe.each(surfaces.map(({ name }) => name))('the examples of errors of %s', 
     for (const { id, operation } of operationsOf(document)) {
       if (withoutJson.includes(id)) continue;
       const exampleCodes = new Set([...examplesOf(document, id).values()].flat().map(codeOf));
-      const missing = (operation['x-error-codes'] ?? []).filter(
+      const missingCodes = (operation['x-error-codes'] ?? []).filter(
         (code) => !exampleCodes.has(code) && codes[code]?.status[0] !== 200,
       );
-      expect(missing, id).toEqual([]);
+      expect(missingCodes, id).toEqual([]);
     }
   });
 });
@@ -92,8 +92,8 @@ describe('an example of an error', () => {
   const gateway = readDocument('gateway');
 
   test("has the operation's own shape", () => {
-    const [ours] = examplesOf(gateway, 'ai.generateText').get('404') ?? [];
-    expect(ours).toMatchObject({ error: { type: 'invalid_request_error', code: 'model_not_found' } });
+    const [example] = examplesOf(gateway, 'ai.generateText').get('404') ?? [];
+    expect(example).toMatchObject({ error: { type: 'invalid_request_error', code: 'model_not_found' } });
     const [anthropic] = examplesOf(gateway, 'ai.createMessage').get('404') ?? [];
     expect(anthropic).toMatchObject({ type: 'error', error: { type: 'not_found_error' } });
     const [google] = examplesOf(gateway, 'ai.generateGeminiContent').get('404') ?? [];

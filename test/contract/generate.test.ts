@@ -259,10 +259,10 @@ describe('publishing', () => {
   test('changes the digest with the bytes of an input or a tool version', () => {
     mkdirSync(path.join(folder, 'inputs'));
     writeFileSync(path.join(folder, 'inputs/a.yaml'), 'one');
-    const before = digest(folder, ['inputs']);
-    expect(digest(folder, ['inputs'])).toBe(before);
+    const digestBefore = digest(folder, ['inputs']);
+    expect(digest(folder, ['inputs'])).toBe(digestBefore);
     writeFileSync(path.join(folder, 'inputs/a.yaml'), 'two');
-    expect(digest(folder, ['inputs'])).not.toBe(before);
+    expect(digest(folder, ['inputs'])).not.toBe(digestBefore);
     expect(digest(folder, ['inputs'], ['tool@2'])).not.toBe(digest(folder, ['inputs'], ['tool@1']));
   });
 });

@@ -63,18 +63,18 @@ export function operations(): Operation[] {
   return Object.entries(bundle.paths as unknown as Record<string, Record<string, Declared>>).flatMap(
     ([path, item]) =>
       ['get', 'post', 'put', 'patch', 'delete'].flatMap((method) => {
-        const own = item[method];
-        if (own === undefined) return [];
+        const operation = item[method];
+        if (operation === undefined) return [];
         return {
-          operationId: own.operationId,
+          operationId: operation.operationId,
           method: method.toUpperCase(),
           path,
           isOpen:
-            own.security.length === 0 ||
-            own.security.some((requirement) => Object.keys(requirement).length === 0),
-          schemes: own.security.flatMap((requirement) => Object.keys(requirement)),
-          ignoresCredential: own['x-ignores-credential'] === true,
-          statuses: Object.keys(own.responses),
+            operation.security.length === 0 ||
+            operation.security.some((requirement) => Object.keys(requirement).length === 0),
+          schemes: operation.security.flatMap((requirement) => Object.keys(requirement)),
+          ignoresCredential: operation['x-ignores-credential'] === true,
+          statuses: Object.keys(operation.responses),
         };
       }),
   );

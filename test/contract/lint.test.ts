@@ -34,12 +34,12 @@ beforeAll(async () => {
     }
   }
   const config = readFileSync(path.join(repository, 'redocly.yaml'), 'utf8');
-  const ours = config
+  const sampleConfig = config
     .replace(/^apis:\n(?: .*\n)+/m, `apis:\n${roots.join('')}`)
     .replace('openapi/rules/plugin.js', path.join(repository, 'openapi/rules/plugin.js'))
     // The samples are small: one member without a description is a tenth of a document.
     .replace(/^( {4}(?:gateway|agent|agent-classic): )\d+$/gm, (_line, name: string) => `${name}50`);
-  writeFileSync(path.join(folder, 'redocly.yaml'), ours);
+  writeFileSync(path.join(folder, 'redocly.yaml'), sampleConfig);
   const { stdout, stderr } = await runRedocly(folder, ['lint', '--format=json', '--max-problems=1000']);
   const linted = Array.from(stderr.matchAll(/using lint rules for api '([\w-]+)'/g), (match) => match[1]);
   expect(
@@ -249,9 +249,9 @@ function goodAgentFiles(): Files {
 function change(files: Files, file: string, members: (string | number)[], value: Json | undefined): Files {
   let node = files[file] as Record<string | number, Json>;
   for (const member of members.slice(0, -1)) node = node[member] as Record<string | number, Json>;
-  const last = members.at(-1) as string | number;
-  if (value === undefined) delete node[last];
-  else node[last] = value;
+  const lastMember = members.at(-1) as string | number;
+  if (value === undefined) delete node[lastMember];
+  else node[lastMember] = value;
   return files;
 }
 
@@ -278,8 +278,8 @@ function refuses(
   test(title, () => {
     const problems = read();
     expect(problems.map((finding) => finding.ruleId)).toContain(ruleId);
-    const others = problems.filter((finding) => ![ruleId, also].includes(finding.ruleId));
-    expect(others).toEqual([]);
+    const otherProblems = problems.filter((finding) => ![ruleId, also].includes(finding.ruleId));
+    expect(otherProblems).toEqual([]);
     expect(problems.map((finding) => finding.message).join('\n')).toMatch(message);
   });
 }

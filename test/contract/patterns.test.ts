@@ -23,8 +23,8 @@ const mostMs = 1_000;
 
 function patternsOf(value: unknown): string[] {
   if (typeof value !== 'object' || value === null) return [];
-  const own = 'pattern' in value && typeof value.pattern === 'string' ? [value.pattern] : [];
-  return [...own, ...Object.values(value).flatMap(patternsOf)];
+  const ownPatterns = 'pattern' in value && typeof value.pattern === 'string' ? [value.pattern] : [];
+  return [...ownPatterns, ...Object.values(value).flatMap(patternsOf)];
 }
 
 /** Texts that match or nearly match: these make a search backtrack. */

@@ -100,20 +100,19 @@ export async function checkEventStream(
   };
   await live.until((text) => text.includes('run.settled') && /"status":\s*"idle"[^\n]*\n\n$/.test(text));
   live.close();
-  const whole = await read('?until=idle');
-  const frames = readFrames(whole.text());
+  const wholeText = await read('?until=idle');
+  const frames = readFrames(wholeText.text());
   const durable = frames.filter(({ id }) => id !== undefined);
   const head = durable.length;
 
-  await hold('the answer is text/event-stream and is not kept by caches', () =>
-    !(whole.headers.get('content-type') ?? '').startsWith('text/event-stream')
-      ? `content-type is ${whole.headers.get('content-type')}`
-      : !/no-store|no-cache/.test(whole.headers.get('cache-control') ?? '')
-        ? `cache-control is ${whole.headers.get('cache-control')}`
-        : null,
-  );
+  await hold('the answer is text/event-stream and is not kept by caches', () => {
+    const contentType = wholeText.headers.get('content-type') ?? '';
+    const cacheControl = wholeText.headers.get('cache-control') ?? '';
+    if (!contentType.startsWith('text/event-stream')) return `content-type is ${contentType}`;
+    return /no-store|no-cache/.test(cacheControl) ? null : `cache-control is ${cacheControl}`;
+  });
   await hold('lines end with a single line feed', () =>
-    whole.text().includes('\r') ? 'there is a carriage return' : null,
+    wholeText.text().includes('\r') ? 'there is a carriage return' : null,
   );
   await hold('the first frame is stream.ready, without an id', () =>
     frames[0]?.data['type'] === 'stream.ready' && frames[0].id === undefined
@@ -121,7 +120,7 @@ export async function checkEventStream(
       : `it is ${JSON.stringify(frames[0])}`,
   );
   await hold('the time to wait before coming back is given', () =>
-    /^retry: \d+$/m.test(whole.text()) ? null : 'there is no retry line',
+    /^retry: \d+$/m.test(wholeText.text()) ? null : 'there is no retry line',
   );
   await hold('the seq of durable events has no gap and begins at 1', () =>
     firstGap(
@@ -161,11 +160,8 @@ export async function checkEventStream(
       (frame) =>
         JSON.stringify(sorted(frame.data)) !== JSON.stringify(sorted(framesById.get(frame.id)?.data)),
     );
-    return liveFrames.length !== head
-      ? `${liveFrames.length} live and ${head} again`
-      : odd
-        ? `${JSON.stringify(odd)} was ${JSON.stringify(framesById.get(odd.id))}`
-        : null;
+    if (liveFrames.length !== head) return `${liveFrames.length} live and ${head} again`;
+    return odd ? `${JSON.stringify(odd)} was ${JSON.stringify(framesById.get(odd.id))}` : null;
   });
   await hold('deltas carry part and offset, and make the text that the part ends with', () => {
     const texts = new Map<string, string>();
@@ -241,9 +237,10 @@ export async function checkEventStream(
     const odd = events.find(
       (event, index) => JSON.stringify(sorted(event)) !== JSON.stringify(sorted(durable[index]?.data)),
     );
-    return events.length !== head ? `${events.length} of ${head} events` : odd ? JSON.stringify(odd) : null;
+    if (events.length !== head) return `${events.length} of ${head} events`;
+    return odd ? JSON.stringify(odd) : null;
   });
-  await hold('until=idle ends by itself', () => (whole.ended() ? null : 'it did not'));
+  await hold('until=idle ends by itself', () => (wholeText.ended() ? null : 'it did not'));
   await send('DELETE', `/${sessionId}`);
   return findings;
 }
@@ -273,7 +270,7 @@ function sorted(value: unknown): unknown {
   return Object.fromEntries(
     Object.entries(value)
       .sort(([a], [b]) => (a < b ? -1 : 1))
-      .map(([key, inner]) => [key, sorted(inner)]),
+      .map(([key, member]) => [key, sorted(member)]),
   );
 }
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { declarationSchema, parseDeclaration } from '../../src/deploy/index.ts';
 import { compileSchema } from '../../src/kernel/contract/schema.ts';
 
-const whole = {
+const completeDeclaration = {
   schema: 1,
   type: 'city',
   id: 'cty_01jd6zv0c5e9fsr8m2w4x1k7qa',
@@ -41,8 +41,8 @@ const stringify = (document: object): string => JSON.stringify(document, null, 2
 
 describe('parseDeclaration', () => {
   test('reads every member and fills in defaults', () => {
-    expect(parseDeclaration(stringify(whole))).toEqual({
-      id: whole.id,
+    expect(parseDeclaration(stringify(completeDeclaration))).toEqual({
+      id: completeDeclaration.id,
       name: 'notes',
       entry: 'src/main.ts',
       deployment: {
@@ -62,7 +62,7 @@ describe('parseDeclaration', () => {
         },
       },
     });
-    const { schema, type, id, name } = whole;
+    const { schema, type, id, name } = completeDeclaration;
     expect(parseDeclaration(stringify({ schema, type, id, name, deployment: { target: 'local' } }))).toEqual({
       id,
       name,
@@ -72,18 +72,24 @@ describe('parseDeclaration', () => {
   });
 
   test('accepts a byte order mark and a schema name', () => {
-    expect(parseDeclaration(`\uFEFF${stringify({ $schema: './x.json', ...whole })}`).name).toBe('notes');
+    expect(parseDeclaration(`\uFEFF${stringify({ $schema: './x.json', ...completeDeclaration })}`).name).toBe(
+      'notes',
+    );
   });
 
-  const { resources } = whole.deployment;
+  const { resources } = completeDeclaration.deployment;
   const deployed = (members: object): object => ({
-    ...whole,
-    deployment: { ...whole.deployment, ...members },
+    ...completeDeclaration,
+    deployment: { ...completeDeclaration.deployment, ...members },
   });
-  const without = (value: object, name: string): object =>
+  const omit = (value: object, name: string): object =>
     Object.fromEntries(Object.entries(value).filter(([member]) => member !== name));
   test.each<[string, string, string]>([
-    ['an unknown member', stringify({ ...whole, entri: 'x' }), 'townhall.json:29:3: entri is not known here'],
+    [
+      'an unknown member',
+      stringify({ ...completeDeclaration, entri: 'x' }),
+      'townhall.json:29:3: entri is not known here',
+    ],
     [
       'an unknown member far within',
       stringify(deployed({ resources: { database: { ...resources.database, size: 1 } } })),
@@ -96,7 +102,7 @@ describe('parseDeclaration', () => {
     ],
     [
       'a number in place of a text',
-      stringify({ ...whole, name: 7 }),
+      stringify({ ...completeDeclaration, name: 7 }),
       'townhall.json:5:3: name must be a string',
     ],
     [
@@ -111,24 +117,28 @@ describe('parseDeclaration', () => {
     ],
     [
       'another version of the form',
-      stringify({ ...whole, schema: 2 }),
+      stringify({ ...completeDeclaration, schema: 2 }),
       'townhall.json:2:3: schema must be 1',
     ],
-    ['another type', stringify({ ...whole, type: 'town' }), 'townhall.json:3:3: type must be "city"'],
+    [
+      'another type',
+      stringify({ ...completeDeclaration, type: 'town' }),
+      'townhall.json:3:3: type must be "city"',
+    ],
     [
       'another target',
       stringify(deployed({ target: 'moon' })),
       'townhall.json:8:5: deployment.target must be "local"',
     ],
-    ['a missing member', stringify(without(whole, 'id')), 'townhall.json:1:1: id is required'],
+    ['a missing member', stringify(omit(completeDeclaration, 'id')), 'townhall.json:1:1: id is required'],
     [
       'a missing deployment',
-      stringify(without(whole, 'deployment')),
+      stringify(omit(completeDeclaration, 'deployment')),
       'townhall.json:1:1: deployment is required',
     ],
     [
       'a missing target',
-      stringify({ ...whole, deployment: {} }),
+      stringify({ ...completeDeclaration, deployment: {} }),
       'townhall.json:7:3: deployment.target is required',
     ],
     [
@@ -138,7 +148,7 @@ describe('parseDeclaration', () => {
     ],
     [
       'a storage without its address',
-      stringify(deployed({ resources: { storage: without(resources.storage, 'public_url_prefix') } })),
+      stringify(deployed({ resources: { storage: omit(resources.storage, 'public_url_prefix') } })),
       'townhall.json:13:7: deployment.resources.storage.public_url_prefix is required',
     ],
     [
@@ -154,12 +164,12 @@ describe('parseDeclaration', () => {
     ['a list in place of it', '[]', 'townhall.json:1:1: the declaration must be an object'],
     [
       'an entry outside of the project',
-      stringify({ ...whole, entry: '../x.ts' }),
+      stringify({ ...completeDeclaration, entry: '../x.ts' }),
       'townhall.json:6:3: entry must be a path within the project',
     ],
     [
       'an entry at the root of the disk',
-      stringify({ ...whole, entry: '/etc/x.ts' }),
+      stringify({ ...completeDeclaration, entry: '/etc/x.ts' }),
       'townhall.json:6:3: entry must be a path within the project',
     ],
     [
@@ -186,7 +196,7 @@ describe('parseDeclaration', () => {
   });
 
   test('reports all errors at once in their order', () => {
-    const errors = refusal(stringify({ ...whole, type: 'x', name: 7, more: true })).split('\n');
+    const errors = refusal(stringify({ ...completeDeclaration, type: 'x', name: 7, more: true })).split('\n');
     expect(errors.map((line) => line.replace(/^townhall\.json:(\d+):.*?: (\S+) .*/, '$1 $2'))).toEqual([
       '3 type',
       '5 name',

@@ -54,20 +54,20 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
   });
 
   test('prints the plan of a dry run and changes nothing', async () => {
-    const before = await treeOf(city.directory);
+    const treeBefore = await treeOf(city.directory);
     const { code, screen } = await city.run(['deploy', '--dry-run']);
     expect(screen).toContain('0.1.0 to 0.1.1');
     expect(screen).toMatch(/database +will be made/);
     expect(code).toBe(0);
-    expect(await treeOf(city.directory)).toEqual(before);
+    expect(await treeOf(city.directory)).toEqual(treeBefore);
   });
 
   test('--verify-only exits with 1 while nothing runs', async () => {
-    const before = await treeOf(city.directory);
+    const treeBefore = await treeOf(city.directory);
     const { code, screen } = await city.run(['deploy', '--verify-only'], { PORT: '1' });
     expect(code).toBe(1);
     expect(screen).toContain('Nothing healthy serves');
-    expect(await treeOf(city.directory)).toEqual(before);
+    expect(await treeOf(city.directory)).toEqual(treeBefore);
   });
 
   test('serves the first deployment without an install and raises the version', async () => {
@@ -124,11 +124,11 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
   });
 
   test('replaces the version under load without a failed request', async () => {
-    const before = await city.url();
+    const urlBefore = await city.url();
     const token = await city.userToken();
     await city.write('src/index.ts', saying('second'));
     const load = startLoad({
-      url: before,
+      url: urlBefore,
       token,
       path: '/v1/hello/world',
       plainWorkers: 4,
@@ -139,7 +139,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     await new Promise((resolve) => setTimeout(resolve, 2_000));
     const tally = await load.stop();
     expect(code, screen).toBe(0);
-    expect(await city.url()).toBe(before);
+    expect(await city.url()).toBe(urlBefore);
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'second' } });
     expect(await city.version()).toBe('0.1.2');
     expect(tally.failures).toEqual([]);
@@ -174,8 +174,8 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
 
   test('starts at the same address after a stop', async () => {
     const url = await city.url();
-    const stopped = await city.run(['deploy', '--stop', '--json']);
-    expect(JSON.parse(stopped.screen)).toEqual({ stopped: true });
+    const result = await city.run(['deploy', '--stop', '--json']);
+    expect(JSON.parse(result.screen)).toEqual({ stopped: true });
     await expect(fetch(`${url}/health`)).rejects.toThrow('fetch failed');
     expect((await city.run(['city', 'status'])).code).toBe(1);
     const started = await city.run(['city', 'start', '--json']);

@@ -51,7 +51,7 @@ describe(
     test.each<Step>(['provision', 'keep', 'supervise', 'trial', 'switch', 'record', 'raise', 'confirm'])(
       'at the step "%s"',
       async (failing) => {
-        const before = await snapshot();
+        const snapshotBefore = await snapshot();
         const plan = await makePlan({
           directory: city.directory,
           env: { ...city.env, PATH: process.env['PATH'] },
@@ -69,7 +69,7 @@ describe(
           },
         };
         await expect(deploy(plan, needs)).rejects.toThrow(`no further than ${failing}`);
-        expect(await snapshot()).toEqual(before);
+        expect(await snapshot()).toEqual(snapshotBefore);
       },
     );
 
@@ -151,7 +151,7 @@ describe(
       ],
     ];
     test.each(cases)('for %s', async (_what, { files = {}, env = {}, flags = [] }, message) => {
-      const before = await snapshot();
+      const snapshotBefore = await snapshot();
       const texts = new Map<string, string>();
       for (const [file, text] of Object.entries(files)) {
         texts.set(file, await city.read(file));
@@ -162,33 +162,33 @@ describe(
       expect(screen).toMatch(message);
       expect(screen).not.toContain('    at ');
       expect(code).toBe(1);
-      expect(await snapshot()).toEqual(before);
+      expect(await snapshot()).toEqual(snapshotBefore);
     });
 
     test('for a port that another program uses', async () => {
-      const other = createServer().listen(0, '127.0.0.1');
-      await new Promise((resolve) => other.once('listening', resolve));
-      const { port } = other.address() as AddressInfo;
-      const before = await snapshot();
+      const otherServer = createServer().listen(0, '127.0.0.1');
+      await new Promise((resolve) => otherServer.once('listening', resolve));
+      const { port } = otherServer.address() as AddressInfo;
+      const snapshotBefore = await snapshot();
       const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
-      await new Promise((resolve) => other.close(resolve));
+      await new Promise((resolve) => otherServer.close(resolve));
       expect(screen).toContain(`127.0.0.1:${port} is not available: another program listens there`);
       expect(code).toBe(1);
-      expect(await snapshot()).toEqual(before);
+      expect(await snapshot()).toEqual(snapshotBefore);
     });
 
     test('for Ctrl-C midway', async () => {
-      const before = await snapshot();
+      const snapshotBefore = await snapshot();
       const run = townhall(['deploy'], { cwd: city.directory, env: city.env });
       await run.waitFor(/trying/);
       run.process.kill('SIGINT');
       expect(await run.ended).toBe(1);
       expect(run.screen()).toContain('It was stopped.\nVersion 0.1.1 serves on; nothing was changed.');
-      expect(await snapshot()).toEqual(before);
+      expect(await snapshot()).toEqual(snapshotBefore);
     });
 
     test('and the next deployment succeeds, on another port too', async () => {
-      const before = await city.url();
+      const urlBefore = await city.url();
       const port = await freePort();
       await city.write('src/index.ts', original.replace('Hello, world.', 'Hello again.'));
       const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
@@ -199,7 +199,7 @@ describe(
       await expect
         .poll(
           () =>
-            fetch(`${before}/health`).then(
+            fetch(`${urlBefore}/health`).then(
               () => 'answers',
               () => 'gone',
             ),
@@ -228,18 +228,20 @@ describe('a City whose port is taken', { timeout: 4 * minutes }, () => {
   test('does not start and leaves no control socket', async () => {
     const port = Number(new URL(await city.url()).port);
     expect((await city.run(['city', 'stop'])).code).toBe(0);
-    const other = createServer();
+    const otherServer = createServer();
     await expect
       .poll(
         () =>
           new Promise((resolve) =>
-            other.once('error', () => resolve('taken')).listen(port, '127.0.0.1', () => resolve('free')),
+            otherServer
+              .once('error', () => resolve('taken'))
+              .listen(port, '127.0.0.1', () => resolve('free')),
           ),
         { timeout: 60_000 },
       )
       .toBe('free');
     const { code, screen } = await city.run(['city', 'run']);
-    await new Promise((resolve) => other.close(resolve));
+    await new Promise((resolve) => otherServer.close(resolve));
     expect(screen).toContain(`127.0.0.1:${port} is not available: another program listens there`);
     expect(screen).not.toContain('was still open');
     expect(code).toBe(1);

@@ -224,8 +224,8 @@ describe('rendered files', () => {
     const { stderr } = await run('systemd-analyze', ['verify', '--man=no', path], { timeout: 20_000 }).catch(
       (error: unknown) => error as { stderr: string },
     );
-    const own = stderr.split('\n').filter((line) => line.includes('notes.service'));
-    expect(own).toEqual([]);
+    const serviceLines = stderr.split('\n').filter((line) => line.includes('notes.service'));
+    expect(serviceLines).toEqual([]);
     expect(await readFile(path, 'utf8')).toContain(
       `ExecStart=${program} "with a space" city run --project ${folder}`,
     );

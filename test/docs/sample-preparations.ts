@@ -212,10 +212,10 @@ const withQueueItem: Prepare = async (servers, agent) => {
 const withApproval: Prepare = async (servers, agent) => {
   const { replace, sessionId } = await sessionIdOf(withSession(servers, agent));
   await agent.client.sessions.prompt({ sessionId, text: 'Act now' });
-  const pending = async () =>
+  const findApproval = async () =>
     (await agent.client.sessions.listApprovals({ sessionId, status: 'pending' })).items[0];
-  await expect.poll(pending).toBeDefined();
-  return { replace: { ...replace, [example.approval]: (await pending())?.approvalId ?? '' } };
+  await expect.poll(findApproval).toBeDefined();
+  return { replace: { ...replace, [example.approval]: (await findApproval())?.approvalId ?? '' } };
 };
 
 /** By document and operationId; `agent` stands for both variants. */

@@ -129,11 +129,11 @@ with urllib.request.urlopen(request) as response:
   });
 
   test('use a handwritten file instead of a rendered one', () => {
-    const own = '// Why.\n// #region sample\nconsole.log(1);\n// #endregion\n';
-    expect(render({}, { 'things-create-thing.ts': own })).toMatchObject({
+    const sampleSource = '// Why.\n// #region sample\nconsole.log(1);\n// #endregion\n';
+    expect(render({}, { 'things-create-thing.ts': sampleSource })).toMatchObject({
       TypeScript: 'console.log(1);',
     });
-    expect(Object.keys(render({}, { 'openai/things-create-thing.ts': own }))).toEqual([
+    expect(Object.keys(render({}, { 'openai/things-create-thing.ts': sampleSource }))).toEqual([
       'curl',
       'TypeScript',
       'TypeScript (openai)',
@@ -144,8 +144,8 @@ with urllib.request.urlopen(request) as response:
   test('are refused without an example or an operation', () => {
     expect(() => render({}, {}, {})).toThrow(/things\.createThing: the parameter "place" has no example/);
     expect(() => render(undefined)).toThrow(/things\.createThing: the body has no example/);
-    const own = '// #region sample\nx\n// #endregion\n';
-    expect(() => render({}, { 'things-sell-thing.ts': own })).toThrow(
+    const sampleSource = '// #region sample\nx\n// #endregion\n';
+    expect(() => render({}, { 'things-sell-thing.ts': sampleSource })).toThrow(
       /examples\/operations has a sample of things-sell-thing, which is no operation/,
     );
   });

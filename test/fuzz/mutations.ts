@@ -56,15 +56,15 @@ export function mutated(base: Json): fc.Arbitrary<Json> {
   );
   return fc.array(change, { minLength: 1, maxLength: 3 }).map((changes) => {
     let document = structuredClone(base);
-    for (const [where, what] of changes) {
+    for (const [position, mutation] of changes) {
       const places = placesOf(document);
-      const place = places[where % places.length] ?? [];
+      const place = places[position % places.length] ?? [];
       document = changeAt(document, place, (old) => {
-        if (what.kind === 'replace') return what.value;
-        if (what.kind === 'nest') return nested(old ?? null, what.depth);
-        if (what.kind === 'add')
+        if (mutation.kind === 'replace') return mutation.value;
+        if (mutation.kind === 'nest') return nested(old ?? null, mutation.depth);
+        if (mutation.kind === 'add')
           return old !== null && typeof old === 'object' && !Array.isArray(old)
-            ? { ...old, [what.name]: 1 }
+            ? { ...old, [mutation.name]: 1 }
             : old;
         return undefined;
       });

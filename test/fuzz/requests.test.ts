@@ -46,8 +46,8 @@ describe.each(Object.entries(surfaces))('the %s', (surface, { url, callers }) =>
     const answer = await send(url(), request, await caller.credential());
     const place = `${caller.name}: ${request.method} ${request.target} ${request.body?.slice(0, 600) ?? ''}`;
     expect(findMismatches(document, operation, answer), place).toEqual([]);
-    const wrong = unexpectedOutcome(operation, caller, { request, answer });
-    expect(wrong, `${place} → ${answer.status} ${answer.text.slice(0, 400)}`).toBeNull();
+    const outcome = unexpectedOutcome(operation, caller, { request, answer });
+    expect(outcome, `${place} → ${answer.status} ${answer.text.slice(0, 400)}`).toBeNull();
   }
 
   async function judgeAll(

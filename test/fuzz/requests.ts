@@ -92,7 +92,7 @@ function wrongQueries(
   valid: fc.Arbitrary<FuzzedRequest>,
   { name, schema, required }: Parameter,
 ): fc.Arbitrary<FuzzedRequest>[] {
-  const without = ({ target }: FuzzedRequest) => {
+  const removeParameter = ({ target }: FuzzedRequest) => {
     const [path = '', search = ''] = target.split('?');
     const query = new URLSearchParams(search);
     query.delete(name);
@@ -108,14 +108,14 @@ function wrongQueries(
       ? []
       : [
           fc.tuple(valid, wrongTexts).map(([request, text]) => {
-            const { path, query } = without(request);
+            const { path, query } = removeParameter(request);
             query.set(name, text);
             return { ...request, target: `${path}?${query}`, fault: `the query parameter ${name}` };
           }),
         ];
   if (required !== true) return replaced;
   const unknownPaths = valid.map((request) => {
-    const { path, query } = without(request);
+    const { path, query } = removeParameter(request);
     return {
       ...request,
       target: query.size > 0 ? `${path}?${query}` : path,

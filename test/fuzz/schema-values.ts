@@ -22,21 +22,21 @@ export function filterValues<Value>(
 
 export function valuesOf(schema: unknown, resolve: Resolve, depth = 0): fc.Arbitrary<Json> {
   if (!isRecord(schema) || depth > greatestDepth) return fc.constant(null);
-  const own = resolve(schema);
-  if ('const' in own) return fc.constant(own['const'] as Json);
-  if (Array.isArray(own['enum'])) return fc.constantFrom(...(own['enum'] as Json[]));
+  const target = resolve(schema);
+  if ('const' in target) return fc.constant(target['const'] as Json);
+  if (Array.isArray(target['enum'])) return fc.constantFrom(...(target['enum'] as Json[]));
   for (const word of ['oneOf', 'anyOf']) {
-    const variants = own[word];
+    const variants = target[word];
     if (!Array.isArray(variants) || variants.length === 0) continue;
-    const { [word]: _union, discriminator: _tag, ...base } = own;
+    const { [word]: _union, discriminator: _tag, ...base } = target;
     // The first variant of a deep recursive schema is the simple one.
     const list = depth > fullDepth ? variants.slice(0, 1) : variants;
     return fc.oneof(
       ...list.map((variant) => valuesOf(merged(base, resolve(variant as Schema)), resolve, depth + 1)),
     );
   }
-  const types = [own['type'] ?? (isRecord(own['properties']) ? 'object' : 'any')].flat() as string[];
-  return fc.oneof(...types.map((type) => valuesOfType(type, own, resolve, depth)));
+  const types = [target['type'] ?? (isRecord(target['properties']) ? 'object' : 'any')].flat() as string[];
+  return fc.oneof(...types.map((type) => valuesOfType(type, target, resolve, depth)));
 }
 
 /** The members of both; a variant of a union usually only requires members that the union describes. */
@@ -83,19 +83,19 @@ function integers(schema: Schema): fc.Arbitrary<number> {
 }
 
 function texts(schema: Schema): fc.Arbitrary<string> {
-  const example = [schema['example'], ...listOf(schema['examples'])].filter(
+  const examples = [schema['example'], ...listOf(schema['examples'])].filter(
     (value) => typeof value === 'string',
   );
   const { pattern, format } = schema;
   const minLength = numberOf(schema['minLength'], 0);
   const maxLength = Math.min(numberOf(schema['maxLength'], minLength + 40), minLength + 200);
   const fits = (text: string) => [...text].length >= minLength && [...text].length <= maxLength;
-  const own = valuesOfFormat(format) ?? valuesOfPattern(pattern);
-  if (own !== undefined) {
-    const fittingValues = filterValues(own, fits);
-    const examples = example.length > 0 ? fc.constantFrom(...(example as string[])) : undefined;
-    if (fittingValues === undefined) return examples ?? fc.constant('a'.repeat(minLength));
-    return examples === undefined ? fittingValues : fc.oneof(fittingValues, examples);
+  const describedValues = valuesOfFormat(format) ?? valuesOfPattern(pattern);
+  if (describedValues !== undefined) {
+    const fittingValues = filterValues(describedValues, fits);
+    const exampleValues = examples.length > 0 ? fc.constantFrom(...(examples as string[])) : undefined;
+    if (fittingValues === undefined) return exampleValues ?? fc.constant('a'.repeat(minLength));
+    return exampleValues === undefined ? fittingValues : fc.oneof(fittingValues, exampleValues);
   }
   if (typeof schema['contentEncoding'] === 'string')
     return fc

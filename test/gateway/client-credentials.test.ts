@@ -51,13 +51,17 @@ describe.each(keyHeaders)('a token in %s', (name) => {
   });
 
   test('may stand beside the same bearer token', async () => {
-    const both = { [name]: world.userToken, authorization: `Bearer ${world.userToken}` };
-    expect((await get('/v1/ai/models', both)).status).toBe(200);
+    const bothHeaders = { [name]: world.userToken, authorization: `Bearer ${world.userToken}` };
+    expect((await get('/v1/ai/models', bothHeaders)).status).toBe(200);
   });
 
   test('beside a different bearer token is 400', async () => {
-    const both = { [name]: world.userToken, authorization: `Bearer ${world.adminToken}` };
-    expect(await statusAndError(await get('/v1/ai/models', both))).toEqual([400, 'invalid_request', name]);
+    const bothHeaders = { [name]: world.userToken, authorization: `Bearer ${world.adminToken}` };
+    expect(await statusAndError(await get('/v1/ai/models', bothHeaders))).toEqual([
+      400,
+      'invalid_request',
+      name,
+    ]);
   });
 
   test('does not authenticate an administrator', async () => {

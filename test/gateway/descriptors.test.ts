@@ -53,9 +53,9 @@ beforeAll(async () => {
 afterAll(async () => {
   for (const socket of sockets) socket.destroy();
   agent.destroy();
-  const ended = new Promise((resolve) => child?.once('close', resolve));
+  const exit = new Promise((resolve) => child?.once('close', resolve));
   child?.kill('SIGTERM');
-  await ended;
+  await exit;
   await place?.remove();
   await rm(journal, { recursive: true, force: true });
 });

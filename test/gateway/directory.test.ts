@@ -97,7 +97,7 @@ describe('directory.getReadiness', () => {
     ],
     ['something else is wrong', new Error('secret detail'), 'not_ready', '1'],
   ])('is 503 while %s', async (_name, error, code, retryAfter) => {
-    const before = ready;
+    const readyBefore = ready;
     ready = async () => {
       throw error;
     };
@@ -106,7 +106,7 @@ describe('directory.getReadiness', () => {
       expect([status, body.error.code, headers['retry-after']]).toEqual([503, code, retryAfter]);
       expect(JSON.stringify(body)).not.toContain('secret detail');
     } finally {
-      ready = before;
+      ready = readyBefore;
     }
   });
 

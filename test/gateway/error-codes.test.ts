@@ -156,7 +156,7 @@ test('a path that cannot be decoded is 400', async () => {
 });
 
 describe('stored responses under /v1/ai', () => {
-  const missing = 'resp_01jd6zv0c5e9fsr8m2w4x1k7qe';
+  const missingId = 'resp_01jd6zv0c5e9fsr8m2w4x1k7qe';
 
   async function request(method: string, path: string, body?: object) {
     const response = await fetch(`${world.url}/v1/ai/responses${path}`, {
@@ -171,7 +171,7 @@ describe('stored responses under /v1/ai', () => {
     (await request('POST', '', { model: 'local/echo', input: 'Hello', store: true, ...input })).body.id;
 
   test('refuse to continue a response that does not exist', async () => {
-    const body = { model: 'local/echo', input: 'Hello', previous_response_id: missing };
+    const body = { model: 'local/echo', input: 'Hello', previous_response_id: missingId };
     expect(await request('POST', '', body)).toMatchObject({
       status: 400,
       body: { error: { code: 'previous_response_not_found', param: 'previous_response_id' } },

@@ -65,10 +65,10 @@ describe('the limit of requests', () => {
         )?.[1],
       );
     expect(await remaining(userToken)).toBeLessThan(12);
-    const before = await remaining(key);
-    expect(before).toBeLessThan(11);
+    const remainingBefore = await remaining(key);
+    expect(remainingBefore).toBeLessThan(11);
     for (let more = 0; more < 5; more += 1) await remaining(userToken);
-    expect(await remaining(key)).toBeLessThan(before - 2);
+    expect(await remaining(key)).toBeLessThan(remainingBefore - 2);
   });
 
   test('counts an unknown credential as a guest of its address', async () => {
@@ -207,10 +207,10 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')('one limit over 
           (replicas[n % 2] as (typeof replicas)[number]).take('somebody', policy),
         ),
       );
-      const allowed = results.filter(({ isAllowed }) => isAllowed).length;
+      const allowedCount = results.filter(({ isAllowed }) => isAllowed).length;
       const refilled = ((performance.now() - startedMs) / 60_000) * policy.perMinute;
-      expect(allowed).toBeGreaterThanOrEqual(policy.perMinute);
-      expect(allowed).toBeLessThanOrEqual(policy.perMinute * 1.05 + refilled + 1);
+      expect(allowedCount).toBeGreaterThanOrEqual(policy.perMinute);
+      expect(allowedCount).toBeLessThanOrEqual(policy.perMinute * 1.05 + refilled + 1);
     } finally {
       await second.close();
       await place.close();

@@ -91,7 +91,7 @@ function ask(model: string, more: object = {}): Promise<Response> {
 
 describe('a call to a provider', () => {
   test.each([[false], [true]])('is counted, traced and logged once (stream: %s)', async (stream) => {
-    const before = collector.spans.length;
+    const spanCount = collector.spans.length;
     const answer = await ask('acme/fast', { stream });
     expect(answer.status).toBe(200);
     await answer.text();
@@ -114,7 +114,7 @@ describe('a call to a provider', () => {
     expect(answer.headers.get('server-timing')).toMatch(/upstream;dur=[\d.]+, app;dur=[\d.]+$/);
 
     const client = await collector.waitFor(
-      (span) => span.name === 'chat acme/fast' && collector.spans.indexOf(span) >= before,
+      (span) => span.name === 'chat acme/fast' && collector.spans.indexOf(span) >= spanCount,
     );
     const server = await collector.waitFor(({ spanId }) => spanId === client.parentSpanId);
     expect(client).toMatchObject({
@@ -137,10 +137,10 @@ describe('a call to a provider', () => {
   });
 
   test('appears in the metrics with tokens, credits and retries', async () => {
-    const failed = await ask('acme/broken');
-    expect(failed.status).toBe(502);
-    await failed.text();
-    await lineOf(failed.headers.get('x-request-id'));
+    const failedResponse = await ask('acme/broken');
+    expect(failedResponse.status).toBe(502);
+    await failedResponse.text();
+    await lineOf(failedResponse.headers.get('x-request-id'));
     const text = await metrics();
     expect(text).toContain(
       'townhall_upstream_requests_total{provider="acme",model="acme/fast",outcome="answered"} 2',
@@ -166,7 +166,7 @@ describe('a call to a provider', () => {
   });
 
   test('at an alias is counted and traced as its operation', async () => {
-    const before = collector.spans.length;
+    const spanCount = collector.spans.length;
     const answer = await fetch(`${world.url}/v1/embeddings`, {
       method: 'POST',
       headers: { authorization: `Bearer ${world.userToken}`, 'content-type': 'application/json' },
@@ -175,7 +175,7 @@ describe('a call to a provider', () => {
     expect(answer.status).toBe(200);
     await answer.text();
     const client = await collector.waitFor(
-      (span) => span.name === 'embeddings acme/vectors' && collector.spans.indexOf(span) >= before,
+      (span) => span.name === 'embeddings acme/vectors' && collector.spans.indexOf(span) >= spanCount,
     );
     const server = await collector.waitFor(({ spanId }) => spanId === client.parentSpanId);
     expect(server.name).toBe('ai.embedText');

@@ -56,8 +56,8 @@ describe('the gateway as a whole', () => {
   test('answers the OpenAI client’s documented calls', async () => {
     const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.userToken });
     const messages = [{ role: 'user' as const, content: 'How do I add a model provider?' }];
-    const whole = await openai.chat.completions.create({ model: 'local/guide', messages });
-    const text = whole.choices[0]?.message.content ?? '';
+    const completion = await openai.chat.completions.create({ model: 'local/guide', messages });
+    const text = completion.choices[0]?.message.content ?? '';
     expect(text).toContain('MODELS_FILE');
     let streamed = '';
     for await (const chunk of await openai.chat.completions.create({

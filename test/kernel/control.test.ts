@@ -42,8 +42,8 @@ describe('the control socket', () => {
     const input = { text: 'line\nbreak ü', list: [1, null] };
     expect(await callControl(path, 'echo', input)).toEqual({ received: input });
     expect(await callControl(path, 'nothing', undefined)).toBeNull();
-    const long = 'x'.repeat(1_000_000);
-    expect(await callControl(path, 'echo', long)).toEqual({ received: long });
+    const longText = 'x'.repeat(1_000_000);
+    expect(await callControl(path, 'echo', longText)).toEqual({ received: longText });
     expect(await Promise.all([1, 2, 3].map((n) => callControl(path, 'echo', n)))).toEqual(
       [1, 2, 3].map((n) => ({ received: n })),
     );

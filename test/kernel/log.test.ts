@@ -108,7 +108,8 @@ describe('log', () => {
     for (const at of [16_384, 65_536])
       for (const offset of [1, 100, 206])
         log.error({ err: new Error('c'.repeat(at - offset) + secret + 'c'.repeat(70_000)) }, 'secret');
-    for (const many of [1_000, 1]) log.info({ text: `${secret} `.repeat(many) + 'd'.repeat(70_000) }, 'many');
+    for (const repetitions of [1_000, 1])
+      log.info({ text: `${secret} `.repeat(repetitions) + 'd'.repeat(70_000) }, 'many');
     expect(text.join('')).not.toContain('s3cret');
     expect(text.at(-1)).toContain('[redacted]');
   });

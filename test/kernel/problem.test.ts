@@ -61,8 +61,8 @@ describe('problem', () => {
     const problem = asProblem(cause);
     expect(problem).toMatchObject({ status: 500, code: 'internal_error', cause });
     expect(JSON.stringify(renderProblem(problem, 'req_1'))).not.toContain('hunter2');
-    const own = new Problem('gone', 'login_spent', 'Spent.');
-    expect(asProblem(own)).toBe(own);
+    const loginProblem = new Problem('gone', 'login_spent', 'Spent.');
+    expect(asProblem(loginProblem)).toBe(loginProblem);
   });
 
   test('a transient error is not permanent', () => {

@@ -326,8 +326,10 @@ export function contractOf(options: WorldOptions = {}) {
     identities: { userToken: 'user', adminSession: 'admin' },
     identify:
       options.identify ??
-      (async (bearer) =>
-        bearer === 'user-token' ? { kind: 'user' } : bearer === 'admin-token' ? { kind: 'admin' } : null),
+      (async (bearer) => {
+        if (bearer === 'user-token') return { kind: 'user' };
+        return bearer === 'admin-token' ? { kind: 'admin' } : null;
+      }),
     guest: { kind: 'guest' },
     validateResponses: true,
   });

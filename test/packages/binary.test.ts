@@ -39,12 +39,12 @@ test('prints its help and version', { timeout: 180_000 }, async () => {
 
 test('serves the local edition and the five calls of the README', { timeout: 300_000 }, async () => {
   const cwd = folder('start');
-  const running = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
+  const program = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
   try {
-    await running.waitFor(/Ctrl-C ends it/, 180_000);
-    const [, gateway = ''] = await running.waitFor(/gateway +(http\S+)/);
-    const [, agent = ''] = await running.waitFor(/agent +(http\S+)/);
-    expect(running.screen()).not.toMatch(/Warning|Error/);
+    await program.waitFor(/Ctrl-C ends it/, 180_000);
+    const [, gateway = ''] = await program.waitFor(/gateway +(http\S+)/);
+    const [, agent = ''] = await program.waitFor(/agent +(http\S+)/);
+    expect(program.screen()).not.toMatch(/Warning|Error/);
     const { stdout } = await run('sh', ['-euc', readmeCalls({ gateway, agent })], { cwd, env: bare });
     expect(stdout).toMatch(/"services":\[/);
     expect(stdout).toMatch(/From the documentation/);
@@ -66,17 +66,17 @@ test('serves the local edition and the five calls of the README', { timeout: 300
     const admin = await run(binary, ['admin', 'token', 'list', '--json'], { cwd, env: bare });
     expect(JSON.parse(admin.stdout)).toBeTypeOf('object');
   } finally {
-    expect(await running.stop()).toBe(0);
+    expect(await program.stop()).toBe(0);
   }
 });
 
 test('keeps its data over a restart', { timeout: 300_000 }, async () => {
   const cwd = folder('again');
   const tokenOf = async () => {
-    const running = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
-    await running.waitFor(/Ctrl-C ends it/, 180_000);
+    const program = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
+    await program.waitFor(/Ctrl-C ends it/, 180_000);
     const token = readFileSync(path.join(cwd, 'data/local.token'), 'utf8');
-    expect(await running.stop()).toBe(0);
+    expect(await program.stop()).toBe(0);
     return token;
   };
   expect(await tokenOf()).toBe(await tokenOf());
@@ -101,15 +101,15 @@ test('runs the services of a project without an install', { timeout: 300_000 }, 
     `import { defineService } from 'townhall';
 export const notes = defineService({ id: 'notes', name: 'Notes', actions: { ping: { method: 'GET', identities: [], run: async (): Promise<{ pong: boolean }> => ({ pong: true }) } } });`,
   );
-  const running = start(binary, ['gateway', '--project', cwd], {
+  const program = start(binary, ['gateway', '--project', cwd], {
     cwd,
     env: { PORT: '0', HOST: '127.0.0.1' },
   });
   try {
-    const [, url = ''] = await running.waitFor(/^\{(?=.*"msg":"listening").*"url":"([^"]+)"/m, 180_000);
+    const [, url = ''] = await program.waitFor(/^\{(?=.*"msg":"listening").*"url":"([^"]+)"/m, 180_000);
     expect(await (await fetch(`${url}/v1/notes/ping`)).json()).toEqual({ pong: true });
   } finally {
-    expect(await running.stop()).toBe(0);
+    expect(await program.stop()).toBe(0);
   }
 });
 

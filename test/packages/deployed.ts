@@ -70,7 +70,7 @@ export async function walkThroughDeployments({
   const noteServing = async (): Promise<void> =>
     void versions.push(((await get('/v1/cities/current')) as { version: string }).version);
   let url = '';
-  let stopped: Ended | undefined;
+  let exit: Ended | undefined;
   // A new connection each: an open one may still lead to the previous version.
   const get = async (route: string): Promise<unknown> =>
     (await fetch(`${url}${route}`, { headers: { connection: 'close' } })).json();
@@ -130,7 +130,7 @@ export async function walkThroughDeployments({
     expect(record).toMatchObject({ name: 'demo', version: '0.1.1', base_url: url });
 
     const deployedTree = treeOf(demo);
-    const unchanged = async (): Promise<void> => {
+    const expectUnchanged = async (): Promise<void> => {
       expect(treeOf(demo)).toEqual(deployedTree);
       expect(await get('/v1/cities/current')).toEqual(record);
       expect(await hello()).toEqual({ message: 'Hello, world.' });
@@ -143,20 +143,20 @@ export async function walkThroughDeployments({
       code: 0,
       screen: expect.stringContaining('Healthy: version 0.1.1'),
     });
-    await unchanged();
+    await expectUnchanged();
 
     const entry = path.join(demo, 'src/index.ts');
     const sound = readFileSync(entry, 'utf8');
     writeFileSync(entry, `${sound}\nthrow new Error('the letter box is shut');\n`);
-    const broken = await townhall(['deploy']);
-    expect(broken).toMatchObject({
+    const failure = await townhall(['deploy']);
+    expect(failure).toMatchObject({
       code: 1,
       screen: expect.stringMatching(
         /src\/index\.ts: the letter box is shut \(line \d+\)\nVersion 0\.1\.1 serves on; nothing was changed/,
       ),
     });
     writeFileSync(entry, sound);
-    await unchanged();
+    await expectUnchanged();
 
     writeFileSync(entry, sound.replace('Hello, world.', 'Hello again.'));
     expect(await townhall(['deploy'])).toMatchObject({
@@ -179,9 +179,9 @@ export async function walkThroughDeployments({
       screen: expect.stringMatching(/version +0\.1\.1\n/),
     });
   } finally {
-    stopped = await townhall(['city', 'stop']);
+    exit = await townhall(['city', 'stop']);
   }
-  expect(stopped).toMatchObject({ code: 0, screen: expect.stringContaining('Stopped.') });
+  expect(exit).toMatchObject({ code: 0, screen: expect.stringContaining('Stopped.') });
   await expect(hello()).rejects.toThrow('fetch failed');
   expect(await townhall(['city', 'status'])).toMatchObject({
     code: 1,

@@ -137,7 +137,7 @@ export function start(
       screen += piece.toString('utf8');
       for (const listener of listeners) listener();
     });
-  const ended = new Promise<number | string>((resolve) =>
+  const exit = new Promise<number | string>((resolve) =>
     child.on('close', (code, signal) => resolve(code ?? signal ?? 'unknown')),
   );
   return {
@@ -156,7 +156,7 @@ export function start(
           resolve(match);
         };
         listeners.add(check);
-        void ended.then((code) =>
+        void exit.then((code) =>
           reject(new Error(`ended with ${code} before ${String(pattern)}:\n${screen}`)),
         );
         check();
@@ -164,7 +164,7 @@ export function start(
     async stop() {
       // A terminal sends the signal to the whole process group.
       if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGINT');
-      return ended;
+      return exit;
     },
   };
 }

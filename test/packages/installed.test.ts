@@ -122,12 +122,12 @@ test.skipIf(nodes.get(20) === undefined)('the clients run on Node 20', { timeout
 test.skipIf(nodes.get(20) === undefined)(
   'the command names the Node version that it needs on Node 20',
   async () => {
-    const ended = run(
+    const result = run(
       path.join(nodes.get(20) as string, 'node'),
       ['node_modules/townhall/bin/townhall.js', 'start'],
       { cwd: installation.folder },
     );
-    await expect(ended).rejects.toMatchObject({
+    await expect(result).rejects.toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/^townhall: this is Node 20\S+; install Node 22\.19 or newer\.\n$/),
     });

@@ -182,12 +182,12 @@ function readBalanceNow(world: World, machine: Machine, userId: string): void {
   const answers = world.calls.filter(
     (call) => call.plan.userId === userId && call.state === 'answered' && !hasEndedLease(world, call),
   );
-  const before = countUse(world, userId);
+  const useBefore = countUse(world, userId);
   const isLeased = !isLeaseEnding(world, userId);
   gateway.readBalance(userId).then(
     (balance) => {
       checkBalanceRead(world, userId, answers);
-      if (isLeased && !isLeaseEnding(world, userId)) checkShownHeld(world, userId, balance, before);
+      if (isLeased && !isLeaseEnding(world, userId)) checkShownHeld(world, userId, balance, useBefore);
     },
     (error: unknown) => {
       if (!(error instanceof Problem)) throw error;

@@ -36,15 +36,15 @@ export function checkShownHeld(
   world: World,
   userId: string,
   { held: shownCredits, owed: debt }: ShownBalance,
-  before: ReturnType<typeof countUse>,
+  useBefore: ReturnType<typeof countUse>,
 ): void {
   // Idle credits that will pay a debt are not available.
   if (debt > 0n || !isReachableForAll(world, userId)) return;
   const currentUse = countUse(world, userId);
   let highest = 0n;
-  for (const { amount, plan, price } of new Set([...before.calls, ...currentUse.calls]))
+  for (const { amount, plan, price } of new Set([...useBefore.calls, ...currentUse.calls]))
     highest += larger(amount, plan.raiseTo ?? 0n, plan.price, price);
-  for (const { amount } of new Set([...before.holds, ...currentUse.holds])) highest += amount;
+  for (const { amount } of new Set([...useBefore.holds, ...currentUse.holds])) highest += amount;
   world.coverage.count(highest === 0n ? 'balance with idle credits alone' : 'balance with credits in use');
   if (shownCredits > highest)
     fail(world, `a balance shows ${shownCredits} credits as held, and ${highest} are in use`);

@@ -269,11 +269,11 @@ export function checkQuiet(world: World): void {
     if (userId !== null) addTo(chargedOf, userId, charged);
   for (const { userId, held, posted, beforeCharges } of model.accounts.values()) {
     if (held !== 0n) fail(world, `account ${userId} still holds ${held}`);
-    const paid = beforeCharges - posted;
-    if (paid !== (chargedOf.get(userId) ?? 0n))
+    const paidCredits = beforeCharges - posted;
+    if (paidCredits !== (chargedOf.get(userId) ?? 0n))
       fail(
         world,
-        `account ${userId} paid ${paid} for calls whose charges are ${chargedOf.get(userId) ?? 0n}`,
+        `account ${userId} paid ${paidCredits} for calls whose charges are ${chargedOf.get(userId) ?? 0n}`,
       );
   }
   for (const { gateway } of world.machines)
@@ -282,8 +282,8 @@ export function checkQuiet(world: World): void {
         fail(world, `${allotmentId} still has ${reserved} reserved and ${unapplied} unapplied credits`);
   const recorded = new Map<string, { count: number; charged: bigint; price: bigint; isLate: boolean }>();
   for (const { requestId, charged, price, isLate } of model.usage.values()) {
-    const before = recorded.get(requestId);
-    recorded.set(requestId, { count: (before?.count ?? 0) + 1, charged, price, isLate });
+    const recordedCharge = recorded.get(requestId);
+    recorded.set(requestId, { count: (recordedCharge?.count ?? 0) + 1, charged, price, isLate });
   }
   for (const call of world.calls) checkRecord(world, call, recorded.get(call.plan.requestId));
 }

@@ -90,24 +90,30 @@ async function spendTheRest(world: World): Promise<number> {
   const machine = world.machines[0];
   if (user === undefined || token === undefined || machine === undefined) return 0;
   const base = { kind: 'call', userId: user.userId, tokenId: token.tokenId, ...restCall } as const;
-  const rest = (): bigint => server.model.available(user.userId, token.tokenId);
+  const availableCredits = (): bigint => server.model.available(user.userId, token.tokenId);
   // A journal that failed tries again every five seconds.
   let steps = await run(world, scheduler.nowMs() + 5_000, () => false);
-  const bound = rest() / 20n;
+  const bound = availableCredits() / 20n;
   for (const [index, other] of world.machines.entries())
     startCall(world, other, { ...base, machine: index, requestId: `rest_${index}`, bound, price: 0n });
   steps += await run(world, scheduler.nowMs() + 1_500, () => false);
-  const free = [...server.model.allotments.values()].reduce(
+  const freeCredits = [...server.model.allotments.values()].reduce(
     (sum, { tokenId, amount }) => (tokenId === token.tokenId ? sum + amount : sum),
-    rest(),
+    availableCredits(),
   );
-  if (free <= 0n || world.failure !== null) return steps;
+  if (freeCredits <= 0n || world.failure !== null) return steps;
   coverage.count('spend the rest');
-  startCall(world, machine, { ...base, machine: 0, requestId: 'rest_last', bound: free, price: free });
+  startCall(world, machine, {
+    ...base,
+    machine: 0,
+    requestId: 'rest_last',
+    bound: freeCredits,
+    price: freeCredits,
+  });
   steps += await run(world, scheduler.nowMs() + quietMs, () => isQuiet(world));
-  const last = world.calls.find(({ plan }) => plan.requestId === 'rest_last');
-  if (last?.state !== 'answered')
-    fail(world, `The rest of ${free} credits could not be spent: ${last?.state}`);
+  const lastCall = world.calls.find(({ plan }) => plan.requestId === 'rest_last');
+  if (lastCall?.state !== 'answered')
+    fail(world, `The rest of ${freeCredits} credits could not be spent: ${lastCall?.state}`);
   if (world.failure === null) checkQuiet(world);
   return steps;
 }

@@ -325,10 +325,10 @@ export class StoreModel {
   /** Adds credits; a debt is paid of them first. */
   post(userId: string, credits: bigint): void {
     const account = this.account(userId);
-    const paid = smaller(account.owed, credits);
-    account.owed -= paid;
-    account.posted += credits - paid;
-    account.beforeCharges += credits - paid;
+    const paidCredits = smaller(account.owed, credits);
+    account.owed -= paidCredits;
+    account.posted += credits - paidCredits;
+    account.beforeCharges += credits - paidCredits;
   }
 
   /**
@@ -337,15 +337,15 @@ export class StoreModel {
    */
   takeBack(userId: string, credits: bigint, partial: boolean): bigint {
     const account = this.account(userId);
-    const free = account.posted - account.held;
-    if (!partial && free < credits) return 0n;
+    const freeCredits = account.posted - account.held;
+    if (!partial && freeCredits < credits) return 0n;
     this.changes += 1;
-    const paid = smaller(credits, free);
-    account.posted -= paid;
-    account.beforeCharges -= paid;
-    account.owed += credits - paid;
-    if (paid < credits) this.close({ userId });
-    return paid;
+    const paidCredits = smaller(credits, freeCredits);
+    account.posted -= paidCredits;
+    account.beforeCharges -= paidCredits;
+    account.owed += credits - paidCredits;
+    if (paidCredits < credits) this.close({ userId });
+    return paidCredits;
   }
 
   /** A cap never goes below what the key has spent and holds. Returns the cap of the key now. */
@@ -597,24 +597,24 @@ export class StoreModel {
     row: StoredAllotment | null,
     { credits, covered = credits }: { credits: bigint; covered?: bigint },
   ): bigint {
-    const inside = row === null ? 0n : smaller(smaller(credits, covered), row.amount);
-    const outside = smaller(credits - inside, larger(this.available(userId, tokenId), 0n));
+    const coveredCredits = row === null ? 0n : smaller(smaller(credits, covered), row.amount);
+    const otherCredits = smaller(credits - coveredCredits, larger(this.available(userId, tokenId), 0n));
     if (row !== null) {
-      this.setAside(row, -inside);
-      row.charged += inside;
-      fitReport(row, row.reserved, larger(row.unapplied - inside, 0n));
+      this.setAside(row, -coveredCredits);
+      row.charged += coveredCredits;
+      fitReport(row, row.reserved, larger(row.unapplied - coveredCredits, 0n));
     }
-    this.account(userId).posted -= inside + outside;
-    this.key(tokenId).spent += inside + outside;
-    return inside + outside;
+    this.account(userId).posted -= coveredCredits + otherCredits;
+    this.key(tokenId).spent += coveredCredits + otherCredits;
+    return coveredCredits + otherCredits;
   }
 
   private payDebt(userId: string, freed: bigint): void {
     const account = this.account(userId);
-    const paid = smaller(account.owed, freed);
-    account.owed -= paid;
-    account.posted -= paid;
-    account.beforeCharges -= paid;
+    const paidCredits = smaller(account.owed, freed);
+    account.owed -= paidCredits;
+    account.posted -= paidCredits;
+    account.beforeCharges -= paidCredits;
   }
 }
 

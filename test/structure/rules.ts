@@ -66,8 +66,8 @@ function checkImports(source: Source): Violation[] {
         ? []
         : at(`may not import the package ${imported.target}`);
     }
-    const why = refuseImport(source.path, imported) ?? refuseFolderAbove(source.path, imported.target);
-    return why === undefined ? [] : at(`may not import ${imported.target}: ${why}`);
+    const reason = refuseImport(source.path, imported) ?? refuseFolderAbove(source.path, imported.target);
+    return reason === undefined ? [] : at(`may not import ${imported.target}: ${reason}`);
   });
 }
 
@@ -88,28 +88,28 @@ function mayImportPackage(file: string, { target: name, typeOnly }: Import): boo
 /** The reason why a file may not import a path of the repository; undefined when it may. */
 function refuseImport(file: string, { target, typeOnly }: Import): string | undefined {
   const [area, part, ...rest] = file.split('/');
-  const inside = (folder: string) => target.startsWith(`${folder}/`);
+  const isInside = (folder: string) => target.startsWith(`${folder}/`);
   if (area === 'clients')
-    return inside(`clients/${part}`) || inside('clients/shared')
+    return isInside(`clients/${part}`) || isInside('clients/shared')
       ? undefined
       : 'a client imports only its own code and clients/shared';
   if (area === 'examples')
-    return inside('examples') ? undefined : 'an example imports only the clients, as a user of them does';
-  if (area === 'scripts') return inside('test') ? 'a script does not import from test' : undefined;
+    return isInside('examples') ? undefined : 'an example imports only the clients, as a user of them does';
+  if (area === 'scripts') return isInside('test') ? 'a script does not import from test' : undefined;
   if (area === 'test') return refuseInTest(file, target);
   if (area !== 'src' || part === undefined) return undefined;
-  if (inside('test') || inside('scripts') || inside('examples') || inside('clients'))
+  if (isInside('test') || isInside('scripts') || isInside('examples') || isInside('clients'))
     return 'src imports only src and packages';
 
   if (part === 'kernel') {
-    if (inside('src/kernel')) return refuseInKernel(file, target);
+    if (isInside('src/kernel')) return refuseInKernel(file, target);
     if (target === 'src/contract/problem-code.gen.ts')
       return typeOnly ? undefined : 'the kernel may only `import type` it';
     return 'the kernel is the lowest layer and imports nothing else of src';
   }
-  if (inside('src/kernel')) return undefined;
+  if (isInside('src/kernel')) return undefined;
   if (part === 'cli')
-    return inside('src/cli') || isPublicInterface(target) || target === 'package.json'
+    return isInside('src/cli') || isPublicInterface(target) || target === 'package.json'
       ? undefined
       : 'the cli imports a part by its index.ts or composition root';
   if (part === 'index.ts')
@@ -117,7 +117,7 @@ function refuseImport(file: string, { target, typeOnly }: Import): string | unde
       ? undefined
       : 'src/index.ts exports only public interfaces';
   if (surfaces.includes(part)) return refuseInSurface(part, rest, { target, typeOnly });
-  return inside(`src/${part}`) ? undefined : `${part} imports only the kernel and its own files`;
+  return isInside(`src/${part}`) ? undefined : `${part} imports only the kernel and its own files`;
 }
 
 /**
@@ -158,7 +158,7 @@ function refuseInSurface(
   rest: string[],
   { target, typeOnly }: Pick<Import, 'target' | 'typeOnly'>,
 ): string | undefined {
-  const own = `src/${surface}/`;
+  const ownFolder = `src/${surface}/`;
   const isRoot = rest.length === 1;
   const isCompose = isRoot && rest[0] === 'compose.ts';
   const composesSlices = isRoot && composingFiles.has(rest[0] ?? '');
@@ -171,22 +171,22 @@ function refuseInSurface(
       ? undefined
       : 'below the composition root the contract is only for `import type`';
   }
-  if (!target.startsWith(own))
+  if (!target.startsWith(ownFolder))
     return `the ${surface} imports only the kernel, its contract and its own slices`;
-  const [slice, ...within] = target.slice(own.length).split('/');
+  const [slice, ...parts] = target.slice(ownFolder.length).split('/');
   const isShared =
-    within.length === 0 && (isRoot ? slice !== 'compose.ts' : sharedFiles.includes(slice ?? ''));
+    parts.length === 0 && (isRoot ? slice !== 'compose.ts' : sharedFiles.includes(slice ?? ''));
   if (isShared) return undefined;
   if (composesSlices)
-    return within.join('/') === 'index.ts'
+    return parts.join('/') === 'index.ts'
       ? undefined
       : 'the composition root imports a slice by its index.ts';
   if (isRoot && sharedFiles.includes(rest[0] ?? ''))
     return 'a file that all slices share imports none of them';
   if (slice === rest[0]) return undefined;
   // A module of one file is its own interface: mail.ts, directory.ts.
-  const isModuleFile = within.length === 0 && slice !== 'compose.ts';
-  if (!isModuleFile && within.join('/') !== 'index.ts')
+  const isModuleFile = parts.length === 0 && slice !== 'compose.ts';
+  if (!isModuleFile && parts.join('/') !== 'index.ts')
     return 'another slice is imported only by its index.ts';
   // Only compose.ts connects the gateway's slices; the agent's slices may load one another.
   return typeOnly || surface === 'agent' ? undefined : 'another slice is only for `import type`';

@@ -70,7 +70,8 @@ export function readSource(file: string, text: string): Source {
       ts.isTemplateMiddle(node) ||
       ts.isTemplateTail(node)
     ) {
-      for (const [what] of node.text.matchAll(tableName)) source.tables.push({ what, line: lineOf(node) });
+      for (const [tableText] of node.text.matchAll(tableName))
+        source.tables.push({ what: tableText, line: lineOf(node) });
     }
     ts.forEachChild(node, visit);
   };

@@ -47,8 +47,8 @@ export interface TestAgent {
 export async function startAgent(options: AgentOptions): Promise<TestAgent> {
   const folder = options.dataDir === undefined ? await mkdtemp(join(tmpdir(), 'townhall-agent-')) : undefined;
   const dataDir = options.dataDir ?? (folder as string);
-  const own = options.database === undefined ? await testDatabase() : undefined;
-  const database = options.database ?? (own as { database: Database }).database;
+  const ownDatabase = options.database === undefined ? await testDatabase() : undefined;
+  const database = options.database ?? (ownDatabase as { database: Database }).database;
   const flags = {
     'data-dir': dataDir,
     'gateway-url': options.gatewayUrl,
@@ -86,7 +86,7 @@ export async function startAgent(options: AgentOptions): Promise<TestAgent> {
     fetch: (path, init) => fetch(`${url}${path}`, init),
     async close() {
       await agent.close();
-      await own?.close();
+      await ownDatabase?.close();
       if (folder !== undefined) await rm(folder, { recursive: true, force: true });
     },
   };

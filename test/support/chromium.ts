@@ -37,12 +37,12 @@ export interface LocalPage {
 /** A page that reaches only this machine. */
 export async function openLocalPage(browser: Browser): Promise<LocalPage> {
   const page = await browser.newPage();
-  const outside: string[] = [];
+  const outsideRequests: string[] = [];
   const complaints: string[] = [];
   await page.context().route('**/*', (route) => {
     const { hostname, href } = new URL(route.request().url());
     if (hostname === '127.0.0.1') return route.continue();
-    outside.push(href);
+    outsideRequests.push(href);
     return route.abort();
   });
   page.on('pageerror', (error) => complaints.push(error.message));
@@ -51,5 +51,5 @@ export async function openLocalPage(browser: Browser): Promise<LocalPage> {
     if (message.type() === 'error' && !message.location().url.endsWith('/favicon.ico'))
       complaints.push(message.text());
   });
-  return { page, outside, complaints };
+  return { page, outside: outsideRequests, complaints };
 }

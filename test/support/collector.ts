@@ -91,9 +91,9 @@ export async function startCollector({ silent = false } = {}): Promise<Collector
         check();
       }),
     async close() {
-      const closed = new Promise((resolve) => server.close(resolve));
+      const closing = new Promise((resolve) => server.close(resolve));
       server.closeAllConnections();
-      await closed;
+      await closing;
     },
   };
 }
@@ -113,14 +113,14 @@ function spansIn(body: string): CollectedSpan[] {
         kind: span.kind,
         failed: span.status?.code === 2,
         durationMs: Number(BigInt(span.endTimeUnixNano) - BigInt(span.startTimeUnixNano)) / 1e6,
-        attributes: plain(span.attributes),
-        resource: plain(resource?.attributes),
+        attributes: plainAttributes(span.attributes),
+        resource: plainAttributes(resource?.attributes),
       })),
     ),
   );
 }
 
-function plain(attributes: Attributes = []): Record<string, unknown> {
+function plainAttributes(attributes: Attributes = []): Record<string, unknown> {
   return Object.fromEntries(
     attributes.map(({ key, value }) => [
       key,

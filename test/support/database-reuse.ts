@@ -43,7 +43,8 @@ export async function markFresh(database: Database): Promise<void> {
 /** Empties the database for the next test, or destroys it when the test has closed or changed it. */
 export async function release(reusable: ReusableDatabase): Promise<void> {
   const snapshot = snapshots.get(reusable.database);
-  const isEmptied = snapshot !== undefined && (await empty(reusable.database, snapshot).catch(() => false));
+  const isEmptied =
+    snapshot !== undefined && (await emptyTables(reusable.database, snapshot).catch(() => false));
   if (!isEmptied) return reusable.destroy();
   await removeServerFiles(reusable.options);
   idle.push(reusable);
@@ -103,7 +104,7 @@ async function fingerprint(sql: Sql): Promise<string> {
   return row?.fingerprint ?? '';
 }
 
-async function empty(database: Database, snapshot: Snapshot): Promise<boolean> {
+async function emptyTables(database: Database, snapshot: Snapshot): Promise<boolean> {
   if ((await fingerprint(database.sql)) !== snapshot.fingerprint) return false;
   await database.tx(async (tx) => {
     // Triggers are off: some tables refuse a delete, and no change notice may be sent.

@@ -44,9 +44,9 @@ describe('a test run', () => {
     ['the server of DATABASE_URL', url],
     ['a server of its own', undefined],
   ])('on %s exits with 1 only when a test fails', async (_title, databaseUrl) => {
-    const failed = await runTests('fail', databaseUrl);
-    expect(failed.screen).toMatch(/1 failed/);
-    expect(failed.code, failed.screen).toBe(1);
+    const result = await runTests('fail', databaseUrl);
+    expect(result.screen).toMatch(/1 failed/);
+    expect(result.code, result.screen).toBe(1);
     const passingRun = await runTests('pass', databaseUrl);
     expect(passingRun.screen).toMatch(/1 passed/);
     expect(passingRun.code, passingRun.screen).toBe(0);

@@ -62,11 +62,11 @@ export interface GatewayWorld {
  * Starts a gateway. `close` removes all of its data. Responses are validated against the contract.
  */
 export async function startGateway(options: GatewayWorldOptions = {}): Promise<GatewayWorld> {
-  const own = options.place === undefined ? await makeServerDatabase() : undefined;
-  const place = options.place ?? (own as DatabasePlace);
+  const ownPlace = options.place === undefined ? await makeServerDatabase() : undefined;
+  const place = options.place ?? (ownPlace as DatabasePlace);
   const removePlace = async (): Promise<void> => {
     await rm(journal, { recursive: true, force: true });
-    await own?.remove();
+    await ownPlace?.remove();
   };
   const journal = join(tmpdir(), `townhall-journal-${randomUUID()}`);
   // An embedded database keeps the journal in its own folder.
@@ -105,7 +105,7 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
     validateResponses: true,
     services: options.services ?? [],
     databaseLimits: place.options.limits ?? {},
-    ...(own?.database === undefined ? {} : { database: own.database }),
+    ...(ownPlace?.database === undefined ? {} : { database: ownPlace.database }),
   });
   try {
     await ensureLocalBureau(gateway.database);
@@ -170,12 +170,12 @@ export async function startReplicas(
 ): Promise<{ first: GatewayWorld; other: GatewayWorld; close(): Promise<void> }> {
   const place = await makeDatabase();
   const first = await startGateway({ withAdmin: true, place, env });
-  const other = 'url' in place.options ? await startGateway({ withAdmin: true, place, env }) : first;
+  const otherGateway = 'url' in place.options ? await startGateway({ withAdmin: true, place, env }) : first;
   return {
     first,
-    other,
+    other: otherGateway,
     async close() {
-      if (other !== first) await other.close();
+      if (otherGateway !== first) await otherGateway.close();
       await first.close();
       await place.remove();
     },

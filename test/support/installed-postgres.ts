@@ -52,7 +52,7 @@ export async function startInstalledPostgres(): Promise<InstalledPostgres | null
     ],
     { ...account, stdio: 'ignore' },
   );
-  const ended = new Promise((resolve) => server.once('close', resolve));
+  const exit = new Promise((resolve) => server.once('close', resolve));
   for (let tries = 0; ; tries += 1) {
     const isUp = await run(join(binaries, 'pg_isready'), ['-h', '127.0.0.1', '-p', String(port)]).then(
       () => true,
@@ -67,7 +67,7 @@ export async function startInstalledPostgres(): Promise<InstalledPostgres | null
     binaries,
     async stop() {
       server.kill('SIGINT');
-      await ended;
+      await exit;
       await rm(folder, { recursive: true, force: true });
     },
   };

@@ -40,8 +40,8 @@ export function modelInPath(path: string): string | undefined {
 type Whole = (scene: ForeignScene) => object | undefined;
 type Frames = (scene: ForeignScene) => string[] | undefined;
 
-function play(scene: ForeignScene, streams: boolean, frames: Frames, whole: Whole): boolean {
-  const answer = streams ? frames(scene) : whole(scene);
+function play(scene: ForeignScene, streams: boolean, frames: Frames, sendWhole: Whole): boolean {
+  const answer = streams ? frames(scene) : sendWhole(scene);
   if (answer === undefined) return false;
   scene.response.writeHead(200, streams ? eventStream : json);
   scene.end(Array.isArray(answer) ? answer.join('') : JSON.stringify(answer));
@@ -315,7 +315,7 @@ function responseEvents({ script, body: input }: ForeignScene): string[] | undef
       frame({ type: 'response.output_text.delta', ...place, delta, logprobs: [] }),
     ),
   ];
-  const ended = [
+  const endEvents = [
     frame({ type: 'response.output_text.done', ...place, text: 'Hello from the provider.', logprobs: [] }),
     frame({
       type: 'response.content_part.done',
@@ -335,7 +335,7 @@ function responseEvents({ script, body: input }: ForeignScene): string[] | undef
   const failure = { type: 'error', code: 'server_error', message: 'boom', param: null };
   switch (script) {
     case 'ok':
-      return [...startEvents, ...ended];
+      return [...startEvents, ...endEvents];
     case 'search': {
       const search = {
         type: 'web_search_call',
@@ -362,7 +362,7 @@ function responseEvents({ script, body: input }: ForeignScene): string[] | undef
         frame({ type: 'response.output_item.done', output_index: 0, item: search }),
         ...events,
         frame({ type: 'response.output_text.annotation.added', ...place, annotation_index: 0, annotation }),
-        ...ended,
+        ...endEvents,
       ];
     }
     case 'encrypted':
@@ -393,7 +393,7 @@ function responseEvents({ script, body: input }: ForeignScene): string[] | undef
         }),
         frame({ type: 'response.output_item.done', output_index: 0, item: reasoning }),
         ...events,
-        ...ended,
+        ...endEvents,
       ];
     }
     case 'incomplete':

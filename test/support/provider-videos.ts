@@ -145,10 +145,10 @@ function fetched(
  */
 export function scriptedFilm({ seconds = 4, bytes = 2_000, width = 1280, height = 720 } = {}): Buffer {
   const box = (name: string, ...content: Buffer[]): Buffer => {
-    const whole = Buffer.concat([Buffer.alloc(8), ...content]);
-    whole.writeUInt32BE(whole.length, 0);
-    whole.write(name, 4, 'latin1');
-    return whole;
+    const file = Buffer.concat([Buffer.alloc(8), ...content]);
+    file.writeUInt32BE(file.length, 0);
+    file.write(name, 4, 'latin1');
+    return file;
   };
   const movieHeader = Buffer.alloc(100);
   movieHeader.writeUInt32BE(1_000, 12);

@@ -81,7 +81,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
   const timers = new Set<NodeJS.Timeout>();
   const playVideo = createVideos();
   let count = 0;
-  const changed = () => {
+  const notify = () => {
     // A watcher may remove itself meanwhile; iterating a Set allows that.
     for (const watcher of watchers) watcher();
   };
@@ -111,10 +111,10 @@ export async function startProvider(): Promise<ScriptedProvider> {
       tokens: 0,
     };
     calls.push(call);
-    changed();
+    notify();
     response.on('close', () => {
       if (!response.writableFinished && call.finishedAt === undefined) call.abortedAt = performance.now();
-      changed();
+      notify();
     });
     const scene: Scene = {
       request,
@@ -134,20 +134,20 @@ export async function startProvider(): Promise<ScriptedProvider> {
     };
     const isFilm = playVideo({ request, response, named: modelName, end: (rest) => end(scene, rest) });
     if (!isFilm && !playForeign(foreign)) await (scripts[script] ?? scripts.unknown)?.(scene);
-    changed();
+    notify();
   }
 
   function sleep(ms: number, response: ServerResponse): Promise<void> {
     return new Promise((resolve) => {
-      const done = () => {
+      const finish = () => {
         clearTimeout(timer);
         timers.delete(timer);
-        response.off('close', done);
+        response.off('close', finish);
         resolve();
       };
-      const timer = setTimeout(done, ms);
+      const timer = setTimeout(finish, ms);
       timers.add(timer);
-      response.on('close', done);
+      response.on('close', finish);
     });
   }
 
@@ -161,9 +161,9 @@ export async function startProvider(): Promise<ScriptedProvider> {
     calls,
     connections: () => connections,
     lastCall() {
-      const last = calls.at(-1);
-      if (last === undefined) throw new Error('The provider was not called.');
-      return last;
+      const lastCall = calls.at(-1);
+      if (lastCall === undefined) throw new Error('The provider was not called.');
+      return lastCall;
     },
     until(holds, deadlineMs = 30_000) {
       return new Promise((resolve, reject) => {
@@ -338,9 +338,9 @@ function answer(
   end(scene, body);
 }
 
-function streamed(work: Script, whole: Script): Script {
+function streamed(work: Script, wholeScript: Script): Script {
   return async (scene) => {
-    if (scene.body.stream !== true) return whole(scene);
+    if (scene.body.stream !== true) return wholeScript(scene);
     scene.response.writeHead(200, eventStream);
     scene.response.flushHeaders();
     await work(scene);
@@ -481,8 +481,8 @@ const scripts: Record<string, Script> = {
   // flaky?fails=2&code=503&retry_after=0: the first `fails` calls of this script fail, later ones
   // succeed.
   flaky: (scene) => {
-    const before = scene.calls.filter((call) => call.script === scene.call.script).length - 1;
-    if (before >= Number(scene.knobs.get('fails') ?? 1)) return scripts.ok?.(scene);
+    const earlierCalls = scene.calls.filter((call) => call.script === scene.call.script).length - 1;
+    if (earlierCalls >= Number(scene.knobs.get('fails') ?? 1)) return scripts.ok?.(scene);
     if (scene.knobs.get('code') === 'hangup') return scripts.hangup?.(scene);
     return scripts.status?.(scene);
   },
@@ -526,17 +526,17 @@ const scripts: Record<string, Script> = {
   },
 
   'truncated-json': (scene) => {
-    const whole = completion(scene);
-    answer(scene, 200, whole.slice(0, Math.floor(whole.length / 2)));
+    const body = completion(scene);
+    answer(scene, 200, body.slice(0, Math.floor(body.length / 2)));
   },
   'short-length': (scene) => {
-    const whole = completion(scene);
-    answer(scene, 200, whole, { ...json, 'content-length': String(whole.length - 20) });
+    const body = completion(scene);
+    answer(scene, 200, body, { ...json, 'content-length': String(body.length - 20) });
   },
   'long-length': (scene) => {
-    const whole = completion(scene);
-    scene.response.writeHead(200, { ...json, 'content-length': String(whole.length + 20) });
-    scene.response.write(whole);
+    const body = completion(scene);
+    scene.response.writeHead(200, { ...json, 'content-length': String(body.length + 20) });
+    scene.response.write(body);
     scene.call.finishedAt = performance.now();
     setTimeout(() => scene.request.socket.destroy(), 20);
   },

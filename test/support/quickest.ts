@@ -6,11 +6,11 @@
  * resolve to its own measurement.
  */
 export async function quickest(enoughMs: number, round: () => Promise<unknown>): Promise<number> {
-  let least = Number.POSITIVE_INFINITY;
-  for (let count = 0; count < 10 && least >= enoughMs; count += 1) {
+  let minimum = Number.POSITIVE_INFINITY;
+  for (let count = 0; count < 10 && minimum >= enoughMs; count += 1) {
     const startedMs = performance.now();
     const figure = await round();
-    least = Math.min(least, typeof figure === 'number' ? figure : performance.now() - startedMs);
+    minimum = Math.min(minimum, typeof figure === 'number' ? figure : performance.now() - startedMs);
   }
-  return least;
+  return minimum;
 }

@@ -168,10 +168,10 @@ export async function scriptedGateway(): Promise<ScriptedGateway> {
       models = next;
     },
     async close() {
-      const closed = once(server, 'close');
+      const closing = once(server, 'close');
       server.close();
       server.closeAllConnections();
-      await closed;
+      await closing;
     },
   };
 }

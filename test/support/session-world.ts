@@ -97,12 +97,12 @@ export function holdAnswer(): ControlledAnswer {
 /** All events up to type `last`, or up to the end of the stream. */
 export async function collect(
   events: AsyncIterable<SessionEvent>,
-  last: (event: SessionEvent) => boolean = () => false,
+  isLast: (event: SessionEvent) => boolean = () => false,
 ): Promise<SessionEvent[]> {
   const collected: SessionEvent[] = [];
   for await (const event of events) {
     collected.push(event);
-    if (last(event)) break;
+    if (isLast(event)) break;
   }
   return collected;
 }

@@ -112,15 +112,15 @@ export async function startStripe(): Promise<StripeDouble> {
     }: { text: string; form: Record<string, string>; answer: (status: number, body: object) => void },
   ): void {
     const key = String(request.headers['idempotency-key'] ?? '');
-    const before = byKey.get(key);
-    if (before && before.form !== text)
+    const earlierRequest = byKey.get(key);
+    if (earlierRequest && earlierRequest.form !== text)
       return answer(400, {
         error: {
           type: 'idempotency_error',
           message: 'Keys for idempotent requests can only be used with the same parameters.',
         },
       });
-    if (before) return answer(200, sessions.get(before.id) as StripeSession);
+    if (earlierRequest) return answer(200, sessions.get(earlierRequest.id) as StripeSession);
     const amount =
       Number(form['line_items[0][price_data][unit_amount]']) * Number(form['line_items[0][quantity]']);
     if (!Number.isInteger(amount) || amount < 50)

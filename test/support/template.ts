@@ -42,9 +42,9 @@ export async function makeQueue(database: Database): Promise<void> {
 
 /** The same server with another database. */
 export function databaseUrl(url: string, database: string): string {
-  const other = new URL(url);
-  other.pathname = `/${database}`;
-  return other.href;
+  const serverUrl = new URL(url);
+  serverUrl.pathname = `/${database}`;
+  return serverUrl.href;
 }
 
 /** Keeps log lines out of the test output. */

@@ -302,7 +302,7 @@ describe('sessions.decideApproval', () => {
 describe('a plugin that cannot say what a call needs', () => {
   const input = { type: 'object', additionalProperties: true };
   const run = async () => 'it ran';
-  const broken = definePlugin({
+  const brokenPlugin = definePlugin({
     name: 'broken',
     title: 'Broken',
     description: 'Fails.',
@@ -327,8 +327,8 @@ describe('a plugin that cannot say what a call needs', () => {
     },
   });
 
-  test.each(Object.keys(broken.actions))('asks for an approval when it %s', async (action) => {
-    const agent = await world.start({ needs: { plugins: [broken] } });
+  test.each(Object.keys(brokenPlugin.actions))('asks for an approval when it %s', async (action) => {
+    const agent = await world.start({ needs: { plugins: [brokenPlugin] } });
     await agent.client.sessions.create({ id: 's' });
     await agent.client.permissions.create({ tool: 'broken', effect: 'allow' });
     expect(await callTool(agent, 's', `broken_${action}`, {})).toContain('needs an approval');
@@ -340,7 +340,7 @@ describe('a plugin that cannot say what a call needs', () => {
   });
 
   test('runs the call once it is approved, and adds no rule', async () => {
-    const agent = await world.start({ needs: { plugins: [broken] } });
+    const agent = await world.start({ needs: { plugins: [brokenPlugin] } });
     await agent.client.sessions.create({ id: 's', attended: true });
     const answer = { decision: 'approve', scope: 'session' };
     const events = await decideOnce(agent, 's', {}, answer, undefined, 'broken_throws');
@@ -349,7 +349,7 @@ describe('a plugin that cannot say what a call needs', () => {
   });
 
   test('is denied by a rule for the action', async () => {
-    const agent = await world.start({ needs: { plugins: [broken] } });
+    const agent = await world.start({ needs: { plugins: [brokenPlugin] } });
     await agent.client.sessions.create({ id: 's' });
     await agent.client.permissions.create({ tool: 'broken', effect: 'deny' });
     expect(await callTool(agent, 's', 'broken_throws', {})).toContain('refuses the call');

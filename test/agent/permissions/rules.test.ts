@@ -115,10 +115,10 @@ describe('rules for commands', () => {
   });
 
   test('rank deny above ask, and ask above allow', () => {
-    const all = rule('shell', '*', 'allow');
-    expect(effectOf(shell('rm x'), all, rule('shell', 'rm *', 'deny'))).toBe('deny');
-    expect(effectOf(shell('ls; rm x'), all, rule('shell', 'rm *', 'deny'))).toBe('deny');
-    expect(effectOf(shell('rm x'), all, rule('shell', 'rm *', 'ask'))).toBe('ask');
+    const allowAll = rule('shell', '*', 'allow');
+    expect(effectOf(shell('rm x'), allowAll, rule('shell', 'rm *', 'deny'))).toBe('deny');
+    expect(effectOf(shell('ls; rm x'), allowAll, rule('shell', 'rm *', 'deny'))).toBe('deny');
+    expect(effectOf(shell('rm x'), allowAll, rule('shell', 'rm *', 'ask'))).toBe('ask');
     expect(effectOf(shell('rm x'), rule('shell', 'rm *', 'ask'), rule('shell', 'rm *', 'deny'))).toBe('deny');
   });
 

@@ -165,16 +165,17 @@ describe('an agent with third-party plugins', () => {
   });
 
   test('survives failures in the start, services and hooks of a plugin', async () => {
-    const late = (failure: string): string => `setTimeout(() => { throw new Error('late: ${failure}'); }, 5)`;
+    const throwLater = (failure: string): string =>
+      `setTimeout(() => { throw new Error('late: ${failure}'); }, 5)`;
     const extended = (name: string, member: string): string =>
       `${pluginFile(name, '')}\nObject.assign(plugin, { ${member} });`;
     await launch({
-      starter: extended('starter', `start() { ${late('start')}; }`),
+      starter: extended('starter', `start() { ${throwLater('start')}; }`),
       server: extended(
         'server',
-        `services: [{ name: 'ticker', title: 'Ticker', async start() { ${late('service')}; }, async stop() {} }]`,
+        `services: [{ name: 'ticker', title: 'Ticker', async start() { ${throwLater('service')}; }, async stop() {} }]`,
       ),
-      watcher: extended('watcher', `hooks: { effects: { 'tool.after': () => { ${late('hook')}; } } }`),
+      watcher: extended('watcher', `hooks: { effects: { 'tool.after': () => { ${throwLater('hook')}; } } }`),
     });
     await client.plugins.callAction({ plugin_name: 'files', action_name: 'list', payload: {} });
     for (const name of ['starter', 'server', 'watcher'])

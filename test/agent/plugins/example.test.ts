@@ -67,9 +67,9 @@ async function runAgent(dataDir: string, ...flags: string[]): Promise<RunningAge
       url,
       token,
       async stop() {
-        const ended = once(child, 'exit');
+        const exit = once(child, 'exit');
         child.kill('SIGTERM');
-        const [code] = (await ended) as [number | null];
+        const [code] = (await exit) as [number | null];
         await place.remove();
         return code;
       },

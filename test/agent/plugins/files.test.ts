@@ -27,7 +27,7 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog } from '../../support/databases.ts';
 
 describe('the plugin files', () => {
-  let outside: string;
+  let outsideFolder: string;
   let workspace: string;
   let call: (action: string, input: unknown) => Promise<ActionOutcome>;
 
@@ -50,16 +50,16 @@ describe('the plugin files', () => {
   }
 
   beforeEach(async () => {
-    outside = await realpath(await mkdtemp(join(tmpdir(), 'townhall-files-')));
-    workspace = join(outside, 'workspace');
+    outsideFolder = await realpath(await mkdtemp(join(tmpdir(), 'townhall-files-')));
+    workspace = join(outsideFolder, 'workspace');
     await mkdir(join(workspace, 'data'), { recursive: true });
-    await writeFile(join(outside, 'secret.txt'), 'nobody may read this');
-    await mkdir(join(outside, 'workspace-of-another'));
-    await writeFile(join(outside, 'workspace-of-another', 'secret.txt'), 'nor this');
+    await writeFile(join(outsideFolder, 'secret.txt'), 'nobody may read this');
+    await mkdir(join(outsideFolder, 'workspace-of-another'));
+    await writeFile(join(outsideFolder, 'workspace-of-another', 'secret.txt'), 'nor this');
     await writeFile(join(workspace, 'data', 'agent.token'), 'th_agt_hidden');
     await open([join(workspace, 'data')]);
   });
-  afterEach(() => rm(outside, { recursive: true, force: true }));
+  afterEach(() => rm(outsideFolder, { recursive: true, force: true }));
 
   test('writes, reads, lists and replaces a file, keeping its mode', async () => {
     expect(await call('write', { path: 'a/b/c.sh', content: 'één' })).toEqual({
@@ -107,23 +107,26 @@ describe('the plugin files', () => {
     ['a\nb', 'holds characters'],
     ['\ud800', 'holds characters'],
     ['x'.repeat(300), 'is too long'],
-  ])('refuses the path %j in every action', async (path, why) => {
+  ])('refuses the path %j in every action', async (path, reason) => {
     const calls: [string, object][] = [
       ['list', { path }],
       ['read', { path }],
       ['write', { path, content: 'x' }],
     ];
     for (const [action, input] of calls) {
-      expect(await call(action, input)).toMatchObject({ ok: false, message: expect.stringContaining(why) });
+      expect(await call(action, input)).toMatchObject({
+        ok: false,
+        message: expect.stringContaining(reason),
+      });
     }
   });
 
   test('follows no link out of the workspace', async () => {
-    await symlink(join(outside, 'secret.txt'), join(workspace, 'file-link'));
-    await symlink(outside, join(workspace, 'folder-link'));
+    await symlink(join(outsideFolder, 'secret.txt'), join(workspace, 'file-link'));
+    await symlink(outsideFolder, join(workspace, 'folder-link'));
     await symlink('folder-link', join(workspace, 'chain'));
     await symlink('../workspace-of-another', join(workspace, 'sibling'));
-    await symlink(join(outside, 'new.txt'), join(workspace, 'dangling'));
+    await symlink(join(outsideFolder, 'new.txt'), join(workspace, 'dangling'));
     for (const path of [
       'file-link',
       'folder-link/secret.txt',
@@ -136,9 +139,13 @@ describe('the plugin files', () => {
     }
     for (const path of ['folder-link', 'chain', 'sibling'])
       expect(await call('list', { path })).toMatchObject({ ok: false });
-    expect(await readFile(join(outside, 'secret.txt'), 'utf8')).toBe('nobody may read this');
-    expect((await readdir(outside)).sort()).toEqual(['secret.txt', 'workspace', 'workspace-of-another']);
-    expect(await readdir(join(outside, 'workspace-of-another'))).toEqual(['secret.txt']);
+    expect(await readFile(join(outsideFolder, 'secret.txt'), 'utf8')).toBe('nobody may read this');
+    expect((await readdir(outsideFolder)).sort()).toEqual([
+      'secret.txt',
+      'workspace',
+      'workspace-of-another',
+    ]);
+    expect(await readdir(join(outsideFolder, 'workspace-of-another'))).toEqual(['secret.txt']);
   });
 
   test('reads through links within the workspace and writes through none', async () => {
@@ -155,9 +162,9 @@ describe('the plugin files', () => {
   });
 
   test('keeps other hard links unchanged when it replaces a file', async () => {
-    await link(join(outside, 'secret.txt'), join(workspace, 'hard.txt'));
+    await link(join(outsideFolder, 'secret.txt'), join(workspace, 'hard.txt'));
     expect(await call('write', { path: 'hard.txt', content: 'mine now' })).toMatchObject({ ok: true });
-    expect(await readFile(join(outside, 'secret.txt'), 'utf8')).toBe('nobody may read this');
+    expect(await readFile(join(outsideFolder, 'secret.txt'), 'utf8')).toBe('nobody may read this');
   });
 
   test('hides the agent’s own data within the workspace', async () => {
@@ -268,7 +275,7 @@ describe('the plugin files', () => {
   });
 
   test('refuses to read a file with a second hard link', async () => {
-    await link(join(outside, 'secret.txt'), join(workspace, 'hard.txt'));
+    await link(join(outsideFolder, 'secret.txt'), join(workspace, 'hard.txt'));
     expect(await call('read', { path: 'hard.txt' })).toMatchObject({
       ok: false,
       message: expect.stringContaining('hard link'),
@@ -282,7 +289,7 @@ describe('the plugin files', () => {
   test('reads hard links in the folders of package managers', async () => {
     for (const folder of ['node_modules/.pnpm/a', '.venv/lib/site-packages/a']) {
       await mkdir(join(workspace, folder), { recursive: true });
-      await link(join(outside, 'secret.txt'), join(workspace, folder, 'index.js'));
+      await link(join(outsideFolder, 'secret.txt'), join(workspace, folder, 'index.js'));
       expect(await call('read', { path: `${folder}/index.js` })).toMatchObject({ ok: true });
     }
   });

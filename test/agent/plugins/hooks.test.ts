@@ -28,7 +28,7 @@ describe('pipelines', () => {
   });
 
   test('skip a hook that throws, hangs or returns a wrong type', async () => {
-    const bad = [
+    const badPlugins = [
       fail,
       hang,
       () => undefined,
@@ -39,7 +39,7 @@ describe('pipelines', () => {
       () => [],
       () => hang,
     ] as never[];
-    for (const run of bad) {
+    for (const run of badPlugins) {
       const hooks = hooksOf(
         ['bad', { pipelines: { 'answer.before': run } }],
         ['good', { pipelines: { 'answer.before': ({ text }) => ({ text: `${text}!` }) } }],
@@ -144,14 +144,14 @@ describe('the registry', () => {
   });
 
   test('starts the other plugins when one hangs or throws', async () => {
-    const stopped: string[] = [];
+    const stoppedNames: string[] = [];
     const make = (name: string, start: () => Promise<void> | void): Plugin =>
       definePlugin<{ act: object }>({
         name,
         title: name,
         description: '',
         start,
-        stop: () => void stopped.push(name),
+        stop: () => void stoppedNames.push(name),
         hooks: name === 'stands' ? { guards: { 'step.before': () => ({ refuse: name }) } } : {},
         actions: { act: { description: '', input: { type: 'object' }, run: async () => null } },
       });
@@ -169,23 +169,23 @@ describe('the registry', () => {
     expect(registry.tools.map(({ name }) => name)).toEqual(['stands_act']);
     await expect(registry.hooks.guard('step.before', { step: 1 }, context)).rejects.toThrow('"stands"');
     await registry.stop();
-    expect(stopped).toEqual(['stands']);
+    expect(stoppedNames).toEqual(['stands']);
   });
 
   test('refuses calls whose guard belongs to a plugin that failed to start', async () => {
-    const broken = definePlugin({
+    const brokenPlugin = definePlugin({
       ...plugin('broken', { guards: { 'tool.before': () => undefined } }),
       start: fail,
     });
     const call = { toolName: 't', toolCallId: 'c', input: null };
-    const registry = createRegistry([broken]);
+    const registry = createRegistry([brokenPlugin]);
     await registry.start('/');
     await expect(registry.hooks.guard('tool.before', call, context)).rejects.toMatchObject({
       code: 'plugin_refused',
       message: expect.stringContaining('The plugin "broken" refuses: it did not start'),
     });
     await registry.hooks.guard('step.before', { step: 1 }, context);
-    const disabled = createRegistry([broken], { config: new Map([['broken', { enabled: false }]]) });
+    const disabled = createRegistry([brokenPlugin], { config: new Map([['broken', { enabled: false }]]) });
     await disabled.start('/');
     await disabled.hooks.guard('tool.before', call, context);
   });

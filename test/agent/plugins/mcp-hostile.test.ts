@@ -188,17 +188,17 @@ describe('an MCP server that misbehaves', () => {
   });
 
   test('loses a tool with an unusable schema and keeps the others', async () => {
-    const broken = {
+    const brokenTool = {
       ...plainTool,
       name: 'broken',
       outputSchema: { type: 'object', properties: { text: { type: 'nonsense' } } },
     };
-    const large = {
+    const largeTool = {
       ...plainTool,
       name: 'large',
       inputSchema: { type: 'object', description: 'x'.repeat(300_000) },
     };
-    const { registry } = await open({ tools: [broken, large, plainTool] });
+    const { registry } = await open({ tools: [brokenTool, largeTool, plainTool] });
     expect(actionsOf(registry)).toEqual(['far-broken', 'far-plain']);
     expect((await registry.plugin('mcp')?.availability())?.reasons).toEqual([
       expect.stringMatching(/"large" of the server "far" is left out: .*KiB/),

@@ -3,17 +3,21 @@ import { describe, expect, test } from 'vitest';
 import { coverPaths } from '../../../src/agent/plugins/builtin/path-budget.ts';
 
 const root = '/w';
-const many = (folder: string, count: number) =>
+const makePaths = (folder: string, count: number) =>
   Array.from({ length: count }, (_, index) => `${root}/${folder}/${index}/package.json`);
 
 describe('coverPaths', () => {
   test('keeps paths that are few enough', () => {
-    const paths = many('a', 3);
+    const paths = makePaths('a', 3);
     expect(coverPaths(paths, { root, max: 3 })).toEqual({ paths, folders: [] });
   });
 
   test('covers the smallest folder that is enough', () => {
-    const paths = [...many('packages', 50), ...many('test/fixtures', 30), ...many('test/cases', 20)];
+    const paths = [
+      ...makePaths('packages', 50),
+      ...makePaths('test/fixtures', 30),
+      ...makePaths('test/cases', 20),
+    ];
     const { paths: covered = [], folders } = coverPaths(paths, { root, max: 75 }) ?? {};
     expect(folders).toEqual(['/w/test/fixtures']);
     expect(covered).toHaveLength(71);
@@ -21,14 +25,19 @@ describe('coverPaths', () => {
   });
 
   test('covers several folders where no single one is enough', () => {
-    const paths = [...many('a', 50), ...many('b', 40), ...many('c', 30), '/w/package.json'];
+    const paths = [...makePaths('a', 50), ...makePaths('b', 40), ...makePaths('c', 30), '/w/package.json'];
     const { paths: covered = [], folders } = coverPaths(paths, { root, max: 40 }) ?? {};
     expect(folders).toEqual(['/w/a', '/w/b']);
     expect(covered).toHaveLength(33);
   });
 
   test('covers every path', () => {
-    const paths = [...many('a/b/c', 40), ...many('a/b', 40), ...many('a/x', 40), ...many('d', 9)];
+    const paths = [
+      ...makePaths('a/b/c', 40),
+      ...makePaths('a/b', 40),
+      ...makePaths('a/x', 40),
+      ...makePaths('d', 9),
+    ];
     for (const max of [20, 40, 60, 80, 100, 120]) {
       const { paths: covered = [] } = coverPaths(paths, { root, max }) ?? {};
       expect(covered.length).toBeLessThanOrEqual(max);

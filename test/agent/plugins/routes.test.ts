@@ -89,7 +89,7 @@ const probe: Plugin = definePlugin<Record<string, never>>({
     effects: { 'tool.after': (value) => void effects.push(value) },
   },
 });
-const broken: Plugin = definePlugin({
+const brokenPlugin: Plugin = definePlugin({
   name: 'broken',
   title: 'Broken',
   description: 'Does not start.',
@@ -120,7 +120,7 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
       gatewayUrl: gateway.url,
       variant,
       settings: { toolTimeoutMs: 400 },
-      needs: { plugins: [probe, broken] },
+      needs: { plugins: [probe, brokenPlugin] },
     });
     const classic = createClassicClient({ baseUrl: agent.url, token: agent.token });
     const current = agent.client;

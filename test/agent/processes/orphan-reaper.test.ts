@@ -100,9 +100,9 @@ describe('child processes of an agent', { timeout: 60_000 }, () => {
     const pids = await allPids();
     expect(await Promise.all(pids.map(isRunning))).toEqual(Array(6).fill(true));
 
-    const ended = once(agent.process, 'exit');
+    const exit = once(agent.process, 'exit');
     agent.process.kill('SIGKILL');
-    await ended;
+    await exit;
     expect(await call).toBe('cut off');
     await expect.poll(() => Promise.all(pids.map(isRunning))).toEqual(Array(6).fill(false));
     await expect.poll(runningWithin).toEqual([]);

@@ -82,8 +82,8 @@ async function openServer(tools: readonly string[], call: (tool: string) => stri
 }
 
 async function close(server: Server): Promise<void> {
-  const closed = once(server, 'close');
+  const closing = once(server, 'close');
   server.close();
   server.closeAllConnections();
-  await closed;
+  await closing;
 }

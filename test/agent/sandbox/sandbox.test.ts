@@ -192,10 +192,10 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
   test('runs beside more protected files and secrets than one sandbox can mount', async () => {
     const agent = await world.start();
     for (let index = 0; index < 1_500; index += 1) {
-      const own = join(agent.workspace, 'fixtures', `group-${index % 10}`, `case-${index}`);
-      await mkdir(own, { recursive: true });
-      await writeFile(join(own, 'package.json'), '{}');
-      if (index < 500) await writeFile(join(own, '.env'), 'KEY=secret');
+      const caseFolder = join(agent.workspace, 'fixtures', `group-${index % 10}`, `case-${index}`);
+      await mkdir(caseFolder, { recursive: true });
+      await writeFile(join(caseFolder, 'package.json'), '{}');
+      if (index < 500) await writeFile(join(caseFolder, '.env'), 'KEY=secret');
     }
     await writeFile(join(agent.workspace, 'package.json'), '{}');
     const command =
@@ -203,8 +203,8 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
     const { output, notice } = await run(agent, command, { timeoutSeconds: 60 });
     expect(await readFile(join(agent.workspace, 'ok'), 'utf8')).toBe('x\n');
     expect(await readFile(join(agent.workspace, 'package.json'), 'utf8')).toBe('{}');
-    const last = join(agent.workspace, 'fixtures', 'group-9', 'case-1499', 'package.json');
-    expect(await readFile(last, 'utf8')).toBe('{}');
+    const lastFile = join(agent.workspace, 'fixtures', 'group-9', 'case-1499', 'package.json');
+    expect(await readFile(lastFile, 'utf8')).toBe('{}');
     expect(output).not.toContain('secret');
     expect(notice).toMatch(/could not write to these folders.*fixtures.*these folders appeared empty/);
   }, 120_000);
@@ -321,8 +321,10 @@ describe.skipIf(!hasBubblewrap)('links in the paths of a sandbox', () => {
   });
 
   test('hide the secrets of a workspace that is reached through one', async () => {
-    const inside = join(base, 'project', 'tools');
-    expect(await output(`pwd; cat .env ${inside}/.env`, { folder: inside })).not.toContain('SECRET');
+    const toolsFolder = join(base, 'project', 'tools');
+    expect(await output(`pwd; cat .env ${toolsFolder}/.env`, { folder: toolsFolder })).not.toContain(
+      'SECRET',
+    );
   });
 
   test.each(['out/planted', 'work/planted', 'project/planted'])(

@@ -177,14 +177,14 @@ describe('attachmentFiles', () => {
     const own = make();
     await store.write('s', own);
     const session = join(folder, 'sessions', (await readdir(join(folder, 'sessions')))[0] ?? '');
-    const outside = join(folder, 'outside');
-    await writeFile(outside, 'ours');
+    const outsideFile = join(folder, 'outside');
+    await writeFile(outsideFile, 'ours');
     const [linked, existing] = [make(), make()];
-    await symlink(outside, join(session, linked[0]?.storedName ?? ''));
+    await symlink(outsideFile, join(session, linked[0]?.storedName ?? ''));
     await writeFile(join(session, existing[0]?.storedName ?? ''), 'ours');
     for (const files of [linked, existing]) await expect(store.write('s', files)).rejects.toThrow(/EEXIST/);
     await expect(store.read('s', linked[0]?.storedName ?? '')).rejects.toThrow(/ELOOP/);
-    expect(await readFile(outside, 'utf8')).toBe('ours');
+    expect(await readFile(outsideFile, 'utf8')).toBe('ours');
     expect((await store.read('s', existing[0]?.storedName ?? '')).toString()).toBe('ours');
     expect((await store.read('s', own[0]?.storedName ?? '')).toString()).toBe('theirs');
     await rm(folder, { recursive: true });

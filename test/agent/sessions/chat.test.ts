@@ -33,14 +33,14 @@ describe('chat.sendMessage', () => {
     const events = await collect(client.sessions.follow({ sessionId, until: 'idle' }));
     // Each position counts the messages that had not ended at the time of acceptance.
     const accepted = [...queued].sort((a, b) => a.seq - b.seq);
-    let ended = 0;
+    let endedCount = 0;
     let next = 0;
     for (const event of events) {
       while (next < accepted.length && 'seq' in event && event.seq > (accepted[next]?.seq ?? 0)) {
-        expect(accepted[next]?.queuePosition).toBe(next - ended);
+        expect(accepted[next]?.queuePosition).toBe(next - endedCount);
         next += 1;
       }
-      if (event.type === 'run.settled') ended += 1;
+      if (event.type === 'run.settled') endedCount += 1;
     }
     const started = events.flatMap((event) => (event.type === 'run.started' ? [event.runId] : []));
     expect(started).toEqual(accepted.map(({ runId }) => runId));

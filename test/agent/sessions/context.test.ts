@@ -137,9 +137,11 @@ describe('old outputs of tools', () => {
     const { client } = await world.start({ needs: { plugins: [reader] } });
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
-    const before = promptBytes(world.gateway.bodies.at(-1) as string);
+    const promptBefore = promptBytes(world.gateway.bodies.at(-1) as string);
     await client.sessions.prompt({ sessionId: 's', text: 'And?' }, wait);
-    expect(promptBytes(world.gateway.bodies.at(-1) as string).slice(0, before.length)).toEqual(before);
+    expect(promptBytes(world.gateway.bodies.at(-1) as string).slice(0, promptBefore.length)).toEqual(
+      promptBefore,
+    );
   });
 });
 
@@ -154,19 +156,24 @@ describe('a run of many steps', () => {
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Read all pages.' }, wait);
     const events = await eventsOf(client, 's');
-    const ended = events.filter(typeIs('compaction.ended'));
-    expect(ended.length).toBeGreaterThan(0);
-    expect(ended[0]).toMatchObject({ outcome: 'completed', cut: { steps: expect.any(Number) as number } });
-    const last = JSON.stringify(world.gateway.requests.at(-1)?.prompt);
-    expect(last).toContain('Summary at page');
-    expect(last).toContain('Read all pages.');
-    expect(last).toContain('Page 50.');
-    expect(last).not.toContain('Page 1.');
+    const compactions = events.filter(typeIs('compaction.ended'));
+    expect(compactions.length).toBeGreaterThan(0);
+    expect(compactions[0]).toMatchObject({
+      outcome: 'completed',
+      cut: { steps: expect.any(Number) as number },
+    });
+    const lastPrompt = JSON.stringify(world.gateway.requests.at(-1)?.prompt);
+    expect(lastPrompt).toContain('Summary at page');
+    expect(lastPrompt).toContain('Read all pages.');
+    expect(lastPrompt).toContain('Page 50.');
+    expect(lastPrompt).not.toContain('Page 1.');
     const { items } = await client.sessions.listMessages({ sessionId: 's' });
     expect(items[1]?.parts.filter(({ type }) => type === 'dynamic-tool')).toHaveLength(50);
-    const before = promptBytes(world.gateway.bodies.at(-1) as string);
+    const promptBefore = promptBytes(world.gateway.bodies.at(-1) as string);
     await client.sessions.prompt({ sessionId: 's', text: 'And?' }, wait);
-    expect(promptBytes(world.gateway.bodies.at(-1) as string).slice(0, before.length)).toEqual(before);
+    expect(promptBytes(world.gateway.bodies.at(-1) as string).slice(0, promptBefore.length)).toEqual(
+      promptBefore,
+    );
   });
 
   test('shortens after the error of a model whose window is unknown', async () => {
@@ -327,8 +334,8 @@ describe('a summary', () => {
       const { runId } = await client.sessions.prompt({ sessionId: 's', text: pageOf(chapter, 20_000) }, wait);
       expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
     }
-    const ended = (await eventsOf(client, 's')).find(typeIs('compaction.ended'));
-    expect(ended?.summary).toContain('Page 1.');
+    const compaction = (await eventsOf(client, 's')).find(typeIs('compaction.ended'));
+    expect(compaction?.summary).toContain('Page 1.');
   });
 
   test('contains no file', async () => {

@@ -103,15 +103,15 @@ describe('sessions.follow', () => {
     socket.write(
       `GET /api/sdk/sessions/s/events HTTP/1.1\r\nHost: ${hostname}:${port}\r\nAuthorization: Bearer ${agent.token}\r\n\r\n`,
     );
-    let received = '';
-    socket.on('data', (chunk) => (received += chunk.toString('utf8')));
-    await expect.poll(() => received).toContain('stream.ready');
+    let receivedText = '';
+    socket.on('data', (chunk) => (receivedText += chunk.toString('utf8')));
+    await expect.poll(() => receivedText).toContain('stream.ready');
     socket.on('error', () => {});
     const closed = once(socket, 'close');
     await agent.close();
     await closed;
     // The last chunk of a whole answer is empty; this one was cut.
-    expect(received.endsWith('0\r\n\r\n')).toBe(false);
+    expect(receivedText.endsWith('0\r\n\r\n')).toBe(false);
   });
 
   test('sends events that other processes write', async () => {
@@ -141,7 +141,7 @@ describe('sessions.follow', () => {
 });
 
 describe('follow', () => {
-  const stored = (seq: number): StoredEvent => ({
+  const storedEvent = (seq: number): StoredEvent => ({
     sessionKey: 's',
     seq,
     runId: null,
@@ -179,20 +179,20 @@ describe('follow', () => {
       let state = seed;
       const random = () => (state = (state * 48271) % 2147483647) / 2147483647;
       const log: StoredEvent[] = Array.from({ length: Math.floor(random() * 20) }, (_, index) =>
-        stored(index + 1),
+        storedEvent(index + 1),
       );
       const { feed, frames } = open(log);
-      const received: number[] = [];
+      const receivedSeqs: number[] = [];
       const reading = (async () => {
         for await (const bytes of frames) {
           for (const line of Buffer.from(bytes).toString().split('\n'))
-            if (line !== '') received.push(...[(JSON.parse(line) as { seq?: number }).seq ?? []].flat());
+            if (line !== '') receivedSeqs.push(...[(JSON.parse(line) as { seq?: number }).seq ?? []].flat());
           if (random() < 0.3) await new Promise((resolve) => setImmediate(resolve));
-          if (received.length >= 200) break;
+          if (receivedSeqs.length >= 200) break;
         }
       })();
       while (log.length < 200) {
-        const next = stored(log.length + 1);
+        const next = storedEvent(log.length + 1);
         log.push(next);
         const kind = random();
         // Published here, announced by another process, or unnoticed until the next event.
@@ -201,7 +201,7 @@ describe('follow', () => {
         if (random() < 0.4) await new Promise((resolve) => setImmediate(resolve));
       }
       await reading;
-      expect(received, `seed ${seed}`).toEqual(log.map(({ seq }) => seq));
+      expect(receivedSeqs, `seed ${seed}`).toEqual(log.map(({ seq }) => seq));
     }
   });
 
@@ -217,18 +217,18 @@ describe('follow', () => {
   }
 
   test('sends events from between the lookup and the subscription', { timeout: 30_000 }, async () => {
-    const log = [stored(1)];
+    const log = [storedEvent(1)];
     const { feed, frames } = open(log, createLiveFeed(), 1);
-    log.push(stored(2));
-    feed.publish([stored(2)]);
+    log.push(storedEvent(2));
+    feed.publish([storedEvent(2)]);
     expect(await upToSecond(frames)).toEqual(['"seq":2']);
   });
 
   test('reads what another process has announced', { timeout: 30_000 }, async () => {
-    const log = [stored(1)];
+    const log = [storedEvent(1)];
     const { feed, frames } = open(log);
     const lines = upToSecond(frames, () => {
-      log.push(stored(2));
+      log.push(storedEvent(2));
       feed.announceHead('s', 2);
     });
     expect(await lines).toEqual(['"seq":1', '"seq":2']);
@@ -261,18 +261,18 @@ function reading(
   events: AsyncIterable<SessionEvent>,
   last?: (event: SessionEvent) => boolean,
 ): { ended: Promise<SessionEvent[]>; shows(text: string): Promise<void> } {
-  const received: SessionEvent[] = [];
+  const receivedEvents: SessionEvent[] = [];
   let check = (): void => {};
   return {
     ended: collect(events, (event) => {
-      received.push(event);
+      receivedEvents.push(event);
       check();
       return last?.(event) ?? false;
     }),
     shows: (text) =>
       new Promise((resolve) => {
         check = () => {
-          if (textOf(received) === text) resolve();
+          if (textOf(receivedEvents) === text) resolve();
         };
         check();
       }),

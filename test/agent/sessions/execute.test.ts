@@ -296,8 +296,8 @@ describe('a run of sessions.execute', () => {
       value: 'The input does not fit: text is required.',
     });
     expect(results['broken']?.type).toBe('error-text');
-    const failed = (await events(agent, sessionId)).filter(({ type }) => type === 'tool.failed');
-    expect(new Set(failed.map(({ data }) => data['toolCallId']))).toEqual(
+    const failures = (await events(agent, sessionId)).filter(({ type }) => type === 'tool.failed');
+    expect(new Set(failures.map(({ data }) => data['toolCallId']))).toEqual(
       new Set(['broken', 'less', 'more', 'unknown']),
     );
   });
@@ -429,8 +429,8 @@ describe('sessions.execute and the gateway', () => {
       status: 502,
       code: 'upstream_failed',
     });
-    const alone = await start({ gatewayUrl: 'http://127.0.0.1:1' });
-    await expect(alone.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({
+    const offlineAgent = await start({ gatewayUrl: 'http://127.0.0.1:1' });
+    await expect(offlineAgent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({
       status: 502,
       code: 'upstream_failed',
     });

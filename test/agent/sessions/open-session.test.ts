@@ -44,8 +44,8 @@ describe('sessions.listMessages', () => {
       messageId: created[0]?.messageId,
       message: { parts: expect.arrayContaining([expect.objectContaining({ text: 'Half of it.' })]) },
     });
-    const after = await client.sessions.listMessages({ sessionId: 's' });
-    expect([after.items.length, after.seq]).toEqual([
+    const messagesAfter = await client.sessions.listMessages({ sessionId: 's' });
+    expect([messagesAfter.items.length, messagesAfter.seq]).toEqual([
       4,
       (await client.sessions.get({ sessionId: 's' })).headSeq,
     ]);
@@ -61,7 +61,7 @@ describe('sessions.list', () => {
         : calls({ name: 'shell_run', input: { command: 'echo yes' } }),
     );
     await client.sessions.create({ id: 'quiet' });
-    const alone = await client.chat.sendMessage({ chatId: 'alone', text: 'Do it.' });
+    const answer = await client.chat.sendMessage({ chatId: 'alone', text: 'Do it.' });
     const attendedChat = await client.chat.sendMessage({
       chatId: 'attended',
       text: 'Do it.',
@@ -71,12 +71,12 @@ describe('sessions.list', () => {
       .poll(async () => (await client.sessions.list({ status: 'requires_action' })).items.map(({ id }) => id))
       .toEqual([attendedChat.sessionId]);
     // No person attends the other chat, so the policy decides at once.
-    await collect(client.sessions.follow({ sessionId: alone.sessionId, until: 'idle' }));
-    expect((await client.sessions.listApprovals({ sessionId: alone.sessionId })).items).toMatchObject([
+    await collect(client.sessions.follow({ sessionId: answer.sessionId, until: 'idle' }));
+    expect((await client.sessions.listApprovals({ sessionId: answer.sessionId })).items).toMatchObject([
       { status: 'denied', decidedBy: 'policy' },
     ]);
     expect((await client.sessions.list({ status: 'idle' })).items.map(({ id }) => id).sort()).toEqual(
-      ['quiet', alone.sessionId].sort(),
+      ['quiet', answer.sessionId].sort(),
     );
     const { items } = await client.sessions.listApprovals({
       sessionId: attendedChat.sessionId,

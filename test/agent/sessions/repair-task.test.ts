@@ -96,8 +96,10 @@ function createRepairer() {
   return (request: StreamRequest): ScriptedAnswer => {
     if (JSON.stringify(request.prompt.at(-1)).includes('Sum up the conversation'))
       return speaks(text('The tests of the repository fail; the modules are repaired one by one.'), 'stop');
-    const last = toolResults(request).at(-1);
-    const value = last?.output.value as { failing?: number[]; path?: string; content?: string } | undefined;
+    const lastResult = toolResults(request).at(-1);
+    const value = lastResult?.output.value as
+      | { failing?: number[]; path?: string; content?: string }
+      | undefined;
     const repaired = /module-(\d+)/.exec(value?.path ?? '')?.[1];
     if (value?.failing?.length === 0) return speaks(text('All tests pass.'), 'stop');
     if (value?.failing !== undefined)
@@ -176,10 +178,12 @@ describe('a repair task on a small context', () => {
       await first.close();
 
       const { client } = await start();
-      const broken = await failingModules(join(folder, 'repository'));
+      const brokenModules = await failingModules(join(folder, 'repository'));
       const { files } = await client.sessions.undoRun({ sessionId: 's', runId: interrupted.runId });
       expect(files.length).toBeGreaterThan(3);
-      expect(await failingModules(join(folder, 'repository'))).toHaveLength(broken.length + files.length);
+      expect(await failingModules(join(folder, 'repository'))).toHaveLength(
+        brokenModules.length + files.length,
+      );
       const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Go on.', model: reading });
       const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
 

@@ -83,36 +83,42 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
     });
 
     test('starts an input that waits for a free place at the replica that has one', async () => {
-      const [full, other] = [await replica({ maxRuns: 1 }), await replica({ leaseMs: 1_000 })];
+      const [fullReplica, other] = [await replica({ maxRuns: 1 }), await replica({ leaseMs: 1_000 })];
       const first = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
       const ids = ['a', 'b', 'c'];
-      for (const id of ids) await full.client.sessions.create({ id });
-      await full.client.sessions.prompt({ sessionId: 'a', text: 'first' });
+      for (const id of ids) await fullReplica.client.sessions.create({ id });
+      await fullReplica.client.sessions.prompt({ sessionId: 'a', text: 'first' });
       await first.request;
       for (const sessionId of ['b', 'c'])
-        expect(await full.client.sessions.prompt({ sessionId, text: sessionId })).toMatchObject({
+        expect(await fullReplica.client.sessions.prompt({ sessionId, text: sessionId })).toMatchObject({
           waitsFor: 'capacity',
         });
       for (const sessionId of ['b', 'c'])
-        await collect(full.client.sessions.follow({ sessionId, until: 'idle' }));
+        await collect(fullReplica.client.sessions.follow({ sessionId, until: 'idle' }));
       first.end();
       await collect(other.client.sessions.follow({ sessionId: 'a', until: 'idle' }));
       // The place of the full replica is free again for inputs of its own.
-      await full.client.sessions.prompt({ sessionId: 'a', text: 'last' }, { headers: { prefer: 'wait=20' } });
+      await fullReplica.client.sessions.prompt(
+        { sessionId: 'a', text: 'last' },
+        { headers: { prefer: 'wait=20' } },
+      );
       expect(gateway.requests).toHaveLength(4);
     });
 
     test('queues inputs of two replicas without a gap and runs each once', async () => {
-      const both = [await replica(), await replica()];
+      const replicas = [await replica(), await replica()];
       const first = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
-      await both[0]?.client.sessions.create({ id: 's' });
-      await both[0]?.client.sessions.prompt({ sessionId: 's', text: 'first' });
+      await replicas[0]?.client.sessions.create({ id: 's' });
+      await replicas[0]?.client.sessions.prompt({ sessionId: 's', text: 'first' });
       await first.request;
       const receipts = await Promise.all(
         Array.from({ length: 40 }, (_, index) =>
-          (both[index % 2] as TestAgent).client.sessions.prompt({ sessionId: 's', text: `input ${index}` }),
+          (replicas[index % 2] as TestAgent).client.sessions.prompt({
+            sessionId: 's',
+            text: `input ${index}`,
+          }),
         ),
       );
       expect(receipts.map(({ queuePosition }) => queuePosition).sort((a, b) => a - b)).toEqual(
@@ -120,7 +126,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       );
       first.end();
       const events = await collect(
-        (both[1] as TestAgent).client.sessions.follow({ sessionId: 's', until: 'idle' }),
+        (replicas[1] as TestAgent).client.sessions.follow({ sessionId: 's', until: 'idle' }),
       );
       expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
       expect(events.filter(({ type }) => type === 'run.settled')).toHaveLength(41);
@@ -128,11 +134,11 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
     });
 
     test('shows the model each message once when replicas take turns', async () => {
-      const both = [await replica(), await replica()];
+      const replicas = [await replica(), await replica()];
       gateway.answer((_, index) => says(`Answer ${index}.`));
-      await both[0]?.client.sessions.create({ id: 's' });
+      await replicas[0]?.client.sessions.create({ id: 's' });
       for (let turn = 0; turn < 6; turn += 1)
-        await both[turn % 3 === 0 ? 0 : 1]?.client.sessions.prompt(
+        await replicas[turn % 3 === 0 ? 0 : 1]?.client.sessions.prompt(
           { sessionId: 's', text: `Question ${turn}?` },
           { headers: { prefer: 'wait=20' } },
         );
@@ -144,7 +150,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
         ]);
       }
       const events = await collect(
-        (both[0] as TestAgent).client.sessions.follow({ sessionId: 's', until: 'idle' }),
+        (replicas[0] as TestAgent).client.sessions.follow({ sessionId: 's', until: 'idle' }),
       );
       expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
     });

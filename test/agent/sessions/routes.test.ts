@@ -32,8 +32,8 @@ describe('sessions', () => {
     await client.sessions.create({});
     await client.sessions.create({});
     const page = await client.sessions.list({ limit: 2 });
-    const rest = await client.sessions.list({ limit: 2, cursor: page.nextCursor as string });
-    expect([page.items.length, rest.items.length, rest.nextCursor]).toEqual([2, 1, null]);
+    const lastPage = await client.sessions.list({ limit: 2, cursor: page.nextCursor as string });
+    expect([page.items.length, lastPage.items.length, lastPage.nextCursor]).toEqual([2, 1, null]);
     for (const place of [
       ['2026-02-31T00:00:00.000Z', 'x'],
       ['0000-01-01T00:00:00.000Z', 'x'],
@@ -46,7 +46,7 @@ describe('sessions', () => {
         param: 'cursor',
       });
     }
-    expect(new Set([...page.items, ...rest.items].map(({ id }) => id)).size).toBe(3);
+    expect(new Set([...page.items, ...lastPage.items].map(({ id }) => id)).size).toBe(3);
     expect(await client.sessions.update({ sessionId: 'first', title: 'Two', archived: true })).toMatchObject({
       title: 'Two',
       archivedAt: expect.any(String),
@@ -631,22 +631,24 @@ describe('sessions.fork', () => {
     world.gateway.answer(() => says('Deep.'));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Down?' }, { headers: { prefer: 'wait=20' } });
-    let last = 's';
+    let lastId = 's';
     for (let depth = 0; depth < 34; depth += 1) {
-      const fork = await client.sessions.fork({ sessionId: last });
+      const fork = await client.sessions.fork({ sessionId: lastId });
       if ('dryRun' in fork) throw new Error('No fork was made.');
-      last = fork.id;
+      lastId = fork.id;
     }
     await expect
       .poll(
         async () =>
-          (await sql`select lineage from agent.sessions_sessions where session_id = ${last}`)[0]?.['lineage'],
+          (await sql`select lineage from agent.sessions_sessions where session_id = ${lastId}`)[0]?.[
+            'lineage'
+          ],
         { timeout: 10_000 },
       )
       .not.toHaveLength(34);
-    const events = await collect(client.sessions.follow({ sessionId: last, until: 'idle' }));
+    const events = await collect(client.sessions.follow({ sessionId: lastId, until: 'idle' }));
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
-    expect((await client.sessions.listMessages({ sessionId: last })).items).toHaveLength(2);
+    expect((await client.sessions.listMessages({ sessionId: lastId })).items).toHaveLength(2);
   });
 });
 

@@ -26,8 +26,8 @@ describe('a run', () => {
     );
     const { client } = await world.start();
     await client.sessions.create({ id: 's' });
-    const long = `Herring ${'and cod '.repeat(450)}`;
-    await client.sessions.prompt({ sessionId: 's', text: long }, { headers: { prefer: 'wait=20' } });
+    const longText = `Herring ${'and cod '.repeat(450)}`;
+    await client.sessions.prompt({ sessionId: 's', text: longText }, { headers: { prefer: 'wait=20' } });
     await client.sessions.prompt(
       { sessionId: 's', text: `Salmon ${'and eel '.repeat(450)}` },
       { headers: { prefer: 'wait=20' } },
@@ -47,7 +47,7 @@ describe('a run', () => {
     expect(prompt).not.toContain('Herring');
     const { items } = await client.sessions.listMessages({ sessionId: 's' });
     expect(items.map(({ role }) => role)).toEqual(['user', 'assistant', 'user', 'assistant']);
-    expect(items[0]?.parts).toEqual([expect.objectContaining({ type: 'text', text: long })]);
+    expect(items[0]?.parts).toEqual([expect.objectContaining({ type: 'text', text: longText })]);
   });
 
   test('calls the hooks in order and uses what they return', async () => {

@@ -51,7 +51,7 @@ afterAll(async () => {
 describe.each(['current', 'classic'] as const)('authentication in the %s variant', (variant) => {
   const routes = routesOf(variant);
   let agent: TestAgent;
-  let other: TestAgent;
+  let otherAgent: TestAgent;
   let revokedToken: string;
   let expiredToken: string;
   beforeAll(async () => {
@@ -61,7 +61,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
       variant,
       name: `door-${variant}`,
     });
-    other = await startAgent({
+    otherAgent = await startAgent({
       gatewayUrl: gateway.url,
       database: world.database,
       variant,
@@ -85,7 +85,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
   });
   afterAll(async () => {
     await agent.close();
-    await other.close();
+    await otherAgent.close();
   });
 
   // The side effects that a request could leave: rows of any kind and model calls.
@@ -123,7 +123,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
       'another case': { authorization: `Bearer ${swapped}` },
       'a prefix': { authorization: `Bearer ${token.slice(0, -1)}` },
       'a suffix': { authorization: `Bearer ${token}0` },
-      'another agent’s': { authorization: `Bearer ${other.token}` },
+      'another agent’s': { authorization: `Bearer ${otherAgent.token}` },
       nobody: { authorization: `Bearer ${mintToken('agt')}` },
       'in upper case': { authorization: `Bearer ${token.toUpperCase()}` },
       twice: { authorization: `Bearer ${token}, ${token}` },
@@ -137,7 +137,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
       cookie: { cookie: `agent=${token}` },
       header: { 'x-api-key': token },
     };
-    const before = await traces();
+    const tracesBefore = await traces();
     for (const { method, path, isOpen } of routes) {
       for (const [name, headers] of Object.entries(credentials)) {
         const { status, challenge, body } = await send(
@@ -161,13 +161,13 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
       );
       expect([method, path, [401, 403, 500].includes(status)]).toEqual([method, path, false]);
     }
-    expect(await traces()).toEqual(before);
+    expect(await traces()).toEqual(tracesBefore);
   });
 
   test('refuses foreign hosts, origins and sites on every route, even with a token', async () => {
     const { port } = new URL(agent.url);
-    const own = `127.0.0.1:${port}`;
-    const foreign: Record<string, [string, string][]> = {
+    const ownHost = `127.0.0.1:${port}`;
+    const foreignHeaders: Record<string, [string, string][]> = {
       'evil.test': [['Host', 'evil.test']],
       'evil.test with our port': [['Host', `evil.test:${port}`]],
       'below ours': [['Host', `localhost.evil.test:${port}`]],
@@ -175,55 +175,55 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
       'another port': [['Host', '127.0.0.1:1']],
       'no port': [['Host', '127.0.0.1']],
       'the address of all': [['Host', `0.0.0.0:${port}`]],
-      'with credentials': [['Host', `a@${own}`]],
+      'with credentials': [['Host', `a@${ownHost}`]],
       'two hosts': [
-        ['Host', own],
+        ['Host', ownHost],
         ['Host', 'evil.test'],
       ],
       'two of ours': [
-        ['Host', own],
-        ['Host', own],
+        ['Host', ownHost],
+        ['Host', ownHost],
       ],
       'two hosts, ours last': [
         ['Host', 'evil.test'],
-        ['Host', own],
+        ['Host', ownHost],
       ],
       'null origin': [
-        ['Host', own],
+        ['Host', ownHost],
         ['Origin', 'null'],
       ],
       'foreign origin': [
-        ['Host', own],
+        ['Host', ownHost],
         ['Origin', 'https://evil.test'],
       ],
       'another local origin': [
-        ['Host', own],
+        ['Host', ownHost],
         ['Origin', 'http://localhost:1'],
       ],
       'ours as https': [
-        ['Host', own],
-        ['Origin', `https://${own}`],
+        ['Host', ownHost],
+        ['Origin', `https://${ownHost}`],
       ],
       'a longer origin': [
-        ['Host', own],
-        ['Origin', `http://${own}.evil.test`],
+        ['Host', ownHost],
+        ['Origin', `http://${ownHost}.evil.test`],
       ],
       'cross-site': [
-        ['Host', own],
+        ['Host', ownHost],
         ['Sec-Fetch-Site', 'cross-site'],
       ],
       'same site, other port': [
-        ['Host', own],
+        ['Host', ownHost],
         ['Sec-Fetch-Site', 'same-site'],
       ],
     };
-    const before = await traces();
+    const tracesBefore = await traces();
     for (const { method, path } of [
       ...routes,
       { method: 'GET', path: '/nowhere' },
       { method: 'OPTIONS', path: '/api/execute' },
     ]) {
-      for (const [name, headers] of Object.entries(foreign)) {
+      for (const [name, headers] of Object.entries(foreignHeaders)) {
         // Without a token the answer is 403 too, not 401: Host and Origin are checked first.
         for (const authorization of [`Bearer ${agent.token}`, '']) {
           const answer = await rawRequest(
@@ -248,12 +248,12 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
           ).toEqual([]);
         }
       }
-      const target = `${method} http://evil.test${path} HTTP/1.1\r\nHost: ${own}\r\nAuthorization: Bearer ${agent.token}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`;
+      const target = `${method} http://evil.test${path} HTTP/1.1\r\nHost: ${ownHost}\r\nAuthorization: Bearer ${agent.token}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`;
       expect([method, path, (await sendBytes(Number(new URL(agent.url).port), target)).slice(0, 13)]).toEqual(
         [method, path, 'HTTP/1.1 403 '],
       );
     }
-    expect(await traces()).toEqual(before);
+    expect(await traces()).toEqual(tracesBefore);
   });
 });
 

@@ -15,8 +15,8 @@ describe.skipIf(nodeMajor < 24)('saveMemoryWhileIdle', () => {
 
   const stopsGrowing = '--semi-space-growth-factor=1';
   const grows = '--semi-space-growth-factor=2';
-  const idle = [stopsGrowing, '--memory-saver-mode'];
-  const busy = [grows, '--no-memory-saver-mode'];
+  const idleFlags = [stopsGrowing, '--memory-saver-mode'];
+  const busyFlags = [grows, '--no-memory-saver-mode'];
 
   function startWith(seconds: number[], options: { growsWhileBusy?: boolean } = {}): string[] {
     const flags: string[] = [];
@@ -32,22 +32,22 @@ describe.skipIf(nodeMajor < 24)('saveMemoryWhileIdle', () => {
   test('saves memory only in idle seconds', () => {
     const flags = startWith([0.9, 0.5, 0.04, 0, 0.06, 0.8, 0.01]);
     vi.advanceTimersByTime(2_000);
-    expect(flags).toEqual(busy);
+    expect(flags).toEqual(busyFlags);
     vi.advanceTimersByTime(2_000);
-    expect(flags).toEqual([...busy, ...idle]);
+    expect(flags).toEqual([...busyFlags, ...idleFlags]);
     vi.advanceTimersByTime(2_000);
-    expect(flags).toEqual([...busy, ...idle, ...busy]);
+    expect(flags).toEqual([...busyFlags, ...idleFlags, ...busyFlags]);
     vi.advanceTimersByTime(60_000);
-    expect(flags).toEqual([...busy, ...idle, ...busy, ...idle]);
+    expect(flags).toEqual([...busyFlags, ...idleFlags, ...busyFlags, ...idleFlags]);
   });
 
   test('stops the growth of a young generation of 16 MiB', () => {
     const flags = startWith(Array.from({ length: 10 }, () => 0.9));
     vi.advanceTimersByTime(1_500);
-    expect(flags).toEqual(busy);
+    expect(flags).toEqual(busyFlags);
     youngBytes = 16 * 1024 * 1024;
     vi.advanceTimersByTime(5_000);
-    expect(flags).toEqual([...busy, stopsGrowing]);
+    expect(flags).toEqual([...busyFlags, stopsGrowing]);
   });
 
   test('lets a young generation that has shrunk grow again', () => {

@@ -14,7 +14,7 @@ test('builds the portal of the checkout', async () => {
 
 test('ends a build that runs when the server stops', async () => {
   const portal = portalBuild();
-  const running = portal?.run();
+  const building = portal?.run();
   portal?.close();
-  await expect(running).rejects.toThrow(/abort/i);
+  await expect(building).rejects.toThrow(/abort/i);
 });

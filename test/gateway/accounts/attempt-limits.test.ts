@@ -53,9 +53,9 @@ describe('attempts at one address', () => {
     ['passwords', 5],
     ['wrongCodes', 5],
     ['sentCodes', 10],
-  ] as const)('of the kind %s do not limit other networks', async (kind, own) => {
+  ] as const)('of the kind %s do not limit other networks', async (kind, kindLimits) => {
     const email = newAddress();
-    expect(await waits(kind, email, times(own, network(1)))).toEqual(Array(own).fill(0));
+    expect(await waits(kind, email, times(kindLimits, network(1)))).toEqual(Array(kindLimits).fill(0));
     expect(await wait(kind, email, network(1))).toBeGreaterThan(0);
     expect(await wait(kind, email, network(2))).toBe(0);
   });
@@ -174,8 +174,8 @@ describe('a stranger who requests codes', () => {
     async (_name, request) => {
       const email = newAddress();
       for (let n = 0; n < 10; n += 1) expect((await request(email, '203.0.113.1')).status).toBeLessThan(300);
-      const over = await request(email, '203.0.113.1');
-      expect([over.status, Number(over.headers.get('retry-after')) <= 60]).toEqual([429, true]);
+      const refusal = await request(email, '203.0.113.1');
+      expect([refusal.status, Number(refusal.headers.get('retry-after')) <= 60]).toEqual([429, true]);
       expect((await requests.register(email, '198.51.100.7')).status).toBe(202);
       expect((await requests.email_code(email, '198.51.100.7')).status).toBe(200);
     },

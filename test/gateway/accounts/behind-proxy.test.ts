@@ -31,7 +31,10 @@ async function untilOpen(port: number): Promise<void> {
 }
 
 /** An nginx in front of the server; `lines` go into its location block. */
-async function startProxy(target: string, lines: string): Promise<{ url: string; close(): Promise<void> }> {
+async function startProxy(
+  target: string,
+  configLines: string,
+): Promise<{ url: string; close(): Promise<void> }> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-nginx-'));
   const port = await freePort();
   const places = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
@@ -39,16 +42,16 @@ async function startProxy(target: string, lines: string): Promise<{ url: string;
     .join(' ');
   await writeFile(
     join(folder, 'nginx.conf'),
-    `daemon off; pid ${folder}/pid; error_log ${folder}/error.log; events {} http { access_log off; ${places} server { listen 127.0.0.1:${port}; location / { proxy_pass ${target}; ${lines} } } }`,
+    `daemon off; pid ${folder}/pid; error_log ${folder}/error.log; events {} http { access_log off; ${places} server { listen 127.0.0.1:${port}; location / { proxy_pass ${target}; ${configLines} } } }`,
   );
   const proxy = spawn('nginx', ['-c', join(folder, 'nginx.conf'), '-p', folder], { stdio: 'ignore' });
   await untilOpen(port);
   return {
     url: `http://127.0.0.1:${port}`,
     async close() {
-      const ended = new Promise((resolve) => proxy.once('close', resolve));
+      const exit = new Promise((resolve) => proxy.once('close', resolve));
       proxy.kill('SIGTERM');
-      await ended;
+      await exit;
       await rm(folder, { recursive: true, force: true });
     },
   };
@@ -57,9 +60,9 @@ async function startProxy(target: string, lines: string): Promise<{ url: string;
 describe.skipIf(!hasNginx)('the local login behind nginx', () => {
   const worlds: GatewayWorld[] = [];
   const proxies: { close(): Promise<void> }[] = [];
-  const start = async (env: Record<string, string>, lines: string) => {
+  const start = async (env: Record<string, string>, configLines: string) => {
     const world = await startGateway({ env });
-    const proxy = await startProxy(world.url, lines);
+    const proxy = await startProxy(world.url, configLines);
     worlds.push(world);
     proxies.push(proxy);
     return { world, proxy };
@@ -96,8 +99,8 @@ describe.skipIf(!hasNginx)('the local login behind nginx', () => {
   test.each([
     ['hands the outside Host on', outsideHost],
     ['says for whom it asks', 'proxy_set_header X-Forwarded-For $remote_addr;'],
-  ])('does not exist for a proxy that %s', async (_name, lines) => {
-    const { world, proxy } = await start({}, lines);
+  ])('does not exist for a proxy that %s', async (_name, configLines) => {
+    const { world, proxy } = await start({}, configLines);
     expect((await fetch(`${proxy.url}/v1/accounts/login/start`, startLogin)).status).toBe(404);
     expect((await fetch(`${world.url}/v1/accounts/login/start`, startLogin)).status).toBe(200);
   });

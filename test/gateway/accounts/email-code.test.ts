@@ -74,8 +74,8 @@ describe('the login with an e-mail code', () => {
     const loginId = await start();
     await send(loginId, email);
     const { code } = await mailbox.letterTo(email);
-    const wrong = await enter(loginId, wrongFor(code));
-    expect([wrong.status, wrong.body.error.code]).toEqual([401, 'invalid_credentials']);
+    const refusal = await enter(loginId, wrongFor(code));
+    expect([refusal.status, refusal.body.error.code]).toEqual([401, 'invalid_credentials']);
     expect((await enter(loginId, code)).body.outcome).toBe('done');
   });
 
@@ -97,7 +97,8 @@ describe('the login with an e-mail code', () => {
       const loginId = await start();
       await send(loginId, email);
       const { code } = await mailbox.letterTo(email, attempt);
-      for (let wrong = 0; wrong < 4; wrong += 1) statuses.push((await enter(loginId, wrongFor(code))).status);
+      for (let attempt = 0; attempt < 4; attempt += 1)
+        statuses.push((await enter(loginId, wrongFor(code))).status);
     }
     expect(statuses).toEqual([401, 401, 401, 401, 401, 429, 429, 429]);
   });
@@ -127,8 +128,8 @@ describe('the login with an e-mail code', () => {
 
   test('refuses a malformed address and an unexpected input', async () => {
     const loginId = await start();
-    const none = await send(loginId, 'nobody');
-    expect([none.status, none.body.error.param]).toEqual([400, 'input.email']);
+    const refusal = await send(loginId, 'nobody');
+    expect([refusal.status, refusal.body.error.param]).toEqual([400, 'input.email']);
     const email = newAddress();
     await send(loginId, email);
     const secondAnswer = await send(loginId, email);

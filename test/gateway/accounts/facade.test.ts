@@ -50,12 +50,12 @@ describe('client.login', () => {
     const { userToken, expiresAt, user } = await world.guest.login({
       bureauId: 'local',
       provider: 'email_code',
-      input: async (inputs, wrong) => {
+      input: async (inputs, previousError) => {
         const names = inputs.map(({ name }) => name).join();
-        prompts.push(wrong ? `${names} after ${wrong.code}` : names);
+        prompts.push(previousError ? `${names} after ${previousError.code}` : names);
         if (names === 'email') return { email: 'ada@example.com' };
         const { code } = await mailbox.letterTo('ada@example.com');
-        return { code: wrong ? code : code.replace(/./g, (digit) => String(9 - Number(digit))) };
+        return { code: previousError ? code : code.replace(/./g, (digit) => String(9 - Number(digit))) };
       },
     });
     expect(prompts).toEqual(['email', 'code', 'code after invalid_credentials']);
@@ -126,8 +126,8 @@ describe('client.login.redirect and client.login.finish', () => {
     await expect(world.guest.login.finish((await begin()).resume, returnUrl)).rejects.toMatchObject({
       code: 'login_failed',
     });
-    const done = await world.guest.login.finish(resume, returnUrl);
-    expect(done?.user.display_name).toBe('Grace');
+    const result = await world.guest.login.finish(resume, returnUrl);
+    expect(result?.user.display_name).toBe('Grace');
   });
 
   test('throw the refusal of a login and return null without a result', async () => {

@@ -134,9 +134,9 @@ describe('the login with GitHub', () => {
     const renamed = (await logIn()).body.user;
     expect(renamed.user_id).toBe(first);
     github.user = { id: 1816, login: 'ada', name: 'Another Ada', avatar_url: 'javascript:alert(1)' };
-    const other = (await logIn()).body.user;
-    expect(other.user_id).not.toBe(first);
-    expect(other.avatar_url).toBeNull();
+    const otherUser = (await logIn()).body.user;
+    expect(otherUser.user_id).not.toBe(first);
+    expect(otherUser.avatar_url).toBeNull();
   });
 
   test('uses only a primary and verified address', async () => {
@@ -163,8 +163,8 @@ describe('the login with GitHub', () => {
 
   test('keeps neither the access token nor the client secret', async () => {
     await logIn();
-    const stored = (await world.dump()) + world.logLines.join('');
+    const storedText = (await world.dump()) + world.logLines.join('');
     for (const secret of ['gho_CANARYaccesstoken', 'CANARY-github-secret'])
-      expect(stored).not.toContain(secret);
+      expect(storedText).not.toContain(secret);
   });
 });

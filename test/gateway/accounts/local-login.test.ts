@@ -162,10 +162,10 @@ describe('concurrent local logins', () => {
   test('create one token for one attempt', async () => {
     const { body } = await world.call('POST', '/v1/accounts/login/start', { body: local });
     const path = `/v1/accounts/login/result?login_id=${body.login_id}`;
-    const before = (await world.database.sql`select 1 from gateway.accounts_tokens`).length;
+    const countBefore = (await world.database.sql`select 1 from gateway.accounts_tokens`).length;
     const reads = await Promise.all(Array.from({ length: 8 }, () => world.call('GET', path)));
     expect(new Set(reads.map((read) => read.body.user_token)).size).toBe(1);
-    expect(await world.database.sql`select 1 from gateway.accounts_tokens`).toHaveLength(before + 1);
+    expect(await world.database.sql`select 1 from gateway.accounts_tokens`).toHaveLength(countBefore + 1);
   });
 });
 

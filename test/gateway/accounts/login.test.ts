@@ -107,8 +107,8 @@ describe('accounts.startLogin', () => {
   });
 
   test('names missing and unknown members', async () => {
-    const missing = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'local' } });
-    expect([missing.status, missing.body.error.param]).toEqual([400, 'bureau_id']);
+    const response = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'local' } });
+    expect([response.status, response.body.error.param]).toEqual([400, 'bureau_id']);
     const unknown = await world.call('POST', '/v1/accounts/login/start', {
       body: { ...local, user_id: 'usr_1' },
     });
@@ -224,8 +224,8 @@ test('keeps no token and no login_id in the database or the log', async () => {
   const loginId = await startLogin();
   const { body } = await readResult(loginId);
   await world.call('GET', '/v1/accounts/me', { token: body.user_token });
-  const stored = (await world.dump()) + world.logLines.join('');
-  expect(stored).toContain(body.user.user_id);
+  const storedText = (await world.dump()) + world.logLines.join('');
+  expect(storedText).toContain(body.user.user_id);
   for (const secret of [loginId, body.user_token]) {
     const payload = secret.replace(/^(th_usr|lgn)_/, '');
     for (const form of [
@@ -234,7 +234,7 @@ test('keeps no token and no login_id in the database or the log', async () => {
       Buffer.from(secret).toString('hex'),
       Buffer.from(secret).toString('base64'),
     ]) {
-      expect(stored.includes(form)).toBe(false);
+      expect(storedText.includes(form)).toBe(false);
     }
   }
 });

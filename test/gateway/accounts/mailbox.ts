@@ -46,9 +46,9 @@ export async function startMailbox(): Promise<Mailbox> {
     async letterTo(address, count = 1) {
       const deadline = performance.now() + 30_000;
       for (;;) {
-        const theirs = letters.filter(({ to }) => to === address);
-        const newest = theirs.at(-1);
-        if (newest && theirs.length >= count) return newest;
+        const received = letters.filter(({ to }) => to === address);
+        const newest = received.at(-1);
+        if (newest && received.length >= count) return newest;
         if (performance.now() > deadline) throw new Error(`No letter came to ${address}.`);
         await new Promise((resolve) => setTimeout(resolve, 20));
       }

@@ -159,7 +159,7 @@ describe('identify', () => {
     const statements: string[] = [];
     const { accounts } = await import('../../../src/gateway/accounts/index.ts');
     const store = new Proxy({}, { get: (_target, name) => () => statements.push(String(name)) });
-    const never = () => {
+    const failIfCalled = () => {
       throw new Error('nothing else is asked');
     };
     const slice = accounts({
@@ -167,13 +167,13 @@ describe('identify', () => {
       bureaus: world.bureaus,
       log: { debug() {}, info() {}, warn() {}, error() {}, child: () => ({}) as never },
       clock: systemClock,
-      fetch: never,
-      credits: { openAccount: never, openKey: never, keys: never },
-      machines: { lockLive: never },
+      fetch: failIfCalled,
+      credits: { openAccount: failIfCalled, openKey: failIfCalled, keys: failIfCalled },
+      machines: { lockLive: failIfCalled },
       env: { get: () => undefined },
-      mail: { isConfigured: () => false, send: never },
-      audit: { record: never },
-      changes: { bump: never, generation: () => 0 },
+      mail: { isConfigured: () => false, send: failIfCalled },
+      audit: { record: failIfCalled },
+      changes: { bump: failIfCalled, generation: () => 0 },
       baseUrl: () => null,
       localLogin: () => false,
     });

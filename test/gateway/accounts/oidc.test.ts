@@ -146,8 +146,8 @@ describe('a redirect login with redirect_to', () => {
       { login_code: code, code_verifier: proof().verifier },
       { login_code: `lgc_${'0'.repeat(43)}`, code_verifier: verifier },
     ]) {
-      const wrong = await result(loginId, members);
-      expect([wrong.status, wrong.body.error.code]).toEqual([401, 'invalid_credentials']);
+      const refusal = await result(loginId, members);
+      expect([refusal.status, refusal.body.error.code]).toEqual([401, 'invalid_credentials']);
     }
     const { status, body } = await result(loginId, { login_code: code, code_verifier: verifier });
     expect([status, body.status]).toEqual([200, 'done']);
@@ -310,7 +310,7 @@ describe('the callback', () => {
         [encode(header), encode({ ...claims, sub: 'eve' }), sign(header, claims).split('.')[2]].join('.'),
     ],
   ])('refuses an ID token with %s without creating a user', async (_name, bend) => {
-    const before = await counts();
+    const countsBefore = await counts();
     const { loginId, url } = await start();
     const callbackUrl = await oidc.browse(url);
     oidc.bend = bend;
@@ -318,7 +318,7 @@ describe('the callback', () => {
     expect([status, text]).toEqual([400, expect.stringContaining('is invalid')]);
     expect(text).not.toContain('name="confirmation"');
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
-    expect(await counts()).toEqual(before);
+    expect(await counts()).toEqual(countsBefore);
   });
 
   test('reports a refusal without the provider’s text', async () => {
@@ -364,19 +364,22 @@ describe('the callback', () => {
 
   test('gives one token to twenty concurrent callbacks', async () => {
     oidc.account = { sub: 'grace' };
-    const before = await counts();
+    const countsBefore = await counts();
     const { verifier, challenge } = proof();
     const { loginId, url } = await start({ redirect_to: redirectTo, code_challenge: challenge });
     const callbackUrl = await oidc.browse(url);
     const answers = await Promise.all(Array.from({ length: 20 }, () => comeBack(callbackUrl)));
-    const [first, ...rest] = answers.toSorted((a, b) => a.status - b.status);
-    expect([first?.status, rest.map(({ status }) => status)]).toEqual([303, Array(19).fill(400)]);
+    const [first, ...refusals] = answers.toSorted((a, b) => a.status - b.status);
+    expect([first?.status, refusals.map(({ status }) => status)]).toEqual([303, Array(19).fill(400)]);
     const code = String(first?.headers.location).split('login_code=')[1] ?? '';
     const reads = await Promise.all(
       Array.from({ length: 20 }, () => result(loginId, { login_code: code, code_verifier: verifier })),
     );
     expect(new Set(reads.map(({ body }) => body.user_token)).size).toBe(1);
-    expect(await counts()).toEqual({ users: (before?.users ?? 0) + 1, tokens: (before?.tokens ?? 0) + 1 });
+    expect(await counts()).toEqual({
+      users: (countsBefore?.users ?? 0) + 1,
+      tokens: (countsBefore?.tokens ?? 0) + 1,
+    });
   });
 
   test('refuses a Bureau that was paused meanwhile', async () => {
@@ -391,11 +394,11 @@ describe('the callback', () => {
     oidc.account = { sub: 'late' };
     const { loginId, url } = await start();
     const page = await comeBack(await oidc.browse(url));
-    const before = await counts();
+    const countsBefore = await counts();
     await world.database.sql`update gateway.bureaus_records set state = 'paused'`;
     expect((await decide({ confirmation: confirmationIn(page.text), decision: 'confirm' })).status).toBe(403);
     await world.database.sql`update gateway.bureaus_records set state = 'active'`;
-    expect(await counts()).toEqual(before);
+    expect(await counts()).toEqual(countsBefore);
     expect((await result(loginId)).body.status).toBe('pending');
   });
 });
@@ -484,18 +487,18 @@ describe('the provider', () => {
   });
 
   test('answers 504 or 502 when the provider fails at the start', async () => {
-    const other = await startOidc(`${world.url}/v1/accounts/oauth/callback`);
+    const otherProvider = await startOidc(`${world.url}/v1/accounts/oauth/callback`);
     const issuer = world.env['OIDC_ISSUER'];
-    Object.assign(world.env, { OIDC_ISSUER: other.issuer });
+    Object.assign(world.env, { OIDC_ISSUER: otherProvider.issuer });
     try {
       const begin = () =>
         world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local' } });
-      other.hangs.add('/.well-known/openid-configuration');
+      otherProvider.hangs.add('/.well-known/openid-configuration');
       expect((await begin()).body.error.code).toBe('upstream_timeout');
-      other.hangs.clear();
-      Object.assign(world.env, { OIDC_CLIENT_SECRET: other.clientSecret });
+      otherProvider.hangs.clear();
+      Object.assign(world.env, { OIDC_CLIENT_SECRET: otherProvider.clientSecret });
       expect((await begin()).status).toBe(200);
-      await other.close();
+      await otherProvider.close();
       Object.assign(world.env, { OIDC_ISSUER: 'http://127.0.0.1:1' });
       expect((await begin()).body.error.code).toBe('upstream_failed');
     } finally {
@@ -509,14 +512,14 @@ test('keeps no state, code, verifier, nonce or secret in the database or the log
   const { verifier, challenge } = proof();
   const bound = await start({ redirect_to: redirectTo, code_challenge: challenge });
   const authorization = new URL(bound.url).searchParams;
-  const before = await world.dump();
+  const dumpBefore = await world.dump();
   const callbackUrl = await oidc.browse(bound.url);
   const location = String((await comeBack(callbackUrl)).headers.location);
   const loginCode = location.split('login_code=')[1] ?? '';
   const read = await result(bound.loginId, { login_code: loginCode, code_verifier: verifier });
   const open = await start();
   const page = await comeBack(await oidc.browse(open.url));
-  const stored = before + (await world.dump()) + world.logLines.join('');
+  const storedText = dumpBefore + (await world.dump()) + world.logLines.join('');
   const secrets = [
     bound.loginId,
     authorization.get('state'),
@@ -539,7 +542,7 @@ test('keeps no state, code, verifier, nonce or secret in the database or the log
       Buffer.from(secret).toString('hex'),
       Buffer.from(secret).toString('base64'),
     ]) {
-      expect({ secret, isKept: stored.includes(form) }).toEqual({ secret, isKept: false });
+      expect({ secret, isKept: storedText.includes(form) }).toEqual({ secret, isKept: false });
     }
   }
 });

@@ -86,9 +86,11 @@ describe('accounts.register and accounts.verifyEmail', () => {
     const email = newAddress();
     const { body } = await register(email);
     const { code } = await mailbox.letterTo(email);
-    const wrong = code === '00000000' ? '11111111' : '00000000';
+    const wrongCode = code === '00000000' ? '11111111' : '00000000';
     for (let attempt = 0; attempt < 5; attempt += 1)
-      expect((await post('verify', { verification_id: body.verification_id, code: wrong })).status).toBe(401);
+      expect((await post('verify', { verification_id: body.verification_id, code: wrongCode })).status).toBe(
+        401,
+      );
     expect((await post('verify', { verification_id: body.verification_id, code })).status).toBe(401);
   });
 
@@ -173,13 +175,13 @@ describe('accounts.register and accounts.verifyEmail', () => {
 describe('the login with a password', () => {
   test('answers a wrong password and an unknown address alike', async () => {
     const email = await account();
-    const [wrong, unknown] = [
+    const [wrongPassword, unknown] = [
       (await tryLogin(email, newPassword)).next,
       (await tryLogin(newAddress(), newPassword)).next,
     ];
-    const { request_id: _one, ...existing } = wrong.body.error as unknown as Record<string, unknown>;
-    const { request_id: _other, ...foreign } = unknown.body.error as unknown as Record<string, unknown>;
-    expect([wrong.status, existing]).toEqual([401, foreign]);
+    const { request_id: _one, ...existing } = wrongPassword.body.error as unknown as Record<string, unknown>;
+    const { request_id: _other, ...unknownError } = unknown.body.error as unknown as Record<string, unknown>;
+    expect([wrongPassword.status, existing]).toEqual([401, unknownError]);
     expect(existing).toMatchObject({ code: 'invalid_credentials' });
   });
 
@@ -192,8 +194,8 @@ describe('the login with a password', () => {
         input: { email: newAddress(), password: newPassword },
       });
     for (let attempt = 0; attempt < 5; attempt += 1) expect((await guess()).status).toBe(401);
-    const over = await guess();
-    expect([over.status, over.body.error.code]).toEqual([410, 'login_spent']);
+    const refusal = await guess();
+    expect([refusal.status, refusal.body.error.code]).toEqual([410, 'login_spent']);
     expect(
       (await world.call('GET', `/v1/accounts/login/result?login_id=${body.login_id}`)).body,
     ).toMatchObject({ status: 'failed', error: 'too_many_tries' });
@@ -233,10 +235,10 @@ describe('the login with a password', () => {
   });
 
   test('answers 404 for an unknown attempt and 410 for a finished one', async () => {
-    const none = await post('login/continue', { login_id: `lgn_${'0'.repeat(43)}`, input: {} });
-    expect([none.status, none.body.error.code]).toEqual([404, 'login_not_found']);
-    const done = await post('login/start', { provider: 'local', bureau_id: 'local' });
-    const lateAnswer = await post('login/continue', { login_id: done.body.login_id, input: {} });
+    const refusal = await post('login/continue', { login_id: `lgn_${'0'.repeat(43)}`, input: {} });
+    expect([refusal.status, refusal.body.error.code]).toEqual([404, 'login_not_found']);
+    const login = await post('login/start', { provider: 'local', bureau_id: 'local' });
+    const lateAnswer = await post('login/continue', { login_id: login.body.login_id, input: {} });
     expect([lateAnswer.status, lateAnswer.body.error.code]).toEqual([410, 'login_spent']);
   });
 
@@ -255,9 +257,9 @@ describe('a forgotten password', () => {
     async () => {
       const email = await account();
       const { sql } = world.database;
-      const login = await world.database.tx(async (tx) => {
+      const { pendingLogin } = await world.database.tx(async (tx) => {
         await tx`select 1 from gateway.accounts_users where email = ${email} for update`;
-        const pending = tryLogin(email);
+        const login = tryLogin(email);
         // The login has checked the password and waits for the lock on the user's row.
         await expect
           .poll(
@@ -268,9 +270,9 @@ describe('a forgotten password', () => {
           )
           .toBeGreaterThan(0);
         await tx`update gateway.accounts_passwords set password_digest = 'replaced' where user_id = (select user_id from gateway.accounts_users where email = ${email})`;
-        return { pending };
+        return { pendingLogin: login };
       });
-      const { next } = await login.pending;
+      const { next } = await pendingLogin;
       expect([next.status, next.body.error?.code]).toEqual([401, 'invalid_credentials']);
     },
   );
@@ -309,7 +311,7 @@ describe('a forgotten password', () => {
     const { body } = await forgot(email);
     const { code } = await mailbox.letterTo(email, 2);
     await post('password/reset', { verification_id: body.verification_id, code, password: newPassword });
-    for (const ended of [key, orphanKey]) expect((await me(ended)).status).toBe(401);
+    for (const endedKey of [key, orphanKey]) expect((await me(endedKey)).status).toBe(401);
   });
 
   test('discards a login whose result was not read yet', async () => {
@@ -353,12 +355,12 @@ describe('a forgotten password', () => {
     const email = await account();
     const { body } = await forgot(email);
     const { code } = await mailbox.letterTo(email, 2);
-    const unfit = await post('password/reset', {
+    const refusal = await post('password/reset', {
       verification_id: body.verification_id,
       code,
       password: 'short',
     });
-    expect([unfit.status, unfit.body.error.param]).toEqual([400, 'password']);
+    expect([refusal.status, refusal.body.error.param]).toEqual([400, 'password']);
     expect(
       (await post('password/reset', { verification_id: body.verification_id, code, password: newPassword }))
         .status,
@@ -379,17 +381,17 @@ describe('a forgotten password', () => {
 describe('accounts.changePassword', () => {
   test('keeps the token in use and revokes those of other logins', async () => {
     const email = await account();
-    const [here, elsewhere] = [await logIn(email), await logIn(email)];
-    const wrong = await post(
+    const [token, otherToken] = [await logIn(email), await logIn(email)];
+    const refusal = await post(
       'password/change',
       { current_password: newPassword, new_password: newPassword },
-      here,
+      token,
     );
-    expect([wrong.status, wrong.body.error.code]).toEqual([401, 'invalid_credentials']);
+    expect([refusal.status, refusal.body.error.code]).toEqual([401, 'invalid_credentials']);
     expect(
-      (await post('password/change', { current_password: password, new_password: newPassword }, here)).body,
+      (await post('password/change', { current_password: password, new_password: newPassword }, token)).body,
     ).toEqual({ changed: true });
-    expect([(await me(here)).status, (await me(elsewhere)).status]).toEqual([200, 401]);
+    expect([(await me(token)).status, (await me(otherToken)).status]).toEqual([200, 401]);
     await logIn(email, newPassword);
     const row = world.audited.at(-1);
     expect(row).toMatchObject({ action: 'accounts.changePassword', actor: { kind: 'user' }, outcome: 'ok' });
@@ -425,7 +427,7 @@ test('keeps no password, code or verification id in the database or the log', as
   await post('verify', { verification_id: body.verification_id, code });
   const token = await logIn(email);
   await tryLogin(email, 'CANARY a wrong one that was typed');
-  const stored = waiting + (await world.dump()) + world.logLines.join('');
+  const storedText = waiting + (await world.dump()) + world.logLines.join('');
   for (const secret of [
     'CANARY',
     String(body.verification_id).slice(4),
@@ -437,8 +439,8 @@ test('keeps no password, code or verification id in the database or the log', as
       Buffer.from(secret).toString('hex'),
       Buffer.from(secret).toString('base64').replace(/=+$/, ''),
     ])
-      expect(stored.includes(form)).toBe(false);
+      expect(storedText.includes(form)).toBe(false);
   }
   // Eight digits may occur by chance within a digest or a time, but not as a whole word.
-  expect(new RegExp(`(?<![0-9a-f])${code}(?![0-9a-f])`).test(stored)).toBe(false);
+  expect(new RegExp(`(?<![0-9a-f])${code}(?![0-9a-f])`).test(storedText)).toBe(false);
 });

@@ -8,14 +8,14 @@ import { until } from '../../support/until.ts';
 
 let replicas: Awaited<ReturnType<typeof startReplicas>>;
 let first: GatewayWorld;
-let other: GatewayWorld;
+let otherWorld: GatewayWorld;
 let mailbox: Mailbox;
 
 beforeAll(async () => {
   mailbox = await startMailbox();
   const env = { SMTP_URL: mailbox.url, MAIL_FROM: 'Shop <login@shop.example>' };
   replicas = await startReplicas(env);
-  ({ first, other } = replicas);
+  ({ first, other: otherWorld } = replicas);
 });
 afterAll(async () => {
   await replicas?.close();
@@ -80,7 +80,7 @@ async function keepsWhatItRead(world: GatewayWorld): Promise<boolean> {
 
 /** Waits until both replicas have the identity cached. */
 async function isKnown({ userToken }: Pick<Holder, 'userToken'>): Promise<void> {
-  for (const world of [first, other]) {
+  for (const world of [first, otherWorld]) {
     await expect.poll(() => keepsWhatItRead(world)).toBe(true);
     expect(await statusAt(world, userToken)).toBe(200);
   }
@@ -125,7 +125,10 @@ describe('a token that both replicas have cached', () => {
     await isKnown(holder);
     await takeAway(holder);
     expect(await statusAt(first, holder.userToken)).toBe(status);
-    const ms = await until(async () => (await statusAt(other, holder.userToken)) === status, description);
+    const ms = await until(
+      async () => (await statusAt(otherWorld, holder.userToken)) === status,
+      description,
+    );
     console.log(`a token that ${description} was refused on the other gateway after ${Math.round(ms)} ms`);
     // The promise is one second; the bound allows for a busy machine.
     expect(ms).toBeLessThan(6_000);
@@ -136,8 +139,8 @@ describe('a token that both replicas have cached', () => {
     await isKnown(key);
     await first.as(key.owner).accounts.revokeKey({ token_id: key.tokenId });
     expect(await statusAt(first, key.userToken)).toBe(401);
-    await until(async () => (await statusAt(other, key.userToken)) === 401, 'the key is refused');
-    expect(await statusAt(other, key.owner)).toBe(200);
+    await until(async () => (await statusAt(otherWorld, key.userToken)) === 401, 'the key is refused');
+    expect(await statusAt(otherWorld, key.owner)).toBe(200);
   });
 
   test('is refused after a password change elsewhere, except the one in use', async () => {
@@ -148,8 +151,8 @@ describe('a token that both replicas have cached', () => {
       .as(inUse)
       .accounts.changePassword({ current_password: password, new_password: 'the library of babel' });
     expect(await statusAt(first, elsewhere)).toBe(401);
-    await until(async () => (await statusAt(other, elsewhere)) === 401, 'the other login is refused');
-    expect([await statusAt(first, inUse), await statusAt(other, inUse)]).toEqual([200, 200]);
+    await until(async () => (await statusAt(otherWorld, elsewhere)) === 401, 'the other login is refused');
+    expect([await statusAt(first, inUse), await statusAt(otherWorld, inUse)]).toEqual([200, 200]);
   });
 
   test('is refused after a password reset', async () => {
@@ -166,21 +169,27 @@ describe('a token that both replicas have cached', () => {
       password: 'the library of babel',
     });
     expect(await statusAt(first, userToken)).toBe(401);
-    await until(async () => (await statusAt(other, userToken)) === 401, 'the login is refused');
+    await until(async () => (await statusAt(otherWorld, userToken)) === 401, 'the login is refused');
   });
 
   test('is accepted again once its user and Bureau are active again', async () => {
     const holder = await makeHolder();
     await first.admin.accounts.blockUser({ user_id: holder.userId });
-    await until(async () => (await statusAt(other, holder.userToken)) === 401, 'the blocked user is refused');
+    await until(
+      async () => (await statusAt(otherWorld, holder.userToken)) === 401,
+      'the blocked user is refused',
+    );
     await first.admin.accounts.unblockUser({ user_id: holder.userId });
     await first.admin.bureaus.pauseBureau({ bureau_id: holder.bureauId });
     await until(
-      async () => (await statusAt(other, holder.userToken)) === 403,
+      async () => (await statusAt(otherWorld, holder.userToken)) === 403,
       'the paused Bureau is refused',
     );
     await first.admin.bureaus.activateBureau({ bureau_id: holder.bureauId });
-    await until(async () => (await statusAt(other, holder.userToken)) === 200, 'the token is good again');
+    await until(
+      async () => (await statusAt(otherWorld, holder.userToken)) === 200,
+      'the token is good again',
+    );
     expect(await statusAt(first, holder.userToken)).toBe(200);
   });
 });

@@ -55,8 +55,8 @@ describe('accounts.issueToken', () => {
     const days = (Date.parse(body.expires_at) - Date.now()) / 86_400_000;
     expect(days).toBeGreaterThan(6.99);
     expect(days).toBeLessThan(7.01);
-    const mine = (await me(body.user_token)).body;
-    expect(mine).toMatchObject({
+    const user = (await me(body.user_token)).body;
+    expect(user).toMatchObject({
       user: { user_id: body.user_id, metadata: { plan: 'pro' } },
       bureau: { bureau_id: 'shop' },
       token: { token_id: body.token_id },
@@ -152,8 +152,8 @@ describe('accounts.issueToken', () => {
   test('by a machine credential works only in its own Bureau', async () => {
     const { status, body } = await issue({ bureau_id: 'shop', external_id: customer() }, machine);
     expect(status).toBe(201);
-    const foreign = await issue({ bureau_id: 'other', external_id: customer() }, machine);
-    expect([foreign.status, foreign.body.error.code]).toEqual([404, 'bureau_not_found']);
+    const refusal = await issue({ bureau_id: 'other', external_id: customer() }, machine);
+    expect([refusal.status, refusal.body.error.code]).toEqual([404, 'bureau_not_found']);
     expect((await revoke({ token_id: body.token_id }, machine)).status).toBe(403);
     expect((await world.call('GET', '/v1/accounts/users', { token: machine })).status).toBe(403);
   });
@@ -545,7 +545,7 @@ test('keeps no issued token and no key in the database or the log', async () => 
     token: body.user_token,
     body: { name: 'x' },
   });
-  const stored = (await world.dump()) + world.logLines.join('') + JSON.stringify(world.audited);
+  const storedText = (await world.dump()) + world.logLines.join('') + JSON.stringify(world.audited);
   for (const secret of [body.user_token, key.body.user_token, machine, admin]) {
     const payload = String(secret).slice(7);
     for (const form of [
@@ -553,6 +553,6 @@ test('keeps no issued token and no key in the database or the log', async () => 
       Buffer.from(payload).toString('hex'),
       Buffer.from(payload).toString('base64'),
     ])
-      expect(stored.includes(form)).toBe(false);
+      expect(storedText.includes(form)).toBe(false);
   }
 });

@@ -279,8 +279,9 @@ async function dump({ sql }: Database): Promise<string> {
           texts.push(
             typeof value === 'string'
               ? value
-              : (JSON.stringify(value, (_key, inner) => (typeof inner === 'bigint' ? `${inner}` : inner)) ??
-                  ''),
+              : (JSON.stringify(value, (_key, member) =>
+                  typeof member === 'bigint' ? `${member}` : member,
+                ) ?? ''),
           );
       }
     }

@@ -126,16 +126,16 @@ describe('admin.login', () => {
     const at = await begin({ maxConnections: 1, admin: { attemptLimits: { ...slowDelay, freeTries: 2 } } });
     for (let guess = 0; guess < 2; guess += 1) await login(at, 'wrong secret');
     // The view of another replica, or of this one after a restart.
-    const other = adminStore(at.database);
+    const otherStore = adminStore(at.database);
     const slowBudgets = { ...budgets, ...slowDelay, freeTries: 2 };
-    expect(await other.countAttempt({ adminId: 'admin', network: '127.0.0.1' }, slowBudgets)).not.toBe(
+    expect(await otherStore.countAttempt({ adminId: 'admin', network: '127.0.0.1' }, slowBudgets)).not.toBe(
       'counted',
     );
     await at.shiftClock('25 hours');
     for (let guess = 0; guess < 2; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
     expect((await login(at, 'wrong secret')).status).toBe(429);
     await at.shiftClock('50 hours');
-    await other.deleteOldCounters(slowBudgets.forgetSeconds);
+    await otherStore.deleteOldCounters(slowBudgets.forgetSeconds);
     expect(await at.database.sql`select 1 from gateway.admin_guesses`).toHaveLength(0);
   });
 
@@ -156,12 +156,17 @@ describe('admin.login', () => {
 });
 
 describe('decideAttempt', () => {
-  const none = { tries: 0, ageSeconds: 0, idleSeconds: 0, hasSucceeded: false };
-  const with_ = (part: Partial<Counters>): Counters => ({ address: none, id: none, pair: none, ...part });
+  const noAttempts = { tries: 0, ageSeconds: 0, idleSeconds: 0, hasSucceeded: false };
+  const with_ = (part: Partial<Counters>): Counters => ({
+    address: noAttempts,
+    id: noAttempts,
+    pair: noAttempts,
+    ...part,
+  });
 
   test('doubles the delay with each attempt up to 15 minutes', () => {
     const waits = [4, 5, 6, 7, 14, 15, 40].map((tries) => {
-      const verdict = decideAttempt(with_({ pair: { ...none, tries } }), budgets);
+      const verdict = decideAttempt(with_({ pair: { ...noAttempts, tries } }), budgets);
       return verdict.allowed ? 0 : verdict.retryAfterSeconds;
     });
     expect(waits).toEqual([0, 1, 2, 4, 512, 900, 900]);
@@ -174,7 +179,7 @@ describe('decideAttempt', () => {
     for (let second = 0; second < 60; second += 1) {
       for (let burst = 0; burst < 20; burst += 1) {
         const verdict = decideAttempt(
-          with_({ pair: { ...none, tries, idleSeconds: second - last } }),
+          with_({ pair: { ...noAttempts, tries, idleSeconds: second - last } }),
           budgets,
         );
         if (!verdict.allowed) continue;
@@ -188,14 +193,14 @@ describe('decideAttempt', () => {
 
   test('does not count a known network among the strangers', () => {
     const verdict = decideAttempt(
-      with_({ id: { ...none, tries: 20 }, pair: { ...none, hasSucceeded: true } }),
+      with_({ id: { ...noAttempts, tries: 20 }, pair: { ...noAttempts, hasSucceeded: true } }),
       budgets,
     );
     expect(verdict).toMatchObject({ allowed: true, tries: { id: 20, pair: 1 } });
   });
 
   test('opens a new window for a network after the last one', () => {
-    const spentBudget = { ...none, tries: 30 };
+    const spentBudget = { ...noAttempts, tries: 30 };
     expect(decideAttempt(with_({ address: { ...spentBudget, ageSeconds: 100.2 } }), budgets)).toEqual({
       allowed: false,
       retryAfterSeconds: 500,

@@ -189,16 +189,16 @@ describe('admin.logout', () => {
 });
 
 test('keeps no password and no session token in the database or the log', async () => {
-  const wrong = 'CANARY wrong guess 9c1';
-  await login({ admin_id: adminId, password: wrong });
-  await login({ admin_id: 'CANARYtypedintothewrongfield', password: wrong });
+  const wrongPassword = 'CANARY wrong guess 9c1';
+  await login({ admin_id: adminId, password: wrongPassword });
+  await login({ admin_id: 'CANARYtypedintothewrongfield', password: wrongPassword });
   const token = await open();
   await session(token);
-  const stored = (await world.dump()) + world.logLines.join('');
-  expect(stored).toContain(adminId);
+  const storedText = (await world.dump()) + world.logLines.join('');
+  expect(storedText).toContain(adminId);
   for (const secret of [
     password,
-    wrong,
+    wrongPassword,
     token,
     'CANARYtypedintothewrongfield',
     token.slice('th_adm_'.length),
@@ -208,7 +208,7 @@ test('keeps no password and no session token in the database or the log', async 
       Buffer.from(secret).toString('hex'),
       Buffer.from(secret).toString('base64').replace(/=+$/, ''),
     ]) {
-      expect(stored.includes(form)).toBe(false);
+      expect(storedText.includes(form)).toBe(false);
     }
   }
 });

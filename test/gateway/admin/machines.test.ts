@@ -20,22 +20,22 @@ describe('a machine credential', () => {
       bureauId: 'shop',
     });
     expect(credential).toMatch(/^th_adm_/);
-    const own = await makeUser(world.sql, 'shop');
-    const foreign = await makeUser(world.sql, 'local');
-    await expect(examine(credential, own.userToken)).resolves.toMatchObject({
+    const ownUser = await makeUser(world.sql, 'shop');
+    const foreignUser = await makeUser(world.sql, 'local');
+    await expect(examine(credential, ownUser.userToken)).resolves.toMatchObject({
       bureau: { bureau_id: 'shop' },
-      user_id: own.userId,
+      user_id: ownUser.userId,
     });
     const unknown = { status: 404, code: 'token_not_found' };
-    await expect(examine(credential, foreign.userToken)).rejects.toMatchObject(unknown);
+    await expect(examine(credential, foreignUser.userToken)).rejects.toMatchObject(unknown);
     await expect(examine(credential, 'nonsense')).rejects.toMatchObject(unknown);
     await world.admin.bureaus.pauseBureau({ bureau_id: 'local' });
-    await expect(examine(credential, foreign.userToken)).rejects.toMatchObject(unknown);
+    await expect(examine(credential, foreignUser.userToken)).rejects.toMatchObject(unknown);
     await world.admin.bureaus.activateBureau({ bureau_id: 'local' });
     await world.admin.bureaus.pauseBureau({ bureau_id: 'shop' });
     const paused = { status: 403, code: 'bureau_paused' };
     await world.admin.bureaus.pauseBureau({ bureau_id: 'local' });
-    for (const token of [own.userToken, foreign.userToken, 'nonsense'])
+    for (const token of [ownUser.userToken, foreignUser.userToken, 'nonsense'])
       await expect(examine(credential, token)).rejects.toMatchObject(paused);
     await world.admin.bureaus.activateBureau({ bureau_id: 'local' });
     await world.admin.bureaus.activateBureau({ bureau_id: 'shop' });
@@ -184,12 +184,12 @@ describe('a machine credential', () => {
 
 describe('the audit log', () => {
   test('records logins and failures, without IDs that do not exist', async () => {
-    const wrong = (adminId: string) =>
+    const tryWrongPassword = (adminId: string) =>
       world.guest.admin
         .login({ admin_id: adminId, password: 'a wrong password, surely' })
         .catch(() => undefined);
-    await wrong('admin');
-    await wrong('CANARY-typed-into-the-wrong-field');
+    await tryWrongPassword('admin');
+    await tryWrongPassword('CANARY-typed-into-the-wrong-field');
     const entries = async () => [
       ...(await world.sql<
         { outcome: string; targetId: string | null; address: string | null }[]
@@ -204,7 +204,7 @@ describe('the audit log', () => {
       (await world.sql`select diff from gateway.audit_entries where action = 'admin.lock'`).length;
     // The delay doubles with each guess; on a busy machine the first delays may end before the
     // guess is checked.
-    for (let n = 0; n < 12 && (await locks()) === 0; n += 1) await wrong('admin');
+    for (let n = 0; n < 12 && (await locks()) === 0; n += 1) await tryWrongPassword('admin');
     await expect.poll(locks).toBeGreaterThan(0);
   });
 });

@@ -677,7 +677,7 @@ describe('the bound of a call', () => {
   });
 
   test('counts media up to the context window at most', () => {
-    const many = sizeOf(
+    const manyNumbers = sizeOf(
       {
         messages: [
           {
@@ -691,7 +691,7 @@ describe('the bound of a call', () => {
       },
       'chat',
     );
-    expect(inputBound(catalogModel({ context_window: 128_000 }), { size: many })).toBe(128_000);
+    expect(inputBound(catalogModel({ context_window: 128_000 }), { size: manyNumbers })).toBe(128_000);
   });
 
   test('gives the longest answer that the credits cover', () => {

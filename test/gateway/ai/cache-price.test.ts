@@ -35,13 +35,13 @@ const streamed = [
   }),
   frame({ type: 'message_stop' }),
 ].join('');
-const whole = JSON.stringify({
+const wholeAnswer = JSON.stringify({
   ...base,
   content: [{ type: 'text', text: 'Hello' }],
   stop_reason: 'end_turn',
   usage,
 });
-const script = `verbatim?${new URLSearchParams({ sse: streamed, json: whole }).toString()}`;
+const script = `verbatim?${new URLSearchParams({ sse: streamed, json: wholeAnswer }).toString()}`;
 
 let provider: ScriptedProvider;
 let world: World;
@@ -74,7 +74,9 @@ afterAll(async () => {
 beforeEach(() => world.ledger.reset());
 
 const cachedForAnHour = { cache_control: { type: 'ephemeral', ttl: '1h' } };
-const withOptions = (own: object) => [{ role: 'user', content: [{ type: 'text', text: 'hi', ...own }] }];
+const withOptions = (options: object) => [
+  { role: 'user', content: [{ type: 'text', text: 'hi', ...options }] },
+];
 const formats: [string, string, object][] = [
   ['messages, whole', '/v1/ai/messages', { max_tokens: 50, messages: withOptions(cachedForAnHour) }],
   [
@@ -119,25 +121,25 @@ test.each([
   [
     'messages',
     '/v1/ai/messages',
-    (own: object) => ({ max_tokens: 50, messages: withOptions(own) }),
+    (options: object) => ({ max_tokens: 50, messages: withOptions(options) }),
     cachedForAnHour,
   ],
   [
     'messages, as a whole',
     '/v1/ai/messages',
-    (own: object) => ({ max_tokens: 50, messages: withOptions({}), ...own }),
+    (options: object) => ({ max_tokens: 50, messages: withOptions({}), ...options }),
     cachedForAnHour,
   ],
   [
     'the picture of a message',
     '/v1/ai/messages',
-    (own: object) => ({
+    (options: object) => ({
       max_tokens: 50,
       messages: [
         {
           role: 'user',
           content: [
-            { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AAAA' }, ...own },
+            { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AAAA' }, ...options },
           ],
         },
       ],
@@ -147,25 +149,25 @@ test.each([
   [
     'a stream',
     '/v1/ai/stream',
-    (own: object) => ({ prompt: withOptions(own), maxOutputTokens: 50 }),
+    (options: object) => ({ prompt: withOptions(options), maxOutputTokens: 50 }),
     { providerOptions: { anthropic: { cacheControl: cachedForAnHour.cache_control } } },
   ],
   [
     'a stream, as a whole',
     '/v1/ai/stream',
-    (own: object) => ({ prompt: withOptions({}), maxOutputTokens: 50, ...own }),
+    (options: object) => ({ prompt: withOptions({}), maxOutputTokens: 50, ...options }),
     { providerOptions: { anthropic: { cacheControl: cachedForAnHour.cache_control } } },
   ],
-])('holds for hour-long cache writes only where requested: %s', async (_name, path, body, own) => {
+])('holds for hour-long cache writes only where requested: %s', async (_name, path, body, options) => {
   const heldFor = async (requestBody: object) => {
     await (await world.post(path, { model: 'claude/plain', ...requestBody })).text();
     return world.ledger.last().held ?? 0n;
   };
-  const long = await heldFor(body(own));
+  const hourHold = await heldFor(body(options));
   const shortCacheHold = await heldFor(
-    JSON.parse(JSON.stringify(body(own)).replace('"1h"', '"5m"')) as object,
+    JSON.parse(JSON.stringify(body(options)).replace('"1h"', '"5m"')) as object,
   );
-  const [output, input] = [50n * 5n, (long - 50n * 5n) / 2n];
-  expect(long).toBe(input * 2n + output);
+  const [output, input] = [50n * 5n, (hourHold - 50n * 5n) / 2n];
+  expect(hourHold).toBe(input * 2n + output);
   expect(shortCacheHold).toBe((input * 5n + 3n) / 4n + output);
 });

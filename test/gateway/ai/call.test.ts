@@ -42,7 +42,7 @@ const errorResponse = (status: number, retryAfter?: string) =>
   problemOfErrorResponse({ status, retryAfter, body: '', hide: (text) => text, now: new Date(0) });
 const unreached = () =>
   new Problem('upstream_failed', 'upstream_failed', 'x', { cause: new ConnectionFailure('reset') });
-const late = () => new Problem('upstream_timeout', 'upstream_timeout', 'x');
+const timeoutProblem = () => new Problem('upstream_timeout', 'upstream_timeout', 'x');
 
 interface Run {
   chain?: CatalogModel[];
@@ -126,7 +126,7 @@ describe('a call that fails before its first byte', () => {
 
   test('is not retried after its deadline', async () => {
     const { run, calledModels } = runWith(createCalls({ clock: stillClock() }), {
-      outcomes: [late(), 'ok'],
+      outcomes: [timeoutProblem(), 'ok'],
     });
     await expect(run).rejects.toMatchObject({ kind: 'upstream_timeout' });
     expect(calledModels).toHaveLength(1);
@@ -384,10 +384,10 @@ describe('a model that keeps failing', () => {
 
   test('opens its breaker when half of its streams break off', async () => {
     const calls = createCalls({ clock: stillClock() });
-    const fast = model('acme/fast');
+    const fastModel = model('acme/fast');
     for (let call = 0; call < 10; call += 1) {
       await runWith(calls, { outcomes: ['ok'] }).run;
-      calls.health.recordStreamFailure(fast, new Problem('upstream_failed', 'upstream_truncated', 'x'));
+      calls.health.recordStreamFailure(fastModel, new Problem('upstream_failed', 'upstream_truncated', 'x'));
     }
     await expect(runWith(calls, { outcomes: ['ok'] }).run).rejects.toMatchObject({
       headers: { 'x-townhall-attempts': 'acme/fast;breaker_open' },

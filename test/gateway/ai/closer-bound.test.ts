@@ -185,41 +185,44 @@ describe(`closerBound (seed ${seed})`, () => {
 });
 
 describe('createTokenCounter', () => {
-  let own: TokenCounter;
-  afterEach(() => own.close());
+  let counter: TokenCounter;
+  afterEach(() => counter.close());
 
   test('counts jobs of both encodings in order', async () => {
-    own = createTokenCounter({ deadlineMs: 60_000 });
-    const jobs = [own.count('o200k_base', ['hello world']), own.count('cl100k_base', ['hello', ' world'])];
+    counter = createTokenCounter({ deadlineMs: 60_000 });
+    const jobs = [
+      counter.count('o200k_base', ['hello world']),
+      counter.count('cl100k_base', ['hello', ' world']),
+    ];
     expect(await Promise.all(jobs)).toEqual([2, 2]);
   });
 
   test('gives up at the deadline and counts the next job', async () => {
-    own = createTokenCounter({ deadlineMs: 1 });
-    expect(await own.count('o200k_base', ['hello'])).toBeUndefined();
-    await own.close();
-    own = createTokenCounter({ deadlineMs: 60_000 });
-    expect(await own.count('o200k_base', ['hello'])).toBe(1);
+    counter = createTokenCounter({ deadlineMs: 1 });
+    expect(await counter.count('o200k_base', ['hello'])).toBeUndefined();
+    await counter.close();
+    counter = createTokenCounter({ deadlineMs: 60_000 });
+    expect(await counter.count('o200k_base', ['hello'])).toBe(1);
   });
 
   test('refuses jobs beyond its queue', async () => {
-    own = createTokenCounter({ deadlineMs: 60_000, maxJobs: 1 });
-    const first = own.count('o200k_base', ['hello']);
-    expect(await own.count('o200k_base', ['hello'])).toBeUndefined();
+    counter = createTokenCounter({ deadlineMs: 60_000, maxJobs: 1 });
+    const first = counter.count('o200k_base', ['hello']);
+    expect(await counter.count('o200k_base', ['hello'])).toBeUndefined();
     expect(await first).toBe(1);
   });
 
   test('counts again after its thread has failed', async () => {
-    own = createTokenCounter({ deadlineMs: 60_000 });
-    const unknown = own.count('no_such_encoding' as 'o200k_base', [undefined as unknown as string]);
+    counter = createTokenCounter({ deadlineMs: 60_000 });
+    const unknown = counter.count('no_such_encoding' as 'o200k_base', [undefined as unknown as string]);
     expect(await unknown).toBeUndefined();
-    expect(await own.count('o200k_base', ['hello'])).toBe(1);
+    expect(await counter.count('o200k_base', ['hello'])).toBe(1);
   });
 
   test('resolves open jobs when it is closed', async () => {
-    own = createTokenCounter({ deadlineMs: 60_000 });
-    const job = own.count('o200k_base', ['hello']);
-    await own.close();
+    counter = createTokenCounter({ deadlineMs: 60_000 });
+    const job = counter.count('o200k_base', ['hello']);
+    await counter.close();
     expect(await job).toBeUndefined();
   });
 });

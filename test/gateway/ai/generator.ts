@@ -15,8 +15,8 @@ export function generator(seed: number): Generator {
     bits ^= bits + Math.imul(bits ^ (bits >>> 7), bits | 61);
     return ((bits ^ (bits >>> 14)) >>> 0) / 2 ** 32;
   };
-  const below = (limit: number) => Math.floor(next() * limit);
-  const pick = <T>(items: readonly T[]): T => items[below(items.length)] as T;
+  const integerBelow = (limit: number) => Math.floor(next() * limit);
+  const pick = <T>(items: readonly T[]): T => items[integerBelow(items.length)] as T;
   const space = () => pick(['', '', '', ' ', '\n', '\t', '\r\n  ']);
   const words = [
     'model',
@@ -36,12 +36,12 @@ export function generator(seed: number): Generator {
     '',
   ];
   const string = () => {
-    const text = Array.from({ length: below(4) }, () => pick(words)).join('');
+    const text = Array.from({ length: integerBelow(4) }, () => pick(words)).join('');
     const json = JSON.stringify(text);
     // Any letter may be written as an escape, except where it would extend another escape.
     if (json.includes('\\')) return json;
     return json.replace(/[a-z]/g, (letter) =>
-      below(3) === 0 ? `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}` : letter,
+      integerBelow(3) === 0 ? `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}` : letter,
     );
   };
   const scalar = () =>
@@ -50,21 +50,21 @@ export function generator(seed: number): Generator {
       () => pick(['0', '-1', '12345678901234567890123', '1.50', '1e400', '-0.0', 'true', 'false', 'null']),
     ])();
   const value = (depth: number): string => {
-    if (depth > 3 || below(2) === 0) return scalar();
-    if (below(2) === 0)
-      return `[${space()}${Array.from({ length: below(4) }, () => value(depth + 1)).join(`${space()},${space()}`)}${space()}]`;
+    if (depth > 3 || integerBelow(2) === 0) return scalar();
+    if (integerBelow(2) === 0)
+      return `[${space()}${Array.from({ length: integerBelow(4) }, () => value(depth + 1)).join(`${space()},${space()}`)}${space()}]`;
     return object(depth + 1);
   };
   const object = (depth: number): string => {
     const members = Array.from(
-      { length: below(6) },
+      { length: integerBelow(6) },
       (_, index) =>
         `${space()}"m${index}${pick(['', 'odel', '\\u0061'])}"${space()}:${space()}${value(depth)}${space()}`,
     );
     return `{${members.length === 0 ? space() : members.join(',')}}`;
   };
   return {
-    below,
+    below: integerBelow,
     document() {
       const text = space() + object(0) + space();
       return { text, value: JSON.parse(text) as Record<string, unknown> };

@@ -90,11 +90,11 @@ const chat = (model: string, more: object = {}, headers: Record<string, string> 
 
 /** The price of the work, measured once no credits are held. */
 async function costOf(work: () => Promise<unknown>): Promise<number> {
-  const before = await balance();
-  expect(before.held).toBe(0);
+  const balanceBefore = await balance();
+  expect(balanceBefore.held).toBe(0);
   await work();
   await expect.poll(async () => (await balance()).held, { interval: 20 }).toBe(0);
-  return before.posted - (await balance()).posted;
+  return balanceBefore.posted - (await balance()).posted;
 }
 
 describe('a paid call', () => {
@@ -241,7 +241,7 @@ describe('a paid call with an Idempotency-Key', () => {
   test.each(['acme/delayed', 'acme/slow'])('is charged once when its caller leaves: %s', async (model) => {
     const key = { 'idempotency-key': randomUUID() };
     const stream = model === 'acme/slow';
-    const again = () => chat(model, { stream }, key);
+    const repeatCall = () => chat(model, { stream }, key);
     await costOf(async () => {
       const disconnection = new AbortController();
       const request = fetch(`${world.url}/v1/ai/chat/completions`, {
@@ -253,11 +253,12 @@ describe('a paid call with an Idempotency-Key', () => {
       await provider.until((calls) => calls.length === 1);
       disconnection.abort();
       await request.then((response) => response.text()).catch(() => undefined);
-      const code = async () => ((await (await again()).json()) as { error: { code: string } }).error.code;
+      const code = async () =>
+        ((await (await repeatCall()).json()) as { error: { code: string } }).error.code;
       expect(['idempotency_key_in_use', 'result_not_replayable']).toContain(await code());
       await expect.poll(code, { interval: 20 }).toBe('result_not_replayable');
     });
-    const cost = await costOf(async () => expect((await again()).status).toBe(409));
+    const cost = await costOf(async () => expect((await repeatCall()).status).toBe(409));
     expect(cost).toBe(0);
     expect(provider.calls).toHaveLength(1);
   });
@@ -413,7 +414,7 @@ describe('a paid job', () => {
   test('is refused with 402 and not created without credits', async () => {
     const count = async () =>
       Number((await world.sql<{ count: bigint }[]>`select count(*) as count from gateway.ai_jobs`)[0]?.count);
-    const before = await count();
+    const countBefore = await count();
     const { available } = await balance();
     await world.admin.credits.deductCredits({
       user_id: (await world.user.accounts.getMe()).user.user_id,
@@ -423,7 +424,7 @@ describe('a paid job', () => {
     await expect(world.user.ai.createImage({ model: 'acme/painter', prompt: 'x' })).rejects.toMatchObject({
       status: 402,
     });
-    expect(await count()).toBe(before);
+    expect(await count()).toBe(countBefore);
     await world.admin.credits.grantCredits({
       user_id: (await world.user.accounts.getMe()).user.user_id,
       credits: available - 30,

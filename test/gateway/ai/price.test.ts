@@ -18,7 +18,7 @@ const sum = (a: Fraction, b: Fraction): Fraction => ({
   over: a.over * b.under + b.over * a.under,
   under: a.under * b.under,
 });
-const up = ({ over, under }: Fraction): bigint => over / under + (over % under === 0n ? 0n : 1n);
+const roundUp = ({ over, under }: Fraction): bigint => over / under + (over % under === 0n ? 0n : 1n);
 const zero: Fraction = { over: 0n, under: 1n };
 
 // A fixed seed, so that a change fails for what it changed; SEED sets another.
@@ -56,7 +56,7 @@ const tokens = fc
     reasoning: count,
     share: fc.integer({ min: 0, max: 4 }),
   })
-  .map(({ share, ...used }) => ({ ...used, hourCacheWrite: Math.floor(used.cacheWrite / 4) * share }));
+  .map(({ share, ...usage }) => ({ ...usage, hourCacheWrite: Math.floor(usage.cacheWrite / 4) * share }));
 const units = fc.record({
   image: fc.integer({ min: 0, max: 1_000 }),
   speechCharacter: fc.integer({ min: 0, max: 100_000 }),
@@ -99,7 +99,7 @@ function exact(
       under: 1_000n,
     },
   ];
-  return up([...parts, ...unitParts].reduce(sum, zero));
+  return roundUp([...parts, ...unitParts].reduce(sum, zero));
 }
 
 describe(`the price of a call (seed ${seed})`, () => {
@@ -157,11 +157,15 @@ describe(`the price of a call (seed ${seed})`, () => {
       Number(priceOf({ rates: modelRates, tiers: [] }, { tokens, units: { videoSecond: 1.5, videoLines } }));
     const modelRates = { video_second: 10, video_second_720: 20, video_second_1080: 40 };
     expect(
-      [360, 700, 704, 706, 720, 1072, 1088, 2160, undefined].map((lines) => at(modelRates, lines)),
+      [360, 700, 704, 706, 720, 1072, 1088, 2160, undefined].map((videoLines) => at(modelRates, videoLines)),
     ).toEqual([15, 15, 15, 30, 30, 60, 60, 60, 60]);
-    expect([360, 720, undefined].map((lines) => at({ video_second: 10 }, lines))).toEqual([15, 15, 15]);
+    expect([360, 720, undefined].map((videoLines) => at({ video_second: 10 }, videoLines))).toEqual([
+      15, 15, 15,
+    ]);
     expect(
-      [360, 1080, undefined].map((lines) => at({ video_second_720: 20, video_second_1080: 10 }, lines)),
+      [360, 1080, undefined].map((videoLines) =>
+        at({ video_second_720: 20, video_second_1080: 10 }, videoLines),
+      ),
     ).toEqual([30, 15, 30]);
   });
 
@@ -185,7 +189,7 @@ describe(`the price of a call (seed ${seed})`, () => {
 });
 
 describe(`maximumPrice (seed ${seed})`, () => {
-  const small = fc.integer({ min: 0, max: 500_000 });
+  const smallCount = fc.integer({ min: 0, max: 500_000 });
   const tiered = fc.record({
     rates,
     tiers: fc.array(fc.record({ above_input_tokens: fc.integer({ min: 1, max: 400_000 }), rates }), {
@@ -197,7 +201,7 @@ describe(`maximumPrice (seed ${seed})`, () => {
     fc.assert(
       fc.property(
         tiered,
-        fc.tuple(small, small, small, small, small),
+        fc.tuple(smallCount, smallCount, smallCount, smallCount, smallCount),
         (model, [input, cachedInput, cacheWrite, output, reasoning]) => {
           const priced = model as { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] };
           const mostTokens = { input: input + cachedInput + cacheWrite + 5, output: output + reasoning };
@@ -218,7 +222,7 @@ describe(`maximumPrice (seed ${seed})`, () => {
 
   test('covers affordableOutputTokens and not one token more', () => {
     fc.assert(
-      fc.property(tiered, small, fc.bigInt({ min: 0n, max: 10n ** 12n }), (model, input, credits) => {
+      fc.property(tiered, smallCount, fc.bigInt({ min: 0n, max: 10n ** 12n }), (model, input, credits) => {
         const priced = model as { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] };
         const output = affordableOutputTokens(priced, { input, credits });
         if (output < 0) expect(maximumPrice(priced, { input, output: 0 }) > credits).toBe(true);

@@ -78,16 +78,16 @@ describe('paid calls of a user with three alarms', () => {
   });
 
   test('are stopped on another replica', async () => {
-    const other = await startGateway({ withAdmin: true, place, env });
+    const otherGateway = await startGateway({ withAdmin: true, place, env });
     try {
-      expect(await ask(other.user)).toBe('paid_calls_stopped');
-      await other.admin.accounts.unblockUser({ user_id: userId });
+      expect(await ask(otherGateway.user)).toBe('paid_calls_stopped');
+      await otherGateway.admin.accounts.unblockUser({ user_id: userId });
       await expect.poll(() => ask(world.user), soon).toBe('answered');
       for (let count = 0; count < 3; count += 1) await ask(world.user, 'acme/absurd');
-      await expect.poll(() => ask(other.user), soon).toBe('paid_calls_stopped');
+      await expect.poll(() => ask(otherGateway.user), soon).toBe('paid_calls_stopped');
     } finally {
-      await other.admin.accounts.unblockUser({ user_id: userId });
-      await other.close();
+      await otherGateway.admin.accounts.unblockUser({ user_id: userId });
+      await otherGateway.close();
     }
   });
 });

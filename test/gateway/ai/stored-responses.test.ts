@@ -149,15 +149,15 @@ describe('a stored response', () => {
 
   test('is 404 for another user and for a guest', async () => {
     const { id: responseId } = await create();
-    const other = client(await strangerToken());
-    await expect(other.responses.retrieve(responseId)).rejects.toMatchObject({
+    const otherClient = client(await strangerToken());
+    await expect(otherClient.responses.retrieve(responseId)).rejects.toMatchObject({
       status: 404,
       code: 'response_not_found',
     });
-    await expect(other.responses.delete(responseId)).rejects.toMatchObject({ status: 404 });
-    await expect(other.responses.inputItems.list(responseId)).rejects.toMatchObject({ status: 404 });
+    await expect(otherClient.responses.delete(responseId)).rejects.toMatchObject({ status: 404 });
+    await expect(otherClient.responses.inputItems.list(responseId)).rejects.toMatchObject({ status: 404 });
     await expect(
-      other.responses.create({ model: 'local/echo', input: 'x', previous_response_id: responseId }),
+      otherClient.responses.create({ model: 'local/echo', input: 'x', previous_response_id: responseId }),
     ).rejects.toMatchObject({
       status: 400,
       code: 'previous_response_not_found',
@@ -208,11 +208,11 @@ describe('a stored response', () => {
 
   test('cannot be moved to another row', async () => {
     const response = await create({ input: 'one' });
-    const other = await create({ input: 'other' });
+    const otherResponse = await create({ input: 'other' });
     await world.sql`
       update gateway.ai_responses set response = (select response from gateway.ai_responses where response_id = ${response.id})
-      where response_id = ${other.id}`;
-    await expect(client().responses.retrieve(other.id)).rejects.toMatchObject({ status: 404 });
+      where response_id = ${otherResponse.id}`;
+    await expect(client().responses.retrieve(otherResponse.id)).rejects.toMatchObject({ status: 404 });
   });
 
   test('is not stored without store: true', async () => {
@@ -283,8 +283,8 @@ describe('ai.getResponseTokens', () => {
       store: true,
     });
     const more = { model: 'local/echo', input: 'hi' };
-    const alone = await count(more);
-    expect(await count({ ...more, previous_response_id: first.id })).toBeGreaterThan(alone + 900);
+    const countAlone = await count(more);
+    expect(await count({ ...more, previous_response_id: first.id })).toBeGreaterThan(countAlone + 900);
   });
 
   test('refuses an unknown model and a foreign response', async () => {
@@ -306,9 +306,9 @@ describe('ai.listResponseInputItems', () => {
       data.map((item) => (item as { content: { text: string }[] }).content[0]?.text);
     const page = await client().responses.inputItems.list(responseId, { order: 'asc', limit: 2 });
     expect([textsOf(page.data), page.has_more]).toEqual([['a', 'b'], true]);
-    const all: unknown[] = [];
-    for await (const item of client().responses.inputItems.list(responseId, { limit: 2 })) all.push(item);
-    expect(textsOf(all)).toEqual(['e', 'd', 'c', 'b', 'a']);
+    const items: unknown[] = [];
+    for await (const item of client().responses.inputItems.list(responseId, { limit: 2 })) items.push(item);
+    expect(textsOf(items)).toEqual(['e', 'd', 'c', 'b', 'a']);
   });
 
   test('refuses an item of another response', async () => {
@@ -432,10 +432,12 @@ describe('ai.compactResponse', () => {
   });
 
   test('charges the call', async () => {
-    const before = (await world.user.credits.getBalance()).available;
+    const availableBefore = (await world.user.credits.getBalance()).available;
     const { usage } = await compact();
     const price = usage.input_tokens + 2 * usage.output_tokens;
-    await expect.poll(async () => before - (await world.user.credits.getBalance()).available).toBe(price);
+    await expect
+      .poll(async () => availableBefore - (await world.user.credits.getBalance()).available)
+      .toBe(price);
   });
 
   test('returns all items where the model writes no whole summary', async () => {

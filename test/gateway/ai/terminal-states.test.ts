@@ -31,7 +31,7 @@ beforeAll(async () => {
     rates: { ...rates, cached_input: 100_000, cache_write: 1_250_000 },
     max_output_tokens: 1_000,
   });
-  const own = provider.url;
+  const providerUrl = provider.url;
   world = await startAi({
     models: provider.modelsFile(
       {},
@@ -40,7 +40,9 @@ beforeAll(async () => {
           output_limit_member: 'max_tokens',
           formats: ['chat', 'embeddings', 'responses', 'rerank'],
         },
-        providers: [{ id: 'claude', kind: 'anthropic', base_url: own, output_limit_member: 'max_tokens' }],
+        providers: [
+          { id: 'claude', kind: 'anthropic', base_url: providerUrl, output_limit_member: 'max_tokens' },
+        ],
         models: [
           entry('ok', 'ok', { modalities: ['text', 'stream', 'openai', 'embedding'] }),
           entry('cached', 'usage-cached', {
@@ -390,13 +392,13 @@ describe('usage', () => {
     test.each(['acme/negative', ...(wire.startsWith('chat') ? ['acme/nonsense'] : [])])(
       'negative or no number: our own count, never more than the hold, with an alarm: %s',
       async (model) => {
-        const before = alarms();
+        const alarmsBefore = alarms();
         const { charged: credits, facts, held: holdAmount, overrun } = await charged(call(model));
         expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
         expect(credits).toBeGreaterThan(0n);
         expect(credits).toBeLessThanOrEqual(holdAmount ?? 0n);
         expect(overrun).toBe(0n);
-        expect(alarms()).toBe(before + 1);
+        expect(alarms()).toBe(alarmsBefore + 1);
       },
     );
   });
@@ -404,12 +406,12 @@ describe('usage', () => {
   test.each(callsByFormat)(
     'far above what was possible: the hold, with an alarm: %s',
     async (_wire, call) => {
-      const before = alarms();
+      const alarmsBefore = alarms();
       const { charged: credits, facts, held: holdAmount, overrun } = await charged(call('acme/absurd'));
       expect([credits, overrun]).toEqual([holdAmount, 0n]);
       expect(credits).toBeGreaterThan(2_000n);
       expect(facts).toMatchObject({ outcome: 'completed', estimated: true, tokens: { output: 1_000 } });
-      expect(alarms()).toBe(before + 1);
+      expect(alarms()).toBe(alarmsBefore + 1);
     },
   );
 
@@ -435,7 +437,7 @@ describe('usage', () => {
 });
 
 describe('our own count', () => {
-  const beyond = () => world.logged.filter((line) => line.includes('output_beyond_limit')).length;
+  const countWarnings = () => world.logged.filter((line) => line.includes('output_beyond_limit')).length;
 
   test.each<[string, () => Promise<Response>]>([
     ['chat completions', () => chat('acme/letters', { stream: true })],
@@ -449,11 +451,11 @@ describe('our own count', () => {
     ['chat completions', () => chat('acme/flood', { stream: true, max_tokens: 64 })],
     ['stream', () => stream('acme/flood', { maxOutputTokens: 64 })],
   ])('never exceeds the limit that was sent, with an alarm: %s', async (_wire, call) => {
-    const before = beyond();
+    const countBefore = countWarnings();
     const { charged: credits, facts, held: holdAmount } = await charged(call());
     expect(facts).toMatchObject({ estimated: true, tokens: { output: 64 } });
     expect(credits).toBeLessThanOrEqual(holdAmount ?? 0n);
-    expect(beyond()).toBe(before + 1);
+    expect(countWarnings()).toBe(countBefore + 1);
   });
 
   test('takes an escaped character for what it is', async () => {

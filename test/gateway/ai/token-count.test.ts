@@ -227,15 +227,15 @@ describe("the gateway's own count", () => {
 
   test('replaces absurd usage but not usage above the bound', () => {
     const bound = { input: 100, output: 50 };
-    const used = (input: number, output: number) => ({
+    const usageOf = (input: number, output: number) => ({
       input,
       cachedInput: 0,
       cacheWrite: 0,
       output,
       reasoning: 0,
     });
-    expect(isAbsurd(used(300, 120), bound)).toBe(false);
-    expect(isAbsurd(used(100, 500), bound)).toBe(true);
-    expect(isAbsurd(used(1e15, 10), bound)).toBe(true);
+    expect(isAbsurd(usageOf(300, 120), bound)).toBe(false);
+    expect(isAbsurd(usageOf(100, 500), bound)).toBe(true);
+    expect(isAbsurd(usageOf(1e15, 10), bound)).toBe(true);
   });
 });

@@ -7,7 +7,7 @@ import { errorOf, startAi, type World } from './world.ts';
 
 const toolName = 'n'.repeat(100);
 const results = 50;
-const each = <T>(make: (index: number) => T): T[] =>
+const repeat = <T>(make: (index: number) => T): T[] =>
   Array.from({ length: results }, (_, index) => make(index));
 
 const chatMessages = (name: string) => [
@@ -17,7 +17,7 @@ const chatMessages = (name: string) => [
     content: null,
     tool_calls: [{ id: 'a', type: 'function', function: { name, arguments: '{}' } }],
   },
-  ...each(() => ({ role: 'tool', tool_call_id: 'a', content: 'x' })),
+  ...repeat(() => ({ role: 'tool', tool_call_id: 'a', content: 'x' })),
 ];
 const textMessages = (name: string) => [
   { role: 'user', content: 'hi' },
@@ -25,7 +25,7 @@ const textMessages = (name: string) => [
     role: 'assistant',
     content: [{ type: 'tool-call', tool_call_id: 'a', tool_name: name, input: {} }],
   },
-  { role: 'tool', content: each(() => ({ type: 'tool-result', tool_call_id: 'a', output: 'x' })) },
+  { role: 'tool', content: repeat(() => ({ type: 'tool-result', tool_call_id: 'a', output: 'x' })) },
 ];
 
 const bodies: readonly [RequestFormat, object, number][] = [
@@ -37,7 +37,7 @@ const bodies: readonly [RequestFormat, object, number][] = [
       prompt: [
         {
           role: 'tool',
-          content: each(() => ({
+          content: repeat(() => ({
             type: 'tool-result',
             toolCallId: 'a',
             toolName,
@@ -53,7 +53,7 @@ const bodies: readonly [RequestFormat, object, number][] = [
     {
       input: [
         { type: 'function_call', call_id: 'a', name: toolName, arguments: '{}' },
-        ...each(() => ({ type: 'function_call_output', call_id: 'a', output: 'x' })),
+        ...repeat(() => ({ type: 'function_call_output', call_id: 'a', output: 'x' })),
       ],
     },
     1 + 2 * results,
@@ -63,7 +63,7 @@ const bodies: readonly [RequestFormat, object, number][] = [
     {
       messages: [
         { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: toolName, input: {} }] },
-        { role: 'user', content: each(() => ({ type: 'tool_result', tool_use_id: 'a', content: 'x' })) },
+        { role: 'user', content: repeat(() => ({ type: 'tool_result', tool_use_id: 'a', content: 'x' })) },
       ],
     },
     1 + 2 * results,
@@ -90,7 +90,7 @@ describe('a member of another format', () => {
             role: 'assistant',
             content: [{ type: 'tool_use', id: 'a', call_id: 'z', name: toolName, input: {} }],
           },
-          { role: 'user', content: each(() => ({ type: 'tool_result', tool_use_id: 'a', content: 'x' })) },
+          { role: 'user', content: repeat(() => ({ type: 'tool_result', tool_use_id: 'a', content: 'x' })) },
         ],
       },
     ],
@@ -106,7 +106,7 @@ describe('a member of another format', () => {
               { type: 'text', text: '', id: 'a', name: 'q' },
             ],
           },
-          { role: 'user', content: each(() => ({ type: 'tool_result', tool_use_id: 'a', content: 'x' })) },
+          { role: 'user', content: repeat(() => ({ type: 'tool_result', tool_use_id: 'a', content: 'x' })) },
         ],
       },
     ],
@@ -116,7 +116,7 @@ describe('a member of another format', () => {
       {
         input: [
           { type: 'function_call', call_id: 'a', name: toolName, arguments: '{}' },
-          ...each(() => ({ type: 'function_call_output', call_id: 'a', tool_use_id: 'z', output: 'x' })),
+          ...repeat(() => ({ type: 'function_call_output', call_id: 'a', tool_use_id: 'z', output: 'x' })),
         ],
       },
     ],
@@ -157,7 +157,7 @@ describe('a translated call', () => {
   });
 
   test('counts the schemas that are written for custom tools', async () => {
-    const customTools = each((index) => ({ type: 'custom', name: `f${index}` }));
+    const customTools = repeat((index) => ({ type: 'custom', name: `f${index}` }));
     const body = { input: 'hi', tools: customTools };
     const response = await world.post('/v1/ai/responses', { model: 'gemini/ok', ...body });
     expect(response.status).toBe(200);

@@ -202,10 +202,12 @@ export async function partsOf(
   response: Response,
 ): Promise<{ parts: Record<string, unknown>[]; done: boolean }> {
   const events = await eventsOf(response);
-  const done = events.at(-1) === '[DONE]';
+  const isDone = events.at(-1) === '[DONE]';
   return {
-    parts: (done ? events.slice(0, -1) : events).map((event) => JSON.parse(event) as Record<string, unknown>),
-    done,
+    parts: (isDone ? events.slice(0, -1) : events).map(
+      (event) => JSON.parse(event) as Record<string, unknown>,
+    ),
+    done: isDone,
   };
 }
 

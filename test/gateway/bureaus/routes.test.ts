@@ -205,13 +205,13 @@ describe('changes of a Bureau', () => {
       limits: { requests_per_minute: 9 },
       starting_credits: 5,
     });
-    const changed = await world.admin.bureaus.updateBureau({
+    const bureau = await world.admin.bureaus.updateBureau({
       bureau_id,
       limits: null,
       starting_credits: null,
       name: 'New',
     });
-    expect(changed).toMatchObject({
+    expect(bureau).toMatchObject({
       name: 'New',
       limits: null,
       starting_credits: null,

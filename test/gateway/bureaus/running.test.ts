@@ -12,7 +12,7 @@ let provider: ScriptedProvider;
 let folder: string;
 let replicas: Awaited<ReturnType<typeof startReplicas>>;
 let first: GatewayWorld;
-let other: GatewayWorld;
+let otherWorld: GatewayWorld;
 
 beforeAll(async () => {
   provider = await startProvider();
@@ -21,7 +21,7 @@ beforeAll(async () => {
   await writeFile(modelsFile, provider.modelsFile({ slow: 'ok?chunks=100000&gap=20' }));
   const env = { MODELS_FILE: modelsFile, ACME_API_KEY: 'a key for tests' };
   replicas = await startReplicas(env);
-  ({ first, other } = replicas);
+  ({ first, other: otherWorld } = replicas);
 });
 afterAll(async () => {
   await replicas?.close();
@@ -35,8 +35,8 @@ afterAll(async () => {
  */
 async function openStream(token: string): Promise<{ ended: Promise<string>; stop(): void }> {
   const gate = new AbortController();
-  const before = provider.calls.length;
-  const answer = await fetch(`${other.url}/v1/ai/chat/completions`, {
+  const callCount = provider.calls.length;
+  const answer = await fetch(`${otherWorld.url}/v1/ai/chat/completions`, {
     method: 'POST',
     signal: gate.signal,
     headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
@@ -47,7 +47,7 @@ async function openStream(token: string): Promise<{ ended: Promise<string>; stop
     }),
   });
   expect(answer.status).toBe(200);
-  await provider.until((calls) => calls.length > before);
+  await provider.until((calls) => calls.length > callCount);
   const reader = (answer.body as ReadableStream<Uint8Array>).getReader();
   await reader.read();
   const read = async (): Promise<string> => {
@@ -61,7 +61,7 @@ async function openStream(token: string): Promise<{ ended: Promise<string>; stop
   return { ended: read(), stop: () => gate.abort() };
 }
 
-async function within<T>(promise: Promise<T>, limitMs: number): Promise<{ value: T; ms: number }> {
+async function measureWithin<T>(promise: Promise<T>, limitMs: number): Promise<{ value: T; ms: number }> {
   const startedMs = performance.now();
   let timer: NodeJS.Timeout | undefined;
   const deadline = new Promise<never>(
@@ -75,8 +75,8 @@ async function within<T>(promise: Promise<T>, limitMs: number): Promise<{ value:
 }
 
 const answersStatus = (token: string, status: number) => async () =>
-  (await fetch(`${other.url}/v1/accounts/me`, { headers: { authorization: `Bearer ${token}` } })).status ===
-  status;
+  (await fetch(`${otherWorld.url}/v1/accounts/me`, { headers: { authorization: `Bearer ${token}` } }))
+    .status === status;
 
 // Two gateways on PostgreSQL, one gateway with the embedded database.
 describe('running streams', () => {
@@ -89,13 +89,13 @@ describe('running streams', () => {
       const { bureau_id } = await first.admin.bureaus.createBureau({ server_url: 'https://shop.example' });
       const { userToken } = await makeUser(first.sql, bureau_id);
       const stream = await openStream(userToken);
-      const unaffected = await openStream(other.userToken);
+      const unaffected = await openStream(otherWorld.userToken);
       await first.admin.bureaus[action]({ bureau_id });
       const firstRefusalMs = await until(
         answersStatus(userToken, 403),
         'the user is refused on the other gateway',
       );
-      const { value, ms } = await within(stream.ended, 15_000);
+      const { value, ms } = await measureWithin(stream.ended, 15_000);
       console.log(
         `${action}: refused after ${Math.round(firstRefusalMs)} ms, stream ended after ${Math.round(ms)} ms more`,
       );
@@ -103,8 +103,8 @@ describe('running streams', () => {
       // The promises are one second and five seconds; the bounds allow for a busy machine.
       expect(firstRefusalMs).toBeLessThan(6_000);
       expect(ms).toBeLessThan(10_000);
-      await expect(within(unaffected.ended, 300)).rejects.toThrow('more than');
-      expect(await answersStatus(other.userToken, 200)()).toBe(true);
+      await expect(measureWithin(unaffected.ended, 300)).rejects.toThrow('more than');
+      expect(await answersStatus(otherWorld.userToken, 200)()).toBe(true);
       unaffected.stop();
     },
   );
@@ -114,7 +114,7 @@ describe('running streams', () => {
     const stream = await openStream(userToken);
     await revoke(first.sql, tokenId);
     await first.sql`update gateway.changes set number = number + 1`;
-    const { value } = await within(stream.ended, 10_000);
+    const { value } = await measureWithin(stream.ended, 10_000);
     expect(value).toContain('invalid_token');
     expect(await answersStatus(userToken, 401)()).toBe(true);
   });
@@ -124,7 +124,7 @@ describe('running streams', () => {
       admin_id: testAdministrator.adminId,
       password: testAdministrator.password,
     });
-    const session = other.as(session_token);
+    const session = otherWorld.as(session_token);
     await expect(session.admin.getSession()).resolves.toMatchObject({ admin_id: testAdministrator.adminId });
     await first.as(session_token).admin.logout();
     await until(
@@ -136,7 +136,7 @@ describe('running streams', () => {
       'the session is refused',
     );
     await first.gateway.resetAdministrator(testAdministrator.adminId, 'another password for tests');
-    for (const world of [first, other])
+    for (const world of [first, otherWorld])
       await expect(world.admin.admin.getSession()).rejects.toMatchObject({
         status: 401,
         code: 'invalid_token',
@@ -164,8 +164,8 @@ describe('running streams', () => {
     const loggedOut = await openStream(token);
     const reset = await openStream(otherToken);
     await first.as(token).admin.logout();
-    expect((await within(loggedOut.ended, 10_000)).value).toContain('invalid_token');
+    expect((await measureWithin(loggedOut.ended, 10_000)).value).toContain('invalid_token');
     await first.gateway.resetAdministrator(testAdministrator.adminId, password);
-    expect((await within(reset.ended, 10_000)).value).toContain('invalid_token');
+    expect((await measureWithin(reset.ended, 10_000)).value).toContain('invalid_token');
   });
 });

@@ -308,8 +308,8 @@ describe('close', () => {
     const userId = await world.user(100n);
     const tokenId = await world.key(userId, null);
     const { allotmentId } = await world.allot(userId, 30n, { tokenId, bureauId: 'bur_a' });
-    const other = await world.user(100n);
-    await world.allot(other, 30n);
+    const otherUser = await world.user(100n);
+    await world.allot(otherUser, 30n);
     const scopes = { userId: { userId }, tokenId: { tokenId }, bureauId: { bureauId: 'bur_a' } };
     expect(await world.store.close(scopes[member])).toBe(1);
     expect((await world.store.flags('gwy_a')).rows).toMatchObject([

@@ -284,25 +284,25 @@ describe('the history', () => {
     const lines = ids.map((usageId, n) => ({ usageId, call: callOf(userId), credits: BigInt(n) }));
     await world.charge(lines.slice(0, 3));
     await world.charge(lines.slice(3));
-    const all = await world.credits.listChanges(userId, { before: null, limit: 10 });
-    expect(all.map(({ kind, ref, credits }) => [kind, ref, credits])).toEqual([
+    const changes = await world.credits.listChanges(userId, { before: null, limit: 10 });
+    expect(changes.map(({ kind, ref, credits }) => [kind, ref, credits])).toEqual([
       ['charge', ids[4], -4n],
       ['charge', ids[3], -3n],
       ['charge', ids[2], -2n],
       ['charge', ids[1], -1n],
-      ['grant', all[4]?.ref, 100n],
+      ['grant', changes[4]?.ref, 100n],
     ]);
     const paged = [];
-    for (let last = undefined as (typeof all)[number] | undefined; ;) {
-      const page: typeof all = await world.credits.listChanges(userId, {
-        before: last === undefined ? null : [String(last.txId), last.line],
+    for (let lastChange = undefined as (typeof changes)[number] | undefined; ;) {
+      const page: typeof changes = await world.credits.listChanges(userId, {
+        before: lastChange === undefined ? null : [String(lastChange.txId), lastChange.line],
         limit: 1,
       });
       if (page[0] === undefined) break;
-      last = page[0];
-      paged.push(last);
+      lastChange = page[0];
+      paged.push(lastChange);
     }
-    expect(paged).toEqual(all);
+    expect(paged).toEqual(changes);
   });
 
   test('has one line for a batch whose usage is past its retention', async () => {

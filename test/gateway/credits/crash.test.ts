@@ -51,7 +51,7 @@ const usage = () =>
 /** A replica whose database can fail before or after a statement has run. */
 function fragile(times = longLeaseTimes): { credits: Credits; outage: { is: false | 'before' | 'after' } } {
   const outage: { is: false | 'before' | 'after' } = { is: false };
-  const inner = creditsStore(world.place.database);
+  const realStore = creditsStore(world.place.database);
   const unavailable = () => new Problem('unavailable', 'database_unavailable', 'away');
   const guarded =
     <Arguments extends unknown[], Result>(work: (...given: Arguments) => Promise<Result>) =>
@@ -62,11 +62,11 @@ function fragile(times = longLeaseTimes): { credits: Credits; outage: { is: fals
       return result;
     };
   const store: CreditsStore = {
-    ...inner,
-    apply: guarded(inner.apply),
-    renewLeases: guarded(inner.renewLeases),
-    recover: guarded(inner.recover),
-    ping: guarded(inner.ping),
+    ...realStore,
+    apply: guarded(realStore.apply),
+    renewLeases: guarded(realStore.renewLeases),
+    recover: guarded(realStore.recover),
+    ping: guarded(realStore.ping),
   };
   return { credits: world.replica({ store, times }), outage };
 }
@@ -189,9 +189,9 @@ describe('a settlement after the recovery of its hold', () => {
     const userId = await world.user(1_000n);
     await world.place.database.tx((tx) => dead.openKey(tx, { tokenId: 'tok_key', userId, cap: 120n }));
     const hold = await recovered(userId, { tokenId: 'tok_key' });
-    const other = await dead.ledger.hold(callOf(userId, { tokenId: 'tok_key' }), 80n);
+    const otherHold = await dead.ledger.hold(callOf(userId, { tokenId: 'tok_key' }), 80n);
     expect(await hold.settle(60n, facts())).toEqual({ charged: 40n });
-    await other.settle(80n, facts());
+    await otherHold.settle(80n, facts());
     expect(await world.sql`select spent, held from gateway.credits_keys`).toEqual([
       { spent: 120n, held: 0n },
     ]);
@@ -340,19 +340,19 @@ describe('a settlement while the database is away', () => {
   test('fails when it cannot be written, and is charged later', async () => {
     const userId = await world.user(1_000n);
     const outage = { is: false };
-    const inner = creditsStore(world.place.database);
-    const broken = settlementJournal(join(world.journalPath, 'gone'));
+    const realStore = creditsStore(world.place.database);
+    const brokenJournal = settlementJournal(join(world.journalPath, 'gone'));
     const store: CreditsStore = {
-      ...inner,
+      ...realStore,
       apply: (...parameters) =>
         outage.is
           ? Promise.reject(new Problem('unavailable', 'database_unavailable', 'away'))
-          : inner.apply(...parameters),
+          : realStore.apply(...parameters),
     };
     const credits = world.replica({
       store,
       times: longLeaseTimes,
-      journal: { ...broken, prepare: async () => undefined, list: async () => [] },
+      journal: { ...brokenJournal, prepare: async () => undefined, list: async () => [] },
     });
     await credits.start();
     const hold = await credits.ledger.hold(callOf(userId), 100n);

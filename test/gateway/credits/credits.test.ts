@@ -88,8 +88,8 @@ describe('credits.grantCredits', () => {
     [{ credits: 10 ** 13 }, 'credits'],
     [{ reason: '' }, 'reason'],
     [{ reason: 'a\u0000b' }, 'reason'],
-  ])('refuses %j', async (wrong, param) => {
-    const body = { user_id: id('usr'), credits: 5, reason: 'x', ...wrong };
+  ])('refuses %j', async (query, param) => {
+    const body = { user_id: id('usr'), credits: 5, reason: 'x', ...query };
     await expect(world.admin.credits.grantCredits(body)).rejects.toMatchObject({ status: 400, param });
   });
 
@@ -181,8 +181,8 @@ describe("an API key's credits", () => {
   test('are capped on request and shown with their spending', async () => {
     const { client } = await newUser();
     const key = await client.accounts.createKey({ name: 'capped', credit_cap: 700 });
-    const free = await client.accounts.createKey({ name: 'free' });
-    expect([key.credit_cap, free.credit_cap]).toEqual([700, null]);
+    const freeKey = await client.accounts.createKey({ name: 'free' });
+    expect([key.credit_cap, freeKey.credit_cap]).toEqual([700, null]);
     await world.sql`update gateway.credits_keys set spent = 250 where token_id = ${key.token_id}`;
     const { items } = await client.accounts.listKeys();
     expect(items.map(({ name, credit_cap, credits_spent }) => [name, credit_cap, credits_spent])).toEqual([

@@ -22,13 +22,13 @@ let userId: string;
 beforeEach(async () => {
   world = await startLedger();
   isAway = false;
-  const inner = creditsStore(world.place.database);
+  const realStore = creditsStore(world.place.database);
   const store: CreditsStore = {
-    ...inner,
+    ...realStore,
     apply: (...input) =>
       isAway
         ? Promise.reject(new Problem('unavailable', 'database_unavailable', 'away'))
-        : inner.apply(...input),
+        : realStore.apply(...input),
   };
   credits = world.replica({ store });
   idempotency = createIdempotency({
@@ -59,7 +59,7 @@ function keyed(signal = new AbortController().signal): IdempotentCall {
 }
 
 /** A call of 30 credits; `before` runs between its hold and its settlement. */
-function paid(
+function payKeyed(
   call: IdempotentCall,
   { before = async () => {}, by = credits, answer = { text: 'hi' } as unknown } = {},
 ) {
@@ -87,29 +87,29 @@ const replayed = {
 
 describe('a key whose call lost the database at its end', () => {
   test('is in use until the journal is applied, then replays the answer', async () => {
-    expect(await paid(keyed(), { before: loseDatabase })).toMatchObject({ body: { text: 'hi' } });
+    expect(await payKeyed(keyed(), { before: loseDatabase })).toMatchObject({ body: { text: 'hi' } });
     await expireKeys();
     isAway = false;
-    await expect(paid(keyed())).rejects.toMatchObject({ status: 409, code: 'idempotency_key_in_use' });
+    await expect(payKeyed(keyed())).rejects.toMatchObject({ status: 409, code: 'idempotency_key_in_use' });
     await replay();
-    expect(await paid(keyed())).toEqual(replayed);
+    expect(await payKeyed(keyed())).toEqual(replayed);
     expect(await posted()).toBe(970n);
   });
 
   test('replays the answer when the hold was resolved before the journal', async () => {
-    await paid(keyed(), { before: loseDatabase });
+    await payKeyed(keyed(), { before: loseDatabase });
     await creditsStore(world.place.database).recover({ isForced: true, limit: 10 });
     await replay();
-    expect(await paid(keyed())).toEqual(replayed);
+    expect(await payKeyed(keyed())).toEqual(replayed);
     expect(await posted()).toBe(970n);
   });
 
   test('charges only the second call where one came in between', async () => {
-    await paid(keyed(), { before: loseDatabase });
+    await payKeyed(keyed(), { before: loseDatabase });
     await creditsStore(world.place.database).recover({ isForced: true, limit: 10 });
     await expireKeys();
-    const other = world.replica();
-    expect(await paid(keyed(), { by: other, answer: 'second' })).toMatchObject({
+    const otherReplica = world.replica();
+    expect(await payKeyed(keyed(), { by: otherReplica, answer: 'second' })).toMatchObject({
       status: 200,
       body: 'second',
     });
@@ -117,17 +117,17 @@ describe('a key whose call lost the database at its end', () => {
     await third.start();
     expect(await posted()).toBe(970n);
     expect(third.counters()).toMatchObject({ lateSettlements: 1, overrunCredits: 30n });
-    expect(await paid(keyed())).toMatchObject({ body: 'second' });
+    expect(await payKeyed(keyed())).toMatchObject({ body: 'second' });
   });
 });
 
 test('a key is free again once the hold of its dead process is resolved', async () => {
-  void paid(keyed(), { before: () => new Promise(() => undefined) });
+  void payKeyed(keyed(), { before: () => new Promise(() => undefined) });
   while ((await world.sql`select 1 from gateway.credits_holds`).length === 0) await new Promise(setImmediate);
   await expireKeys();
-  await expect(paid(keyed())).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
+  await expect(payKeyed(keyed())).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
   await creditsStore(world.place.database).recover({ isForced: true, limit: 10 });
-  expect(await paid(keyed())).toMatchObject({ body: { text: 'hi' } });
+  expect(await payKeyed(keyed())).toMatchObject({ body: { text: 'hi' } });
   expect(await posted()).toBe(970n);
 });
 
@@ -139,7 +139,7 @@ test('a key stays in use when its settlement could not be written', async () => 
     write: () => Promise.reject(new Error('full')),
   };
   const store = creditsStore(world.place.database);
-  const by = world.replica({
+  const replica = world.replica({
     journal,
     times: { ...stillTimes, checkpointEveryMs: 200 },
     store: {
@@ -150,12 +150,14 @@ test('a key stays in use when its settlement could not be written', async () => 
           : store.apply(...input),
     },
   });
-  await expect(paid(keyed(), { before: loseDatabase, by })).rejects.toMatchObject({ status: 503 });
+  await expect(payKeyed(keyed(), { before: loseDatabase, by: replica })).rejects.toMatchObject({
+    status: 503,
+  });
   await expireKeys();
-  await expect(paid(keyed())).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
+  await expect(payKeyed(keyed())).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
   isAway = false;
-  await by.start();
+  await replica.start();
   await expect.poll(posted).toBe(970n);
-  expect(await paid(keyed())).toEqual(replayed);
+  expect(await payKeyed(keyed())).toEqual(replayed);
   expect(await posted()).toBe(970n);
 });

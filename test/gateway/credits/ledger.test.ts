@@ -89,8 +89,8 @@ describe('a hold', () => {
   });
 
   test('of zero needs no balance and is recorded', async () => {
-    const free = await hold('usr_without_an_account', 0n);
-    expect(await free.settle(0n, facts())).toEqual({ charged: 0n });
+    const freeHold = await hold('usr_without_an_account', 0n);
+    expect(await freeHold.settle(0n, facts())).toEqual({ charged: 0n });
     expect(await usage()).toEqual([{ credits: 0n, outcome: 'completed', estimated: false }]);
   });
 

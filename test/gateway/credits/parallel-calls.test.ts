@@ -77,13 +77,15 @@ if (isPostgres) places.push(['two gateways', () => worlds]);
 describe.each(places)('200 parallel calls of 20 credits on 500, on %s,', (_name, gateways) => {
   test('succeed exactly 25 times', async () => {
     const { userToken } = await makeCustomer(500);
-    const some = gateways();
+    const gatewayWorlds = gateways();
     const statuses = await Promise.all(
-      Array.from({ length: 200 }, (_, n) => call(some[n % some.length] as GatewayWorld, userToken)),
+      Array.from({ length: 200 }, (_, n) =>
+        call(gatewayWorlds[n % gatewayWorlds.length] as GatewayWorld, userToken),
+      ),
     );
     expect(count(statuses, 200)).toBe(25);
     // With two gateways an error may say that the other one holds the credits.
-    expect(count(statuses, 402) + (some.length > 1 ? count(statuses, 503) : 0)).toBe(175);
+    expect(count(statuses, 402) + (gatewayWorlds.length > 1 ? count(statuses, 503) : 0)).toBe(175);
     expect(await (worlds[0] as GatewayWorld).as(userToken).credits.getBalance()).toMatchObject({
       posted: 0,
       held: 0,
@@ -93,19 +95,21 @@ describe.each(places)('200 parallel calls of 20 credits on 500, on %s,', (_name,
 
   test('leave unspent credits to later calls', async () => {
     const { userToken } = await makeCustomer(500);
-    const some = gateways();
+    const gatewayWorlds = gateways();
     const brief = { model: 'acme/brief' };
     const statuses = await Promise.all(
-      Array.from({ length: 200 }, (_, n) => call(some[n % some.length] as GatewayWorld, userToken, brief)),
+      Array.from({ length: 200 }, (_, n) =>
+        call(gatewayWorlds[n % gatewayWorlds.length] as GatewayWorld, userToken, brief),
+      ),
     );
     let successes = count(statuses, 200);
     expect(successes).toBeGreaterThanOrEqual(25);
-    const last = some.at(-1) as GatewayWorld;
+    const lastGateway = gatewayWorlds.at(-1) as GatewayWorld;
     while (500 - successes * 5 >= 20) {
-      expect(await call(last, userToken, brief)).toBe(200);
+      expect(await call(lastGateway, userToken, brief)).toBe(200);
       successes += 1;
     }
-    expect(await call(last, userToken, brief)).toBe(402);
-    expect(await last.as(userToken).credits.getBalance()).toMatchObject({ available: 15, held: 0 });
+    expect(await call(lastGateway, userToken, brief)).toBe(402);
+    expect(await lastGateway.as(userToken).credits.getBalance()).toMatchObject({ available: 15, held: 0 });
   });
 });

@@ -115,9 +115,9 @@ describe('a balance over two gateways', () => {
         where account_id = any(${users.slice(1)}::text[])`;
       return row?.sum ?? 0n;
     };
-    const before = await updates();
+    const updatesBefore = await updates();
     for (let read = 0; read < 5; read += 1) await readBalance(first, userId);
-    expect(await updates()).toBe(before);
+    expect(await updates()).toBe(updatesBefore);
   });
 
   test('is spent to the end after calls that were cheaper than their bounds', async () => {

@@ -149,8 +149,13 @@ describe('the journal of a process that is gone', () => {
     const first = replica({ allotmentStore: faulty.store });
     const userId = await world.user(1_000n);
     const finished = await first.ledger.reserve(callOf(userId), 100n);
-    const running = await first.ledger.reserve(callOf(userId), 100n);
-    running.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 7n, facts: { action: 'text' } });
+    const reservation = await first.ledger.reserve(callOf(userId), 100n);
+    reservation.markSent({
+      model: 'acme/fast',
+      provider: 'acme',
+      inputCredits: 7n,
+      facts: { action: 'text' },
+    });
     faulty.isDown = true;
     await finished.settle(60n, facts());
     await first.close();

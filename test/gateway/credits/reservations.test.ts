@@ -201,10 +201,10 @@ describe('a charge above its reservation', () => {
   test('leaves the reservations of other calls alone', async () => {
     const credits = world.replica();
     const userId = await world.user(120n);
-    const dear = await credits.ledger.reserve(callOf(userId), 20n);
-    const other = await credits.ledger.reserve(callOf(userId), 100n);
-    expect(await dear.settle(100n, facts())).toEqual({ charged: 20n });
-    expect(await other.settle(30n, facts())).toEqual({ charged: 30n });
+    const largeReservation = await credits.ledger.reserve(callOf(userId), 20n);
+    const otherReservation = await credits.ledger.reserve(callOf(userId), 100n);
+    expect(await largeReservation.settle(100n, facts())).toEqual({ charged: 20n });
+    expect(await otherReservation.settle(30n, facts())).toEqual({ charged: 30n });
     await credits.report(userId);
     expect(await totalOf(userId)).toEqual({ posted: 70n, usage: 50n });
   });

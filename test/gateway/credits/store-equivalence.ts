@@ -174,9 +174,9 @@ function allotRequest({ model, random, next }: Pair): AllotRequest {
     leaseMs: random.between(5_000, 20_000),
   };
   const open = [...model.allotments.values()];
-  const ended = [...model.endedIds].slice(-20);
-  if (ended.length > 0 && random.chance(0.03))
-    return { ...base, allotmentId: random.pick(ended), version: 0, gatewayId: 'gwy_a', userId, tokenId };
+  const endedIds = [...model.endedIds].slice(-20);
+  if (endedIds.length > 0 && random.chance(0.03))
+    return { ...base, allotmentId: random.pick(endedIds), version: 0, gatewayId: 'gwy_a', userId, tokenId };
   if (open.length > 0 && random.chance(0.5)) {
     const row = random.pick(open);
     return {
@@ -204,10 +204,10 @@ function ticketOf(
   random: Random,
   { gatewayId, tokenId }: Pick<RecallRequest, 'gatewayId' | 'tokenId'>,
 ): string | undefined {
-  const own = [...model.tickets.values()].filter(
+  const ownTickets = [...model.tickets.values()].filter(
     (ticket) => ticket.gatewayId === gatewayId && ticket.tokenId === tokenId,
   );
-  return own.length > 0 && random.chance(0.7) ? random.pick(own).ticket : undefined;
+  return ownTickets.length > 0 && random.chance(0.7) ? random.pick(ownTickets).ticket : undefined;
 }
 
 /** A request that is refused as gone has no numbers that its sender uses. */
@@ -341,7 +341,7 @@ function chargeBatch({ model, random, next }: Pair): ChargeBatch {
   const journalId = random.pick(gateways);
   const appliedSeq = model.journals.get(journalId)?.appliedSeq ?? 0;
   const open = [...model.allotments.values()];
-  const ended = [...model.endedIds].slice(-20);
+  const endedIds = [...model.endedIds].slice(-20);
   const size = random.between(0, 12);
   let seq = appliedSeq;
   const charges = Array.from({ length: size }, () => {
@@ -357,7 +357,8 @@ function chargeBatch({ model, random, next }: Pair): ChargeBatch {
         typeof callOf
       >,
       allotmentId:
-        row?.allotmentId ?? (!isFree && ended.length > 0 && random.chance(0.7) ? random.pick(ended) : null),
+        row?.allotmentId ??
+        (!isFree && endedIds.length > 0 && random.chance(0.7) ? random.pick(endedIds) : null),
       credits: BigInt(credits),
       covered: random.chance(0.5) ? BigInt(random.between(0, credits)) : undefined,
       facts: facts(),
@@ -375,8 +376,10 @@ function chargeBatch({ model, random, next }: Pair): ChargeBatch {
 }
 
 async function takeBackExpired({ model, store }: Pair): Promise<[unknown, unknown]> {
-  const ended = model.takeBackExpired(1_000).toSorted((a, b) => (a.allotmentId < b.allotmentId ? -1 : 1));
-  return [ended, await store.takeBackExpired(1_000)];
+  const allotments = model
+    .takeBackExpired(1_000)
+    .toSorted((a, b) => (a.allotmentId < b.allotmentId ? -1 : 1));
+  return [allotments, await store.takeBackExpired(1_000)];
 }
 
 async function addCredits(pair: Pair): Promise<[unknown, unknown]> {

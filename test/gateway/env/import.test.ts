@@ -90,11 +90,11 @@ describe('env.importVariables', () => {
   });
 
   test('accepts 500 keys and not one more', async () => {
-    const many = (count: number) =>
+    const makeVariables = (count: number) =>
       Array.from({ length: count }, (_, index) => `MANY_${index}=${index}`).join('\n');
-    expect(await refusal(importing(many(501)))).toMatchObject({ status: 400 });
+    expect(await refusal(importing(makeVariables(501)))).toMatchObject({ status: 400 });
     expect(await keys()).not.toContain('MANY_0');
-    await expect(importing(many(500))).resolves.toMatchObject({ imported: 500 });
+    await expect(importing(makeVariables(500))).resolves.toMatchObject({ imported: 500 });
   });
 
   test('accepts 256 KiB of text and no more', async () => {

@@ -53,7 +53,7 @@ describe('a sealed database', () => {
     ['with two keys in one', { TOWNHALL_MASTER_KEY: key, TOWNHALL_MASTER_KEY_FILE: '/nowhere/at/all.key' }],
   ])('refuses to start %s and stays unchanged', async (_case, env) => {
     await start(place, { TOWNHALL_MASTER_KEY: key });
-    const before = await checksum(place);
+    const checksumBefore = await checksum(place);
     const message = await start(place, env).then(
       () => 'it started',
       (error: unknown) => String(error),
@@ -61,7 +61,7 @@ describe('a sealed database', () => {
     expect(message).toContain('SettingError');
     expect(message).toContain('TOWNHALL_MASTER_KEY');
     expect(message).not.toContain('CANARY');
-    expect(await checksum(place)).toBe(before);
+    expect(await checksum(place)).toBe(checksumBefore);
     await start(place, { TOWNHALL_MASTER_KEY: key });
   });
 
@@ -73,11 +73,11 @@ describe('a sealed database', () => {
       ({ sql }) =>
         sql`delete from gateway.migrations where name = (select max(name) from gateway.migrations)`,
     );
-    const before = await checksum(place);
+    const checksumBefore = await checksum(place);
     await expect(start(place, { TOWNHALL_MASTER_KEY: newMasterKey() })).rejects.toThrow(
       'Nothing was changed',
     );
-    expect(await checksum(place)).toBe(before);
+    expect(await checksum(place)).toBe(checksumBefore);
   });
 
   test('opens with the key from a file', async () => {
@@ -106,9 +106,9 @@ describe('a sealed database', () => {
 
 describe('a database in which nothing is sealed', () => {
   test('requires a key with DATABASE_URL', async () => {
-    const before = await checksum(place);
+    const checksumBefore = await checksum(place);
     await expect(start(place, {})).rejects.toThrow('openssl rand -base64 32');
-    expect(await checksum(place)).toBe(before);
+    expect(await checksum(place)).toBe(checksumBefore);
   });
 });
 

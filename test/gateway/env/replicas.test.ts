@@ -10,14 +10,14 @@ const isPostgres = inject('databaseSource')?.engine === 'postgres';
 describe.runIf(isPostgres)('two gateways on one database', () => {
   let place: DatabasePlace;
   let first: EnvWorld;
-  let other: EnvWorld;
+  let otherWorld: EnvWorld;
   beforeAll(async () => {
     place = await makeDatabase();
     first = await startEnvWorld({ place });
-    other = await startEnvWorld({ place });
+    otherWorld = await startEnvWorld({ place });
   });
   afterAll(async () => {
-    await other?.close();
+    await otherWorld?.close();
     await first?.close();
     await place?.remove();
   });
@@ -27,10 +27,10 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
     const timesMs: number[] = [];
     for (let round = 0; round < 5; round += 1) {
       await first.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: `CANARY-round-${round}` });
-      timesMs.push(await until(() => has(other), 'the other gateway has the model'));
-      await other.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
-      expect(other.keysSent().at(-1)).toBe(`CANARY-round-${round}`);
-      await other.admin.env.removeVariable({ key: 'ACME_API_KEY' });
+      timesMs.push(await until(() => has(otherWorld), 'the other gateway has the model'));
+      await otherWorld.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
+      expect(otherWorld.keysSent().at(-1)).toBe(`CANARY-round-${round}`);
+      await otherWorld.admin.env.removeVariable({ key: 'ACME_API_KEY' });
       timesMs.push(await until(async () => !(await has(first)), 'the first gateway has the model no more'));
     }
     console.log(
@@ -42,12 +42,12 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
 
   test('a running call keeps its key', async () => {
     await first.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: 'CANARY-begun-with' });
-    await until(() => has(other), 'the other gateway has the model');
-    const before = other.provider.calls.length;
-    const call = other.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
-    await other.provider.until((calls) => calls.length > before);
+    await until(() => has(otherWorld), 'the other gateway has the model');
+    const callCount = otherWorld.provider.calls.length;
+    const call = otherWorld.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
+    await otherWorld.provider.until((calls) => calls.length > callCount);
     await first.admin.env.removeVariable({ key: 'ACME_API_KEY' });
     await expect(call).resolves.toMatchObject({ role: 'assistant' });
-    await until(async () => !(await has(other)), 'the model is gone');
+    await until(async () => !(await has(otherWorld)), 'the model is gone');
   });
 });

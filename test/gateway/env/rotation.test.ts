@@ -11,7 +11,7 @@ vi.setConfig({ testTimeout: 180_000 });
 const secret = 'CANARY-rotating-0123';
 const oldKey = newMasterKey();
 const newKey = newMasterKey();
-const both = { TOWNHALL_MASTER_KEY: newKey, TOWNHALL_MASTER_KEY_PREVIOUS: oldKey };
+const bothKeys = { TOWNHALL_MASTER_KEY: newKey, TOWNHALL_MASTER_KEY_PREVIOUS: oldKey };
 const isPostgres = inject('databaseSource')?.engine === 'postgres';
 
 let place: DatabasePlace;
@@ -47,7 +47,7 @@ function hammer(world: EnvWorld): { stop(): Promise<{ calls: number; failures: u
   const failures: unknown[] = [];
   let calls = 0;
   let isOver = false;
-  const running = (async () => {
+  const traffic = (async () => {
     while (!isOver) {
       calls += 1;
       await world.user.ai
@@ -58,7 +58,7 @@ function hammer(world: EnvWorld): { stop(): Promise<{ calls: number; failures: u
   return {
     async stop() {
       isOver = true;
-      await running;
+      await traffic;
       return { calls, failures };
     },
   };
@@ -66,16 +66,16 @@ function hammer(world: EnvWorld): { stop(): Promise<{ calls: number; failures: u
 
 describe('townhall env rewrap', () => {
   test('moves everything to the new key during calls', async () => {
-    const before = await start({ TOWNHALL_MASTER_KEY: oldKey });
+    const oldGateway = await start({ TOWNHALL_MASTER_KEY: oldKey });
     const content = Array.from({ length: 100 }, (_, index) => `KEY_${index}=value-${index}-${secret}`).join(
       '\n',
     );
-    await before.admin.env.importVariables({ content: `ACME_API_KEY=${secret}\n${content}` });
-    const oldKids = await kids(before);
+    await oldGateway.admin.env.importVariables({ content: `ACME_API_KEY=${secret}\n${content}` });
+    const oldKids = await kids(oldGateway);
     expect(oldKids).toHaveLength(1);
-    await stop(before);
+    await stop(oldGateway);
 
-    const world = await start(both);
+    const world = await start(bothKeys);
     expect(world.logLines.join('')).toContain('townhall env rewrap');
     // Until then, values are written under the key that every server has.
     await world.admin.env.upsertVariable({ key: 'WRITTEN_BEFORE', value: secret });
@@ -100,18 +100,18 @@ describe('townhall env rewrap', () => {
     await stop(world);
 
     await expect(start({ TOWNHALL_MASTER_KEY: oldKey })).rejects.toThrow('Nothing was changed');
-    const after = await start({ TOWNHALL_MASTER_KEY: newKey });
-    await after.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
-    expect(after.keysSent()).toEqual([secret]);
+    const newGateway = await start({ TOWNHALL_MASTER_KEY: newKey });
+    await newGateway.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
+    expect(newGateway.keysSent()).toEqual([secret]);
   });
 
   test('names a value that cannot be decrypted and changes nothing', async () => {
-    const before = await start({ TOWNHALL_MASTER_KEY: oldKey });
-    await before.admin.env.importVariables({ content: `GOOD=${secret}\nBROKEN=${secret}` });
-    await before.sql`update gateway.env_variables set version = version + 1000 where key = 'BROKEN'`;
-    const oldKids = await kids(before);
-    await stop(before);
-    const world = await start(both);
+    const oldGateway = await start({ TOWNHALL_MASTER_KEY: oldKey });
+    await oldGateway.admin.env.importVariables({ content: `GOOD=${secret}\nBROKEN=${secret}` });
+    await oldGateway.sql`update gateway.env_variables set version = version + 1000 where key = 'BROKEN'`;
+    const oldKids = await kids(oldGateway);
+    await stop(oldGateway);
+    const world = await start(bothKeys);
     await expect(world.gateway.rewrapEnv()).rejects.toMatchObject({
       status: 409,
       code: 'env_unreadable',
@@ -124,33 +124,33 @@ describe('townhall env rewrap', () => {
 
   test.runIf(isPostgres)('does not disturb another gateway, whichever key is its first', async () => {
     const first = await start({ TOWNHALL_MASTER_KEY: oldKey, TOWNHALL_MASTER_KEY_PREVIOUS: newKey });
-    const other = await start(both);
+    const otherGateway = await start(bothKeys);
     await first.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
     await until(
-      async () => (await other.user.ai.listModels()).items.some(({ id }) => id === 'acme/fast'),
+      async () => (await otherGateway.user.ai.listModels()).items.some(({ id }) => id === 'acme/fast'),
       'the other gateway has the key',
     );
-    const loads = [hammer(first), hammer(other)];
-    const { kid } = await other.gateway.rewrapEnv();
+    const loads = [hammer(first), hammer(otherGateway)];
+    const { kid } = await otherGateway.gateway.rewrapEnv();
     await first.admin.env.upsertVariable({ key: 'LATER', value: secret });
     await until(
-      async () => (await other.admin.env.listVariables()).items.some(({ key }) => key === 'LATER'),
+      async () => (await otherGateway.admin.env.listVariables()).items.some(({ key }) => key === 'LATER'),
       'the other gateway has the later one',
     );
     for (const load of loads) expect((await load.stop()).failures).toEqual([]);
-    expect(await kids(other)).toEqual([kid]);
+    expect(await kids(otherGateway)).toEqual([kid]);
   });
 
   test.runIf(isPostgres)(
     'leaves a gateway with only the old key unable to write, with an error',
     async () => {
-      const behind = await start({ TOWNHALL_MASTER_KEY: oldKey });
-      const newerGateway = await start(both);
+      const lateGateway = await start({ TOWNHALL_MASTER_KEY: oldKey });
+      const newerGateway = await start(bothKeys);
       await newerGateway.gateway.rewrapEnv();
       const sealed = { status: 503, code: 'env_sealed' };
-      const first = behind.admin.env.upsertVariable({ key: 'X', value: 'y' });
+      const first = lateGateway.admin.env.upsertVariable({ key: 'X', value: 'y' });
       expect(await refusal(first)).toMatchObject(sealed);
-      const several = behind.admin.env.importVariables({ content: 'X=y' });
+      const several = lateGateway.admin.env.importVariables({ content: 'X=y' });
       expect(await refusal(several)).toMatchObject(sealed);
     },
   );

@@ -10,12 +10,12 @@ import { databaseEnv } from '../../support/databases.ts';
 /** Resolves with the log; rejects when the gateway refuses to start. */
 export async function startAndStop(place: DatabasePlace, env: Record<string, string>): Promise<string> {
   const databaseSettings = databaseEnv(place.options);
-  const all = { HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'debug', ...databaseSettings, ...env };
+  const environment = { HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'debug', ...databaseSettings, ...env };
   let logged = '';
   const redactor = createRedactor();
   const log = createLog({ level: 'debug', redactor, write: (line) => void (logged += line) });
-  const gateway = await createGateway(readGatewayConfig({}, all), {
-    env: all,
+  const gateway = await createGateway(readGatewayConfig({}, environment), {
+    env: environment,
     log,
     redactor,
     clock: systemClock,

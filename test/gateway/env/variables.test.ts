@@ -127,18 +127,18 @@ describe('env.listVariables', () => {
   });
 
   test('reveals values on request and audits it', async () => {
-    const before = (await auditRows('env.revealVariables')).length;
+    const countBefore = (await auditRows('env.revealVariables')).length;
     const { items } = await world.admin.env.listVariables({ reveal: true });
     expect(items.find(({ key }) => key === 'ACME_API_KEY')).toMatchObject({ value: secret, masked: false });
     const rows = await auditRows('env.revealVariables');
-    expect(rows).toHaveLength(before + 1);
+    expect(rows).toHaveLength(countBefore + 1);
     expect(rows.at(-1)).toMatchObject({
       actorKind: 'admin',
       diff: { keys: expect.arrayContaining(['ACME_API_KEY']) },
     });
     expect(JSON.stringify(rows)).not.toContain(secret);
     await world.admin.env.listVariables();
-    expect(await auditRows('env.revealVariables')).toHaveLength(before + 1);
+    expect(await auditRows('env.revealVariables')).toHaveLength(countBefore + 1);
   });
 
   test('shows only declared variables of the process', async () => {
@@ -198,10 +198,10 @@ describe('env.getCatalog', () => {
 
 describe('a value of the process', () => {
   test('is used and listed where nothing is stored', async () => {
-    const other = await startEnvWorld({ env: { ACME_API_KEY: 'CANARY-of-the-process-1111' } });
+    const otherWorld = await startEnvWorld({ env: { ACME_API_KEY: 'CANARY-of-the-process-1111' } });
     try {
       const listed = async () =>
-        (await other.admin.env.listVariables()).items.find(({ key }) => key === 'ACME_API_KEY');
+        (await otherWorld.admin.env.listVariables()).items.find(({ key }) => key === 'ACME_API_KEY');
       expect(await listed()).toEqual({
         key: 'ACME_API_KEY',
         value: '••••1111',
@@ -211,14 +211,14 @@ describe('a value of the process', () => {
         updated_at: null,
         source: 'process',
       });
-      await other.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
+      await otherWorld.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
       expect(await listed()).toMatchObject({ value: '••••9876', source: 'database' });
-      await other.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
-      await other.admin.env.removeVariable({ key: 'ACME_API_KEY' });
-      await other.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
-      expect(other.keysSent()).toEqual([secret, 'CANARY-of-the-process-1111']);
+      await otherWorld.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
+      await otherWorld.admin.env.removeVariable({ key: 'ACME_API_KEY' });
+      await otherWorld.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
+      expect(otherWorld.keysSent()).toEqual([secret, 'CANARY-of-the-process-1111']);
     } finally {
-      await other.close();
+      await otherWorld.close();
     }
   });
 });

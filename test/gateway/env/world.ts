@@ -86,8 +86,8 @@ async function dump(world: GatewayWorld): Promise<string> {
           texts.push(
             typeof value === 'string'
               ? value
-              : (JSON.stringify(value, (_key, inner: unknown) =>
-                  typeof inner === 'bigint' ? `${inner}` : inner,
+              : (JSON.stringify(value, (_key, member: unknown) =>
+                  typeof member === 'bigint' ? `${member}` : member,
                 ) ?? ''),
           );
       }

@@ -142,7 +142,7 @@ describe('payments.createCheckout', () => {
   });
 
   test('scopes an Idempotency-Key to the user, not the token', async () => {
-    const [payer, other] = [await world.newUser(), await world.newUser()];
+    const [payer, otherUser] = [await world.newUser(), await world.newUser()];
     const options = { headers: { 'idempotency-key': crypto.randomUUID() } };
     const first = await payer.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options);
     const { user_token } = await world.admin.accounts.issueToken({
@@ -153,7 +153,7 @@ describe('payments.createCheckout', () => {
       await world.as(user_token).payments.createCheckout({ method: 'stripe', amount: 500 }, options),
     ).toEqual(first);
     expect(
-      (await other.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).payment_id,
+      (await otherUser.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).payment_id,
     ).not.toBe(first.payment_id);
     expect((await payer.client.payments.listPayments()).items).toHaveLength(1);
   });
@@ -230,10 +230,10 @@ describe('a payment', () => {
     const { client } = await world.newUser();
     const payment = await client.payments.createCheckout({ method: 'stripe', amount: 500 });
     await world.admin.bureaus.createBureau({ server_url: 'https://other.example', bureau_id: 'other' });
-    const other = world.as(
+    const otherClient = world.as(
       (await world.admin.accounts.issueToken({ bureau_id: 'other', external_id: 'somebody' })).user_token,
     );
-    for (const stranger of [(await world.newUser()).client, other]) {
+    for (const stranger of [(await world.newUser()).client, otherClient]) {
       await expect(stranger.payments.getPayment({ payment_id: payment.payment_id })).rejects.toMatchObject({
         status: 404,
         code: 'payment_not_found',

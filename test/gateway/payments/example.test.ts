@@ -20,14 +20,14 @@ test('prints the balance, the checkout and the booked credits', async () => {
   let screen = '';
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (piece: Buffer) => (screen += piece.toString('utf8')));
-  const ended = new Promise<number | null>((resolve) => child.once('close', resolve));
+  const exit = new Promise<number | null>((resolve) => child.once('close', resolve));
   await expect.poll(() => screen).toMatch(/Pay 1000 .* of usd\) at http\S+\n/);
   expect(screen).toMatch(
     /^Available: 0 credits; 0 more are set aside for calls that run\.\nUsed in thirty days: 0 credits in 0 calls\.\n/,
   );
   const [session] = [...world.stripe.sessions.values()].filter(({ url }) => screen.includes(url));
   await world.deliver('stripe', world.stripe.pay(session?.id ?? ''));
-  expect(await ended, screen).toBe(0);
+  expect(await exit, screen).toBe(0);
   expect(screen).toContain('The payment is paid: 10000000 credits.');
   expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
 });

@@ -78,7 +78,7 @@ test('applies a refund that arrives while the payment is recorded', async () => 
       users: { findUser: async () => ({ state: 'active' }) },
       log: silentLog,
     });
-  const paid = applyEventTo(blockingStore)(
+  const application = applyEventTo(blockingStore)(
     event({
       eventId: 'evt_paid',
       type: 'checkout.session.completed',
@@ -101,6 +101,6 @@ test('applies a refund that arrives while the payment is recorded', async () => 
     ).length > 0;
   await expect.poll(async () => isApplied || (await waitsForLock()), { interval: 20 }).toBe(true);
   gate.resolve();
-  expect([await paid, await refunded]).toEqual(['accepted', 'accepted']);
+  expect([await application, await refunded]).toEqual(['accepted', 'accepted']);
   expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 0n });
 });

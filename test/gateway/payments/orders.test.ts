@@ -20,9 +20,9 @@ async function waiting(method: Method) {
   const payment = await person.client.payments.createCheckout({ method, amount: 1_000 });
   const page = payment.checkout_url?.split('/').at(-1) ?? '';
   const { stripe, creem } = world;
-  const paid = world[method].pay(page);
+  const paidEvent = world[method].pay(page);
   const says: Record<Step, () => StripeEvent | CreemEvent> = {
-    paid: () => paid,
+    paid: () => paidEvent,
     part: () => (method === 'stripe' ? stripe.refund(page, 400) : creem.refund(page, 400)),
     refunded: () => (method === 'stripe' ? stripe.refund(page, 1_000) : creem.refund(page, 600, 1_000)),
     disputed: () => (method === 'stripe' ? stripe.dispute('created', page) : creem.dispute(page)),
@@ -42,7 +42,7 @@ function orders<T>(items: readonly T[]): T[][] {
   return items.length <= 1
     ? [[...items]]
     : items.flatMap((item, at) =>
-        orders(items.filter((_, other) => other !== at)).map((rest) => [item, ...rest]),
+        orders(items.filter((_, index) => index !== at)).map((order) => [item, ...order]),
       );
 }
 

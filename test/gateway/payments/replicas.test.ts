@@ -73,7 +73,7 @@ test('finds a lost payment once when every replica polls', async () => {
   const { userId, client } = await world.newUser();
   const payment = await client.payments.createCheckout({ method: 'creem', amount: 1_000 });
   world.creem.pay(payment.checkout_url?.split('/').at(-1) ?? '');
-  await Promise.all(worlds.flatMap((each) => [each.poll(), each.poll()]));
+  await Promise.all(worlds.flatMap((replica) => [replica.poll(), replica.poll()]));
   expect([await world.balance(userId), await world.postings(userId)]).toEqual([
     { posted: 10_000_000n, owed: 0n },
     1,

@@ -59,30 +59,34 @@ describe('a tariff', () => {
       ['kwd', 3_250_001n],
       ['ugx', 271n],
     ] as const) {
-      const own = tariff(currency, rate);
+      const ownTariff = tariff(currency, rate);
       for (const credits of [1_000_000n, 1_000_001n, 7_654_321n, 999_999_999n]) {
-        const amount = amountFor(credits, own);
-        expect(amount % own.step).toBe(0n);
-        expect(creditsFor(amount, own)).toBeGreaterThanOrEqual(credits);
-        expect(creditsFor(amount - own.step, own)).toBeLessThan(credits);
+        const amount = amountFor(credits, ownTariff);
+        expect(amount % ownTariff.step).toBe(0n);
+        expect(creditsFor(amount, ownTariff)).toBeGreaterThanOrEqual(credits);
+        expect(creditsFor(amount - ownTariff.step, ownTariff)).toBeLessThan(credits);
       }
     }
   });
 
   test('sells a product in whole pieces', () => {
-    const own = tariff('eur', 1_000_000n, { pieceAmount: 500n });
-    expect([own.minimum, own.step, amountFor(6_000_000n, own)]).toEqual([500n, 500n, 1_000n]);
-    expect(amountError(750n, own)).toContain('multiple of 500');
+    const ownTariff = tariff('eur', 1_000_000n, { pieceAmount: 500n });
+    expect([ownTariff.minimum, ownTariff.step, amountFor(6_000_000n, ownTariff)]).toEqual([
+      500n,
+      500n,
+      1_000n,
+    ]);
+    expect(amountError(750n, ownTariff)).toContain('multiple of 500');
   });
 
   test('has bounds that are whole amounts themselves', () => {
-    const own = tariff('usd', 1_000_000n);
+    const ownTariff = tariff('usd', 1_000_000n);
     expect(
       [
-        amountError(99n, own),
-        amountError(100n, own),
-        amountError(100_000n, own),
-        amountError(100_001n, own),
+        amountError(99n, ownTariff),
+        amountError(100n, ownTariff),
+        amountError(100_000n, ownTariff),
+        amountError(100_001n, ownTariff),
       ].map((fault) => fault === null),
     ).toEqual([false, true, true, false]);
     expect(
@@ -192,10 +196,10 @@ describe("Stripe's signature", () => {
     });
   const holds = (
     header: string | undefined,
-    of: Uint8Array = body,
+    signedBody: Uint8Array = body,
     secrets: readonly string[] = [secret],
-  ): boolean => verifyStripeSignature(of, header, { secrets, now });
-  const v1 = (of: string): string => /v1=(\w+)/.exec(of)?.[1] ?? '';
+  ): boolean => verifyStripeSignature(signedBody, header, { secrets, now });
+  const v1 = (signatureHeader: string): string => /v1=(\w+)/.exec(signatureHeader)?.[1] ?? '';
 
   test('covers exactly the received bytes', () => {
     expect(holds(header())).toBe(true);
@@ -220,31 +224,31 @@ describe("Stripe's signature", () => {
   });
 
   test('may be one of several while a secret is replaced', () => {
-    const other = header({ secret: 'whsec_two' });
-    expect(holds(`t=${seconds},v1=${v1(other)},v1=${v1(header())}`)).toBe(true);
-    expect(holds(other, body, [secret, 'whsec_two'])).toBe(true);
-    expect(holds(other)).toBe(false);
+    const otherHeader = header({ secret: 'whsec_two' });
+    expect(holds(`t=${seconds},v1=${v1(otherHeader)},v1=${v1(header())}`)).toBe(true);
+    expect(holds(otherHeader, body, [secret, 'whsec_two'])).toBe(true);
+    expect(holds(otherHeader)).toBe(false);
   });
 
   test('is refused in another scheme or form', () => {
-    const good = v1(header());
+    const signature = v1(header());
     const shapes = [
       undefined,
       '',
       'nonsense',
       header({ scheme: 'v0' }),
       `t=${seconds}`,
-      `v1=${good}`,
+      `v1=${signature}`,
       `t=${seconds},v1=`,
-      `t=${seconds},v1=${good.slice(2)}`,
-      `t=${seconds},v1=${good}00`,
-      `t=${seconds},v1=${good.toUpperCase()}`,
-      `t=${seconds}.0,v1=${good}`,
-      `t=-${seconds},v1=${good}`,
-      `t=${seconds},t=${seconds},v1=${good}`,
+      `t=${seconds},v1=${signature.slice(2)}`,
+      `t=${seconds},v1=${signature}00`,
+      `t=${seconds},v1=${signature.toUpperCase()}`,
+      `t=${seconds}.0,v1=${signature}`,
+      `t=-${seconds},v1=${signature}`,
+      `t=${seconds},t=${seconds},v1=${signature}`,
       // Node joins two headers with a comma.
       `${header()}, ${header()}`,
-      `t=${seconds},${Array.from({ length: 17 }, () => `v1=${good}`).join(',')}`,
+      `t=${seconds},${Array.from({ length: 17 }, () => `v1=${signature}`).join(',')}`,
     ];
     expect(shapes.map((shape) => holds(shape))).toEqual(shapes.map(() => false));
   });

@@ -15,8 +15,8 @@ test('the webhook endpoint accepts bodies up to 256 KiB', async () => {
     type: 'customer.created',
     data: { object: { padding: '' } },
   });
-  const big = fits.replace('"padding":""', `"padding":"${'x'.repeat(256 * 1024 - fits.length)}"`);
-  const { body, signature } = world.stripe.sign(big);
+  const largeBody = fits.replace('"padding":""', `"padding":"${'x'.repeat(256 * 1024 - fits.length)}"`);
+  const { body, signature } = world.stripe.sign(largeBody);
   expect(Buffer.byteLength(body)).toBe(256 * 1024);
   expect(await world.post('stripe', body, { 'stripe-signature': signature })).toMatchObject({
     status: 200,

@@ -35,8 +35,8 @@ describe('payments.receiveStripeEvent', () => {
     const { body, signature } = world.stripe.sign(event);
     const seconds = Math.floor(Date.now() / 1000);
     const v1 = /v1=(\w+)/.exec(signature)?.[1] ?? '';
-    const before = await events();
-    const bad: [string, string, Record<string, string | string[]>][] = [
+    const eventsBefore = await events();
+    const forgeries: [string, string, Record<string, string | string[]>][] = [
       ['a byte flipped', body.replace('1000', '9000'), { 'stripe-signature': signature }],
       ['written again', JSON.stringify(JSON.parse(body), null, 2), { 'stripe-signature': signature }],
       ['no header', body, {}],
@@ -68,7 +68,7 @@ describe('payments.receiveStripeEvent', () => {
       ["Creem's header", body, { 'creem-signature': signature }],
       ['not JSON, unsigned', '{', { 'stripe-signature': signature }],
     ];
-    for (const [what, content, headers] of bad) {
+    for (const [what, content, headers] of forgeries) {
       const answer = await world.post('stripe', content, headers);
       expect({ what, status: answer.status, code: answer.code }).toEqual({
         what,
@@ -76,18 +76,20 @@ describe('payments.receiveStripeEvent', () => {
         code: 'invalid_signature',
       });
     }
-    expect([await events(), await world.balance(userId)]).toEqual([before, { posted: 0n, owed: 0n }]);
+    expect([await events(), await world.balance(userId)]).toEqual([eventsBefore, { posted: 0n, owed: 0n }]);
 
     const rotating = `t=${seconds},v1=${'0'.repeat(64)},v1=${/v1=(\w+)/.exec(world.stripe.sign(event, { atSeconds: seconds }).signature)?.[1] ?? v1}`;
     expect(await world.post('stripe', body, { 'stripe-signature': rotating })).toMatchObject({
       status: 200,
       outcome: 'accepted',
     });
-    const previous = world.stripe.sign(event, { secret: 'whsec_previous_one' });
-    expect(await world.post('stripe', body, { 'stripe-signature': previous.signature })).toMatchObject({
-      status: 200,
-      outcome: 'duplicate',
-    });
+    const previousHeaders = world.stripe.sign(event, { secret: 'whsec_previous_one' });
+    expect(await world.post('stripe', body, { 'stripe-signature': previousHeaders.signature })).toMatchObject(
+      {
+        status: 200,
+        outcome: 'duplicate',
+      },
+    );
     expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
   });
 
@@ -108,7 +110,7 @@ describe('payments.receiveStripeEvent', () => {
         });
       }
     }
-    const before = await events();
+    const eventsBefore = await events();
     const { page } = await waiting('stripe');
     const session = world.stripe.sessions.get(page);
     for (const event of [
@@ -123,14 +125,14 @@ describe('payments.receiveStripeEvent', () => {
     ]) {
       expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'ignored' });
     }
-    expect(await events()).toBe(before);
+    expect(await events()).toBe(eventsBefore);
   });
 
   test('credits a delayed payment when the money arrives', async () => {
     const { userId, page } = await waiting('stripe');
-    const paid = world.stripe.pay(page);
+    const paidEvent = world.stripe.pay(page);
     expect(
-      await world.deliver('stripe', { ...paid, type: 'checkout.session.async_payment_succeeded' }),
+      await world.deliver('stripe', { ...paidEvent, type: 'checkout.session.async_payment_succeeded' }),
     ).toMatchObject({ outcome: 'accepted' });
     expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
   });
@@ -277,9 +279,9 @@ describe('an event', () => {
     ],
   ])('of the same page at %s under another payment is quarantined', async (method, bend) => {
     const { userId, page } = await waiting(method);
-    const paid = world[method].pay(page) as StripeEvent & CreemEvent;
-    expect(await world.deliver(method, paid)).toMatchObject({ outcome: 'accepted' });
-    const event = { ...paid, ...bend(paid), id: `evt_bent_${crypto.randomUUID()}` };
+    const paidEvent = world[method].pay(page) as StripeEvent & CreemEvent;
+    expect(await world.deliver(method, paidEvent)).toMatchObject({ outcome: 'accepted' });
+    const event = { ...paidEvent, ...bend(paidEvent), id: `evt_bent_${crypto.randomUUID()}` };
     expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
     expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([
       { event: event.id, reason: 'reference' },
@@ -294,26 +296,26 @@ describe('an event', () => {
     'at %s with the reference of another order is quarantined',
     async (method) => {
       const [first, second] = [await waiting(method), await waiting(method)];
-      const paid = world[method].pay(first.page) as StripeEvent & CreemEvent;
-      expect(await world.deliver(method, paid)).toMatchObject({ outcome: 'accepted' });
-      const other = world[method].pay(second.page) as StripeEvent & CreemEvent;
+      const paidEvent = world[method].pay(first.page) as StripeEvent & CreemEvent;
+      expect(await world.deliver(method, paidEvent)).toMatchObject({ outcome: 'accepted' });
+      const otherEvent = world[method].pay(second.page) as StripeEvent & CreemEvent;
       const event =
         method === 'stripe'
           ? {
-              ...other,
+              ...otherEvent,
               data: {
                 object: {
-                  ...(other.data.object as object),
-                  payment_intent: (paid.data.object as { payment_intent: string }).payment_intent,
+                  ...(otherEvent.data.object as object),
+                  payment_intent: (paidEvent.data.object as { payment_intent: string }).payment_intent,
                 },
               },
             }
           : {
-              ...other,
-              ...withObject(other, {
+              ...otherEvent,
+              ...withObject(otherEvent, {
                 order: {
-                  ...(other.object['order'] as object),
-                  id: (paid.object['order'] as { id: string }).id,
+                  ...(otherEvent.object['order'] as object),
+                  id: (paidEvent.object['order'] as { id: string }).id,
                 },
               }),
             };
@@ -347,13 +349,13 @@ describe('an event', () => {
     'of %s with an unreadable text or time is quarantined',
     async (method) => {
       const { userId, page } = await waiting(method);
-      const paid = world[method].pay(page) as StripeEvent & CreemEvent;
+      const paidEvent = world[method].pay(page) as StripeEvent & CreemEvent;
       const time =
         method === 'stripe' ? { created: Number.MAX_SAFE_INTEGER } : { created_at: Number.MAX_SAFE_INTEGER };
       const text =
-        method === 'stripe' ? withObject(paid, { id: 'cs_\0' }) : withObject(paid, { id: 'ch_\0' });
+        method === 'stripe' ? withObject(paidEvent, { id: 'cs_\0' }) : withObject(paidEvent, { id: 'ch_\0' });
       for (const bent of [time, text]) {
-        const event = { ...paid, ...bent, id: `evt_bent_${crypto.randomUUID()}` };
+        const event = { ...paidEvent, ...bent, id: `evt_bent_${crypto.randomUUID()}` };
         expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
       }
       expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
@@ -373,8 +375,8 @@ describe('an event', () => {
 
   test('of one provider does not affect payments of the other', async () => {
     const { userId, payment } = await waiting('stripe');
-    const other = await waiting('creem');
-    const event = world.creem.pay(other.page);
+    const otherOrder = await waiting('creem');
+    const event = world.creem.pay(otherOrder.page);
     const forged = {
       ...event,
       object: {
@@ -459,24 +461,30 @@ describe('the webhook endpoint', () => {
   ])('stays open while the product has a wrong %s', async (_what, product) => {
     const was = { ...world.creem.product };
     Object.assign(world.creem.product, product);
-    const own = await startPayments({ beside: world });
+    const ownGateway = await startPayments({ beside: world });
     Object.assign(world.creem.product, was);
     try {
       // The product is fetched at its first use.
       Object.assign(world.creem.product, product);
-      expect((await own.guest.payments.listMethods()).items.map(({ method }) => method)).toEqual(['stripe']);
-      await expect(own.user.payments.createCheckout({ method: 'creem', amount: 500 })).rejects.toMatchObject({
+      expect((await ownGateway.guest.payments.listMethods()).items.map(({ method }) => method)).toEqual([
+        'stripe',
+      ]);
+      await expect(
+        ownGateway.user.payments.createCheckout({ method: 'creem', amount: 500 }),
+      ).rejects.toMatchObject({
         status: 404,
         code: 'payment_method_not_found',
       });
-      expect(own.logLines.some((line) => line.includes('payments_product_unfit'))).toBe(true);
-      expect(await own.deliver('creem', own.creem.event('checkout.completed', {}))).toMatchObject({
+      expect(ownGateway.logLines.some((line) => line.includes('payments_product_unfit'))).toBe(true);
+      expect(
+        await ownGateway.deliver('creem', ownGateway.creem.event('checkout.completed', {})),
+      ).toMatchObject({
         status: 200,
         outcome: 'ignored',
       });
     } finally {
       Object.assign(world.creem.product, was);
-      await own.close();
+      await ownGateway.close();
     }
   });
 

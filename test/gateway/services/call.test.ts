@@ -6,7 +6,7 @@ import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 
 let released: (() => void) | undefined;
 let lastSignal: AbortSignal | undefined;
-const who = ({ identity, user, bureau }: ActionCall) => ({
+const callerOf = ({ identity, user, bureau }: ActionCall) => ({
   kind: identity.kind,
   user_id: user?.userId ?? null,
   bureau_id: bureau?.bureauId ?? null,
@@ -18,10 +18,10 @@ const service = defineService({
   name: 'Probe',
   env: [{ key: 'PROBE_OPTIONAL', description: 'May be absent.', required: false }],
   actions: {
-    'for-users': { method: 'POST', run: who },
-    'for-admins': { method: 'POST', identities: ['admin'], run: who },
-    'for-both': { method: 'POST', identities: ['user', 'admin'], run: who },
-    'for-anyone': { method: 'POST', identities: anyone, run: who },
+    'for-users': { method: 'POST', run: callerOf },
+    'for-admins': { method: 'POST', identities: ['admin'], run: callerOf },
+    'for-both': { method: 'POST', identities: ['user', 'admin'], run: callerOf },
+    'for-anyone': { method: 'POST', identities: anyone, run: callerOf },
     'two/parts': { method: 'POST', identities: anyone, run: () => 'two parts' },
     'two/read': { method: 'GET', identities: anyone, run: () => 'two parts read' },
     echo: {
@@ -233,11 +233,11 @@ describe('services.callAction', () => {
   test.each(['throwing', 'promising', 'circular'])(
     'answers 500 with details only in the log: %s',
     async (action) => {
-      const before = world.logLines.length;
+      const lineCount = world.logLines.length;
       const answer = await refusalOf(world.guest.call('probe', action));
       expect(answer).toMatchObject({ status: 500, code: expect.stringMatching(/^service_/) });
       expect(JSON.stringify(answer)).not.toMatch(/CANARY|circular|required/);
-      const errors = world.logLines.slice(before).filter((line) => line.includes('"level":"error"'));
+      const errors = world.logLines.slice(lineCount).filter((line) => line.includes('"level":"error"'));
       expect(errors).toHaveLength(1);
     },
   );

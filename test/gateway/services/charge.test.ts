@@ -83,12 +83,12 @@ const lastRecord = async () => (await world.user.usage.listRecords({ limit: 1 })
 
 describe('charge', () => {
   test('holds credits during the action and settles them with its answer', async () => {
-    const before = await balance();
+    const balanceBefore = await balance();
     heldMeanwhile = async () =>
-      expect(await balance()).toEqual({ available: before.available - 250, held: 250 });
+      expect(await balance()).toEqual({ available: balanceBefore.available - 250, held: 250 });
     await expect(world.user.call('shop', 'buy', { credits: 250 })).resolves.toEqual({ bought: true });
     heldMeanwhile = async () => {};
-    expect(await balance()).toEqual({ available: before.available - 250, held: 0 });
+    expect(await balance()).toEqual({ available: balanceBefore.available - 250, held: 0 });
     expect((await world.user.credits.listHistory({ limit: 1 })).items[0]).toMatchObject({
       kind: 'charge',
       credits: -250,
@@ -104,9 +104,9 @@ describe('charge', () => {
   });
 
   test('sums several charges of one call', async () => {
-    const before = await balance();
+    const balanceBefore = await balance();
     await world.user.call('shop', 'both');
-    expect(await balance()).toEqual({ available: before.available - 12, held: 0 });
+    expect(await balance()).toEqual({ available: balanceBefore.available - 12, held: 0 });
     expect((await world.user.credits.listHistory({ limit: 1 })).items[0]).toMatchObject({
       credits: -12,
       reason: 'shop/both · One report; Its picture',
@@ -118,9 +118,9 @@ describe('charge', () => {
     ['gives what it does not promise', 'promise', 500],
     ['is too late', 'hang', 504],
   ])('takes nothing when the action %s', async (_what, action, status) => {
-    const before = await balance();
+    const balanceBefore = await balance();
     await expect(world.user.call('shop', action)).rejects.toMatchObject({ status });
-    expect(await balance()).toEqual(before);
+    expect(await balance()).toEqual(balanceBefore);
     expect(await lastRecord()).toMatchObject({
       action: `shop/${action}`,
       credits: 0,
@@ -129,24 +129,24 @@ describe('charge', () => {
   });
 
   test('answers 402 without credits unless the action handles it', async () => {
-    const before = await balance();
+    const balanceBefore = await balance();
     await expect(world.user.call('shop', 'buy', { credits: 10_000_000 })).rejects.toMatchObject({
       status: 402,
       code: 'insufficient_credits',
     });
     await expect(world.user.call('shop', 'lenient')).resolves.toBe('a sample');
     await expect(world.user.call('shop', 'careless')).resolves.toBe('an answer');
-    expect(await balance()).toEqual(before);
+    expect(await balance()).toEqual(balanceBefore);
   });
 
   test('charges each of fifty concurrent calls exactly once', async () => {
-    const before = await balance();
+    const balanceBefore = await balance();
     await Promise.all(Array.from({ length: 50 }, () => world.user.call('shop', 'buy', { credits: 3 })));
-    expect(await balance()).toEqual({ available: before.available - 150, held: 0 });
+    expect(await balance()).toEqual({ available: balanceBefore.available - 150, held: 0 });
   });
 
   test('charges once for a repeated Idempotency-Key', async () => {
-    const before = await balance();
+    const balanceBefore = await balance();
     const call = () =>
       fetch(`${world.url}/v1/shop/buy`, {
         method: 'POST',
@@ -164,7 +164,7 @@ describe('charge', () => {
       secondAnswer.headers.get('idempotent-replayed'),
       await secondAnswer.json(),
     ]).toEqual([200, 'true', { bought: true }]);
-    expect(await balance()).toEqual({ available: before.available - 40, held: 0 });
+    expect(await balance()).toEqual({ available: balanceBefore.available - 40, held: 0 });
   });
 
   test('records an administrator’s call unpaid and fails for a guest', async () => {
@@ -188,11 +188,11 @@ describe('charge', () => {
     { credits: 1, reason: 'a\u0000' },
     { credits: 1, reason: 'x'.repeat(201) },
   ])('refuses %j', async (input) => {
-    const before = await balance();
+    const balanceBefore = await balance();
     await expect(world.user.call('shop', 'buy', input)).rejects.toMatchObject({
       status: 500,
       code: 'service_failed',
     });
-    expect(await balance()).toEqual(before);
+    expect(await balance()).toEqual(balanceBefore);
   });
 });

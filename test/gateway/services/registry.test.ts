@@ -5,7 +5,7 @@ import { registerServices } from '../../../src/gateway/services/registry.ts';
 
 const rules = { reservedIds: new Set(['ai', 'env']), isReservedKey: (key: string) => key === 'DATABASE_URL' };
 const run = () => ({});
-const good = {
+const validService = {
   id: 'notes',
   name: 'Notes',
   env: [{ key: 'NOTES_KEY', description: 'A key.' }],
@@ -20,11 +20,14 @@ const register = (...definitions: unknown[]) =>
     })),
     rules,
   );
-const action = (members: object) => ({ ...good, actions: { add: { method: 'POST', run, ...members } } });
+const action = (members: object) => ({
+  ...validService,
+  actions: { add: { method: 'POST', run, ...members } },
+});
 
 describe('a declared service', () => {
   test('defaults to users, with required and secret variables', () => {
-    const service = register(good).get('notes');
+    const service = register(validService).get('notes');
     expect([...(service?.actions.get('add')?.identities ?? [])]).toEqual(['user']);
     expect(service?.env).toEqual([{ key: 'NOTES_KEY', description: 'A key.', required: true, secret: true }]);
     expect([
@@ -35,19 +38,27 @@ describe('a declared service', () => {
   });
 
   test.each<[string, unknown, string]>([
-    ['an id in upper case', { ...good, id: 'Notes' }, 'id must be'],
-    ['no id', { ...good, id: undefined }, 'src/0.ts: a service: id must be'],
-    ['an id of ours', { ...good, id: 'ai' }, 'src/0.ts: service "ai": id is taken by the server itself'],
-    ['no name', { ...good, name: '' }, 'name must be'],
-    ['no actions', { ...good, actions: {} }, 'actions must be'],
-    ['an unknown member', { ...good, actionz: {} }, 'actionz is not known here'],
-    ['a key in lower case', { ...good, env: [{ key: 'key', description: 'x' }] }, 'env[0].key must be'],
+    ['an id in upper case', { ...validService, id: 'Notes' }, 'id must be'],
+    ['no id', { ...validService, id: undefined }, 'src/0.ts: a service: id must be'],
+    [
+      'an id of ours',
+      { ...validService, id: 'ai' },
+      'src/0.ts: service "ai": id is taken by the server itself',
+    ],
+    ['no name', { ...validService, name: '' }, 'name must be'],
+    ['no actions', { ...validService, actions: {} }, 'actions must be'],
+    ['an unknown member', { ...validService, actionz: {} }, 'actionz is not known here'],
+    [
+      'a key in lower case',
+      { ...validService, env: [{ key: 'key', description: 'x' }] },
+      'env[0].key must be',
+    ],
     [
       'a start-up key',
-      { ...good, env: [{ key: 'DATABASE_URL', description: 'x' }] },
+      { ...validService, env: [{ key: 'DATABASE_URL', description: 'x' }] },
       'env[0].key DATABASE_URL is read by the server itself',
     ],
-    ['a key without description', { ...good, env: [{ key: 'KEY' }] }, 'env[0].description must be'],
+    ['a key without description', { ...validService, env: [{ key: 'KEY' }] }, 'env[0].description must be'],
     [
       'another method',
       action({ method: 'PUT' }),
@@ -73,12 +84,12 @@ describe('a declared service', () => {
     ],
     [
       'an action id with three parts',
-      { ...good, actions: { 'a/b/c': { method: 'GET', run } } },
+      { ...validService, actions: { 'a/b/c': { method: 'GET', run } } },
       'actions.a/b/c has an id',
     ],
     [
       'an action id with a dot',
-      { ...good, actions: { '..': { method: 'GET', run } } },
+      { ...validService, actions: { '..': { method: 'GET', run } } },
       'actions... has an id',
     ],
   ])('is refused for %s', (_what, definition, message) => {
@@ -87,7 +98,7 @@ describe('a declared service', () => {
   });
 
   test('is refused for a duplicate id, naming both files', () => {
-    expect(() => register(good, { ...good, name: 'Other' })).toThrow(
+    expect(() => register(validService, { ...validService, name: 'Other' })).toThrow(
       'src/1.ts: service "notes": id is already that of a service in src/0.ts.',
     );
   });

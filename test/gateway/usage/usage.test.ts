@@ -8,7 +8,7 @@ const tokenId = `tok_${'0'.repeat(26)}`;
 
 let world: GatewayWorld;
 let userId: string;
-const other = id('usr');
+const otherUserId = id('usr');
 const noon = '2026-03-10T12:00:00Z';
 
 /** Inserts a record like the ledger's at a given time. */
@@ -58,7 +58,7 @@ beforeAll(async () => {
   await record({ at: '2026-03-11T00:00:00Z', credits: 2, model: 'acme/deep' });
   await record({ at: '2026-03-11T10:00:00Z', credits: 4, outcome: 'client_closed' });
   await record({ at: '2026-04-01T00:00:00Z', credits: 8 });
-  await record({ at: '2026-03-12T10:00:00Z', credits: 16, userId: other, bureauId: 'shop' });
+  await record({ at: '2026-03-12T10:00:00Z', credits: 16, userId: otherUserId, bureauId: 'shop' });
   await record({ at: '2026-03-12T11:00:00Z', credits: 0, userId: null, bureauId: null, model: null });
 });
 afterAll(() => world?.close());
@@ -114,7 +114,7 @@ describe('usage.getUsage', () => {
 
 describe('usage.listRecords', () => {
   test('shows a user only its own calls', async () => {
-    const { items } = await world.user.usage.listRecords({ user_id: other, bureau_id: 'shop' });
+    const { items } = await world.user.usage.listRecords({ user_id: otherUserId, bureau_id: 'shop' });
     expect(items.map(({ credits }) => credits)).toEqual([8, 4, 2, 1]);
     expect(items[1]).toMatchObject({
       user_id: userId,
@@ -140,7 +140,7 @@ describe('usage.listRecords', () => {
     const credits = async (query: object) =>
       (await world.admin.usage.listRecords({ ...span, ...query })).items.map((item) => item.credits);
     expect(await credits({})).toEqual([0, 16, 4, 2, 1]);
-    expect(await credits({ user_id: other })).toEqual([16]);
+    expect(await credits({ user_id: otherUserId })).toEqual([16]);
     expect(await credits({ bureau_id: 'local' })).toEqual([4, 2, 1]);
     expect(await credits({ model: 'acme/deep' })).toEqual([2]);
     const requestId = id('req');
@@ -156,7 +156,9 @@ describe('usage.listRecords', () => {
   test('pages without gaps through records of the same instant', async () => {
     const expectedIds = new Set<string>();
     for (let n = 0; n < 7; n += 1)
-      expectedIds.add(await record({ userId: other, bureauId: 'paged', at: '2026-06-01T00:00:00.123456Z' }));
+      expectedIds.add(
+        await record({ userId: otherUserId, bureauId: 'paged', at: '2026-06-01T00:00:00.123456Z' }),
+      );
     const listedIds: string[] = [];
     for (let cursor: string | undefined, isFirst = true; isFirst || cursor !== undefined; isFirst = false) {
       const page = await world.admin.usage.listRecords({

@@ -584,9 +584,9 @@ describe('replies in tests', () => {
 
   test('the document is not modified', async () => {
     const definition = smallContract();
-    const before = JSON.stringify(definition);
+    const definitionBefore = JSON.stringify(definition);
     const contract = contractOf({ definition });
     await contract.warm(log);
-    expect(JSON.stringify(definition)).toBe(before);
+    expect(JSON.stringify(definition)).toBe(definitionBefore);
   });
 });

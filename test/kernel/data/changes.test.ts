@@ -98,10 +98,10 @@ describe('changes', () => {
       'the listener behind the bad one was reached',
     );
     stop();
-    const before = secondListenerCalls;
+    const callsBefore = secondListenerCalls;
     await place.database.tx((tx) => first.changes.bump(tx));
     await until(() => first.countNotifications() === 3, 'the first listener was told');
-    expect(secondListenerCalls).toBe(before);
+    expect(secondListenerCalls).toBe(callsBefore);
   });
 
   test('keep their generation until something changes', async () => {
@@ -110,8 +110,8 @@ describe('changes', () => {
       () => first.changes.generation() !== null && second.changes.generation() !== null,
       'both know where they are',
     );
-    const [before, beforeThere] = [first.changes.generation(), second.changes.generation()];
-    expect(first.changes.generation()).toBe(before);
+    const [generationBefore, beforeThere] = [first.changes.generation(), second.changes.generation()];
+    expect(first.changes.generation()).toBe(generationBefore);
     await place.database.tx(async (tx) => {
       await first.changes.bump(tx);
       // A read now could be from before the commit.
@@ -124,7 +124,7 @@ describe('changes', () => {
       () => first.changes.generation() !== null && second.changes.generation() !== beforeThere,
       'both have seen the change',
     );
-    expect(first.changes.generation()).not.toBe(before);
+    expect(first.changes.generation()).not.toBe(generationBefore);
   });
 
   test('have no generation before the start or during an outage', async () => {

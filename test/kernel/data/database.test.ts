@@ -95,8 +95,8 @@ describe('values', () => {
   });
 
   it('refuses an undefined value and stays usable', async () => {
-    const missing = undefined as unknown as string;
-    await expect(world.database.sql`select ${missing} as value`).rejects.toMatchObject({
+    const missingValue = undefined as unknown as string;
+    await expect(world.database.sql`select ${missingValue} as value`).rejects.toMatchObject({
       code: 'UNDEFINED_VALUE',
     });
     await world.database.ping();
@@ -305,7 +305,7 @@ const source = inject('databaseSource');
 const isServer = source?.engine === 'postgres';
 
 describe.runIf(isServer)('a PostgreSQL server', () => {
-  const ours = source?.engine === 'postgres' && source.isOurs;
+  const isOurs = source?.engine === 'postgres' && source.isOurs;
 
   it('that is absent is 503 within three seconds', async () => {
     const url = `postgres://x:y@127.0.0.1:${await freePort()}/z`;
@@ -318,7 +318,7 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
     expect(ms).toBeLessThan(3_000);
   });
 
-  it.runIf(ours)('without a free connection is 503', async () => {
+  it.runIf(isOurs)('without a free connection is 503', async () => {
     const url = new URL((source as { url: string }).url);
     await world.database.sql`create role crowded login password 'x' connection limit 0`;
     [url.username, url.password] = ['crowded', 'x'];
@@ -378,7 +378,7 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
     expect(await database.sql`select name from things where name in ('cut', 'after the cut')`).toEqual([]);
   });
 
-  it.runIf(ours)('that freezes is 503 within eight seconds', async () => {
+  it.runIf(isOurs)('that freezes is 503 within eight seconds', async () => {
     const place = await makeDatabase({
       isEmpty: true,
       limits: { maxConnections: 2, queueMs: 2_000, connectMs: 3_000 },

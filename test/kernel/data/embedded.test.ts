@@ -54,12 +54,12 @@ describe('durability', () => {
     );
 
   it.skipIf(!canTrace)('syncs the disk exactly once a commit', { timeout: 180_000 }, async () => {
-    const other = await makeDatabase({ isEmpty: true });
-    const few = countFsyncs(path, 10);
-    const many = countFsyncs((other.options as { path: string }).path, 60);
-    await other.remove();
-    expect(few).toBeGreaterThanOrEqual(10);
-    expect(many - few).toBe(50);
+    const otherDatabase = await makeDatabase({ isEmpty: true });
+    const fewFsyncs = countFsyncs(path, 10);
+    const manyFsyncs = countFsyncs((otherDatabase.options as { path: string }).path, 60);
+    await otherDatabase.remove();
+    expect(fewFsyncs).toBeGreaterThanOrEqual(10);
+    expect(manyFsyncs - fewFsyncs).toBe(50);
   });
 
   it('has its durability settings on', async () => {
@@ -197,10 +197,10 @@ describe('the engine', () => {
     await database.sql`create table big (v text)`;
     const redo = async () =>
       (await database.sql`select redo_lsn::text as redo from pg_control_checkpoint()`)[0]?.['redo'];
-    const before = await redo();
+    const redoBefore = await redo();
     for (let n = 0; n < 10; n += 1)
       await database.sql`insert into big select repeat(md5(n::text), 30) from generate_series(1, 5000) n`;
-    await expect.poll(redo).not.toBe(before);
+    await expect.poll(redo).not.toBe(redoBefore);
     await database.close();
   });
 

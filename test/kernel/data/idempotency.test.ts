@@ -45,7 +45,7 @@ function call(overrides: Partial<IdempotentCall> = {}): IdempotentCall {
 }
 const body = (value: unknown) => ({ path: {}, query: {}, body: value, rawBody: new Uint8Array() });
 const created = (value: unknown) => async () => ({ status: 201, body: value });
-const never = async (): Promise<{ status: number }> => {
+const failIfRun = async (): Promise<{ status: number }> => {
   throw new Error('This ran although it had run before.');
 };
 const code = (name: string) => expect.objectContaining({ code: name });
@@ -61,7 +61,7 @@ describe('a repeated call', () => {
       body: { id: 'x' },
     });
     const repeatedRequest = { ...first, request: body({ b: { d: null, c: [1, 2] }, a: 1 }) };
-    expect(await replicas[1].runOnce(repeatedRequest, never)).toEqual({
+    expect(await replicas[1].runOnce(repeatedRequest, failIfRun)).toEqual({
       status: 201,
       body: { id: 'x' },
       headers: { 'idempotent-replayed': 'true' },
@@ -86,7 +86,7 @@ describe('a repeated call', () => {
       return reply;
     };
     expect(await replicas[0].runOnce(first, work)).toEqual(reply);
-    expect(await replicas[1].runOnce(first, never)).toEqual({
+    expect(await replicas[1].runOnce(first, failIfRun)).toEqual({
       ...reply,
       headers: { ...reply.headers, 'idempotent-replayed': 'true' },
     });
@@ -97,29 +97,29 @@ describe('a repeated call', () => {
     ['a list in place of an object', [['a', 1]]],
     ['a member more', { a: 1, b: null }],
     ['a text in place of a number', { a: '1' }],
-  ])('with %s is refused', async (_what, other) => {
+  ])('with %s is refused', async (_what, otherCall) => {
     const first = call({ request: body({ a: 1 }) });
     await replicas[0].runOnce(first, created({}));
-    await expect(replicas[0].runOnce({ ...first, request: body(other) }, never)).rejects.toThrow(
+    await expect(replicas[0].runOnce({ ...first, request: body(otherCall) }, failIfRun)).rejects.toThrow(
       code('idempotency_key_reused'),
     );
   });
 
   test('with a large body is compared by its bytes', async () => {
-    const large = (text: string) => ({
+    const largeAnswer = (text: string) => ({
       path: {},
       query: {},
       body: JSON.parse(text) as unknown,
       rawBody: Buffer.from(text),
     });
     const filler = 'x'.repeat(300_000);
-    const first = call({ request: large(`{"a":1,"b":"${filler}"}`) });
+    const first = call({ request: largeAnswer(`{"a":1,"b":"${filler}"}`) });
     await replicas[0].runOnce(first, created('first'));
     expect(
-      await replicas[1].runOnce({ ...first, request: large(`{"a":1,"b":"${filler}"}`) }, never),
+      await replicas[1].runOnce({ ...first, request: largeAnswer(`{"a":1,"b":"${filler}"}`) }, failIfRun),
     ).toMatchObject({ body: 'first' });
     await expect(
-      replicas[0].runOnce({ ...first, request: large(`{"b":"${filler}","a":1}`) }, never),
+      replicas[0].runOnce({ ...first, request: largeAnswer(`{"b":"${filler}","a":1}`) }, failIfRun),
     ).rejects.toThrow(code('idempotency_key_reused'));
   });
 
@@ -132,7 +132,7 @@ describe('a repeated call', () => {
     };
     await replicas[0].runOnce(first, created(answer));
     expect(serializedItems).toBe(0);
-    await expect(replicas[1].runOnce(first, never)).rejects.toThrow(code('result_not_replayable'));
+    await expect(replicas[1].runOnce(first, failIfRun)).rejects.toThrow(code('result_not_replayable'));
   });
 
   test('gets any JSON answer of up to 64 KiB', async () => {
@@ -143,7 +143,7 @@ describe('a repeated call', () => {
     ]) {
       const first = call();
       await replicas[0].runOnce(first, created(answer));
-      expect(await replicas[1].runOnce(first, never)).toMatchObject({ body: answer });
+      expect(await replicas[1].runOnce(first, failIfRun)).toMatchObject({ body: answer });
     }
   });
 
@@ -177,15 +177,15 @@ describe('a repeated call', () => {
       await gate;
       return { status: 201, body: { ok: true } };
     };
-    const all = Array.from({ length: 50 }, (_, n) => replicas[(n % 2) as 0 | 1].runOnce(first, work));
-    const rejections = Promise.allSettled(all).then((outcomes) =>
+    const results = Array.from({ length: 50 }, (_, n) => replicas[(n % 2) as 0 | 1].runOnce(first, work));
+    const rejections = Promise.allSettled(results).then((outcomes) =>
       outcomes.filter(({ status }) => status === 'rejected'),
     );
     while ((await place.database.sql`select 1 from gateway.idempotency where state = 'running'`).length === 0)
       await new Promise(setImmediate);
     await Promise.race([
       Promise.all(
-        all.map((entry) =>
+        results.map((entry) =>
           entry.catch((error: unknown) =>
             expect(error).toMatchObject({ status: 409, headers: { 'retry-after': '1' } }),
           ),
@@ -201,7 +201,7 @@ describe('a repeated call', () => {
           outcome.status === 'rejected' && (outcome.reason as Problem).code === 'idempotency_key_in_use',
       ),
     ).toBe(true);
-    expect(await replicas[0].runOnce(first, never)).toMatchObject({ body: { ok: true } });
+    expect(await replicas[0].runOnce(first, failIfRun)).toMatchObject({ body: { ok: true } });
   });
 
   test('runs again after a day', async () => {
@@ -223,7 +223,7 @@ describe('an answer that is not kept', () => {
   ])('%s is reported as not replayable', async (_what, overrides, reply) => {
     const first = call(overrides);
     expect(await replicas[0].runOnce(first, async () => reply)).toBe(reply);
-    await expect(replicas[0].runOnce(first, never)).rejects.toThrow(code('result_not_replayable'));
+    await expect(replicas[0].runOnce(first, failIfRun)).rejects.toThrow(code('result_not_replayable'));
     const rows = await place.database.sql<
       { body: string | null }[]
     >`select body from gateway.idempotency where state = 'opaque'`;
@@ -240,8 +240,8 @@ test('drops the oldest answers of a caller beyond the quota', async () => {
     log: silentLog,
     maxBytesPerCaller,
   });
-  const other = call({ caller: 'user other' });
-  await limitedIdempotency.runOnce(other, created('theirs'));
+  const otherCall = call({ caller: 'user other' });
+  await limitedIdempotency.runOnce(otherCall, created('theirs'));
   const calls = Array.from({ length: 40 }, () => call({ caller: 'user full' }));
   for (const call of calls) await limitedIdempotency.runOnce(call, created('x'.repeat(4_000)));
   await limitedIdempotency.close();
@@ -250,11 +250,11 @@ test('drops the oldest answers of a caller beyond the quota', async () => {
   >`select sum(octet_length(body))::integer as bytes from gateway.idempotency where body like '"xxx%'`;
   expect(row?.bytes).toBeGreaterThan(maxBytesPerCaller / 2);
   expect(row?.bytes).toBeLessThanOrEqual((maxBytesPerCaller * 17) / 16 + 4_002);
-  await expect(replicas[0].runOnce(calls[0] as IdempotentCall, never)).rejects.toThrow(
+  await expect(replicas[0].runOnce(calls[0] as IdempotentCall, failIfRun)).rejects.toThrow(
     code('result_not_replayable'),
   );
-  expect(await replicas[0].runOnce(calls.at(-1) as IdempotentCall, never)).toMatchObject({ status: 201 });
-  expect(await replicas[0].runOnce(other, never)).toMatchObject({ body: 'theirs' });
+  expect(await replicas[0].runOnce(calls.at(-1) as IdempotentCall, failIfRun)).toMatchObject({ status: 201 });
+  expect(await replicas[0].runOnce(otherCall, failIfRun)).toMatchObject({ body: 'theirs' });
 });
 
 test('forgets the oldest keys of a caller beyond their number', async () => {
@@ -269,7 +269,7 @@ test('forgets the oldest keys of a caller beyond their number', async () => {
   const calls = Array.from({ length: 12 }, () => call({ caller: 'user eager' }));
   for (const call of calls) await limitedIdempotency.runOnce(call, created(1));
   await limitedIdempotency.close();
-  expect(await replicas[0].runOnce(calls.at(-1) as IdempotentCall, never)).toMatchObject({ body: 1 });
+  expect(await replicas[0].runOnce(calls.at(-1) as IdempotentCall, failIfRun)).toMatchObject({ body: 1 });
   expect(await replicas[0].runOnce(calls[0] as IdempotentCall, created('again'))).toMatchObject({
     body: 'again',
   });
@@ -301,7 +301,7 @@ describe('a call that fails', () => {
         throw new Problem('upstream_failed', 'upstream_failed', 'The provider failed.', { headers });
       }),
     ).rejects.toThrow('failed');
-    expect(await replicas[1].runOnce(first, never)).toHaveProperty('headers', {
+    expect(await replicas[1].runOnce(first, failIfRun)).toHaveProperty('headers', {
       'x-townhall-attempts': 'acme/ok;failed',
       'idempotent-replayed': 'true',
       'x-should-retry': 'false',
@@ -315,7 +315,7 @@ describe('a call that fails', () => {
         throw new Problem('upstream_failed', 'upstream_failed', 'The provider failed.');
       }),
     ).rejects.toThrow('failed');
-    expect(await replicas[1].runOnce(first, never)).toMatchObject({
+    expect(await replicas[1].runOnce(first, failIfRun)).toMatchObject({
       status: 502,
       body: { error: { code: 'upstream_failed', request_id: 'req_test' } },
       headers: { 'idempotent-replayed': 'true', 'x-should-retry': 'false' },
@@ -329,7 +329,7 @@ describe('a call that fails', () => {
         throw new Problem('upstream_failed', 'upstream_failed', 'The provider failed.');
       }),
     ).rejects.toThrow('failed');
-    expect(await replicas[1].runOnce(first, never)).toMatchObject({
+    expect(await replicas[1].runOnce(first, failIfRun)).toMatchObject({
       status: 502,
       body: { type: 'error', error: { type: 'api_error', code: 'upstream_failed' } },
     });
@@ -362,7 +362,7 @@ describe('a call that fails', () => {
     expect(await replicas[1].runOnce(first, created('second'))).toMatchObject({ body: 'second' });
     finish();
     await stuckRun;
-    expect(await replicas[1].runOnce(first, never)).toMatchObject({ body: 'second' });
+    expect(await replicas[1].runOnce(first, failIfRun)).toMatchObject({ body: 'second' });
   });
 });
 
@@ -378,7 +378,7 @@ test('a call that takes longer than its lease keeps its key', async () => {
   });
   const first = call();
   const gate = Promise.withResolvers<void>();
-  const running = slowIdempotency.runOnce(first, async () => {
+  const firstRun = slowIdempotency.runOnce(first, async () => {
     await gate.promise;
     return { status: 201, body: 'at last' };
   });
@@ -389,10 +389,10 @@ test('a call that takes longer than its lease keeps its key', async () => {
       ([row]) => row?.is === true,
     );
   await expect.poll(outlasted).toBe(true);
-  await expect(replicas[1].runOnce(first, never)).rejects.toThrow(code('idempotency_key_in_use'));
+  await expect(replicas[1].runOnce(first, failIfRun)).rejects.toThrow(code('idempotency_key_in_use'));
   gate.resolve();
-  expect(await running).toMatchObject({ body: 'at last' });
-  expect(await replicas[1].runOnce(first, never)).toMatchObject({ body: 'at last' });
+  expect(await firstRun).toMatchObject({ body: 'at last' });
+  expect(await replicas[1].runOnce(first, failIfRun)).toMatchObject({ body: 'at last' });
   await slowIdempotency.close();
 });
 
@@ -431,7 +431,7 @@ describe('a key bound to work', () => {
   test('refuses another request', async () => {
     const first = call();
     await replicas[0].runOnce(first, start({ id: 'job' }));
-    await expect(replicas[0].runOnce({ ...first, request: body({ n: 2 }) }, never)).rejects.toThrow(
+    await expect(replicas[0].runOnce({ ...first, request: body({ n: 2 }) }, failIfRun)).rejects.toThrow(
       code('idempotency_key_reused'),
     );
   });
@@ -460,14 +460,16 @@ describe('a form', () => {
     const first = call({ request: form(Buffer.from('image'), 'one') });
     await replicas[0].runOnce(first, created({ id: 'x' }));
     const repeatedRequest = { ...first, request: form(Buffer.from('image'), 'two') };
-    expect(await replicas[0].runOnce(repeatedRequest, never)).toMatchObject({ body: { id: 'x' } });
+    expect(await replicas[0].runOnce(repeatedRequest, failIfRun)).toMatchObject({ body: { id: 'x' } });
   });
 
   test('is another one with another file', async () => {
     const first = call({ request: form(Buffer.from('image'), 'one') });
     await replicas[0].runOnce(first, created({ id: 'x' }));
     const repeatedRequest = { ...first, request: form(Buffer.from('other'), 'one') };
-    await expect(replicas[0].runOnce(repeatedRequest, never)).rejects.toThrow(code('idempotency_key_reused'));
+    await expect(replicas[0].runOnce(repeatedRequest, failIfRun)).rejects.toThrow(
+      code('idempotency_key_reused'),
+    );
   });
 });
 
@@ -483,7 +485,7 @@ describe('an answer stored in the transaction of its work', () => {
       (await place.database.sql`select 1 from gateway.idempotency where body = '"committed"'`).length === 0
     )
       await new Promise(setImmediate);
-    expect(await replicas[1].runOnce(first, never)).toMatchObject({ status: 201, body: 'committed' });
+    expect(await replicas[1].runOnce(first, failIfRun)).toMatchObject({ status: 201, body: 'committed' });
   });
 
   test('does not exist after a rollback', async () => {

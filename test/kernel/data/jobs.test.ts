@@ -155,8 +155,8 @@ describe('jobs', () => {
   });
 });
 
-function makeJobs(on: Database): Jobs {
-  const instance = createJobs(on, { schema: 'pgboss', log: silentLog, pollSeconds: 0.5 });
+function makeJobs(database: Database): Jobs {
+  const instance = createJobs(database, { schema: 'pgboss', log: silentLog, pollSeconds: 0.5 });
   instance.define('note', {}, async (data, { id }) => {
     executions.push({ name: 'note', data, id });
   });

@@ -137,15 +137,15 @@ async function files(contents: Record<string, string>): Promise<void> {
   for (const [name, text] of Object.entries(contents)) await writeFile(join(directory, name), text);
 }
 
-async function reopened(before: TestDatabase): Promise<TestDatabase> {
+async function reopened(closedDatabase: TestDatabase): Promise<TestDatabase> {
   const { connect } = await import('../../../src/kernel/data/database.ts');
-  const database = await connect(before.options, { log: silentLog });
+  const database = await connect(closedDatabase.options, { log: silentLog });
   return {
-    ...before,
+    ...closedDatabase,
     database,
     async close() {
       await database.close();
-      await before.close();
+      await closedDatabase.close();
     },
   };
 }

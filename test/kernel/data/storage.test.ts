@@ -13,21 +13,21 @@ beforeEach(async () => {
 afterEach(() => rm(join(folder, '..'), { recursive: true, force: true }));
 
 async function read(key: string): Promise<Buffer | null> {
-  const stored = await storage.open(key);
-  if (stored === null) return null;
+  const file = await storage.open(key);
+  if (file === null) return null;
   const pieces: Uint8Array[] = [];
-  for await (const piece of stored.content) pieces.push(piece);
-  const whole = Buffer.concat(pieces);
-  expect(whole.length).toBe(stored.size);
-  return whole;
+  for await (const piece of file.content) pieces.push(piece);
+  const bytes = Buffer.concat(pieces);
+  expect(bytes.length).toBe(file.size);
+  return bytes;
 }
 
 describe('directoryStorage', () => {
   it('returns contents of any size until removal', async () => {
-    const large = Buffer.alloc(300_000, 'abc');
-    await storage.put('med_1', large);
+    const content = Buffer.alloc(300_000, 'abc');
+    await storage.put('med_1', content);
     await storage.put('med_2', Buffer.alloc(0));
-    expect(await read('med_1')).toEqual(large);
+    expect(await read('med_1')).toEqual(content);
     expect(await read('med_2')).toEqual(Buffer.alloc(0));
     await storage.remove('med_1');
     await storage.remove('med_1');
@@ -43,16 +43,16 @@ describe('directoryStorage', () => {
   });
 
   it('never exposes a partial write', async () => {
-    const [before, after] = [Buffer.alloc(2_000_000, 'a'), Buffer.alloc(2_000_000, 'b')];
-    await storage.put('med_1', before);
+    const [oldContent, newContent] = [Buffer.alloc(2_000_000, 'a'), Buffer.alloc(2_000_000, 'b')];
+    await storage.put('med_1', oldContent);
     let writing = true;
-    const write = storage.put('med_1', after).finally(() => (writing = false));
+    const write = storage.put('med_1', newContent).finally(() => (writing = false));
     while (writing) {
       const content = await read('med_1');
-      expect(content?.equals(before) === true || content?.equals(after) === true).toBe(true);
+      expect(content?.equals(oldContent) === true || content?.equals(newContent) === true).toBe(true);
     }
     await write;
-    expect((await read('med_1'))?.equals(after)).toBe(true);
+    expect((await read('med_1'))?.equals(newContent)).toBe(true);
   });
 
   it('refuses a key that leads out of its folder', async () => {
@@ -66,12 +66,12 @@ describe('directoryStorage', () => {
   it('keeps no file open for an unread content', async () => {
     await storage.put('med_1', Buffer.alloc(300_000));
     const openFiles = async () => (await readdir('/proc/self/fd').catch(() => [])).length;
-    const before = await openFiles();
+    const filesBefore = await openFiles();
     for (let count = 0; count < 50; count += 1) {
       await storage.open('med_1');
-      const stored = await storage.open('med_1');
-      for await (const _piece of stored?.content ?? []) break;
+      const file = await storage.open('med_1');
+      for await (const _piece of file?.content ?? []) break;
     }
-    expect(await openFiles()).toBeLessThan(before + 20);
+    expect(await openFiles()).toBeLessThan(filesBefore + 20);
   });
 });

@@ -8,13 +8,13 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startWorld, type World } from '../world.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'asset-pages-'));
-const long = `<h1>Long</h1>${'text '.repeat(2_000)}`;
+const longPage = `<h1>Long</h1>${'text '.repeat(2_000)}`;
 let world: World;
 
 beforeAll(async () => {
   mkdirSync(join(directory, 'guides'));
   writeFileSync(join(directory, 'index.html'), '<h1>Portal</h1>');
-  writeFileSync(join(directory, 'long.html'), long);
+  writeFileSync(join(directory, 'long.html'), longPage);
   writeFileSync(join(directory, '404.html'), '<h1>Missing</h1>');
   writeFileSync(join(directory, 'guides/index.html'), '<h1>Guides</h1>');
   writeFileSync(join(directory, '.hidden'), 'secret');
@@ -52,8 +52,8 @@ describe('a page', () => {
     const { headers, body } = await get('/docs/long.html', { 'accept-encoding': 'br, gzip;q=0.8' });
     expect(headers).toMatchObject({ 'content-encoding': 'gzip', vary: 'Accept-Encoding' });
     expect(headers['content-length']).toBe(String(body.length));
-    expect(body.length).toBeLessThan(long.length / 10);
-    expect(gunzipSync(body).toString()).toBe(long);
+    expect(body.length).toBeLessThan(longPage.length / 10);
+    expect(gunzipSync(body).toString()).toBe(longPage);
   });
 
   test.each(['', 'identity', 'gzip;q=0', 'br'])(
@@ -61,22 +61,22 @@ describe('a page', () => {
     async (encoding) => {
       const { headers, body } = await get('/docs/long.html', { 'accept-encoding': encoding });
       expect(headers['content-encoding']).toBeUndefined();
-      expect(body.toString()).toBe(long);
+      expect(body.toString()).toBe(longPage);
     },
   );
 
   test('has a tag for each encoding and answers it with 304', async () => {
     const uncompressed = await get('/docs/long.html');
-    const small = await get('/docs/long.html', { 'accept-encoding': 'gzip' });
-    expect(uncompressed.headers['etag']).not.toBe(small.headers['etag']);
+    const compressed = await get('/docs/long.html', { 'accept-encoding': 'gzip' });
+    expect(uncompressed.headers['etag']).not.toBe(compressed.headers['etag']);
     const secondAnswer = await get('/docs/long.html', {
       'accept-encoding': 'gzip',
-      'if-none-match': `"other", W/${String(small.headers['etag'])}`,
+      'if-none-match': `"other", W/${String(compressed.headers['etag'])}`,
     });
     expect([secondAnswer.status, secondAnswer.body.length, secondAnswer.headers['etag']]).toEqual([
       304,
       0,
-      small.headers['etag'],
+      compressed.headers['etag'],
     ]);
     expect(secondAnswer.headers['cache-control']).toBe('no-cache');
   });

@@ -60,10 +60,10 @@ describe('a server', () => {
     const first = send(900_000);
     await until(() => calls === 1, 'the first call');
     expect((await send(900_000)).status).toBe(429);
-    const small = send(100_000);
+    const smallRequest = send(100_000);
     await until(() => calls === 2, 'the small call');
     release();
-    expect([(await first).status, (await small).status]).toEqual([200, 200]);
+    expect([(await first).status, (await smallRequest).status]).toEqual([200, 200]);
     await expect.poll(async () => (await send(900_000)).status).toBe(200);
   });
 });

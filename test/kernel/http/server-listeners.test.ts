@@ -43,12 +43,12 @@ describe('additional listeners', () => {
 
   test('reject an unavailable address without harm to others', async () => {
     world = await startWorld();
-    const other = createServer().listen(0, '127.0.0.1');
-    await until(() => other.listening, 'the other server');
-    const { port } = other.address() as { port: number };
+    const otherServer = createServer().listen(0, '127.0.0.1');
+    await until(() => otherServer.listening, 'the other server');
+    const { port } = otherServer.address() as { port: number };
     await expect(world.server.listen({ host: '127.0.0.1', port })).rejects.toThrow('EADDRINUSE');
     expect((await fetch(`${world.url}/health`)).status).toBe(200);
-    await new Promise((resolve) => other.close(resolve));
+    await new Promise((resolve) => otherServer.close(resolve));
   });
 });
 
@@ -61,13 +61,13 @@ describe('close', () => {
     socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
     await until(() => answer.includes('HTTP/1.1 200'), 'the first answer');
     answer = '';
-    const closed = world.server.close({ lingerMs: 10_000 });
+    const closing = world.server.close({ lingerMs: 10_000 });
     await expect(fetch(`http://127.0.0.1:${world.port}/health`)).rejects.toThrow('fetch failed');
     socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
     await until(() => socket.closed, 'the close');
     expect(answer).toContain('HTTP/1.1 200');
     expect(answer).toMatch(/connection: close/i);
-    await closed;
+    await closing;
   });
 
   test('answers one more request after a stream, with Connection: close', async () => {
@@ -92,7 +92,7 @@ describe('close', () => {
     await until(() => answer.includes('"n":1'), 'the first event');
     expect(answer).toMatch(/connection: keep-alive/i);
     const idle = await open(world.port);
-    const closed = world.server.close({ lingerMs: 1_000 });
+    const closing = world.server.close({ lingerMs: 1_000 });
     // A connection that never sent a request closes at the end of the grace period.
     await until(() => idle.closed, 'the time to linger');
     finish();
@@ -102,18 +102,18 @@ describe('close', () => {
     await until(() => socket.closed, 'the close');
     expect(answer).toContain('HTTP/1.1 200');
     expect(answer).toMatch(/connection: close/i);
-    await closed;
+    await closing;
   });
 
   test('accepts connections until its notice is over', async () => {
     world = await startWorld();
     let isOver = false;
-    const closed = world.server.close({ noticeMs: 2_500 }).then(() => (isOver = true));
+    const closing = world.server.close({ noticeMs: 2_500 }).then(() => (isOver = true));
     const answer = await fetch(`${world.url}/health`);
     expect(answer.status).toBe(200);
     expect(answer.headers.get('connection')).toBe('close');
     expect(isOver).toBe(false);
-    await closed;
+    await closing;
     await expect(fetch(`${world.url}/health`)).rejects.toThrow('fetch failed');
   });
 

@@ -392,15 +392,17 @@ describe('bodies', () => {
       expect(response.status, document.slice(0, 60)).toBe(200);
       expect(((await response.json()) as { body: unknown }).body).toEqual(JSON.parse(document));
     }
-    const many = JSON.stringify(Object.fromEntries(Array.from({ length: 10_000 }, (_, n) => [`k${n}`, n])));
-    expect((await post(`${url}/v1/open/echo`, many)).status).toBe(200);
-    expect((await post(`${url}/v1/open/echo`, `${many.slice(0, -1)},"k9000":1}`)).status).toBe(400);
+    const manyMembers = JSON.stringify(
+      Object.fromEntries(Array.from({ length: 10_000 }, (_, n) => [`k${n}`, n])),
+    );
+    expect((await post(`${url}/v1/open/echo`, manyMembers)).status).toBe(200);
+    expect((await post(`${url}/v1/open/echo`, `${manyMembers.slice(0, -1)},"k9000":1}`)).status).toBe(400);
     expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
   });
 
   test('another content type, another charset or a compression is 415', async () => {
     const { url, port } = await world();
-    const wrong = [
+    const wrongBodies = [
       'text/plain',
       'application/xml',
       'application/json; charset=utf-7',
@@ -409,7 +411,7 @@ describe('bodies', () => {
       'application/x-www-form-urlencoded',
       'multipart/form-data; boundary=x',
     ];
-    for (const type of wrong) {
+    for (const type of wrongBodies) {
       const response = await post(`${url}/v1/open/echo`, '{}', { 'content-type': type });
       expect([response.status, (await errorOf(response)).error.code], type).toEqual([
         415,
@@ -578,10 +580,11 @@ describe('malformed requests', () => {
 
   test('100 headers pass', async () => {
     const { port } = await world();
-    const many = Array.from({ length: 98 }, (_, n) => `x-${n}: 1\r\n`).join('');
+    const manyHeaders = Array.from({ length: 98 }, (_, n) => `x-${n}: 1\r\n`).join('');
     expect(
-      rawAnswer(await sendBytes(port, `GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n${many}\r\n`))
-        .status,
+      rawAnswer(
+        await sendBytes(port, `GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n${manyHeaders}\r\n`),
+      ).status,
     ).toBe(200);
   });
 
@@ -648,7 +651,7 @@ describe('a client that disconnects', () => {
   });
 
   test('stops the stream it was reading', async () => {
-    let stopped = false;
+    let hasStopped = false;
     const { port } = await world({
       handlers: {
         'open.stream': async (call) => ({
@@ -661,7 +664,7 @@ describe('a client that disconnects', () => {
                 call.signal.throwIfAborted();
               }
             } finally {
-              stopped = true;
+              hasStopped = true;
             }
           })(),
         }),
@@ -672,7 +675,7 @@ describe('a client that disconnects', () => {
     await once(socket, 'data');
     const disconnectedMs = performance.now();
     socket.destroy();
-    await until(() => stopped, 'the producer stops');
+    await until(() => hasStopped, 'the producer stops');
     // Detected at once, not at the next heartbeat.
     expect(performance.now() - disconnectedMs).toBeLessThan(5_000);
   });
@@ -806,7 +809,7 @@ describe('the loopback guard', () => {
     ]) {
       expect((await ask(port, [`host: ${host}`])).status, host).toBe(200);
     }
-    const foreign = [
+    const foreignHeaders = [
       'evil.test',
       `evil.test:${port}`,
       `localhost.evil.test:${port}`,
@@ -820,7 +823,7 @@ describe('the loopback guard', () => {
       `localhost:${port}0`,
       `a@localhost:${port}`,
     ];
-    for (const host of foreign) {
+    for (const host of foreignHeaders) {
       for (const target of ['/health', '/nowhere', '/v1/ai/models', '/%ff']) {
         expect(await ask(port, [`host: ${host}`], target), `${host} ${target}`).toMatchObject({
           status: 403,
@@ -911,10 +914,10 @@ describe('draining', () => {
     });
     socket.write('GET /v1/open/wait HTTP/1.1\r\nhost: x\r\n\r\n');
     await until(() => server.inFlight() === 1, 'the request runs');
-    const closed = server.close({ drainMs: 5_000 });
+    const closing = server.close({ drainMs: 5_000 });
     await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow('fetch failed');
     finish();
-    await closed;
+    await closing;
     await until(() => socket.closed, 'the close');
     expect(answer).toContain('HTTP/1.1 200');
     expect(answer).toContain('{"done":true}');
@@ -946,7 +949,7 @@ describe('draining', () => {
     lateSocket.write('GET /health HTTP/1.1\r\nhost: x\r\nx-half: ');
     // That half was sent before this request, so the server has received it by now.
     await fetch(`${url}/health`);
-    const closed = server.close({ drainMs: 5_000 });
+    const closing = server.close({ drainMs: 5_000 });
     lateSocket.write('1\r\n\r\n');
     await until(() => lateSocket.closed, 'the close');
     const { status, head, body } = rawAnswer(answer);
@@ -955,7 +958,7 @@ describe('draining', () => {
     expect(head).toContain('connection: close');
     finish();
     expect((await waiting).status).toBe(200);
-    await closed;
+    await closing;
   });
 
   test('aborts unfinished requests and ignores silent connections', async () => {

@@ -35,14 +35,14 @@ function body(answer: string): string {
     .replace(/\r\n$/, '');
 }
 
-async function* of<T>(...items: T[]): AsyncGenerator<T> {
+async function* streamOf<T>(...items: T[]): AsyncGenerator<T> {
   yield* items;
 }
 
 describe('writeEvents', () => {
   test('writes one JSON document per data line and [DONE] last', async () => {
     const port = await serving((response) =>
-      writeEvents(response, of({ data: { a: 'x\r\ny' } }, { data: [1], event: 'step', id: '7' }), {
+      writeEvents(response, streamOf({ data: { a: 'x\r\ny' } }, { data: [1], event: 'step', id: '7' }), {
         end: '[DONE]',
         limits,
         onError: () => '',
@@ -102,7 +102,7 @@ describe('writeEvents', () => {
   test('refuses a line break in an event name or id', async () => {
     let reportedError: unknown;
     const port = await serving((response) =>
-      writeEvents(response, of({ data: 1, event: 'a\ndata: forged' }), {
+      writeEvents(response, streamOf({ data: 1, event: 'a\ndata: forged' }), {
         limits,
         onError: (error) => {
           reportedError = error;
@@ -148,14 +148,14 @@ describe('writeEvents', () => {
     let response: ServerResponse | undefined;
     let highest = 0;
     const megabyte = 'x'.repeat(1024 * 1024);
-    const port = await serving(async (own) => {
-      response = own;
+    const port = await serving(async (socket) => {
+      response = socket;
       outcome = await writeEvents(
-        own,
+        socket,
         (async function* () {
           for (;;) {
             produced += 1;
-            highest = Math.max(highest, own.writableLength);
+            highest = Math.max(highest, socket.writableLength);
             yield { data: megabyte };
           }
         })(),
@@ -186,10 +186,10 @@ describe('writeEvents', () => {
         { limits: { ...limits, heartbeatMs: 1 }, onError: () => '' },
       ),
     );
-    const received = await fetch(`http://127.0.0.1:${port}/`);
+    const answer = await fetch(`http://127.0.0.1:${port}/`);
     let text = '';
     const decoder = new TextDecoder();
-    for await (const chunk of received.body as AsyncIterable<Uint8Array>) {
+    for await (const chunk of answer.body as AsyncIterable<Uint8Array>) {
       text += decoder.decode(chunk, { stream: true });
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -205,10 +205,10 @@ describe('writeContent', () => {
   test('passes bytes through unchanged', async () => {
     const bytes = [Buffer.from([0, 255, 13, 10]), Buffer.alloc(300_000, 7)];
     const port = await serving((response) =>
-      writeContent(response, of(...bytes), { limits, onError: () => {} }),
+      writeContent(response, streamOf(...bytes), { limits, onError: () => {} }),
     );
-    const received = Buffer.from(await (await fetch(`http://127.0.0.1:${port}/`)).arrayBuffer());
-    expect(received.equals(Buffer.concat(bytes))).toBe(true);
+    const receivedBytes = Buffer.from(await (await fetch(`http://127.0.0.1:${port}/`)).arrayBuffer());
+    expect(receivedBytes.equals(Buffer.concat(bytes))).toBe(true);
   });
 
   test('stops the producer when a client that reads nothing disconnects', async () => {
@@ -250,8 +250,8 @@ describe('writeContent', () => {
         { limits, onError: (error) => errors.push(error) },
       ),
     );
-    const received = await fetch(`http://127.0.0.1:${port}/`);
-    await expect(received.text()).rejects.toThrow('terminated');
+    const answer = await fetch(`http://127.0.0.1:${port}/`);
+    await expect(answer.text()).rejects.toThrow('terminated');
     expect(errors).toHaveLength(1);
   });
 });

@@ -61,7 +61,7 @@ describe('a line of the log', () => {
           secret,
           fc.constantFrom(...Object.keys(forms)),
           fc.array(secret, { maxLength: 5 }),
-          (value, form, others) => {
+          (value, form, otherValues) => {
             // Exclude values that occur in the line's own members, such as level and time.
             fc.pre(
               !'[redacted] inner Error stack line before after'.includes(value) &&
@@ -69,7 +69,7 @@ describe('a line of the log', () => {
             );
             const lines: string[] = [];
             const redactor = createRedactor();
-            for (const other of [...others, value]) redactor.hold(other);
+            for (const secret of [...otherValues, value]) redactor.hold(secret);
             const log = createLog({
               level: 'debug',
               redactor,

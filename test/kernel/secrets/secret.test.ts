@@ -24,10 +24,10 @@ describe('token', () => {
   test('refuses any changed character, kind, length or space', () => {
     const credential = token('usr');
     for (let at = 7; at < credential.length; at += 1) {
-      const other = credential[at] === 'a' ? 'b' : 'a';
-      expect(parseToken(credential.slice(0, at) + other + credential.slice(at + 1))).toBeNull();
+      const otherCharacter = credential[at] === 'a' ? 'b' : 'a';
+      expect(parseToken(credential.slice(0, at) + otherCharacter + credential.slice(at + 1))).toBeNull();
     }
-    for (const bad of [
+    for (const invalidCredential of [
       credential.replace('usr', 'adm'),
       `${credential}0`,
       credential.slice(0, -1),
@@ -37,7 +37,7 @@ describe('token', () => {
       '',
       'th_usr_',
     ]) {
-      expect(parseToken(bad)).toBeNull();
+      expect(parseToken(invalidCredential)).toBeNull();
     }
   });
 

@@ -82,9 +82,9 @@ describe('a sealed value', () => {
     const head = sealed.indexOf('.', 3) + 1;
     for (let at = head; at < sealed.length; at += 1) {
       if (sealed[at] === '.') continue;
-      const changed = sealed.slice(0, at) + (sealed[at] === 'A' ? 'B' : 'A') + sealed.slice(at + 1);
+      const changedText = sealed.slice(0, at) + (sealed[at] === 'A' ? 'B' : 'A') + sealed.slice(at + 1);
       expect(
-        reasonOf(() => vault.open(place, changed)),
+        reasonOf(() => vault.open(place, changedText)),
         `character ${at}`,
       ).toBe('damaged');
     }
@@ -133,15 +133,15 @@ describe('a fingerprint', () => {
 
 describe('a derived key', () => {
   test('depends only on the master key and the purpose', () => {
-    const [main, before] = [key(), key()];
-    const [first, second] = createVault(main, [before]).derive('links');
-    expect(first).toEqual(createVault(main).derive('links')[0]);
-    expect(second).toEqual(createVault(before).derive('links')[0]);
+    const [mainKey, formerKey] = [key(), key()];
+    const [first, second] = createVault(mainKey, [formerKey]).derive('links');
+    expect(first).toEqual(createVault(mainKey).derive('links')[0]);
+    expect(second).toEqual(createVault(formerKey).derive('links')[0]);
     expect(first).toHaveLength(32);
     expect(
-      first?.equals(main.bytes) ||
+      first?.equals(mainKey.bytes) ||
         first?.equals(second as Buffer) ||
-        first?.equals(createVault(main).derive('other')[0] as Buffer),
+        first?.equals(createVault(mainKey).derive('other')[0] as Buffer),
     ).toBe(false);
   });
 });

@@ -299,13 +299,13 @@ describe('the output limit of a bill', () => {
 
   test('covers a dearer fallback with what is reserved', async () => {
     const ledger = memoryLedger(300n);
-    const dear = catalogModel({ id: 'acme/dear', rates: { input: 2_000_000, output: 4_000_000 } });
+    const dearModel = catalogModel({ id: 'acme/dear', rates: { input: 2_000_000, output: 4_000_000 } });
     const bill = openBill({ ledger });
     await bill.reserve(model, []);
     const limit = bill.outputLimit ?? 0;
     bill.markSent();
     bill.failAttempt();
-    await bill.reserve(dear, []);
+    await bill.reserve(dearModel, []);
     expect(bill.outputLimit).toBeLessThan(limit / 2);
     expect(bill.outputLimit).toBeGreaterThanOrEqual(16);
     expect(ledger.held()).toBeLessThanOrEqual(300n);
@@ -314,15 +314,15 @@ describe('the output limit of a bill', () => {
   test('leaves half of the credits while another call of the user runs', async () => {
     const ledger = memoryLedger(1_000n);
     const billing = createBilling({ ledger, clock: systemClock });
-    const other = openBill({ billing, limit: 100 });
-    await other.reserve(model, []);
+    const otherBill = openBill({ billing, limit: 100 });
+    await otherBill.reserve(model, []);
     const remainingCredits = 1_000n - ledger.held();
     const bill = openBill({ billing });
     await bill.reserve(model, []);
     const reservedCredits = ledger.held() - (1_000n - remainingCredits);
     expect(reservedCredits).toBeLessThanOrEqual(remainingCredits / 2n);
     expect(reservedCredits).toBeGreaterThan(remainingCredits / 2n - 3n);
-    await Promise.all([other.close(new Error('failed'), 1), bill.close(new Error('failed'), 1)]);
+    await Promise.all([otherBill.close(new Error('failed'), 1), bill.close(new Error('failed'), 1)]);
     const alone = openBill({ billing });
     await alone.reserve(model, []);
     expect(ledger.held()).toBeGreaterThan(997n);

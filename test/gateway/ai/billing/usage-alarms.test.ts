@@ -46,10 +46,10 @@ describe('repeated usage alarms', () => {
 });
 
 describe('usage alarms with a store', () => {
-  function storeOf(stored: StoredAlarm[]): AlarmStore {
+  function storeOf(alarms: StoredAlarm[]): AlarmStore {
     return {
-      add: async (userId) => void stored.push({ userId, ageMs: 0 }),
-      list: async () => stored,
+      add: async (userId) => void alarms.push({ userId, ageMs: 0 }),
+      list: async () => alarms,
       stopEnds: async () => new Map(),
       remove: async () => true,
     };
@@ -68,14 +68,14 @@ describe('usage alarms with a store', () => {
   });
 
   test('end a stop whose alarms were deleted', async () => {
-    const stored: StoredAlarm[] = [];
-    const alarms = createUsageAlarms({ clock, store: storeOf(stored) });
+    const storedAlarms: StoredAlarm[] = [];
+    const alarms = createUsageAlarms({ clock, store: storeOf(storedAlarms) });
     for (let count = 0; count < 3; count += 1) alarms.report('usr_a');
     await alarms.settled();
-    expect(stored).toHaveLength(3);
+    expect(storedAlarms).toHaveLength(3);
     await alarms.refresh();
     expect(() => alarms.requireFew('usr_a')).toThrow('stopped');
-    stored.length = 0;
+    storedAlarms.length = 0;
     await alarms.refresh();
     expect(() => alarms.requireFew('usr_a')).not.toThrow();
   });

@@ -76,30 +76,32 @@ describe('ai.listModels', () => {
   afterAll(() => world.close());
 
   test('shows a user only callable models, without env_requirements', async () => {
-    const before = await items(await world.get('/v1/ai/models'));
-    expect(before.map((item) => item.id)).toEqual(['home/free', 'paid/echo']);
+    const modelsBefore = await items(await world.get('/v1/ai/models'));
+    expect(modelsBefore.map((item) => item.id)).toEqual(['home/free', 'paid/echo']);
     world.env.set('ACME_API_KEY', 'k');
-    const after = await items(await world.get('/v1/ai/models'));
-    expect(after.map((item) => item.id)).toEqual(['acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
-    expect(after.find((item) => item.id === 'acme/fast')?.reasoning).toEqual(example.models[0]?.reasoning);
-    expect(after.find((item) => item.id === 'acme/slow')).not.toHaveProperty('reasoning');
-    expect(after.every((item) => !('env_requirements' in item))).toBe(true);
+    const modelsAfter = await items(await world.get('/v1/ai/models'));
+    expect(modelsAfter.map((item) => item.id)).toEqual(['acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
+    expect(modelsAfter.find((item) => item.id === 'acme/fast')?.reasoning).toEqual(
+      example.models[0]?.reasoning,
+    );
+    expect(modelsAfter.find((item) => item.id === 'acme/slow')).not.toHaveProperty('reasoning');
+    expect(modelsAfter.every((item) => !('env_requirements' in item))).toBe(true);
     world.env.delete('ACME_API_KEY');
   });
 
   test('shows an administrator every model with its env_requirements and no reasoning', async () => {
-    const all = await items(await world.get('/v1/ai/models', { token: adminToken }));
-    expect(all.map((item) => item.id)).toEqual(['acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
-    expect(all.every((item) => !('reasoning' in item))).toBe(true);
-    expect(all.find((item) => item.id === 'acme/fast')?.env_requirements).toEqual([
+    const models = await items(await world.get('/v1/ai/models', { token: adminToken }));
+    expect(models.map((item) => item.id)).toEqual(['acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
+    expect(models.every((item) => !('reasoning' in item))).toBe(true);
+    expect(models.find((item) => item.id === 'acme/fast')?.env_requirements).toEqual([
       { key: 'ACME_API_KEY', description: 'Key of the model provider Acme.', required: true },
     ]);
-    expect(all.find((item) => item.id === 'home/free')?.env_requirements).toEqual([]);
+    expect(models.find((item) => item.id === 'home/free')?.env_requirements).toEqual([]);
   });
 
   test('lists the price in readable lines', async () => {
-    const all = await items(await world.get('/v1/ai/models', { token: adminToken }));
-    expect(all.find((item) => item.id === 'acme/fast')?.price).toEqual([
+    const models = await items(await world.get('/v1/ai/models', { token: adminToken }));
+    expect(models.find((item) => item.id === 'acme/fast')?.price).toEqual([
       '150 credits per 1K input tokens',
       '15 credits per 1K cached input tokens',
       '187.5 credits per 1K input tokens written to the cache',
@@ -114,11 +116,11 @@ describe('ai.listModels', () => {
       '300 credits per 1K input tokens in calls above 200000 input tokens',
       '900 credits per 1K output tokens in calls above 200000 input tokens',
     ]);
-    expect(all.find((item) => item.id === 'acme/slow')?.price).toEqual([
+    expect(models.find((item) => item.id === 'acme/slow')?.price).toEqual([
       '0.15 credits per 1K input tokens',
       '0.001 credits per 1K output tokens',
     ]);
-    expect(all.find((item) => item.id === 'home/free')?.price).toEqual(['free']);
+    expect(models.find((item) => item.id === 'home/free')?.price).toEqual(['free']);
   });
 
   test("serves OpenAI's client with the same answer", async () => {
@@ -177,7 +179,7 @@ describe('ai.getModel', () => {
 });
 
 describe('MODELS_FILE', () => {
-  const broken = (change: (file: typeof example) => void) => {
+  const breakFile = (change: (file: typeof example) => void) => {
     const file = structuredClone(example);
     change(file);
     return JSON.stringify(file);
@@ -188,82 +190,82 @@ describe('MODELS_FILE', () => {
     ['not JSON', '{"providers": [', 'is not valid JSON'],
     [
       'a rate that is no integer',
-      broken((file) => set(file.models[0]?.rates ?? {}, 'input', 0.5)),
+      breakFile((file) => set(file.models[0]?.rates ?? {}, 'input', 0.5)),
       'models[0].rates.input: must be integer',
     ],
     [
       'a rate below zero',
-      broken((file) => set(file.models[1]?.rates ?? {}, 'output', -1)),
+      breakFile((file) => set(file.models[1]?.rates ?? {}, 'output', -1)),
       'models[1].rates.output: must be >= 0',
     ],
     [
       'an unknown rate',
-      broken((file) => set(file.models[1]?.rates ?? {}, 'per_call', 1)),
+      breakFile((file) => set(file.models[1]?.rates ?? {}, 'per_call', 1)),
       'models[1].rates.per_call: is not known here',
     ],
     [
       'a model without rates',
-      broken((file) => delete (file.models[2] as Partial<Record<string, unknown>>).rates),
+      breakFile((file) => delete (file.models[2] as Partial<Record<string, unknown>>).rates),
       'models[2].rates: is required',
     ],
     [
       'a member that is misspelt',
-      broken((file) => set(file.models[0] ?? {}, 'upstream', 'x')),
+      breakFile((file) => set(file.models[0] ?? {}, 'upstream', 'x')),
       'models[0].upstream: is not known here',
     ],
     [
       'a kind that this version does not run',
-      broken((file) => set(file.providers[0] ?? {}, 'kind', 'telepathy')),
+      breakFile((file) => set(file.providers[0] ?? {}, 'kind', 'telepathy')),
       'providers[0].kind: must match',
     ],
     [
       'a provider without an address',
-      broken((file) => delete (file.providers[1] as Partial<Record<string, unknown>>).base_url),
+      breakFile((file) => delete (file.providers[1] as Partial<Record<string, unknown>>).base_url),
       'providers[1].base_url: is required',
     ],
     [
       'an address with credentials',
-      broken((file) => set(file.providers[1] ?? {}, 'base_url', 'https://me:secret@example.com/v1')),
+      breakFile((file) => set(file.providers[1] ?? {}, 'base_url', 'https://me:secret@example.com/v1')),
       'providers[1].base_url: must be an http or https address',
     ],
     [
       'a provider twice',
-      broken((file) => set(file.providers[1] ?? {}, 'id', 'acme')),
+      breakFile((file) => set(file.providers[1] ?? {}, 'id', 'acme')),
       'providers[1].id: "acme" is declared twice',
     ],
     [
       'a provider that is built in',
-      broken((file) => set(file.providers[1] ?? {}, 'id', 'local')),
+      breakFile((file) => set(file.providers[1] ?? {}, 'id', 'local')),
       'providers[1].id: "local" is built in',
     ],
     [
       'a model twice',
-      broken((file) => set(file.models[3] ?? {}, 'id', 'acme/fast')),
+      breakFile((file) => set(file.models[3] ?? {}, 'id', 'acme/fast')),
       'models[3].id: "acme/fast" is declared twice',
     ],
     [
       'a provider that is not there',
-      broken((file) => set(file.models[1] ?? {}, 'provider', 'nobody')),
+      breakFile((file) => set(file.models[1] ?? {}, 'provider', 'nobody')),
       'models[1].provider: there is no provider "nobody"',
     ],
     [
       'a default effort that is none of the efforts',
-      broken((file) => set(file.models[0]?.reasoning ?? {}, 'default_effort', 'huge')),
+      breakFile((file) => set(file.models[0]?.reasoning ?? {}, 'default_effort', 'huge')),
       'models[0].reasoning.default_effort: must be one of low, high',
     ],
     [
       'a fallback that is not there',
-      broken((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/gone'])),
+      breakFile((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/gone'])),
       'models[0].fallbacks[0]: there is no other model "acme/gone"',
     ],
     [
       'a model that is its own fallback',
-      broken((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/fast'])),
+      breakFile((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/fast'])),
       'models[0].fallbacks[0]: there is no other model',
     ],
     [
       'a local model that does not exist',
-      broken((file) => set(file.models[3] ?? {}, 'upstream_model', 'oracle')),
+      breakFile((file) => set(file.models[3] ?? {}, 'upstream_model', 'oracle')),
       'models[3].upstream_model: must be one of echo, guide',
     ],
   ])('refuses the start for %s and names the path', async (_name, models, message) => {
@@ -273,12 +275,12 @@ describe('MODELS_FILE', () => {
   test('is read again when replaced, and an invalid one is logged', async () => {
     const world = await startAi({ models: JSON.stringify(example), env: {} });
     try {
-      const only = (id: string) =>
+      const onlyModel = (id: string) =>
         JSON.stringify({
           providers: [{ id: 'home', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }],
           models: [{ id, provider: 'home', rates: null }],
         });
-      await writeFile(world.modelsFile, only('home/new'));
+      await writeFile(world.modelsFile, onlyModel('home/new'));
       await expect.poll(() => ids(world)).toEqual(['home/new']);
 
       await writeFile(world.modelsFile, '{"models":[{"id":"x"}]}');
@@ -292,7 +294,7 @@ describe('MODELS_FILE', () => {
       expect(await ids(world)).toEqual(['home/new']);
 
       // As editors and deployments do: a rename over the old file.
-      await writeFile(`${world.modelsFile}.next`, only('home/newest'));
+      await writeFile(`${world.modelsFile}.next`, onlyModel('home/newest'));
       await rename(`${world.modelsFile}.next`, world.modelsFile);
       await expect.poll(() => ids(world)).toEqual(['home/newest']);
     } finally {
@@ -302,12 +304,12 @@ describe('MODELS_FILE', () => {
 
   test('refuses the start when the file is missing', async () => {
     const log = { debug() {}, info() {}, warn() {}, error() {}, child: () => log };
-    const none = { providers: [], models: [] };
+    const emptyFile = { providers: [], models: [] };
     await expect(
       openCatalog({
         env: new Map(),
-        builtin: none,
-        curated: none,
+        builtin: emptyFile,
+        curated: emptyFile,
         modelsFile: '/nonexistent/models.json',
         log,
       }),
@@ -351,11 +353,11 @@ describe('the curated models', () => {
     const world = await startAi({ curated: curatedModels(), env: {} });
     try {
       expect(await ids(world)).toEqual([]);
-      const all = await items(await world.get('/v1/ai/models', { token: adminToken }));
-      expect(new Set(all.map((item) => item.owned_by))).toEqual(
+      const models = await items(await world.get('/v1/ai/models', { token: adminToken }));
+      expect(new Set(models.map((item) => item.owned_by))).toEqual(
         new Set(['openai', 'anthropic', 'google', 'deepseek', 'mistral', 'xai', 'groq']),
       );
-      expect(all.length).toBeGreaterThan(22);
+      expect(models.length).toBeGreaterThan(22);
       world.env.set('ANTHROPIC_API_KEY', 'k');
       const listed = await items(await world.get('/v1/ai/models'));
       expect(new Set(listed.map((item) => item.owned_by))).toEqual(new Set(['anthropic']));
@@ -385,10 +387,10 @@ describe('the curated models', () => {
     });
     const world = await startAi({ curated: curatedModels(), models, env: {} });
     try {
-      const own = (await items(await world.get('/v1/ai/models'))).find(
+      const model = (await items(await world.get('/v1/ai/models'))).find(
         (item) => item.id === 'openai/gpt-5.1',
       );
-      expect(own).toMatchObject({
+      expect(model).toMatchObject({
         price: ['1 credit per 1K input tokens', '2 credits per 1K output tokens'],
       });
     } finally {

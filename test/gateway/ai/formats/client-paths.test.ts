@@ -114,10 +114,10 @@ describe("Anthropic's list of models", () => {
     (body['data'] as { id: string }[]).map(({ id }) => id);
 
   test('ends a page before the model of before_id', async () => {
-    const all = idsOf(await list('limit=1000'));
-    const page = await list(`limit=1&before_id=${all[2] ?? ''}`);
-    expect(idsOf(page)).toEqual([all[1]]);
-    expect(page.body).toMatchObject({ has_more: true, first_id: all[1], last_id: all[1] });
+    const ids = idsOf(await list('limit=1000'));
+    const page = await list(`limit=1&before_id=${ids[2] ?? ''}`);
+    expect(idsOf(page)).toEqual([ids[1]]);
+    expect(page.body).toMatchObject({ has_more: true, first_id: ids[1], last_id: ids[1] });
   });
 
   test('refuses a page after an unknown model', async () => {

@@ -230,14 +230,14 @@ describe('a paid call', () => {
     ['generateContent', 'whole'],
     ['streamGenerateContent?alt=sse', 'streamed'],
   ])('of %s is charged by its usage', async (method) => {
-    const before = world.ledger.balance;
+    const balanceBefore = world.ledger.balance;
     await (await post(`/v1beta/models/acme/ok:${method}`, hello)).text();
-    expect(before - world.ledger.balance).toBeGreaterThan(0n);
+    expect(balanceBefore - world.ledger.balance).toBeGreaterThan(0n);
   });
 
   test('of a failing provider is free', async () => {
-    const before = world.ledger.balance;
+    const balanceBefore = world.ledger.balance;
     await post('/v1beta/models/acme/failing:generateContent', hello);
-    expect(world.ledger.balance).toBe(before);
+    expect(world.ledger.balance).toBe(balanceBefore);
   });
 });

@@ -230,7 +230,7 @@ describe('ai.streamText', () => {
     [{ openaiCompatible: { max_tokens: 1e9 } }, 400, 'providerOptions.openaiCompatible.max_tokens'],
     [{ acme: { api_base: 'http://attacker.example' } }, 400, 'providerOptions.acme.api_base'],
     [{ acme: { service_tier: 'priority' } }, 422, 'providerOptions.acme.service_tier'],
-  ])('ignores provider options that the call itself decides: %j', async (providerOptions, status, param) => {
+  ])('refuses provider options that the call itself decides: %j', async (providerOptions, status, param) => {
     provider.reset();
     const response = await stream({ model: 'acme/ok', prompt: say('x'), providerOptions });
     expect(response.status).toBe(status);

@@ -352,7 +352,7 @@ function pathsIn(value: unknown, path: readonly (string | number)[] = []): (stri
   const entries: [string | number, unknown][] = Array.isArray(value)
     ? [...value.entries()]
     : Object.entries(value);
-  return entries.flatMap(([name, inner]) => [[...path, name], ...pathsIn(inner, [...path, name])]);
+  return entries.flatMap(([name, member]) => [[...path, name], ...pathsIn(member, [...path, name])]);
 }
 
 function withReplacement(body: Json, path: readonly (string | number)[], replacement: unknown): Json {
@@ -392,9 +392,12 @@ const seed = 20_261_122;
 describe('a malformed nested member', () => {
   test('replaces one member of a valid request', async () => {
     const statuses = new Map<string, number>();
-    for (const each of cases) {
-      const { status } = await send(each, each.body);
-      statuses.set(`${each.path} ${status}`, (statuses.get(`${each.path} ${status}`) ?? 0) + 1);
+    for (const malformedCase of cases) {
+      const { status } = await send(malformedCase, malformedCase.body);
+      statuses.set(
+        `${malformedCase.path} ${status}`,
+        (statuses.get(`${malformedCase.path} ${status}`) ?? 0) + 1,
+      );
     }
     for (const path of new Set(cases.map(({ path }) => path)))
       expect(statuses.get(`${path} 200`), path).toBeGreaterThan(0);
@@ -407,11 +410,14 @@ describe('a malformed nested member', () => {
     const pick = <T>(items: readonly T[]): T => items[below(items.length)] as T;
     const problems = new Set<string>();
     for (let index = 0; index < samples; index += 1) {
-      const each = pick(cases);
-      const path = pick(pathsIn(each.body));
+      const malformedCase = pick(cases);
+      const path = pick(pathsIn(malformedCase.body));
       const replacement = pick(replacements);
-      const { status, text } = await send(each, withReplacement(each.body, path, replacement));
-      const name = `${each.path} ${each.owner} ${path.join('.')} = ${replacement === absent ? 'absent' : JSON.stringify(replacement)}`;
+      const { status, text } = await send(
+        malformedCase,
+        withReplacement(malformedCase.body, path, replacement),
+      );
+      const name = `${malformedCase.path} ${malformedCase.owner} ${path.join('.')} = ${replacement === absent ? 'absent' : JSON.stringify(replacement)}`;
       if (status >= 500 || status === 429) problems.add(`${name}: ${status} ${text.slice(0, 200)}`);
       else if (status === 400 && !/"param":\s*"/.test(text))
         problems.add(`${name}: names no member: ${text.slice(0, 200)}`);

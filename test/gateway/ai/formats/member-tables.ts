@@ -27,7 +27,7 @@ const providers = {
   local: 'local',
 };
 
-function without(name: keyof typeof providers): Record<string, string> {
+function withoutMembers(name: keyof typeof providers): Record<string, string> {
   return Object.fromEntries(Object.entries(providers).filter(([provider]) => provider !== name));
 }
 
@@ -160,13 +160,13 @@ export const memberTables: readonly MemberTable[] = [
   {
     heading: '## Members of messages',
     path: '/v1/ai/messages',
-    columns: without('Anthropic'),
+    columns: withoutMembers('Anthropic'),
     probes: messageProbes,
   },
   {
     heading: '## Members of responses',
     path: '/v1/ai/responses',
-    columns: without('OpenAI'),
+    columns: withoutMembers('OpenAI'),
     probes: responseProbes,
   },
 ];

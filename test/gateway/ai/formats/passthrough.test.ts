@@ -22,7 +22,7 @@ beforeAll(async () => {
     'flaky?fails=1&code=503',
     'long-vectors',
   ];
-  const of = (owner: string) =>
+  const modelsOf = (owner: string) =>
     scripts.map((script) => ({
       id: `${owner}/${script.split('?')[0]}`,
       provider: owner,
@@ -46,9 +46,9 @@ beforeAll(async () => {
       { id: 'elsewhere', kind: 'openai-compatible', base_url: provider.url, formats: ['chat', 'messages'] },
     ],
     models: [
-      ...of('acme'),
-      ...of('anthropic'),
-      ...of('elsewhere'),
+      ...modelsOf('acme'),
+      ...modelsOf('anthropic'),
+      ...modelsOf('elsewhere'),
       { id: 'acme/thinker', provider: 'acme', upstream_model: 'ok', rates: null, reasoning: efforts },
       {
         id: 'acme/to-other',

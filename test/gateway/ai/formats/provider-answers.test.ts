@@ -37,14 +37,14 @@ const verbatim = (body: { sse?: string; json?: string }) =>
   `verbatim?${new URLSearchParams(body).toString()}`;
 
 const moonshot = { prompt_tokens: 1_000, completion_tokens: 10, total_tokens: 1_010, cached_tokens: 900 };
-const beside = {
+const furtherMembers = {
   prompt_tokens: 10,
   completion_tokens: 4,
   total_tokens: 314,
   completion_tokens_details: { reasoning_tokens: 300 },
 };
 const failure = { error: { message: 'overloaded', code: 503 } };
-const failed = {
+const failedAnswer = {
   id: 'r',
   object: 'response',
   status: 'failed',
@@ -78,31 +78,34 @@ const scripts: Record<string, string> = {
       data('[DONE]'),
   }),
   beside: verbatim({
-    json: completion({}, { usage: beside }),
+    json: completion({}, { usage: furtherMembers }),
     sse:
       chunk({ content: 'x' }) +
       chunk({}, 'stop') +
-      chunk({}, null, { choices: [], usage: beside }) +
+      chunk({}, null, { choices: [], usage: furtherMembers }) +
       data('[DONE]'),
   }),
   long: verbatim({ json: completion({ content: 'x'.repeat(9 * 1024 * 1024) }) }),
   failed: verbatim({
-    json: JSON.stringify(failed),
+    json: JSON.stringify(failedAnswer),
     sse:
-      data({ type: 'response.created', response: { ...failed, status: 'in_progress', error: null } }) +
-      data({ type: 'response.failed', response: failed }),
+      data({ type: 'response.created', response: { ...failedAnswer, status: 'in_progress', error: null } }) +
+      data({ type: 'response.failed', response: failedAnswer }),
   }),
   repeating: verbatim({
     sse:
-      data({ type: 'response.created', response: { ...failed, instructions: 'x'.repeat(3 * 1024 * 1024) } }) +
+      data({
+        type: 'response.created',
+        response: { ...failedAnswer, instructions: 'x'.repeat(3 * 1024 * 1024) },
+      }) +
       data({
         type: 'response.completed',
-        response: { ...failed, status: 'completed', usage: { input_tokens: 1, output_tokens: 1 } },
+        response: { ...failedAnswer, status: 'completed', usage: { input_tokens: 1, output_tokens: 1 } },
       }),
   }),
   kept: verbatim({
     json: JSON.stringify({
-      ...failed,
+      ...failedAnswer,
       status: 'completed',
       error: null,
       usage: { input_tokens: 50_000, output_tokens: 10 },
@@ -115,7 +118,7 @@ let world: World;
 beforeAll(async () => {
   provider = await startProvider();
   const rates = { input: 1_000_000, cached_input: 100_000, output: 2_000_000 };
-  const through = (owner: string) =>
+  const passThrough = (owner: string) =>
     Object.entries(scripts).map(([name, script]) => ({
       id: `${owner}/${name}`,
       provider: owner,
@@ -141,8 +144,8 @@ beforeAll(async () => {
         { id: 'claude', kind: 'anthropic', base_url: provider.url },
       ],
       models: [
-        ...through('passed'),
-        ...through('translated'),
+        ...passThrough('passed'),
+        ...passThrough('translated'),
         { id: 'claude/ok', provider: 'claude', upstream_model: 'ok', rates },
         {
           id: 'passed/speech',
@@ -386,13 +389,13 @@ describe('a conversation that is translated', () => {
       messages: [{ role: 'user', name: 'bob', content: 'hi' }],
     });
     expect(response.headers.get('x-townhall-warnings')).toContain('messages[0].name');
-    const old = await chat('translated/moonshot', {
+    const answer = await chat('translated/moonshot', {
       messages: [
         ...messages,
         { role: 'assistant', content: null, function_call: { name: 'f', arguments: '{}' } },
       ],
     });
-    expect([old.status, (await errorOf(old)).param]).toEqual([422, 'messages[1].function_call']);
+    expect([answer.status, (await errorOf(answer)).param]).toEqual([422, 'messages[1].function_call']);
   });
 
   test('moves images of tool results behind the results where a result is text only', async () => {

@@ -13,6 +13,21 @@ const say = (text: string) => [{ role: 'user', content: [{ type: 'text', text }]
 const messages = (content: string) => [{ role: 'user', content }];
 const toolPrompt = '@reasoning hm\n@tool get_weather {"city":"Oslo"}\nI look it up';
 
+const chatScripts = [
+  'ok',
+  'tools',
+  'reasoning',
+  'usage-cached',
+  'usage-none',
+  'usage-negative',
+  'reset?chunks=2',
+  'no-done',
+  'error-event',
+  'invalid-utf8',
+  'split-utf8',
+  'forged-done',
+];
+
 // A model of every kind with prompts that produce every part type and finish reason.
 const calls: [string, string][] = [
   ['local/echo', 'Good morning'],
@@ -20,20 +35,7 @@ const calls: [string, string][] = [
   ['local/echo', '@length\nGood'],
   ['local/echo', '@fail-after 1\nGood morning'],
   ['local/guide', 'How do I log in?'],
-  ...[
-    'ok',
-    'tools',
-    'reasoning',
-    'usage-cached',
-    'usage-none',
-    'usage-negative',
-    'reset?chunks=2',
-    'no-done',
-    'error-event',
-    'invalid-utf8',
-    'split-utf8',
-    'forged-done',
-  ].map((script): [string, string] => [`acme/${script.split('?')[0]}`, 'hi']),
+  ...chatScripts.map((script): [string, string] => [`acme/${script.split('?')[0]}`, 'hi']),
   ...['ok', 'tools', 'reasoning', 'cut', 'error'].flatMap((script): [string, string][] => [
     [`anthropic/${script}`, 'hi'],
     [`google/${script}`, 'hi'],
@@ -50,23 +52,7 @@ describe('answers match the published types of the SDKs', () => {
     chatCompletionChunk({ id: 'a', object: 'chat.completion.chunk', created: 1, model: 'm', choices: [] });
     provider = await startProvider();
     const base = { base_url: provider.url, usage: 'ask' };
-    const scripts = [
-      'ok',
-      'tools',
-      'reasoning',
-      'usage-cached',
-      'usage-none',
-      'usage-negative',
-      'reset?chunks=2',
-      'no-done',
-      'error-event',
-      'invalid-utf8',
-      'split-utf8',
-      'forged-done',
-      'cut',
-      'error',
-      'search',
-    ];
+    const scripts = [...chatScripts, 'cut', 'error', 'search'];
     const providers = [
       { id: 'acme', kind: 'openai-compatible', ...base },
       { id: 'anthropic', kind: 'anthropic', ...base },
@@ -182,10 +168,10 @@ describe('answers match the published types of the SDKs', () => {
         ([model, text]) => !/reset|no-done|error|cut|invalid/.test(model) && !text.includes('@fail'),
       ),
     )('%s: %j', async (model, text) => {
-      const whole = await world.post('/v1/ai/chat/completions', { model, messages: messages(text) });
-      expect(whole.status).toBe(200);
+      const response = await world.post('/v1/ai/chat/completions', { model, messages: messages(text) });
+      expect(response.status).toBe(200);
       // Members of the provider pass through unchecked, so its usage may be invalid.
-      chatCompletion(withoutReasoning(await whole.json()));
+      chatCompletion(withoutReasoning(await response.json()));
       const events = await eventsOf(
         await world.post('/v1/ai/chat/completions', {
           model,

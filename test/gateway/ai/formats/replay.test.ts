@@ -60,7 +60,7 @@ afterAll(async () => {
 beforeEach(() => provider.reset());
 
 const question = { role: 'user', content: 'The weather?' };
-const more = { role: 'user', content: 'And tomorrow?' };
+const nextQuestion = { role: 'user', content: 'And tomorrow?' };
 const lastRequest = () => JSON.parse(provider.lastCall().body.toString()) as Json;
 const sentMessages = () => lastRequest()['messages'] as { role: string; content: unknown }[];
 
@@ -81,7 +81,7 @@ describe('messages', () => {
     const { answer } = await message('claude/reasoning', [question]);
     expect(JSON.stringify(answer)).toContain('townhall.1.');
     const turn = { role: 'assistant', content: answer['content'] };
-    const { warnings } = await message('own/ok', [question, turn, more]);
+    const { warnings } = await message('own/ok', [question, turn, nextQuestion]);
     expect(sentMessages()[1]?.content).toMatchObject([
       { type: 'thinking', thinking: 'Let me think.', signature: 'sig' },
       { type: 'text' },
@@ -92,7 +92,7 @@ describe('messages', () => {
   test('leave out the thinking of another provider', async () => {
     const { answer } = await message('openai/encrypted', [question], thinkingMember);
     const turn = { role: 'assistant', content: answer['content'] };
-    const { warnings } = await message('own/ok', [question, turn, more]);
+    const { warnings } = await message('own/ok', [question, turn, nextQuestion]);
     expect(sentMessages()[1]?.content).toMatchObject([{ type: 'text' }]);
     expect(warnings).toContain('thinking');
   });
@@ -100,7 +100,7 @@ describe('messages', () => {
   test('leave out a turn that had nothing else', async () => {
     const signature = encodeReplay({ options: {} });
     const turn = { role: 'assistant', content: [{ type: 'thinking', thinking: 'Hm.', signature }] };
-    await message('own/ok', [question, turn, more]);
+    await message('own/ok', [question, turn, nextQuestion]);
     expect(sentMessages().map(({ role }) => role)).toEqual(['user', 'user']);
   });
 
@@ -115,7 +115,7 @@ describe('messages', () => {
     const response = await world.post('/v1/ai/messages', {
       model: 'own/ok',
       max_tokens: 100,
-      messages: [question, turn, more],
+      messages: [question, turn, nextQuestion],
     });
     expect(response.status).toBe(200);
     expect(sentMessages()[1]).toEqual(turn);
@@ -128,7 +128,11 @@ describe('responses', () => {
 
   test('return encrypted reasoning to the provider that made it', async () => {
     const { answer } = await respond('openai/encrypted', [question]);
-    const { warnings } = await respond('direct/ok', [question, ...(answer['output'] as Json[]), more]);
+    const { warnings } = await respond('direct/ok', [
+      question,
+      ...(answer['output'] as Json[]),
+      nextQuestion,
+    ]);
     expect(lastRequest()['input']).toContainEqual(
       expect.objectContaining({ type: 'reasoning', encrypted_content: 'openai-encrypted' }),
     );
@@ -137,7 +141,11 @@ describe('responses', () => {
 
   test('leave out the reasoning of another provider', async () => {
     const { answer } = await respond('claude/reasoning', [question]);
-    const { warnings } = await respond('direct/ok', [question, ...(answer['output'] as Json[]), more]);
+    const { warnings } = await respond('direct/ok', [
+      question,
+      ...(answer['output'] as Json[]),
+      nextQuestion,
+    ]);
     const types = (lastRequest()['input'] as Json[]).map(({ type, role }) => type ?? role);
     expect(types).toEqual(['user', 'message', 'user']);
     expect(warnings).toContain('reasoning');
@@ -153,7 +161,7 @@ describe('chat completions', () => {
     expect(choice?.message['reasoning_details']).toHaveLength(1);
     const response = await world.post('/v1/ai/chat/completions', {
       model: 'direct/ok',
-      messages: [question, choice?.message, more],
+      messages: [question, choice?.message, nextQuestion],
       stream,
     });
     await response.text();
@@ -189,33 +197,34 @@ test("Gemini's requests read a packed signature", async () => {
 });
 
 describe('the bytes', () => {
-  const own = encodeReplay({ options: { anthropic: { signature: 'own "sig"' } } });
-  const other = encodeReplay({ options: { google: { thoughtSignature: 'x' } } });
+  const ownText = encodeReplay({ options: { anthropic: { signature: 'own "sig"' } } });
+  const otherText = encodeReplay({ options: { google: { thoughtSignature: 'x' } } });
   const unpack = (unpacker: typeof unpackMessages, text: string) => {
     const bytes = unpacker(JSON.parse(text) as object, Buffer.from(text), collectDroppedHints());
     return Buffer.from(bytes).toString();
   };
 
   test('outside of the blocks are unchanged', () => {
-    const rest = '"n": 12345678901234567890 , "e":1e400,"m\\u006fdel":"x"';
+    const otherMembers = '"n": 12345678901234567890 , "e":1e400,"m\\u006fdel":"x"';
     const block = (signature: string) =>
       `{ "type":"thinking","thinking":"\\u00e9","signature" : ${signature} }`;
-    const text = (signature: string) => `{${rest}, "messages" : [ {"content":[ ${block(signature)} ]} ]}`;
-    expect(unpack(unpackMessages, text(JSON.stringify(own)))).toBe(text('"own \\"sig\\""'));
+    const text = (signature: string) =>
+      `{${otherMembers}, "messages" : [ {"content":[ ${block(signature)} ]} ]}`;
+    expect(unpack(unpackMessages, text(JSON.stringify(ownText)))).toBe(text('"own \\"sig\\""'));
   });
 
   test.each([
-    ['first', [other, own, 'raw']],
-    ['last', ['raw', own, other]],
-    ['middle', [own, other, 'raw']],
-    ['neighbouring', [other, other, own, other, other]],
+    ['first', [otherText, ownText, 'raw']],
+    ['last', ['raw', ownText, otherText]],
+    ['middle', [ownText, otherText, 'raw']],
+    ['neighbouring', [otherText, otherText, ownText, otherText, otherText]],
   ])('without the %s blocks are valid', (_place, signatures) => {
     const content = signatures.map((signature) => ({ type: 'thinking', thinking: ',]}', signature }));
     const text = JSON.stringify({ messages: [{ role: 'assistant', content }] });
     const request = JSON.parse(unpack(unpackMessages, text)) as { messages: [{ content: Json[] }] };
     expect(request.messages[0].content.map(({ signature }) => signature)).toEqual(
       signatures.flatMap((signature) =>
-        signature === other ? [] : [signature === own ? 'own "sig"' : 'raw'],
+        signature === otherText ? [] : [signature === ownText ? 'own "sig"' : 'raw'],
       ),
     );
   });
@@ -226,7 +235,7 @@ describe('the bytes', () => {
     ['last', '{ "a" : 1 , "reasoning_details" : [D , D] }', { a: 1 }],
     ['kept', '{"reasoning_details":[D,{"type":"b"}]}', { reasoning_details: [{ type: 'b' }] }],
   ])('with the member as the %s one are valid', (_place, turn, expected) => {
-    const detail = JSON.stringify({ type: 'reasoning.text', signature: other });
+    const detail = JSON.stringify({ type: 'reasoning.text', signature: otherText });
     const request = unpack(unpackChat, `{"messages":[${turn.replaceAll('D', detail)}]}`);
     expect(JSON.parse(request)).toEqual({ messages: [expected] });
   });
@@ -247,8 +256,8 @@ test.each([
   const details = signatures.map((signature) => ({ type: 'reasoning.text', signature }));
   const parts = signatures.map((thoughtSignature) => ({ text: 'x', thoughtSignature }));
   const bodies: [string, Json][] = [
-    ['/v1/ai/messages', { model: 'own/ok', max_tokens: 16, messages: [question, turn, more] }],
-    ['/v1/ai/messages', { model: 'gemini/signed', max_tokens: 16, messages: [question, turn, more] }],
+    ['/v1/ai/messages', { model: 'own/ok', max_tokens: 16, messages: [question, turn, nextQuestion] }],
+    ['/v1/ai/messages', { model: 'gemini/signed', max_tokens: 16, messages: [question, turn, nextQuestion] }],
     ['/v1/ai/responses', { model: 'direct/ok', input: [question, ...items] }],
     [
       '/v1/ai/chat/completions',

@@ -8,8 +8,8 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
-const long = 'é'.repeat(600_000);
-const schema = { type: 'object', properties: { city: { type: 'string', description: long } } };
+const longText = 'é'.repeat(600_000);
+const schema = { type: 'object', properties: { city: { type: 'string', description: longText } } };
 const call = { model: 'local/echo', messages: [{ role: 'user', content: 'hi' }] };
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
 
@@ -55,6 +55,8 @@ describe('checkDefinitions', () => {
   });
 
   test('leaves conversations of any length alone', () => {
-    expect(() => checkDefinitions({ messages: [{ content: long }], prompt: long, text: long })).not.toThrow();
+    expect(() =>
+      checkDefinitions({ messages: [{ content: longText }], prompt: longText, text: longText }),
+    ).not.toThrow();
   });
 });

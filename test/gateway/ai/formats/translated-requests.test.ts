@@ -126,13 +126,16 @@ describe('parallel_tool_calls', () => {
   });
 
   test('passes as provider options of a stream, and unchanged in messages and responses', async () => {
-    const own = [{ type: 'function', name: 'f', inputSchema: schema }];
+    const tools = [{ type: 'function', name: 'f', inputSchema: schema }];
     await (
-      await stream('claude', { tools: own, providerOptions: { anthropic: { disableParallelToolUse: true } } })
+      await stream('claude', {
+        tools: tools,
+        providerOptions: { anthropic: { disableParallelToolUse: true } },
+      })
     ).text();
     expect(lastRequest()).toMatchObject({ tool_choice: { disable_parallel_tool_use: true } });
     await (
-      await stream('openai', { tools: own, providerOptions: { openai: { parallelToolCalls: false } } })
+      await stream('openai', { tools: tools, providerOptions: { openai: { parallelToolCalls: false } } })
     ).text();
     expect(lastRequest()).toMatchObject({ parallel_tool_calls: false });
     await world.post('/v1/ai/messages', {
@@ -427,10 +430,10 @@ describe("the reasoning of OpenAI's models", () => {
     expect(parts.flatMap((part) => (part.type === 'reasoning-delta' ? [part['delta']] : [])).join('')).toBe(
       'Let me think.',
     );
-    const whole = await world.post('/v1/ai/language-model', request, {
+    const response = await world.post('/v1/ai/language-model', request, {
       headers: { 'ai-language-model-streaming': 'false' },
     });
-    expect(await whole.json()).toMatchObject({
+    expect(await response.json()).toMatchObject({
       content: [{ type: 'reasoning', text: 'Let me think.' }, { type: 'text' }],
     });
   });

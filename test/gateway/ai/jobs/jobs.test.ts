@@ -199,12 +199,12 @@ describe('claims of media jobs', { timeout: 180_000 }, () => {
       .poll(async () => (await statuses()).filter((status) => status === 'running').length, soon)
       .toBe(4);
     const stranger = { kind: 'user', id: 'usr_2' } as const;
-    const other = await jobs.create(
+    const otherJob = await jobs.create(
       { kind: 'image', owner: stranger, request: { model: 'acme/painter' } },
       async () => {},
     );
     await expect
-      .poll(async () => (await jobs.find({ jobId: other, kind: 'image', owner: stranger })).status, soon)
+      .poll(async () => (await jobs.find({ jobId: otherJob, kind: 'image', owner: stranger })).status, soon)
       .toBe('succeeded');
     expect((await statuses()).filter((status) => status === 'queued')).toHaveLength(16);
     gate.resolve();
@@ -287,16 +287,16 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
       }),
     );
     // Claimed by a process that then dies.
-    const dead = await store.claim('image', { leaseSeconds: 0.5, maxRunningPerOwner: 4 });
-    expect(dead).toMatchObject({ attempt: 1 });
-    if (dead === null) return;
-    await store.insertMedia(dead, { mediaId: 'med_dead', position: 0, keepSeconds: 60 });
+    const deadJob = await store.claim('image', { leaseSeconds: 0.5, maxRunningPerOwner: 4 });
+    expect(deadJob).toMatchObject({ attempt: 1 });
+    if (deadJob === null) return;
+    await store.insertMedia(deadJob, { mediaId: 'med_dead', position: 0, keepSeconds: 60 });
     const { jobs } = start(async () => [picture]);
     await expect.poll(async () => (await find(jobs, 'job_1')).status, soon).toBe('succeeded');
-    expect(await store.renewLease(dead, { progress: 0.9, leaseSeconds: 60 })).toBe(false);
+    expect(await store.renewLease(deadJob, { progress: 0.9, leaseSeconds: 60 })).toBe(false);
     expect(
       await store.tx((tx) =>
-        store.succeed(tx, dead, {
+        store.succeed(tx, deadJob, {
           media: [
             {
               mediaId: 'med_dead',
@@ -312,7 +312,7 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
         }),
       ),
     ).toBe(false);
-    expect(await store.fail(dead, { code: 'x', message: 'x' })).toBe(false);
+    expect(await store.fail(deadJob, { code: 'x', message: 'x' })).toBe(false);
     const { media } = await find(jobs, 'job_1');
     expect(media).toHaveLength(1);
     expect(media[0]?.mediaId).not.toBe('med_dead');
@@ -535,22 +535,22 @@ describe('limits of media jobs', { timeout: 180_000 }, () => {
 
   it('deletes expired media and then their jobs', async () => {
     const { jobs, queue } = start(async () => [picture, picture]);
-    const [recent, old] = [await create(jobs), await create(jobs)];
+    const [recent, oldJob] = [await create(jobs), await create(jobs)];
     await expect
       .poll(
         async () =>
-          (await Promise.all([recent, old].map((jobId) => find(jobs, jobId)))).map(({ status }) => status),
+          (await Promise.all([recent, oldJob].map((jobId) => find(jobs, jobId)))).map(({ status }) => status),
         soon,
       )
       .toEqual(['succeeded', 'succeeded']);
-    const oldMedia = (await find(jobs, old)).media.map(({ mediaId }) => mediaId);
+    const oldMedia = (await find(jobs, oldJob)).media.map(({ mediaId }) => mediaId);
     const laterSeconds = Date.now() / 1000 + 3_600;
     expect((await jobs.openMedia(oldMedia[0] ?? '', laterSeconds))?.size).toBe(picture.content.length);
     expect(await jobs.openMedia(oldMedia[0] ?? '', Date.now() / 1000 - 60)).toBeNull();
     await world.database
-      .sql`update gateway.ai_media set keep_until = gateway.townhall_now() where job_id = ${old}`;
+      .sql`update gateway.ai_media set keep_until = gateway.townhall_now() where job_id = ${oldJob}`;
     expect(await jobs.openMedia(oldMedia[0] ?? '', laterSeconds)).toBeNull();
-    expect((await find(jobs, old)).media).toEqual([]);
+    expect((await find(jobs, oldJob)).media).toEqual([]);
     await queue.enqueue('ai-tidy', {});
     await expect.poll(async () => (await readdir(folder)).length, soon).toBe(2);
     await world.database.sql`update gateway.ai_jobs set created_at = created_at - interval '31 days'`;
@@ -559,7 +559,7 @@ describe('limits of media jobs', { timeout: 180_000 }, () => {
     await expect
       .poll(
         () =>
-          find(jobs, old).then(
+          find(jobs, oldJob).then(
             () => 'there',
             (error: unknown) => (error as Problem).status,
           ),

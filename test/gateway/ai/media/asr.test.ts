@@ -123,8 +123,8 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
   });
 
   it('refuses more than 25 MiB of audio', async () => {
-    const large = new File([Buffer.alloc(25 * 1024 * 1024 + 1)], 'a.wav', { type: 'audio/wav' });
-    expect((await sendForm({ model: 'acme/whisper', file: large })).status).toBe(413);
+    const largeFile = new File([Buffer.alloc(25 * 1024 * 1024 + 1)], 'a.wav', { type: 'audio/wav' });
+    expect((await sendForm({ model: 'acme/whisper', file: largeFile })).status).toBe(413);
     const response = await sendForm({
       model: 'acme/whisper',
       file: new File([Buffer.alloc(36 * 1024 * 1024)], 'a.wav'),

@@ -55,9 +55,9 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
       const images = imagesOf(await ended(world.user, job_id));
       return Promise.all(images.map(async ({ url }) => (await download(url)).bytes.toString('base64')));
     };
-    const [first, again, other] = [await make({ n: 2 }), await make({ n: 2 }), await make({ seed: 1 })];
+    const [first, repeated, other] = [await make({ n: 2 }), await make({ n: 2 }), await make({ seed: 1 })];
     expect(first).toHaveLength(2);
-    expect(again).toEqual(first);
+    expect(repeated).toEqual(first);
     expect(new Set([...first, ...other]).size).toBe(3);
   });
 
@@ -225,8 +225,8 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
       status: 'failed',
       error: { code: 'upstream_failed' },
     });
-    const free = await world.user.ai.createImage({ model: 'acme/leaning', prompt: 'a boat' });
-    expect(await ended(world.user, free.job_id)).toMatchObject({ status: 'succeeded' });
+    const response = await world.user.ai.createImage({ model: 'acme/leaning', prompt: 'a boat' });
+    expect(await ended(world.user, response.job_id)).toMatchObject({ status: 'succeeded' });
   });
 
   it('sends input images as a form', async () => {
@@ -259,7 +259,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
   });
 
   it('answers a repeated Idempotency-Key with the same job', async () => {
-    const before = await countJobs();
+    const jobCount = await countJobs();
     const headers = { 'idempotency-key': 'once-only' };
     const body = { model: 'local/shapes', prompt: 'once', size: '64x64' };
     const [first, second] = [
@@ -269,9 +269,9 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     expect([first.status, second.status]).toEqual([202, 202]);
     expect(second.headers.get('idempotent-replayed')).toBe('true');
     expect(await second.json()).toEqual(await first.json());
-    const other = await world.send('/v1/ai/image/create', { ...body, prompt: 'twice' }, { headers });
-    expect(other.status).toBe(422);
-    expect(await countJobs()).toBe(before + 1);
+    const otherResponse = await world.send('/v1/ai/image/create', { ...body, prompt: 'twice' }, { headers });
+    expect(otherResponse.status).toBe(422);
+    expect(await countJobs()).toBe(jobCount + 1);
   });
 });
 
@@ -324,9 +324,13 @@ describe('ai.getImage and ai.cancelImage', { timeout: 60_000 }, () => {
     await world.provider.until(([call]) => call?.abortedAt !== undefined, 10_000);
     const secondAnswer = await world.user.ai.cancelImage({ job_id });
     expect(secondAnswer).toMatchObject({ status: 'canceled', metadata: { finished_at: expect.any(String) } });
-    const done = await world.user.ai.createImage({ model: 'local/shapes', prompt: 'done', size: '64x64' });
-    await ended(world.user, done.job_id);
-    expect(await world.user.ai.cancelImage({ job_id: done.job_id })).toMatchObject({
+    const response = await world.user.ai.createImage({
+      model: 'local/shapes',
+      prompt: 'done',
+      size: '64x64',
+    });
+    await ended(world.user, response.job_id);
+    expect(await world.user.ai.cancelImage({ job_id: response.job_id })).toMatchObject({
       status: 'succeeded',
       images: [{ width: 64 }],
     });

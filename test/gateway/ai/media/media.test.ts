@@ -41,7 +41,7 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
   });
 
   it('answers 404 for a forged link', async () => {
-    const [{ url }, { url: other }] = [await makeImage(), await makeImage()];
+    const [{ url }, { url: otherUrl }] = [await makeImage(), await makeImage()];
     const forged = (change: (link: URL) => void) => {
       const link = new URL(url);
       change(link);
@@ -59,8 +59,8 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
           createHmac('sha256', '').update(`${mediaId}\n${expires}`).digest('base64url'),
         ),
       ),
-      forged((link) => link.searchParams.set('signature', other.searchParams.get('signature') ?? '')),
-      forged((link) => (link.pathname = other.pathname)),
+      forged((link) => link.searchParams.set('signature', otherUrl.searchParams.get('signature') ?? '')),
+      forged((link) => (link.pathname = otherUrl.pathname)),
       forged((link) => (link.pathname = '/v1/ai/media/med_00000000000000000000000000')),
     ];
     const answers = await Promise.all(
@@ -89,9 +89,9 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
         prompt: 'dot',
         size: '64x64',
       });
-      const old = imagesOf(await ended(shortWorld.user, job_id))[0]?.url ?? '';
-      expect((await download(old)).status).toBe(200);
-      await expect.poll(async () => (await download(old)).status, { interval: 250 }).toBe(404);
+      const oldUrl = imagesOf(await ended(shortWorld.user, job_id))[0]?.url ?? '';
+      expect((await download(oldUrl)).status).toBe(200);
+      await expect.poll(async () => (await download(oldUrl)).status, { interval: 250 }).toBe(404);
       const freshUrl = imagesOf(await shortWorld.user.ai.getImage({ job_id }))[0]?.url ?? '';
       expect((await download(freshUrl)).status).toBe(200);
     } finally {
@@ -112,14 +112,14 @@ describe('createMediaLinks', () => {
   };
 
   it('accepts links of the previous key and refuses those of a foreign key', () => {
-    const [old, young, foreign] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2), Buffer.alloc(32, 3)];
+    const [oldKey, youngKey, foreignKey] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2), Buffer.alloc(32, 3)];
     const make = (keys: Buffer[]) =>
       createMediaLinks({ keys, baseUrl: () => 'http://127.0.0.1:1', linkSeconds: 60 });
-    const before = partsOf(make([old]).urlFor('med_1', now));
-    expect(before[1]).toBe(now.getTime() / 1000 + 60);
-    expect(make([young, old]).verify(...before)).toBe(true);
-    expect(make([young]).verify(...before)).toBe(false);
-    expect(make([young, old]).verify(...partsOf(make([foreign]).urlFor('med_1', now)))).toBe(false);
+    const oldParts = partsOf(make([oldKey]).urlFor('med_1', now));
+    expect(oldParts[1]).toBe(now.getTime() / 1000 + 60);
+    expect(make([youngKey, oldKey]).verify(...oldParts)).toBe(true);
+    expect(make([youngKey]).verify(...oldParts)).toBe(false);
+    expect(make([youngKey, oldKey]).verify(...partsOf(make([foreignKey]).urlFor('med_1', now)))).toBe(false);
   });
 });
 
@@ -296,9 +296,9 @@ describe('audioSeconds', () => {
     for (const seed of seeds) {
       for (let at = 0; at < 60; at += 1) {
         for (const value of [0, 1, 0x7f, 0x80, 0xff]) {
-          const changed = Buffer.from(seed);
-          changed[at] = value;
-          const seconds = audioSeconds(changed);
+          const changedBytes = Buffer.from(seed);
+          changedBytes[at] = value;
+          const seconds = audioSeconds(changedBytes);
           expect(seconds === null || (Number.isFinite(seconds) && seconds >= 0)).toBe(true);
         }
       }

@@ -117,9 +117,9 @@ describe('images', { timeout: 120_000 }, () => {
 
   it('cancel their job when the client disconnects', async () => {
     const gate = new AbortController();
-    const before = world.provider.calls.length;
+    const callCount = world.provider.calls.length;
     const call = client().images.generate({ model: 'acme/slow', prompt }, { signal: gate.signal });
-    await world.provider.until((calls) => calls.length > before);
+    await world.provider.until((calls) => calls.length > callCount);
     gate.abort();
     await expect(call).rejects.toThrow('aborted');
     const deadline = Date.now() + 10_000;
@@ -161,7 +161,7 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
 
   it('above 64 KiB are replayed and charged once', async () => {
     const key = newKey();
-    const before = await balance();
+    const balanceBefore = await balance();
     const first = await generate(key, 'acme/paid-large');
     const body = await first.text();
     expect([first.status, first.headers.get('x-townhall-credits')]).toEqual([200, '40000']);
@@ -171,24 +171,24 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
     const images = (text: string) =>
       (JSON.parse(text) as OpenAiImageList).data.map(({ b64_json }) => b64_json);
     expect(images(await secondAnswer.text())).toEqual(images(body));
-    expect(before - (await balance())).toBe(40_000);
+    expect(balanceBefore - (await balance())).toBe(40_000);
   });
 
   it('are joined by a call that comes while they are generated', async () => {
     const key = newKey();
-    const before = [await balance(), await jobs()] as const;
+    const stateBefore = [await balance(), await jobs()] as const;
     const calls = world.provider.calls.length;
     const first = generate(key, 'acme/paid-later');
     await world.provider.until((received) => received.length > calls);
     const [firstAnswer, secondAnswer] = await Promise.all([first, generate(key, 'acme/paid-later')]);
     expect([firstAnswer.status, secondAnswer.status]).toEqual([200, 200]);
-    expect(Number(await jobs()) - Number(before[1])).toBe(1);
-    expect(before[0] - (await balance())).toBe(40_000);
+    expect(Number(await jobs()) - Number(stateBefore[1])).toBe(1);
+    expect(stateBefore[0] - (await balance())).toBe(40_000);
   });
 
   it('are found again by a client that has disconnected', async () => {
     const key = newKey();
-    const before = await balance();
+    const balanceBefore = await balance();
     const calls = world.provider.calls.length;
     const gate = new AbortController();
     const call = client().images.generate(
@@ -200,7 +200,7 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
     await expect(call).rejects.toThrow('aborted');
     const secondAnswer = await generate(key, 'acme/paid-later');
     expect([secondAnswer.status, world.provider.calls.length - calls]).toEqual([200, 1]);
-    expect(before - (await balance())).toBe(40_000);
+    expect(balanceBefore - (await balance())).toBe(40_000);
   });
 
   it('fail again as they failed first', async () => {

@@ -15,7 +15,7 @@ export function decodePng(file: Buffer): Picture {
   if (file.toString('latin1', 0, 8) !== '\x89PNG\r\n\x1a\n') throw new Error('no PNG');
   const data: Buffer[] = [];
   const texts: Record<string, string> = {};
-  let [width, height, channels, ended] = [0, 0, 0, false];
+  let [width, height, channels, hasEnded] = [0, 0, 0, false];
   for (let at = 8; at < file.length;) {
     const length = file.readUInt32BE(at);
     const name = file.toString('latin1', at + 4, at + 8);
@@ -31,10 +31,10 @@ export function decodePng(file: Buffer): Picture {
     else if (name === 'iTXt') {
       const end = body.indexOf(0);
       texts[body.toString('latin1', 0, end)] = body.subarray(end + 5).toString('utf8');
-    } else if (name === 'IEND') ended = true;
+    } else if (name === 'IEND') hasEnded = true;
     at += 12 + length;
   }
-  if (!ended) throw new Error('no end');
+  if (!hasEnded) throw new Error('no end');
   const pixels = unfiltered(inflateSync(Buffer.concat(data)), { width, height, channels });
   return {
     width,
@@ -79,7 +79,8 @@ function paeth(leftPixel: number, pixelAbove: number, corner: number): number {
     Math.abs(estimate - pixelAbove),
     Math.abs(estimate - corner),
   ];
-  return toLeft <= toAbove && toLeft <= toCorner ? leftPixel : toAbove <= toCorner ? pixelAbove : corner;
+  if (toLeft <= toAbove && toLeft <= toCorner) return leftPixel;
+  return toAbove <= toCorner ? pixelAbove : corner;
 }
 
 /** Counts connected regions of at least `minimum` pixels that satisfy the predicate. */

@@ -203,7 +203,7 @@ function boxes(file: Buffer, path = ''): Map<string, Buffer> {
     const content = file.subarray(at + 8, at + length);
     contents.set(name, content);
     if (containers.has(name.split('/').at(-1) ?? ''))
-      for (const [inner, body] of boxes(content, `${name}/`)) contents.set(inner, body);
+      for (const [innerName, body] of boxes(content, `${name}/`)) contents.set(innerName, body);
     at += length;
   }
   return contents;

@@ -146,7 +146,7 @@ const generate = async (model: string, more: Partial<StartVideoRequest> = {}): P
   endedVideo(world.user, await start(model, more));
 const submissions = (): ProviderCall[] => provider.calls.filter(({ method }) => method === 'POST');
 const heldCredits = async () => (await world.user.credits.getBalance()).held;
-const stored = () => readdir(join(folder, 'storage')).catch(() => []);
+const listStored = () => readdir(join(folder, 'storage')).catch(() => []);
 
 async function startOtherHost(): Promise<typeof otherHost> {
   const requests: Record<string, unknown>[] = [];
@@ -161,7 +161,7 @@ async function startOtherHost(): Promise<typeof otherHost> {
 
 describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
   it('generates and charges a video in OpenAI’s format', async () => {
-    const before = (await world.user.credits.getBalance()).posted;
+    const postedBefore = (await world.user.credits.getBalance()).posted;
     const job = await generate('acme/film', {
       duration_seconds: 4,
       size: '1280x720',
@@ -178,7 +178,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     const { bytes, headers } = await download(videosOf(job)[0]?.url ?? '');
     expect(bytes).toEqual(scriptedFilm());
     expect(headers.get('content-type')).toBe('video/mp4');
-    const [submission, ...rest] = provider.calls;
+    const [submission, ...furtherCalls] = provider.calls;
     expect([submission?.method, submission?.path, submission?.headers.authorization]).toEqual([
       'POST',
       '/v1/videos',
@@ -198,13 +198,13 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
       seed: '7',
       style: 'noir',
     });
-    expect(rest.map(({ method, path }) => `${method} ${path.replace(/video_\d+/, 'id')}`)).toEqual([
+    expect(furtherCalls.map(({ method, path }) => `${method} ${path.replace(/video_\d+/, 'id')}`)).toEqual([
       'GET /v1/videos/id',
       'GET /v1/videos/id',
       'GET /v1/videos/id',
       'GET /v1/videos/id/content',
     ]);
-    expect(before - (await world.user.credits.getBalance()).posted).toBe(100);
+    expect(postedBefore - (await world.user.credits.getBalance()).posted).toBe(100);
     expect(await heldCredits()).toBe(0);
   });
 
@@ -245,7 +245,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
       videos: [{ duration_seconds: 4 }],
       metadata: { model: 'goog/film', credits: 100 },
     });
-    const [submission, ...rest] = provider.calls;
+    const [submission, ...furtherCalls] = provider.calls;
     expect(submission?.path).toBe('/v1/models/film~polls%3D1:predictLongRunning');
     expect(JSON.parse(submission?.body.toString() ?? '')).toEqual({
       instances: [
@@ -267,7 +267,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
         ({ headers }) => headers['x-goog-api-key'] === 'key-of-goog' && headers.authorization === undefined,
       ),
     ).toBe(true);
-    expect(rest.at(-1)?.path).toMatch(/^\/v1\/files\/video_\d+:download\?alt=media$/);
+    expect(furtherCalls.at(-1)?.path).toMatch(/^\/v1\/files\/video_\d+:download\?alt=media$/);
   });
 
   it('generates a video in xAI’s format', async () => {
@@ -322,14 +322,14 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     ['of what Google refused', 'goog/failing', 'INVALID_ARGUMENT', 'no such voice'],
     ['of what xAI held back', 'grok/held', 'content_filtered', expect.stringContaining('rules for content')],
   ])('fails for free: %s', async (_what, model, code, message) => {
-    const before = await stored();
+    const filesBefore = await listStored();
     const { posted } = await world.user.credits.getBalance();
     const job = await generate(model);
     expect(job).toMatchObject({ status: 'failed', error: { code, message } });
     expect(submissions()).toHaveLength(1);
     await expect.poll(heldCredits).toBe(0);
     expect((await world.user.credits.getBalance()).posted).toBe(posted);
-    expect(await stored()).toEqual(before);
+    expect(await listStored()).toEqual(filesBefore);
   });
 
   it('downloads a video again after a broken connection', async () => {

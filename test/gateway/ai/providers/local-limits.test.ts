@@ -133,24 +133,29 @@ describe('a call of a local model', () => {
     expect(await errorOf(response)).toMatchObject({ code: 'unsupported_by_model', param });
   });
 
-  const long = 'x '.repeat(40_000);
+  const longText = 'x '.repeat(40_000);
   test.each<[string, string, object, string]>([
-    ['text', 'a prompt', { prompt: long }, 'prompt'],
-    ['text', 'a system prompt', { system: long, prompt: 'x' }, 'system'],
+    ['text', 'a prompt', { prompt: longText }, 'prompt'],
+    ['text', 'a system prompt', { system: longText, prompt: 'x' }, 'system'],
     [
       'text',
       'a conversation',
       { messages: Array.from({ length: 100 }, () => ({ role: 'user', content: 'x'.repeat(1_000) })) },
       'messages',
     ],
-    ['text', 'tools', { prompt: 'x', tools: [tool({ description: long }).text] }, 'tools'],
+    ['text', 'tools', { prompt: 'x', tools: [tool({ description: longText }).text] }, 'tools'],
     [
       'text',
       'a schema',
-      { prompt: 'x', response_format: { type: 'json', schema: { description: long } } },
+      { prompt: 'x', response_format: { type: 'json', schema: { description: longText } } },
       'response_format',
     ],
-    ['stream', 'a prompt', { prompt: [{ role: 'user', content: [{ type: 'text', text: long }] }] }, 'prompt'],
+    [
+      'stream',
+      'a prompt',
+      { prompt: [{ role: 'user', content: [{ type: 'text', text: longText }] }] },
+      'prompt',
+    ],
     [
       'stream',
       'many empty lists',
@@ -172,7 +177,7 @@ describe('a call of a local model', () => {
       },
       'prompt',
     ],
-    ['chat/completions', 'a conversation', { messages: [{ role: 'user', content: long }] }, 'messages'],
+    ['chat/completions', 'a conversation', { messages: [{ role: 'user', content: longText }] }, 'messages'],
   ])('is refused in %s for %s beyond 64 KiB', async (format, _name, body, param) => {
     for (const model of ['local/echo', 'local/guide']) {
       const response = await world.post(`/v1/ai/${format}`, { model, ...body });

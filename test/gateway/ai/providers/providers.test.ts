@@ -42,6 +42,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
   const model = (script: string) => `${kind}/${script.replace(/[~?].*$/, '')}`;
   beforeAll(async () => {
     provider = await startProvider();
+    const openaiScripts: Partial<Record<string, string>> = { cut: 'reset?chunks=3', error: 'error-event' };
     const scripts = [
       'ok',
       'tools',
@@ -66,12 +67,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
         ...scripts.map((script) => ({
           id: model(script),
           provider: kind,
-          upstream_model:
-            kind === 'openai' && script === 'cut'
-              ? 'reset?chunks=3'
-              : kind === 'openai' && script === 'error'
-                ? 'error-event'
-                : script,
+          upstream_model: (kind === 'openai' ? openaiScripts[script] : undefined) ?? script,
           rates: null,
           max_output_tokens: 777,
         })),

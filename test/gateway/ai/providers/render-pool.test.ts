@@ -79,7 +79,7 @@ describe('createFairLimit', () => {
 
 describe('createRenderPool', { timeout: 60_000 }, () => {
   const dot = { kind: 'shapes', prompt: 'dot', size: { width: 64, height: 64 }, seed: '0' } as const;
-  const large = {
+  const largeTask = {
     kind: 'shapes',
     prompt: '24 stars 24 hearts',
     size: { width: 2048, height: 2048 },
@@ -89,10 +89,10 @@ describe('createRenderPool', { timeout: 60_000 }, () => {
   test('renders for another owner while one owner has many tasks', async () => {
     const renderPool = createRenderPool();
     const abort = new AbortController();
-    const many = Array.from({ length: 50 }, () =>
-      renderPool.render(large, { owner: 'user a', signal: abort.signal, reportProgress: () => {} }),
+    const tasks = Array.from({ length: 50 }, () =>
+      renderPool.render(largeTask, { owner: 'user a', signal: abort.signal, reportProgress: () => {} }),
     );
-    const ends = many.map((work) =>
+    const ends = tasks.map((work) =>
       work.then(
         () => true,
         () => false,
@@ -112,7 +112,7 @@ describe('createRenderPool', { timeout: 60_000 }, () => {
   test('stops a task past its deadline', async () => {
     const renderPool = createRenderPool({ deadlinesMs: { shapes: 1 } });
     await expect(
-      renderPool.render(large, { owner: 'user a', signal: never, reportProgress: () => {} }),
+      renderPool.render(largeTask, { owner: 'user a', signal: never, reportProgress: () => {} }),
     ).rejects.toMatchObject({ status: 422, code: 'unsupported_by_model' });
     expect(renderPool.countWaiting('user a')).toBe(0);
   });
@@ -194,8 +194,8 @@ describe('the local media models', () => {
   });
 
   test('refuse a ninth waiting text of one user', async () => {
-    const busy = { ...renderPool, countWaiting: (owner: string) => (owner === 'user a' ? 8 : 0) };
-    await expect(fliteModel({ renderPool: busy }).generate(speech({}))).rejects.toMatchObject({
+    const busyPool = { ...renderPool, countWaiting: (owner: string) => (owner === 'user a' ? 8 : 0) };
+    await expect(fliteModel({ renderPool: busyPool }).generate(speech({}))).rejects.toMatchObject({
       status: 429,
       code: 'rate_limited',
       headers: { 'retry-after': '5' },

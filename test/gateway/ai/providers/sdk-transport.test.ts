@@ -6,7 +6,7 @@ import { serializeInTurns } from '../../../../src/gateway/ai/providers/sdk-trans
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { startAi, type World } from '../world.ts';
 
-const lines = 'a line of text\n'.repeat(300_000);
+const longText = 'a line of text\n'.repeat(300_000);
 
 describe('a request of several megabytes', () => {
   let provider: ScriptedProvider;
@@ -29,19 +29,19 @@ describe('a request of several megabytes', () => {
   });
 
   test.each(owners)('is serialized once for %s', async (owner) => {
-    const body = JSON.stringify({ model: `${owner}/ok`, prompt: lines });
+    const body = JSON.stringify({ model: `${owner}/ok`, prompt: longText });
     const stringify = vi.spyOn(JSON, 'stringify');
     try {
       const response = await world.post('/v1/ai/text', body);
       expect(response.status).toBe(200);
-      const large = stringify.mock.results.filter(
-        ({ value }) => typeof value === 'string' && value.length >= lines.length,
+      const largeResults = stringify.mock.results.filter(
+        ({ value }) => typeof value === 'string' && value.length >= longText.length,
       );
-      expect(large).toHaveLength(1);
+      expect(largeResults).toHaveLength(1);
     } finally {
       stringify.mockRestore();
     }
-    expect(provider.lastCall().body.toString()).toContain(JSON.stringify(lines).slice(1, -1));
+    expect(provider.lastCall().body.toString()).toContain(JSON.stringify(longText).slice(1, -1));
   });
 });
 
@@ -65,7 +65,7 @@ describe('serializeInTurns', () => {
     const count = (async () => {
       for (; !isDone; turns += 1) await setImmediate();
     })();
-    await serializeInTurns({ messages: Array.from({ length: 8 }, () => ({ content: lines })) });
+    await serializeInTurns({ messages: Array.from({ length: 8 }, () => ({ content: longText })) });
     isDone = true;
     await count;
     expect(turns).toBeGreaterThanOrEqual(7);

@@ -17,7 +17,7 @@ describe('createUpstream', () => {
   test('reuses one connection for consecutive calls, streamed ones too', async () => {
     const world = await startAi({ models: provider.modelsFile({ ok: 'ok' }) });
     try {
-      const before = provider.connections();
+      const connectionCount = provider.connections();
       for (let round = 0; round < 6; round += 1) {
         await (await world.post(chat, { model: 'acme/ok', messages, stream: round % 2 === 0 })).text();
         await (
@@ -29,7 +29,7 @@ describe('createUpstream', () => {
       }
       // The rest of a stream is read after the answer; a call before that opens a second
       // connection.
-      expect(provider.connections() - before).toBeLessThanOrEqual(2);
+      expect(provider.connections() - connectionCount).toBeLessThanOrEqual(2);
     } finally {
       await world.close();
     }
@@ -51,14 +51,14 @@ describe('createUpstream', () => {
     await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
     const address = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
     try {
-      for (const [none, expected] of [
+      for (const [emptyBody, expected] of [
         [undefined, 1],
         ['127.0.0.1', 0],
       ] as const) {
         proxiedUrls.length = 0;
         const world = await startAi({
           models: provider.modelsFile({ ok: 'ok' }),
-          proxies: { http: address, none },
+          proxies: { http: address, none: emptyBody },
         });
         try {
           expect((await world.post(chat, { model: 'acme/ok', messages })).status).toBe(200);

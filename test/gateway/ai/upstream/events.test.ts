@@ -50,8 +50,8 @@ describe('EventSplitter', () => {
         at = end;
       }
       // If the last CRLF is cut in two, its LF stays buffered, as nothing follows it.
-      const rest = newline === '\r\n' ? [source, source.slice(0, -1)] : [source];
-      expect(rest).toContain(Buffer.concat(events).toString('utf8'));
+      const sources = newline === '\r\n' ? [source, source.slice(0, -1)] : [source];
+      expect(sources).toContain(Buffer.concat(events).toString('utf8'));
       expect(
         events.map(
           (event) =>
@@ -145,8 +145,8 @@ describe('providerEvents', () => {
 
   test.each(['data: [DONE]', 'data: [DONE]\n', 'data: [DONE]  \n\n', 'data: [DONE]\r\n'])(
     'ends at a last line of %j',
-    async (last) => {
-      const { kinds, problem } = await read('data: {"a":1}\n\n', last);
+    async (lastLine) => {
+      const { kinds, problem } = await read('data: {"a":1}\n\n', lastLine);
       expect(problem).toBeUndefined();
       expect(kinds).toEqual(['object', 'done']);
     },
@@ -165,10 +165,10 @@ describe('providerEvents', () => {
         yield Buffer.alloc(65_536, 0x78);
       }
     }
-    const all = async () => {
+    const readAll = async () => {
       for await (const _group of providerEvents(endless(), chatRules));
     };
-    await expect(all()).rejects.toMatchObject({ code: 'upstream_failed' });
+    await expect(readAll()).rejects.toMatchObject({ code: 'upstream_failed' });
     expect(fed).toBeLessThanOrEqual(mebibyte + 65_536);
   });
 });
@@ -184,12 +184,9 @@ describe('events that differ in their text', () => {
     const events: { text: string; kind: string; textBytes: number }[] = [];
     for await (const group of providerEvents(pieces(...parts), chatRules))
       for (const { bytes: event, data } of group) {
-        const textBytes =
-          data.kind === 'like'
-            ? data.textBytes
-            : data.kind === 'object'
-              ? data.texts.reduce((sum, text) => sum + text.bytes, 0)
-              : 0;
+        let textBytes = 0;
+        if (data.kind === 'like') ({ textBytes } = data);
+        if (data.kind === 'object') textBytes = data.texts.reduce((sum, text) => sum + text.bytes, 0);
         events.push({ text: event.toString(), kind: data.kind, textBytes });
       }
     return events;
@@ -220,7 +217,11 @@ describe('events that differ in their text', () => {
     ['a line break', Buffer.from('\n\n')],
   ])('are refused with %s in the text', async (_name, text) => {
     const [head = '', tail = ''] = chunk('|').split('|');
-    const bad = Buffer.concat([Buffer.from(chunk('a') + head), text, Buffer.from(`${tail}data: [DONE]\n\n`)]);
-    await expect(readTexts(bad, 5_000)).rejects.toMatchObject({ code: 'upstream_failed' });
+    const invalidStream = Buffer.concat([
+      Buffer.from(chunk('a') + head),
+      text,
+      Buffer.from(`${tail}data: [DONE]\n\n`),
+    ]);
+    await expect(readTexts(invalidStream, 5_000)).rejects.toMatchObject({ code: 'upstream_failed' });
   });
 });

@@ -90,10 +90,12 @@ describe('topLevelMembers', () => {
       const members = topLevelMembers(bytes)?.members ?? [];
       const target = members[random.below(members.length)];
       if (target === undefined) continue;
-      const after = applyEdits(bytes, [{ start: target.start, end: target.end, text: '"acme/fast"' }]);
-      expect(after.subarray(0, target.start).equals(bytes.subarray(0, target.start))).toBe(true);
-      expect(after.subarray(target.start + 11).equals(bytes.subarray(target.end))).toBe(true);
-      expect((JSON.parse(after.toString('utf8')) as Record<string, unknown>)[target.name]).toBe('acme/fast');
+      const editedBytes = applyEdits(bytes, [{ start: target.start, end: target.end, text: '"acme/fast"' }]);
+      expect(editedBytes.subarray(0, target.start).equals(bytes.subarray(0, target.start))).toBe(true);
+      expect(editedBytes.subarray(target.start + 11).equals(bytes.subarray(target.end))).toBe(true);
+      expect((JSON.parse(editedBytes.toString('utf8')) as Record<string, unknown>)[target.name]).toBe(
+        'acme/fast',
+      );
     }
   });
 });

@@ -21,8 +21,8 @@ async function leaveJournal(world: JournalWorld, lines: readonly JournalLine[]):
 }
 
 async function onlySegment(world: JournalWorld, journal: Journal): Promise<string> {
-  const [name, ...others] = await world.segments(journal);
-  if (name === undefined || others.length > 0) throw new Error('There is not one segment.');
+  const [name, ...otherNames] = await world.segments(journal);
+  if (name === undefined || otherNames.length > 0) throw new Error('There is not one segment.');
   return join(world.path, journal.journalId, name);
 }
 

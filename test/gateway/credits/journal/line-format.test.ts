@@ -31,9 +31,9 @@ describe('frames of the journal', () => {
     const bytes = frameBytes(first);
     for (let at = 0; at < bytes.length; at += 1)
       for (let bit = 0; bit < 8; bit += 1) {
-        const changed = Buffer.from(bytes);
-        changed[at] = (changed[at] ?? 0) ^ (1 << bit);
-        expect(readFrame(changed, 0), `byte ${at}, bit ${bit}`).toBeNull();
+        const changedBytes = Buffer.from(bytes);
+        changedBytes[at] = (changedBytes[at] ?? 0) ^ (1 << bit);
+        expect(readFrame(changedBytes, 0), `byte ${at}, bit ${bit}`).toBeNull();
       }
   });
 

@@ -183,15 +183,15 @@ describe('segments', () => {
     const world = await journalWorld();
     const journal = await world.open();
     for (const usageId of manyIds) await journal.sync(journal.append(finalLine(usageId)));
-    const before = await world.segments(journal);
+    const segmentsBefore = await world.segments(journal);
     journal.applied(200);
     world.clock.advance(10 * 60_000 - 1);
-    expect(await world.segments(journal)).toEqual(before);
+    expect(await world.segments(journal)).toEqual(segmentsBefore);
     world.clock.advance(1);
-    await vi.waitFor(async () => expect(await world.segments(journal)).toEqual(before.slice(1)));
+    await vi.waitFor(async () => expect(await world.segments(journal)).toEqual(segmentsBefore.slice(1)));
     journal.applied(400);
     world.clock.advance(10 * 60_000);
-    await vi.waitFor(async () => expect(await world.segments(journal)).toEqual(before.slice(-1)));
+    await vi.waitFor(async () => expect(await world.segments(journal)).toEqual(segmentsBefore.slice(-1)));
     await journal.close();
   });
 
@@ -201,11 +201,11 @@ describe('segments', () => {
     journal.append(sentLine('long', 5n));
     journal.append(checkpointLine('long', 70n));
     for (const usageId of manyIds) await journal.sync(journal.append(finalLine(usageId)));
-    const before = await world.segments(journal);
+    const segmentsBefore = await world.segments(journal);
     journal.applied(402);
     await vi.waitFor(async () => {
       world.clock.advance(10 * 60_000);
-      expect(await world.segments(journal)).not.toContain(before[0]);
+      expect(await world.segments(journal)).not.toContain(segmentsBefore[0]);
     });
     await journal.close();
     const charges = await readCharges(await world.take());

@@ -48,8 +48,9 @@ export async function journalWorld(): Promise<JournalWorld> {
     segments: async ({ journalId }) =>
       (await readdir(join(path, journalId))).filter((name) => name.endsWith('.segment')).sort(),
     async take(options) {
-      const [journal, ...others] = await directory(options).takeAbandoned();
-      if (journal === undefined || others.length > 0) throw new Error('There is not one abandoned journal.');
+      const [journal, ...otherJournals] = await directory(options).takeAbandoned();
+      if (journal === undefined || otherJournals.length > 0)
+        throw new Error('There is not one abandoned journal.');
       return journal;
     },
   };
