@@ -40,7 +40,7 @@ describe('the limit of requests', () => {
     // The bucket gains a request every three seconds, so the next request may pass and the one
     // after it is refused.
     let response = await get(url, '/v1/accounts/me', bearer(userToken));
-    for (let more = 0; more < 5 && response.status !== 429; more += 1)
+    for (let attempt = 0; attempt < 5 && response.status !== 429; attempt += 1)
       response = await get(url, '/v1/accounts/me', bearer(userToken));
     expect(response.status).toBe(429);
     expect(await response.json()).toMatchObject({
@@ -67,7 +67,7 @@ describe('the limit of requests', () => {
     expect(await remaining(userToken)).toBeLessThan(12);
     const remainingBefore = await remaining(key);
     expect(remainingBefore).toBeLessThan(11);
-    for (let more = 0; more < 5; more += 1) await remaining(userToken);
+    for (let call = 0; call < 5; call += 1) await remaining(userToken);
     expect(await remaining(key)).toBeLessThan(remainingBefore - 2);
   });
 

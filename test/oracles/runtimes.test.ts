@@ -20,18 +20,18 @@ const source = (url: string, token: string) => `
   import { createGatewayClient, GatewayError } from '@townhall/gateway';
   import { createAgentClient, AgentError } from '@townhall/agent';
   const client = createGatewayClient({ baseUrl: '${url}', token: '${token}' });
-  const seen = [];
+  const results = [];
   const { data, requestId } = await client.ai.generateText({ model: 'local/echo', prompt: 'Hi' }).withResponse();
-  seen.push(data.text !== '', requestId.startsWith('req_'));
+  results.push(data.text !== '', requestId.startsWith('req_'));
   for await (const part of client.ai.streamText({
     model: 'local/echo',
     prompt: [{ role: 'user', content: [{ type: 'text', text: 'Hi' }] }],
-  })) if (part.type === 'finish') seen.push(part.finishReason.unified);
+  })) if (part.type === 'finish') results.push(part.finishReason.unified);
   await client.ai.getModel({ model_id: 'no/model' }).catch((error) => {
-    seen.push(GatewayError.isInstance(error) && error.code);
+    results.push(GatewayError.isInstance(error) && error.code);
   });
   await createAgentClient({ baseUrl: '${url}' }).sessions.list().catch((error) => {
-    seen.push(AgentError.isInstance(error));
+    results.push(AgentError.isInstance(error));
   });
 `;
 const expected = JSON.stringify([true, true, 'stop', 'model_not_found', true]);
@@ -48,14 +48,17 @@ beforeAll(async () => {
   );
   writeFileSync(path.join(folder, 'package.json'), '{"type":"module"}');
   program = path.join(folder, 'program.mjs');
-  writeFileSync(program, `${source(gateway.url, gateway.userToken)}\nconsole.log(JSON.stringify(seen));\n`);
+  writeFileSync(
+    program,
+    `${source(gateway.url, gateway.userToken)}\nconsole.log(JSON.stringify(results));\n`,
+  );
 });
 afterAll(() => gateway?.close());
 
-const isHere = process.platform === 'linux' && process.arch === 'x64';
+const hasRuntimeBinaries = process.platform === 'linux' && process.arch === 'x64';
 
 describe('the clients', () => {
-  test.skipIf(!isHere)('run in Deno', async () => {
+  test.skipIf(!hasRuntimeBinaries)('run in Deno', async () => {
     const deno = path.join(installTool('deno'), 'node_modules/@deno/linux-x64-glibc/deno');
     const { stdout } = await run(deno, ['run', '--allow-net=127.0.0.1', '--allow-read', program], {
       cwd: folder,
@@ -64,7 +67,7 @@ describe('the clients', () => {
     expect(stdout.trim()).toBe(expected);
   });
 
-  test.skipIf(!isHere)('run in Bun', async () => {
+  test.skipIf(!hasRuntimeBinaries)('run in Bun', async () => {
     const bun = path.join(installTool('bun'), 'node_modules/@oven/bun-linux-x64/bin/bun');
     const { stdout } = await run(bun, ['run', program], { cwd: folder });
     expect(stdout.trim()).toBe(expected);
@@ -76,7 +79,7 @@ describe('the clients', () => {
         contents: `export const result = (async () => {${source(gateway.url, gateway.userToken).replaceAll(
           /^ {2}import .*$/gm,
           '',
-        )} return JSON.stringify(seen); })();
+        )} return JSON.stringify(results); })();
         import { createGatewayClient, GatewayError } from '@townhall/gateway';
         import { createAgentClient, AgentError } from '@townhall/agent';`,
         resolveDir: folder,

@@ -34,7 +34,7 @@ async function send(loginId: string, email: string) {
 
 const enter = (loginId: string, code: string) =>
   post('login/continue', { login_id: loginId, input: { code } });
-const wrongFor = (code: string) => (code === '00000000' ? '11111111' : '00000000');
+const wrongCodeFor = (code: string) => (code === '00000000' ? '11111111' : '00000000');
 
 describe('the login with an e-mail code', () => {
   test('asks for address and code, and creates a user', async () => {
@@ -74,7 +74,7 @@ describe('the login with an e-mail code', () => {
     const loginId = await start();
     await send(loginId, email);
     const { code } = await mailbox.letterTo(email);
-    const refusal = await enter(loginId, wrongFor(code));
+    const refusal = await enter(loginId, wrongCodeFor(code));
     expect([refusal.status, refusal.body.error.code]).toEqual([401, 'invalid_credentials']);
     expect((await enter(loginId, code)).body.outcome).toBe('done');
   });
@@ -85,7 +85,7 @@ describe('the login with an e-mail code', () => {
     await send(loginId, email);
     const { code } = await mailbox.letterTo(email);
     for (let attempt = 0; attempt < 4; attempt += 1)
-      expect((await enter(loginId, wrongFor(code))).status).toBe(401);
+      expect((await enter(loginId, wrongCodeFor(code))).status).toBe(401);
     expect((await enter(loginId, code)).status).toBe(410);
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'too_many_tries' });
   });
@@ -97,8 +97,8 @@ describe('the login with an e-mail code', () => {
       const loginId = await start();
       await send(loginId, email);
       const { code } = await mailbox.letterTo(email, attempt);
-      for (let attempt = 0; attempt < 4; attempt += 1)
-        statuses.push((await enter(loginId, wrongFor(code))).status);
+      for (let guess = 0; guess < 4; guess += 1)
+        statuses.push((await enter(loginId, wrongCodeFor(code))).status);
     }
     expect(statuses).toEqual([401, 401, 401, 401, 401, 429, 429, 429]);
   });

@@ -5,25 +5,21 @@ import { expect, test } from 'vitest';
 import { makeDatabase } from '../../support/databases.ts';
 import { startAndStop } from './start-and-stop.ts';
 
-test(
-  'is created once, hidden from the log and readable by its owner alone',
-  { timeout: 180_000 },
-  async () => {
-    const place = await makeDatabase();
-    if (!('path' in place.options)) throw new Error('not embedded');
-    const file = join(place.options.path, 'master.key');
-    const logged = await startAndStop(place, {});
-    const text = await readFile(file, 'utf8');
-    expect(text).toMatch(/^[A-Za-z0-9+/]{43}=\n$/);
-    expect((await stat(file)).mode & 0o777).toBe(0o600);
-    expect(logged).toContain('created a master key');
-    expect(logged).not.toContain(text.trim());
-    await startAndStop(place, {});
-    expect(await readFile(file, 'utf8')).toBe(text);
-    // A removed key is not created again, since the database is sealed now.
-    await rm(file);
-    await expect(startAndStop(place, {})).rejects.toThrow('Nothing was changed');
-    await expect(stat(file)).rejects.toThrow('ENOENT');
-    await place.remove();
-  },
-);
+test('is created once and only its owner can read it', { timeout: 180_000 }, async () => {
+  const place = await makeDatabase();
+  if (!('path' in place.options)) throw new Error('not embedded');
+  const file = join(place.options.path, 'master.key');
+  const logged = await startAndStop(place, {});
+  const text = await readFile(file, 'utf8');
+  expect(text).toMatch(/^[A-Za-z0-9+/]{43}=\n$/);
+  expect((await stat(file)).mode & 0o777).toBe(0o600);
+  expect(logged).toContain('created a master key');
+  expect(logged).not.toContain(text.trim());
+  await startAndStop(place, {});
+  expect(await readFile(file, 'utf8')).toBe(text);
+  // A removed key is not created again, since the database is sealed now.
+  await rm(file);
+  await expect(startAndStop(place, {})).rejects.toThrow('Nothing was changed');
+  await expect(stat(file)).rejects.toThrow('ENOENT');
+  await place.remove();
+});
