@@ -209,7 +209,7 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
 }
 
 function checkpointWhenDue(run: (bytes: Uint8Array) => Uint8Array): void {
-  const isDue = messages(run(simpleQuery(askWhetherDue)), 'D').length > 0;
+  const isDue = messages(run(simpleQuery(checkpointDueQuery)), 'D').length > 0;
   if (isDue) run(simpleQuery('checkpoint'));
 }
 
@@ -281,7 +281,7 @@ async function openCluster({ cluster, seed }: EmbeddedStart) {
   });
   return {
     run: (bytes: Uint8Array) => db.execProtocolRawSync(bytes),
-    panic: () => hasPanicked,
+    hasPanicked: () => hasPanicked,
     /**
      * Statements of the work end with an error at their next read of a table once `isInterrupted` is true.
      */
