@@ -166,12 +166,7 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
       const row = await store.find(address);
       const input = row && openText(options, row, 'input');
       if (!input) throw responseNotFound(address.responseId);
-      const { previousId } = row;
-      const earlier =
-        previousId === null
-          ? []
-          : await readConversation(options, { responseId: previousId, owner: address.owner });
-      return [...earlier, ...(input as JsonRecord[])];
+      return [...(await readEarlierTurns(options, row, address.owner)), ...(input as JsonRecord[])];
     },
     conversation: (address) => readConversation(options, address),
     start: () => void (deleting ??= cleanRegularly()),
@@ -181,6 +176,14 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
       await background.settled();
     },
   };
+}
+
+async function readEarlierTurns(
+  options: StoredResponsesOptions,
+  { previousId }: { previousId: string | null },
+  owner: ResponseOwner,
+): Promise<JsonRecord[]> {
+  return previousId === null ? [] : readConversation(options, { responseId: previousId, owner });
 }
 
 type Texts = { input: JsonRecord[]; response: JsonRecord };
