@@ -105,7 +105,7 @@ describe('a socket', () => {
       await gate.promise;
       yield { data: { type: 'done' } };
     }
-    const { port } = await start(gated, { ageMs: 20 });
+    const { port } = await start(gated, { ageMs: 500 });
     const { socket, messages, closed } = await open(port);
     socket.send('{}');
     await expect.poll(() => messages.length).toBe(1);
