@@ -162,12 +162,12 @@ describe('a project that installs them', () => {
     expect(await compile('with', extraSource)).toBe('');
   }, 240_000);
 
-  const oldNodes = ['/usr/bin/node', '/usr/local/bin/node']
+  const oldNode = ['/usr/bin/node', '/usr/local/bin/node']
     .map((file) => ({ file, version: spawnSync(file, ['--version']).stdout?.toString().trim() ?? '' }))
     .find(({ version }) => /^v2[0-3]\./.test(version));
 
-  test.skipIf(oldNodes === undefined)(
-    `runs on an older Node (${oldNodes?.version ?? 'none on this machine: skipped'})`,
+  test.skipIf(oldNode === undefined)(
+    `runs on an older Node (${oldNode?.version ?? 'none on this machine: skipped'})`,
     async () => {
       const file = path.join(folder, 'old.mjs');
       writeFileSync(
@@ -192,7 +192,7 @@ describe('a project that installs them', () => {
        console.log(JSON.stringify(seen));
        server.close(() => process.exit(0));`,
       );
-      const { stdout } = await run(oldNodes?.file ?? '', [file], { timeout: 60_000 });
+      const { stdout } = await run(oldNode?.file ?? '', [file], { timeout: 60_000 });
       expect(JSON.parse(stdout)).toEqual(['text-delta', 'finish', 0, 404, 'AgentError']);
     },
   );

@@ -35,7 +35,7 @@ export function telemetryRows({ prefix, serviceName }: { prefix: '' | 'AGENT_'; 
   };
 }
 
-interface Read {
+interface TelemetryValues {
   metricsPort: number | undefined;
   metricsHost: string;
   otlpEndpoint: string | undefined;
@@ -52,7 +52,7 @@ export function telemetrySettings({
   otlpHeaders,
   traceServiceName,
   tracePercent,
-}: Read): TelemetrySettings {
+}: TelemetryValues): TelemetrySettings {
   if (
     otlpEndpoint !== undefined &&
     !/^https?:$/.test(URL.canParse(otlpEndpoint) ? new URL(otlpEndpoint).protocol : '')

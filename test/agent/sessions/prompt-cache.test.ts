@@ -105,16 +105,16 @@ describe('the prompts of a session', () => {
 
   test('begin with the same bytes after a restart and in a fork', async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'townhall-prompt-'));
-    const firstPrompts = await runTwentySteps('restarted', dataDir);
+    const agent = await runTwentySteps('restarted', dataDir);
     const lastPrompt = promptBytes(world.gateway.bodies.at(-1) as string);
-    await firstPrompts.client.sessions.prompt(
+    await agent.client.sessions.prompt(
       { sessionId: 's', text: 'On.' },
       { headers: { prefer: 'wait=20' } },
     );
     expectPrefix(lastPrompt, promptBytes(world.gateway.bodies.at(-1) as string));
     expect(lastPrompt.length).toBeGreaterThan(30);
     const beforeRestart = promptBytes(world.gateway.bodies.at(-1) as string);
-    await firstPrompts.close();
+    await agent.close();
     const { client } = await world.start({
       name: 'restarted',
       dataDir,
