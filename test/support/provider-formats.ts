@@ -40,8 +40,8 @@ export function modelInPath(path: string): string | undefined {
 type Whole = (scene: ForeignScene) => object | undefined;
 type Frames = (scene: ForeignScene) => string[] | undefined;
 
-function play(scene: ForeignScene, streams: boolean, frames: Frames, sendWhole: Whole): boolean {
-  const answer = streams ? frames(scene) : sendWhole(scene);
+function play(scene: ForeignScene, streams: boolean, frames: Frames, renderWhole: Whole): boolean {
+  const answer = streams ? frames(scene) : renderWhole(scene);
   if (answer === undefined) return false;
   scene.response.writeHead(200, streams ? eventStream : json);
   scene.end(Array.isArray(answer) ? answer.join('') : JSON.stringify(answer));

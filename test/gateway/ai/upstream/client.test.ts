@@ -51,14 +51,14 @@ describe('createUpstream', () => {
     await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
     const address = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
     try {
-      for (const [emptyBody, expected] of [
+      for (const [excludedHost, expected] of [
         [undefined, 1],
         ['127.0.0.1', 0],
       ] as const) {
         proxiedUrls.length = 0;
         const world = await startAi({
           models: provider.modelsFile({ ok: 'ok' }),
-          proxies: { http: address, none: emptyBody },
+          proxies: { http: address, none: excludedHost },
         });
         try {
           expect((await world.post(chat, { model: 'acme/ok', messages })).status).toBe(200);
