@@ -100,7 +100,7 @@ describe('a page of the portal', () => {
   });
 
   test('is refused when it loads from another host', () => {
-    const badLinks = [
+    const foreignPages = [
       '<script src="https://a.test/x.js">',
       '<img alt="" src=http://a.test/x.png>',
       '<link rel="stylesheet" href="//a.test/x.css">',
@@ -108,7 +108,7 @@ describe('a page of the portal', () => {
       'url(https://a.test/f.woff2)',
       'src:e?`https://a.test/l.svg`:``',
     ];
-    for (const html of badLinks) expect(findForeignAssets(html), html).toHaveLength(1);
+    for (const html of foreignPages) expect(findForeignAssets(html), html).toHaveLength(1);
     expect(findForeignAssets('<a href="https://a.test/">a link is followed by a person alone</a>')).toEqual(
       [],
     );

@@ -28,7 +28,7 @@ describe('pipelines', () => {
   });
 
   test('skip a hook that throws, hangs or returns a wrong type', async () => {
-    const badPlugins = [
+    const badPipelines = [
       fail,
       hang,
       () => undefined,
@@ -39,7 +39,7 @@ describe('pipelines', () => {
       () => [],
       () => hang,
     ] as never[];
-    for (const run of badPlugins) {
+    for (const run of badPipelines) {
       const hooks = hooksOf(
         ['bad', { pipelines: { 'answer.before': run } }],
         ['good', { pipelines: { 'answer.before': ({ text }) => ({ text: `${text}!` }) } }],

@@ -53,9 +53,9 @@ describe('attempts at one address', () => {
     ['passwords', 5],
     ['wrongCodes', 5],
     ['sentCodes', 10],
-  ] as const)('of the kind %s do not limit other networks', async (kind, kindLimits) => {
+  ] as const)('of the kind %s do not limit other networks', async (kind, ownLimit) => {
     const email = newAddress();
-    expect(await waits(kind, email, times(kindLimits, network(1)))).toEqual(Array(kindLimits).fill(0));
+    expect(await waits(kind, email, times(ownLimit, network(1)))).toEqual(Array(ownLimit).fill(0));
     expect(await wait(kind, email, network(1))).toBeGreaterThan(0);
     expect(await wait(kind, email, network(2))).toBe(0);
   });

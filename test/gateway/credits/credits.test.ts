@@ -88,8 +88,8 @@ describe('credits.grantCredits', () => {
     [{ credits: 10 ** 13 }, 'credits'],
     [{ reason: '' }, 'reason'],
     [{ reason: 'a\u0000b' }, 'reason'],
-  ])('refuses %j', async (query, param) => {
-    const body = { user_id: id('usr'), credits: 5, reason: 'x', ...query };
+  ])('refuses %j', async (members, param) => {
+    const body = { user_id: id('usr'), credits: 5, reason: 'x', ...members };
     await expect(world.admin.credits.grantCredits(body)).rejects.toMatchObject({ status: 400, param });
   });
 

@@ -83,13 +83,13 @@ describe('payments.receiveStripeEvent', () => {
       status: 200,
       outcome: 'accepted',
     });
-    const previousHeaders = world.stripe.sign(event, { secret: 'whsec_previous_one' });
-    expect(await world.post('stripe', body, { 'stripe-signature': previousHeaders.signature })).toMatchObject(
-      {
-        status: 200,
-        outcome: 'duplicate',
-      },
-    );
+    const previousDelivery = world.stripe.sign(event, { secret: 'whsec_previous_one' });
+    expect(
+      await world.post('stripe', body, { 'stripe-signature': previousDelivery.signature }),
+    ).toMatchObject({
+      status: 200,
+      outcome: 'duplicate',
+    });
     expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
   });
 

@@ -106,20 +106,20 @@ describe('a repeated call', () => {
   });
 
   test('with a large body is compared by its bytes', async () => {
-    const largeAnswer = (text: string) => ({
+    const largeRequest = (text: string) => ({
       path: {},
       query: {},
       body: JSON.parse(text) as unknown,
       rawBody: Buffer.from(text),
     });
     const filler = 'x'.repeat(300_000);
-    const first = call({ request: largeAnswer(`{"a":1,"b":"${filler}"}`) });
+    const first = call({ request: largeRequest(`{"a":1,"b":"${filler}"}`) });
     await replicas[0].runOnce(first, created('first'));
     expect(
-      await replicas[1].runOnce({ ...first, request: largeAnswer(`{"a":1,"b":"${filler}"}`) }, failIfRun),
+      await replicas[1].runOnce({ ...first, request: largeRequest(`{"a":1,"b":"${filler}"}`) }, failIfRun),
     ).toMatchObject({ body: 'first' });
     await expect(
-      replicas[0].runOnce({ ...first, request: largeAnswer(`{"b":"${filler}","a":1}`) }, failIfRun),
+      replicas[0].runOnce({ ...first, request: largeRequest(`{"b":"${filler}","a":1}`) }, failIfRun),
     ).rejects.toThrow(code('idempotency_key_reused'));
   });
 

@@ -402,7 +402,7 @@ describe('bodies', () => {
 
   test('another content type, another charset or a compression is 415', async () => {
     const { url, port } = await world();
-    const wrongBodies = [
+    const wrongTypes = [
       'text/plain',
       'application/xml',
       'application/json; charset=utf-7',
@@ -411,7 +411,7 @@ describe('bodies', () => {
       'application/x-www-form-urlencoded',
       'multipart/form-data; boundary=x',
     ];
-    for (const type of wrongBodies) {
+    for (const type of wrongTypes) {
       const response = await post(`${url}/v1/open/echo`, '{}', { 'content-type': type });
       expect([response.status, (await errorOf(response)).error.code], type).toEqual([
         415,
@@ -809,7 +809,7 @@ describe('the loopback guard', () => {
     ]) {
       expect((await ask(port, [`host: ${host}`])).status, host).toBe(200);
     }
-    const foreignHeaders = [
+    const foreignHosts = [
       'evil.test',
       `evil.test:${port}`,
       `localhost.evil.test:${port}`,
@@ -823,7 +823,7 @@ describe('the loopback guard', () => {
       `localhost:${port}0`,
       `a@localhost:${port}`,
     ];
-    for (const host of foreignHeaders) {
+    for (const host of foreignHosts) {
       for (const target of ['/health', '/nowhere', '/v1/ai/models', '/%ff']) {
         expect(await ask(port, [`host: ${host}`], target), `${host} ${target}`).toMatchObject({
           status: 403,
