@@ -73,8 +73,8 @@ async function post(path: string, body: Json): Promise<{ answer: Json; warnings:
 }
 
 const thinkingMember = { thinking: { type: 'enabled', budget_tokens: 1_024 } };
-const message = (model: string, messages: unknown[], rest: Json = {}) =>
-  post('/v1/ai/messages', { model, max_tokens: 2_000, messages, ...rest });
+const message = (model: string, messages: unknown[], extraMembers: Json = {}) =>
+  post('/v1/ai/messages', { model, max_tokens: 2_000, messages, ...extraMembers });
 
 describe('messages', () => {
   test('return a signature to the provider that made it', async () => {

@@ -116,20 +116,14 @@ describe('images', { timeout: 120_000 }, () => {
   });
 
   it('cancel their job when the client disconnects', async () => {
-    const gate = new AbortController();
+    const disconnection = new AbortController();
     const callCount = world.provider.calls.length;
-    const call = client().images.generate({ model: 'acme/slow', prompt }, { signal: gate.signal });
+    const call = client().images.generate({ model: 'acme/slow', prompt }, { signal: disconnection.signal });
     await world.provider.until((calls) => calls.length > callCount);
-    gate.abort();
+    disconnection.abort();
     await expect(call).rejects.toThrow('aborted');
-    const deadline = Date.now() + 10_000;
-    for (;;) {
-      const [job] = await world.sql<{ status: string }[]>`
-        select status from gateway.ai_jobs order by created_at desc limit 1`;
-      if (job?.status === 'canceled') break;
-      if (Date.now() > deadline) throw new Error(`The job is ${job?.status ?? 'absent'}.`);
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
+    const readJob = () => world.sql`select status from gateway.ai_jobs order by created_at desc limit 1`;
+    await expect.poll(readJob, { timeout: 10_000 }).toEqual([{ status: 'canceled' }]);
   });
 
   it('of a paid model are charged like jobs', async () => {
@@ -177,9 +171,9 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
   it('are joined by a call that comes while they are generated', async () => {
     const key = newKey();
     const stateBefore = [await balance(), await jobs()] as const;
-    const calls = world.provider.calls.length;
+    const callCount = world.provider.calls.length;
     const first = generate(key, 'acme/paid-later');
-    await world.provider.until((received) => received.length > calls);
+    await world.provider.until((calls) => calls.length > callCount);
     const [firstAnswer, secondAnswer] = await Promise.all([first, generate(key, 'acme/paid-later')]);
     expect([firstAnswer.status, secondAnswer.status]).toEqual([200, 200]);
     expect(Number(await jobs()) - Number(stateBefore[1])).toBe(1);
@@ -189,27 +183,27 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
   it('are found again by a client that has disconnected', async () => {
     const key = newKey();
     const balanceBefore = await balance();
-    const calls = world.provider.calls.length;
-    const gate = new AbortController();
+    const callCount = world.provider.calls.length;
+    const disconnection = new AbortController();
     const call = client().images.generate(
       { model: 'acme/paid-later', prompt },
-      { signal: gate.signal, headers: { 'idempotency-key': key } },
+      { signal: disconnection.signal, headers: { 'idempotency-key': key } },
     );
-    await world.provider.until((received) => received.length > calls);
-    gate.abort();
+    await world.provider.until((calls) => calls.length > callCount);
+    disconnection.abort();
     await expect(call).rejects.toThrow('aborted');
     const secondAnswer = await generate(key, 'acme/paid-later');
-    expect([secondAnswer.status, world.provider.calls.length - calls]).toEqual([200, 1]);
+    expect([secondAnswer.status, world.provider.calls.length - callCount]).toEqual([200, 1]);
     expect(balanceBefore - (await balance())).toBe(40_000);
   });
 
   it('fail again as they failed first', async () => {
     const key = newKey();
     const first = await generate(key, 'acme/refusing');
-    const calls = world.provider.calls.length;
+    const callCount = world.provider.calls.length;
     const secondAnswer = await generate(key, 'acme/refusing');
     expect([first.status, secondAnswer.status]).toEqual([400, 400]);
-    expect(world.provider.calls.length).toBe(calls);
+    expect(world.provider.calls.length).toBe(callCount);
   });
 
   it('are 422 with another prompt', async () => {
@@ -235,10 +229,10 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
       return client().images.edit({ model: 'acme/painter', prompt, image }, options).withResponse();
     };
     await edit();
-    const calls = world.provider.calls.length;
+    const callCount = world.provider.calls.length;
     const { response } = await edit();
     expect(response.headers.get('idempotent-replayed')).toBe('true');
-    expect(world.provider.calls.length).toBe(calls);
+    expect(world.provider.calls.length).toBe(callCount);
   });
 });
 

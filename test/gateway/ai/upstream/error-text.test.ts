@@ -5,14 +5,14 @@ import { startProvider, type ScriptedProvider } from '../../../support/provider.
 import { eventsOf, partsOf, startAi, type World } from '../world.ts';
 
 const key = 'CANARY-71aa-key';
-const data = (value: object) => `data: ${JSON.stringify(value)}\n\n`;
+const frameOf = (value: object) => `data: ${JSON.stringify(value)}\n\n`;
 const secret = `The picture at http://10.1.2.3:8080/a.png was refused for ${key} and sk-proj-abcdefghijkl.`;
 const failures: Record<string, unknown> = {
-  callers: { code: 'invalid_image', message: secret, type: 'x', internal: secret },
-  providers: { code: 'server_error', message: secret },
-  limited: { code: 'rate_limit_exceeded', message: `Organization org-1 has no more. ${secret}` },
-  nameless: { message: secret },
-  text: secret,
+  invalidRequest: { code: 'invalid_image', message: secret, type: 'x', internal: secret },
+  providerFault: { code: 'server_error', message: secret },
+  rateLimit: { code: 'rate_limit_exceeded', message: `Organization org-1 has no more. ${secret}` },
+  withoutCode: { message: secret },
+  plainText: secret,
 };
 const failedResponse = (error: unknown) => ({
   id: 'r',
@@ -44,7 +44,7 @@ const scriptOf = (error: unknown) =>
       },
       { type: 'response.failed', sequence_number: 1, response: failedResponse(error) },
     ]
-      .map(data)
+      .map(frameOf)
       .join(''),
   }).toString()}`;
 
@@ -73,14 +73,14 @@ beforeEach(() => provider.reset());
 
 const leaks = /CANARY|10\.1\.2\.3|sk-proj|org-1/;
 const expected: Record<string, object> = {
-  callers: {
+  invalidRequest: {
     code: 'invalid_image',
     message: 'The picture at [redacted] was refused for [redacted] and [redacted].',
   },
-  providers: { code: 'server_error', message: 'The model provider failed to answer.' },
-  limited: { code: 'rate_limit_exceeded', message: 'The model provider failed to answer.' },
-  nameless: { code: 'server_error', message: 'The model provider failed to answer.' },
-  text: { code: 'server_error', message: 'The model provider failed to answer.' },
+  providerFault: { code: 'server_error', message: 'The model provider failed to answer.' },
+  rateLimit: { code: 'rate_limit_exceeded', message: 'The model provider failed to answer.' },
+  withoutCode: { code: 'server_error', message: 'The model provider failed to answer.' },
+  plainText: { code: 'server_error', message: 'The model provider failed to answer.' },
 };
 
 describe.each(Object.keys(failures))('the error text of a failed response (%s)', (name) => {
