@@ -4,7 +4,7 @@ import { realpath } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { readText, assetPath } from '../kernel/assets.ts';
 import { systemClock, type Clock } from '../kernel/clock.ts';
-import { closedOnError, createClosers, type Closers } from '../kernel/closers.ts';
+import { closeOnError, createClosers, type Closers } from '../kernel/closers.ts';
 import { createContract } from '../kernel/contract/contract.ts';
 import { migrate, type Database } from '../kernel/data/database.ts';
 import { createIdempotency, type Idempotency, type IdempotencyOptions } from '../kernel/data/idempotency.ts';
@@ -87,7 +87,7 @@ export async function createAgent(config: AgentConfig, options: AgentOptions): P
   const database = options.database ?? (await (options.opening ?? openAgentDatabase(config, log)));
   const closers = createClosers();
   if (options.database === undefined) closers.defer(() => database.close());
-  return closedOnError(closers, () => compose(config, options, { database, clock, closers }));
+  return closeOnError(closers, () => compose(config, options, { database, clock, closers }));
 }
 
 async function compose(

@@ -7,7 +7,7 @@ import { scopeOperations } from '../contract/gateway/operations.gen.ts';
 import { assetExists, assetPath } from '../kernel/assets.ts';
 import { withTimeout } from '../kernel/async.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { closedOnError, createClosers, type Closers } from '../kernel/closers.ts';
+import { closeOnError, createClosers, type Closers } from '../kernel/closers.ts';
 import { serveControl } from '../kernel/control.ts';
 import { createChanges } from '../kernel/data/changes.ts';
 import { createContract, type ContractOptions } from '../kernel/contract/contract.ts';
@@ -192,7 +192,7 @@ export async function createGateway(config: GatewayConfig, options: CreateGatewa
   const { openingDatabase } = options;
   openingDatabase?.catch(() => {});
   closers.defer(async () => (await openingDatabase?.catch(() => undefined))?.close());
-  return closedOnError(closers, async () => {
+  return closeOnError(closers, async () => {
     const projectServices = await checkSettings(config, options);
     progress(isEmbedded ? 'opening the embedded database' : 'connecting to PostgreSQL');
     const database = options.database ?? (await openDatabase(config, options, closers));

@@ -37,7 +37,7 @@ export function createClosers(): Closers {
  * Runs a start. If it throws, closes everything that it deferred and rethrows; errors of the
  * closing are dropped.
  */
-export async function closedOnError<T>(closers: Closers, start: () => Promise<T>): Promise<T> {
+export async function closeOnError<T>(closers: Closers, start: () => Promise<T>): Promise<T> {
   try {
     return await start();
   } catch (error) {

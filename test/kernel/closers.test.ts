@@ -1,6 +1,6 @@
 // The list of close functions behind every start.
 import { describe, expect, test } from 'vitest';
-import { closedOnError, createClosers } from '../../src/kernel/closers.ts';
+import { closeOnError, createClosers } from '../../src/kernel/closers.ts';
 
 describe('createClosers', () => {
   test('closes in reverse order, past one that throws', async () => {
@@ -26,7 +26,7 @@ describe('createClosers', () => {
   });
 });
 
-describe('closedOnError', () => {
+describe('closeOnError', () => {
   test('closes what is open and throws the error of the start', async () => {
     let isOpen = true;
     const closers = createClosers();
@@ -34,7 +34,7 @@ describe('closedOnError', () => {
       isOpen = false;
       throw new Error('the close fails as well');
     });
-    await expect(closedOnError(closers, () => Promise.reject(new Error('the start fails')))).rejects.toThrow(
+    await expect(closeOnError(closers, () => Promise.reject(new Error('the start fails')))).rejects.toThrow(
       'the start fails',
     );
     expect(isOpen).toBe(false);

@@ -17,7 +17,7 @@ import {
   type GatewayConfig,
 } from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
-import { closedOnError, createClosers } from '../../kernel/closers.ts';
+import { closeOnError, createClosers } from '../../kernel/closers.ts';
 import { makeFolder } from '../../kernel/folder.ts';
 import { isLoopbackHost } from '../../kernel/http/address.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -83,7 +83,7 @@ async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall)
   // createAgent below throws the failure; until then an unhandled rejection would end the process.
   opening.catch(() => {});
   closers.defer(async () => (await opening.catch(() => undefined))?.close());
-  return closedOnError(closers, async () => {
+  return closeOnError(closers, async () => {
     const project = config.project === undefined ? undefined : await openProject(config.project);
     const gateway = await createGateway(config, {
       project,
