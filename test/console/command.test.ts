@@ -80,15 +80,18 @@ describe('townhall console', () => {
     expect(await run.ended).toBe(0);
   });
 
-  test('has help and names a wrong option', async () => {
+  test('lists its options in the help', async () => {
     const help = townhall(['console', '--help'], { cwd: folder });
     expect(await help.ended).toBe(0);
     expect(help.screen()).toMatch(
       /--open[\s\S]*--json[\s\S]*--port[\s\S]*--agent-url[\s\S]*--data-dir[\s\S]*--token-file/,
     );
-    for (const args of [['--agent-url', 'http://example.com'], ['--port', 'x'], ['--nothing'], ['word']]) {
-      const run = townhall(['console', ...args], { cwd: folder });
-      expect([args, await run.ended]).toEqual([args, 2]);
-    }
   });
+
+  test.each([[['--agent-url', 'http://example.com']], [['--port', 'x']], [['--nothing']], [['word']]])(
+    'refuses %j',
+    async (words) => {
+      expect(await townhall(['console', ...words], { cwd: folder }).ended).toBe(2);
+    },
+  );
 });
