@@ -299,7 +299,7 @@ describe('a stream over a socket', () => {
     expect(server.requests).toHaveLength(0);
   });
 
-  test('throws timeout when silent; heartbeats count as activity', async () => {
+  test('throws timeout for a silence after the last heartbeat', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, textParts('Hi').slice(0, 3));
