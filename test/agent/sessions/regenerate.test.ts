@@ -146,15 +146,15 @@ describe('sessions.regenerate', () => {
   test('refuses a busy session', async () => {
     const agent = await startWith(['One.']);
     const { client } = agent;
-    const held = holdAnswer();
-    world.gateway.answer(() => held.answer);
+    const modelAnswer = holdAnswer();
+    world.gateway.answer(() => modelAnswer.answer);
     await client.sessions.regenerate({ sessionId: 's' });
-    await held.request;
+    await modelAnswer.request;
     await expect(client.sessions.regenerate({ sessionId: 's' })).rejects.toMatchObject({
       status: 409,
       code: 'session_busy',
     });
-    held.end();
+    modelAnswer.end();
     await untilIdle(agent);
   });
 
@@ -196,11 +196,11 @@ describe('sessions.listMessages', () => {
   test('has the state of each input, as forks do', async () => {
     const agent = await world.start();
     const { client } = agent;
-    const held = holdAnswer();
-    world.gateway.answer((_, index) => (index === 0 ? held.answer : says('Done.')));
+    const modelAnswer = holdAnswer();
+    world.gateway.answer((_, index) => (index === 0 ? modelAnswer.answer : says('Done.')));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Running.' });
-    await held.request;
+    await modelAnswer.request;
     await client.sessions.prompt({ sessionId: 's', text: 'Waiting.' });
     const dropped = await client.sessions.prompt({ sessionId: 's', text: 'Dropped.' });
     await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: dropped.queueItemId as string });
@@ -226,7 +226,7 @@ describe('sessions.listMessages', () => {
       if (event.type === 'queue.removed') open.delete(event.queueItemId);
     }
     expect([...open]).toEqual([]);
-    held.end();
+    modelAnswer.end();
     await untilIdle(agent);
     expect((await listed(agent, 's')).filter(([, status]) => status === 'waiting')).toEqual([]);
   });

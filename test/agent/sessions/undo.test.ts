@@ -132,12 +132,12 @@ describe('sessions.getChanges', () => {
   });
 
   test('says that a run has not ended', async () => {
-    const held = holdAnswer();
-    world.gateway.answer(() => held.answer);
+    const modelAnswer = holdAnswer();
+    world.gateway.answer(() => modelAnswer.answer);
     const { client } = await world.start();
     await client.sessions.create({ id: 's' });
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Go.' });
-    await held.request;
+    await modelAnswer.request;
     expect(await client.sessions.getChanges({ sessionId: 's', runId })).toMatchObject({ status: 'open' });
     await expect(client.sessions.undoRun({ sessionId: 's', runId })).rejects.toMatchObject({
       status: 409,
@@ -146,7 +146,7 @@ describe('sessions.getChanges', () => {
     await expect(client.sessions.redoRun({ sessionId: 's', runId })).rejects.toMatchObject({
       code: 'session_busy',
     });
-    held.end();
+    modelAnswer.end();
   });
 
   test('refuses a run of another session', async () => {
