@@ -107,10 +107,7 @@ describe('the prompts of a session', () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'townhall-prompt-'));
     const agent = await runTwentySteps('restarted', dataDir);
     const lastPrompt = promptBytes(world.gateway.bodies.at(-1) as string);
-    await agent.client.sessions.prompt(
-      { sessionId: 's', text: 'On.' },
-      { headers: { prefer: 'wait=20' } },
-    );
+    await agent.client.sessions.prompt({ sessionId: 's', text: 'On.' }, { headers: { prefer: 'wait=20' } });
     expectPrefix(lastPrompt, promptBytes(world.gateway.bodies.at(-1) as string));
     expect(lastPrompt.length).toBeGreaterThan(30);
     const beforeRestart = promptBytes(world.gateway.bodies.at(-1) as string);
