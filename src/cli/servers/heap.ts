@@ -24,9 +24,10 @@ export function limitYoungGeneration(): void {
 
 // V8 prints an error for an unknown flag, and Node 22 has an older V8.
 const hasMemorySaver = Number(process.versions.node.split('.')[0]) >= 24;
-// A second with less work than this is idle.
+// The event loop is quiet while it works less than this share of the time, and idle after a quiet second.
 const idleUtilization = 0.05;
-const checkEveryMs = 1_000;
+const checkEveryMs = 200;
+const quietChecksUntilIdle = 5;
 /**
  * The young generation of a busy server, both of its halves, grows while it is smaller; a last step may
  * double it. V8's own limit takes 100 MB more and saves no processor time
@@ -50,7 +51,7 @@ export interface IdleOptions {
  * For a server, called once it listens. While the event loop is idle, V8's memory saver collects the heaps of
  * all threads, the embedded database's too, and returns their pages; this shrinks the young generation. Under
  * load its collections would cost 0.3 ms of processor time a call, and those of so small a young generation
- * another 0.1 ms, so a busy second switches it off and lets the young generation grow to `enoughYoungBytes`.
+ * another 0.1 ms, so a busy moment switches it off and lets the young generation grow to `enoughYoungBytes`.
  */
 export function saveMemoryWhileIdle({
   growsWhileBusy = true,
@@ -60,8 +61,11 @@ export function saveMemoryWhileIdle({
 }: IdleOptions = {}): void {
   const growth = createGrowth(youngBytes, setFlag);
   let wasIdle: boolean | undefined;
+  let quietChecks = 0;
   setInterval(() => {
-    const isIdle = utilization() < idleUtilization;
+    quietChecks = utilization() < idleUtilization ? quietChecks + 1 : 0;
+    const isIdle = quietChecks >= quietChecksUntilIdle;
+    if (!isIdle && quietChecks > 0) return;
     if (growsWhileBusy && !isIdle) growth.start();
     if (isIdle === wasIdle) return;
     wasIdle = isIdle;

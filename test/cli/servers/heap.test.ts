@@ -13,6 +13,7 @@ describe.skipIf(nodeMajor < 24)('saveMemoryWhileIdle', () => {
   });
   afterEach(() => void vi.useRealTimers());
 
+  const checksPerSecond = 5;
   const stopsGrowing = '--semi-space-growth-factor=1';
   const grows = '--semi-space-growth-factor=2';
   const idleFlags = [stopsGrowing, '--memory-saver-mode'];
@@ -20,9 +21,10 @@ describe.skipIf(nodeMajor < 24)('saveMemoryWhileIdle', () => {
 
   function startWith(seconds: number[], options: { growsWhileBusy?: boolean } = {}): string[] {
     const flags: string[] = [];
+    let checks = 0;
     saveMemoryWhileIdle({
       ...options,
-      utilization: () => seconds.shift() ?? 0,
+      utilization: () => seconds[Math.floor(checks++ / checksPerSecond)] ?? 0,
       youngBytes: () => youngBytes,
       setFlag: (flag) => flags.push(flag),
     });
@@ -66,8 +68,14 @@ describe.skipIf(nodeMajor < 24)('saveMemoryWhileIdle', () => {
     expect(flags).toEqual(['--no-memory-saver-mode', '--memory-saver-mode']);
   });
 
-  test('sets no flag before the first second is over', () => {
+  test('sets the flags of a busy server within its first 200 ms', () => {
     const flags = startWith([0.9]);
+    vi.advanceTimersByTime(200);
+    expect(flags).toEqual(busyFlags);
+  });
+
+  test('sets no flag before an idle second is over', () => {
+    const flags = startWith([0]);
     vi.advanceTimersByTime(900);
     expect(flags).toEqual([]);
   });
