@@ -17,8 +17,9 @@ export async function makeFolder(path: string): Promise<void> {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'EEXIST' && (await stat(folder)).isDirectory()) return;
     const parent = dirname(folder);
-    if (code !== 'ENOENT' || parent === folder || (await exists(parent))) throw error;
-    await makeFolder(parent);
+    if (code !== 'ENOENT' || parent === folder) throw error;
+    // Another call may have created the parent since.
+    if (!(await exists(parent))) await makeFolder(parent);
     await mkdir(folder, { mode: 0o700 }).catch((secondError: unknown) => {
       if ((secondError as NodeJS.ErrnoException).code !== 'EEXIST') throw secondError;
     });

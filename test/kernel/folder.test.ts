@@ -23,6 +23,16 @@ describe('makeFolder', () => {
     expect((await stat(path)).isDirectory()).toBe(true);
   });
 
+  test('creates folders with the same missing parents at once', async () => {
+    for (let round = 0; round < 50; round += 1) {
+      const parent = join(folder, `round-${round}`, 'parent');
+      const paths = Array.from({ length: 8 }, (_, index) => join(parent, `child-${index}`));
+      await Promise.all(paths.map((path) => makeFolder(path)));
+      const folders = await Promise.all(paths.map((path) => stat(path)));
+      expect(folders.every((entry) => entry.isDirectory())).toBe(true);
+    }
+  });
+
   test.runIf(existsSync('/proc/self'))('rejects where the system cannot create a folder', async () => {
     await expect(makeFolder('/proc/x/y')).rejects.toMatchObject({ code: 'ENOENT' });
   });
