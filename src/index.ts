@@ -24,8 +24,16 @@ export type {
   ServiceDefinition,
   ServiceRequirement,
 } from './gateway/services/index.ts';
-export { definePlugin } from './agent/plugins/index.ts';
-export type { Action, ActionContext, Availability, Plugin, StartContext } from './agent/plugins/index.ts';
+export { definePlugin, startPlugin } from './agent/plugins/index.ts';
+export type {
+  Action,
+  ActionContext,
+  Availability,
+  Plugin,
+  StartContext,
+  StartedPlugin,
+  StartPluginOptions,
+} from './agent/plugins/index.ts';
 
 export interface EmbeddedServer {
   /** Resolves once it serves; rejects when the address cannot be used. */

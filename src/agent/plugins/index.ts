@@ -25,6 +25,7 @@ export { readPluginFile, type PluginFile } from './plugin-file.ts';
 export type { PluginCore } from './core.ts';
 export { plugins, type PluginRoutes } from './plugins.ts';
 export { createRegistry, type PluginConfig, type PluginRegistry } from './registry.ts';
+export { startPlugin, type StartedPlugin, type StartPluginOptions } from './start-plugin.ts';
 export { context, type ReadOutput } from './builtin/context.ts';
 export { files } from './builtin/files.ts';
 export { mcp } from './builtin/mcp.ts';

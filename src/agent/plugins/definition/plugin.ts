@@ -5,6 +5,7 @@ import type { JsonSchema, SchemaCheck } from '../../../kernel/contract/schema.ts
 import type { Log } from '../../../kernel/log.ts';
 import type { ServiceDefinition } from '../../service-definition.ts';
 import type { PluginHooks } from './hooks.ts';
+import type { InputOf } from './schema-type.ts';
 
 /** The second argument of an action. */
 export interface ActionContext {
@@ -123,11 +124,19 @@ export interface Plugin {
   stop?(): Promise<void> | void;
 }
 
+type ActionOf<Schema extends JsonSchema> = Omit<Action<InputOf<Schema>>, 'input'> & { input: Schema };
+
 /**
- * Types a plugin; `Inputs` gives each action the type of its input, which its schema has to ensure.
+ * Types a plugin. Each action's `run` gets the type that its `input` schema describes
+ * (`InputOf`).
  */
+export function definePlugin<const Schemas extends Record<string, JsonSchema>>(
+  plugin: Omit<Plugin, 'actions'> & { actions: { [Name in keyof Schemas]: ActionOf<Schemas[Name]> } },
+): Plugin;
+/** Types a plugin whose author states the input of each action, which its schema has to ensure. */
 export function definePlugin<Inputs extends Record<string, unknown>>(
   plugin: Omit<Plugin, 'actions'> & { actions: { [Name in keyof Inputs]: Action<Inputs[Name]> } },
-): Plugin {
+): Plugin;
+export function definePlugin(plugin: object): Plugin {
   return plugin as Plugin;
 }
