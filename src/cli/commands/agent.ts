@@ -15,6 +15,7 @@ import {
 import { announceListening } from '../servers/announce.ts';
 import { limitYoungGeneration, saveMemoryWhileIdle } from '../servers/heap.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
+import { runWatched, watchOption } from '../servers/watch.ts';
 
 export const command: Command = {
   description: [
@@ -25,7 +26,9 @@ export const command: Command = {
   actions: [
     action({
       settings: { table: agentSettings },
-      async run({ settings, env }) {
+      options: { watch: watchOption },
+      async run({ settings, env, options }) {
+        if (options.watch) return runWatched();
         const config = readAgentConfig(settings, env);
         const redactor = createRedactor();
         const log = createLog({ level: config.logLevel, redactor });

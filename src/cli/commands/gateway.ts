@@ -22,6 +22,7 @@ import {
 import { announceListening } from '../servers/announce.ts';
 import { limitStreamGarbage, saveMemoryWhileIdle } from '../servers/heap.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
+import { runWatched, watchOption } from '../servers/watch.ts';
 import { readWorkerStart, type WorkerStart } from '../servers/workers/messages.ts';
 import { runPrimary } from '../servers/primary.ts';
 import { runWorker, workerBreakers } from '../servers/workers/worker.ts';
@@ -41,7 +42,9 @@ export const command: Command = {
   actions: [
     action({
       settings: { table: gatewaySettings },
-      async run({ settings, env }) {
+      options: { watch: watchOption },
+      async run({ settings, env, options }) {
+        if (options.watch) return runWatched();
         const config = readGatewayConfig(settings, env);
         const worker = readWorkerStart(env);
         if (worker !== null) return serveAsWorker(config, { env, worker });

@@ -37,6 +37,7 @@ import { hasEnterKey, listenForEnter } from '../servers/enter-key.ts';
 import { limitStreamGarbage, saveMemoryWhileIdle } from '../servers/heap.ts';
 import { portalBuild } from '../servers/portal-build.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
+import { runWatched, watchOption } from '../servers/watch.ts';
 import { welcome, type Welcome } from '../servers/welcome.ts';
 
 export const command: Command = {
@@ -45,7 +46,25 @@ export const command: Command = {
     'It listens on this machine only unless HOST names another address. The agent takes its settings from AGENT_… in',
     'the environment and the console from CONSOLE_…; see townhall agent --help and townhall console --help.',
   ],
-  actions: [action({ settings: { table: gatewaySettings }, run: startLocalEdition })],
+  actions: [
+    action({
+      settings: { table: gatewaySettings },
+      options: {
+        plugin: {
+          kind: 'value',
+          placeholder: 'FILE',
+          isRepeatable: true,
+          summary: 'Load a plugin into the agent. AGENT_PLUGINS does the same.',
+        },
+        watch: watchOption,
+      },
+      async run({ options, settings, env, print }) {
+        if (options.watch) return runWatched();
+        const plugins = options.plugin === undefined ? {} : { AGENT_PLUGINS: options.plugin };
+        return startLocalEdition({ settings, env: { ...env, ...plugins }, print });
+      },
+    }),
+  ],
 };
 
 interface LocalEdition {
@@ -57,7 +76,11 @@ interface LocalEdition {
   tokenFile: string;
 }
 
-async function startLocalEdition({ settings, env: givenEnv, print }: ActionCall): Promise<number> {
+async function startLocalEdition({
+  settings,
+  env: givenEnv,
+  print,
+}: Pick<ActionCall, 'settings' | 'env' | 'print'>): Promise<number> {
   const { config, consoleConfig, env, tokenFile } = readLocalEdition(settings, givenEnv);
   const agentConfig = readAgentConfig({}, env);
   await requireFolders(config);
