@@ -22,8 +22,13 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: 'init',
-    summary: 'Create a project with one service, ready to deploy.',
+    summary: 'Create a project with one service, ready to deploy, or a plugin.',
     load: () => import('./commands/init.ts'),
+  },
+  {
+    name: 'link',
+    summary: 'Let editors and tests find "townhall" from a project or a plugin.',
+    load: () => import('./commands/link.ts'),
   },
   {
     name: 'deploy',

@@ -30,7 +30,8 @@ export {
   type PlanLine,
   type Survey,
 } from './plan.ts';
-export { makeProject } from './template.ts';
+export { linkInstallation } from './link.ts';
+export { makePlugin, makeProject } from './template.ts';
 export { isRendered, renderProject } from './render.ts';
 export { startDetached, supervisorClient, type SupervisorClient } from './supervisor-client.ts';
 export { readPid, startSupervisor } from './supervisor/supervisor.ts';

@@ -1,30 +1,61 @@
-// The project that `townhall init` creates; it can be deployed unchanged.
+// The folders that `townhall init` creates: a project, which can be deployed unchanged, or a plugin with
+// a test.
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
+import { isSingleExecutable } from '../kernel/assets.ts';
 import { id } from '../kernel/ids.ts';
 import { declarationSchema } from './declaration.ts';
+import { linkInstallation } from './link.ts';
+import { pluginFiles } from './plugin-template.ts';
 
-const nameShape = /^[A-Za-z0-9][A-Za-z0-9._-]{0,49}$/;
+const projectName = {
+  shape: /^[A-Za-z0-9][A-Za-z0-9._-]{0,49}$/,
+  rule: 'letters, digits, `.`, `_` and `-`, 50 at most, starting with a letter or a digit',
+};
+const pluginName = {
+  shape: /^[a-z][a-z0-9-]{0,30}$/,
+  rule: 'lower-case letters, digits and hyphens, 31 at most, starting with a letter',
+};
 
-/** Creates the project. Throws when the folder exists and is not empty. */
-export async function makeProject(
+interface NewFolder {
+  directory: string;
+  name: string;
+  /** Relative to the folder. */
+  files: string[];
+}
+
+/** Creates a project. Throws when the folder exists and is not empty. */
+export async function makeProject(path: string): Promise<NewFolder> {
+  const name = requireName(path, { ...projectName, noun: 'project' });
+  return writeFolder(path, name, projectFiles(name));
+}
+
+/** Creates a plugin with a test. Throws when the folder exists and is not empty. */
+export async function makePlugin(path: string): Promise<NewFolder> {
+  const name = requireName(path, { ...pluginName, noun: 'plugin' });
+  return writeFolder(path, name, pluginFiles(name));
+}
+
+function requireName(path: string, { shape, rule, noun }: { shape: RegExp; rule: string; noun: string }) {
+  const name = basename(resolve(path));
+  if (!shape.test(name)) throw new Error(`"${name}" is not a valid ${noun} name: ${rule}.`);
+  return name;
+}
+
+async function writeFolder(
   path: string,
-): Promise<{ directory: string; name: string; files: string[] }> {
+  name: string,
+  files: Readonly<Record<string, string>>,
+): Promise<NewFolder> {
   const directory = resolve(path);
-  const name = basename(directory);
-  if (!nameShape.test(name))
-    throw new Error(
-      `"${name}" is not a valid project name: letters, digits, \`.\`, \`_\` and \`-\`, 50 at most, starting with a letter or a digit.`,
-    );
   const entries = await readdir(directory).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw error;
   });
   if (entries.length > 0)
     throw new Error(
-      `${directory} is not empty (${entries.slice(0, 3).join(', ')}${entries.length > 3 ? ', …' : ''}); a project needs a new folder.`,
+      `${directory} is not empty (${entries.slice(0, 3).join(', ')}${entries.length > 3 ? ', …' : ''}); use a new folder.`,
     );
-  const files = filesOf(name);
   for (const [file, text] of Object.entries(files)) {
     const target = join(directory, file);
     await mkdir(dirname(target), {
@@ -33,10 +64,11 @@ export async function makeProject(
     });
     await writeFile(target, text, { flag: 'wx' });
   }
-  return { directory, name, files: Object.keys(files) };
+  const links = isSingleExecutable ? [] : await linkInstallation(directory);
+  return { directory, name, files: [...Object.keys(files), ...links] };
 }
 
-function filesOf(name: string): Record<string, string> {
+function projectFiles(name: string): Record<string, string> {
   return {
     'townhall.json': json({
       $schema: './.townhall/townhall.schema.json',
@@ -54,6 +86,7 @@ function filesOf(name: string): Record<string, string> {
       type: 'module',
       scripts: { deploy: 'townhall deploy' },
     }),
+    'tsconfig.json': json({ extends: './.townhall/tsconfig.json', include: ['src'] }),
     'src/index.ts': entry,
     '.gitignore': '.townhall/\nnode_modules/\n',
     'README.md': readme(name),
@@ -109,8 +142,9 @@ curl http://127.0.0.1:43127/v1/hello/world
 townhall admin setup        # the first administrator
 \`\`\`
 
-\`townhall.json\` declares the project, \`src/index.ts\` exports its services. While you write, \`townhall gateway --project .\`
-serves them in the foreground. What a deployment keeps (versions, data, log) is in \`.townhall/\`.
+\`townhall.json\` declares the project, \`src/index.ts\` exports its services. While you write, \`townhall gateway --project . --watch\`
+serves them in the foreground and restarts after a change. What a deployment keeps (versions, data, log) is in
+\`.townhall/\`, and the paths by which editors find the types of \`townhall\`: write them with \`townhall link\` after a clone.
 `;
 }
 

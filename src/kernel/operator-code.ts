@@ -1,7 +1,7 @@
 // Loads code of the server's operator: a project's entry, a plugin. It runs in this process; its
 // import of `townhall` resolves to the running installation, so that it needs no installed package.
 import { registerHooks } from 'node:module';
-import { pathToFileURL } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
 import { isSingleExecutable } from './assets.ts';
 
@@ -32,6 +32,9 @@ export function resolveTownhall(isAsking: (address: string) => boolean): { dereg
 const installation = isSingleExecutable
   ? 'townhall:installation'
   : new URL(`../index${import.meta.url.endsWith('.ts') ? '.ts' : '.js'}`, import.meta.url).href;
+
+/** The file to which `townhall` resolves; null for the executable, whose code is in no file. */
+export const installationFile: string | null = isSingleExecutable ? null : fileURLToPath(installation);
 
 // The program within the executable is no importable module. Its entry stores the exports of
 // `townhall` under this symbol, and a generated module re-exports them.

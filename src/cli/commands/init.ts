@@ -1,25 +1,33 @@
-// `townhall init NAME`: creates a project that deploys as it is.
-import { makeProject } from '../../deploy/index.ts';
+// `townhall init NAME`: creates a project that deploys as it is, or a plugin with a test.
+import { makePlugin, makeProject } from '../../deploy/index.ts';
 import { action, jsonOption, type Command } from '../command-line/command.ts';
 
 export const command: Command = {
   description: [
     'Creates the folder NAME with a project: its declaration, a package.json, and an entry with one service.',
     'You can deploy it at once, without installing anything: cd NAME && townhall deploy',
+    'With --plugin it creates a plugin of an agent, with one action and its test: cd NAME && npm test',
   ],
   actions: [
     action({
       arguments: { path: { placeholder: 'NAME' } },
-      options: { json: jsonOption },
+      options: {
+        plugin: { kind: 'switch', summary: 'Create a plugin instead of a project.' },
+        json: jsonOption,
+      },
       async run({ arguments: { path }, options, print }) {
-        const { directory, name, files } = await makeProject(path);
-        if (options.json) print(JSON.stringify({ name, directory, files }));
-        else {
-          print(`Made ${name} in ${directory}:`);
-          for (const file of files) print(`  ${file}`);
-          print('');
-          print(`Deploy it: cd ${path} && townhall deploy`);
+        const { directory, name, files } = await (options.plugin ? makePlugin(path) : makeProject(path));
+        if (options.json) {
+          print(JSON.stringify({ name, directory, files }));
+          return 0;
         }
+        print(`Made ${name} in ${directory}:`);
+        for (const file of files) print(`  ${file}`);
+        print('');
+        print(
+          options.plugin ? `Test it: cd ${path} && npm test` : `Deploy it: cd ${path} && townhall deploy`,
+        );
+        if (options.plugin) print(`Run it:  cd ${path} && townhall start --plugin src/index.ts --watch`);
         return 0;
       },
     }),

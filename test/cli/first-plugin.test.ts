@@ -1,0 +1,115 @@
+// The commands of docs/guides/first-plugin.md, in their order, on a machine where `townhall` is on the PATH.
+import { execFile } from 'node:child_process';
+import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { entry, townhall, type Run } from './townhall.ts';
+
+const runFile = promisify(execFile);
+const repository = join(import.meta.dirname, '../..');
+let root: string;
+let plugin: string;
+let commands: string[];
+
+beforeAll(async () => {
+  root = await mkdtemp(join(tmpdir(), 'townhall-first-plugin-'));
+  plugin = join(root, 'dice');
+  await mkdir(join(root, 'bin'));
+  await writeFile(join(root, 'bin/townhall'), `#!/bin/sh\nexec "${process.execPath}" "${entry}" "$@"\n`);
+  await chmod(join(root, 'bin/townhall'), 0o755);
+  const guide = await readFile(join(repository, 'docs/guides/first-plugin.md'), 'utf8');
+  commands = [...guide.matchAll(/```sh\n([^`]*)```/g)].flatMap(([, text = '']) => text.trim().split('\n'));
+});
+afterAll(() => rm(root, { recursive: true, force: true }));
+
+async function shell(line: string, cwd: string): Promise<string> {
+  const PATH = [join(root, 'bin'), dirname(process.execPath), process.env['PATH']].join(':');
+  const { stdout } = await runFile('sh', ['-c', line], { cwd, env: { PATH, HOME: root }, timeout: 60_000 });
+  return stdout;
+}
+
+/** Runs the TypeScript compiler on the plugin; resolves with its errors. */
+function typeErrors(): Promise<string> {
+  const compiler = join(repository, 'node_modules/typescript/bin/tsc');
+  return runFile(process.execPath, [compiler, '-p', plugin]).then(
+    () => '',
+    (error: unknown) => (error as { stdout: string }).stdout,
+  );
+}
+
+function edit(text: string, replacement: string): Promise<void> {
+  const file = join(plugin, 'src/index.ts');
+  return readFile(file, 'utf8').then((source) => writeFile(file, source.replace(text, replacement)));
+}
+
+describe('your first plugin', { timeout: 120_000 }, () => {
+  test('the guide has the commands of this test', () => {
+    expect(commands).toEqual([
+      'townhall init dice --plugin',
+      'cd dice',
+      'npm test',
+      'townhall start --plugin src/index.ts --watch',
+      `townhall agent call dice roll '{"sides": 20}'`,
+    ]);
+  });
+
+  test('a new plugin passes its test', async () => {
+    expect(await shell(commands[0] ?? '', root)).toContain('src/index.test.ts');
+    expect(await shell(commands[2] ?? '', plugin)).toContain('pass 2');
+  });
+
+  test('a new plugin compiles', async () => {
+    expect(await typeErrors()).toBe('');
+  });
+
+  test('the compiler reports a wrong use of an input member', async () => {
+    await edit('const rolls', 'sides satisfies string;\n        const rolls');
+    expect(await typeErrors()).toContain(`src/index.ts`);
+    await edit('sides satisfies string;\n        ', '');
+  });
+
+  describe('beside a local edition', () => {
+    let edition: Run;
+    beforeAll(async () => {
+      const words = (commands[3] ?? '').split(' ').slice(1);
+      const env = { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0', CONSOLE_PORT: '0' };
+      edition = townhall(words, { cwd: plugin, env });
+      await edition.waitFor(/Call a model:/);
+    }, 120_000);
+    afterAll(async () => {
+      edition.process.kill('SIGTERM');
+      await edition.ended;
+    });
+
+    test('the action answers a call of the command line', async () => {
+      expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({
+        rolls: [expect.any(Number)],
+      });
+    });
+
+    test('a changed file is loaded again', async () => {
+      await edit('sum: rolls', 'total: rolls');
+      await edition.waitFor(/Call a model:[^]*Call a model:/);
+      expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({ total: expect.any(Number) });
+    });
+  });
+});
+
+test('townhall link writes the files of a project after a clone', async () => {
+  await shell('townhall init demo', root);
+  const project = join(root, 'demo');
+  await rm(join(project, '.townhall'), { recursive: true });
+  expect(await shell('townhall link', project)).toBe(
+    'Wrote .townhall/tsconfig.json\nWrote .townhall/register.js\n',
+  );
+  const compiler = join(repository, 'node_modules/typescript/bin/tsc');
+  await expect(runFile(process.execPath, [compiler, '-p', project])).resolves.toMatchObject({ stdout: '' });
+});
+
+test('townhall init refuses an invalid name of a plugin', async () => {
+  await expect(shell('townhall init Dice --plugin', root)).rejects.toMatchObject({
+    stderr: expect.stringContaining('"Dice" is not a valid plugin name: lower-case letters'),
+  });
+});
