@@ -80,13 +80,10 @@ const printable = (raw: string) => raw.replace(/[\u0000-\u0008\u000b-\u001f\u007
 
 function linesOf(messages: readonly UiMessage[]): string[] {
   return messages.map(({ role, parts }) => {
-    const texts = parts.flatMap((part) =>
-      part.type === 'text'
-        ? [part.text]
-        : part.type === 'dynamic-tool'
-          ? [`[${part.toolName}: ${part.state}]`]
-          : [],
-    );
+    const texts = parts.flatMap((part) => {
+      if (part.type === 'text') return [part.text];
+      return part.type === 'dynamic-tool' ? [`[${part.toolName}: ${part.state}]`] : [];
+    });
     const isGrowing = parts.some((part) => part.type === 'text' && part.state === 'streaming');
     return printable(`${role === 'user' ? 'You  ' : 'Agent'}  ${texts.join(' ')}${isGrowing ? '▌' : ''}`);
   });

@@ -124,7 +124,7 @@ function routes(documents: readonly DocumentName[], specLines: readonly string[]
   });
 }
 
-function main(strict: boolean): number {
+function main(isStrict: boolean): number {
   const contract = path.join(import.meta.dirname, '../src/contract');
   const documents: Record<string, Document> = {};
   for (const name of [...gateway, ...bothVariants]) {
@@ -135,13 +135,13 @@ function main(strict: boolean): number {
     }
     documents[name] = JSON.parse(readFileSync(file, 'utf8')) as Document;
   }
-  const { present, absent, wrongMethod } = compareRoutes(documents);
-  for (const route of absent) console.log(`absent        ${route}`);
+  const { present: presentRoutes, absent: absentRoutes, wrongMethod } = compareRoutes(documents);
+  for (const route of absentRoutes) console.log(`absent        ${route}`);
   for (const route of wrongMethod) console.error(`wrong method  ${route}`);
   console.log(
-    `absent-routes: ${present.length} of the specification's routes are in the contract, ${absent.length} are absent, ${wrongMethod.length} have a wrong method`,
+    `absent-routes: ${presentRoutes.length} of the specification's routes are in the contract, ${absentRoutes.length} are absent, ${wrongMethod.length} have a wrong method`,
   );
-  return wrongMethod.length > 0 || (strict && absent.length > 0) ? 1 : 0;
+  return wrongMethod.length > 0 || (isStrict && absentRoutes.length > 0) ? 1 : 0;
 }
 
 if (import.meta.main) process.exitCode = main(process.argv.includes('--strict'));

@@ -109,7 +109,7 @@ async function make(output: string): Promise<void> {
     const executable = path.join(staging, 'townhall');
     cpSync(process.execPath, executable, { dereference: true });
     chmodSync(executable, 0o755);
-    await quietly(() => inject(executable, 'NODE_SEA_BLOB', readFileSync(blob), { sentinelFuse: fuse }));
+    await runQuietly(() => inject(executable, 'NODE_SEA_BLOB', readFileSync(blob), { sentinelFuse: fuse }));
     mkdirSync(path.dirname(output), { recursive: true });
     // Renamed into place: an older executable that is running keeps its file.
     renameSync(executable, output);
@@ -172,8 +172,8 @@ async function pages(staging: string): Promise<[string, string][]> {
   });
   return sources.map((name) => {
     if (!name.endsWith('.ts')) return [name, path.join(root, name)];
-    const built = `${name.slice(folder.length + 1, -3)}.js`;
-    return [`${folder}/${built}`, path.join(staging, 'pages', built)];
+    const scriptName = `${name.slice(folder.length + 1, -3)}.js`;
+    return [`${folder}/${scriptName}`, path.join(staging, 'pages', scriptName)];
   });
 }
 
@@ -197,7 +197,7 @@ function write(folder: string, name: string, text: string): string {
 }
 
 // postject warns of a section that it does not know, on every run.
-async function quietly(work: () => Promise<void>): Promise<void> {
+async function runQuietly(work: () => Promise<void>): Promise<void> {
   const { warn, error, log } = console;
   console.warn = console.error = console.log = () => {};
   try {

@@ -71,28 +71,28 @@ async function build(name: string): Promise<void> {
   mkdirSync(path.join(root, 'build'), { recursive: true });
   const staging = mkdtempSync(path.join(root, 'build/client-'));
   try {
-    const compiled = path.join(staging, 'dist');
+    const compiledFolder = path.join(staging, 'dist');
     await run(process.execPath, [
       path.join(root, 'node_modules/typescript/bin/tsc'),
       '-p',
       source,
       '--outDir',
-      compiled,
+      compiledFolder,
       ...(options.check ? [] : ['--noCheck']),
     ]);
-    if (!existsSync(path.join(compiled, name, 'src/index.js')))
+    if (!existsSync(path.join(compiledFolder, name, 'src/index.js')))
       throw new Error(`tsc wrote no entry for ${name}`);
     if (options.into !== undefined) {
       for (const file of ['package.json', 'README.md', 'LICENSE'])
         cpSync(path.join(source, file), path.join(folder, file));
-      cpSync(compiled, path.join(folder, 'dist'), { recursive: true });
+      cpSync(compiledFolder, path.join(folder, 'dist'), { recursive: true });
       return;
     }
     // Renamed before its removal, so that a program that starts now misses the folder only for an
     // instant.
     const current = path.join(folder, 'dist');
     if (existsSync(current)) renameSync(current, path.join(staging, 'previous'));
-    renameSync(compiled, current);
+    renameSync(compiledFolder, current);
     writeFileSync(stampFile(name), inputDigest(name));
   } finally {
     rmSync(staging, { recursive: true, force: true });

@@ -155,16 +155,16 @@ function countAliasUses(): number {
 }
 
 function commentLines({ text, tree }: SourceFile): number {
-  const commented = new Set<number>();
+  const commentedLines = new Set<number>();
   const scanner = ts.createScanner(ts.ScriptTarget.Latest, false, ts.LanguageVariant.Standard, text);
   for (let kind = scanner.scan(); kind !== ts.SyntaxKind.EndOfFileToken; kind = scanner.scan()) {
     if (kind !== ts.SyntaxKind.SingleLineCommentTrivia && kind !== ts.SyntaxKind.MultiLineCommentTrivia)
       continue;
     const first = tree.getLineAndCharacterOfPosition(scanner.getTokenStart()).line;
     const last = tree.getLineAndCharacterOfPosition(scanner.getTokenEnd()).line;
-    for (let line = first; line <= last; line += 1) commented.add(line);
+    for (let line = first; line <= last; line += 1) commentedLines.add(line);
   }
-  return commented.size;
+  return commentedLines.size;
 }
 
 function importGraph(sources: readonly SourceFile[]): Map<string, string[]> {
@@ -188,18 +188,19 @@ function localImports(name: string, tree: ts.SourceFile): string[] {
 /** Strongly connected components of more than one file, by Tarjan's algorithm. */
 function countCycles(graph: Map<string, string[]>): number {
   const index = new Map<string, number>();
-  const lowest = new Map<string, number>();
+  const lowestIndex = new Map<string, number>();
   const stack: string[] = [];
   let cycles = 0;
   const connect = (name: string): void => {
     index.set(name, index.size);
-    lowest.set(name, index.get(name) ?? 0);
+    lowestIndex.set(name, index.get(name) ?? 0);
     stack.push(name);
     for (const target of graph.get(name) ?? []) {
       if (!index.has(target)) connect(target);
-      if (stack.includes(target)) lowest.set(name, Math.min(lowest.get(name) ?? 0, lowest.get(target) ?? 0));
+      if (stack.includes(target))
+        lowestIndex.set(name, Math.min(lowestIndex.get(name) ?? 0, lowestIndex.get(target) ?? 0));
     }
-    if (lowest.get(name) !== index.get(name)) return;
+    if (lowestIndex.get(name) !== index.get(name)) return;
     const component = stack.splice(stack.indexOf(name));
     if (component.length > 1) cycles += 1;
   };
@@ -210,8 +211,8 @@ function countCycles(graph: Map<string, string[]>): number {
 function longestChain(graph: Map<string, string[]>): number {
   const depths = new Map<string, number>();
   const depth = (name: string): number => {
-    const cached = depths.get(name);
-    if (cached !== undefined) return cached;
+    const cachedDepth = depths.get(name);
+    if (cachedDepth !== undefined) return cachedDepth;
     depths.set(name, 1);
     const result = 1 + Math.max(0, ...(graph.get(name) ?? []).map(depth));
     depths.set(name, result);

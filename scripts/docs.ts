@@ -122,10 +122,10 @@ async function main(from: string, output: string): Promise<void> {
       new Set([...referenceFiles, 'portal.css', 'portal.js', 'search-index.js']),
     );
     if (brokenLinks.length > 0) throw new Error(`broken links:\n  ${brokenLinks.join('\n  ')}`);
-    const built = Promise.all(references.map((reference) => buildReference(reference, staging)));
-    built.catch(() => {});
+    const builds = Promise.all(references.map((reference) => buildReference(reference, staging)));
+    builds.catch(() => {});
     if (options.check) checkSampleTypes();
-    for (const [name, text] of (await built).flat()) files.set(name, text);
+    for (const [name, text] of (await builds).flat()) files.set(name, text);
     files.set('portal.css', readFileSync(path.join(import.meta.dirname, 'docs/portal.css'), 'utf8'));
     files.set('portal.js', await bundleScript());
     files.set(missingPage, writeMissingPage(navigation));

@@ -65,8 +65,8 @@ async function main(): Promise<number> {
   mkdirSync(path.join(root, 'build'), { recursive: true });
   const staging = mkdtempSync(path.join(root, 'build/generate-'));
   try {
-    const [clean] = await Promise.all([options.lint ? lint() : true, bundle(staging)]);
-    if (!clean && !options.draft) return 1;
+    const [isClean] = await Promise.all([options.lint ? lint() : true, bundle(staging)]);
+    if (!isClean && !options.draft) return 1;
     const documents = surfaces.map((surface) => ({ ...surface, document: withSamples(staging, surface) }));
     const contents = documents.map((surface) => ({ surface, document: clientDocument(surface.document) }));
     await generateAllClients(staging, contents);
@@ -76,12 +76,12 @@ async function main(): Promise<number> {
     rmSync(stampFile, { force: true });
     const changes = publishAll(staging);
     // A draft leaves no stamp, so the next run reports its findings again.
-    if (clean) writeStamp({ inputs, outputs: outputDigest(), isLinted: options.lint });
+    if (isClean) writeStamp({ inputs, outputs: outputDigest(), isLinted: options.lint });
     report(
       `${documents.map(({ name, document }) => `${name} ${operationsOf(document).length}`).join(', ')} operations; ${changes} files changed`,
       startedMs,
     );
-    return clean ? 0 : 1;
+    return isClean ? 0 : 1;
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }
@@ -111,12 +111,12 @@ async function lint(): Promise<boolean> {
   const findings = totals.reduce((sum, count) => sum + count, 0);
   report(`lint: ${findings === 0 ? 'no finding' : `${findings} findings`}`, start);
   if (findings === 0 && code === 0) return true;
-  const readable = await runRedocly(root, [
+  const isReadable = await runRedocly(root, [
     'lint',
     '--format=codeframe',
     ...surfaces.map(({ name }) => name),
   ]);
-  console.error(`${readable.stdout}\n${readable.stderr}`);
+  console.error(`${isReadable.stdout}\n${isReadable.stderr}`);
   return false;
 }
 
@@ -199,9 +199,9 @@ function withSamples(staging: string, surface: Surface): Document {
   const document = readBundle(staging, surface);
   addSamples(document, surface, root);
   // The examples have response components of their own, which would only add names to the clients.
-  const published = structuredClone(document);
-  addErrorExamples(published, surface);
-  writeFileSync(bundleFile(staging, surface), JSON.stringify(published, null, 2));
+  const publishedDocument = structuredClone(document);
+  addErrorExamples(publishedDocument, surface);
+  writeFileSync(bundleFile(staging, surface), JSON.stringify(publishedDocument, null, 2));
   return document;
 }
 

@@ -38,14 +38,19 @@ export function listedCodes(documents: readonly { name: string; document: Docume
     for (const { id, path: template, operation } of operationsOf(document)) {
       // An alias has the handler of its original.
       if (isAlias(operation)) continue;
-      const shared = sharedCodesOf(operation, { name: surface }, template);
+      const sharedCodes = sharedCodesOf(operation, { name: surface }, template);
       for (const code of operation['x-error-codes'] ?? []) {
-        const family = shared.get(code);
+        const family = sharedCodes.get(code);
         const server = surface === 'gateway' ? 'gateway' : 'agent';
         const name = family === undefined ? `${id} ${code}` : `${server}, ${family}: ${code}`;
-        const listed = byName.get(name) ?? { name, code, operationIds: [], isShared: family !== undefined };
-        listed.operationIds.push(id);
-        byName.set(name, listed);
+        const listedCode = byName.get(name) ?? {
+          name,
+          code,
+          operationIds: [],
+          isShared: family !== undefined,
+        };
+        listedCode.operationIds.push(id);
+        byName.set(name, listedCode);
       }
     }
   }
@@ -62,15 +67,15 @@ export function findUnobserved(
     [...operationIds, ...(isShared ? [''] : [])].some((operationId) =>
       observed.has(`${operationId} ${code}`),
     );
-  const unseen = listed.filter((entry) => !isSeen(entry)).map(({ name }) => name);
+  const unseenNames = listed.filter((entry) => !isSeen(entry)).map(({ name }) => name);
   // What two requests race for may be seen in one run and not in the next.
-  const raced = new Set(
+  const racedNames = new Set(
     listed.map(({ name }) => name).filter((name) => exceptions[name]?.startsWith('Raced') === true),
   );
   return [
-    ...unseen.filter((name) => exceptions[name] === undefined).map((name) => `no test sees ${name}`),
+    ...unseenNames.filter((name) => exceptions[name] === undefined).map((name) => `no test sees ${name}`),
     ...Object.keys(exceptions)
-      .filter((name) => !unseen.includes(name) && !raced.has(name))
+      .filter((name) => !unseenNames.includes(name) && !racedNames.has(name))
       .map((name) => `the exception "${name}" is seen, or listed nowhere`),
   ];
 }
@@ -89,16 +94,16 @@ function main(): number {
     return 1;
   }
   const lines = files.flatMap((file) => readFileSync(file, 'utf8').split('\n').filter(Boolean));
-  const observed = new Set(lines.map((line) => (JSON.parse(line) as [string, string]).join(' ')));
+  const observedPairs = new Set(lines.map((line) => (JSON.parse(line) as [string, string]).join(' ')));
   const documents = surfaces.map(({ name }) => {
     const file = path.join(root, 'src/contract', name, 'bundle.json');
     return { name, document: JSON.parse(readFileSync(file, 'utf8')) as Document };
   });
-  const listed = listedCodes(documents);
-  const findings = findUnobserved(listed, observed, unobservedCodes);
+  const codes = listedCodes(documents);
+  const findings = findUnobserved(codes, observedPairs, unobservedCodes);
   for (const finding of findings) console.error(`observed-codes: ${finding}`);
   console.log(
-    `observed-codes: ${listed.length} listed codes, ${Object.keys(unobservedCodes).length} exceptions, ${findings.length} findings`,
+    `observed-codes: ${codes.length} listed codes, ${Object.keys(unobservedCodes).length} exceptions, ${findings.length} findings`,
   );
   return findings.length === 0 ? 0 : 1;
 }

@@ -106,10 +106,10 @@ async function main(output: string): Promise<void> {
  * The server as published: compiled JavaScript with types, and its data files at the same paths.
  */
 async function buildServer(folder: string): Promise<void> {
-  const compiled = path.join(folder, 'dist');
+  const compiledFolder = path.join(folder, 'dist');
   const tsc = path.join(root, 'node_modules/typescript/bin/tsc');
   succeed(
-    await runNode(tsc, ['-p', path.join(root, 'scripts/pack'), '--outDir', compiled], {
+    await runNode(tsc, ['-p', path.join(root, 'scripts/pack'), '--outDir', compiledFolder], {
       cwd: root,
       timeoutMs: 180_000,
     }),

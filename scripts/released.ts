@@ -66,11 +66,11 @@ async function main(): Promise<number> {
 async function compare(name: string): Promise<Verdict> {
   const [releasedDocument, currentDocument] = [readDocument(fileOf(name)), readDocument(bundleOf(name))];
   const folder = mkdtempSync(path.join(tmpdir(), 'townhall-released-'));
-  const comparable = path.join(folder, `${name}.json`);
-  writeFileSync(comparable, JSON.stringify(withOpenEnums(releasedDocument, currentDocument)));
+  const comparableFile = path.join(folder, `${name}.json`);
+  writeFileSync(comparableFile, JSON.stringify(withOpenEnums(releasedDocument, currentDocument)));
   const { code, stdout, stderr } = await runRedocly(root, [
     'diff',
-    comparable,
+    comparableFile,
     bundleOf(name),
     '--config',
     path.join(root, 'openapi/released/redocly.yaml'),

@@ -124,16 +124,16 @@ function measureUnions(document: Json, follow: Follow): Share {
 
 /** Every object of the document that describes a value's shape. Examples contain data, not schemas. */
 function* schemasOf(document: Json): Generator<Json> {
-  const unvisited: unknown[] = [document['paths'], document['components'], document['webhooks']];
-  while (unvisited.length > 0) {
-    const value = unvisited.pop();
-    if (Array.isArray(value)) unvisited.push(...(value as unknown[]));
+  const unvisitedValues: unknown[] = [document['paths'], document['components'], document['webhooks']];
+  while (unvisitedValues.length > 0) {
+    const value = unvisitedValues.pop();
+    if (Array.isArray(value)) unvisitedValues.push(...(value as unknown[]));
     if (!isRecord(value)) continue;
     if (isRecord(value['properties']) || Array.isArray(value['oneOf']) || Array.isArray(value['anyOf']))
       yield value;
     for (const [name, member] of Object.entries(value))
       if (!['example', 'examples', 'x-codeSamples', 'x-oaiMeta', 'default', 'enum'].includes(name))
-        unvisited.push(member);
+        unvisitedValues.push(member);
   }
 }
 

@@ -41,13 +41,13 @@ export interface MarkdownOptions {
 
 export function renderMarkdown(markdown: string, options: MarkdownOptions): Rendered {
   const headings: Heading[] = [];
-  const marked = createMarked(options, headings);
-  const html = marked.parse(markdown, { async: false });
+  const parser = createMarked(options, headings);
+  const html = parser.parse(markdown, { async: false });
   return {
     title: headings.find(({ depth }) => depth === 1)?.text ?? path.posix.basename(options.source, '.md'),
     html,
     headings,
-    sections: sectionsOf(marked.lexer(markdown), headings),
+    sections: sectionsOf(parser.lexer(markdown), headings),
   };
 }
 
@@ -59,12 +59,12 @@ function createMarked(options: MarkdownOptions, headings: Heading[]): Marked {
     gfm: true,
     renderer: {
       heading({ tokens, depth, text }: Tokens.Heading) {
-        const plain = plainText(text);
-        const base = anchorOf(plain);
+        const headingText = plainText(text);
+        const base = anchorOf(headingText);
         const count = slugCounts.get(base) ?? 0;
         slugCounts.set(base, count + 1);
         const anchor = count === 0 ? base : `${base}-${count}`;
-        headings.push({ depth, text: plain, anchor });
+        headings.push({ depth, text: headingText, anchor });
         const link =
           depth === 1 ? '' : ` <a class="anchor" href="#${anchor}" aria-label="Link to this section">#</a>`;
         return `<h${depth} id="${escapeHtml(anchor)}">${this.parser.parseInline(tokens)}${link}</h${depth}>\n`;

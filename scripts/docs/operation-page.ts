@@ -66,7 +66,7 @@ export function writeOperationBody(options: OperationPageOptions): string {
 <h1 id="${escapeHtml(endpoint.id)}">${escapeHtml(summary)}</h1>
 <p class="endpoint">${methodTag(endpoint.method)} <code>${escapeHtml(endpoint.path).replaceAll('/', '/<wbr>')}</code></p>
 ${render(description)}
-${furtherPaths(options)}${aboutCallers(options)}
+${writeFurtherPaths(options)}${writeCallers(options)}
 </div>
 ${writeSamples(operation['x-codeSamples'] ?? [], options.surface)}
 <div class="details">
@@ -84,7 +84,7 @@ export function methodTag(method: string): string {
   return `<span class="method ${method}">${method.toUpperCase()}</span>`;
 }
 
-function furtherPaths({ document, endpoint }: OperationPageOptions): string {
+function writeFurtherPaths({ document, endpoint }: OperationPageOptions): string {
   const paths = aliasesOf(document, endpoint.id).map(({ path }) => `<code>${escapeHtml(path)}</code>`);
   return paths.length === 0 ? '' : `<p class="quiet">Also at ${paths.join(', ')}.</p>\n`;
 }
@@ -95,7 +95,7 @@ const identityNames: Readonly<Record<string, string>> = {
   agent: 'a token of the agent',
 };
 
-function aboutCallers({ surface, endpoint }: OperationPageOptions): string {
+function writeCallers({ surface, endpoint }: OperationPageOptions): string {
   const identities = (endpoint.operation.security ?? []).flatMap((requirement) =>
     Object.keys(requirement).map((scheme) => identityNames[surface.identities[scheme] ?? ''] ?? scheme),
   );
@@ -109,12 +109,12 @@ function writeSamples(samples: readonly CodeSample[], surface: Surface): string 
   if (samples.length === 0) return '';
   const variable = /TOWNHALL_\w*TOKEN/.exec(samples.map(({ source }) => source).join('\n'))?.[0];
   const tabs = samples.map(
-    ({ label }, at) =>
-      `<button type="button" role="tab" id="tab-${at}" aria-controls="sample-${at}" aria-selected="${at === 0}"${at === 0 ? '' : ' tabindex="-1"'}>${escapeHtml(label)}</button>`,
+    ({ label }, index) =>
+      `<button type="button" role="tab" id="tab-${index}" aria-controls="sample-${index}" aria-selected="${index === 0}"${index === 0 ? '' : ' tabindex="-1"'}>${escapeHtml(label)}</button>`,
   );
   const panels = samples.map(
-    ({ label, source }, at) =>
-      `<div role="tabpanel" id="sample-${at}" aria-labelledby="tab-${at}" data-label="${escapeHtml(label)}"><pre tabindex="0"><code>${escapeHtml(source)}</code></pre></div>`,
+    ({ label, source }, index) =>
+      `<div role="tabpanel" id="sample-${index}" aria-labelledby="tab-${index}" data-label="${escapeHtml(label)}"><pre tabindex="0"><code>${escapeHtml(source)}</code></pre></div>`,
   );
   return `<section class="samples" aria-label="Samples"${variable === undefined ? '' : ` data-variable="${variable}"`}>
 <div role="tablist" aria-label="Language">${tabs.join('')}</div>

@@ -44,7 +44,7 @@ export function collectOperationPages(
     render: (markdown: string, page: string) => string;
   },
 ): OperationPages {
-  const entries = surfaces.flatMap((described) => entriesOf(described, surfaces, options.guides));
+  const entries = surfaces.flatMap((surface) => entriesOf(surface, surfaces, options.guides));
   const pages = entries.map((entry) => ({
     page: entry.page,
     title: entry.endpoint.operation.summary ?? entry.endpoint.id,
@@ -81,14 +81,14 @@ function entriesOf(
 ): Entry[] {
   const { surface, document } = described;
   const base = surface.name.endsWith('-classic')
-    ? surfaces.find((other) => other.surface.name === surface.name.replace('-classic', ''))
+    ? surfaces.find((candidate) => candidate.surface.name === surface.name.replace('-classic', ''))
     : undefined;
   const baseOperations = base === undefined ? [] : operationsOf(base.document);
   return (
     operationsOf(document)
       // The page of the original lists its further paths.
       .filter(({ operation }) => !isAlias(operation))
-      .filter((endpoint) => !baseOperations.some((other) => isSameOperation(other, endpoint)))
+      .filter((endpoint) => !baseOperations.some((candidate) => isSameOperation(candidate, endpoint)))
       .map((endpoint) => ({
         ...described,
         endpoint,
@@ -99,10 +99,10 @@ function entriesOf(
 }
 
 // Operations that are equal in both variants of the agent have one page.
-function isSameOperation(operation: PlacedOperation, other: PlacedOperation): boolean {
+function isSameOperation(operation: PlacedOperation, candidate: PlacedOperation): boolean {
   const text = ({ id, method, path, operation: definition }: PlacedOperation) =>
     JSON.stringify([id, method, path, { ...definition, 'x-codeSamples': undefined }]);
-  return text(operation) === text(other);
+  return text(operation) === text(candidate);
 }
 
 function groupByTag(entries: readonly Entry[]) {

@@ -19,10 +19,10 @@ export function writeProblemCodes(documents: readonly Document[]): string {
     | undefined;
   if (schema === undefined) throw new Error('no document has the list of problem codes');
   const texts = schema['x-codes'] ?? {};
-  const undocumented = schema.enum.filter((code) => !isWhole(texts[code]));
-  if (undocumented.length > 0)
+  const undocumentedCodes = schema.enum.filter((code) => !isWhole(texts[code]));
+  if (undocumentedCodes.length > 0)
     throw new Error(
-      `these error codes have no text under x-codes in openapi/shared/schemas/ProblemCode.yaml: ${undocumented.join(', ')}`,
+      `these error codes have no text under x-codes in openapi/shared/schemas/ProblemCode.yaml: ${undocumentedCodes.join(', ')}`,
     );
   const unknown = Object.keys(texts).filter((code) => !schema.enum.includes(code));
   if (unknown.length > 0)

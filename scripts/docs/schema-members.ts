@@ -30,7 +30,7 @@ export interface Member {
 }
 
 // Two levels suffice to write a request; the reference page shows the rest.
-const deepest = 2;
+const maxDepth = 2;
 
 export function membersOf(document: Document, schema: DescribedSchema | Reference): Member[] {
   return rowsOf(document, schema, '', 1);
@@ -51,7 +51,7 @@ function rowsOf(
       isRequired: schema.required?.includes(name) ?? false,
       description: describe(childSchema),
     };
-    if (depth >= deepest) return [member];
+    if (depth >= maxDepth) return [member];
     const nestedMembers =
       childSchema.items === undefined
         ? rowsOf(document, childSchema, `${prefix}${name}.`, depth + 1)
@@ -63,17 +63,17 @@ function rowsOf(
 /** Follows a reference and merges the members of `allOf`. */
 function merge(document: Document, value: DescribedSchema | Reference): DescribedSchema {
   const schema = resolve<DescribedSchema>(document, value);
-  const described =
+  const description =
     isReference(value) && 'description' in value ? { description: String(value.description) } : {};
   const parts = (schema.allOf ?? []).map((part) => merge(document, part));
-  if (parts.length === 0) return { ...schema, ...described };
+  if (parts.length === 0) return { ...schema, ...description };
   return {
     ...schema,
     properties: Object.fromEntries(
       [...parts, schema].flatMap(({ properties = {} }) => Object.entries(properties)),
     ),
     required: [...parts.flatMap(({ required = [] }) => required), ...(schema.required ?? [])],
-    ...described,
+    ...description,
   };
 }
 

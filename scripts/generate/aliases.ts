@@ -10,15 +10,15 @@ type AliasOperation = Operation & { description?: string; 'x-alias-of'?: string 
 /** Changes the bundled document. Throws for an alias of a missing path. */
 export function addAliases(document: Document): void {
   const paths = document.paths ?? {};
-  const complete = Object.entries(paths).map(([path, item]) => {
+  const completePaths = Object.entries(paths).map(([path, item]) => {
     const target = item['x-alias-of'];
     if (typeof target !== 'string') return [path, item] as const;
-    const original = paths[target];
-    if (original === undefined || original['x-alias-of'] !== undefined)
+    const originalItem = paths[target];
+    if (originalItem === undefined || originalItem['x-alias-of'] !== undefined)
       throw new Error(`${path} is an alias of ${target}, which is no path with operations of its own`);
-    return [path, aliasItem(path, { target, original })] as const;
+    return [path, aliasItem(path, { target, original: originalItem })] as const;
   });
-  document.paths = Object.fromEntries(complete);
+  document.paths = Object.fromEntries(completePaths);
 }
 
 function aliasItem(

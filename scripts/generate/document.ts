@@ -90,9 +90,9 @@ export function isReference(value: unknown): value is Reference {
 
 /** Throws for the first reference of a bundle that leaves the document or points nowhere in it. */
 export function checkReferences(document: Document, surface: Surface): void {
-  const unvisited: unknown[] = [document];
-  while (unvisited.length > 0) {
-    const value = unvisited.pop();
+  const unvisitedValues: unknown[] = [document];
+  while (unvisitedValues.length > 0) {
+    const value = unvisitedValues.pop();
     if (typeof value !== 'object' || value === null) continue;
     if (isReference(value)) {
       try {
@@ -103,7 +103,7 @@ export function checkReferences(document: Document, surface: Surface): void {
         });
       }
     }
-    unvisited.push(...Object.values(value as Record<string, unknown>));
+    unvisitedValues.push(...Object.values(value as Record<string, unknown>));
   }
 }
 

@@ -27,7 +27,7 @@ function needsCredential({ security = [] }: Operation): boolean {
   return security.length > 0 && security.every((requirement) => Object.keys(requirement).length > 0);
 }
 
-function takes({ requestBody }: Operation, mediaType: string): boolean {
+function acceptsMediaType({ requestBody }: Operation, mediaType: string): boolean {
   const { content = {} } = (requestBody ?? {}) as { content?: object };
   return mediaType in content;
 }
@@ -74,12 +74,12 @@ const codeFamilies: readonly CodeFamily[] = [
   {
     name: 'a JSON body',
     codes: ['invalid_json', 'duplicate_member'],
-    has: (operation) => takes(operation, 'application/json'),
+    has: (operation) => acceptsMediaType(operation, 'application/json'),
   },
   {
     name: 'a form',
     codes: ['duplicate_member'],
-    has: (operation) => takes(operation, 'multipart/form-data'),
+    has: (operation) => acceptsMediaType(operation, 'multipart/form-data'),
   },
   {
     name: 'a body',
@@ -203,12 +203,12 @@ export function completeErrorCodes(document: Document, surface: Pick<Surface, 'n
     const isDeclared = (code: string) =>
       (list['x-codes'][code]?.status ?? []).some((status) => statuses.includes(status));
     const ownCodes = operation['x-error-codes'] ?? [];
-    const shared = [...sharedCodesOf(operation, surface, path).keys()].filter(isDeclared);
-    const codes = new Set([...ownCodes, ...shared]);
+    const sharedCodes = [...sharedCodesOf(operation, surface, path).keys()].filter(isDeclared);
+    const codes = new Set([...ownCodes, ...sharedCodes]);
     operation['x-error-codes'] = list.enum.filter((code) => codes.has(code));
     const wrongCodes = ownCodes.flatMap((code) => {
       if (!list.enum.includes(code)) return [`${id} lists the unknown code ${code}`];
-      if (shared.includes(code)) return [`${id} lists ${code}, which every such operation has`];
+      if (sharedCodes.includes(code)) return [`${id} lists ${code}, which every such operation has`];
       return isDeclared(code) ? [] : [`${id} lists ${code} and declares none of its statuses`];
     });
     const statusesWithoutCode = silentStatuses(document, list, operation);
@@ -237,7 +237,7 @@ export function writeErrorCodes(document: Document): string {
   const operations = operationsOf(document);
   const shortName = (id: string) => stemOf(id.split('.').at(-1) ?? id);
   const names = operations.map(({ id }) =>
-    operations.filter((other) => shortName(other.id) === shortName(id)).length > 1
+    operations.filter((candidate) => shortName(candidate.id) === shortName(id)).length > 1
       ? id.split('.').map(stemOf).join('')
       : shortName(id),
   );

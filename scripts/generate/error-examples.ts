@@ -62,7 +62,7 @@ export function addErrorExamples(document: Document, surface: Pick<Surface, 'nam
   const list = document.components?.schemas?.['ProblemCode'] as { 'x-codes'?: Codes } | undefined;
   const codes = list?.['x-codes'] ?? {};
   const examples = ((document.components ??= {}).examples ??= {});
-  const shared = new Map<string, Group>();
+  const sharedGroups = new Map<string, Group>();
   for (const { operation } of operationsOf(document)) {
     const { responses = {} } = operation;
     const prefix = prefixOf(operation);
@@ -76,19 +76,19 @@ export function addErrorExamples(document: Document, surface: Pick<Surface, 'nam
         return [name];
       });
       if (!isReference(value)) setExamples(value as Response, names);
-      else groupOf(shared, value.$ref, prefix).places.push({ responses, status, names });
+      else groupOf(sharedGroups, value.$ref, prefix).places.push({ responses, status, names });
     }
   }
-  for (const { reference, prefix, places } of shared.values())
+  for (const { reference, prefix, places } of sharedGroups.values())
     splitComponent(document, { reference, prefix }, places);
   removeUnused(document);
   requireValid(document);
 }
 
-function groupOf(shared: Map<string, Group>, reference: string, prefix: string): Group {
+function groupOf(groups: Map<string, Group>, reference: string, prefix: string): Group {
   const key = `${prefix} ${reference}`;
-  const group = shared.get(key) ?? { reference, prefix, places: [] };
-  shared.set(key, group);
+  const group = groups.get(key) ?? { reference, prefix, places: [] };
+  groups.set(key, group);
   return group;
 }
 
@@ -131,13 +131,13 @@ function splitComponent(
   places: readonly Place[],
 ): void {
   const components = (document.components?.responses ?? {}) as Record<string, Response>;
-  const original = resolve<Response>(document, { $ref: reference });
+  const originalResponse = resolve<Response>(document, { $ref: reference });
   const base = [reference.split('/').at(-1) ?? '', ...(prefix === '' ? [] : [prefix.slice(0, -1)])].join('_');
   const isCommon = (name: string) => places.every(({ names }) => names.includes(name));
   for (const { responses, status, names } of places) {
     const furtherNames = names.filter((name) => !isCommon(name)).map((name) => name.slice(prefix.length));
     const ownName = variantName(base, furtherNames);
-    const variant = structuredClone(original);
+    const variant = structuredClone(originalResponse);
     setExamples(variant, names);
     // Set anew for each place, also where the variant has the original's name.
     components[ownName] = variant;
@@ -165,7 +165,7 @@ function requireValid(document: Document): void {
   const ajv = new Ajv2020({ strict: false, validateFormats: false, logger: false });
   ajv.addSchema(document, 'document');
   const validators = new Map<string, ValidateFunction>();
-  const checked = new Set<string>();
+  const checkedReferences = new Set<string>();
   for (const { id, operation } of operationsOf(document)) {
     for (const [status, value] of Object.entries(operation.responses ?? {})) {
       const media = resolve<Response>(document, value as Response).content?.['application/json'];
@@ -173,8 +173,8 @@ function requireValid(document: Document): void {
       // References lead into the document.
       const schema = JSON.stringify(media.schema).replaceAll('"#/', '"document#/');
       for (const [name, example] of Object.entries(media.examples ?? {})) {
-        if (checked.has(`${name} ${schema}`)) continue;
-        checked.add(`${name} ${schema}`);
+        if (checkedReferences.has(`${name} ${schema}`)) continue;
+        checkedReferences.add(`${name} ${schema}`);
         const validate = validators.get(schema) ?? ajv.compile(JSON.parse(schema) as object);
         validators.set(schema, validate);
         if (validate(resolve(document, example as { value: unknown }).value)) continue;

@@ -52,8 +52,8 @@ export function writeIfChanged(file: string, text: string): boolean {
   if (statSync(file, { throwIfNoEntry: false })?.isFile() === true && readFileSync(file, 'utf8') === text)
     return false;
   mkdirSync(path.dirname(file), { recursive: true });
-  const temporary = `${file}.${process.pid}.tmp`;
-  writeFileSync(temporary, text);
-  renameSync(temporary, file);
+  const temporaryFile = `${file}.${process.pid}.tmp`;
+  writeFileSync(temporaryFile, text);
+  renameSync(temporaryFile, file);
   return true;
 }

@@ -37,12 +37,12 @@ export async function generateClients(jobs: readonly ClientJob[], root: string):
     { cwd: root },
   );
   const names = jobs.map(({ surface }) => surface.name).join(', ');
-  const printed = `${run.stdout}\n${run.stderr}`;
+  const printedText = `${run.stdout}\n${run.stderr}`;
   const complaint = /^.*(?:skipping|unresolv|⚠|❌|\bwarn(?:ing)?\b|\berror\b|\bfailed\b).*$/im.exec(
-    printed,
+    printedText,
   )?.[0];
   if (run.code !== 0 || complaint !== undefined)
-    throw new Error(`hey-api on ${names}: ${complaint ?? `exit code ${run.code}`}\n${printed.trim()}`);
+    throw new Error(`hey-api on ${names}: ${complaint ?? `exit code ${run.code}`}\n${printedText.trim()}`);
   for (const job of jobs) requireWhole(job);
 }
 
@@ -70,20 +70,20 @@ export function findGaps(
     .map((file) => `${file} is absent or empty`);
   const types = read('types.gen.ts') ?? '';
   const sdk = read('sdk.gen.ts') ?? '';
-  const exported = new Set(
+  const exportedNames = new Set(
     Array.from(types.matchAll(/^export (?:type|interface|const enum|enum) (\w+)/gm), (match) => match[1]),
   );
   for (const { id } of operationsOf(document)) {
     const stem = typeStem(id);
     for (const suffix of ['Data', 'Responses']) {
-      if (!exported.has(`${stem}${suffix}`))
+      if (!exportedNames.has(`${stem}${suffix}`))
         gaps.push(`types.gen.ts has no ${stem}${suffix}, the types of ${id}`);
     }
     const method = id.split('.')[1];
     if (!new RegExp(`public ${method}<`).test(sdk)) gaps.push(`sdk.gen.ts has no method for ${id}`);
   }
   for (const name of Object.keys(document.components?.schemas ?? {})) {
-    if (!exported.has(name)) gaps.push(`types.gen.ts has no ${name}, a schema of the contract`);
+    if (!exportedNames.has(name)) gaps.push(`types.gen.ts has no ${name}, a schema of the contract`);
   }
   if (!sdk.includes(`export class ${surface.container} `))
     gaps.push(`sdk.gen.ts has no class ${surface.container}`);

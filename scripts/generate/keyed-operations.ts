@@ -3,12 +3,12 @@
 import { type Document, isReference, operationsOf } from './document.ts';
 
 export function writeKeyedOperations(document: Document): string {
-  const keyed = operationsOf(document).filter(({ operation }) =>
+  const keyedOperations = operationsOf(document).filter(({ operation }) =>
     (operation.parameters ?? []).some(
       (parameter) => isReference(parameter) && parameter.$ref.endsWith('/IdempotencyKey'),
     ),
   );
-  const lines = keyed.map(({ method, path }) => `  '${method.toUpperCase()} ${path}',\n`);
+  const lines = keyedOperations.map(({ method, path }) => `  '${method.toUpperCase()} ${path}',\n`);
   return `// Generated from openapi/ by scripts/generate.ts; change the contract instead.
 
 /** The operations with an Idempotency-Key. */

@@ -3,18 +3,18 @@
 import { isRecord } from '../../src/kernel/json-value.ts';
 
 /** The released document with the current values of its open enumerations. */
-export function withOpenEnums(released: unknown, currentDocument: unknown): unknown {
-  if (Array.isArray(released))
-    return released.map((item, index) =>
+export function withOpenEnums(releasedDocument: unknown, currentDocument: unknown): unknown {
+  if (Array.isArray(releasedDocument))
+    return releasedDocument.map((item, index) =>
       withOpenEnums(item, Array.isArray(currentDocument) ? currentDocument[index] : undefined),
     );
-  if (!isRecord(released)) return released;
+  if (!isRecord(releasedDocument)) return releasedDocument;
   const current = isRecord(currentDocument) ? currentDocument : {};
   const copy = Object.fromEntries(
-    Object.entries(released).map(([name, member]) => [name, withOpenEnums(member, current[name])]),
+    Object.entries(releasedDocument).map(([name, member]) => [name, withOpenEnums(member, current[name])]),
   );
-  return isOpen(released) && isOpen(current)
-    ? { ...copy, enum: mergeValues(released.enum, current.enum) }
+  return isOpen(releasedDocument) && isOpen(current)
+    ? { ...copy, enum: mergeValues(releasedDocument.enum, current.enum) }
     : copy;
 }
 

@@ -66,8 +66,8 @@ export function shellJson(value: Json): string {
 
 function literal(value: Json, style: Style, column: number, depth: number): string {
   if (typeof value !== 'object' || value === null) return style.scalar(value);
-  const flat = oneLine(value, style);
-  if (column + flat.length <= style.width) return flat;
+  const singleLine = oneLine(value, style);
+  if (column + singleLine.length <= style.width) return singleLine;
   const innerIndent = style.indent.repeat(depth + 1);
   const lines = Array.isArray(value)
     ? value.map((item) => `${innerIndent}${literal(item, style, innerIndent.length, depth + 1)}`)

@@ -57,7 +57,7 @@ export function sampleRequest(
   const choice = choiceOf(surface, id);
   const valuesIn = (place: string) => parameterValues(document, endpoint, { choice, place });
   const [pathMembers, query, headers] = [valuesIn('path'), valuesIn('query'), valuesIn('header')];
-  const filled = samplePath(document, surface, endpoint);
+  const samplePathText = samplePath(document, surface, endpoint);
   const search = new URLSearchParams(
     Object.entries(query).map(([name, value]): [string, string] => [name, textOf(value)]),
   ).toString();
@@ -66,7 +66,7 @@ export function sampleRequest(
     surface,
     method: method.toUpperCase(),
     baseUrl: (document as { servers?: { url: string }[] }).servers?.[0]?.url ?? '',
-    target: search === '' ? filled : `${filled}?${search}`,
+    target: search === '' ? samplePathText : `${samplePathText}?${search}`,
     tokenVariable: tokenVariableOf(operation.security, surface),
     pathMembers,
     query,

@@ -36,15 +36,15 @@ const languages = [
  * Throws for an operation without an example, and for a handwritten sample without an operation.
  */
 export function addSamples(document: Document, surface: Surface, root: string): void {
-  const ownSamples = handwritten(path.join(root, sampleFolder));
+  const ownSamples = readHandwritten(path.join(root, sampleFolder));
   const operations = operationsOf(document);
   for (const endpoint of operations) {
     if (withoutSample.includes(endpoint.id) || isAlias(endpoint.operation)) continue;
-    const own =
+    const endpointSamples =
       surface.name === 'gateway' ? ownSamples.filter(({ file }) => file === fileOf(endpoint.id)) : [];
     (endpoint.operation as SampledOperation)['x-codeSamples'] = languages.flatMap(
       ({ extension, lang, label, render }) => {
-        const files = own.filter((file) => file.extension === extension);
+        const files = endpointSamples.filter((file) => file.extension === extension);
         const instead = files.find(({ variant }) => variant === undefined);
         return [
           { lang, label, source: instead?.source ?? render(sampleRequest(document, surface, endpoint)) },
@@ -67,14 +67,14 @@ export function addSamples(document: Document, surface: Surface, root: string): 
 /** A further path has the samples of its operation, with its own path in curl and Python. */
 function addAliasSamples(document: Document, surface: Surface, alias: PlacedOperation): void {
   const { 'x-alias-of': id } = alias.operation as { 'x-alias-of'?: string };
-  const original = operationsOf(document).find((candidate) => candidate.id === id);
-  if (original === undefined) throw new Error(`${alias.id} is an alias of the unknown operation ${id}`);
-  const samples = (original.operation as SampledOperation)['x-codeSamples'] ?? [];
-  const target = (path: string) => samplePath(document, surface, { ...original, path });
+  const endpoint = operationsOf(document).find((candidate) => candidate.id === id);
+  if (endpoint === undefined) throw new Error(`${alias.id} is an alias of the unknown operation ${id}`);
+  const samples = (endpoint.operation as SampledOperation)['x-codeSamples'] ?? [];
+  const target = (path: string) => samplePath(document, surface, { ...endpoint, path });
   (alias.operation as SampledOperation)['x-codeSamples'] = languages.flatMap(({ label }) => {
     const sample = samples.find((candidate) => candidate.label === label);
     if (sample === undefined) return [];
-    return [{ ...sample, source: sample.source.replaceAll(target(original.path), target(alias.path)) }];
+    return [{ ...sample, source: sample.source.replaceAll(target(endpoint.path), target(alias.path)) }];
   });
 }
 
@@ -85,7 +85,7 @@ interface Handwritten {
   source: string;
 }
 
-function handwritten(folder: string): Handwritten[] {
+function readHandwritten(folder: string): Handwritten[] {
   if (!existsSync(folder)) return [];
   return readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .sort()

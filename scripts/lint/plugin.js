@@ -6,8 +6,8 @@ const participles = new Set(retired.participles);
 const terms = new Map(Object.entries(retired.terms));
 
 function messageFor(name) {
-  const lower = name.charAt(0).toLowerCase() + name.slice(1);
-  const replacement = terms.get(name) ?? terms.get(lower);
+  const lowerCaseName = name.charAt(0).toLowerCase() + name.slice(1);
+  const replacement = terms.get(name) ?? terms.get(lowerCaseName);
   if (replacement !== undefined) return `"${name}" is a retired word: use ${replacement}.`;
   if (participles.has(name)) return `"${name}" is a bare participle: name what the value is.`;
   return undefined;

@@ -3,22 +3,22 @@
 // see it.
 
 const page = 'The answer is a page; test/gateway/accounts reads its text and the address of its redirect.';
-const raced = 'Only where an administrator blocks the user between two requests of one login.';
+const raceReason = 'Only where an administrator blocks the user between two requests of one login.';
 const callback =
   'Also listed for the login provider, whose failures come at the callback, which answers a page.';
 const mailDeadline =
   'The mail server would have to be silent until its deadline; test/gateway/accounts observes its failure.';
-const unmailed = 'Only where an operator removes the mail server between the letter and its code.';
+const unmailedReason = 'Only where an operator removes the mail server between the letter and its code.';
 const ledger = 'Raced below HTTP: test/gateway/credits calls the ledger itself.';
 
 export const unobservedCodes: Readonly<Record<string, string>> = {
   'accounts.startLogin login_failed': callback,
-  'accounts.startLogin user_blocked': raced,
+  'accounts.startLogin user_blocked': raceReason,
   'accounts.continueLogin conflict':
     'Only where a person sends an input for a login that waits for the browser.',
   'accounts.continueLogin upstream_failed': mailDeadline,
   'accounts.continueLogin upstream_timeout': mailDeadline,
-  'accounts.getLoginResult user_blocked': raced,
+  'accounts.getLoginResult user_blocked': raceReason,
   'accounts.receiveOauthCallback login_failed': page,
   'accounts.receiveOauthCallback user_blocked': page,
   'accounts.receiveOauthCallback login_denied': page,
@@ -26,11 +26,11 @@ export const unobservedCodes: Readonly<Record<string, string>> = {
   'accounts.receiveOauthCallback upstream_timeout': page,
   'accounts.decideLogin user_blocked': page,
   'accounts.register upstream_timeout': mailDeadline,
-  'accounts.verifyEmail user_blocked': raced,
-  'accounts.verifyEmail provider_not_found': unmailed,
+  'accounts.verifyEmail user_blocked': raceReason,
+  'accounts.verifyEmail provider_not_found': unmailedReason,
   'accounts.verifyEmail bureau_not_found': 'The Bureau of a verification exists; Bureaus are not removed.',
-  'accounts.resetPassword user_blocked': raced,
-  'accounts.resetPassword provider_not_found': unmailed,
+  'accounts.resetPassword user_blocked': raceReason,
+  'accounts.resetPassword provider_not_found': unmailedReason,
   'accounts.resetPassword bureau_not_found': 'The Bureau of a verification exists; Bureaus are not removed.',
   'credits.deductCredits credits_busy': ledger,
   'payments.createCheckout upstream_timeout':

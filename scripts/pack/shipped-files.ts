@@ -16,9 +16,9 @@ const folders: readonly { folder: string; only: RegExp }[] = [
 ];
 const files: readonly string[] = ['build/pglite-seed.tgz', 'LICENSE'];
 
-/** Without `only` all of them; throws when a required file was not generated yet. */
-export function shippedFiles(root: string, only?: readonly string[]): string[] {
-  if (only !== undefined) return only.flatMap((folder) => listFilesBelow(root, folder));
+/** The files in the wanted folders, or all of them. Throws when a required file was not generated yet. */
+export function shippedFiles(root: string, wantedFolders?: readonly string[]): string[] {
+  if (wantedFolders !== undefined) return wantedFolders.flatMap((folder) => listFilesBelow(root, folder));
   for (const name of [...folders.map(({ folder }) => folder), ...files])
     if (!existsSync(path.join(root, name)))
       throw new Error(`${name} is not there; run "npm run prepare" first`);

@@ -15,11 +15,11 @@ const self = document.currentScript as HTMLScriptElement;
 const root = self.dataset['root'] ?? './';
 const field = document.querySelector<HTMLInputElement>('#search');
 const list = document.querySelector<HTMLUListElement>('#results');
-let loading: Promise<MiniSearch<SearchEntry>> | undefined;
+let loadingSearch: Promise<MiniSearch<SearchEntry>> | undefined;
 let selectedIndex = -1;
 
 function loadIndex(): Promise<MiniSearch<SearchEntry>> {
-  loading ??= new Promise((resolve, reject) => {
+  loadingSearch ??= new Promise((resolve, reject) => {
     const script = document.createElement('script');
     script.src = `${root}search-index.js`;
     script.addEventListener('load', () =>
@@ -28,7 +28,7 @@ function loadIndex(): Promise<MiniSearch<SearchEntry>> {
     script.addEventListener('error', () => reject(new Error('The index of the search is not there.')));
     document.head.append(script);
   });
-  return loading;
+  return loadingSearch;
 }
 
 async function search(): Promise<void> {
@@ -43,9 +43,9 @@ async function search(): Promise<void> {
   ).slice(0, 12);
   selectedIndex = matches.length > 0 ? 0 : -1;
   list.replaceChildren(
-    ...matches.map((item, at) => {
+    ...matches.map((item, position) => {
       const entry = document.createElement('li');
-      entry.id = `found-${at}`;
+      entry.id = `found-${position}`;
       entry.setAttribute('role', 'option');
       const link = document.createElement('a');
       link.href = `${root}${item['address'] as string}`;
@@ -74,13 +74,14 @@ function show(isOpen: boolean): void {
   field.setAttribute('aria-expanded', String(isOpen));
 }
 
-function choose(at: number): void {
-  selectedIndex = at;
+function choose(position: number): void {
+  selectedIndex = position;
   const entries = [...(list?.querySelectorAll('li[role="option"]') ?? [])];
-  for (const [index, entry] of entries.entries()) entry.setAttribute('aria-selected', String(index === at));
-  if (at >= 0) {
-    field?.setAttribute('aria-activedescendant', `found-${at}`);
-    entries[at]?.scrollIntoView({ block: 'nearest' });
+  for (const [index, entry] of entries.entries())
+    entry.setAttribute('aria-selected', String(index === position));
+  if (position >= 0) {
+    field?.setAttribute('aria-activedescendant', `found-${position}`);
+    entries[position]?.scrollIntoView({ block: 'nearest' });
   } else field?.removeAttribute('aria-activedescendant');
 }
 

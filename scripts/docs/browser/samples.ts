@@ -12,14 +12,14 @@ export function activateSamples(): void {
   if (!section) return;
   const tabs = [...section.querySelectorAll<HTMLButtonElement>('[role="tab"]')];
   const panels = [...section.querySelectorAll<HTMLElement>('[role="tabpanel"]')];
-  const select = (at: number, hasFocus = false) => {
+  const select = (position: number, hasFocus = false) => {
     for (const [index, tab] of tabs.entries()) {
-      tab.setAttribute('aria-selected', String(index === at));
-      tab.tabIndex = index === at ? 0 : -1;
-      panels[index]?.toggleAttribute('hidden', index !== at);
+      tab.setAttribute('aria-selected', String(index === position));
+      tab.tabIndex = index === position ? 0 : -1;
+      panels[index]?.toggleAttribute('hidden', index !== position);
     }
-    if (hasFocus) tabs[at]?.focus();
-    remember(tabs[at]?.textContent ?? '');
+    if (hasFocus) tabs[position]?.focus();
+    remember(tabs[position]?.textContent ?? '');
   };
   for (const [at, tab] of tabs.entries()) {
     tab.addEventListener('click', () => select(at));

@@ -5,9 +5,10 @@
  * only has to be the same for forms of one word, so it need not be a word.
  */
 export function stem(word: string): string {
-  const lower = word.toLowerCase();
-  if (lower.length < 5 || /\d/.test(lower)) return lower.replace(/(?<=[^su]\w)s$/, '');
-  const base = lower
+  const lowerCaseWord = word.toLowerCase();
+  if (lowerCaseWord.length < 5 || /\d/.test(lowerCaseWord))
+    return lowerCaseWord.replace(/(?<=[^su]\w)s$/, '');
+  const base = lowerCaseWord
     .replace(/ies$/, 'y')
     .replace(/(?<=[^aeious])es$/, 'e')
     .replace(/(?<=[^sui]|[ae]u)s$/, '')
@@ -53,10 +54,11 @@ const synonyms: Readonly<Record<string, readonly string[]>> = {
 const typedWords = invert(synonyms);
 
 function invert(table: Readonly<Record<string, readonly string[]>>): ReadonlyMap<string, readonly string[]> {
-  const inverted = new Map<string, string[]>();
+  const wordsByTerm = new Map<string, string[]>();
   for (const [typed, term] of Object.entries(table))
-    for (const word of term) inverted.set(stem(word), [...(inverted.get(stem(word)) ?? []), stem(typed)]);
-  return inverted;
+    for (const word of term)
+      wordsByTerm.set(stem(word), [...(wordsByTerm.get(stem(word)) ?? []), stem(typed)]);
+  return wordsByTerm;
 }
 
 /** The stem of a word of a text, and the stems of what readers may type for it. */
