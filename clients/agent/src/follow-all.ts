@@ -71,12 +71,17 @@ export function createFollowAll(
   });
 }
 
+function seqOf(event: SessionEvent): number | undefined {
+  if (event.type === 'stream.reset') return event.headSeq;
+  return 'seq' in event ? event.seq : undefined;
+}
+
 /** The last delivered seq of each session. */
 function createSeqs(): { isNew(event: SessionEvent): boolean } {
   const seqs = new Map<string, number>();
   return {
     isNew(event) {
-      const seq = event.type === 'stream.reset' ? event.headSeq : 'seq' in event ? event.seq : undefined;
+      const seq = seqOf(event);
       if (seq === undefined) return true;
       if (seq <= (seqs.get(event.sessionId) ?? 0)) return false;
       // Moves the session to the end; the first one is that without an event for longest.

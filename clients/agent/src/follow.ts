@@ -141,12 +141,12 @@ function createCursor(after: number): Cursor {
         return event;
       }
       if (event.type === 'part.delta') {
-        const have = textLengths.get(event.partId) ?? 0;
-        if (event.offset > have) return 'gap';
-        const delta = event.delta.slice(have - event.offset);
+        const textLength = textLengths.get(event.partId) ?? 0;
+        if (event.offset > textLength) return 'gap';
+        const delta = event.delta.slice(textLength - event.offset);
         if (delta === '') return null;
-        textLengths.set(event.partId, have + delta.length);
-        return delta === event.delta ? event : { ...event, offset: have, delta };
+        textLengths.set(event.partId, textLength + delta.length);
+        return delta === event.delta ? event : { ...event, offset: textLength, delta };
       }
       if (event.type === 'part.snapshot') {
         if (event.text.length <= (textLengths.get(event.partId) ?? -1)) return null;

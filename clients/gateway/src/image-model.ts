@@ -18,7 +18,7 @@ const mostImages = 10;
 export function createImageModel(modelId: string, route: MediaRoute): ImageModelV3 {
   const url = `${route.baseUrl}/v1/ai/image/create`;
 
-  async function finished(
+  async function waitForImages(
     jobId: string,
     pollAfterMs: number,
     options: ImageModelV3CallOptions,
@@ -48,8 +48,8 @@ export function createImageModel(modelId: string, route: MediaRoute): ImageModel
     async doGenerate(options) {
       const { options: providerOptions, warnings } = readOptions(options);
       const request = writeRequest(modelId, options, providerOptions);
-      const accepted = await callMarked(options, request, url, (call) => route.createImage(request, call));
-      const job = await finished(accepted.job_id, Math.min(accepted.poll_after_ms, 500), options);
+      const submission = await callMarked(options, request, url, (call) => route.createImage(request, call));
+      const job = await waitForImages(submission.job_id, Math.min(submission.poll_after_ms, 500), options);
       if (job.status !== 'succeeded') throw jobFailure(job);
       const images = await Promise.all(
         job.images.map((image) =>

@@ -48,12 +48,12 @@ export function createLanguageModel(
     async doGenerate(options) {
       const { call, request, warnings } = await open(options);
       try {
-        const collected = await collectParts(call.events);
+        const parts = await collectParts(call.events);
         return {
-          ...collected,
-          warnings: [...warnings, ...collected.warnings],
+          ...parts,
+          warnings: [...warnings, ...parts.warnings],
           request: { body: request },
-          response: { ...collected.response, headers: call.headers },
+          response: { ...parts.response, headers: call.headers },
         };
       } catch (error) {
         throw markCallError(error, request, route.url);

@@ -55,9 +55,9 @@ export function readOptions({ providerOptions = {} }: Given): {
   options: Record<string, unknown>;
   warnings: SharedV3Warning[];
 } {
-  const { townhall, ...foreign } = providerOptions;
-  const warnings = Object.keys(foreign)
-    .filter((name) => Object.keys((foreign[name] ?? {}) as object).length > 0)
+  const { townhall, ...foreignOptions } = providerOptions;
+  const warnings = Object.keys(foreignOptions)
+    .filter((name) => Object.keys((foreignOptions[name] ?? {}) as object).length > 0)
     .map((name): SharedV3Warning => ({
       type: 'unsupported',
       feature: `providerOptions.${name}`,
