@@ -28,7 +28,7 @@ export interface Assets {
  */
 export async function openAssets(folder: string): Promise<Assets> {
   const names = namesByPath(await listFiles(folder));
-  const cached = new Map<string, Asset>();
+  const assetCache = new Map<string, Asset>();
 
   async function read(name: string): Promise<Asset> {
     const text = await readText(`${folder}/${name}`);
@@ -43,8 +43,8 @@ export async function openAssets(folder: string): Promise<Assets> {
     async get(path) {
       const name = names.get(path);
       if (name === undefined) return undefined;
-      const asset = cached.get(name) ?? (await read(name));
-      cached.set(name, asset);
+      const asset = assetCache.get(name) ?? (await read(name));
+      assetCache.set(name, asset);
       return asset;
     },
   };

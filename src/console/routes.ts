@@ -43,7 +43,7 @@ export function createRoutes(options: RouteOptions): (context: ConsoleRequest) =
   async function redeemCode({ request, response }: ConsoleRequest): Promise<void> {
     const { code } = await readMembers(request, maxCodeBytes);
     const key = typeof code === 'string' ? login.redeem(code) : null;
-    if (key === null) throw unauthenticated('This code was already used, or it has expired.');
+    if (key === null) throw unauthenticatedProblem('This code was already used, or it has expired.');
     sendJson(response, 200, { key });
   }
 
@@ -111,7 +111,7 @@ export function createRoutes(options: RouteOptions): (context: ConsoleRequest) =
     if (!isCall && pathname !== '/events')
       throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
     if (!login.isValidKey(readBearer(request.headers.authorization)))
-      throw unauthenticated('This call needs the key of a page that was opened with a one-time code.');
+      throw unauthenticatedProblem('This call needs the key of a page that was opened with a one-time code.');
     requireMethod(request, [isCall ? 'POST' : 'GET']);
     return isCall
       ? callOperation(context, pathname.slice('/call/'.length))
@@ -138,7 +138,7 @@ function requireMethod({ method = '' }: IncomingMessage, methods: readonly strin
   });
 }
 
-function unauthenticated(reason: string): Problem {
+function unauthenticatedProblem(reason: string): Problem {
   return new Problem('unauthenticated', 'authentication_required', reason, {
     headers: { 'www-authenticate': 'Bearer' },
   });

@@ -3,13 +3,18 @@
 import { fill, h } from './elements.ts';
 import { keyHeaders } from './key.ts';
 
+interface Detail {
+  path: string;
+  message: string;
+}
+
 /** A refused call. `details` name the invalid members, such as `payload.times`. */
 export class Refusal extends Error {
   override readonly name = 'Refusal';
   readonly status: number;
   readonly code: string;
   readonly requestId: string;
-  readonly details: readonly { path: string; message: string }[];
+  readonly details: readonly Detail[];
 
   constructor(
     status: number,
@@ -17,7 +22,7 @@ export class Refusal extends Error {
       code?: string;
       message?: string;
       request_id?: string;
-      details?: { path: string; message: string }[];
+      details?: Detail[];
     },
   ) {
     super(error.message ?? 'The console gave no reason.');
@@ -70,15 +75,7 @@ export function errorView(error: unknown): Node[] {
   const details = refusal?.details ?? [];
   return [
     h('p', {}, error instanceof Error ? error.message : String(error)),
-    ...(details.length === 0
-      ? []
-      : [
-          h(
-            'ul',
-            {},
-            details.map(({ path, message }) => h('li', {}, `${path} ${message}`)),
-          ),
-        ]),
+    ...detailList(details),
     ...(refusal === undefined || refusal.requestId === ''
       ? []
       : [h('p', { class: 'quiet' }, 'Request ', h('code', {}, refusal.requestId), `, ${refusal.code}`)]),
@@ -114,4 +111,24 @@ export async function runOrShowError(work: () => Promise<unknown>): Promise<bool
     showError(error);
     return false;
   }
+}
+
+/** Shows a refusal with those of its errors that no field of a form shows. */
+export function refusalView(refusal: Refusal, unplacedErrors: readonly Detail[] = refusal.details): Node[] {
+  return [
+    h('p', { class: 'bad' }, refusal.message),
+    ...detailList(unplacedErrors),
+    h('p', { class: 'quiet' }, `Request ${refusal.requestId}, ${refusal.code}`),
+  ];
+}
+
+function detailList(details: readonly Detail[]): Node[] {
+  if (details.length === 0) return [];
+  return [
+    h(
+      'ul',
+      {},
+      details.map(({ path, message }) => h('li', {}, `${path} ${message}`)),
+    ),
+  ];
 }

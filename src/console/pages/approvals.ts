@@ -1,14 +1,14 @@
 // The page of approvals: every pending tool call of all sessions.
 import { approvalCard, createApprovalCards } from './approval-card.ts';
-import { loading, showAway } from './connection-notice.ts';
+import { loadingNotice, showAway } from './connection-notice.ts';
 import { createPermissionList } from './permission-list.ts';
-import { empty, fill, fillWhenChanged, h, showControls } from './elements.ts';
+import { emptyState, fill, fillWhenChanged, h, showControls } from './elements.ts';
 import type { Overview } from './views.ts';
 import type { OpenPage } from './page.ts';
 
 export const openApprovals: OpenPage = (root, _path, frame) => {
   const rows = h('div', { class: 'cards' });
-  const state = h('div', {}, loading());
+  const state = h('div', {}, loadingNotice());
   const permissions = createPermissionList();
   fill(root, h('div', { class: 'page' }, h('h1', {}, 'Approvals'), state, rows, permissions.element));
   void permissions.refresh();
@@ -43,14 +43,14 @@ export const openApprovals: OpenPage = (root, _path, frame) => {
         if (rows.childElementCount === 0) showAway(state, agent);
         return;
       }
-      fillWhenChanged(state, approvals.length === 0, () => (approvals.length > 0 ? null : nothing()));
+      fillWhenChanged(state, approvals.length === 0, () => (approvals.length > 0 ? null : emptyList()));
       draw(approvals);
     },
   };
 };
 
-function nothing(): HTMLElement {
-  const view = empty(
+function emptyList(): HTMLElement {
+  const view = emptyState(
     'No approvals are waiting',
     h('p', {}, 'Tool calls that need your approval appear here, from all sessions that you attend.'),
   );

@@ -131,23 +131,23 @@ function createFields({ placeholder, isAttended }: { placeholder: string; isAtte
     h('option', { value: 'interrupt' }, 'stop it and run this'),
   ]);
   const problem = h('div', { class: 'problem', role: 'alert', hidden: true });
-  const sending = h('ol', { class: 'pending', 'aria-label': 'Being sent', hidden: true });
+  const sendingList = h('ol', { class: 'pending', 'aria-label': 'Being sent', hidden: true });
   let timer: ReturnType<typeof setTimeout> | undefined;
 
   function showSending(messages: readonly Outgoing[]): void {
     clearTimeout(timer);
-    if (messages.length === 0) sending.hidden = true;
+    if (messages.length === 0) sendingList.hidden = true;
     // A message that is accepted at once should not move the page.
-    else timer = setTimeout(() => void (sending.hidden = false), 300);
+    else timer = setTimeout(() => void (sendingList.hidden = false), 300);
     fill(
-      sending,
+      sendingList,
       messages.map(({ text }) => h('li', {}, h('span', { class: 'quiet' }, 'Sending … '), text)),
     );
     if (messages.length > 0) send.setAttribute('aria-busy', 'true');
     else send.removeAttribute('aria-busy');
   }
 
-  return { area, send, attendedBox, attachments, delivery, problem, sending, showSending };
+  return { area, send, attendedBox, attachments, delivery, problem, sending: sendingList, showSending };
 }
 
 /** A file field with the names of the chosen files beside it. */

@@ -1,6 +1,6 @@
 // The state of a page without content: it is loading, or the reason why it cannot load.
 import type { AgentView } from './views.ts';
-import { empty, fillWhenChanged, h } from './elements.ts';
+import { emptyState, fillWhenChanged, h } from './elements.ts';
 
 const titles = {
   away: 'The agent does not answer',
@@ -8,7 +8,7 @@ const titles = {
   refused: 'The agent does not accept the console',
 } as const;
 
-export function loading(): HTMLElement {
+export function loadingNotice(): HTMLElement {
   return h('p', { class: 'quiet placeholder' }, 'Reading …');
 }
 
@@ -16,7 +16,7 @@ export function loading(): HTMLElement {
 export function showAway(parent: HTMLElement, agent: Exclude<AgentView, { state: 'here' }>): void {
   if ([...parent.children].some((child) => !child.classList.contains('placeholder'))) return;
   fillWhenChanged(parent, ['away', agent], () => {
-    const view = empty(
+    const view = emptyState(
       titles[agent.state],
       agent.message !== `${titles[agent.state]}.` && h('p', {}, agent.message),
       h('p', {}, 'This page loads by itself once the agent is back.'),

@@ -50,14 +50,14 @@ export function fillWhenChanged(element: HTMLElement, key: unknown, make: () => 
   const name = focusName(element);
   fill(element, make());
   if (name === null) return;
-  const successor = [...element.querySelectorAll<HTMLElement>(focusable)].find(
+  const successor = [...element.querySelectorAll<HTMLElement>(focusableSelector)].find(
     (control) => nameOf(control) === name,
   );
   if (successor === undefined) focusHome();
   else successor.focus({ preventScroll: true });
 }
 
-const focusable = 'a[href], button, input, select, textarea, summary, [tabindex]';
+const focusableSelector = 'a[href], button, input, select, textarea, summary, [tabindex]';
 
 function focusName(element: Element): string | null {
   const { activeElement } = document;
@@ -133,7 +133,7 @@ export function pill(text: string, tone: 'good' | 'busy' | 'bad' | 'wait' | 'pla
 }
 
 /** The placeholder of an empty list or page. */
-export function empty(title: string, ...rest: Child[]): HTMLElement {
+export function emptyState(title: string, ...rest: Child[]): HTMLElement {
   return h('div', { class: 'empty' }, h('h2', {}, title), ...rest);
 }
 
@@ -147,7 +147,7 @@ export function json(value: unknown): HTMLElement {
 }
 
 /** Such as `3 minutes ago`; the exact time is its title. */
-export function ago(time: string): HTMLElement {
+export function elapsedTime(time: string): HTMLElement {
   const element = h('time', { datetime: time, title: new Date(time).toLocaleString() });
   element.textContent = agoText(time);
   return element;

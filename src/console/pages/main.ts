@@ -4,7 +4,7 @@ import type { Overview } from './views.ts';
 import { openApprovals } from './approvals.ts';
 import { callConsole, hideError, Refusal } from './agent-client.ts';
 import { openChat } from './chat.ts';
-import { empty, fill, fillWhenChanged, h, pill } from './elements.ts';
+import { emptyState, fill, fillWhenChanged, h, pill } from './elements.ts';
 import { dropKey, fetchKey } from './key.ts';
 import type { OpenPage, Page } from './page.ts';
 import { openPlugins } from './plugins.ts';
@@ -140,7 +140,7 @@ function signOut(): void {
   page = {};
   fill(
     main,
-    empty(
+    emptyState(
       'You are not signed in',
       h(
         'p',

@@ -168,11 +168,11 @@ const spans =
   /`([^`\n]{1,2000})`|\*\*([^*\n]{1,2000})\*\*|(?<![\w*])\*([^*\s][^*\n]{0,2000})\*(?!\w)|\[([^[\]\n]{1,500})\]\((https?:\/\/[^\s()]{1,2000})\)|(https?:\/\/[^\s<>"')\]]{1,2000})/g;
 
 function spanOf(match: RegExpExecArray): HTMLElement {
-  const [matchedText, code, strong, emphasis, label, target, bare] = match;
+  const [matchedText, code, strong, emphasis, label, target, bareUrl] = match;
   if (code !== undefined) return h('code', {}, showControls(code));
   if (strong !== undefined) return h('strong', {}, showOverrides(strong));
   if (emphasis !== undefined) return h('em', {}, showOverrides(emphasis));
-  return link(target ?? bare ?? matchedText, label ?? bare ?? matchedText);
+  return link(target ?? bareUrl ?? matchedText, label ?? bareUrl ?? matchedText);
 }
 
 // `noopener noreferrer` hides this page from the linked one. The title shows the real address,

@@ -16,7 +16,7 @@ export function createMarkdown(root: HTMLElement): Markdown {
   const blocks = createBlocks(root);
   let visibleText = '';
   /** The text before this index is final on the page. */
-  let finished = 0;
+  let finishedLength = 0;
   let isMidLine = false;
 
   function write(piece: string): void {
@@ -25,10 +25,10 @@ export function createMarkdown(root: HTMLElement): Markdown {
   }
 
   function finish(end: number, isLineEnd: boolean): void {
-    const piece = visibleText.slice(finished, end);
+    const piece = visibleText.slice(finishedLength, end);
     write(isLineEnd && piece.endsWith('\r') ? piece.slice(0, -1) : piece);
     isMidLine = !isLineEnd;
-    finished = isLineEnd ? end + 1 : end;
+    finishedLength = isLineEnd ? end + 1 : end;
   }
 
   return {
@@ -36,15 +36,19 @@ export function createMarkdown(root: HTMLElement): Markdown {
       blocks.discardPreview();
       if (!next.startsWith(visibleText)) {
         blocks.clear();
-        finished = 0;
+        finishedLength = 0;
         isMidLine = false;
       }
       visibleText = next;
-      for (let end = visibleText.indexOf('\n', finished); end >= 0; end = visibleText.indexOf('\n', finished))
+      for (
+        let end = visibleText.indexOf('\n', finishedLength);
+        end >= 0;
+        end = visibleText.indexOf('\n', finishedLength)
+      )
         finish(end, true);
-      while (visibleText.length - finished > maxOpenLine)
-        finish(cutBefore(visibleText, finished + maxOpenLine), false);
-      const openLine = visibleText.slice(finished);
+      while (visibleText.length - finishedLength > maxOpenLine)
+        finish(cutBefore(visibleText, finishedLength + maxOpenLine), false);
+      const openLine = visibleText.slice(finishedLength);
       if (openLine !== '') blocks.preview(() => write(openLine));
     },
   };
@@ -58,7 +62,7 @@ export function renderMarkdown(content: string): HTMLElement {
 }
 
 // Avoids a cut within a surrogate pair.
-function cutBefore(content: string, at: number): number {
-  const unit = content.charCodeAt(at - 1);
-  return unit >= 0xd800 && unit <= 0xdbff ? at - 1 : at;
+function cutBefore(content: string, position: number): number {
+  const unit = content.charCodeAt(position - 1);
+  return unit >= 0xd800 && unit <= 0xdbff ? position - 1 : position;
 }

@@ -46,15 +46,15 @@ export function createMessageList(
       }
       const messages = thread.messages();
       const changedIds = thread.takeChanged();
-      const visible = messages.slice(-maxMessages);
+      const visibleMessages = messages.slice(-maxMessages);
       const pendingCalls = new Set(thread.approvals().map(({ toolCallId }) => toolCallId));
       const positions = new Map(thread.queue().map(({ runId, queuePosition }) => [runId, queuePosition]));
       const children: Element[] = [];
-      const earlierCount = messages.length - visible.length;
+      const earlierCount = messages.length - visibleMessages.length;
       showEarlier.textContent = `Show ${Math.min(moreCount, earlierCount)} of ${earlierCount} earlier messages`;
       if (earlierCount > 0) children.push(showEarlier);
       if (messages.length === 0) children.push(h('p', { class: 'quiet' }, 'No messages yet.'));
-      for (const message of visible) {
+      for (const message of visibleMessages) {
         const view = viewOf(message, changedIds);
         const queuePosition = message.role === 'user' ? positions.get(message.runId ?? '') : undefined;
         if (changedIds.has(message.id))

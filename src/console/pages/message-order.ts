@@ -37,21 +37,21 @@ export function orderMessages<Message extends Placed>({
     const turn = turns.get(runId);
     if (turn?.answers.length === 0) turn.rank = activeRank + 1 + queuePosition;
   }
-  const active = activeRunId === null ? undefined : turns.get(activeRunId);
-  if (active?.answers.length === 0) active.rank = activeRank;
+  const activeTurn = activeRunId === null ? undefined : turns.get(activeRunId);
+  if (activeTurn?.answers.length === 0) activeTurn.rank = activeRank;
   const start: Message[] = [];
   const steeredPrompts = new Map<string, Message[]>();
-  let nearest: Turn<Message> | undefined;
+  let nearestTurn: Turn<Message> | undefined;
   for (const [index, message] of messages.entries()) {
     if (message.role === 'assistant') continue;
     const turn = turns.get(keyOf(message)) as Turn<Message>;
     if (Number.isFinite(turn.rank)) {
-      nearest = turn;
+      nearestTurn = turn;
       continue;
     }
     const host = steeredInto(messages, index, turns);
     if (host !== undefined) steeredPrompts.set(host, [...(steeredPrompts.get(host) ?? []), message]);
-    else (nearest?.rest ?? start).push(message);
+    else (nearestTurn?.rest ?? start).push(message);
   }
   const rankedTurns = [...turns.values()]
     .filter(({ rank }) => Number.isFinite(rank))
@@ -89,9 +89,9 @@ function steeredInto(
   index: number,
   turns: ReadonlyMap<string, Turn<Placed>>,
 ): string | undefined {
-  let at = index + 1;
-  while (messages[at]?.role === 'user') at += 1;
-  const next = messages[at];
+  let position = index + 1;
+  while (messages[position]?.role === 'user') position += 1;
+  const next = messages[position];
   if (next === undefined || next.isOpen) return undefined;
   return turns.get(keyOf(next))?.answers.at(-1)?.id === next.id ? undefined : next.id;
 }

@@ -1,7 +1,7 @@
 // One message on the page. Only changed parts are redrawn, so that a growing text does not affect a
 // selection or opened details above it.
 import type { UiMessagePart } from '@townhall/agent';
-import { ago, button, fill, fillWhenChanged, h, json, pill, showControls } from './elements.ts';
+import { elapsedTime, button, fill, fillWhenChanged, h, json, pill, showControls } from './elements.ts';
 import { createMarkdown, type Markdown } from './markdown.ts';
 import type { ChangesView } from './run-changes.ts';
 import type { Message, Outcome } from './thread-state.ts';
@@ -56,16 +56,16 @@ export function createMessageView(
         head,
         h('strong', {}, role === 'user' ? 'You' : 'Agent'),
         ' ',
-        typeof createdAt === 'string' && ago(createdAt),
+        typeof createdAt === 'string' && elapsedTime(createdAt),
         queuePosition !== null && [' ', pill(`queued, ${queuePosition} ahead`, 'wait')],
         metadata['status'] === 'replaced' && [' ', pill('replaced', 'plain')],
       );
-      const visible = parts.filter((part) => part.type !== 'step-start');
-      for (const [index, part] of visible.entries())
+      const visibleParts = parts.filter((part) => part.type !== 'step-start');
+      for (const [index, part] of visibleParts.entries())
         drawnParts[index] = drawInto(body, index, part, { pendingCalls, previous: drawnParts[index] });
-      while (body.children.length > visible.length) body.lastElementChild?.remove();
-      drawnParts.length = visible.length;
-      element.classList.toggle('begun', isOpen && visible.length === 0);
+      while (body.children.length > visibleParts.length) body.lastElementChild?.remove();
+      drawnParts.length = visibleParts.length;
+      element.classList.toggle('begun', isOpen && visibleParts.length === 0);
       fillWhenChanged(end, outcome ?? null, () => outcome && outcomeView(outcome, () => retry(message)));
       if (fileChanges !== undefined) {
         changesView ??= showChanges(fileChanges);
@@ -135,14 +135,15 @@ function drawInto(
 ): DrawnPart {
   const isPending = part.type === 'dynamic-tool' && pendingCalls.has(part.toolCallId);
   const key = keyOf(part, isPending);
-  const old = body.children[index];
+  const oldNode = body.children[index];
   let current = previous;
-  if (current?.key !== key || old === undefined) {
+  if (current?.key !== key || oldNode === undefined) {
     const { element, markdown } = drawPart(part, isPending);
     // Details that the reader has opened stay open.
-    if (old instanceof HTMLDetailsElement && element instanceof HTMLDetailsElement) element.open = old.open;
-    if (old === undefined) body.append(element);
-    else old.replaceWith(element);
+    if (oldNode instanceof HTMLDetailsElement && element instanceof HTMLDetailsElement)
+      element.open = oldNode.open;
+    if (oldNode === undefined) body.append(element);
+    else oldNode.replaceWith(element);
     current = { key, markdown };
   }
   if (part.type === 'text' || part.type === 'reasoning') {

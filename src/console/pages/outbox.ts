@@ -38,9 +38,9 @@ export function createOutbox({
         onChange();
         onAccepted(sessionId);
       } catch (error) {
-        const unsent = messages.splice(0);
+        const unsentMessages = messages.splice(0);
         onChange();
-        onRefused(error, unsent);
+        onRefused(error, unsentMessages);
       }
     }
   }

@@ -1,15 +1,15 @@
 // The page of plugins: their states, and a form for each action.
 import type { PluginActionConfig } from '@townhall/agent';
 import type { PluginView } from './views.ts';
-import { callConsole, Refusal, showError, runOrShowError } from './agent-client.ts';
-import { loading, showAway } from './connection-notice.ts';
-import { ago, empty, fill, h, json, pill, showCurrent } from './elements.ts';
+import { callConsole, Refusal, refusalView, showError, runOrShowError } from './agent-client.ts';
+import { loadingNotice, showAway } from './connection-notice.ts';
+import { elapsedTime, emptyState, fill, h, json, pill, showCurrent } from './elements.ts';
 import { createSchemaForm, FieldError, type Schema } from './schema-form.ts';
 import type { OpenPage } from './page.ts';
 
 export const openPlugins: OpenPage = (root, [selectedName]) => {
   const list = h('nav', { class: 'list', 'aria-label': 'Plugins' });
-  const place = h('div', { class: 'place page' }, loading());
+  const place = h('div', { class: 'place page' }, loadingNotice());
   fill(root, h('div', { class: 'two' }, h('aside', {}, list), place));
 
   async function refresh(): Promise<void> {
@@ -27,14 +27,14 @@ export const openPlugins: OpenPage = (root, [selectedName]) => {
     );
     showCurrent(list);
     if (plugins.length === 0)
-      return fill(place, empty('No plugins', h('p', {}, 'This agent has no plugins.')));
+      return fill(place, emptyState('No plugins', h('p', {}, 'This agent has no plugins.')));
     if (selectedName === undefined)
       return fill(
         place,
-        empty('Plugins', h('p', {}, 'Choose a plugin to see its actions and to call them.')),
+        emptyState('Plugins', h('p', {}, 'Choose a plugin to see its actions and to call them.')),
       );
     const plugin = plugins.find(({ name }) => name === selectedName);
-    fill(place, plugin === undefined ? empty('This plugin does not exist') : pluginView(plugin));
+    fill(place, plugin === undefined ? emptyState('This plugin does not exist') : pluginView(plugin));
   }
   void runOrShowError(refresh);
   return {
@@ -52,8 +52,8 @@ function statePill({ availability: { enabled, available }, managed }: PluginView
 }
 
 function pluginView(plugin: PluginView): Node[] {
-  const { availability, managed, config } = plugin;
-  const reasons = [...new Set([...availability.reasons, ...(managed?.reasons ?? [])])];
+  const { availability, managed: managedState, config } = plugin;
+  const reasons = [...new Set([...availability.reasons, ...(managedState?.reasons ?? [])])];
   const hooks = (['pipelines', 'guards', 'effects', 'resolves'] as const).flatMap((kind) =>
     plugin[kind].length === 0 ? [] : [[kind, plugin[kind]] as const],
   );
@@ -64,7 +64,7 @@ function pluginView(plugin: PluginView): Node[] {
       'p',
       { class: 'quiet' },
       h('code', {}, plugin.name),
-      managed !== null && [' · changed ', ago(managed.since)],
+      managedState !== null && [' · changed ', elapsedTime(managedState.since)],
       plugin.hasSystem && ' · adds a text to the prompt',
     ),
     ...(reasons.length === 0
@@ -156,20 +156,4 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
     result,
   );
   return element;
-}
-
-function refusalView(refusal: Refusal, unplacedErrors: readonly { path: string; message: string }[]): Node[] {
-  return [
-    h('p', { class: 'bad' }, refusal.message),
-    ...(unplacedErrors.length === 0
-      ? []
-      : [
-          h(
-            'ul',
-            {},
-            unplacedErrors.map(({ path, message }) => h('li', {}, `${path} ${message}`)),
-          ),
-        ]),
-    h('p', { class: 'quiet' }, `Request ${refusal.requestId}, ${refusal.code}`),
-  ];
 }

@@ -120,10 +120,10 @@ interface MemberOptions {
 function memberField(schema: Schema, options: MemberOptions): Field {
   const type = typeOf(schema);
   if (type === 'object' && Object.keys(schema.properties ?? {}).length > 0)
-    return nested(schema, options, objectField(schema, options.path));
+    return nestedField(schema, options, objectField(schema, options.path));
   if (type === 'array' && schema.items !== undefined)
-    return nested(schema, options, arrayField(schema, options));
-  return labelled(schema, options, widget(schema, type, options));
+    return nestedField(schema, options, arrayField(schema, options));
+  return labelledField(schema, options, widget(schema, type, options));
 }
 
 function typeOf({ type, enum: choices, properties }: Schema): string | undefined {
@@ -149,14 +149,19 @@ interface WidgetContext {
 
 function widget(schema: Schema, type: string | undefined, { name, path, isRequired }: MemberOptions): Widget {
   const id = `field-${path.replaceAll(/[^\w-]+/g, '-')}-${(lastId += 1)}`;
-  const shared = { id, 'data-path': path, 'aria-required': isRequired ? 'true' : null, autocomplete: 'off' };
+  const attributes = {
+    id,
+    'data-path': path,
+    'aria-required': isRequired ? 'true' : null,
+    autocomplete: 'off',
+  };
   const placeholder = schema.default === undefined ? '' : `${JSON.stringify(schema.default)} by default`;
-  const context: WidgetContext = { schema, name, isRequired, shared, placeholder };
+  const context: WidgetContext = { schema, name, isRequired, shared: attributes, placeholder };
   if (type === 'enum') return enumWidget(context);
   if (type === 'boolean') return booleanWidget(context);
   if (type === 'integer' || type === 'number') return numberWidget(context, type);
   if (type === 'string') return textWidget(context);
-  return jsonWidget(shared, path, placeholder);
+  return jsonWidget(attributes, path, placeholder);
 }
 
 function enumWidget({ schema, isRequired, shared }: WidgetContext): Widget {
@@ -215,9 +220,9 @@ function textWidget({ schema, name, shared, placeholder }: WidgetContext): Widge
   return { control, read: () => (control.value === '' ? undefined : control.value) };
 }
 
-function jsonWidget(shared: Record<string, unknown>, path: string, placeholder: string): Widget {
+function jsonWidget(attributes: Record<string, unknown>, path: string, placeholder: string): Widget {
   const control = h('textarea', {
-    ...shared,
+    ...attributes,
     rows: 4,
     class: 'code',
     placeholder: placeholder || 'JSON',
@@ -237,14 +242,18 @@ function jsonWidget(shared: Record<string, unknown>, path: string, placeholder: 
 }
 
 function jsonField(schema: Schema, path: string, { isRequired }: { isRequired: boolean }): Field {
-  return labelled(
+  return labelledField(
     schema,
     { name: 'payload', path, isRequired },
     jsonWidget({ id: `field-${(lastId += 1)}`, 'data-path': path }, path, '{}'),
   );
 }
 
-function labelled(schema: Schema, { name, isRequired }: MemberOptions, { control, read }: Widget): Field {
+function labelledField(
+  schema: Schema,
+  { name, isRequired }: MemberOptions,
+  { control, read }: Widget,
+): Field {
   const errorText = h('p', { class: 'fault', id: `${control.id}-fault`, hidden: true });
   const help = h('p', { class: 'quiet', id: `${control.id}-help` }, schema.description ?? '');
   control.setAttribute('aria-describedby', `${help.id} ${errorText.id}`);
@@ -276,7 +285,7 @@ function labelled(schema: Schema, { name, isRequired }: MemberOptions, { control
   };
 }
 
-function nested(schema: Schema, { name, isRequired }: MemberOptions, field: Field): Field {
+function nestedField(schema: Schema, { name, isRequired }: MemberOptions, field: Field): Field {
   const ownError = h('p', { class: 'fault', hidden: true });
   return {
     element: h(

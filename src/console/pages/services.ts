@@ -1,12 +1,22 @@
 // The page of services: states, controls and commands.
 import type { ServiceState } from '@townhall/agent';
-import { callConsole, Refusal, showError, runOrShowError } from './agent-client.ts';
-import { loading, showAway } from './connection-notice.ts';
-import { ago, agoText, button, empty, fill, fillWhenChanged, h, json, pill } from './elements.ts';
+import { callConsole, Refusal, refusalView, showError, runOrShowError } from './agent-client.ts';
+import { loadingNotice, showAway } from './connection-notice.ts';
+import {
+  elapsedTime,
+  agoText,
+  button,
+  emptyState,
+  fill,
+  fillWhenChanged,
+  h,
+  json,
+  pill,
+} from './elements.ts';
 import type { OpenPage } from './page.ts';
 
 export const openServices: OpenPage = (root, _path, frame) => {
-  const rows = h('div', { class: 'cards' }, loading());
+  const rows = h('div', { class: 'cards' }, loadingNotice());
   fill(
     root,
     h(
@@ -26,7 +36,7 @@ export const openServices: OpenPage = (root, _path, frame) => {
       () => {
         cards.clear();
         if (services.length === 0)
-          return empty(
+          return emptyState(
             'No services',
             h('p', {}, 'Plugins add them, and the configuration can list programs.'),
           );
@@ -80,8 +90,8 @@ function createCard(name: string, refresh: () => Promise<void>): Card {
   return {
     element,
     draw(service) {
-      const focused = document.activeElement;
-      const isInside = element.contains(focused);
+      const focusedElement = document.activeElement;
+      const isInside = element.contains(focusedElement);
       const { title, state, since, restarts, lastError, actions, commands } = service;
       fillWhenChanged(head, [state, agoText(since), restarts, lastError], () => [
         h('h2', {}, title, ' ', pill(state, tones[state])),
@@ -90,7 +100,7 @@ function createCard(name: string, refresh: () => Promise<void>): Card {
           { class: 'quiet' },
           h('code', {}, name),
           ' · changed ',
-          ago(since),
+          elapsedTime(since),
           restarts > 0 && ` · started again ${restarts === 1 ? 'once' : `${restarts} times`}`,
         ),
         lastError !== null && h('p', { class: 'bad' }, lastError),
@@ -99,7 +109,7 @@ function createCard(name: string, refresh: () => Promise<void>): Card {
       stop.hidden = state === 'stopped' || state === 'stopping';
       restart.hidden = state !== 'running';
       // Not to the other button, which the next Enter would press.
-      if (isInside && [start, stop, restart].some((control) => control === focused && control.hidden))
+      if (isInside && [start, stop, restart].some((control) => control === focusedElement && control.hidden))
         element.focus();
       fillWhenChanged(operations, [actions, commands], () => [
         ...commands.map((command) => operationView(name, 'command', command)),
@@ -142,16 +152,7 @@ function operationView(serviceName: string, kind: 'action' | 'command', name: st
       fill(result, h('p', { class: 'label' }, 'Result'), json(answer.result));
     } catch (error) {
       if (!(error instanceof Refusal)) return showError(error);
-      fill(
-        result,
-        h('p', { class: 'bad' }, error.message),
-        h(
-          'ul',
-          {},
-          error.details.map(({ path, message }) => h('li', {}, `${path} ${message}`)),
-        ),
-        h('p', { class: 'quiet' }, `Request ${error.requestId}, ${error.code}`),
-      );
+      fill(result, refusalView(error));
     }
   });
   return h(

@@ -1,10 +1,20 @@
 // The page of sessions of all kinds: the list, or one session.
 import type { Session } from '@townhall/agent';
 import { callConsole, runOrShowError } from './agent-client.ts';
-import { loading, showAway } from './connection-notice.ts';
+import { loadingNotice, showAway } from './connection-notice.ts';
 import { statusPill } from './conversation-head.ts';
 import { createConversation } from './conversation.ts';
-import { ago, agoText, button, empty, fill, fillWhenChanged, h, pill, showControls } from './elements.ts';
+import {
+  elapsedTime,
+  agoText,
+  button,
+  emptyState,
+  fill,
+  fillWhenChanged,
+  h,
+  pill,
+  showControls,
+} from './elements.ts';
 import type { OpenPage, Page } from './page.ts';
 
 const kinds = ['sdk', 'chat', 'dashboard', 'execute'] as const;
@@ -24,14 +34,14 @@ function openOne(root: HTMLElement, sessionId: string, go: (hash: string) => voi
 }
 
 function openList(root: HTMLElement, go: (hash: string) => void): Page {
-  const { filters, kind, archived } = createFilters(createForm(go));
+  const { filters, kind, archived: archivedFilter } = createFilters(createForm(go));
   const rows = h(
     'div',
     { class: 'rows', role: 'region', 'aria-label': 'Sessions', tabindex: '0' },
-    loading(),
+    loadingNotice(),
   );
-  const more = h('div', {});
-  fill(root, h('div', { class: 'page' }, h('h1', {}, 'Sessions'), filters, rows, more));
+  const moreRow = h('div', {});
+  fill(root, h('div', { class: 'page' }, h('h1', {}, 'Sessions'), filters, rows, moreRow));
   let limit = pageSize;
 
   async function refresh(): Promise<void> {
@@ -39,13 +49,13 @@ function openList(root: HTMLElement, go: (hash: string) => void): Page {
       'sessions.list',
       {
         limit: Math.min(limit, maxListed),
-        archived: archived.checked,
+        archived: archivedFilter.checked,
         ...(kind.value === '' ? {} : { kind: kind.value }),
       },
     );
     drawRows(rows, items);
     const hasMore = nextCursor !== null && limit < maxListed;
-    fillWhenChanged(more, hasMore, () => hasMore && button('Show more', showMore));
+    fillWhenChanged(moreRow, hasMore, () => hasMore && button('Show more', showMore));
   }
 
   function showMore(): Promise<void> {
@@ -54,7 +64,7 @@ function openList(root: HTMLElement, go: (hash: string) => void): Page {
   }
 
   kind.addEventListener('change', () => void runOrShowError(refresh));
-  archived.addEventListener('change', () => void runOrShowError(refresh));
+  archivedFilter.addEventListener('change', () => void runOrShowError(refresh));
   void runOrShowError(refresh);
   return {
     update: ({ agent }) => {
@@ -75,16 +85,16 @@ function createFilters(form: HTMLElement): {
     h('option', { value: '' }, 'every kind'),
     kinds.map((name) => h('option', { value: name }, name)),
   );
-  const archived = h('input', { type: 'checkbox', id: 'archived' });
+  const archivedBox = h('input', { type: 'checkbox', id: 'archived' });
   const filters = h(
     'div',
     { class: 'row filters' },
     h('label', { for: 'kind' }, 'Kind: ', kind),
-    h('label', { class: 'check', for: 'archived' }, archived, ' archived ones'),
+    h('label', { class: 'check', for: 'archived' }, archivedBox, ' archived ones'),
     h('span', { class: 'grow' }),
     form,
   );
-  return { filters, kind, archived };
+  return { filters, kind, archived: archivedBox };
 }
 
 function createForm(go: (hash: string) => void): HTMLFormElement {
@@ -124,7 +134,7 @@ function drawRows(rows: HTMLElement, items: readonly Session[]): void {
   ]);
   fillWhenChanged(rows, key, () =>
     items.length === 0
-      ? empty(
+      ? emptyState(
           'No sessions here',
           h('p', {}, 'Create one above, or ', h('a', { href: '#/chat' }, 'write to the agent'), '.'),
         )
@@ -169,7 +179,7 @@ function table(items: readonly Session[]): HTMLElement {
           ),
           h('td', { class: 'number' }, session.messageCount),
           h('td', { class: 'number' }, session.usage.inputTokens + session.usage.outputTokens),
-          h('td', {}, ago(session.updatedAt)),
+          h('td', {}, elapsedTime(session.updatedAt)),
         ),
       ),
     ),

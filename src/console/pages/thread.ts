@@ -62,9 +62,9 @@ export function createThread(start: ThreadStart): Thread {
     isArchived: () => state.isArchived,
     seq: () => state.seq,
     takeChanged() {
-      const { changed } = state;
+      const { changed: changedIds } = state;
       state.changed = new Set();
-      return changed;
+      return changedIds;
     },
     apply: (event) => applyEvent(state, event),
   };
