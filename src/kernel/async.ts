@@ -38,11 +38,11 @@ export async function withTimeout<T>(
   { ms, error, clock = systemClock, signal: callerSignal }: TimeoutOptions,
 ): Promise<T> {
   const timeout = new AbortController();
-  const finished = new AbortController();
+  const completion = new AbortController();
   const callerSignals = callerSignal === undefined ? [] : [callerSignal];
   const result = work(AbortSignal.any([...callerSignals, timeout.signal]));
   result.catch(() => undefined);
-  const deadline = clock.sleep(ms, AbortSignal.any([...callerSignals, finished.signal])).then((): never => {
+  const deadline = clock.sleep(ms, AbortSignal.any([...callerSignals, completion.signal])).then((): never => {
     const reason = error?.() ?? new TimeoutError(`It took longer than ${ms} ms.`);
     timeout.abort(reason);
     throw reason;
@@ -51,7 +51,7 @@ export async function withTimeout<T>(
   try {
     return await Promise.race([result, deadline]);
   } finally {
-    finished.abort();
+    completion.abort();
   }
 }
 
@@ -63,9 +63,9 @@ export async function settlesWithin(
   work: Promise<unknown>,
   { ms, clock = systemClock, signal: callerSignal }: WaitOptions & { ms: number },
 ): Promise<boolean> {
-  const finished = new AbortController();
+  const completion = new AbortController();
   const signal =
-    callerSignal === undefined ? finished.signal : AbortSignal.any([callerSignal, finished.signal]);
+    callerSignal === undefined ? completion.signal : AbortSignal.any([callerSignal, completion.signal]);
   const settlement = work.then(
     () => true,
     () => true,
@@ -75,7 +75,7 @@ export async function settlesWithin(
     () => false,
   );
   const isSettled = await Promise.race([settlement, deadline]);
-  finished.abort();
+  completion.abort();
   return isSettled;
 }
 
@@ -141,7 +141,7 @@ export function createBatcher<Item, Result>(
     } catch (error) {
       if (batch.length === 1 || !hadNoEffect(error)) return batch.forEach(({ reject }) => reject(error));
       // One item may have failed the whole batch.
-      await Promise.all(batch.map((queued) => run([queued])));
+      await Promise.all(batch.map((item) => run([item])));
     }
   }
 

@@ -12,12 +12,12 @@ export interface Closers {
 }
 
 export function createClosers(): Closers {
-  const pending: (() => unknown)[] = [];
+  const closeFunctions: (() => unknown)[] = [];
   let closing: Promise<void> | undefined;
 
   async function closeAll(): Promise<void> {
     const errors: unknown[] = [];
-    for (let close = pending.pop(); close !== undefined; close = pending.pop()) {
+    for (let close = closeFunctions.pop(); close !== undefined; close = closeFunctions.pop()) {
       try {
         await close();
       } catch (error) {
@@ -28,7 +28,7 @@ export function createClosers(): Closers {
   }
 
   return {
-    defer: (close) => void pending.push(close),
+    defer: (close) => void closeFunctions.push(close),
     close: () => (closing ??= closeAll()),
   };
 }

@@ -19,7 +19,7 @@ export async function makeFolder(path: string): Promise<void> {
     const parent = dirname(folder);
     if (code !== 'ENOENT' || parent === folder) throw error;
     // Another call may have created the parent since.
-    if (!(await exists(parent))) await makeFolder(parent);
+    if (!(await pathExists(parent))) await makeFolder(parent);
     await mkdir(folder, { mode: 0o700 }).catch((secondError: unknown) => {
       if ((secondError as NodeJS.ErrnoException).code !== 'EEXIST') throw secondError;
     });
@@ -34,7 +34,7 @@ export async function makeSettingFolder(setting: string, path: string): Promise<
   try {
     await makeFolder(path);
   } catch (error) {
-    throw unusable(setting, path, error);
+    throw unusableError(setting, path, error);
   }
 }
 
@@ -45,16 +45,16 @@ export async function makeSettingFolder(setting: string, path: string): Promise<
 export async function requireFolder(setting: string, path: string): Promise<void> {
   let folder = resolve(path);
   try {
-    while (!(await exists(folder))) folder = dirname(folder);
+    while (!(await pathExists(folder))) folder = dirname(folder);
     if (!(await stat(folder)).isDirectory())
       throw Object.assign(new Error('not a folder'), { code: 'ENOTDIR' });
     await access(folder, constants.W_OK | constants.X_OK);
   } catch (error) {
-    throw unusable(setting, path, error);
+    throw unusableError(setting, path, error);
   }
 }
 
-async function exists(path: string): Promise<boolean> {
+async function pathExists(path: string): Promise<boolean> {
   return stat(path).then(
     () => true,
     (error: unknown) => {
@@ -74,7 +74,7 @@ const reasons: Readonly<Record<string, string>> = {
 };
 
 // A full or broken disk is no error of the setting.
-function unusable(setting: string, path: string, error: unknown): unknown {
+function unusableError(setting: string, path: string, error: unknown): unknown {
   const reason = reasons[(error as NodeJS.ErrnoException).code ?? ''];
   return reason === undefined
     ? error

@@ -51,22 +51,22 @@ function matchWildcards<Piece, Item>(
   items: readonly Item[],
   { isAny, isMatch }: { isAny(piece: Piece): boolean; isMatch(piece: Piece, item: Item): boolean },
 ): boolean {
-  let [piece, item] = [0, 0];
-  let restart: { piece: number; item: number } | undefined;
-  while (item < items.length) {
-    const current = pieces[piece];
-    if (current !== undefined && isAny(current)) {
-      piece += 1;
-      restart = { piece, item };
-    } else if (current !== undefined && isMatch(current, items[item] as Item)) {
-      piece += 1;
-      item += 1;
+  let [pieceIndex, itemIndex] = [0, 0];
+  let restart: { pieceIndex: number; itemIndex: number } | undefined;
+  while (itemIndex < items.length) {
+    const piece = pieces[pieceIndex];
+    if (piece !== undefined && isAny(piece)) {
+      pieceIndex += 1;
+      restart = { pieceIndex, itemIndex };
+    } else if (piece !== undefined && isMatch(piece, items[itemIndex] as Item)) {
+      pieceIndex += 1;
+      itemIndex += 1;
     } else if (restart !== undefined) {
-      restart.item += 1;
-      ({ piece, item } = restart);
+      restart.itemIndex += 1;
+      ({ pieceIndex, itemIndex } = restart);
     } else return false;
   }
-  return pieces.slice(piece).every(isAny);
+  return pieces.slice(pieceIndex).every(isAny);
 }
 
 function matchesCharacter(piece: NamePiece, character: string): boolean {
@@ -99,7 +99,7 @@ function compileName(name: string): NamePiece[] {
 function compileRange(content: string): NamePiece {
   const isNegated = /^[!^]/.test(content);
   const ranges = [...content.slice(isNegated ? 1 : 0).matchAll(/([^])-([^])|([^])/gu)].map(
-    ([, from, to, one]): readonly [string, string] => [from ?? one ?? '', to ?? one ?? ''],
+    ([, from, to, character]): readonly [string, string] => [from ?? character ?? '', to ?? character ?? ''],
   );
   return { kind: 'range', isNegated, ranges };
 }
@@ -107,11 +107,11 @@ function compileRange(content: string): NamePiece {
 function expandBraces(pattern: string): string[] {
   let patterns = [pattern];
   for (;;) {
-    const expanded = patterns.flatMap(expandOnce);
-    if (expanded.length > maxAlternatives)
+    const alternatives = patterns.flatMap(expandOnce);
+    if (alternatives.length > maxAlternatives)
       throw new RangeError(`The pattern has more than ${maxAlternatives} alternatives in braces.`);
-    if (expanded.length === patterns.length) return expanded;
-    patterns = expanded;
+    if (alternatives.length === patterns.length) return alternatives;
+    patterns = alternatives;
   }
 }
 

@@ -50,9 +50,9 @@ function takeRandomBytes(bytes: number): number {
  * first ten characters are exactly the milliseconds, so the rest fits into two numbers of 40 bits.
  */
 function encode(ms: number, sequence: number): string {
-  const at = takeRandomBytes(8);
-  const high = randomPool.readUIntBE(at, 3) & 0x3fffff;
-  const low = randomPool.readUIntBE(at + 3, 5);
+  const offset = takeRandomBytes(8);
+  const high = randomPool.readUIntBE(offset, 3) & 0x3fffff;
+  const low = randomPool.readUIntBE(offset + 3, 5);
   const middle = (0x7000 + sequence) * 2 ** 24 + 0x800000 + high;
   return base32(ms, 10) + base32(middle, 8) + base32(low, 8);
 }

@@ -242,8 +242,8 @@ const maximumVerdicts = 2_000;
 function rememberNames(): (name: string) => boolean {
   const verdicts = new Map<string, boolean>();
   return (name) => {
-    const cached = verdicts.get(name);
-    if (cached !== undefined) return cached;
+    const cachedVerdict = verdicts.get(name);
+    if (cachedVerdict !== undefined) return cachedVerdict;
     const verdict = secretNames.has(name.toLowerCase().replace(/[-_]/g, ''));
     if (verdicts.size < maximumVerdicts && name.length <= 64) verdicts.set(name, verdict);
     return verdict;

@@ -11,10 +11,10 @@ const oldBytes = () =>
 const set = new ActiveSet<object>();
 const places: Place<object>[] = [];
 collect();
-const before = oldBytes();
+const bytesBefore = oldBytes();
 for (let count = 1; count <= members; count += 1) {
   places.push(set.add(Array.from({ length: 120 }, () => count)));
   if (places.length > 32) set.delete(places.shift() as Place<object>);
   if (count % 5_000 === 0) collect({ type: 'minor' });
 }
-process.stdout.write(((oldBytes() - before) / members).toFixed(0));
+process.stdout.write(((oldBytes() - bytesBefore) / members).toFixed(0));

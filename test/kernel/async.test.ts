@@ -9,7 +9,7 @@ import {
   withTimeout,
 } from '../../src/kernel/async.ts';
 
-const never = new Promise<never>(() => undefined);
+const pendingForever = new Promise<never>(() => undefined);
 const tooLate = () => new Error('too late');
 
 describe('withTimeout', () => {
@@ -18,11 +18,11 @@ describe('withTimeout', () => {
   });
 
   it('rejects with a TimeoutError after the time', async () => {
-    await expect(withTimeout(() => never, { ms: 1 })).rejects.toThrow(TimeoutError);
+    await expect(withTimeout(() => pendingForever, { ms: 1 })).rejects.toThrow(TimeoutError);
   });
 
   it('rejects with the error of the options after the time', async () => {
-    await expect(withTimeout(() => never, { ms: 1, error: tooLate })).rejects.toThrow('too late');
+    await expect(withTimeout(() => pendingForever, { ms: 1, error: tooLate })).rejects.toThrow('too late');
   });
 
   it('aborts the signal of the work with the same error', async () => {
@@ -35,7 +35,7 @@ describe('withTimeout', () => {
 
   it('rejects with the reason of an outside abort', async () => {
     const caller = new AbortController();
-    const result = withTimeout(() => never, { ms: 10_000, error: tooLate, signal: caller.signal });
+    const result = withTimeout(() => pendingForever, { ms: 10_000, error: tooLate, signal: caller.signal });
     caller.abort(new Error('the caller left'));
     await expect(result).rejects.toThrow('the caller left');
   });
@@ -56,11 +56,11 @@ describe('settlesWithin', () => {
   });
 
   it('is false after the time', async () => {
-    expect(await settlesWithin(never, { ms: 1 })).toBe(false);
+    expect(await settlesWithin(pendingForever, { ms: 1 })).toBe(false);
   });
 
   it('is false after an abort', async () => {
-    expect(await settlesWithin(never, { ms: 10_000, signal: AbortSignal.abort() })).toBe(false);
+    expect(await settlesWithin(pendingForever, { ms: 10_000, signal: AbortSignal.abort() })).toBe(false);
   });
 });
 
@@ -97,8 +97,8 @@ describe('retry', () => {
 });
 
 describe('createBatcher', () => {
-  const failsWith = (bad: number) => async (items: readonly number[]) => {
-    if (items.includes(bad)) throw new Error(`${bad} is bad`);
+  const failsWith = (failingItem: number) => async (items: readonly number[]) => {
+    if (items.includes(failingItem)) throw new Error(`${failingItem} is bad`);
     return items.map((item) => item * 10);
   };
 
@@ -161,10 +161,10 @@ describe('createSharedReads', () => {
 
   it('reads again after a failure', async () => {
     const read = createSharedReads<number>();
-    const failing = read('a', () => Promise.reject(new Error('away')));
-    const waiting = read('a', async () => 1);
-    await expect(failing).rejects.toThrow('away');
-    expect(await waiting).toBe(1);
+    const failingRead = read('a', () => Promise.reject(new Error('away')));
+    const secondRead = read('a', async () => 1);
+    await expect(failingRead).rejects.toThrow('away');
+    expect(await secondRead).toBe(1);
     expect(await read('a', async () => 2)).toBe(2);
   });
 });

@@ -34,7 +34,7 @@ test('runs work of one name one at a time', async () => {
   expect(runs).toBe(3);
 });
 
-test('logs a failure and continues', async () => {
+test('continues after a failure, which it logs', async () => {
   const { log, warnings } = recordingLog();
   const background = createBackground(log);
   background.run('a', () => Promise.reject(new Error('away')));

@@ -46,11 +46,11 @@ describe('createLruCache', () => {
   });
 
   it('reports an eviction and not a removal', () => {
-    const evicted: string[] = [];
-    const cache = createLruCache<string, number>({ capacity: 1, onEvict: (key) => evicted.push(key) });
+    const evictedKeys: string[] = [];
+    const cache = createLruCache<string, number>({ capacity: 1, onEvict: (key) => evictedKeys.push(key) });
     cache.set('a', 1);
     cache.set('b', 2);
     cache.delete('b');
-    expect(evicted).toEqual(['a']);
+    expect(evictedKeys).toEqual(['a']);
   });
 });

@@ -27,7 +27,7 @@ describe('createClosers', () => {
 });
 
 describe('closeOnError', () => {
-  test('closes what is open and throws the error of the start', async () => {
+  test('closes open resources before it throws the error of the start', async () => {
     let isOpen = true;
     const closers = createClosers();
     closers.defer(() => {

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { createLog, type LogLevel } from '../../src/kernel/log.ts';
 import { createRedactor, token } from '../../src/kernel/secrets/secret.ts';
 
-function recorded(level: LogLevel = 'debug') {
+function createRecordedLog(level: LogLevel = 'debug') {
   const text: string[] = [];
   const redactor = createRedactor();
   const log = createLog({ level, redactor, write: (line) => text.push(line) });
@@ -31,7 +31,7 @@ function spawnLog(statements: string): ChildProcess {
 
 describe('log', () => {
   test('a line is one JSON object with level, time and message', () => {
-    const { log, text, lines } = recorded();
+    const { log, text, lines } = createRecordedLog();
     log.info({ port: 1 }, 'listening');
     expect(lines()).toEqual([
       { level: 'info', time: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/), port: 1, msg: 'listening' },
@@ -40,7 +40,7 @@ describe('log', () => {
   });
 
   test('levels below the chosen one are silent', () => {
-    const { log, lines } = recorded('warn');
+    const { log, lines } = createRecordedLog('warn');
     log.debug({}, 'a');
     log.info({}, 'b');
     log.warn({}, 'c');
@@ -49,7 +49,7 @@ describe('log', () => {
   });
 
   test('members with a secret name are hidden at any depth', () => {
-    const { log, text } = recorded();
+    const { log, text } = createRecordedLog();
     const secret = 'hunter2-hunter2';
     const child = log.child({ apiKey: secret });
     child.info(
@@ -68,7 +68,7 @@ describe('log', () => {
   });
 
   test('a child logger hides secrets registered after its creation', () => {
-    const { log, redactor, text } = recorded();
+    const { log, redactor, text } = createRecordedLog();
     const child = log.child({ note: 'uses CANARY-1234' });
     redactor.hold('CANARY-1234');
     const error = new Error('upstream said CANARY-1234', { cause: new Error('CANARY-1234 again') });
@@ -88,7 +88,7 @@ describe('log', () => {
   });
 
   test('line breaks and other control characters stay inside their record', () => {
-    const { log, text, lines } = recorded();
+    const { log, text, lines } = createRecordedLog();
     log.info({ model: 'a\r\n{"level":"error","msg":"forged"}\0\u001b[31m' }, 'one\nline');
     expect(text).toHaveLength(1);
     expect(text[0]?.trimEnd()).not.toMatch(/[\r\n\0\u001b]/);
@@ -96,7 +96,7 @@ describe('log', () => {
   });
 
   test('a long text is cut without leaking part of a secret', () => {
-    const { log, redactor, text, lines } = recorded();
+    const { log, redactor, text, lines } = createRecordedLog();
     const secret = `s3cret-${'0123456789'.repeat(20)}`;
     redactor.hold(secret);
     log.info({ text: 'a'.repeat(8_000_000), below: { list: ['b'.repeat(20_000)] } }, 'long');
@@ -105,9 +105,9 @@ describe('log', () => {
       below: { list: [expect.stringContaining('(20000 characters)')] },
     });
     // Around the ends of the searched and of the shown part.
-    for (const at of [16_384, 65_536])
+    for (const chunkEnd of [16_384, 65_536])
       for (const offset of [1, 100, 206])
-        log.error({ err: new Error('c'.repeat(at - offset) + secret + 'c'.repeat(70_000)) }, 'secret');
+        log.error({ err: new Error('c'.repeat(chunkEnd - offset) + secret + 'c'.repeat(70_000)) }, 'secret');
     for (const repetitions of [1_000, 1])
       log.info({ text: `${secret} `.repeat(repetitions) + 'd'.repeat(70_000) }, 'many');
     expect(text.join('')).not.toContain('s3cret');
@@ -115,7 +115,7 @@ describe('log', () => {
   });
 
   test('an error keeps its type and its cause', () => {
-    const { log, lines } = recorded();
+    const { log, lines } = createRecordedLog();
     log.error({ err: new TypeError('no', { cause: new RangeError('why') }) }, 'x');
     expect(lines()[0]).toMatchObject({
       err: {
@@ -128,7 +128,7 @@ describe('log', () => {
   });
 
   test('an unserializable value is summarized and never throws', () => {
-    const { log, lines } = recorded();
+    const { log, lines } = createRecordedLog();
     const circle: Record<string, unknown> = { big: 10n, at: new Date(0), call: () => 1, level: 'x' };
     circle.self = circle;
     log.info({ circle, level: 'mine', ['__proto__']: 'p' }, 'x');

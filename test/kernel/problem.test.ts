@@ -33,11 +33,11 @@ describe('problem', () => {
   });
 
   test('the body has exactly the members of the contract', () => {
-    const bare = new Problem('not_found', 'route_not_found', 'Nothing here.', {
+    const bareProblem = new Problem('not_found', 'route_not_found', 'Nothing here.', {
       details: [],
       cause: new Error('inside'),
     });
-    expect(renderProblem(bare, 'req_1')).toEqual({
+    expect(renderProblem(bareProblem, 'req_1')).toEqual({
       error: {
         type: 'invalid_request_error',
         code: 'route_not_found',
@@ -46,11 +46,11 @@ describe('problem', () => {
         request_id: 'req_1',
       },
     });
-    const detailed = new Problem('bad_request', 'invalid_request', 'No.', {
+    const detailedProblem = new Problem('bad_request', 'invalid_request', 'No.', {
       param: 'a',
       details: [{ path: 'a', message: 'is required' }],
     });
-    expect(renderProblem(detailed, 'req_2').error).toMatchObject({
+    expect(renderProblem(detailedProblem, 'req_2').error).toMatchObject({
       param: 'a',
       details: [{ path: 'a', message: 'is required' }],
     });

@@ -28,7 +28,7 @@ interface Observed {
   read(): Promise<string>;
 }
 
-async function observed(
+async function startObserved(
   settings: Partial<TelemetrySettings>,
   options: WorldOptions | ((telemetry: Telemetry) => WorldOptions) = {},
 ): Promise<Observed> {
@@ -68,7 +68,7 @@ async function observed(
   };
 }
 
-async function collected(): Promise<Collector> {
+async function openCollector(): Promise<Collector> {
   const collector = await startCollector();
   endings.push(() => collector.close());
   return collector;
@@ -83,7 +83,7 @@ const traceSettings = (endpoint: string, headers?: string) => ({
 
 describe('metrics', () => {
   test('count requests by operation, status and identity, and time them', async () => {
-    const { world, read } = await observed({});
+    const { world, read } = await startObserved({});
     await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer user-token' } }).then(
       (answer) => answer.text(),
     );
@@ -107,7 +107,7 @@ describe('metrics', () => {
 
   test('show open streams and count disconnected readers', async () => {
     const release = Promise.withResolvers<void>();
-    const { world, read } = await observed(
+    const { world, read } = await startObserved(
       {},
       {
         handlers: {
@@ -134,7 +134,7 @@ describe('metrics', () => {
   });
 
   test('omit a gauge that fails and keep the rest', async () => {
-    const { telemetry, read, lines } = await observed({});
+    const { telemetry, read, lines } = await startObserved({});
     telemetry.metrics.gauge('townhall_test_holds', 'Holds.', async () => 7);
     telemetry.metrics.gauge('townhall_test_states', 'By state.', () => [{ labels: ['open'], value: 2 }], [
       'state',
@@ -153,7 +153,7 @@ describe('metrics', () => {
   });
 
   test('are read at one path and never by a browser page', async () => {
-    const { metricsUrl } = await observed({});
+    const { metricsUrl } = await startObserved({});
     const at = (path: string) => new URL(path, metricsUrl).href;
     expect((await fetch(metricsUrl)).headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/);
     expect((await fetch(metricsUrl, { method: 'HEAD' })).status).toBe(200);
@@ -168,7 +168,7 @@ describe('metrics', () => {
   });
 
   test('are not loaded without a port', async () => {
-    const { metricsUrl, telemetry } = await observed({ metrics: null });
+    const { metricsUrl, telemetry } = await startObserved({ metrics: null });
     expect(metricsUrl).toBe('');
     expect(telemetry.metrics.isOn).toBe(false);
     expect(telemetry.traces.isOn).toBe(false);
@@ -182,7 +182,7 @@ describe('metrics', () => {
 
 describe('the request log line', () => {
   test('names caller, operation, cost, duration and size', async () => {
-    const { world, lines } = await observed(
+    const { world, lines } = await startObserved(
       { metrics: null },
       {
         handlers: {
@@ -231,7 +231,7 @@ describe('the request log line', () => {
   });
 
   test('Server-Timing excludes upstream time from app', async () => {
-    const { world } = await observed(
+    const { world } = await startObserved(
       { metrics: null },
       {
         handlers: {
@@ -247,18 +247,18 @@ describe('the request log line', () => {
     const answer = await fetch(`${world.url}/v1/ai/models`, {
       headers: { authorization: 'Bearer user-token' },
     });
-    const [, upstream, own] =
+    const [, upstreamMs, appMs] =
       /upstream;dur=([\d.]+), app;dur=([\d.]+)/.exec(answer.headers.get('server-timing') ?? '') ?? [];
-    expect(Number(upstream)).toBeGreaterThan(55);
-    expect(Number(own)).toBeLessThan(Number(upstream) + 1_000);
+    expect(Number(upstreamMs)).toBeGreaterThan(55);
+    expect(Number(appMs)).toBeLessThan(Number(upstreamMs) + 1_000);
   });
 });
 
 describe('traces', () => {
   test("continue the caller's trace without prompts, secrets or addresses", async () => {
-    const collector = await collected();
+    const collector = await openCollector();
     const handedOn: (string | undefined)[] = [];
-    const { world, lines } = await observed(
+    const { world, lines } = await startObserved(
       { traces: traceSettings(collector.url, 'x-collector-key=CANARY-held-secret') },
       (telemetry) => ({
         handlers: {
@@ -325,8 +325,8 @@ describe('traces', () => {
   });
 
   test('start a new trace and mark failures by code', async () => {
-    const collector = await collected();
-    const { world, telemetry } = await observed(
+    const collector = await openCollector();
+    const { world, telemetry } = await startObserved(
       { traces: traceSettings(collector.url) },
       {
         handlers: {
@@ -353,16 +353,19 @@ describe('traces', () => {
   });
 
   test('of an unsampled caller are propagated but not exported', async () => {
-    const collector = await collected();
+    const collector = await openCollector();
     const handedOn: (string | undefined)[] = [];
-    const { world, telemetry } = await observed({ traces: traceSettings(collector.url) }, (telemetry) => ({
-      handlers: {
-        'ai.listModels': async () => {
-          handedOn.push(telemetry.traces.traceparent());
-          return { status: 200, body: {} };
+    const { world, telemetry } = await startObserved(
+      { traces: traceSettings(collector.url) },
+      (telemetry) => ({
+        handlers: {
+          'ai.listModels': async () => {
+            handedOn.push(telemetry.traces.traceparent());
+            return { status: 200, body: {} };
+          },
         },
-      },
-    }));
+      }),
+    );
     const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00';
     await fetch(`${world.url}/v1/ai/models`, {
       headers: { authorization: 'Bearer user-token', traceparent },
@@ -379,7 +382,7 @@ describe('traces', () => {
       const collector = await startCollector({ silent: true });
       endings.push(() => collector.close());
       if (how === 'refuses connections') await collector.close().catch(() => {});
-      const { world, telemetry, lines } = await observed({ traces: traceSettings(collector.url) });
+      const { world, telemetry, lines } = await startObserved({ traces: traceSettings(collector.url) });
       for (let count = 0; count < 20; count += 1)
         expect((await fetch(`${world.url}/health`)).status).toBe(200);
       // More spans than the queue holds: the rest is dropped, and memory stays bounded.

@@ -286,7 +286,7 @@ export interface WorldOptions {
  * Adds the kernel's errors and the shared headers, which `npm run generate` and the lint add to the
  * real contract.
  */
-function completed(definition: SmallDocument): SmallDocument {
+function completeDocument(definition: SmallDocument): SmallDocument {
   const document = structuredClone(definition);
   for (const item of Object.values(document.paths)) {
     for (const operation of Object.values(item)) {
@@ -303,7 +303,7 @@ function completed(definition: SmallDocument): SmallDocument {
 
 /** Every operation answers with its id and input unless the test has its own handler. */
 export function contractOf(options: WorldOptions = {}) {
-  const definition = completed((options.definition ?? smallContract()) as SmallDocument);
+  const definition = completeDocument((options.definition ?? smallContract()) as SmallDocument);
   const handlers: Record<string, AnyHandler> = {};
   for (const item of Object.values(definition.paths)) {
     for (const { operationId } of Object.values(item)) {

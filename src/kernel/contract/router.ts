@@ -48,7 +48,7 @@ export function createRouter<Operation>(routes: readonly Route<Operation>[]): Ro
     const template = { route, segments: segmentsOf(route.template), allow: allowOf(route) };
     if (!route.template.includes('{')) {
       literals.set(route.template, template);
-      literalPaths.add(canonical(route.template));
+      literalPaths.add(toCanonicalPath(route.template));
     } else {
       templates.push(template);
     }
@@ -71,12 +71,13 @@ export function createRouter<Operation>(routes: readonly Route<Operation>[]): Ro
       const literal = literals.get(path);
       if (literal) return resolve(literal, method, () => noParams);
       refuseUndecodable(path);
-      const canonicalPath = canonical(path);
+      const canonicalPath = toCanonicalPath(path);
       const parts = path.split('/').slice(1);
       if (literalPaths.has(canonicalPath)) {
         // An invalid name below a list, such as `%2e`: the parameter's error is more specific than a 404.
         const child = templates.find(
-          (candidate) => candidate.route.template.startsWith(`${canonicalPath}/`) && fits(candidate, parts),
+          (candidate) =>
+            candidate.route.template.startsWith(`${canonicalPath}/`) && matchesSegments(candidate, parts),
         );
         // Throws for the invalid name.
         if (child && !parts.includes('')) paramsOf(child, parts);
@@ -84,10 +85,12 @@ export function createRouter<Operation>(routes: readonly Route<Operation>[]): Ro
       }
       // An empty segment (a double or a trailing slash) is another spelling of a path and never a name.
       if (path[0] !== '/' || parts.includes('')) return { outcome: 'not_found' };
-      const template = templates.find((candidate) => fits(candidate, parts));
+      const template = templates.find((candidate) => matchesSegments(candidate, parts));
       if (template && canonicalPath !== path) {
         // Other spellings of a template's literal segments match it, as with a literal path.
-        const owner = templates.find((candidate) => fits(candidate, canonicalPath.split('/').slice(1)));
+        const owner = templates.find((candidate) =>
+          matchesSegments(candidate, canonicalPath.split('/').slice(1)),
+        );
         if (owner && templates.indexOf(owner) < templates.indexOf(template)) return { outcome: 'not_found' };
       }
       if (template) return resolve(template, method, () => paramsOf(template, parts));
@@ -125,7 +128,7 @@ function bySpecificity(a: { segments: Segment[] }, b: { segments: Segment[] }): 
   return a.segments.length < b.segments.length ? 1 : 0;
 }
 
-function fits(
+function matchesSegments(
   { segments, route }: { segments: Segment[]; route: { spansSlashes?: string } },
   parts: string[],
 ): boolean {
@@ -198,17 +201,17 @@ function refuseUndecodable(path: string): void {
  * The canonical form of all spellings of a path: decoded as often as it is encoded, folded in case and
  * compatibility, without control characters, dot segments, path parameters and superfluous slashes.
  */
-function canonical(path: string): string {
+function toCanonicalPath(path: string): string {
   if (plainPath.test(path) && !path.includes('//') && !path.includes('/.')) return trimSlash(path);
   let text = path;
   // Four rounds decode any nesting that a proxy could remove; each further one costs
   // the sender 2 bytes per character.
   for (let round = 0; round < 4 && text.includes('%'); round += 1) {
-    const decoded = text.replace(/(?:%[0-9a-f]{2})+/gi, (run) =>
+    const decodedText = text.replace(/(?:%[0-9a-f]{2})+/gi, (run) =>
       Buffer.from(run.replaceAll('%', ''), 'hex').toString('utf8'),
     );
-    if (decoded === text) break;
-    text = decoded;
+    if (decodedText === text) break;
+    text = decodedText;
   }
   const foldedText = text
     .normalize('NFKD')

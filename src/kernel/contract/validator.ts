@@ -36,9 +36,9 @@ export function createRequestValidator(
   operations: readonly ContractOperation[],
 ): RequestValidator {
   // Each is created at its first use: a start needs none of them.
-  const bodyEngine = lazy(() => createEngine(document, {}));
+  const bodyEngine = makeLazily(() => createEngine(document, {}));
   // A parameter arrives as text, so `"5"` is valid for an integer; in a body it is not.
-  const parameterEngine = lazy(() => createEngine(document, { coerceTypes: true }));
+  const parameterEngine = makeLazily(() => createEngine(document, { coerceTypes: true }));
   const explain = createExplainer(document, bodyEngine);
   const validators = new Map<string, readonly ValidateFunction[]>();
 
@@ -56,14 +56,17 @@ export function createRequestValidator(
   function validatorsOf({ operationId, body }: ContractOperation): readonly ValidateFunction[] {
     const existing = validators.get(operationId);
     if (existing) return existing;
-    const compiled = [...compiler.getRequestValidatorsForOperation(operationId)].reverse();
+    const compiledValidators = [...compiler.getRequestValidatorsForOperation(operationId)].reverse();
     // openapi-backend compiles one media type and drops required files of a form.
     if (body?.form?.schema)
-      compiled.push(
-        bodyEngine().compile({ type: 'object', properties: { requestForm: absolute(body.form.schema) } }),
+      compiledValidators.push(
+        bodyEngine().compile({
+          type: 'object',
+          properties: { requestForm: withAbsoluteReferences(body.form.schema) },
+        }),
       );
-    validators.set(operationId, compiled);
-    return compiled;
+    validators.set(operationId, compiledValidators);
+    return compiledValidators;
   }
 
   return {
@@ -78,7 +81,7 @@ export function createRequestValidator(
     },
     prepare: (operation) => void validatorsOf(operation),
     compile(schema) {
-      const validate = bodyEngine().compile(absolute(schema));
+      const validate = bodyEngine().compile(withAbsoluteReferences(schema));
       return (value) => errorsOf(validate, value);
     },
   };
@@ -88,7 +91,7 @@ type Explain = (operation: ContractOperation, input: OperationInput, errors: Sch
 
 /** Explains an invalid request: all errors of a small body, else the first one. */
 function createExplainer(document: OpenApiDocument, bodyEngine: () => Ajv2020): Explain {
-  const explainEngine = lazy(() => createEngine(document, { allErrors: true }));
+  const explainEngine = makeLazily(() => createEngine(document, { allErrors: true }));
   const allExplainers: Explainers = new WeakMap();
   const quickExplainers: Explainers = new WeakMap();
   const resolve: SchemaTools['resolve'] = (schema) =>
@@ -122,7 +125,7 @@ function createExplainer(document: OpenApiDocument, bodyEngine: () => Ajv2020): 
 type Explainers = WeakMap<object, ValidateFunction>;
 
 function explainerOf(schema: JsonRecord, explainers: Explainers, engine: () => Ajv2020): ValidateFunction {
-  const explainer = explainers.get(schema) ?? engine().compile(absolute(schema));
+  const explainer = explainers.get(schema) ?? engine().compile(withAbsoluteReferences(schema));
   explainers.set(schema, explainer);
   return explainer;
 }
@@ -135,7 +138,7 @@ function asBodyError(error: SchemaError): SchemaError {
   return { ...error, instancePath: error.instancePath.replace(/^\/requestForm/, '/requestBody') };
 }
 
-function lazy<T>(make: () => T): () => T {
+function makeLazily<T>(make: () => T): () => T {
   let value: T | undefined;
   return () => (value ??= make());
 }
@@ -201,7 +204,7 @@ function compilableDocument(operations: readonly ContractOperation[]): Document 
   for (const operation of operations) {
     const { operationId, path, method, body } = operation;
     const schema = body?.json?.schema;
-    const content = { 'application/json': { schema: schema && absolute(schema) } };
+    const content = { 'application/json': { schema: schema && withAbsoluteReferences(schema) } };
     paths[path] = {
       ...paths[path],
       [method]: {
@@ -222,7 +225,7 @@ function compilableParameters({ parameters, headerNames, allowsAnyQuery }: Contr
       name,
       in: location,
       required,
-      schema: absolute(schema ?? {}),
+      schema: withAbsoluteReferences(schema ?? {}),
     }));
   // OpenAPI declares free-form query parameters as one parameter with additional properties.
   const anyQuery = { name: '*', in: 'query', schema: { additionalProperties: true } };
@@ -230,10 +233,10 @@ function compilableParameters({ parameters, headerNames, allowsAnyQuery }: Contr
 }
 
 /** The schema with absolute references into the document. */
-function absolute(schema: JsonRecord): JsonRecord {
+function withAbsoluteReferences(schema: JsonRecord): JsonRecord {
   const convert = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(convert);
-    return isRecord(value) ? absolute(value) : value;
+    return isRecord(value) ? withAbsoluteReferences(value) : value;
   };
   return Object.fromEntries(
     Object.entries(schema).map(([name, value]) =>

@@ -45,7 +45,7 @@ export function createChanges(options: ChangesOptions): Changes {
   const { database, clock, log, everyMs = 500 } = options;
   const table = `${options.schema}.changes`;
   const listeners = new Set<() => void>();
-  const stopping = new AbortController();
+  const stop = new AbortController();
   let currentRun: Promise<void> | undefined;
   let lastNumber: bigint | undefined;
   let generation = 0;
@@ -77,7 +77,7 @@ export function createChanges(options: ChangesOptions): Changes {
   }
 
   async function pollUntilStopped(): Promise<void> {
-    while (!stopping.signal.aborted) {
+    while (!stop.signal.aborted) {
       try {
         await poll();
       } catch (error) {
@@ -86,7 +86,7 @@ export function createChanges(options: ChangesOptions): Changes {
         // The first poll that succeeds then notifies the listeners in any case.
         lastNumber = undefined;
       }
-      await pause(everyMs, { clock, signal: stopping.signal });
+      await pause(everyMs, { clock, signal: stop.signal });
     }
   }
 
@@ -104,7 +104,7 @@ export function createChanges(options: ChangesOptions): Changes {
     generation: () => (ownChange === undefined && clock.monotonicMs() < trustedUntilMs ? generation : null),
     start: () => void (currentRun ??= pollUntilStopped()),
     async stop() {
-      stopping.abort();
+      stop.abort();
       await currentRun;
     },
   };

@@ -253,8 +253,8 @@ function clientOptions(socket: () => Duplex, log: Log) {
   return {
     socket,
     max: 1,
-    // One query at a time on a connection: the deadline watches the one, and none
-    // waits behind another's lock.
+    // Send one query at a time: the deadline then applies to it alone, and no other
+    // query waits behind its lock.
     max_pipeline: 0,
     idle_timeout: 0,
     max_lifetime: 0,
@@ -344,7 +344,7 @@ function createQueries(connections: Connections): Queries & Pick<Database, 'pool
     open: (onLost) => openLease(connections, onLost),
     isAlive: (lease) => lease.isAlive,
     end: (lease) => lease.end(),
-    busy: () => unavailable('The database is busy; no connection came free in time.'),
+    busy: () => unavailableProblem('The database is busy; no connection came free in time.'),
   });
   return {
     sql: createSql(queryFactory, (query) => void runAlone(pool, query)),
@@ -374,7 +374,7 @@ async function openLease(connections: Connections, onLost: () => void): Promise<
     isAlive: true,
     run: (query) => {
       if (lease.isAlive) execute(query);
-      else query.reject(unavailable('The connection to the database was lost.'));
+      else query.reject(unavailableProblem('The connection to the database was lost.'));
     },
     async end() {
       lease.isAlive = false;
@@ -497,9 +497,9 @@ function onSettled(query: Query, listener: (error?: unknown) => void): void {
     resolve(value);
   };
   query.reject = (error) => {
-    const translated = databaseProblem(error);
-    settle(translated);
-    reject(translated);
+    const databaseError = databaseProblem(error);
+    settle(databaseError);
+    reject(databaseError);
   };
 }
 
@@ -518,7 +518,7 @@ async function requireDurability(sql: Sql): Promise<void> {
     where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off' order by name`;
   if (settings.length === 0) return;
   const names = settings.map(({ name }) => name).join(' and ');
-  throw unavailable(
+  throw unavailableProblem(
     `The PostgreSQL server has ${names} off, so it would confirm commits that a power cut can undo. Turn it on.`,
   );
 }
@@ -560,7 +560,7 @@ function databaseProblem(error: unknown): unknown {
     error instanceof postgres.PostgresError
       ? isTransientSqlError(code, error.message)
       : error instanceof UnresponsiveServerError || connectionErrorCodes.has(code);
-  return isTransient ? unavailable('The database does not answer at the moment.', error) : error;
+  return isTransient ? unavailableProblem('The database does not answer at the moment.', error) : error;
 }
 
 function isTransientSqlError(code: string, message: string): boolean {
@@ -570,7 +570,7 @@ function isTransientSqlError(code: string, message: string): boolean {
   return code === 'XX000' && replacedRelation.test(message);
 }
 
-function unavailable(message: string, cause?: unknown): Problem {
+function unavailableProblem(message: string, cause?: unknown): Problem {
   return new Problem('unavailable', 'database_unavailable', message, {
     cause,
     headers: { 'retry-after': '2' },

@@ -92,7 +92,7 @@ async function supervise(
   let isClosing = false;
   await engine;
 
-  function running(): Promise<Engine> {
+  function runningEngine(): Promise<Engine> {
     if (isClosing) throw new Error('The embedded database is closed.');
     engine ??= startEngine(start);
     const current = engine;
@@ -111,10 +111,10 @@ async function supervise(
     return current;
   }
 
-  await running();
+  await runningEngine();
   return {
-    dial: async ({ patient = false } = {}) => (await running()).dial(patient),
-    dump: async () => (await running()).dump(),
+    dial: async ({ patient = false } = {}) => (await runningEngine()).dial(patient),
+    dump: async () => (await runningEngine()).dump(),
     async close() {
       if (isClosing) return;
       isClosing = true;

@@ -418,12 +418,12 @@ const maxComparedAsValue = 256 * 1024;
 
 async function requestDigest(request: IdempotentCall['request']): Promise<Buffer> {
   const { path, query, body, rawBody, isForm = false } = request;
-  const parts = JSON.stringify([canonical(path), canonical(query)]);
+  const parts = JSON.stringify([canonicalValue(path), canonicalValue(query)]);
   // Clients choose a new boundary for each repetition of a form, so its members are compared.
-  if (isForm) return digest(parts, 'form', JSON.stringify(canonical(await withFileDigests(body))));
+  if (isForm) return digest(parts, 'form', JSON.stringify(canonicalValue(await withFileDigests(body))));
   if (rawBody.byteLength > maxComparedAsValue) return digest(parts, await digestInPool(rawBody));
   // A JSON body is the same whatever the order and spacing of its members.
-  return digest(parts, body !== undefined && isJson(body) ? JSON.stringify(canonical(body)) : rawBody);
+  return digest(parts, body !== undefined && isJson(body) ? JSON.stringify(canonicalValue(body)) : rawBody);
 }
 
 /** The value with a digest in place of each file's bytes. */
@@ -445,10 +445,10 @@ function isJson(value: unknown): boolean {
   return !(value instanceof Uint8Array) && Object.values(value).every(isJson);
 }
 
-function canonical(value: unknown): unknown {
+function canonicalValue(value: unknown): unknown {
   // The first item tells a list from an object, which becomes the sorted list of its members.
-  if (Array.isArray(value)) return ['list', ...value.map(canonical)];
+  if (Array.isArray(value)) return ['list', ...value.map(canonicalValue)];
   if (typeof value !== 'object' || value === null) return value;
   const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
-  return ['object', ...members.map(([name, member]) => [name, canonical(member)])];
+  return ['object', ...members.map(([name, member]) => [name, canonicalValue(member)])];
 }

@@ -94,20 +94,20 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
   const schedules: Schedule[] = [];
   const workers = new Map<string, string>();
   const runningJobs = new Set<Promise<void>>();
-  const ready = Promise.withResolvers<PgBoss>();
+  const startedBoss = Promise.withResolvers<PgBoss>();
   // A stop rejects the promise, also when no call waits for it.
-  ready.promise.catch(() => undefined);
-  const stopping = new AbortController();
+  startedBoss.promise.catch(() => undefined);
+  const stopController = new AbortController();
   // The queue may start within a request. A job belongs to none: telemetry would record it under
   // that request.
   const outsideRequests = AsyncLocalStorage.snapshot();
   let session: ReturnType<Database['session']> | undefined;
   let boss: PgBoss | undefined;
-  let starting: Promise<void> | undefined;
+  let pendingStart: Promise<void> | undefined;
 
   async function startWithRetries(): Promise<void> {
     let waitMs = firstRetryMs;
-    while (!stopping.signal.aborted) {
+    while (!stopController.signal.aborted) {
       try {
         session ??= database.session({ deadlineMs: statementDeadlineMs });
         const client = await createBoss(database, session, {
@@ -115,11 +115,11 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
           hasSchedules: schedules.length > 0,
         });
         boss = await startBoss(client, { definitions, schedules, workers, options, run });
-        ready.resolve(boss);
+        startedBoss.resolve(boss);
         return;
       } catch (error) {
         log.warn({ error }, 'jobs could not be started yet');
-        await pause(waitMs, { signal: stopping.signal });
+        await pause(waitMs, { signal: stopController.signal });
         waitMs = Math.min(waitMs * 2, longestRetryMs);
       }
     }
@@ -142,7 +142,7 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
   }
 
   function requireNotStarted(name: string): void {
-    if (starting) throw new Error(`The job "${name}" must be declared before jobs are started.`);
+    if (pendingStart) throw new Error(`The job "${name}" must be declared before jobs are started.`);
   }
 
   return {
@@ -155,15 +155,15 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
       schedules.push({ name, cron, data });
     },
     start() {
-      starting ??= startWithRetries();
+      pendingStart ??= startWithRetries();
     },
     async ready() {
-      await ready.promise;
+      await startedBoss.promise;
     },
     async enqueue(name, data, { key, delaySeconds, tx } = {}) {
       if (!definitions.has(name)) throw new Error(`No job is named "${name}".`);
       if (tx && !boss) throw notReady();
-      const target = boss ?? (await ready.promise);
+      const target = boss ?? (await startedBoss.promise);
       const id = await target.send(name, data, {
         singletonKey: key ?? randomUUID(),
         ...(delaySeconds === undefined ? {} : { startAfter: delaySeconds }),
@@ -175,9 +175,9 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
       return id;
     },
     async stop({ timeoutMs }) {
-      stopping.abort();
-      ready.reject(draining());
-      await starting;
+      stopController.abort();
+      startedBoss.reject(drainingProblem());
+      await pendingStart;
       await boss?.stop({ graceful: true, timeout: timeoutMs });
       await settlesWithin(Promise.allSettled(runningJobs), { ms: afterAbortMs });
       await session?.close();
@@ -281,7 +281,7 @@ function notReady(): Problem {
   });
 }
 
-function draining(): Problem {
+function drainingProblem(): Problem {
   return new Problem('unavailable', 'draining', 'The server is stopping.', {
     headers: { 'retry-after': '1' },
   });

@@ -102,7 +102,7 @@ function createPageFinder(folder: string) {
     return new Set(files.filter((name) => !/(?:^|\/)\./.test(name)));
   }
 
-  async function has(name: string): Promise<boolean> {
+  async function isAsset(name: string): Promise<boolean> {
     names ??= list();
     if ((await names).has(name)) return true;
     if (isSingleExecutable || performance.now() - listedAtMs < relistMs) return false;
@@ -111,18 +111,18 @@ function createPageFinder(folder: string) {
   }
 
   async function page(name: string, isCompressed: boolean): Promise<Page | undefined> {
-    if (!(await has(name))) return undefined;
+    if (!(await isAsset(name))) return undefined;
     const version = await versionOf(`${folder}/${name}`);
     if (version === undefined) return undefined;
     const key = `${isCompressed ? 'gzip' : 'plain'} ${name}`;
-    const cached = pages.peek(key);
-    if (cached?.version === version) return cached;
+    const cachedPage = pages.peek(key);
+    if (cachedPage?.version === version) return cachedPage;
     const current = await readPage(`${folder}/${name}`, { version, isCompressed });
     pages.set(key, current);
     return current;
   }
 
-  return { has, page };
+  return { has: isAsset, page };
 }
 
 /** Undefined where the file is gone. */

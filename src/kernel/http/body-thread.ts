@@ -5,10 +5,10 @@ import { asProblem } from '../problem.ts';
 import type { FromBodyThread, ToBodyThread } from './body-parser.ts';
 import { parseMultipart } from './multipart.ts';
 
-let last = Promise.resolve();
+let lastAnswer = Promise.resolve();
 
 parentPort?.on('message', (request: ToBodyThread) => {
-  last = last.then(async () => {
+  lastAnswer = lastAnswer.then(async () => {
     const answer = await parse(request);
     // The bytes are returned unchanged, because a signature or a digest may cover
     // them. The files of a form are transferred too.

@@ -86,11 +86,11 @@ const htmlHeaders: Readonly<Record<string, string>> = {
 
 /** The page where `Accept` names HTML, as browsers do and client libraries do not; JSON otherwise. */
 export function renderFrontPage(page: FrontPage, accept: string | undefined): FrontPageReply {
-  const shared = { 'cache-control': 'no-store', vary: 'Accept' };
-  if (acceptsHtml(accept)) return { body: renderPage(page), headers: { ...shared, ...htmlHeaders } };
+  const commonHeaders = { 'cache-control': 'no-store', vary: 'Accept' };
+  if (acceptsHtml(accept)) return { body: renderPage(page), headers: { ...commonHeaders, ...htmlHeaders } };
   const links = Object.fromEntries(page.links.map(({ rel, href }) => [rel, href]));
   const body = `${JSON.stringify({ name: page.name, version: page.version, links })}\n`;
-  return { body, headers: { ...shared, 'content-type': 'application/json; charset=utf-8' } };
+  return { body, headers: { ...commonHeaders, 'content-type': 'application/json; charset=utf-8' } };
 }
 
 function renderPage({ name, summary, version, links, token }: FrontPage): string {
@@ -99,7 +99,7 @@ function renderPage({ name, summary, version, links, token }: FrontPage): string
     return `<li><a href="${escapeHtml(href)}">${texts}</a></li>`;
   });
   const command = token.command === undefined ? '' : `\n<pre><code>${escapeHtml(token.command)}</code></pre>`;
-  const more =
+  const moreLink =
     token.more === undefined
       ? ''
       : `\n<p><a href="${escapeHtml(token.more.href)}">${escapeHtml(token.more.title)}</a></p>`;
@@ -121,7 +121,7 @@ function renderPage({ name, summary, version, links, token }: FrontPage): string
 ${rows.join('\n')}
 </ul>
 <h2>Get a token</h2>
-<p>${escapeHtml(token.text)}</p>${command}${more}
+<p>${escapeHtml(token.text)}</p>${command}${moreLink}
 </main></body>
 </html>
 `;

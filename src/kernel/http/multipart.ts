@@ -24,7 +24,7 @@ export async function parseMultipart(
 ): Promise<Record<string, FormMember | FormMember[]>> {
   const boundary = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i.exec(contentType);
   const delimiterName = boundary?.[1] ?? boundary?.[2];
-  if (delimiterName === undefined) throw invalid('The form names no boundary.');
+  if (delimiterName === undefined) throw invalidProblem('The form names no boundary.');
   refuseManyParts(Buffer.from(raw.buffer, raw.byteOffset, raw.byteLength), `--${delimiterName}`);
   let form: FormData;
   try {
@@ -32,7 +32,7 @@ export async function parseMultipart(
       headers: { 'content-type': contentType },
     }).formData();
   } catch (cause) {
-    throw invalid('The body is not a valid form.', cause);
+    throw invalidProblem('The body is not a valid form.', cause);
   }
   // Without a prototype, so that a member named `__proto__` is an ordinary undeclared name.
   const members = Object.create(null) as Record<string, FormMember | FormMember[]>;
@@ -73,10 +73,10 @@ function refuseManyParts(raw: Buffer, delimiter: string): void {
   let parts = 0;
   for (let at = raw.indexOf(delimiter); at >= 0; at = raw.indexOf(delimiter, at + delimiter.length)) {
     parts += 1;
-    if (parts > maximumParts) throw invalid(`A form may have ${maximumParts} parts at most.`);
+    if (parts > maximumParts) throw invalidProblem(`A form may have ${maximumParts} parts at most.`);
   }
 }
 
-function invalid(message: string, cause?: unknown): Problem {
+function invalidProblem(message: string, cause?: unknown): Problem {
   return new Problem('bad_request', 'invalid_request', message, { cause });
 }

@@ -17,7 +17,7 @@ export interface Proxies {
  */
 export function trustProxies(list: readonly string[]): Proxies {
   const trustedAddresses = new BlockList();
-  for (const entry of list) add(trustedAddresses, entry);
+  for (const entry of list) addEntry(trustedAddresses, entry);
 
   function isTrusted(address: string): boolean {
     if (list.length === 0) return false;
@@ -44,7 +44,7 @@ export function trustProxies(list: readonly string[]): Proxies {
   };
 }
 
-function add(trusted: BlockList, entry: string): void {
+function addEntry(addresses: BlockList, entry: string): void {
   const [address = '', bits, ...surplus] = entry.split('/');
   const version = isIP(address);
   const width = version === 6 ? 128 : 32;
@@ -53,7 +53,7 @@ function add(trusted: BlockList, entry: string): void {
     surplus.length === 0 &&
     (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= width));
   if (!isFit) throw new Error(`"${entry}" is neither an address nor a network such as 10.0.0.0/8.`);
-  trusted.addSubnet(address, bits === undefined ? width : Number(bits), version === 6 ? 'ipv6' : 'ipv4');
+  addresses.addSubnet(address, bits === undefined ? width : Number(bits), version === 6 ? 'ipv6' : 'ipv4');
 }
 
 /** The address of one entry, which some proxies write with a port; null for any other text. */

@@ -33,27 +33,27 @@ export function hostHeaders({ rawHeaders }: Pick<IncomingMessage, 'rawHeaders'>)
 
 /** Throws a 400 that closes the connection, so that a desynchronized connection is not used again. */
 export function refuseAmbiguous(request: IncomingMessage, limits: RequestLimits): void {
-  if (request.httpVersionMajor !== 1) throw malformed('The request must be HTTP/1.1.');
+  if (request.httpVersionMajor !== 1) throw malformedProblem('The request must be HTTP/1.1.');
   const hosts = hostHeaders(request);
   const [host] = hosts;
   if (hosts.length !== 1 || host === undefined || !hostShape.test(host))
-    throw malformed('The request must have exactly one Host.');
+    throw malformedProblem('The request must have exactly one Host.');
   refuseTarget(request.url ?? '', host, limits);
   const { headers, rawHeaders } = request;
   if (rawHeaders.length > 2 * limits.maxHeaders)
-    throw malformed(`The request may have ${limits.maxHeaders} headers at most.`);
+    throw malformedProblem(`The request may have ${limits.maxHeaders} headers at most.`);
   if (headers.expect !== undefined && !/^100-continue$/i.test(headers.expect))
-    throw malformed('The expectation cannot be met.');
+    throw malformedProblem('The expectation cannot be met.');
   if (rawHeaders.length > 2 * Object.keys(headers).length) refuseRepeatedHeaders(rawHeaders);
 }
 
 function refuseTarget(target: string, host: string, limits: RequestLimits): void {
   if (target.length > limits.maxUrlBytes)
-    throw malformed(`The address of the request may have ${limits.maxUrlBytes} bytes at most.`);
+    throw malformedProblem(`The address of the request may have ${limits.maxUrlBytes} bytes at most.`);
   if (target.startsWith('/') || target === '*') return;
   const authority = /^https?:\/\/([^/?]*)(?:[/?]|$)/i.exec(target)?.[1];
   if (authority?.toLowerCase() !== host.toLowerCase())
-    throw malformed('The address of the request names another host.');
+    throw malformedProblem('The address of the request names another host.');
 }
 
 function refuseRepeatedHeaders(rawHeaders: readonly string[]): void {
@@ -61,11 +61,11 @@ function refuseRepeatedHeaders(rawHeaders: readonly string[]): void {
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = (rawHeaders[at] as string).toLowerCase();
     if (singleHeaders.includes(name) && names.has(name))
-      throw malformed(`The header \`${name}\` appears more than once.`);
+      throw malformedProblem(`The header \`${name}\` appears more than once.`);
     names.add(name);
   }
 }
 
-function malformed(message: string): Problem {
+function malformedProblem(message: string): Problem {
   return new Problem('bad_request', 'invalid_request', message, { headers: { connection: 'close' } });
 }

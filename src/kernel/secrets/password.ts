@@ -75,9 +75,9 @@ function deriveKey(password: string, salt: Buffer, rounds: number): Promise<Buff
 }
 
 function digestText(rounds: number, salt: Buffer, key: Buffer): string {
-  return `$pbkdf2-sha256$i=${rounds}$${unpadded(salt)}$${unpadded(key)}`;
+  return `$pbkdf2-sha256$i=${rounds}$${encodeUnpadded(salt)}$${encodeUnpadded(key)}`;
 }
 
-function unpadded(bytes: Buffer): string {
+function encodeUnpadded(bytes: Buffer): string {
   return bytes.toString('base64').replace(/=+$/, '');
 }

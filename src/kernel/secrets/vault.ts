@@ -111,7 +111,7 @@ export function createVault(primary: MasterKey, others: readonly MasterKey[] = [
         return value;
       } catch {
         // OpenSSL's message contains nothing more, and the caller knows the row.
-        throw damaged();
+        throw damagedError();
       }
     },
     derive: (purpose) =>
@@ -160,13 +160,13 @@ function parseSealed(sealed: string): {
 } {
   const [version, kid = '', ...encoded] = sealed.split('.');
   const [wrapped, nonce, text, tag] = encoded.map(strictBase64);
-  if (version !== format || encoded.length !== 4 || !wrapped || !nonce || !text || !tag) throw damaged();
+  if (version !== format || encoded.length !== 4 || !wrapped || !nonce || !text || !tag) throw damagedError();
   if (
     wrapped.length !== nonceBytes + keyBytes + tagBytes ||
     nonce.length !== nonceBytes ||
     tag.length !== tagBytes
   )
-    throw damaged();
+    throw damagedError();
   return { kid, wrapped, nonce, text, tag };
 }
 
@@ -176,6 +176,6 @@ function strictBase64(text: string): Buffer | undefined {
   return bytes.toString('base64url') === text ? bytes : undefined;
 }
 
-function damaged(): SealError {
+function damagedError(): SealError {
   return new SealError('damaged', 'A sealed value is damaged, or was sealed for another row.');
 }

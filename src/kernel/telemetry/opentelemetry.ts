@@ -82,7 +82,7 @@ export function openOpenTelemetry(options: OpenTelemetryOptions): OpenTelemetry 
     spanLimits: { attributeValueLengthLimit: maximumText },
     spanProcessors: [
       new BatchSpanProcessor({
-        exporter: watched(exporter, options),
+        exporter: warnOnFailure(exporter, options),
         maxQueueSize: queuedSpans,
         exportTimeoutMillis: exportMs + 1_000,
         scheduledDelayMillis: options.batchEveryMs ?? 2_000,
@@ -166,7 +166,7 @@ function parseTraceparent(text: string): SpanContext | undefined {
 }
 
 /** The exporter, with an occasional warning to the operator while the collector refuses spans. */
-function watched(
+function warnOnFailure(
   exporter: SpanExporter,
   { clock, log }: Pick<OpenTelemetryOptions, 'clock' | 'log'>,
 ): SpanExporter {
@@ -192,12 +192,12 @@ function watched(
 function headersOf(text: string | undefined): Record<string, string> {
   const pairs = (text ?? '').split(',').flatMap((pair): [string, string][] => {
     const [, name, value] = /^\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(.*?)\s*$/.exec(pair) ?? [];
-    return name === undefined || value === undefined ? [] : [[name, decoded(value)]];
+    return name === undefined || value === undefined ? [] : [[name, decodeText(value)]];
   });
   return Object.fromEntries(pairs);
 }
 
-function decoded(value: string): string {
+function decodeText(value: string): string {
   try {
     return decodeURIComponent(value);
   } catch {

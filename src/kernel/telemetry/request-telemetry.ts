@@ -52,24 +52,26 @@ class ObservedRequest implements RequestScope {
 }
 
 const placeKey = Symbol('place');
-/** Has its place among the running requests once its operation began. */
+/** Holds its place among the running requests once its operation has begun. */
 type TelemetryRequest = ObservedCall & { [placeKey]?: Place<ObservedRequest> };
 
 export function createRequestObserver(options: RequestTelemetryOptions): RequestObserver {
   const { context, metrics, traces, listeners } = options;
-  const running = new ActiveSet<ObservedRequest>();
-  const count = createRequestMetrics(metrics, () => running.members().map(({ isStream }) => isStream));
+  const runningRequests = new ActiveSet<ObservedRequest>();
+  const count = createRequestMetrics(metrics, () =>
+    runningRequests.members().map(({ isStream }) => isStream),
+  );
 
   return {
     within(request: TelemetryRequest, work) {
       const entry = new ObservedRequest(request, startServerSpan(traces, request));
-      request[placeKey] = running.add(entry);
+      request[placeKey] = runningRequests.add(entry);
       return context.run({ request: entry, span: entry.span }, work);
     },
     ended(request: TelemetryRequest, durationMs) {
       count(request, durationMs);
       const { [placeKey]: place } = request;
-      if (place !== undefined) running.delete(place);
+      if (place !== undefined) runningRequests.delete(place);
       const entry = place?.member;
       const { isStream, clientGone, notes = {} } = request;
       const end: RequestEnd = { isStream, clientGone, notes };
@@ -81,12 +83,12 @@ export function createRequestObserver(options: RequestTelemetryOptions): Request
 }
 
 /**
- * Returns the function that counts a request that has ended. `running` tells of each running request whether
- * its answer is a stream.
+ * Returns the function that counts a request that has ended. `listRunning` returns for each running request
+ * whether its answer is a stream.
  */
 function createRequestMetrics(
   metrics: Metrics,
-  running: () => boolean[],
+  listRunning: () => boolean[],
 ): (request: ObservedCall, durationMs: number) => void {
   const requests = metrics.counter(
     'townhall_requests_total',
@@ -107,12 +109,12 @@ function createRequestMetrics(
   metrics.gauge(
     'townhall_requests_in_flight',
     'Requests that have not got their whole answer yet.',
-    () => running().length,
+    () => listRunning().length,
   );
   metrics.gauge(
     'townhall_open_streams',
     'Answers that are streams and have not ended.',
-    () => running().filter((isStream) => isStream).length,
+    () => listRunning().filter((isStream) => isStream).length,
   );
   return (request, durationMs) => {
     const operation = request.operation?.handlerId ?? 'none';

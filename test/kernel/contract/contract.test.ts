@@ -68,7 +68,10 @@ const options = (definition: object, handlers: Record<string, () => Promise<unkn
   guest: { kind: 'guest' },
 });
 
-function tiny(operation: object, security: object = { userToken: { type: 'http', scheme: 'bearer' } }) {
+function tinyDocument(
+  operation: object,
+  security: object = { userToken: { type: 'http', scheme: 'bearer' } },
+) {
   return {
     openapi: '3.1.1',
     info: { title: 'Tiny', version: '1' },
@@ -81,7 +84,7 @@ describe('createContract', () => {
   const handler = async () => ({ status: 204 });
 
   test('refuses an operation that relies on the default security', () => {
-    const document = { ...tiny({ operationId: 'x.get' }), security: [{ userToken: [] }] };
+    const document = { ...tinyDocument({ operationId: 'x.get' }), security: [{ userToken: [] }] };
     expect(() => createContract(options(document, { 'x.get': handler }))).toThrow(
       'x.get has no security of its own',
     );
@@ -89,32 +92,39 @@ describe('createContract', () => {
 
   test('names operations without handlers and handlers without operations', () => {
     const start = () =>
-      createContract(options(tiny({ operationId: 'x.get', security: [] }), { 'x.lost': handler }));
+      createContract(options(tinyDocument({ operationId: 'x.get', security: [] }), { 'x.lost': handler }));
     expect(start).toThrow('x.get has no handler');
     expect(start).toThrow('the handler x.lost has no operation');
   });
 
   test('refuses an operation without an id', () => {
-    expect(() => createContract(options(tiny({ security: [] }), {}))).toThrow('GET /x has no operationId');
+    expect(() => createContract(options(tinyDocument({ security: [] }), {}))).toThrow(
+      'GET /x has no operationId',
+    );
   });
 
   test('refuses a security scheme without an identity', () => {
     const schemes = { userToken: { type: 'http' }, other: { type: 'http' } };
     expect(() =>
       createContract(
-        options(tiny({ operationId: 'x.get', security: [{ other: [] }] }, schemes), { 'x.get': handler }),
+        options(tinyDocument({ operationId: 'x.get', security: [{ other: [] }] }, schemes), {
+          'x.get': handler,
+        }),
       ),
     ).toThrow('the security scheme other is not mapped to an identity');
     expect(() =>
       createContract(
-        options(tiny({ operationId: 'x.get', security: [{ ghost: [] }] }), { 'x.get': handler }),
+        options(tinyDocument({ operationId: 'x.get', security: [{ ghost: [] }] }), { 'x.get': handler }),
       ),
     ).toThrow('ghost');
   });
 
   test('refuses an operation that requires two credentials', () => {
     const schemes = { userToken: { type: 'http' } };
-    const document = tiny({ operationId: 'x.get', security: [{ userToken: [], ghost: [] }] }, schemes);
+    const document = tinyDocument(
+      { operationId: 'x.get', security: [{ userToken: [], ghost: [] }] },
+      schemes,
+    );
     expect(() => createContract(options(document, { 'x.get': handler }))).toThrow('two credentials at once');
   });
 
@@ -126,8 +136,8 @@ describe('createContract', () => {
 });
 
 describe('deprecation', () => {
-  const deprecated = (days: object) =>
-    tiny({ operationId: 'x.get', security: [], deprecated: true, ...days });
+  const deprecatedDocument = (days: object) =>
+    tinyDocument({ operationId: 'x.get', security: [], deprecated: true, ...days });
 
   test('announces the end in headers of its answers', async () => {
     const definition = smallContract();
@@ -146,7 +156,7 @@ describe('deprecation', () => {
   });
 
   test('refuses a deprecated operation without its days', () => {
-    expect(() => createContract(options(deprecated({ 'x-sunset': '2027-02-01' }), {}))).toThrow(
+    expect(() => createContract(options(deprecatedDocument({ 'x-sunset': '2027-02-01' }), {}))).toThrow(
       'x.get is deprecated; give it the days x-deprecated-since and x-sunset.',
     );
   });
@@ -363,7 +373,7 @@ describe('identity', () => {
   });
 
   test('an invalid credential is 401 even on an open operation', async () => {
-    const bad = [
+    const badDocuments = [
       'Bearer wrong',
       'Bearer  user-token',
       'Bearer\tuser-token',
@@ -378,7 +388,7 @@ describe('identity', () => {
       "Bearer ' OR 1=1--",
       `Bearer ${'x'.repeat(10_000)}`,
     ];
-    for (const authorization of bad) {
+    for (const authorization of badDocuments) {
       expect(
         await ask('POST', '/v1/chess/move', { headers: { authorization } }),
         authorization.slice(0, 40),
@@ -392,15 +402,15 @@ describe('identity', () => {
 
   test('an oversized credential is refused without a lookup', async () => {
     const lookups: string[] = [];
-    const counting = asker({
+    const countingAsker = asker({
       identify: async (credential) => {
         lookups.push(credential);
         return null;
       },
     });
-    await counting('GET', '/v1/ai/models', { headers: bearer('y'.repeat(257)) });
+    await countingAsker('GET', '/v1/ai/models', { headers: bearer('y'.repeat(257)) });
     expect(lookups).toEqual([]);
-    await counting('GET', '/v1/ai/models', { headers: bearer('y'.repeat(56)) });
+    await countingAsker('GET', '/v1/ai/models', { headers: bearer('y'.repeat(56)) });
     expect(lookups).toHaveLength(1);
   });
 
@@ -419,12 +429,12 @@ describe('identity', () => {
   });
 
   test('a Problem from identify reaches the caller', async () => {
-    const paused = asker({
+    const pausedAsker = asker({
       identify: async () => {
         throw new Problem('forbidden', 'bureau_paused', 'Paused.');
       },
     });
-    expect(await paused('GET', '/v1/ai/models', { headers: bearer('user-token') })).toMatchObject({
+    expect(await pausedAsker('GET', '/v1/ai/models', { headers: bearer('user-token') })).toMatchObject({
       status: 403,
       code: 'bureau_paused',
     });
@@ -517,7 +527,7 @@ describe('validation', () => {
     expect(param?.length).toBeLessThan(140);
   });
 
-  test('converts query parameters and names invalid ones', async () => {
+  test('names query parameters that it cannot convert', async () => {
     const search = (query: string, headers = {}) => ask('GET', '/v1/lists/search', { query, headers });
     expect((await search('limit=5&tags=a&tags=b%20c')).body?.query).toEqual({ limit: 5, tags: ['a', 'b c'] });
     expect((await search('tags=one+two')).body?.query).toEqual({ tags: ['one two'] });
@@ -565,21 +575,21 @@ describe('validation', () => {
 });
 
 describe('replies in tests', () => {
-  const replying = (reply: unknown) =>
+  const askerReplying = (reply: unknown) =>
     asker({ handlers: { 'directory.getHealth': async () => reply } })('GET', '/health');
 
   test('an undeclared body, status or media type is an error', async () => {
-    await expect(replying({ status: 200, body: 'text' })).rejects.toThrow(
+    await expect(askerReplying({ status: 200, body: 'text' })).rejects.toThrow(
       'directory.getHealth 200 at /: must be object',
     );
-    await expect(replying({ status: 201, body: {} })).rejects.toThrow(
+    await expect(askerReplying({ status: 201, body: {} })).rejects.toThrow(
       'directory.getHealth does not declare the status 201',
     );
     await expect(
-      replying({ status: 200, content: Buffer.from('x'), mediaType: 'text/plain' }),
+      askerReplying({ status: 200, content: Buffer.from('x'), mediaType: 'text/plain' }),
     ).rejects.toThrow('does not declare text/plain');
-    await expect(replying({ status: 200 })).rejects.toThrow('declares content');
-    expect((await replying({ status: 200, body: { ok: true } })).status).toBe(200);
+    await expect(askerReplying({ status: 200 })).rejects.toThrow('declares content');
+    expect((await askerReplying({ status: 200, body: { ok: true } })).status).toBe(200);
   });
 
   test('the document is not modified', async () => {

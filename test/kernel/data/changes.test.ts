@@ -7,12 +7,12 @@ import { silentLog, testDatabase, type TestDatabase } from '../../support/databa
 import { until } from '../../support/until.ts';
 
 let place: TestDatabase;
-const started: Changes[] = [];
+const openChanges: Changes[] = [];
 beforeEach(async () => {
   place = await testDatabase();
 });
 afterEach(async () => {
-  for (const changes of started.splice(0)) await changes.stop();
+  for (const changes of openChanges.splice(0)) await changes.stop();
   await place.close();
 });
 
@@ -24,7 +24,7 @@ function replica(database: Pick<Database, 'sql'> = place.database) {
     log: silentLog,
     everyMs: 10,
   });
-  started.push(changes);
+  openChanges.push(changes);
   let notifications = 0;
   changes.onChange(() => (notifications += 1));
   changes.start();
@@ -68,14 +68,14 @@ describe('changes', () => {
     let isAway = false;
     let rejections = 0;
     const { sql } = place.database;
-    const flaky = Object.assign((...parameters: Parameters<typeof sql>) => {
+    const flakySql = Object.assign((...parameters: Parameters<typeof sql>) => {
       if (isAway && Array.isArray(parameters[0])) {
         rejections += 1;
         return Promise.reject(new Error('away'));
       }
-      return (sql as unknown as (...given: unknown[]) => unknown)(...parameters);
+      return (sql as unknown as (...parameters: unknown[]) => unknown)(...parameters);
     }, {}) as unknown as typeof sql;
-    const first = replica({ sql: flaky });
+    const first = replica({ sql: flakySql });
     await until(() => first.countNotifications() === 1, 'it was notified at its start');
     isAway = true;
     await until(() => rejections > 1, 'it has looked in vain');
@@ -131,18 +131,18 @@ describe('changes', () => {
     let nowMs = 0;
     let isAway = false;
     const { sql } = place.database;
-    const flaky = ((...parameters: Parameters<typeof sql>) =>
+    const flakySql = ((...parameters: Parameters<typeof sql>) =>
       isAway && Array.isArray(parameters[0])
         ? Promise.reject(new Error('away'))
-        : (sql as unknown as (...given: unknown[]) => unknown)(...parameters)) as unknown as typeof sql;
+        : (sql as unknown as (...parameters: unknown[]) => unknown)(...parameters)) as unknown as typeof sql;
     const changes = createChanges({
-      database: { sql: flaky },
+      database: { sql: flakySql },
       schema: 'gateway',
       clock: { monotonicMs: () => nowMs, sleep: (ms, signal) => systemClock.sleep(ms, signal) },
       log: silentLog,
       everyMs: 10,
     });
-    started.push(changes);
+    openChanges.push(changes);
     expect(changes.generation()).toBeNull();
     changes.start();
     await until(() => changes.generation() !== null, 'it has looked');

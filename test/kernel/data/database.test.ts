@@ -24,10 +24,10 @@ afterAll(() => world?.close());
 
 describe('values', () => {
   it('returns int8 as bigint, also in arrays, and accepts bigint', async () => {
-    const huge = 9_007_199_254_740_993n;
+    const hugeInteger = 9_007_199_254_740_993n;
     const [row] = await world.database
-      .sql`select ${huge}::int8 as value, array[1, ${huge}]::int8[] as list, count(*) as count from generate_series(1, 3)`;
-    expect(row).toEqual({ value: huge, list: [1n, huge], count: 3n });
+      .sql`select ${hugeInteger}::int8 as value, array[1, ${hugeInteger}]::int8[] as list, count(*) as count from generate_series(1, 3)`;
+    expect(row).toEqual({ value: hugeInteger, list: [1n, hugeInteger], count: 3n });
   });
 
   it('keeps JSON, text arrays, times, bytes and null unchanged', async () => {
@@ -111,7 +111,7 @@ describe('values', () => {
 });
 
 describe('errors', () => {
-  it('passes an SQL error through and keeps the connection usable', async () => {
+  it('keeps the connection usable after an SQL error', async () => {
     const { sql } = world.database;
     await sql`insert into things (name) values ('taken')`;
     await expect(sql`insert into things (name) values ('taken')`).rejects.toMatchObject({ code: '23505' });
@@ -145,25 +145,25 @@ describe('transactions', () => {
       await inner`insert into things (name) values ('kept')`;
       return 'done';
     });
-    const undone = tx(async (inner) => {
+    const transaction = tx(async (inner) => {
       await inner`insert into things (name) values ('lost')`;
       throw new Error('changed my mind');
     });
-    await expect(undone).rejects.toThrow('changed my mind');
+    await expect(transaction).rejects.toThrow('changed my mind');
     expect(answer).toBe('done');
     expect(await sql`select name from things where name in ('kept', 'lost')`).toEqual([{ name: 'kept' }]);
   });
 
   it('rolls back only a savepoint', async () => {
     const { tx, sql } = world.database;
-    await tx(async (outer) => {
-      await outer`insert into things (name) values ('outer')`;
-      const inner = outer.savepoint(async (point) => {
+    await tx(async (outerTx) => {
+      await outerTx`insert into things (name) values ('outer')`;
+      const inner = outerTx.savepoint(async (point) => {
         await point`insert into things (name) values ('inner')`;
         await point`insert into things (name) values ('outer')`;
       });
       await expect(inner).rejects.toMatchObject({ code: '23505' });
-      expect(await outer.savepoint((point) => point`select 1 as one`)).toEqual([{ one: 1 }]);
+      expect(await outerTx.savepoint((point) => point`select 1 as one`)).toEqual([{ one: 1 }]);
     });
     expect(await sql`select name from things where name in ('outer', 'inner')`).toEqual([{ name: 'outer' }]);
   });
@@ -180,8 +180,8 @@ describe('transactions', () => {
 
   it('refuses statements after its end', async () => {
     const { tx } = world.database;
-    const leaked = await tx(async (inner) => ({ inner }));
-    await expect(leaked.inner`select 1`).rejects.toThrow('The transaction is over.');
+    const leakedTx = await tx(async (inner) => ({ inner }));
+    await expect(leakedTx.inner`select 1`).rejects.toThrow('The transaction is over.');
   });
 
   it('isolates concurrent transactions', async () => {
@@ -227,29 +227,29 @@ describe('waiting', () => {
     const place = await makeDatabase({ isEmpty: true, limits: { maxConnections: 1, queueMs: 200 } });
     const database = await connect(place.options, { log: silentLog });
     const release = Promise.withResolvers<void>();
-    const holding = Promise.withResolvers<void>();
-    const held = database.tx(async (tx) => {
+    const locked = Promise.withResolvers<void>();
+    const holder = database.tx(async (tx) => {
       await tx`select 1`;
-      holding.resolve();
+      locked.resolve();
       await release.promise;
     });
-    await holding.promise;
-    const started = performance.now();
+    await locked.promise;
+    const startedMs = performance.now();
     await expect(database.sql`select 1`).rejects.toMatchObject({
       kind: 'unavailable',
       code: 'database_unavailable',
       headers: { 'retry-after': expect.stringMatching(/^\d+$/) },
     });
     // Longer waits would mean that it waited for the transaction, which never ends.
-    expect(performance.now() - started).toBeLessThan(10_000);
+    expect(performance.now() - startedMs).toBeLessThan(10_000);
     release.resolve();
-    await held;
+    await holder;
     expect(await database.sql`select 1 as one`).toEqual([{ one: 1 }]);
     await database.close();
     await place.remove();
   });
 
-  it('ends a slow statement with 503 and answers the next', async () => {
+  it('answers the next statement after a slow one', async () => {
     const place = await makeDatabase({ isEmpty: true, limits: { statementMs: 800, deadlineMs: 1_500 } });
     const database = await connect(place.options, { log: silentLog });
     await expect(database.sql`select pg_sleep(5)`).rejects.toMatchObject({
@@ -272,7 +272,7 @@ describe('waiting', () => {
     const place = await makeDatabase({ isEmpty: true, limits: { idleInTransactionMs: 300 } });
     const database = await connect(place.options, { log: silentLog });
     await database.sql`create table t (v int)`;
-    const forgotten = database.tx(async (tx) => {
+    const transaction = database.tx(async (tx) => {
       await tx`insert into t values (1)`;
       await expect
         .poll(
@@ -286,7 +286,7 @@ describe('waiting', () => {
         .toBe('lost');
       await tx`select 1`;
     });
-    await expect(forgotten).rejects.toMatchObject({ status: 503, code: 'database_unavailable' });
+    await expect(transaction).rejects.toMatchObject({ status: 503, code: 'database_unavailable' });
     expect(await database.sql`select * from t`).toEqual([]);
     await database.close();
     await place.remove();
@@ -346,10 +346,12 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
       { ...(place.options as { url: string }), prepare: false, limits: { statementMs: 1_234 } },
       { log: silentLog },
     );
-    const [outside] = await database.sql`select current_setting('statement_timeout') as value`;
-    const [inside] = await database.tx((tx) => tx`select current_setting('statement_timeout') as value`);
+    const [outsideTimeout] = await database.sql`select current_setting('statement_timeout') as value`;
+    const [insideTimeout] = await database.tx(
+      (tx) => tx`select current_setting('statement_timeout') as value`,
+    );
     const [preparedStatements] = await database.sql`select count(*) as count from pg_prepared_statements`;
-    expect([outside?.['value'], inside?.['value'], preparedStatements?.['count']]).toEqual([
+    expect([outsideTimeout?.['value'], insideTimeout?.['value'], preparedStatements?.['count']]).toEqual([
       '0',
       '1234ms',
       0n,
@@ -393,14 +395,14 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
     expect(new Set(pids).size).toBe(2);
     for (const pid of pids) process.kill(pid, 'SIGSTOP');
     try {
-      const started = performance.now();
+      const startedMs = performance.now();
       const outcomes = await Promise.allSettled([
         database.sql`select 1`,
         database.tx((tx) => tx`select 1`),
         database.ping(),
       ]);
       // The limit allows for other tests on the machine.
-      expect(performance.now() - started).toBeLessThan(12_000);
+      expect(performance.now() - startedMs).toBeLessThan(12_000);
       for (const outcome of outcomes) {
         expect(outcome).toMatchObject({
           status: 'rejected',

@@ -4,7 +4,7 @@ import { createVacuum } from '../../../src/kernel/data/embedded-vacuum.ts';
 
 const everyMs = 30_000;
 
-function world({ refuses }: { refuses: (statement: string) => boolean }) {
+function startVacuum({ refuses }: { refuses: (statement: string) => boolean }) {
   const statements: string[] = [];
   let nowMs = 0;
   const vacuum = createVacuum(
@@ -19,8 +19,8 @@ function world({ refuses }: { refuses: (statement: string) => boolean }) {
     { everyMs },
   );
   return {
-    /** The vacuums of the steps of so much time, one step a second. */
-    pass(ms: number): string[] {
+    /** Advances the clock by one step a second and returns the vacuum statements of that time. */
+    advance(ms: number): string[] {
       statements.length = 0;
       for (const endMs = nowMs + ms; nowMs < endMs;) {
         nowMs += 1_000;
@@ -34,24 +34,24 @@ function world({ refuses }: { refuses: (statement: string) => boolean }) {
 
 describe('a vacuum of the embedded database', () => {
   it('looks for deleted rows once in its interval', () => {
-    const { pass } = world({ refuses: () => false });
-    expect(pass(everyMs - 1_000)).toEqual([]);
-    expect(pass(1_000)).toEqual(['vacuum agent.sessions_events']);
-    expect(pass(everyMs)).toEqual(['vacuum agent.sessions_events']);
+    const { advance } = startVacuum({ refuses: () => false });
+    expect(advance(everyMs - 1_000)).toEqual([]);
+    expect(advance(1_000)).toEqual(['vacuum agent.sessions_events']);
+    expect(advance(everyMs)).toEqual(['vacuum agent.sessions_events']);
   });
 
-  it('tries an interrupted table again later, each time later still', () => {
-    const { pass } = world({ refuses: (statement) => statement.startsWith('vacuum') });
-    expect(pass(everyMs)).toHaveLength(1);
-    expect(pass(60_000)).toHaveLength(1);
-    expect(pass(60_000)).toHaveLength(0);
-    expect(pass(60_000)).toHaveLength(1);
-    expect(pass(180_000)).toHaveLength(0);
+  it('doubles the pause after each interruption of a table', () => {
+    const { advance } = startVacuum({ refuses: (statement) => statement.startsWith('vacuum') });
+    expect(advance(everyMs)).toHaveLength(1);
+    expect(advance(60_000)).toHaveLength(1);
+    expect(advance(60_000)).toHaveLength(0);
+    expect(advance(60_000)).toHaveLength(1);
+    expect(advance(180_000)).toHaveLength(0);
   });
 
-  it('asks nothing further after an interruption', () => {
-    const { pass, statements } = world({ refuses: (statement) => statement.startsWith('vacuum') });
-    pass(everyMs);
+  it('sends no further statement after an interruption', () => {
+    const { advance, statements } = startVacuum({ refuses: (statement) => statement.startsWith('vacuum') });
+    advance(everyMs);
     expect(statements.at(-1)).toBe('vacuum agent.sessions_events');
   });
 });

@@ -77,7 +77,7 @@ describe('durability', () => {
 });
 
 describe('the data folder', () => {
-  it('refuses a second process and names the first', async () => {
+  it('refuses a second process with the id of the first', async () => {
     const database = await connect({ path }, { log: silentLog });
     const child = start('hold');
     expect((await child.lines.next()).value).toMatch(
@@ -117,8 +117,8 @@ describe('the data folder', () => {
     expect(statSync(path).mode & 0o777).toBe(0o700);
     await database.close();
     expect(existsSync(join(path, 'townhall.pid'))).toBe(false);
-    const reopened = await connect({ path }, { log: silentLog });
-    await reopened.close();
+    const reopenedDatabase = await connect({ path }, { log: silentLog });
+    await reopenedDatabase.close();
   });
 
   it('goes to exactly one of two that start at once', async () => {
@@ -292,16 +292,16 @@ describe('a first start', () => {
     await database.close();
   });
 
-  it('refuses an incomplete seed and leaves no database', async () => {
+  it('leaves no database for an incomplete seed', async () => {
     const seed = join(folder, 'torn.tgz');
     writeFileSync(
       seed,
       readFileSync(join(import.meta.dirname, '../../../build/pglite-seed.tgz')).subarray(0, 100_000),
     );
-    const torn = join(folder, 'torn');
-    await expect(connect({ path: torn, seed }, { log: silentLog })).rejects.toThrow(/./);
-    expect(existsSync(join(torn, 'pg'))).toBe(false);
-    const database = await connect({ path: torn }, { log: silentLog });
+    const tornFolder = join(folder, 'torn');
+    await expect(connect({ path: tornFolder, seed }, { log: silentLog })).rejects.toThrow(/./);
+    expect(existsSync(join(tornFolder, 'pg'))).toBe(false);
+    const database = await connect({ path: tornFolder }, { log: silentLog });
     await database.close();
   });
 });
@@ -320,8 +320,8 @@ function start(
   };
 }
 
-function countFsyncs(at: string, commits: number): number {
-  const report = `${at}.strace`;
+function countFsyncs(folder: string, commits: number): number {
+  const report = `${folder}.strace`;
   const run = spawnSync(
     'strace',
     [
@@ -332,7 +332,7 @@ function countFsyncs(at: string, commits: number): number {
       report,
       process.execPath,
       childFile,
-      at,
+      folder,
       'commits',
       String(commits),
     ],

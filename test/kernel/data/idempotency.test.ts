@@ -44,7 +44,7 @@ function call(overrides: Partial<IdempotentCall> = {}): IdempotentCall {
   };
 }
 const body = (value: unknown) => ({ path: {}, query: {}, body: value, rawBody: new Uint8Array() });
-const created = (value: unknown) => async () => ({ status: 201, body: value });
+const createdReply = (value: unknown) => async () => ({ status: 201, body: value });
 const failIfRun = async (): Promise<{ status: number }> => {
   throw new Error('This ran although it had run before.');
 };
@@ -56,7 +56,7 @@ const expire = (column: 'lease_until' | 'expires_at') =>
 describe('a repeated call', () => {
   test('returns the first answer on any replica, in any member order', async () => {
     const first = call({ request: body({ a: 1, b: { c: [1, 2], d: null } }) });
-    expect(await replicas[0].runOnce(first, created({ id: 'x' }))).toEqual({
+    expect(await replicas[0].runOnce(first, createdReply({ id: 'x' }))).toEqual({
       status: 201,
       body: { id: 'x' },
     });
@@ -99,7 +99,7 @@ describe('a repeated call', () => {
     ['a text in place of a number', { a: '1' }],
   ])('with %s is refused', async (_what, otherCall) => {
     const first = call({ request: body({ a: 1 }) });
-    await replicas[0].runOnce(first, created({}));
+    await replicas[0].runOnce(first, createdReply({}));
     await expect(replicas[0].runOnce({ ...first, request: body(otherCall) }, failIfRun)).rejects.toThrow(
       code('idempotency_key_reused'),
     );
@@ -114,7 +114,7 @@ describe('a repeated call', () => {
     });
     const filler = 'x'.repeat(300_000);
     const first = call({ request: largeRequest(`{"a":1,"b":"${filler}"}`) });
-    await replicas[0].runOnce(first, created('first'));
+    await replicas[0].runOnce(first, createdReply('first'));
     expect(
       await replicas[1].runOnce({ ...first, request: largeRequest(`{"a":1,"b":"${filler}"}`) }, failIfRun),
     ).toMatchObject({ body: 'first' });
@@ -130,7 +130,7 @@ describe('a repeated call', () => {
     const answer = {
       data: Array.from({ length: 5_000 }, () => ({ object: 'embedding', embedding: vector })),
     };
-    await replicas[0].runOnce(first, created(answer));
+    await replicas[0].runOnce(first, createdReply(answer));
     expect(serializedItems).toBe(0);
     await expect(replicas[1].runOnce(first, failIfRun)).rejects.toThrow(code('result_not_replayable'));
   });
@@ -142,19 +142,19 @@ describe('a repeated call', () => {
       { list: [], object: {}, none: null, isTrue: true, text: '"' },
     ]) {
       const first = call();
-      await replicas[0].runOnce(first, created(answer));
+      await replicas[0].runOnce(first, createdReply(answer));
       expect(await replicas[1].runOnce(first, failIfRun)).toMatchObject({ body: answer });
     }
   });
 
   test('by another caller or operation is separate', async () => {
     const first = call();
-    await replicas[0].runOnce(first, created('first'));
-    expect(await replicas[0].runOnce({ ...first, caller: 'user b' }, created('second'))).toMatchObject({
+    await replicas[0].runOnce(first, createdReply('first'));
+    expect(await replicas[0].runOnce({ ...first, caller: 'user b' }, createdReply('second'))).toMatchObject({
       body: 'second',
     });
     expect(
-      await replicas[0].runOnce({ ...first, operationId: 'things.updateThing' }, created('third')),
+      await replicas[0].runOnce({ ...first, operationId: 'things.updateThing' }, createdReply('third')),
     ).toMatchObject({ body: 'third' });
   });
 
@@ -167,7 +167,7 @@ describe('a repeated call', () => {
     expect(runs).toBe(3);
   });
 
-  test('waits for the first; of 50 at once one runs', async () => {
+  test('runs once when 50 calls arrive at the same time', async () => {
     const first = call();
     let runs = 0;
     let finish = (): void => undefined;
@@ -206,9 +206,9 @@ describe('a repeated call', () => {
 
   test('runs again after a day', async () => {
     const first = call();
-    await replicas[0].runOnce(first, created('old'));
+    await replicas[0].runOnce(first, createdReply('old'));
     await expire('expires_at');
-    expect(await replicas[0].runOnce({ ...first, request: body('new') }, created('new'))).toEqual({
+    expect(await replicas[0].runOnce({ ...first, request: body('new') }, createdReply('new'))).toEqual({
       status: 201,
       body: 'new',
     });
@@ -241,9 +241,9 @@ test('drops the oldest answers of a caller beyond the quota', async () => {
     maxBytesPerCaller,
   });
   const otherCall = call({ caller: 'user other' });
-  await limitedIdempotency.runOnce(otherCall, created('theirs'));
+  await limitedIdempotency.runOnce(otherCall, createdReply('theirs'));
   const calls = Array.from({ length: 40 }, () => call({ caller: 'user full' }));
-  for (const call of calls) await limitedIdempotency.runOnce(call, created('x'.repeat(4_000)));
+  for (const call of calls) await limitedIdempotency.runOnce(call, createdReply('x'.repeat(4_000)));
   await limitedIdempotency.close();
   const [row] = await place.database.sql<
     { bytes: number }[]
@@ -267,10 +267,10 @@ test('forgets the oldest keys of a caller beyond their number', async () => {
     maxKeysPerCaller: 4,
   });
   const calls = Array.from({ length: 12 }, () => call({ caller: 'user eager' }));
-  for (const call of calls) await limitedIdempotency.runOnce(call, created(1));
+  for (const call of calls) await limitedIdempotency.runOnce(call, createdReply(1));
   await limitedIdempotency.close();
   expect(await replicas[0].runOnce(calls.at(-1) as IdempotentCall, failIfRun)).toMatchObject({ body: 1 });
-  expect(await replicas[0].runOnce(calls[0] as IdempotentCall, created('again'))).toMatchObject({
+  expect(await replicas[0].runOnce(calls[0] as IdempotentCall, createdReply('again'))).toMatchObject({
     body: 'again',
   });
 });
@@ -285,11 +285,11 @@ describe('a call that fails', () => {
           throw new Problem(kind, 'conflict', 'No.');
         }),
       ).rejects.toThrow('No.');
-      expect(await replicas[0].runOnce({ ...first, request: body('mended') }, created('done'))).toMatchObject(
-        {
-          body: 'done',
-        },
-      );
+      expect(
+        await replicas[0].runOnce({ ...first, request: body('mended') }, createdReply('done')),
+      ).toMatchObject({
+        body: 'done',
+      });
     },
   );
 
@@ -345,7 +345,7 @@ describe('a call that fails', () => {
       }),
     ).rejects.toThrow('aborted');
     expect(
-      await replicas[0].runOnce({ ...first, signal: new AbortController().signal }, created('done')),
+      await replicas[0].runOnce({ ...first, signal: new AbortController().signal }, createdReply('done')),
     ).toMatchObject({ body: 'done' });
   });
 
@@ -359,7 +359,7 @@ describe('a call that fails', () => {
     while ((await place.database.sql`select 1 from gateway.idempotency where state = 'running'`).length === 0)
       await new Promise(setImmediate);
     await expire('lease_until');
-    expect(await replicas[1].runOnce(first, created('second'))).toMatchObject({ body: 'second' });
+    expect(await replicas[1].runOnce(first, createdReply('second'))).toMatchObject({ body: 'second' });
     finish();
     await stuckRun;
     expect(await replicas[1].runOnce(first, failIfRun)).toMatchObject({ body: 'second' });
@@ -382,13 +382,13 @@ test('a call that takes longer than its lease keeps its key', async () => {
     await gate.promise;
     return { status: 201, body: 'at last' };
   });
-  const began = await sql<{ at: Date }[]>`select gateway.townhall_now() as at`;
-  const outlasted = (): Promise<boolean> =>
+  const startRows = await sql<{ at: Date }[]>`select gateway.townhall_now() as at`;
+  const hasOutlasted = (): Promise<boolean> =>
     sql<{ is: boolean }[]>`
-    select gateway.townhall_now() > ${began[0]?.at ?? null}::timestamptz + make_interval(secs => ${(leaseMs * 1.5) / 1_000}) as is`.then(
+    select gateway.townhall_now() > ${startRows[0]?.at ?? null}::timestamptz + make_interval(secs => ${(leaseMs * 1.5) / 1_000}) as is`.then(
       ([row]) => row?.is === true,
     );
-  await expect.poll(outlasted).toBe(true);
+  await expect.poll(hasOutlasted).toBe(true);
   await expect(replicas[1].runOnce(first, failIfRun)).rejects.toThrow(code('idempotency_key_in_use'));
   gate.resolve();
   expect(await firstRun).toMatchObject({ body: 'at last' });
@@ -419,11 +419,11 @@ describe('a key bound to work', () => {
   test('is not freed by a failure or a disconnect', async () => {
     const signal = AbortSignal.abort();
     const first = call({ signal });
-    const failing = async (remember: Remember) => {
+    const failingHandler = async (remember: Remember) => {
       await start({ id: 'job' })(remember);
       throw new Problem('unavailable', 'draining', 'The server stops.');
     };
-    await expect(replicas[0].runOnce(first, failing)).rejects.toThrow('The server stops.');
+    await expect(replicas[0].runOnce(first, failingHandler)).rejects.toThrow('The server stops.');
     const secondAnswer = replicas[0].runOnce(first, async ({ started }) => ({ status: 200, body: started }));
     await expect(secondAnswer).resolves.toMatchObject({ body: { id: 'job' } });
   });
@@ -440,7 +440,7 @@ describe('a key bound to work', () => {
     const first = call();
     const lateRun = replicas[0].runOnce(first, async (remember) => {
       await expire('lease_until');
-      await replicas[1].runOnce(first, created({ id: 'other' }));
+      await replicas[1].runOnce(first, createdReply({ id: 'other' }));
       return start({ id: 'job' })(remember);
     });
     await expect(lateRun).rejects.toThrow(code('idempotency_key_in_use'));
@@ -458,14 +458,14 @@ describe('a form', () => {
 
   test('is the same with another boundary', async () => {
     const first = call({ request: form(Buffer.from('image'), 'one') });
-    await replicas[0].runOnce(first, created({ id: 'x' }));
+    await replicas[0].runOnce(first, createdReply({ id: 'x' }));
     const repeatedRequest = { ...first, request: form(Buffer.from('image'), 'two') };
     expect(await replicas[0].runOnce(repeatedRequest, failIfRun)).toMatchObject({ body: { id: 'x' } });
   });
 
   test('is another one with another file', async () => {
     const first = call({ request: form(Buffer.from('image'), 'one') });
-    await replicas[0].runOnce(first, created({ id: 'x' }));
+    await replicas[0].runOnce(first, createdReply({ id: 'x' }));
     const repeatedRequest = { ...first, request: form(Buffer.from('other'), 'one') };
     await expect(replicas[0].runOnce(repeatedRequest, failIfRun)).rejects.toThrow(
       code('idempotency_key_reused'),
@@ -476,11 +476,11 @@ describe('a form', () => {
 describe('an answer stored in the transaction of its work', () => {
   test('exists when the process dies right after the commit', async () => {
     const first = call();
-    const unfinished = replicas[0].runOnce(first, async (remember) => {
+    const unfinishedCall = replicas[0].runOnce(first, async (remember) => {
       await place.database.tx((tx) => remember(tx, { status: 201, body: 'committed' }));
       return new Promise<{ status: number }>(() => undefined);
     });
-    void unfinished;
+    void unfinishedCall;
     while (
       (await place.database.sql`select 1 from gateway.idempotency where body = '"committed"'`).length === 0
     )
@@ -498,6 +498,6 @@ describe('an answer stored in the transaction of its work', () => {
         }),
       ),
     ).rejects.toThrow('Undone.');
-    expect(await replicas[0].runOnce(first, created('done'))).toEqual({ status: 201, body: 'done' });
+    expect(await replicas[0].runOnce(first, createdReply('done'))).toEqual({ status: 201, body: 'done' });
   });
 });

@@ -27,7 +27,7 @@ describe('jobs', () => {
     // start() returns nothing to await: calls made meanwhile wait by themselves.
     expect(jobs.start()).toBeUndefined();
     const ids = await Promise.all([1, 2, 3, 4, 5].map((n) => jobs.enqueue('note', { n, text: 'ü"\\' })));
-    await settled(5);
+    await waitForJobs(5);
     expect(executions.map(({ data }) => data)).toEqual(
       expect.arrayContaining([1, 2, 3, 4, 5].map((n) => ({ n, text: 'ü"\\' }))),
     );
@@ -84,7 +84,7 @@ describe('jobs', () => {
       await tx`insert into facts values (2)`;
       await jobs.enqueue('note', { n: 2 }, { tx });
     });
-    await settled(1);
+    await waitForJobs(1);
     expect(executions.map(({ data }) => data)).toEqual([{ n: 2 }]);
     expect(await states()).toEqual({ completed: 1 });
   });
@@ -99,7 +99,7 @@ describe('jobs', () => {
   it('survive a restart and never repeat when done', async () => {
     jobs.start();
     await jobs.enqueue('note', { n: 1 });
-    await settled(1);
+    await waitForJobs(1);
     await jobs.enqueue('note', { n: 2 }, { delaySeconds: 1 });
     await jobs.stop({ timeoutMs: 1_000 });
     await database.close();
@@ -107,7 +107,7 @@ describe('jobs', () => {
     database = await connect(place.options, { log: silentLog });
     jobs = makeJobs(database);
     jobs.start();
-    await settled(2);
+    await waitForJobs(2);
     expect(executions.map(({ data }) => data)).toEqual([{ n: 1 }, { n: 2 }]);
     expect(await states()).toEqual({ completed: 2 });
   });
@@ -163,7 +163,7 @@ function makeJobs(database: Database): Jobs {
   return instance;
 }
 
-async function settled(count: number): Promise<void> {
+async function waitForJobs(count: number): Promise<void> {
   await expect.poll(() => executions.length, { timeout: 40_000 }).toBeGreaterThanOrEqual(count);
   await expect
     .poll(async () => (await states())['completed'] ?? 0, { timeout: 40_000 })

@@ -106,7 +106,7 @@ describe('migrate', () => {
     const { options, engine } = world;
     await world.database.close();
     const outcomes = await Promise.all([inProcess(options), inProcess(options)]);
-    world = await reopened(world);
+    world = await reopenDatabase(world);
     expect(outcomes.sort()).toEqual(
       engine === 'postgres' ? ['applied 0', 'applied 2'] : ['applied 2', 'refused'],
     );
@@ -121,8 +121,8 @@ describe('townhall_now', () => {
     await world.database.tx(async (tx) => {
       const rows = await tx`select house.townhall_now() = now() as same`;
       await tx`select set_config('townhall.clock_shift', '-2 days 03:00', true)`;
-      const shifted = await tx`select house.townhall_now() = now() + interval '-2 days 03:00' as same`;
-      expect([rows, shifted]).toEqual([[{ same: true }], [{ same: true }]]);
+      const shiftedRows = await tx`select house.townhall_now() = now() + interval '-2 days 03:00' as same`;
+      expect([rows, shiftedRows]).toEqual([[{ same: true }], [{ same: true }]]);
     });
     expect(await world.database.sql`select house.townhall_now() = now() as same`).toEqual([{ same: true }]);
   });
@@ -137,7 +137,7 @@ async function files(contents: Record<string, string>): Promise<void> {
   for (const [name, text] of Object.entries(contents)) await writeFile(join(directory, name), text);
 }
 
-async function reopened(closedDatabase: TestDatabase): Promise<TestDatabase> {
+async function reopenDatabase(closedDatabase: TestDatabase): Promise<TestDatabase> {
   const { connect } = await import('../../../src/kernel/data/database.ts');
   const database = await connect(closedDatabase.options, { log: silentLog });
   return {

@@ -45,9 +45,9 @@ describe('directoryStorage', () => {
   it('never exposes a partial write', async () => {
     const [oldContent, newContent] = [Buffer.alloc(2_000_000, 'a'), Buffer.alloc(2_000_000, 'b')];
     await storage.put('med_1', oldContent);
-    let writing = true;
-    const write = storage.put('med_1', newContent).finally(() => (writing = false));
-    while (writing) {
+    let isWriting = true;
+    const write = storage.put('med_1', newContent).finally(() => (isWriting = false));
+    while (isWriting) {
       const content = await read('med_1');
       expect(content?.equals(oldContent) === true || content?.equals(newContent) === true).toBe(true);
     }

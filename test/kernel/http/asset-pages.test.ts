@@ -66,17 +66,17 @@ describe('a page', () => {
   );
 
   test('has a tag for each encoding and answers it with 304', async () => {
-    const uncompressed = await get('/docs/long.html');
-    const compressed = await get('/docs/long.html', { 'accept-encoding': 'gzip' });
-    expect(uncompressed.headers['etag']).not.toBe(compressed.headers['etag']);
+    const plainAnswer = await get('/docs/long.html');
+    const gzipAnswer = await get('/docs/long.html', { 'accept-encoding': 'gzip' });
+    expect(plainAnswer.headers['etag']).not.toBe(gzipAnswer.headers['etag']);
     const secondAnswer = await get('/docs/long.html', {
       'accept-encoding': 'gzip',
-      'if-none-match': `"other", W/${String(compressed.headers['etag'])}`,
+      'if-none-match': `"other", W/${String(gzipAnswer.headers['etag'])}`,
     });
     expect([secondAnswer.status, secondAnswer.body.length, secondAnswer.headers['etag']]).toEqual([
       304,
       0,
-      compressed.headers['etag'],
+      gzipAnswer.headers['etag'],
     ]);
     expect(secondAnswer.headers['cache-control']).toBe('no-cache');
   });

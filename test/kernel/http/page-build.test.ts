@@ -53,7 +53,7 @@ describe('pages that are built at the first request', () => {
     expect(await response.json()).toMatchObject({ error: { code: 'not_ready' } });
   });
 
-  test('are built once for many requests and then served', async () => {
+  test('are built once for many requests', async () => {
     const { runs, build } = controlledBuild();
     const url = await serve(build);
     await Promise.all([1, 2, 3].map(() => fetch(url, { headers: html })));

@@ -46,17 +46,17 @@ describe('createRateLimiter', () => {
 
   test('counts each caller and each policy separately', () => {
     const limiter = createRateLimiter({ clock: stoppedClock() });
-    const tight = { name: 'login', perMinute: 1 };
-    expect((limiter.take('a', tight) as RateLimitResult).isAllowed).toBe(true);
-    expect((limiter.take('a', tight) as RateLimitResult).isAllowed).toBe(false);
-    expect((limiter.take('b', tight) as RateLimitResult).isAllowed).toBe(true);
+    const tightPolicy = { name: 'login', perMinute: 1 };
+    expect((limiter.take('a', tightPolicy) as RateLimitResult).isAllowed).toBe(true);
+    expect((limiter.take('a', tightPolicy) as RateLimitResult).isAllowed).toBe(false);
+    expect((limiter.take('b', tightPolicy) as RateLimitResult).isAllowed).toBe(true);
     expect((limiter.take('a', policy) as RateLimitResult).isAllowed).toBe(true);
   });
 
   test('evicts the bucket used least recently', () => {
     const limiter = createRateLimiter({ clock: stoppedClock(), maxBuckets: 2 });
-    const tight = { name: 'login', perMinute: 1 };
-    const isAllowed = (key: string) => (limiter.take(key, tight) as RateLimitResult).isAllowed;
+    const tightPolicy = { name: 'login', perMinute: 1 };
+    const isAllowed = (key: string) => (limiter.take(key, tightPolicy) as RateLimitResult).isAllowed;
     expect([isAllowed('a'), isAllowed('b'), isAllowed('a'), isAllowed('c')]).toEqual([
       true,
       true,

@@ -53,7 +53,7 @@ describe('additional listeners', () => {
 });
 
 describe('close', () => {
-  test('answers open connections for a grace period and refuses new ones', async () => {
+  test('answers only open connections for a grace period', async () => {
     world = await startWorld();
     const socket = await open(world.port);
     let answer = '';
@@ -72,14 +72,14 @@ describe('close', () => {
 
   test('answers one more request after a stream, with Connection: close', async () => {
     let finish = (): void => {};
-    const finished = new Promise<void>((resolve) => (finish = resolve));
+    const finishing = new Promise<void>((resolve) => (finish = resolve));
     world = await startWorld({
       handlers: {
         'open.stream': async () => ({
           status: 200,
           events: (async function* () {
             yield { data: { n: 1 } };
-            await finished;
+            await finishing;
             yield { data: { n: 2 } };
           })(),
         }),
@@ -91,10 +91,10 @@ describe('close', () => {
     socket.write('GET /v1/open/stream HTTP/1.1\r\nhost: x\r\n\r\n');
     await until(() => answer.includes('"n":1'), 'the first event');
     expect(answer).toMatch(/connection: keep-alive/i);
-    const idle = await open(world.port);
+    const idleSocket = await open(world.port);
     const closing = world.server.close({ lingerMs: 1_000 });
     // A connection that never sent a request closes at the end of the grace period.
-    await until(() => idle.closed, 'the time to linger');
+    await until(() => idleSocket.closed, 'the time to linger');
     finish();
     await until(() => answer.endsWith('0\r\n\r\n'), 'the end of the stream');
     answer = '';
@@ -129,8 +129,8 @@ describe('close', () => {
 describe('the compilation of validators', () => {
   async function startCounting(): Promise<{ compilations: () => number }> {
     let compilations = 0;
-    const warm = async (): Promise<void> => void (compilations += 1);
-    world = await startWorld({ server: { contract: { ...contractOf(), warm } } });
+    const warmUp = async (): Promise<void> => void (compilations += 1);
+    world = await startWorld({ server: { contract: { ...contractOf(), warm: warmUp } } });
     return { compilations: () => compilations };
   }
 

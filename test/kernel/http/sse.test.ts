@@ -13,7 +13,7 @@ afterEach(async () => {
 });
 
 /** A server whose answers the given function writes; resolves to its port. */
-async function serving(write: (response: ServerResponse) => Promise<unknown>): Promise<number> {
+async function serve(write: (response: ServerResponse) => Promise<unknown>): Promise<number> {
   const server = createServer((_request, response) => void write(response));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -41,7 +41,7 @@ async function* streamOf<T>(...items: T[]): AsyncGenerator<T> {
 
 describe('writeEvents', () => {
   test('writes one JSON document per data line and [DONE] last', async () => {
-    const port = await serving((response) =>
+    const port = await serve((response) =>
       writeEvents(response, streamOf({ data: { a: 'x\r\ny' } }, { data: [1], event: 'step', id: '7' }), {
         end: '[DONE]',
         limits,
@@ -55,14 +55,14 @@ describe('writeEvents', () => {
 
   test('sends the head at once and heartbeats while quiet', async () => {
     let go = () => {};
-    const started = new Promise<void>((resolve) => {
+    const start = new Promise<void>((resolve) => {
       go = resolve;
     });
-    const port = await serving((response) =>
+    const port = await serve((response) =>
       writeEvents(
         response,
         (async function* () {
-          await started;
+          await start;
           yield { data: 1 };
         })(),
         { limits: { ...limits, heartbeatMs: 20 }, onError: () => '' },
@@ -82,7 +82,7 @@ describe('writeEvents', () => {
   });
 
   test('reports a late error in the stream and omits [DONE]', async () => {
-    const port = await serving((response) =>
+    const port = await serve((response) =>
       writeEvents(
         response,
         (async function* () {
@@ -101,7 +101,7 @@ describe('writeEvents', () => {
 
   test('refuses a line break in an event name or id', async () => {
     let reportedError: unknown;
-    const port = await serving((response) =>
+    const port = await serve((response) =>
       writeEvents(response, streamOf({ data: 1, event: 'a\ndata: forged' }), {
         limits,
         onError: (error) => {
@@ -115,7 +115,7 @@ describe('writeEvents', () => {
   });
 
   test('stops the producer when the client disconnects', async () => {
-    let returned = false;
+    let hasReturned = false;
     let outcome: StreamOutcome | undefined;
     let release = () => {};
     const events = {
@@ -125,37 +125,37 @@ describe('writeEvents', () => {
             (resolve) => (release = () => resolve({ done: true, value: undefined })),
           ),
         return: async () => {
-          returned = true;
+          hasReturned = true;
           release();
           return { done: true as const, value: undefined };
         },
       }),
     };
-    const port = await serving(async (response) => {
+    const port = await serve(async (response) => {
       outcome = await writeEvents(response, events, { limits, onError: () => '' });
     });
     const socket = await open(port);
     socket.write(request);
     await once(socket, 'data');
     socket.destroy();
-    await until(() => returned && outcome !== undefined, 'the producer is stopped');
+    await until(() => hasReturned && outcome !== undefined, 'the producer is stopped');
     expect(outcome).toBe('client_gone');
   });
 
-  test('pauses for a stalled reader and drops it at its deadline', async () => {
-    let produced = 0;
+  test('drops a stalled reader at its deadline', async () => {
+    let producedEvents = 0;
     let outcome: StreamOutcome | undefined;
     let response: ServerResponse | undefined;
-    let highest = 0;
+    let highestLength = 0;
     const megabyte = 'x'.repeat(1024 * 1024);
-    const port = await serving(async (socket) => {
+    const port = await serve(async (socket) => {
       response = socket;
       outcome = await writeEvents(
         socket,
         (async function* () {
           for (;;) {
-            produced += 1;
-            highest = Math.max(highest, socket.writableLength);
+            producedEvents += 1;
+            highestLength = Math.max(highestLength, socket.writableLength);
             yield { data: megabyte };
           }
         })(),
@@ -166,18 +166,18 @@ describe('writeEvents', () => {
     socket.pause();
     socket.write(request);
     await until(() => {
-      highest = Math.max(highest, response?.writableLength ?? 0);
+      highestLength = Math.max(highestLength, response?.writableLength ?? 0);
       return outcome !== undefined;
     }, 'the drop');
     expect(outcome).toBe('stalled');
     // Beyond the socket buffers, the server itself buffers less than a megabyte.
-    expect(produced).toBeLessThan(20);
-    expect(highest).toBeLessThan(1024 * 1024);
+    expect(producedEvents).toBeLessThan(20);
+    expect(highestLength).toBeLessThan(1024 * 1024);
     socket.destroy();
   });
 
   test('sends a slow reader every byte in order', async () => {
-    const port = await serving((response) =>
+    const port = await serve((response) =>
       writeEvents(
         response,
         (async function* () {
@@ -204,7 +204,7 @@ describe('writeEvents', () => {
 describe('writeContent', () => {
   test('passes bytes through unchanged', async () => {
     const bytes = [Buffer.from([0, 255, 13, 10]), Buffer.alloc(300_000, 7)];
-    const port = await serving((response) =>
+    const port = await serve((response) =>
       writeContent(response, streamOf(...bytes), { limits, onError: () => {} }),
     );
     const receivedBytes = Buffer.from(await (await fetch(`http://127.0.0.1:${port}/`)).arrayBuffer());
@@ -214,7 +214,7 @@ describe('writeContent', () => {
   test('stops the producer when a client that reads nothing disconnects', async () => {
     let outcome: StreamOutcome | undefined;
     let isStopped = false;
-    const port = await serving(async (response) => {
+    const port = await serve(async (response) => {
       outcome = await writeContent(
         response,
         (async function* () {
@@ -240,7 +240,7 @@ describe('writeContent', () => {
 
   test('cuts the connection when the producer fails midway', async () => {
     const errors: unknown[] = [];
-    const port = await serving((response) =>
+    const port = await serve((response) =>
       writeContent(
         response,
         (async function* () {

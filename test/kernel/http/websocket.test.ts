@@ -62,11 +62,11 @@ async function open(port: number) {
   socket.addEventListener('message', ({ data }) =>
     messages.push(JSON.parse(data as string) as Record<string, unknown>),
   );
-  const closed = new Promise<number>((resolve) =>
+  const closeCode = new Promise<number>((resolve) =>
     socket.addEventListener('close', ({ code }) => resolve(code), { once: true }),
   );
   await new Promise((resolve) => socket.addEventListener('open', resolve, { once: true }));
-  return { socket, messages, closed };
+  return { socket, messages, closed: closeCode };
 }
 
 /** The answer to a handshake, empty where the server disconnects. */
@@ -83,36 +83,36 @@ async function shakeHands(port: number): Promise<string> {
 }
 
 /** A call that runs until it is aborted. */
-async function* endless(signal: AbortSignal): AsyncGenerator<{ data: unknown }> {
+async function* endlessCall(signal: AbortSignal): AsyncGenerator<{ data: unknown }> {
   yield { data: { type: 'begun' } };
   await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
 }
 
-async function* short(): AsyncGenerator<{ data: unknown }> {
+async function* shortCall(): AsyncGenerator<{ data: unknown }> {
   yield { data: { type: 'done' } };
 }
 
 describe('a socket', () => {
   test('is closed when it is idle', async () => {
-    const { port } = await start(short, { idleMs: 20 });
+    const { port } = await start(shortCall, { idleMs: 20 });
     expect(await (await open(port)).closed).toBe(1000);
   });
 
   test('is closed at its age after the running call', async () => {
     const gate = Promise.withResolvers<void>();
-    async function* gated(): AsyncGenerator<{ data: unknown }> {
+    async function* gatedCall(): AsyncGenerator<{ data: unknown }> {
       yield { data: { type: 'begun' } };
       await gate.promise;
       yield { data: { type: 'done' } };
     }
-    const { port } = await start(gated, { ageMs: 500 });
-    const { socket, messages, closed } = await open(port);
+    const { port } = await start(gatedCall, { ageMs: 500 });
+    const { socket, messages, closed: closeCode } = await open(port);
     socket.send('{}');
     await expect.poll(() => messages.length).toBe(1);
-    const other = await open(port);
-    expect(await other.closed).toBe(1001);
+    const idleSocket = await open(port);
+    expect(await idleSocket.closed).toBe(1001);
     gate.resolve();
-    expect(await closed).toBe(1001);
+    expect(await closeCode).toBe(1001);
     expect(messages).toMatchObject([
       { type: 'begun' },
       { type: 'done' },
@@ -121,21 +121,21 @@ describe('a socket', () => {
   });
 
   test('is closed when too many messages wait', async () => {
-    const { port } = await start(endless, { queueLength: 2 });
+    const { port } = await start(endlessCall, { queueLength: 2 });
     const { socket, closed } = await open(port);
     for (let count = 0; count < 5; count += 1) socket.send('{}');
     expect(await closed).toBe(1008);
   });
 
   test('is counted once when its client leaves during the handshake', async () => {
-    let leaves = false;
-    const { port, sockets } = await start(endless, { perCaller: 2 }, ({ socket }) => {
-      if (leaves) socket.destroy();
+    let leavesDuringHandshake = false;
+    const { port, sockets } = await start(endlessCall, { perCaller: 2 }, ({ socket }) => {
+      if (leavesDuringHandshake) socket.destroy();
     });
     const first = await open(port);
-    leaves = true;
+    leavesDuringHandshake = true;
     expect(await shakeHands(port)).toBe('');
-    leaves = false;
+    leavesDuringHandshake = false;
     const second = await open(port);
     expect(await shakeHands(port)).toContain(' 429 ');
     sockets.close(0);
@@ -143,21 +143,21 @@ describe('a socket', () => {
   });
 
   test('is closed for a binary message', async () => {
-    const { port } = await start(short, {});
+    const { port } = await start(shortCall, {});
     const { socket, closed } = await open(port);
     socket.send(Buffer.from('{}'));
     expect(await closed).toBe(1003);
   });
 
   test('is disconnected when it answers no ping, and its call ends', async () => {
-    const aborted = Promise.withResolvers<void>();
-    async function* watched(signal: AbortSignal): AsyncGenerator<{ data: unknown }> {
-      signal.addEventListener('abort', () => aborted.resolve(), { once: true });
-      yield* endless(signal);
+    const abort = Promise.withResolvers<void>();
+    async function* watchedCall(signal: AbortSignal): AsyncGenerator<{ data: unknown }> {
+      signal.addEventListener('abort', () => abort.resolve(), { once: true });
+      yield* endlessCall(signal);
     }
-    const { port } = await start(watched, { heartbeatMs: 20 });
+    const { port } = await start(watchedCall, { heartbeatMs: 20 });
     const raw = connect(port, '127.0.0.1');
-    const disconnected = new Promise((resolve) => raw.once('close', resolve));
+    const disconnection = new Promise((resolve) => raw.once('close', resolve));
     const key = Buffer.alloc(16, 1).toString('base64');
     raw.write(
       `GET /calls HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${key}\r\n\r\n`,
@@ -166,12 +166,12 @@ describe('a socket', () => {
     // A masked text frame with `{}`; pings stay without an answer.
     raw.write(Buffer.from([0x81, 0x82, 0, 0, 0, 0, 0x7b, 0x7d]));
     raw.resume();
-    await disconnected;
-    await expect(aborted.promise).resolves.toBeUndefined();
+    await disconnection;
+    await expect(abort.promise).resolves.toBeUndefined();
   });
 
   test('ends its call when the server stops', async () => {
-    const { port, sockets } = await start(endless, {});
+    const { port, sockets } = await start(endlessCall, {});
     const { socket, messages, closed } = await open(port);
     socket.send('{}');
     await expect.poll(() => messages.length).toBe(1);

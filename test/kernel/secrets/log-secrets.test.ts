@@ -116,10 +116,10 @@ describe('a line of the log', () => {
         fc.array(secret, { maxLength: 4 }),
         fc.string({ maxLength: 40 }),
         fc.nat(3),
-        (held, surroundingText, at) => {
+        (heldSecret, surroundingText, position) => {
           const redactor = createRedactor();
-          for (const value of held) redactor.hold(value);
-          const text = `${surroundingText}${held[at] ?? ''}${surroundingText}`;
+          for (const value of heldSecret) redactor.hold(value);
+          const text = `${surroundingText}${heldSecret[position] ?? ''}${surroundingText}`;
           return redactor.hide(text) === text || redactor.suspects(JSON.stringify({ text }));
         },
       ),

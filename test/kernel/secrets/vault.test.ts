@@ -10,7 +10,7 @@ import {
   type MasterKey,
 } from '../../../src/kernel/secrets/vault.ts';
 
-const key = (): MasterKey => readMasterKey(newMasterKey()) as MasterKey;
+const makeKey = (): MasterKey => readMasterKey(newMasterKey()) as MasterKey;
 const place = { table: 'gateway.env_variables', key: 'ACME_API_KEY', version: 1 };
 const reasonOf = (act: () => unknown): unknown => {
   try {
@@ -43,15 +43,15 @@ describe('a master key', () => {
   });
 
   test('has a unique id that reveals nothing', () => {
-    const first = key();
-    expect(key().kid).not.toBe(first.kid);
+    const first = makeKey();
+    expect(makeKey().kid).not.toBe(first.kid);
     expect(first.kid).toMatch(/^[0-9a-f]{12}$/);
     expect(first.bytes.toString('hex')).not.toContain(first.kid);
   });
 });
 
 describe('a sealed value', () => {
-  const main = key();
+  const main = makeKey();
   const vault = createVault(main);
 
   test.each(['', 'x', 'sk-CANARY-1', 'ключ 🔑\nsecond line', 'k'.repeat(32 * 1024)])(
@@ -68,12 +68,12 @@ describe('a sealed value', () => {
 
   test('opens only at the location it was sealed for', () => {
     const sealed = vault.seal(main.kid, place, 'value');
-    for (const other of [
+    for (const otherPlace of [
       { ...place, table: 'gateway.other' },
       { ...place, key: 'OTHER_KEY' },
       { ...place, version: 2 },
     ]) {
-      expect(reasonOf(() => vault.open(other, sealed))).toBe('damaged');
+      expect(reasonOf(() => vault.open(otherPlace, sealed))).toBe('damaged');
     }
   });
 
@@ -102,12 +102,12 @@ describe('a sealed value', () => {
 
   test('reports a missing master key', () => {
     const sealed = vault.seal(main.kid, place, 'value');
-    expect(reasonOf(() => createVault(key()).open(place, sealed))).toBe('unknown_key');
+    expect(reasonOf(() => createVault(makeKey()).open(place, sealed))).toBe('unknown_key');
     // Another key under the same name does not open it either.
     expect(reasonOf(() => createVault({ kid: main.kid, bytes: randomBytes(32) }).open(place, sealed))).toBe(
       'damaged',
     );
-    expect(createVault(key(), [main]).open(place, sealed)).toBe('value');
+    expect(createVault(makeKey(), [main]).open(place, sealed)).toBe('value');
   });
 
   test('never repeats a nonce in 10,000 seals', () => {
@@ -122,18 +122,18 @@ describe('a sealed value', () => {
 
 describe('a fingerprint', () => {
   test('is equal for equal values under one key alone', () => {
-    const main = key();
+    const main = makeKey();
     const vault = createVault(main);
     expect(vault.fingerprint('secret')).toBe(createVault(main).fingerprint('secret'));
     expect(vault.fingerprint('secret')).not.toBe(vault.fingerprint('secret '));
-    expect(vault.fingerprint('secret')).not.toBe(createVault(key()).fingerprint('secret'));
+    expect(vault.fingerprint('secret')).not.toBe(createVault(makeKey()).fingerprint('secret'));
     expect(vault.fingerprint('secret')).toMatch(/^fp_[0-9a-f]{16}$/);
   });
 });
 
 describe('a derived key', () => {
   test('depends only on the master key and the purpose', () => {
-    const [mainKey, formerKey] = [key(), key()];
+    const [mainKey, formerKey] = [makeKey(), makeKey()];
     const [first, second] = createVault(mainKey, [formerKey]).derive('links');
     expect(first).toEqual(createVault(mainKey).derive('links')[0]);
     expect(second).toEqual(createVault(formerKey).derive('links')[0]);
