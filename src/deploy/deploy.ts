@@ -197,12 +197,12 @@ async function withSupervisorProgress<T>(
   { progress, clock }: DeployOptions,
   work: () => Promise<T>,
 ): Promise<T> {
-  const done = new AbortController();
+  const completion = new AbortController();
   const poll = async (): Promise<void> => {
     let lastStep: string | null = null;
-    while (!done.signal.aborted) {
-      await clock.sleep(pollIntervalMs, done.signal).catch(() => undefined);
-      if (done.signal.aborted) return;
+    while (!completion.signal.aborted) {
+      await clock.sleep(pollIntervalMs, completion.signal).catch(() => undefined);
+      if (completion.signal.aborted) return;
       const step = (await supervisor.status().catch(() => null))?.step ?? null;
       if (step !== null && step !== lastStep) progress('trial', step);
       lastStep = step;
@@ -213,7 +213,7 @@ async function withSupervisorProgress<T>(
   try {
     return await work();
   } finally {
-    done.abort();
+    completion.abort();
     await polling;
   }
 }

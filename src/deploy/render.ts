@@ -37,7 +37,7 @@ const ignoredPatterns = [
     '.ssh',
     '.aws',
     '.gnupg',
-  ].map(anywhere),
+  ].map(anywherePattern),
   ...[
     '*.key',
     '*.pem',
@@ -50,13 +50,13 @@ const ignoredPatterns = [
     '*.token',
     'credentials*.json',
     'service-account*.json',
-  ].map(anywhere),
-  ...['*.db', '*.db-*', '*.sqlite*', '*.backup', '*.dump', '*.log'].map(anywhere),
+  ].map(anywherePattern),
+  ...['*.db', '*.db-*', '*.sqlite*', '*.backup', '*.dump', '*.log'].map(anywherePattern),
 ];
 
 // Patterns of a .dockerignore are relative to the root; `**/` matches any number of folders,
 // including none.
-function anywhere(pattern: string): string {
+function anywherePattern(pattern: string): string {
   return `**/${pattern}`;
 }
 

@@ -85,10 +85,10 @@ describe('townhall call', () => {
     expect(
       await gateway(['env.upsertVariable', 'key=ACME_API_KEY', 'value=sk-acme-0123456789-1234'], { token }),
     ).toMatchObject({ code: 0, screen: expect.stringContaining('"key": "ACME_API_KEY"') });
-    const listed = JSON.parse((await gateway(['env.listVariables', '--json'], { token })).screen) as {
+    const variables = JSON.parse((await gateway(['env.listVariables', '--json'], { token })).screen) as {
       items: { key: string }[];
     };
-    expect(listed.items.map(({ key }) => key)).toContain('ACME_API_KEY');
+    expect(variables.items.map(({ key }) => key)).toContain('ACME_API_KEY');
 
     const bureau = await gateway(
       [
@@ -208,21 +208,21 @@ describe('townhall call', () => {
   });
 
   test('calls an agent with the members of its paths and its queries', async () => {
-    const at = ['--url', agent.url];
+    const urlFlags = ['--url', agent.url];
     const token = agent.token;
     const { id } = JSON.parse(
-      (await call(['agent', 'sessions.create', 'title=By hand', '--json', ...at], { token })).screen,
+      (await call(['agent', 'sessions.create', 'title=By hand', '--json', ...urlFlags], { token })).screen,
     ) as { id: string };
     expect(
       JSON.parse(
-        (await call(['agent', 'sessions.get', `sessionId=${id}`, '--json', ...at], { token })).screen,
+        (await call(['agent', 'sessions.get', `sessionId=${id}`, '--json', ...urlFlags], { token })).screen,
       ),
     ).toMatchObject({ id, title: 'By hand' });
-    expect(await call(['agent', 'sessions.remove', `sessionId=${id}`, ...at], { token })).toEqual({
+    expect(await call(['agent', 'sessions.remove', `sessionId=${id}`, ...urlFlags], { token })).toEqual({
       code: 0,
       screen: '',
     });
-    expect(await call(['agent', 'sessions.get', `sessionId=${id}`, ...at], { token })).toMatchObject({
+    expect(await call(['agent', 'sessions.get', `sessionId=${id}`, ...urlFlags], { token })).toMatchObject({
       code: 1,
       screen: expect.stringContaining('404'),
     });
@@ -274,10 +274,10 @@ describe('townhall call', () => {
       answer.writeHead(200, { 'content-type': 'application/json' }).end('{}');
     });
     await once(server.listen(0, '127.0.0.1'), 'listening');
-    const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    expect((await call(['gateway', 'accounts.getMe', '--url', at])).code).toBe(0);
+    const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    expect((await call(['gateway', 'accounts.getMe', '--url', baseUrl])).code).toBe(0);
     expect(
-      (await call(['gateway', 'accounts.getMe', '--url', at, '--token-file', 'data/local.token'])).code,
+      (await call(['gateway', 'accounts.getMe', '--url', baseUrl, '--token-file', 'data/local.token'])).code,
     ).toBe(0);
     server.close();
     expect(authorizations).toEqual([undefined, 'Bearer th_usr_local']);
@@ -291,16 +291,16 @@ describe('townhall call', () => {
   });
 
   test('lists every operation and describes one without calling it', async () => {
-    const listed = await call(['gateway']);
+    const listing = await call(['gateway']);
     const operations = await readOperations('gateway');
     expect(
-      listed.screen
+      listing.screen
         .trimEnd()
         .split('\n')
         .map((line) => line.split(' ', 1)[0]),
     ).toEqual(operations.map(({ operationId }) => operationId));
-    const described = await call(['gateway', 'credits.grantCredits', '--describe']);
-    expect(described.screen).toMatch(
+    const description = await call(['gateway', 'credits.grantCredits', '--describe']);
+    expect(description.screen).toMatch(
       /POST \/v1\/credits\/grant, with adminSession[^]*\n {2}user_id +string, required: The id of a user/,
     );
     const asJson = await call(['gateway', 'credits.grantCredits', '--describe', '--json']);

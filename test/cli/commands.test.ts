@@ -100,7 +100,7 @@ describe('the command line', () => {
 
 describe('standard output', () => {
   /** Runs the command in a shell; returns its exit code and its standard error. */
-  const printed = async (
+  const runAndPrint = async (
     words: string,
     destination: string,
   ): Promise<{ code: number; complaints: string }> => {
@@ -112,11 +112,11 @@ describe('standard output', () => {
   };
 
   test('may be closed by its reader', async () => {
-    expect(await printed('doctor', '| true')).toEqual({ code: 0, complaints: '' });
+    expect(await runAndPrint('doctor', '| true')).toEqual({ code: 0, complaints: '' });
   });
 
   test('fails the command when it cannot be written', async () => {
-    const { code, complaints } = await printed('--help', '> /dev/full');
+    const { code, complaints } = await runAndPrint('--help', '> /dev/full');
     expect(code).toBe(1);
     expect(complaints).toMatch(/^townhall: standard output cannot be written to: .*\n$/);
   });
@@ -183,7 +183,7 @@ describe('townhall gateway', () => {
     expect(lines.filter(({ msg }) => msg === 'listening')).toEqual([expect.objectContaining({ url })]);
   });
 
-  test('exits with 1 for a port in use and names the setting', async () => {
+  test('names the setting of a port in use', async () => {
     const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
       cwd: folder,
       env: databaseSettings,

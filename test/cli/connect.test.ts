@@ -52,7 +52,7 @@ const existing: Record<string, [path: string, text: string]> = {
 describe.each(tools.map(({ id }) => id))('townhall connect %s', (tool) => {
   const [path, text] = existing[tool] ?? ['', ''];
 
-  test('writes its files, calls in its format and restores every byte', async () => {
+  test('restores every byte of its files', async () => {
     await put(text, path);
     const { code, output } = await connect(tool, '--model', 'local/echo');
     expect(code).toBe(0);
@@ -62,8 +62,8 @@ describe.each(tools.map(({ id }) => id))('townhall connect %s', (tool) => {
     expect(texts.join('')).toContain(token);
     expect(texts.join('')).toContain('local/echo');
     expect(output.join('\n')).not.toContain(token);
-    const undone = await connect(tool, '--undo');
-    expect(undone.output.at(-1)).toBe('The key is revoked.');
+    const undoResult = await connect(tool, '--undo');
+    expect(undoResult.output.at(-1)).toBe('The key is revoked.');
     expect(await read(path)).toBe(text);
     for (const each of files.filter((record) => record.path !== file(path)))
       await expect(stat(each.path)).rejects.toMatchObject({ code: 'ENOENT' });
@@ -88,13 +88,13 @@ describe.each(tools.map(({ id }) => id))('townhall connect %s', (tool) => {
     await connect(tool, '--undo');
   });
 
-  test('shows with --print what it would write, and writes nothing', async () => {
+  test('only shows the changes with --print', async () => {
     await put(text, path);
-    const before = await readdir(home, { recursive: true });
+    const filesBefore = await readdir(home, { recursive: true });
     const { output } = await connect(tool, '--model', 'local/echo', '--print');
     expect(output.join('\n')).toContain('th_usr_YOUR_KEY');
     expect(await read(path)).toBe(text);
-    expect(await readdir(home, { recursive: true })).toEqual(before);
+    expect(await readdir(home, { recursive: true })).toEqual(filesBefore);
   });
 });
 
@@ -110,30 +110,30 @@ describe('townhall connect', () => {
 
   test('replaces an earlier connection and its key', async () => {
     await put('{}\n', '.claude/settings.json');
-    const before = (await keys()).length;
+    const keyCount = (await keys()).length;
     await connect('claude', '--model', 'local/echo', '--no-test');
     await connect('claude', '--model', 'local/guide', '--no-test');
-    expect(await keys()).toHaveLength(before + 1);
+    expect(await keys()).toHaveLength(keyCount + 1);
     await connect('claude', '--undo');
     expect(await read('.claude/settings.json')).toBe('{}\n');
-    expect(await keys()).toHaveLength(before);
+    expect(await keys()).toHaveLength(keyCount);
   });
 
   test('takes only its own entries out of a file that was changed since', async () => {
     await connect('claude', '--model', 'local/echo', '--no-test');
     const settings = JSON.parse(await read('.claude/settings.json')) as { env: object };
-    const changed = { ...settings, env: { ...settings.env, MINE: '1' } };
-    await put(JSON.stringify(changed), '.claude/settings.json');
+    const changedSettings = { ...settings, env: { ...settings.env, MINE: '1' } };
+    await put(JSON.stringify(changedSettings), '.claude/settings.json');
     const { output } = await connect('claude', '--undo');
     expect(output[0]).toContain('only the entries of Townhall are removed');
     expect(JSON.parse(await read('.claude/settings.json'))).toEqual({ env: { MINE: '1' } });
   });
 
-  test('writes nothing and revokes the key where a file cannot be edited', async () => {
+  test('revokes the key when a file cannot be edited', async () => {
     await put('{ broken', '.gemini/settings.json');
-    const before = (await keys()).length;
+    const keyCount = (await keys()).length;
     await expect(connect('gemini', '--model', 'local/echo')).rejects.toThrow('settings.json: line 1');
-    expect(await keys()).toHaveLength(before);
+    expect(await keys()).toHaveLength(keyCount);
     expect(await readdir(file('.gemini'))).toEqual(['settings.json']);
   });
 

@@ -39,7 +39,7 @@ afterAll(async () => {
 
 async function examine(
   words: string[],
-  more: Record<string, string> = {},
+  members: Record<string, string> = {},
 ): Promise<{
   code: number;
   findings: Finding[];
@@ -48,7 +48,7 @@ async function examine(
 }> {
   const { code, screen } = await runCommandLine(['doctor', '--json', '--port', '0', ...words], {
     cwd: folder,
-    env: { ...env, AGENT_PORT: '0', OPENAI_API_KEY: 'CANARY-openai-key', ...more },
+    env: { ...env, AGENT_PORT: '0', OPENAI_API_KEY: 'CANARY-openai-key', ...members },
   });
   expect(screen).not.toMatch(/CANARY|\n\s+at /);
   expect(screen).not.toContain(testMasterKey);
@@ -141,11 +141,11 @@ describe('townhall doctor', () => {
   });
 
   test('distinguishes an unreachable database from a refused login', async () => {
-    const unreachable = await examine([], {
+    const result = await examine([], {
       DATABASE_URL: 'postgres://someone:CANARY-password@127.0.0.1:1/none',
     });
-    expect(unreachable).toMatchObject({ code: 1 });
-    expect(unreachable.of('database')).toMatchObject({
+    expect(result).toMatchObject({ code: 1 });
+    expect(result.of('database')).toMatchObject({
       state: 'fail',
       message: expect.stringContaining('127.0.0.1:1'),
     });
@@ -155,17 +155,17 @@ describe('townhall doctor', () => {
     const open = join(folder, 'open');
     await mkdir(open);
     await chmod(open, 0o755);
-    const embedded = { DATABASE_URL: '', TOWNHALL_MASTER_KEY: '' };
-    expect((await examine([], { ...embedded, DATABASE_PATH: open })).of('data folder')).toMatchObject({
+    const embeddedEnv = { DATABASE_URL: '', TOWNHALL_MASTER_KEY: '' };
+    expect((await examine([], { ...embeddedEnv, DATABASE_PATH: open })).of('data folder')).toMatchObject({
       state: 'warn',
       next: `chmod 700 ${open}`,
     });
     await writeFile(join(folder, 'file'), '');
     expect(
-      (await examine([], { ...embedded, DATABASE_PATH: join(folder, 'file') })).of('data folder'),
+      (await examine([], { ...embeddedEnv, DATABASE_PATH: join(folder, 'file') })).of('data folder'),
     ).toMatchObject({ state: 'fail' });
     const absentPath = join(folder, 'absent', 'townhall.db');
-    const { of, code } = await examine([], { ...embedded, DATABASE_PATH: absentPath });
+    const { of, code } = await examine([], { ...embeddedEnv, DATABASE_PATH: absentPath });
     expect(of('data folder')).toMatchObject({ state: 'ok', message: expect.stringContaining('first start') });
     expect(code).toBe(0);
     await expect(stat(join(folder, 'absent'))).rejects.toThrow('ENOENT');

@@ -64,7 +64,7 @@ describe('townhall env rewrap', () => {
     expect(third.rewrapped).toBe(2);
   });
 
-  test('fails without the key and says so', async () => {
+  test('explains a failure without the key', async () => {
     const run = townhall(['env', 'rewrap'], {
       cwd: folder,
       env: { ...databaseSettings, TOWNHALL_MASTER_KEY: keys[0] },

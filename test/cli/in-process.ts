@@ -49,13 +49,13 @@ export async function runCommandLine(
     isTerminal: false,
     write: async (bytes: Uint8Array) => print(Buffer.from(bytes).toString()),
   };
-  const former = process.cwd();
+  const formerDirectory = process.cwd();
   if (cwd !== undefined) process.chdir(cwd);
   try {
     const context = { env, print, printError: print, isOutputOpen: () => true, output };
     const code = await runTownhall(words, context);
     return { code, screen };
   } finally {
-    process.chdir(former);
+    process.chdir(formerDirectory);
   }
 }

@@ -14,7 +14,7 @@ const edit = (
 });
 const apply = (text: string | null, change: FileEdit) => applyEdit(change, text).text;
 
-const commented = `{
+const commentedText = `{
   // The theme of the evening.
   "theme": "dark", /* not light */
   "env": {
@@ -30,7 +30,7 @@ describe('a JSON edit', () => {
 
   test('keeps comments and trailing commas', () => {
     const text = apply(
-      commented,
+      commentedText,
       edit([
         ['env.URL', 'x'],
         ['model', 'm'],
@@ -78,23 +78,23 @@ describe('the undo of a JSON edit', () => {
 
   test.each([
     ['an empty object', '{}\n'],
-    ['comments', commented],
+    ['comments', commentedText],
     ['a list', '{\n  "models": {\n    "openai": [\n      { "id": 2 }\n    ]\n  }\n}\n'],
     ['one line', '{"a": 1}'],
   ])('leaves the members of others where the file had %s', (_name, text) => {
-    const { text: connected, changes } = applyEdit(change, text);
-    const later = apply(connected, edit([['later', true]]));
-    const restored = revertEdit('json', changes, later);
-    expect(apply(restored, edit([]))).toBe(restored);
+    const { text: connectedText, changes } = applyEdit(change, text);
+    const laterText = apply(connectedText, edit([['later', true]]));
+    const restoredText = revertEdit('json', changes, laterText);
+    expect(apply(restoredText, edit([]))).toBe(restoredText);
     const members = (json: string) =>
       JSON.parse(json.replaceAll(/\/\/.*|\/\*.*?\*\//g, '').replaceAll(/,(\s*[}\]])/g, '$1')) as object;
-    expect(members(restored)).toEqual({ ...members(text), later: true });
+    expect(members(restoredText)).toEqual({ ...members(text), later: true });
   });
 
   test('keeps a value that was changed since', () => {
     const { text, changes } = applyEdit(edit([['model', 'ours']]), '{"model": "theirs"}');
-    const restored = revertEdit('json', changes, text.replace('ours', 'newer'));
-    expect(restored).toBe('{"model": "newer"}');
+    const restoredText = revertEdit('json', changes, text.replace('ours', 'newer'));
+    expect(restoredText).toBe('{"model": "newer"}');
   });
 });
 

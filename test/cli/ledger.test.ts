@@ -55,9 +55,9 @@ async function leaveAside(): Promise<string> {
   const journal = await directory.open('gen-former');
   await journal.sync(journal.append(finalLine('use_1', 46n)));
   await journal.close();
-  for (const abandoned of await directory.takeAbandoned())
-    if (abandoned.journalId === journal.journalId) await abandoned.putAside('other_generation');
-    else abandoned.unlock();
+  for (const abandonedJournal of await directory.takeAbandoned())
+    if (abandonedJournal.journalId === journal.journalId) await abandonedJournal.putAside('other_generation');
+    else abandonedJournal.unlock();
   return journal.journalId;
 }
 
@@ -103,10 +103,10 @@ describe('townhall ledger journal', () => {
     const { output } = await runInProcess(['ledger', 'journal', 'apply', name, '--json'], env);
     const { journal: journalId } = JSON.parse(output.join('')) as { journal: string };
     const directory = journalDirectory({ path: join(folder, 'journal'), log: silentLog });
-    const [abandoned] = await directory.takeAbandoned();
-    abandoned?.unlock();
+    const [journal] = await directory.takeAbandoned();
+    journal?.unlock();
     const generation = await sqlAllotmentStore(world.database).generation();
-    expect(abandoned).toMatchObject({ journalId, generation });
+    expect(journal).toMatchObject({ journalId, generation });
   });
 
   test('discards a journal only with --yes', async () => {

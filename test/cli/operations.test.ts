@@ -59,9 +59,9 @@ describe('townhall admin token', () => {
         .bureaus.getCurrentBureau(undefined, { headers: { 'x-user-token': world.userToken } });
     await expect(current()).resolves.toMatchObject({ bureau: { bureau_id: 'local' } });
 
-    const listed = await run('admin', 'token', 'list');
-    expect(listed.screen).toContain(credential.credential_id);
-    expect(listed.screen).not.toContain(credential.token.slice(0, 30));
+    const listing = await run('admin', 'token', 'list');
+    expect(listing.screen).toContain(credential.credential_id);
+    expect(listing.screen).not.toContain(credential.token.slice(0, 30));
 
     expect(await run('admin', 'token', 'revoke', credential.credential_id)).toMatchObject({ code: 0 });
     await expect(current()).rejects.toMatchObject({ status: 401 });
@@ -102,7 +102,7 @@ describe('townhall audit verify', () => {
     expect(await run('audit', 'verify', '--head', 'short')).toMatchObject({ code: 2 });
   });
 
-  test('exits with 1 and names the altered entry', async () => {
+  test('exits with 1 for an altered entry, which it names', async () => {
     const database = await connect(place.options, { log: silentLog });
     const [entry] = await database.sql<
       { entryId: string }[]

@@ -227,7 +227,7 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
     expect(run.screen()).toMatch(/admin +a new password: \S.* admin reset/);
   });
 
-  test('names the taken port and exits with 1', async () => {
+  test('exits with 1 for a taken port, which it names', async () => {
     const [, port] = await run.waitFor(/gateway +http:\/\/\S+:(\d+)/);
     const second = await mkdtemp(join(tmpdir(), 'townhall-start-'));
     const start = townhall(['start'], { cwd: second, env: { PORT: port ?? '', AGENT_PORT: '0' } });

@@ -26,19 +26,19 @@ async function onTerminal(
   );
   let screen = '';
   let answeredLength = 0;
-  const waiting = [...answers];
+  const remainingAnswers = [...answers];
   child.stdout.on('data', (piece: Buffer) => {
     screen += piece.toString('utf8');
-    const [next] = waiting;
+    const [next] = remainingAnswers;
     if (next === undefined || !screen.slice(answeredLength).includes(next[0])) return;
-    waiting.shift();
+    remainingAnswers.shift();
     answeredLength = screen.length;
     child.stdin.write(`${next[1]}\r`);
   });
   const code = await new Promise<number>((resolve) =>
     child.on('close', (exitCode) => resolve(exitCode ?? -1)),
   );
-  expect(waiting, `questions that never came, in:\n${screen}`).toEqual([]);
+  expect(remainingAnswers, `questions that never came, in:\n${screen}`).toEqual([]);
   return { code, screen };
 }
 

@@ -71,8 +71,8 @@ export async function makeCity(): Promise<CityWorld> {
     directory,
     env,
     supervisor,
-    async run(words, more = {}) {
-      const run = townhall(words, { cwd: directory, env: { ...env, ...more } });
+    async run(words, members = {}) {
+      const run = townhall(words, { cwd: directory, env: { ...env, ...members } });
       return { code: await run.ended, screen: run.screen() };
     },
     write: (file, text) => writeFile(join(directory, file), text),

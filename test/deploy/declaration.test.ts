@@ -78,7 +78,7 @@ describe('parseDeclaration', () => {
   });
 
   const { resources } = completeDeclaration.deployment;
-  const deployed = (members: object): object => ({
+  const declarationWith = (members: object): object => ({
     ...completeDeclaration,
     deployment: { ...completeDeclaration.deployment, ...members },
   });
@@ -92,12 +92,12 @@ describe('parseDeclaration', () => {
     ],
     [
       'an unknown member far within',
-      stringify(deployed({ resources: { database: { ...resources.database, size: 1 } } })),
+      stringify(declarationWith({ resources: { database: { ...resources.database, size: 1 } } })),
       'townhall.json:16:9: deployment.resources.database.size is not known here',
     ],
     [
       'an unknown resource',
-      stringify(deployed({ resources: { cache: {} } })),
+      stringify(declarationWith({ resources: { cache: {} } })),
       'townhall.json:13:7: deployment.resources.cache is not known here',
     ],
     [
@@ -107,12 +107,12 @@ describe('parseDeclaration', () => {
     ],
     [
       'a text in place of a number',
-      stringify(deployed({ port: '80' })),
+      stringify(declarationWith({ port: '80' })),
       'townhall.json:10:5: deployment.port must be an integer',
     ],
     [
       'a port that there is not',
-      stringify(deployed({ port: 65_536 })),
+      stringify(declarationWith({ port: 65_536 })),
       'townhall.json:10:5: deployment.port must be at most 65535',
     ],
     [
@@ -127,7 +127,7 @@ describe('parseDeclaration', () => {
     ],
     [
       'another target',
-      stringify(deployed({ target: 'moon' })),
+      stringify(declarationWith({ target: 'moon' })),
       'townhall.json:8:5: deployment.target must be "local"',
     ],
     ['a missing member', stringify(omit(completeDeclaration, 'id')), 'townhall.json:1:1: id is required'],
@@ -143,22 +143,22 @@ describe('parseDeclaration', () => {
     ],
     [
       'a resource without its binding',
-      stringify(deployed({ resources: { database: { type: 'embedded' } } })),
+      stringify(declarationWith({ resources: { database: { type: 'embedded' } } })),
       'townhall.json:13:7: deployment.resources.database.binding is required',
     ],
     [
       'a storage without its address',
-      stringify(deployed({ resources: { storage: omit(resources.storage, 'public_url_prefix') } })),
+      stringify(declarationWith({ resources: { storage: omit(resources.storage, 'public_url_prefix') } })),
       'townhall.json:13:7: deployment.resources.storage.public_url_prefix is required',
     ],
     [
       'a queue without a database',
-      stringify(deployed({ resources: { queue: resources.queue } })),
+      stringify(declarationWith({ resources: { queue: resources.queue } })),
       'townhall.json:13:7: deployment.resources.queue needs a database; declare deployment.resources.database too',
     ],
     [
       'two resources under one binding',
-      stringify(deployed({ resources: { ...resources, queue: { type: 'pg-boss', binding: 'db' } } })),
+      stringify(declarationWith({ resources: { ...resources, queue: { type: 'pg-boss', binding: 'db' } } })),
       'townhall.json:19:9: deployment.resources.queue.binding is "db", like that of the database',
     ],
     ['a list in place of it', '[]', 'townhall.json:1:1: the declaration must be an object'],

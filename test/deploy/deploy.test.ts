@@ -35,7 +35,7 @@ async function treeOf(directory: string): Promise<string[]> {
   return (await Promise.all(lines)).sort();
 }
 
-const saying = (message: string) => `import { defineService, type ActionCall } from 'townhall';
+const serviceSource = (message: string) => `import { defineService, type ActionCall } from 'townhall';
 export const hello = defineService({
   id: 'hello',
   name: 'Hello',
@@ -53,7 +53,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(screen).toContain('is not empty');
   });
 
-  test('prints the plan of a dry run and changes nothing', async () => {
+  test('prints a plan without a change in a dry run', async () => {
     const treeBefore = await treeOf(city.directory);
     const { code, screen } = await city.run(['deploy', '--dry-run']);
     expect(screen).toContain('0.1.0 to 0.1.1');
@@ -70,7 +70,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(await treeOf(city.directory)).toEqual(treeBefore);
   });
 
-  test('serves the first deployment without an install and raises the version', async () => {
+  test('serves the first deployment without an install', async () => {
     const { code, screen } = await city.run(['deploy']);
     expect(screen).toMatch(/demo 0\.1\.1 serves at http:\/\/127\.0\.0\.1:\d+/);
     expect(code).toBe(0);
@@ -101,7 +101,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(await city.read('.townhall/city.log')).not.toContain(city.env['ADMIN_PASSWORD']);
   });
 
-  test('--verify-only finds the deployment healthy and changes nothing', async () => {
+  test('--verify-only finds the deployment healthy', async () => {
     const { code, screen } = await city.run(['deploy', '--verify-only', '--json']);
     expect(code).toBe(0);
     expect(JSON.parse(screen)).toMatchObject({ ok: true, version: '0.1.1', url: await city.url() });
@@ -126,7 +126,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
   test('replaces the version under load without a failed request', async () => {
     const urlBefore = await city.url();
     const token = await city.userToken();
-    await city.write('src/index.ts', saying('second'));
+    await city.write('src/index.ts', serviceSource('second'));
     const load = startLoad({
       url: urlBefore,
       token,
@@ -148,13 +148,13 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(tally.streams).toBeGreaterThan(4);
   });
 
-  test('a rollback restores the version before and leaves the folder unchanged', async () => {
+  test('a rollback serves the previous version from an unchanged folder', async () => {
     const { code, screen } = await city.run(['city', 'rollback', '--json']);
     expect(code, screen).toBe(0);
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
     expect((await city.get('/v1/cities/current')).body).toMatchObject({ version: '0.1.1' });
     expect(await city.version()).toBe('0.1.2');
-    expect(await city.read('src/index.ts')).toBe(saying('second'));
+    expect(await city.read('src/index.ts')).toBe(serviceSource('second'));
   });
 
   test('restarts a killed gateway while callers wait', async () => {
@@ -178,8 +178,8 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(JSON.parse(result.screen)).toEqual({ stopped: true });
     await expect(fetch(`${url}/health`)).rejects.toThrow('fetch failed');
     expect((await city.run(['city', 'status'])).code).toBe(1);
-    const started = await city.run(['city', 'start', '--json']);
-    expect(JSON.parse(started.screen)).toMatchObject({ outcome: 'started', version: '0.1.1', url });
+    const startResult = await city.run(['city', 'start', '--json']);
+    expect(JSON.parse(startResult.screen)).toMatchObject({ outcome: 'started', version: '0.1.1', url });
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
     const status = await city.run(['city', 'status', '--json']);
     expect(JSON.parse(status.screen)).toMatchObject({

@@ -18,10 +18,10 @@ const runner = {
   arguments: [fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url))],
 };
 let city: CityWorld;
-let original: string;
+let originalSource: string;
 beforeAll(async () => {
   city = await makeCity();
-  original = await city.read('src/index.ts');
+  originalSource = await city.read('src/index.ts');
   const { code, screen } = await city.run(['deploy']);
   expect(code, screen).toBe(0);
 }, 4 * minutes);
@@ -50,7 +50,7 @@ describe(
   () => {
     test.each<Step>(['provision', 'keep', 'supervise', 'trial', 'switch', 'record', 'raise', 'confirm'])(
       'at the step "%s"',
-      async (failing) => {
+      async (failingService) => {
         const snapshotBefore = await snapshot();
         const plan = await makePlan({
           directory: city.directory,
@@ -65,10 +65,10 @@ describe(
           log: silentLog,
           startMs: minutes,
           progress(step) {
-            if (step === failing) throw new Error(`no further than ${step}`);
+            if (step === failingService) throw new Error(`no further than ${step}`);
           },
         };
-        await expect(deploy(plan, needs)).rejects.toThrow(`no further than ${failing}`);
+        await expect(deploy(plan, needs)).rejects.toThrow(`no further than ${failingService}`);
         expect(await snapshot()).toEqual(snapshotBefore);
       },
     );
@@ -190,7 +190,7 @@ describe(
     test('and the next deployment succeeds, on another port too', async () => {
       const urlBefore = await city.url();
       const port = await freePort();
-      await city.write('src/index.ts', original.replace('Hello, world.', 'Hello again.'));
+      await city.write('src/index.ts', originalSource.replace('Hello, world.', 'Hello again.'));
       const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
       expect(code, screen).toBe(0);
       expect(await city.url()).toBe(`http://127.0.0.1:${port}`);
@@ -210,10 +210,10 @@ describe(
     });
 
     test('and the next one succeeds after a command was killed midway', async () => {
-      const killed = townhall(['deploy'], { cwd: city.directory, env: city.env });
+      const deployment = townhall(['deploy'], { cwd: city.directory, env: city.env });
       const candidate = async () => (await city.supervisor.status())?.candidate;
       await expect.poll(candidate, { timeout: 60_000, interval: 20 }).toMatch(/^0\.1\.3/);
-      killed.process.kill('SIGKILL');
+      deployment.process.kill('SIGKILL');
       // The candidate of the killed command ends; no command reads its result.
       await expect.poll(async () => (await city.supervisor.status())?.step, { timeout: 80_000 }).toBe(null);
       expect(await candidate()).toMatch(/^0\.1\.3/);

@@ -12,7 +12,7 @@ import { parseDeclaration, renderProject } from '../../src/deploy/index.ts';
 
 const run = promisify(execFile);
 const hasSystemd = existsSync('/usr/bin/systemd-analyze');
-const declared = (resources: object) =>
+const declarationWith = (resources: object) =>
   parseDeclaration(
     JSON.stringify({
       schema: 1,
@@ -22,12 +22,12 @@ const declared = (resources: object) =>
       deployment: { target: 'local', port: 8080, base_url: 'https://notes.example.test', resources },
     }),
   );
-const rendered = (
+const renderWith = (
   resources: object,
   { directory = '/srv/notes', user = 'root' }: { directory?: string; user?: string } = {},
 ) =>
   renderProject({
-    declaration: declared(resources),
+    declaration: declarationWith(resources),
     version: '1.2.3',
     directory,
     folder: join(directory, 'deployment'),
@@ -58,12 +58,12 @@ describe('rendered files', () => {
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
   test('state that they have not been run', () => {
-    for (const [name, text] of Object.entries(rendered({})))
+    for (const [name, text] of Object.entries(renderWith({})))
       expect(text.split('\n')[0], name).toMatch(/^# .*has not been run by Townhall's own tests/);
   });
 
   test('the compose file is YAML that builds the project with a stop period', () => {
-    const { services, volumes } = parse(rendered({})['compose.yaml'] ?? '') as Compose;
+    const { services, volumes } = parse(renderWith({})['compose.yaml'] ?? '') as Compose;
     expect(services['city']).toMatchObject({
       build: { context: '..', dockerfile: 'deployment/Dockerfile' },
       ports: ['8080:8080'],
@@ -75,7 +75,7 @@ describe('rendered files', () => {
 
   test('with PostgreSQL adds the server and demands secrets instead of storing them', () => {
     const { services } = parse(
-      rendered({ database: { type: 'postgres', binding: 'db' } })['compose.yaml'] ?? '',
+      renderWith({ database: { type: 'postgres', binding: 'db' } })['compose.yaml'] ?? '',
     ) as Compose;
     expect(services['city']?.environment).toMatchObject({
       DATABASE_URL: 'postgres://townhall:${POSTGRES_PASSWORD:?set it}@database:5432/notes-db',
@@ -89,7 +89,7 @@ describe('rendered files', () => {
   });
 
   test('the Dockerfile has known instructions, an unprivileged user and the stop signal', () => {
-    const lines = (rendered({})['Dockerfile'] ?? '')
+    const lines = (renderWith({})['Dockerfile'] ?? '')
       .split('\n')
       .filter((line) => line !== '' && !line.startsWith('#'));
     for (const line of lines)
@@ -104,7 +104,7 @@ describe('rendered files', () => {
   });
 
   test('the image has the project’s packages and volumes for declared storage', () => {
-    const files = rendered({
+    const files = renderWith({
       storage: {
         type: 'directory',
         binding: 'files',
@@ -129,7 +129,7 @@ describe('rendered files', () => {
   test.each([{}, { database: { type: 'postgres', binding: 'db' } }])(
     'keeps the journal of charges on a volume',
     (resources) => {
-      const files = rendered(resources);
+      const files = renderWith(resources);
       expect(files['Dockerfile']).toMatch(/^ENV .*\bJOURNAL_PATH=\/data\/journal$/m);
       expect(files['Dockerfile']).toMatch(/^VOLUME .*\/data\b/m);
       expect(parse(files['compose.yaml'] ?? '')).toMatchObject({
@@ -139,7 +139,7 @@ describe('rendered files', () => {
   );
 
   test('the image contains no data, no secret and no local login', () => {
-    const files = rendered({});
+    const files = renderWith({});
     const patterns = (files['Dockerfile.dockerignore'] ?? '')
       .split('\n')
       .filter((line) => line !== '' && !line.startsWith('#'));
@@ -183,7 +183,7 @@ describe('rendered files', () => {
   });
 
   test('the unit never runs as root and writes below .townhall only', () => {
-    const unit = rendered({})['notes.service'] ?? '';
+    const unit = renderWith({})['notes.service'] ?? '';
     const settings = unit.split('\n').filter((line) => !line.startsWith('#'));
     expect(settings).toContain('User=townhall');
     expect(unit).toContain('useradd --system');
@@ -199,11 +199,11 @@ describe('rendered files', () => {
     ]) {
       expect(settings).toContain(setting);
     }
-    expect((rendered({}, { user: 'ada' })['notes.service'] ?? '').split('\n')).toContain('User=ada');
+    expect((renderWith({}, { user: 'ada' })['notes.service'] ?? '').split('\n')).toContain('User=ada');
   });
 
   test('the unit quotes a folder only where systemd reads quotes', () => {
-    const unit = rendered({}, { directory: '/srv/100% notes' })['notes.service'] ?? '';
+    const unit = renderWith({}, { directory: '/srv/100% notes' })['notes.service'] ?? '';
     expect(unit).toContain('\nWorkingDirectory=/srv/100%% notes\n');
     expect(unit).toContain('\nReadWritePaths="/srv/100%% notes/.townhall"\n');
   });
@@ -213,7 +213,7 @@ describe('rendered files', () => {
     const program = join(folder, 'program');
     await writeFile(program, '#!/bin/sh\n', { mode: 0o755 });
     const files = renderProject({
-      declaration: declared({}),
+      declaration: declarationWith({}),
       version: '1.2.3',
       directory: folder,
       folder,

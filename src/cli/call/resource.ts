@@ -93,7 +93,9 @@ export function tableLines(
 ): string[] {
   if (records.length === 0) return [];
   const rows = records.map((record) => columns.map((name) => cell(record[name])));
-  const [head = '', ...lines] = alignColumns([columns.map(titleOf), ...rows]).map((line) => cut(line, width));
+  const [head = '', ...lines] = alignColumns([columns.map(titleOf), ...rows]).map((line) =>
+    cutLine(line, width),
+  );
   return [styleText('bold', head), ...lines];
 }
 
@@ -111,6 +113,6 @@ function cell(value: unknown): string {
   return day?.[1] === undefined ? text.replaceAll(/[\p{Cc}\p{Cf}]/gu, '\uFFFD') : `${day[1]}Z`;
 }
 
-function cut(line: string, width: number | undefined): string {
+function cutLine(line: string, width: number | undefined): string {
   return width === undefined || line.length <= width ? line : `${line.slice(0, Math.max(1, width - 1))}…`;
 }

@@ -51,7 +51,7 @@ interface SupervisedGateway {
 function supervisedGateway(env: Environment): SupervisedGateway {
   let gateway: Gateway | undefined;
   let isClosing = false;
-  const closed = Promise.withResolvers<void>();
+  const closure = Promise.withResolvers<void>();
 
   function requireGateway(): Gateway {
     if (gateway === undefined) throw new Error('The gateway has not been started yet.');
@@ -61,11 +61,11 @@ function supervisedGateway(env: Environment): SupervisedGateway {
   function close(lingerMs: number): void {
     if (isClosing) return;
     isClosing = true;
-    Promise.resolve(gateway?.close({ lingerMs })).then(closed.resolve, closed.reject);
+    Promise.resolve(gateway?.close({ lingerMs })).then(closure.resolve, closure.reject);
   }
 
   return {
-    closed: closed.promise,
+    closed: closure.promise,
     close,
     async handle(request) {
       switch (request.kind) {

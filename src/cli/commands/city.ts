@@ -227,7 +227,7 @@ async function printFrom(
 /** Prints the services that the entry of a project exports, as one line of JSON. */
 async function inspectEntry({ options }: CityCall): Promise<number> {
   const services = await inspectProject(await openProject(directoryOf(options)));
-  await new Promise<void>((done) => process.stdout.write(`${JSON.stringify(services)}\n`, () => done()));
+  await new Promise<void>((finish) => process.stdout.write(`${JSON.stringify(services)}\n`, () => finish()));
   // The entry may have opened handles that would keep the process alive.
   process.exit(0);
 }

@@ -24,7 +24,7 @@ export const command: Command = {
           throw new SettingError(`the profile "${name}" has no user token; "townhall login" creates one.`);
         const token = (await readFile(file, 'utf8').catch(() => '')).trim();
         if (token !== '') await revoke(url, token, printError);
-        // A file that somebody else wrote stays.
+        // Keep a file that `townhall login` did not write.
         if (file === tokenPath(env, name, 'user')) await rm(file, { force: true });
         const list = await readProfiles(env);
         const { token_file: _file, ...rest } = profile;
@@ -36,7 +36,7 @@ export const command: Command = {
   ],
 };
 
-/** A token that has ended already is no failure; a server that does not answer is one. */
+/** Throws when the server does not answer. A token that has ended already only prints a note. */
 async function revoke(url: string, token: string, printError: (line: string) => void): Promise<void> {
   try {
     await gatewayClient(url, token).accounts.logout();

@@ -25,12 +25,12 @@ export async function compact(
   progress: (step: string) => void,
 ): Promise<CompactResult> {
   if (location.databaseUrl !== undefined) throw postgresAdvice(location.databaseUrl);
-  const running = await askServer<DatabaseFacts | undefined>(
+  const runningFacts = await askServer<DatabaseFacts | undefined>(
     location,
     { name: 'db.facts', input: null },
     async () => undefined,
   );
-  if (running !== undefined)
+  if (runningFacts !== undefined)
     throw new SettingError(
       `the ${location.surface} is running, and compacting would block it; stop it first. Nothing was changed. A running server reuses the space of deleted rows by itself.`,
     );

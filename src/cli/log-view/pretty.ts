@@ -1,4 +1,4 @@
-// A log line for a person: the time, the level, and what happened, in one line; an error's stack below it.
+// Formats a log line for a terminal: time, level and message on one line, an error's stack below it.
 import { styleText } from 'node:util';
 import { isRecord, parseJsonOrUndefined } from '../../kernel/json-value.ts';
 
@@ -15,8 +15,8 @@ export function isAbout(line: LogLine, id: string): boolean {
   return [line['requestId'], line['clientRequestId'], line['traceId']].includes(id);
 }
 
-// Shown at their own places, or of no use to a person.
-const shownElsewhere = new Set([
+// Members that have a place of their own in the line, or that the line leaves out.
+const placedMembers = new Set([
   'level',
   'time',
   'msg',
@@ -39,12 +39,12 @@ export function prettyLine(line: LogLine): string {
       ? [
           text(line['method']),
           text(line['operationId'] ?? line['path']),
-          styledStatus(status),
+          styleStatus(status),
           `${text(line['ms'])} ms`,
         ]
       : [text(line['msg'])];
   const members = Object.entries(line)
-    .filter(([name, value]) => !shownElsewhere.has(name) && value !== null && value !== 0)
+    .filter(([name, value]) => !placedMembers.has(name) && value !== null && value !== 0)
     .map(([name, value]) => `${styleText('dim', `${name}=`)}${text(value)}`);
   const code = line['code'] === undefined ? [] : [styleText('yellow', text(line['code']))];
   const head = [
@@ -64,7 +64,7 @@ const levelColours: Readonly<Record<string, 'dim' | 'green' | 'yellow' | 'red'>>
   error: 'red',
 };
 
-function styledStatus(status: number): string {
+function styleStatus(status: number): string {
   const errorColor = status >= 500 ? 'red' : 'yellow';
   return styleText(status >= 400 ? errorColor : 'green', String(status));
 }
@@ -73,16 +73,16 @@ function stackOf(error: unknown): string[] {
   if (typeof error !== 'object' || error === null) return [];
   const { stack, message, cause } = error as { stack?: unknown; message?: unknown; cause?: unknown };
   const description = [stack, message].find((member) => typeof member === 'string') ?? '';
-  const lines = description.split('\n').map((line) => `    ${styleText('dim', printable(line))}`);
+  const lines = description.split('\n').map((line) => `    ${styleText('dim', escapeControls(line))}`);
   return [...(description === '' ? [] : lines), ...stackOf(cause)];
 }
 
 function text(value: unknown): string {
-  return printable(typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));
+  return escapeControls(typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));
 }
 
 // Text of callers and providers may hold control characters, which a terminal would obey.
-function printable(value: string): string {
+function escapeControls(value: string): string {
   return value.replaceAll(
     /[\p{Cc}\p{Cf}]/gu,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,

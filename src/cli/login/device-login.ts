@@ -41,13 +41,13 @@ export async function loginByDevice(options: DeviceLoginOptions): Promise<Device
       if (!GatewayError.isInstance(error)) throw error;
       if (error.code === 'slow_down') intervalMs += 5000;
       else if (error.code !== 'authorization_pending' && !error.retryable) throw error;
-      if (performance.now() >= expiresMs) throw unconfirmed(error);
+      if (performance.now() >= expiresMs) throw unconfirmedError(error);
     }
   }
 }
 
 /** Also for a server that has not answered any poll. */
-function unconfirmed(cause: GatewayError): Error {
+function unconfirmedError(cause: GatewayError): Error {
   const message = `the code has expired without a confirmation; start again. Last answer: ${cause.message}`;
   return new Error(message, { cause });
 }

@@ -112,9 +112,9 @@ export function cityFolder(directory: string): CityFolder {
     removeVersion: (version) => rm(versionPath(version), { recursive: true, force: true }),
     async versions() {
       const names = await readdir(join(root, 'versions')).catch(() => []);
-      const finished = names.filter((name) => !name.startsWith('.'));
+      const finishedNames = names.filter((name) => !name.startsWith('.'));
       const versions = await Promise.all(
-        finished.map(async (name) => ({ name, at: (await stat(versionPath(name))).ctimeMs })),
+        finishedNames.map(async (name) => ({ name, at: (await stat(versionPath(name))).ctimeMs })),
       );
       return versions.sort((a, b) => a.at - b.at).map(({ name }) => name);
     },

@@ -59,7 +59,7 @@ export interface Supervisor {
 export async function startSupervisor(options: SupervisorOptions): Promise<Supervisor> {
   const { folder, log, pid } = options;
   const supervisor = createSupervisorData(options);
-  const stopped = Promise.withResolvers<void>();
+  const stopCompletion = Promise.withResolvers<void>();
   const runExclusively = exclusiveRunner(supervisor);
   const silence = createSilenceTimer(options.silenceMs ?? 120_000, () => {
     log.warn({}, 'the deployment sent no further request and is abandoned');
@@ -67,8 +67,8 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
       log.error({ err: error }, 'a deployment could not be abandoned'),
     );
   });
-  let stopping: Promise<void> | undefined;
-  const stopOnce = (): Promise<void> => (stopping ??= stop());
+  let pendingStop: Promise<void> | undefined;
+  const stopOnce = (): Promise<void> => (pendingStop ??= stop());
 
   /** While a candidate exists, another request of its deployment is expected. */
   function deploymentStep<T>(work: () => Promise<T>): Promise<T> {
@@ -77,7 +77,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
       try {
         return await work();
       } finally {
-        if (stopping === undefined && candidateOf(supervisor.state) !== undefined) silence.restart();
+        if (pendingStop === undefined && candidateOf(supervisor.state) !== undefined) silence.restart();
       }
     });
   }
@@ -95,7 +95,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
     // The control socket still has to answer this request, so its close is not awaited here.
     void control?.close().then(async () => {
       await rm(folder.pidFile, { force: true });
-      stopped.resolve();
+      stopCompletion.resolve();
     });
   }
 
@@ -120,14 +120,14 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
   silence.restart();
 
   return {
-    stopped: stopped.promise,
+    stopped: stopCompletion.promise,
     async resume(spec, state) {
       silence.clear();
       await resumeVersion(supervisor, spec, state);
     },
     async stop() {
       await stopOnce();
-      await stopped.promise;
+      await stopCompletion.promise;
     },
   };
 }

@@ -15,9 +15,9 @@ describe.skipIf(nodeMajor < 24)('saveMemoryWhileIdle', () => {
 
   const checksPerSecond = 5;
   const stopsGrowing = '--semi-space-growth-factor=1';
-  const grows = '--semi-space-growth-factor=2';
+  const growthFlag = '--semi-space-growth-factor=2';
   const idleFlags = [stopsGrowing, '--memory-saver-mode'];
-  const busyFlags = [grows, '--no-memory-saver-mode'];
+  const busyFlags = [growthFlag, '--no-memory-saver-mode'];
 
   function startWith(seconds: number[], options: { growsWhileBusy?: boolean } = {}): string[] {
     const flags: string[] = [];
@@ -59,7 +59,7 @@ describe.skipIf(nodeMajor < 24)('saveMemoryWhileIdle', () => {
     expect(flags).toEqual(['--no-memory-saver-mode']);
     youngBytes = 1024 * 1024;
     vi.advanceTimersByTime(1_000);
-    expect(flags).toEqual(['--no-memory-saver-mode', grows]);
+    expect(flags).toEqual(['--no-memory-saver-mode', growthFlag]);
   });
 
   test('leaves the young generation of an agent small', () => {

@@ -58,9 +58,11 @@ function applyJson(edit: Extract<FileEdit, { kind: 'json' }>, original: string) 
   const changes: JsonChange[] = [];
   let text = original;
   for (const { at, item } of edit.prepend ?? []) {
-    const created = createdPath(text, at);
+    const missingPath = createdPath(text, at);
     const isMissing = memberText(text, at) === undefined;
-    changes.push(isMissing ? { kind: 'create', at, value: [item], created } : { kind: 'prepend', at, item });
+    changes.push(
+      isMissing ? { kind: 'create', at, value: [item], created: missingPath } : { kind: 'prepend', at, item },
+    );
     text = prependItem(text, at, item);
   }
   for (const { at, value } of edit.set) {

@@ -166,7 +166,7 @@ function parse(text: string): JsonNode {
   const start = skipSpace(text, 0);
   if (start === text.length) throw new SettingError('it is empty; write {} into it or remove it.');
   const node = parseValue(text, start);
-  if (skipSpace(text, node.end) !== text.length) throw malformed(text, node.end);
+  if (skipSpace(text, node.end) !== text.length) throw malformedError(text, node.end);
   return node;
 }
 
@@ -176,11 +176,11 @@ function parseValue(text: string, start: number): JsonNode {
   const scalar = /"(?:[^"\\\n]|\\.)*"|[-+.\w]+/y;
   scalar.lastIndex = start;
   const [word] = scalar.exec(text) ?? [];
-  if (word === undefined) throw malformed(text, start);
+  if (word === undefined) throw malformedError(text, start);
   try {
     return { type: 'scalar', start, end: start + word.length, value: JSON.parse(word) as unknown };
   } catch {
-    throw malformed(text, start);
+    throw malformedError(text, start);
   }
 }
 
@@ -190,7 +190,7 @@ function parseObject(text: string, start: number): JsonNode {
     const key = parseValue(text, at);
     const colon = skipSpace(text, key.end);
     if (key.type !== 'scalar' || typeof key.value !== 'string' || text[colon] !== ':')
-      throw malformed(text, at);
+      throw malformedError(text, at);
     const value = parseValue(text, skipSpace(text, colon + 1));
     members.push({ key: key.value, keyStart: at, value });
     return value.end;
@@ -219,12 +219,12 @@ function parseEntries(
   while (text[position] !== close) {
     position = skipSpace(text, parseEntry(position));
     if (text[position] === ',') position = skipSpace(text, position + 1);
-    else if (text[position] !== close) throw malformed(text, position);
+    else if (text[position] !== close) throw malformedError(text, position);
   }
   return position + 1;
 }
 
-function malformed(text: string, position: number): SettingError {
+function malformedError(text: string, position: number): SettingError {
   const line = text.slice(0, position).split('\n').length;
   return new SettingError(
     `line ${line} is not valid JSON; correct it, or use --print and write it yourself.`,
