@@ -16,12 +16,12 @@ import { fail, type Gateway, type World } from './world.ts';
 export function allotInTurn(world: World, request: AllotRequest): AllotResult {
   const { model } = world.server;
   const { userId, gatewayId, tokenId, need } = request;
-  const own = request.ticket === undefined ? undefined : model.tickets.get(request.ticket);
+  const ownTicket = request.ticket === undefined ? undefined : model.tickets.get(request.ticket);
   const sinceMs = world.scheduler.nowMs() + world.server.clockAheadMs - ticketMs;
   let promisedCredits = 0n;
   for (const ticket of model.tickets.values()) {
     const isOther = ticket.gatewayId !== gatewayId || ticket.tokenId !== tokenId;
-    const isBefore = own === undefined || ticket.createdMs < own.createdMs;
+    const isBefore = ownTicket === undefined || ticket.createdMs < ownTicket.createdMs;
     if (ticket.userId === userId && isOther && isBefore && ticket.createdMs > sinceMs)
       promisedCredits += ticket.need;
   }
@@ -55,12 +55,12 @@ export function giveBackAllIdle(
     ]),
   );
   return () => {
-    const before = new Map(
+    const rowsBefore = new Map(
       model.read(requests.map(({ allotmentId }) => allotmentId)).map((row) => [row.allotmentId, row]),
     );
     const rows = model.giveBack(requests);
     for (const row of rows) {
-      if (row === null || row.version === before.get(row.allotmentId)?.version) continue;
+      if (row === null || row.version === rowsBefore.get(row.allotmentId)?.version) continue;
       const sender = atSending.get(row.allotmentId);
       if (sender === undefined) continue;
       world.coverage.count('give-back that leaves what calls need');

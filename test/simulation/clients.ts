@@ -37,10 +37,10 @@ export function startCall(world: World, machine: Machine, plan: CallPlan): void 
 async function runCall(world: World, record: CallRecord, ledger: Pick<Ledger, 'reserve'>): Promise<void> {
   const { plan } = record;
   const { clock } = record.gateway;
-  const reserving = ledger.reserve(paidCall(plan), plan.bound);
-  const isAtOnce = !(reserving instanceof Promise);
+  const pendingReservation = ledger.reserve(paidCall(plan), plan.bound);
+  const isAtOnce = !(pendingReservation instanceof Promise);
   world.coverage.count(isAtOnce ? 'reserve at once' : 'reserve with a wait');
-  const reservation = isAtOnce ? reserving : await reserving;
+  const reservation = isAtOnce ? pendingReservation : await pendingReservation;
   record.state = 'reserved';
   world.trace?.(`${plan.requestId} reserved ${plan.bound}`);
   try {
@@ -99,13 +99,13 @@ async function settle(
   const { plan } = record;
   record.state = 'settling';
   record.price = credits;
-  const settling = reservation.settle(credits, facts(plan, 'completed'));
+  const settlement = reservation.settle(credits, facts(plan, 'completed'));
   if (plan.end === 'settle twice') {
     world.coverage.count('settle twice');
-    await Promise.all([settling, reservation.settle(credits, facts(plan, 'completed'))]);
+    await Promise.all([settlement, reservation.settle(credits, facts(plan, 'completed'))]);
     reservation.release();
   }
-  await settling;
+  await settlement;
   record.state = 'answered';
   world.trace?.(`${plan.requestId} answered, price ${credits}`);
   world.openCalls.delete(record);

@@ -132,9 +132,9 @@ function unappliedOf(
   if (folder === undefined) return sums;
   const appliedSeq = world.server.model.journals.get(gateway.gatewayId)?.appliedSeq ?? 0;
   for (let index = folder.lines.length - 1; index >= 0; index -= 1) {
-    const stored = folder.lines[index];
-    if (stored === undefined || stored.seq <= appliedSeq) break;
-    const { line } = stored;
+    const storedLine = folder.lines[index];
+    if (storedLine === undefined || storedLine.seq <= appliedSeq) break;
+    const { line } = storedLine;
     if (line.kind !== 'final' || line.allotmentId === null) continue;
     const bound = world.bounds.get(line.call.requestId) ?? 0n;
     addTo(sums.unapplied, line.allotmentId, smaller(line.credits, bound));
@@ -182,14 +182,14 @@ function excuse(world: World, call: CallRecord): void {
 /** The most that the call could get at this moment: all of the balance that other calls have not reserved. */
 function mostCredits(world: World, call: CallRecord): bigint {
   const { userId, bound } = call.plan;
-  let highest = world.server.model.accounts.get(userId)?.posted ?? 0n;
-  for (const other of world.openCalls) {
-    if (other === call || other.plan.userId !== userId) continue;
+  let highestCredits = world.server.model.accounts.get(userId)?.posted ?? 0n;
+  for (const openCall of world.openCalls) {
+    if (openCall === call || openCall.plan.userId !== userId) continue;
     // Calls that wait for the same credits may get 503 in their turn.
-    if (other.state === 'reserving') return bound;
-    if (other.state === 'reserved') highest -= other.amount;
+    if (openCall.state === 'reserving') return bound;
+    if (openCall.state === 'reserved') highestCredits -= openCall.amount;
   }
-  return highest;
+  return highestCredits;
 }
 
 export function isReachableForAll(world: World, userId: string): boolean {
@@ -238,11 +238,11 @@ function spareCredits(world: World, call: CallRecord): bigint {
   for (const { userId: ofUser, tokenId: ofToken, need, gatewayId, createdMs } of model.tickets.values())
     if (ofUser === userId && createdMs > world.scheduler.nowMs() + world.server.clockAheadMs - 1_000)
       if (gatewayId !== call.gateway.gatewayId) use(need, ofToken);
-  for (const other of world.calls) {
-    if (other === call || other.plan.userId !== userId || isOver(model, other)) continue;
+  for (const otherCall of world.calls) {
+    if (otherCall === call || otherCall.plan.userId !== userId || isOver(model, otherCall)) continue;
     // A raise that waits and a price above the bound can take more.
-    use(larger(other.amount, other.plan.raiseTo ?? 0n, other.plan.price), other.plan.tokenId);
-    if (other.state === 'reserving') call.hasRivals = true;
+    use(larger(otherCall.amount, otherCall.plan.raiseTo ?? 0n, otherCall.plan.price), otherCall.plan.tokenId);
+    if (otherCall.state === 'reserving') call.hasRivals = true;
   }
   const accountFree = account.posted - accountUse;
   return key.cap === null ? accountFree : smaller(accountFree, key.cap - key.spent - keyUse);
@@ -280,12 +280,12 @@ export function checkQuiet(world: World): void {
     for (const { allotmentId, reserved, unapplied } of gateway?.reports() ?? [])
       if (reserved !== 0n || unapplied !== 0n)
         fail(world, `${allotmentId} still has ${reserved} reserved and ${unapplied} unapplied credits`);
-  const recorded = new Map<string, { count: number; charged: bigint; price: bigint; isLate: boolean }>();
+  const recordedCalls = new Map<string, { count: number; charged: bigint; price: bigint; isLate: boolean }>();
   for (const { requestId, charged, price, isLate } of model.usage.values()) {
-    const recordedCharge = recorded.get(requestId);
-    recorded.set(requestId, { count: (recordedCharge?.count ?? 0) + 1, charged, price, isLate });
+    const recordedCharge = recordedCalls.get(requestId);
+    recordedCalls.set(requestId, { count: (recordedCharge?.count ?? 0) + 1, charged, price, isLate });
   }
-  for (const call of world.calls) checkRecord(world, call, recorded.get(call.plan.requestId));
+  for (const call of world.calls) checkRecord(world, call, recordedCalls.get(call.plan.requestId));
 }
 
 function checkRecord(

@@ -26,13 +26,13 @@ function createSetting(): Setting {
 
   async function run<T>(work: Promise<T>): Promise<T> {
     let isOver = false;
-    const settled = work.finally(() => (isOver = true));
-    settled.catch(() => undefined);
+    const end = work.finally(() => (isOver = true));
+    end.catch(() => undefined);
     for (let step = 0; step < 100 && !isOver; step += 1) {
       scheduler.step(1_000_000);
       for (let turn = 0; turn < 10; turn += 1) await Promise.resolve();
     }
-    return settled;
+    return end;
   }
 
   return {
@@ -146,7 +146,7 @@ describe('journal model', () => {
     expect(await charges()).toEqual([]);
   });
 
-  test('refuses sent lines while the disk fails and keeps final ones', async () => {
+  test('keeps only final lines while the disk fails', async () => {
     const { disk, open, run } = createSetting();
     const { journal } = await open('gwy_1');
     disk.isFailing = true;

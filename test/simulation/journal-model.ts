@@ -66,9 +66,9 @@ export function journalDirectoryModel(options: JournalModelOptions): JournalDire
       }),
     takeAbandoned: () =>
       answerLater(options, () => {
-        const abandoned = [...disk.folders.values()].filter(isAbandoned);
-        for (const folder of abandoned) folder.lockedBy = process;
-        return abandoned.map((folder) => abandonedJournalModel(folder, options));
+        const abandonedFolders = [...disk.folders.values()].filter(isAbandoned);
+        for (const folder of abandonedFolders) folder.lockedBy = process;
+        return abandonedFolders.map((folder) => abandonedJournalModel(folder, options));
       }),
   };
 }
@@ -265,10 +265,13 @@ function cutAfter(folder: JournalFolder, seq: number): void {
  * lines of calls in progress stay.
  */
 function deleteUpTo(folder: JournalFolder, seq: number): void {
-  const finished = new Set<string>();
-  for (const stored of folder.lines)
-    if (stored.seq <= seq && stored.line.kind === 'final') finished.add(stored.line.usageId);
-  folder.lines = folder.lines.filter((stored) => stored.seq > seq || !finished.has(stored.line.usageId));
+  const finishedUsageIds = new Set<string>();
+  for (const storedLine of folder.lines)
+    if (storedLine.seq <= seq && storedLine.line.kind === 'final')
+      finishedUsageIds.add(storedLine.line.usageId);
+  folder.lines = folder.lines.filter(
+    (storedLine) => storedLine.seq > seq || !finishedUsageIds.has(storedLine.line.usageId),
+  );
   folder.deletedSeq = Math.max(folder.deletedSeq, seq);
 }
 

@@ -111,8 +111,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: `${allotments}/writes.ts`,
-        find: '    const result = await exclusive([allotment], () =>\n      store.allot({',
-        replace: `    const result: AllotResult = await exclusive([allotment], () =>
+        find: '    const result = await runExclusively([allotment], () =>\n      store.allot({',
+        replace: `    const result: AllotResult = await runExclusively([allotment], () =>
       ((request: Parameters<AllotmentStore['allot']>[0]) =>
         store.allot(request).catch(() => ({
           outcome: 'granted' as const,

@@ -47,16 +47,16 @@ export async function runSchedules(modules: LedgerModules, options: RunOptions):
   const seconds = (performance.now() - startedMs) / 1_000;
   const cpu = process.cpuUsage(cpuStart);
   if (!isExploring && !isTraced && failures[0] !== undefined) await explain(modules, failures[0].schedule);
-  const missing = schedules >= completeSchedules ? missingStates(coverage) : [];
-  if (schedules > 1) printCoverage(coverage, missing);
+  const missingCoverage = schedules >= completeSchedules ? missingStates(coverage) : [];
+  if (schedules > 1) printCoverage(coverage, missingCoverage);
   print(
     `${schedules} schedules from seed ${firstSeed}, ${failures.length} failed; ${Math.round(steps / schedules)} steps and ` +
       `${Math.round(virtualMs / schedules / 1_000)} virtual seconds each; ${Math.round(schedules / seconds)} schedules a second ` +
       `(${((cpu.user + cpu.system) / 1_000 / schedules).toFixed(1)} ms of processor time each)`,
   );
-  const failed = failures.length + (missing.length > 0 ? 1 : 0);
-  if (options.report !== undefined) writeReport(options.report, schedules - failures.length, failed);
-  return failed > 0 ? 1 : 0;
+  const failedCount = failures.length + (missingCoverage.length > 0 ? 1 : 0);
+  if (options.report !== undefined) writeReport(options.report, schedules - failures.length, failedCount);
+  return failedCount > 0 ? 1 : 0;
 }
 
 /** Prints the smallest schedule that fails, and what happens in it. */
@@ -72,10 +72,10 @@ async function explain(modules: LedgerModules, schedule: Schedule): Promise<void
   print(`${failure}\n`);
 }
 
-function printCoverage(coverage: Coverage, missing: readonly string[]): void {
+function printCoverage(coverage: Coverage, missingCoverage: readonly string[]): void {
   for (const [state, times] of [...coverage.counts()].toSorted(([a], [b]) => (a < b ? -1 : 1)))
     print(`${String(times).padStart(10)}  ${state}`);
-  for (const state of missing) print(`         0  ${state}: never reached`);
+  for (const state of missingCoverage) print(`         0  ${state}: never reached`);
 }
 
 /** All schedules are one check, the states another. */

@@ -169,8 +169,13 @@ function drawCall(random: Random, requestId: string, machines: number, users: re
       : null,
     attempts: random.chance(0.1) ? 2 : 1,
     isRefused: random.chance(0.004),
-    end: random.chance(0.1) ? 'release' : random.chance(0.05) ? 'settle twice' : 'settle',
+    end: drawEnd(random),
   };
+}
+
+function drawEnd(random: Random): CallPlan['end'] {
+  if (random.chance(0.1)) return 'release';
+  return random.chance(0.05) ? 'settle twice' : 'settle';
 }
 
 /** Calls that were reserved before a pause and are sent after it, and calls on what was idle before it. */
@@ -282,8 +287,8 @@ function drawFault(random: Random, kind: FaultKind, machines: number, users: rea
 }
 
 function drawMessageFaults(random: Random): MessageFaults {
-  const often = random.pick([0.02, 0.1, 0.3]);
-  const rate = (): number => (random.chance(0.5) ? often : 0);
+  const faultShare = random.pick([0.02, 0.1, 0.3]);
+  const rate = (): number => (random.chance(0.5) ? faultShare : 0);
   return { slow: rate(), requestLost: rate(), answerLost: rate(), delayedCommit: rate(), doubled: rate() };
 }
 

@@ -98,19 +98,19 @@ describe('virtual clock', () => {
   test('sleeps in virtual time', async () => {
     const scheduler = createScheduler(seededRandom(1));
     const clock = createVirtualClock(scheduler, newProcess());
-    let woken = -1;
-    void clock.sleep(20_000).then(() => (woken = scheduler.nowMs()));
+    let wokenAtMs = -1;
+    void clock.sleep(20_000).then(() => (wokenAtMs = scheduler.nowMs()));
     while (scheduler.step(farMs) !== null) await settle();
-    expect(woken).toBe(20_000);
+    expect(wokenAtMs).toBe(20_000);
   });
 
   test('rejects an aborted sleep with the reason', async () => {
     const scheduler = createScheduler(seededRandom(1));
     const clock = createVirtualClock(scheduler, newProcess());
     const controller = new AbortController();
-    const sleeping = clock.sleep(100, controller.signal);
+    const sleep = clock.sleep(100, controller.signal);
     controller.abort('enough');
-    await expect(sleeping).rejects.toBe('enough');
+    await expect(sleep).rejects.toBe('enough');
   });
 
   test('stands still on a suspended machine except for wall time', async () => {

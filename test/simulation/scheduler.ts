@@ -37,10 +37,10 @@ export interface Scheduler {
 
 export function createScheduler(random: Random): Scheduler {
   const heap: ScheduledEvent[] = [];
-  const waiting = new Map<Process, ScheduledEvent[]>();
+  const waitingEvents = new Map<Process, ScheduledEvent[]>();
   let nowMs = 0;
 
-  function after(delayMs: number, process: Process | null, run: () => void): ScheduledEvent {
+  function scheduleAfter(delayMs: number, process: Process | null, run: () => void): ScheduledEvent {
     const event = { atMs: nowMs + Math.max(0, delayMs), order: random.next(), process, run };
     push(heap, event);
     return event;
@@ -68,29 +68,29 @@ export function createScheduler(random: Random): Scheduler {
   }
 
   function defer(process: Process, event: ScheduledEvent): void {
-    const events = waiting.get(process);
-    if (events === undefined) waiting.set(process, [event]);
+    const events = waitingEvents.get(process);
+    if (events === undefined) waitingEvents.set(process, [event]);
     else events.push(event);
   }
 
   return {
     nowMs: () => nowMs,
-    after,
+    after: scheduleAfter,
     cancel: (event) => void (event.run = null),
     step,
     stop: (process) => void (process.state = process.state === 'running' ? 'stopped' : process.state),
     resume(process) {
       if (process.state !== 'stopped') return;
       process.state = 'running';
-      for (const event of waiting.get(process) ?? []) {
+      for (const event of waitingEvents.get(process) ?? []) {
         event.atMs = nowMs;
         push(heap, event);
       }
-      waiting.delete(process);
+      waitingEvents.delete(process);
     },
     kill(process) {
       process.state = 'dead';
-      waiting.delete(process);
+      waitingEvents.delete(process);
     },
   };
 }

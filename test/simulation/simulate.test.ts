@@ -23,7 +23,7 @@ describe('simulation', () => {
     expect(stdout).toMatch(/^150 schedules from seed 1, 0 failed/m);
   });
 
-  test('runs a seed twice alike', async () => {
+  test('gives the same trace for the same seed', async () => {
     const trace = async (): Promise<string> =>
       (await run(process.execPath, [program, '--seed', '11', '--trace'], { maxBuffer: 1e8 })).stdout.replace(
         /\d+ schedules from.*/,
@@ -32,9 +32,12 @@ describe('simulation', () => {
     expect(await trace()).toBe(await trace());
   });
 
-  test.each(plantedBugs.map((bug) => [bug.name, bug] as const))('can plant: %s', (_name, bug) => {
-    expect(() => requirePlantable(bug)).not.toThrow();
-  });
+  test.each(plantedBugs.map((bug) => [bug.name, bug] as const))(
+    'has the text that the planted bug replaces: %s',
+    (_name, bug) => {
+      expect(() => requirePlantable(bug)).not.toThrow();
+    },
+  );
 
   test('draws the same schedule from the same seed', () => {
     expect(drawSchedule(5)).toEqual(drawSchedule(5));

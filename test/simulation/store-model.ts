@@ -119,13 +119,13 @@ export class StoreModel {
     const row = this.allotments.get(request.allotmentId);
     const { available, grantable, reach } = this.reach(request, request.ticket);
     const outcome = allotOutcome(request, row, grantable);
-    let added = 0n;
+    let addedCredits = 0n;
     let target = row;
     if (outcome === 'granted') {
       this.changes += 1;
-      added = larger(request.need, smaller(request.want, grantable));
+      addedCredits = larger(request.need, smaller(request.want, grantable));
       target ??= this.open(request);
-      this.setAside(target, added);
+      this.setAside(target, addedCredits);
       target.version += 1;
       target.leaseUntilMs = this.nowMs() + request.leaseMs;
       target.isRecalled ||= this.isAwaited(request);
@@ -134,7 +134,7 @@ export class StoreModel {
     return {
       outcome,
       row: target === undefined || outcome === 'gone' ? null : copyRow(target),
-      available: available - added,
+      available: available - addedCredits,
       idleElsewhere: reach - available,
     };
   }
@@ -301,9 +301,9 @@ export class StoreModel {
       .filter((row) => row.leaseUntilMs < latestMs)
       .toSorted((a, b) => a.leaseUntilMs - b.leaseUntilMs)
       .slice(0, limit);
-    const freed = expiredAllotments.map(({ allotmentId, amount }) => ({ allotmentId, amount }));
+    const freedRows = expiredAllotments.map(({ allotmentId, amount }) => ({ allotmentId, amount }));
     this.lower(expiredAllotments.map((row) => ({ row, amount: 0n, end: true, isAnswered: true })));
-    return freed;
+    return freedRows;
   }
 
   generation(): string {
@@ -475,7 +475,7 @@ export class StoreModel {
     ticketId: string | undefined,
   ): { available: bigint; grantable: bigint; reach: bigint } {
     const { userId, tokenId, gatewayId } = requester;
-    const own = ticketId === undefined ? undefined : this.tickets.get(ticketId);
+    const ownTicket = ticketId === undefined ? undefined : this.tickets.get(ticketId);
     const account = this.account(userId);
     const accountFree = account.posted - account.held;
     const keyFree = this.keyFree(tokenId);
@@ -484,13 +484,14 @@ export class StoreModel {
     for (const ticket of this.tickets.values()) {
       if (ticket.userId !== userId || isSameRequester(ticket, requester) || ticket.createdMs <= sinceMs)
         continue;
-      if (own !== undefined && !isOlder(ticket, own)) continue;
+      if (ownTicket !== undefined && !isOlder(ticket, ownTicket)) continue;
       accountPromised += ticket.need;
       if (ticket.tokenId === tokenId) keyPromised += ticket.need;
     }
     for (const row of this.allotments.values()) {
       if (row.userId !== userId || row.gatewayId === gatewayId) continue;
-      if (own !== undefined && !row.isRecalled && !(own.isKeyOnly && row.tokenId !== tokenId)) continue;
+      if (ownTicket !== undefined && !row.isRecalled && !(ownTicket.isKeyOnly && row.tokenId !== tokenId))
+        continue;
       accountElsewhere += row.amount;
       if (row.tokenId === tokenId) keyElsewhere += row.amount;
     }
@@ -534,8 +535,8 @@ export class StoreModel {
     this.changes += 1;
     const freedOf = new Map<string, bigint>();
     for (const { row, amount, end, isAnswered } of changes) {
-      const freed = row.amount - smaller(row.amount, amount);
-      this.setAside(row, -freed);
+      const freedCredits = row.amount - smaller(row.amount, amount);
+      this.setAside(row, -freedCredits);
       row.version += 1;
       row.isRecalled = !isAnswered;
       fitReport(row, row.reserved, row.unapplied);
@@ -543,7 +544,7 @@ export class StoreModel {
         this.allotments.delete(row.allotmentId);
         this.endedIds.add(row.allotmentId);
       }
-      freedOf.set(row.userId, (freedOf.get(row.userId) ?? 0n) + freed);
+      freedOf.set(row.userId, (freedOf.get(row.userId) ?? 0n) + freedCredits);
     }
     for (const [userId, freed] of freedOf) this.payDebt(userId, freed);
   }

@@ -148,7 +148,7 @@ export function accounts(options: AccountsOptions): Accounts {
     bureaus.refuseUnlessActive(bureau.state);
     return bureau;
   };
-  const shared = { options, store, times, attemptLimits, passwords, background, requireActiveBureau };
+  const sharedOptions = { options, store, times, attemptLimits, passwords, background, requireActiveBureau };
   const tokenDependencies = { store, loginAttempts, audit, changes };
 
   return {
@@ -156,15 +156,15 @@ export function accounts(options: AccountsOptions): Accounts {
     title: 'Accounts',
     env: [...thirdPartyKeys, ...(mail.env ?? [])],
     handlers: {
-      ...createLogin(shared),
-      ...createEmailAccounts(shared),
-      ...createDeviceLogins(shared),
+      ...createLogin(sharedOptions),
+      ...createEmailAccounts(sharedOptions),
+      ...createDeviceLogins(sharedOptions),
       ...tokens({ ...tokenDependencies, machines, requireActiveBureau }),
       ...apiKeys({ store, audit, changes, credits }),
       ...users({ ...tokenDependencies, attemptLimits, stops: options.stops ?? noStops }),
       'accounts.getMe': createGetMe(store, bureaus),
     },
-    identify: createIdentify(shared),
+    identify: createIdentify(sharedOptions),
     async tokenEnd(tokenId) {
       return (await store.findToken(tokenId))?.expiresAt ?? null;
     },

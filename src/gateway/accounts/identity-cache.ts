@@ -43,9 +43,9 @@ export function createIdentityCache({
       // Take the counter before the read, so that a change during the read invalidates the new entry.
       const current = generation();
       const nowMs = clock.monotonicMs();
-      const cached = entries.get(token);
-      if (cached !== undefined && cached.generation === current && nowMs < cached.expiresAtMs)
-        return cached.identity;
+      const entry = entries.get(token);
+      if (entry !== undefined && entry.generation === current && nowMs < entry.expiresAtMs)
+        return entry.identity;
       const record = await read();
       entries.delete(token);
       if (record === null) return null;

@@ -92,14 +92,14 @@ export function admin(options: AdminOptions): Admin {
     concurrencyLimit: options.concurrencyLimit ?? createConcurrencyLimit(defaultConcurrency),
     rounds: options.passwordRounds,
   });
-  const shared = { store, audit, sessions, attemptLimits, background, checkPassword, scopeOperations };
+  const sharedOptions = { store, audit, sessions, attemptLimits, background, checkPassword, scopeOperations };
 
   return {
     name: 'admin',
     title: 'Administration',
     env: [],
     handlers: {
-      'admin.login': (call) => logIn(shared, call),
+      'admin.login': (call) => logIn(sharedOptions, call),
       'admin.getSession': async (call) => {
         const session = await store.findSession({ sessionId: call.identity.tokenId }, sessions.idleSeconds);
         if (!session) throw sessionEnded();
@@ -122,7 +122,7 @@ export function admin(options: AdminOptions): Admin {
         return { status: 200, body: { revoked: true } };
       },
     },
-    identify: createIdentify(shared),
+    identify: createIdentify(sharedOptions),
     machines: createMachines(options),
     ...createCredentials({ store, log, audit, changes, rounds: options.passwordRounds }),
     close: () => background.settled(),

@@ -81,11 +81,11 @@ export function createCredentials({
 
 function requireAcceptable(adminId: string, password: string): void {
   const idFault = adminIdError(adminId);
-  if (idFault !== null) throw invalid('admin_id', idFault);
+  if (idFault !== null) throw invalidProblem('admin_id', idFault);
   const fault = passwordError(password, [adminId]);
-  if (fault !== null) throw invalid('password', fault);
+  if (fault !== null) throw invalidProblem('password', fault);
 }
 
-function invalid(param: string, message: string): Problem {
+function invalidProblem(param: string, message: string): Problem {
   return new Problem('bad_request', 'invalid_request', message, { param });
 }

@@ -36,7 +36,7 @@ export async function createInBackground(
     });
   const plan = await planOf(context, call);
   const streamBody = { ...plan.body, stream: true };
-  const streamed = { body: streamBody, rawBody: Buffer.from(JSON.stringify(streamBody)) };
+  const streamRequest = { body: streamBody, rawBody: Buffer.from(JSON.stringify(streamBody)) };
   const { format } = formatOf(responses, plan, { storedResponses, log });
   const nowSeconds = () => Math.floor(clock.now().getTime() / 1000);
   const { response, events } = await background.start({
@@ -49,7 +49,7 @@ export async function createInBackground(
     signal,
     answer: (detached, beforeSend) =>
       answerTranslated(context, format, {
-        call: withBody(call, streamed, detached),
+        call: withBody(call, streamRequest, detached),
         beforeSend,
       }) as Promise<StreamReply>,
   });

@@ -114,6 +114,6 @@ async function recordFrames(run: Run, content: Uint8Array | AsyncIterable<Uint8A
 
 /** The provider's own number, or the place of the event where there is none. */
 function sequenceOf(frame: string, place: number): number {
-  const own = /"sequence_number":\s*(\d{1,15})[,}\s]/.exec(frame)?.[1];
-  return own === undefined ? place : Number(own);
+  const providerSequence = /"sequence_number":\s*(\d{1,15})[,}\s]/.exec(frame)?.[1];
+  return providerSequence === undefined ? place : Number(providerSequence);
 }

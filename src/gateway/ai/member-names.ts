@@ -9,11 +9,11 @@ export async function withMemberNames<T>(rename: RenameMember, work: () => T | P
   try {
     return await work();
   } catch (error) {
-    throw error instanceof Problem ? renamed(error, rename) : error;
+    throw error instanceof Problem ? renameMembers(error, rename) : error;
   }
 }
 
-function renamed(problem: Problem, rename: RenameMember): Problem {
+function renameMembers(problem: Problem, rename: RenameMember): Problem {
   const { kind, code, message, param, details, headers, foreignCode, cause } = problem;
   const name = param === null ? undefined : rename(param);
   if (param === null || name === undefined) return problem;

@@ -81,11 +81,14 @@ function refuseUnsupported({
   'timestamp_granularities[]': granularities = [],
 }: TranscriptionCall['body']): void {
   if (temperature !== undefined && Number(temperature) !== 0)
-    throw unsupported('temperature', 'A temperature other than 0 is not supported; leave it out.');
+    throw unsupportedProblem('temperature', 'A temperature other than 0 is not supported; leave it out.');
   if (granularities.includes('word'))
-    throw unsupported('timestamp_granularities[]', 'Times of words are not supported; ask for segments.');
+    throw unsupportedProblem(
+      'timestamp_granularities[]',
+      'Times of words are not supported; ask for segments.',
+    );
 }
 
-function unsupported(param: string, message: string): Problem {
+function unsupportedProblem(param: string, message: string): Problem {
   return new Problem('impossible', 'unsupported_by_model', message, { param });
 }

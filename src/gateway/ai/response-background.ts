@@ -136,18 +136,18 @@ async function startBackground(
   { plan, response, remember, signal, answer }: BackgroundCall,
 ): Promise<BackgroundResponse> {
   const { responseId, owner, previousId, request } = plan;
-  const started = Promise.withResolvers<void>();
+  const start = Promise.withResolvers<void>();
   let isStarted = false;
   const begin = async (): Promise<void> => {
     if (isStarted) return;
-    const running = { ...response, status: 'in_progress' };
+    const runningResponse = { ...response, status: 'in_progress' };
     await storedResponses.begin(
-      { responseId, owner, previousId, input: request.input, response: running },
+      { responseId, owner, previousId, input: request.input, response: runningResponse },
       (tx) => remember.bind(tx, { responseId }),
     );
     isStarted = true;
     runningIds.add(responseId);
-    started.resolve();
+    start.resolve();
   };
   const run = runs.start<EventItem>({ runId: responseId, owner: ownerName(owner) }, async (current) => {
     const recorder = createRecorder(current, { response, storedResponses, responseId, log });
@@ -156,7 +156,7 @@ async function startBackground(
       for await (const event of eventsOf(reply)) await recorder.accept(event);
       await recorder.finish();
     } catch (error) {
-      if (!isStarted) return started.reject(error);
+      if (!isStarted) return start.reject(error);
       await recorder.fail(asProblem(error));
     } finally {
       runningIds.delete(responseId);
@@ -167,7 +167,7 @@ async function startBackground(
   };
   signal.addEventListener('abort', leave, { once: true });
   try {
-    await started.promise;
+    await start.promise;
   } finally {
     signal.removeEventListener('abort', leave);
   }
@@ -239,7 +239,7 @@ function createRecorder(
       else append(event);
     },
     async finish(): Promise<void> {
-      if (!isFinal) throw truncated();
+      if (!isFinal) throw truncatedProblem();
     },
     async fail(problem: Problem): Promise<void> {
       if (isFinal) return;
@@ -269,7 +269,7 @@ function failureOf(event: JsonRecord): Problem {
   );
 }
 
-function truncated(): Problem {
+function truncatedProblem(): Problem {
   const message = 'The model provider broke off before its answer was complete.';
   return new Problem('upstream_failed', 'upstream_truncated', message);
 }

@@ -100,12 +100,16 @@ function toRequest(body: CompactCall['body'], input: JsonRecord[]): ResponseRequ
 
 /** Members that only a call with tools or a format has are of no use for a summary. */
 function withWarnings(body: CompactCall['body'], headers: Record<string, string>): Record<string, string> {
-  const dropped = Object.keys(body).filter((name) => !readMembers.has(name) && body[name] !== null);
-  const own = warningHeaders(
-    dropped.map((feature) => ({ type: 'unsupported', feature, details: 'has no effect on a compaction' })),
+  const droppedMembers = Object.keys(body).filter((name) => !readMembers.has(name) && body[name] !== null);
+  const warnings = warningHeaders(
+    droppedMembers.map((feature) => ({
+      type: 'unsupported',
+      feature,
+      details: 'has no effect on a compaction',
+    })),
   );
-  const [name = 'x-townhall-warnings'] = Object.keys(own);
-  const texts = [headers[name], own[name]].filter((text) => text !== undefined);
+  const [name = 'x-townhall-warnings'] = Object.keys(warnings);
+  const texts = [headers[name], warnings[name]].filter((text) => text !== undefined);
   return texts.length === 0 ? headers : { ...headers, [name]: texts.join('; ').slice(0, 1_000) };
 }
 

@@ -140,13 +140,13 @@ function lastEventId({ headers }: { headers: { 'last-event-id'?: string | undefi
 
 function refuseConversation(body: Readonly<Record<string, unknown>>): void {
   if ((body['conversation'] ?? null) !== null)
-    throw unsupported(
+    throw unsupportedProblem(
       'conversation',
       'Conversations are not stored; continue a stored response with previous_response_id.',
     );
 }
 
-function unsupported(param: string, message: string): Problem {
+function unsupportedProblem(param: string, message: string): Problem {
   return new Problem('impossible', 'unsupported_by_model', message, { param });
 }
 

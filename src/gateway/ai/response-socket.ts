@@ -92,7 +92,7 @@ function toItems(input: unknown): JsonRecord[] {
 function warmUp(body: JsonRecord, clock: { now(): Date }) {
   const nowSeconds = () => Math.floor(clock.now().getTime() / 1000);
   const { model } = body;
-  if (typeof model !== 'string') throw invalid('model', 'is required');
+  if (typeof model !== 'string') throw invalidProblem('model', 'is required');
   return responseObject({
     modelId: model,
     responseId: id('resp'),
@@ -103,14 +103,14 @@ function warmUp(body: JsonRecord, clock: { now(): Date }) {
 
 function unknownType(type: unknown): Problem {
   const name = typeof type === 'string' ? `, not ${type.slice(0, 64)}` : '';
-  return invalid('type', `must be response.create${name}`);
+  return invalidProblem('type', `must be response.create${name}`);
 }
 
 function noBackground(): Problem {
-  return invalid('background', 'is not possible over a WebSocket; send the call with POST');
+  return invalidProblem('background', 'is not possible over a WebSocket; send the call with POST');
 }
 
-function invalid(param: string, message: string): Problem {
+function invalidProblem(param: string, message: string): Problem {
   return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
     param,
     details: [{ path: param, message }],

@@ -135,7 +135,7 @@ export async function answerTranslated<B extends Body, Whole, Event extends { ty
   return render(context, format, { call, result, bill });
 }
 
-function speaks({ providerEntry }: CatalogModel, { name }: PassthroughFormat): boolean {
+function providesFormat({ providerEntry }: CatalogModel, { name }: PassthroughFormat): boolean {
   return providerEntry.formats.includes(name);
 }
 
@@ -148,16 +148,16 @@ function chainOf(
   const viewer = viewerOf(identity);
   const [requested, ...fallbacks] = catalog.chain(viewer, body.model);
   if (requested === undefined) throw new Error(`The chain of ${body.model} is empty.`);
-  if (!speaks(requested, format)) catalog.callableModel(viewer, body.model, 'openai');
+  if (!providesFormat(requested, format)) catalog.callableModel(viewer, body.model, 'openai');
   return [
     requested,
-    ...fallbacks.filter((model) => speaks(model, format) || model.modalities.includes('openai')),
+    ...fallbacks.filter((model) => providesFormat(model, format) || model.modalities.includes('openai')),
   ];
 }
 
 function checkModel(model: CatalogModel, format: PassthroughFormat, body: Body): void {
   requirePrice(model, ['input', 'output']);
-  if (!speaks(model, format)) checkLocalInput(model, body);
+  if (!providesFormat(model, format)) checkLocalInput(model, body);
 }
 
 /** Throws a 400 or 422 for members that must not reach the provider, or that the model does not support. */
@@ -170,7 +170,7 @@ function toContent<B extends Body, Whole, Event extends { type: string }>(
   if (model.rates !== null) refusePricedTools(body);
   const hints = collectDroppedHints();
   format.effort(model, body, hints);
-  if (speaks(model, format.passthrough)) {
+  if (providesFormat(model, format.passthrough)) {
     const isChanged = hints.warnings.length > 0 && format.withEffort !== undefined;
     const bytes = isChanged ? (format.withEffort?.(rawBody, effort) ?? rawBody) : rawBody;
     return { kind: 'bytes', rawBody: format.unpackReplay(body, bytes, hints), warnings: hints.warnings };

@@ -42,13 +42,13 @@ export function audit({
   chainEveryMs = 1_000,
   retentionDays = defaultRetentionDays,
 }: AuditOptions): Audit {
-  const stopping = new AbortController();
+  const stop = new AbortController();
   let currentRun: Promise<void> | undefined;
 
   async function runWorker(): Promise<void> {
     // The first deletion waits, so that it does not slow down the start.
     let deletedAtMs = clock.monotonicMs() - retentionEveryMs + firstRetentionMs;
-    while (!stopping.signal.aborted) {
+    while (!stop.signal.aborted) {
       try {
         await appendPending(store, log);
         if (clock.monotonicMs() - deletedAtMs >= retentionEveryMs) {
@@ -59,7 +59,7 @@ export function audit({
         // The entries stay in the pending table until the next round.
         log.warn({ err: error }, 'the audit log could not be chained');
       }
-      await pause(chainEveryMs, { clock, signal: stopping.signal });
+      await pause(chainEveryMs, { clock, signal: stop.signal });
     }
   }
 
@@ -70,7 +70,7 @@ export function audit({
     verify: (head) => verifyChain(store, head),
     start: () => void (currentRun ??= runWorker()),
     async close() {
-      stopping.abort();
+      stop.abort();
       if (currentRun === undefined) return;
       await currentRun;
       await appendPending(store, log).catch((error: unknown) =>

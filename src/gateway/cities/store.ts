@@ -44,15 +44,15 @@ export function citiesStore(database: Database): CitiesStore {
     },
     tx: (work) => database.tx(work),
     async upsert(tx, { cityId, name, baseUrl, target, version, status, deployedAt }) {
-      const [stored] = await tx<City[]>`
+      const [storedCity] = await tx<City[]>`
         insert into gateway.cities_records as c (city_id, name, base_url, target, version, status, deployed_at)
         values (${cityId}, ${name}, ${baseUrl}, ${target}, ${version}, ${status},
           coalesce(${deployedAt}::timestamptz, gateway.townhall_now()))
         on conflict (city_id) do update set name = excluded.name, base_url = excluded.base_url, target = excluded.target,
           version = excluded.version, status = excluded.status, deployed_at = excluded.deployed_at
         returning ${columns(tx)}`;
-      if (!stored) throw new Error('The city was not stored.');
-      return stored;
+      if (!storedCity) throw new Error('The city was not stored.');
+      return storedCity;
     },
     async remove(tx, cityId) {
       return (await tx`delete from gateway.cities_records where city_id = ${cityId} returning 1`).length > 0;

@@ -103,9 +103,14 @@ export class PaidLedger implements Ledger {
   async reportEverywhere(userId?: string): Promise<void> {
     const { store, clock, isAlone, log } = this.#options;
     if (isAlone) return this.report(userId);
-    const others = { store, clock, gatewayId: this.#allotments?.gatewayId ?? null, userId: userId ?? null };
+    const reportRequest = {
+      store,
+      clock,
+      gatewayId: this.#allotments?.gatewayId ?? null,
+      userId: userId ?? null,
+    };
     try {
-      await Promise.all([this.report(userId), askReports(others)]);
+      await Promise.all([this.report(userId), askReports(reportRequest)]);
     } catch (error) {
       log.debug({ err: error }, 'a balance is read without the latest charges of other gateways');
     }
@@ -198,19 +203,25 @@ export class PaidLedger implements Ledger {
     }
     const { store, clock, makeId } = this.#options;
     const allotments = await this.#open();
-    const shared: Pick<AllotmentStore, 'affordable' | 'recall'> = {
+    const sharedStore: Pick<AllotmentStore, 'affordable' | 'recall'> = {
       recall: (request) => store.recall(request),
       affordable: (request) =>
         this.#sharedAffordable(JSON.stringify(request), () => store.affordable(request)),
     };
-    return holdWithRecall(payer, write, { allotments, store: shared, clock, makeId, times: this.#times });
+    return holdWithRecall(payer, write, {
+      allotments,
+      store: sharedStore,
+      clock,
+      makeId,
+      times: this.#times,
+    });
   }
 
   #recallOnRaise(hold: Hold, payer: { userId: string; tokenId: string }): Hold {
     const raise = hold.raise.bind(hold);
     hold.raise = (amount) => {
-      const more = amount - hold.amount;
-      return this.#withRecall({ ...payer, amount: more }, () => raise(amount));
+      const missingCredits = amount - hold.amount;
+      return this.#withRecall({ ...payer, amount: missingCredits }, () => raise(amount));
     };
     return hold;
   }

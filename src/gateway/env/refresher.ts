@@ -17,8 +17,8 @@ const retryMs = 250;
 export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 'sleep'>): Refresher {
   const closing = new AbortController();
   let currentRefresh: Promise<void> | undefined;
-  let queued: Promise<void> | undefined;
-  let retrying: Promise<void> | undefined;
+  let queuedRefresh: Promise<void> | undefined;
+  let pendingRetry: Promise<void> | undefined;
 
   function start(): Promise<void> {
     currentRefresh = load().finally(() => (currentRefresh = undefined));
@@ -27,13 +27,13 @@ export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 's
 
   function startOrQueue(): Promise<void> {
     if (currentRefresh === undefined) return start();
-    queued ??= currentRefresh
+    queuedRefresh ??= currentRefresh
       .catch(() => undefined)
       .then(() => {
-        queued = undefined;
+        queuedRefresh = undefined;
         return start();
       });
-    return queued;
+    return queuedRefresh;
   }
 
   async function retryUntilLoaded(): Promise<void> {
@@ -53,13 +53,13 @@ export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 's
       try {
         await startOrQueue();
       } catch (error) {
-        retrying ??= retryUntilLoaded().finally(() => (retrying = undefined));
+        pendingRetry ??= retryUntilLoaded().finally(() => (pendingRetry = undefined));
         throw error;
       }
     },
     async close() {
       closing.abort();
-      await retrying;
+      await pendingRetry;
       await currentRefresh?.catch(() => undefined);
     },
   };

@@ -36,8 +36,8 @@ export function createReconciler({
   clock: Pick<Clock, 'now' | 'sleep'>;
   log: Log;
 }): Reconciler {
-  const stopping = new AbortController();
-  const { signal: stopSignal } = stopping;
+  const stop = new AbortController();
+  const { signal: stopSignal } = stop;
   let polling = Promise.resolve();
 
   async function pollOne(order: PaymentOrder): Promise<boolean> {
@@ -87,7 +87,7 @@ export function createReconciler({
       queue.schedule(jobName, '*/10 * * * *', {});
     },
     async close() {
-      stopping.abort();
+      stop.abort();
       await polling;
     },
   };

@@ -48,17 +48,17 @@ async function runEntry(path: string, entry: string): Promise<Record<string, unk
 
 function lineSuffix(error: unknown, path: string): string {
   const stack = error instanceof Error ? (error.stack ?? '') : '';
-  const at = [pathToFileURL(path).href, path, fileURLToPath(pathToFileURL(path))]
+  const position = [pathToFileURL(path).href, path, fileURLToPath(pathToFileURL(path))]
     .map((name) => stack.indexOf(`${name}:`))
     .find((index) => index >= 0);
-  const [, line] = at === undefined ? [] : (/:(\d+)/.exec(stack.slice(at + path.length)) ?? []);
+  const [, line] = position === undefined ? [] : (/:(\d+)/.exec(stack.slice(position + path.length)) ?? []);
   return line === undefined ? '' : ` (line ${line})`;
 }
 
 /** Every exported service, and those in exported lists. */
-function collectServices(exported: Record<string, unknown>, entry: string): LoadedService[] {
+function collectServices(moduleExports: Record<string, unknown>, entry: string): LoadedService[] {
   const services = new Set<LoadedService['definition']>();
-  for (const [name, value] of Object.entries(exported)) {
+  for (const [name, value] of Object.entries(moduleExports)) {
     for (const item of Array.isArray(value) ? value : [value]) {
       // A set, because one service may be exported under two names.
       if (isService(item)) services.add(item);

@@ -41,18 +41,20 @@ export type ResourcesOf = (service: ProjectService) => Readonly<Record<string, P
 export function openResources(options: ResourcesOptions): ResourcesOf {
   const { declared, projectServices, queue } = options;
   requireEngine(declared, options.database.engine);
-  const shared: Record<string, ProjectResource> = {};
-  if (declared.database !== undefined) shared[declared.database.binding] = databaseHandle(options.database);
+  const sharedResources: Record<string, ProjectResource> = {};
+  if (declared.database !== undefined)
+    sharedResources[declared.database.binding] = databaseHandle(options.database);
   if (declared.storage !== undefined)
-    shared[declared.storage.binding] = storageHandle(
+    sharedResources[declared.storage.binding] = storageHandle(
       options.openStorage(declared.storage.directory),
       declared.storage.publicUrlPrefix,
     );
-  const cached = new Map<string, Readonly<Record<string, ProjectResource>>>();
+  const resourceCache = new Map<string, Readonly<Record<string, ProjectResource>>>();
   const resourcesOf: ResourcesOf = (service) => {
     const serviceResources =
-      cached.get(service.id) ?? Object.freeze({ ...shared, ...queueOf(service, declared, queue) });
-    cached.set(service.id, serviceResources);
+      resourceCache.get(service.id) ??
+      Object.freeze({ ...sharedResources, ...queueOf(service, declared, queue) });
+    resourceCache.set(service.id, serviceResources);
     return serviceResources;
   };
   for (const service of projectServices.values()) {

@@ -37,14 +37,14 @@ const firstRetentionMs = 60_000;
 const deleteBatch = 1_000;
 
 export function usage({ store, log, clock, retentionDays, reportCharges }: UsageOptions): Usage {
-  const stopping = new AbortController();
+  const stop = new AbortController();
   let currentRun: Promise<void> | undefined;
 
   async function deleteOldRecords(): Promise<void> {
     // The first round waits, so that it does not slow down the start.
     for (let waitMs = firstRetentionMs; ; waitMs = retentionEveryMs) {
-      await pause(waitMs, { clock, signal: stopping.signal });
-      if (stopping.signal.aborted) return;
+      await pause(waitMs, { clock, signal: stop.signal });
+      if (stop.signal.aborted) return;
       try {
         while ((await store.deleteOld(retentionDays, deleteBatch)) === deleteBatch);
       } catch (error) {
@@ -64,7 +64,7 @@ export function usage({ store, log, clock, retentionDays, reportCharges }: Usage
     },
     start: () => void (currentRun ??= deleteOldRecords()),
     async close() {
-      stopping.abort();
+      stop.abort();
       await currentRun;
     },
   };

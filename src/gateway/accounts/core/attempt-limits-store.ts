@@ -39,7 +39,7 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
   return {
     async count(key, { limit, windowSeconds }) {
       // Concurrent attempts wait for the row's lock, so each sees the count that the one before it left.
-      const [accepted] = await sql`
+      const [acceptedRow] = await sql`
         insert into gateway.accounts_throttles as t (key, used, opened_at, ends_at)
         values (${key}, 1, gateway.townhall_now(), gateway.townhall_now() + make_interval(secs => ${windowSeconds}))
         on conflict (key) do update set
@@ -48,7 +48,7 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
           ends_at = case when t.ends_at <= gateway.townhall_now() then excluded.ends_at else t.ends_at end
         where t.used < ${limit} or t.ends_at <= gateway.townhall_now()
         returning 1`;
-      if (accepted) return 'counted';
+      if (acceptedRow) return 'counted';
       const [row] = await sql<{ seconds: number }[]>`
         select extract(epoch from ends_at - gateway.townhall_now())::float8 as seconds
         from gateway.accounts_throttles where key = ${key}`;
@@ -57,7 +57,7 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
     async countDelayed(key, schedule) {
       const delay = delaySql(sql, schedule);
       // Here `opened_at` is the time of the last counted attempt, from which the next delay runs.
-      const [accepted] = await sql`
+      const [acceptedRow] = await sql`
         insert into gateway.accounts_throttles as t (key, used, opened_at, ends_at)
         values (${key}, 1, gateway.townhall_now(), gateway.townhall_now() + make_interval(secs => ${schedule.forgetSeconds}))
         on conflict (key) do update set
@@ -66,7 +66,7 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
         -- Free attempts have no delay, even when this transaction began before the last counted one.
         where t.ends_at <= gateway.townhall_now() or t.used < ${schedule.freeTries} or t.opened_at + ${delay} <= gateway.townhall_now()
         returning 1`;
-      if (accepted) return 'counted';
+      if (acceptedRow) return 'counted';
       const [row] = await sql<{ seconds: number }[]>`
         select extract(epoch from t.opened_at + ${delay} - gateway.townhall_now())::float8 as seconds
         from gateway.accounts_throttles t where key = ${key}`;

@@ -73,8 +73,8 @@ export async function consumeOneTimeToken<T>(
   purpose: OneTimeTokenPurpose,
   secret: string,
 ): Promise<OneTimeToken<T> | null> {
-  const stored = await store.consume(secretDigest(secret), purpose);
-  return stored && unsealContent(purpose, secret, stored);
+  const token = await store.consume(secretDigest(secret), purpose);
+  return token && unsealContent(purpose, secret, token);
 }
 
 /** Counts one attempt and returns the content; null when no attempt is left. The token stays. */
@@ -83,8 +83,8 @@ export async function useOneTimeTokenAttempt<T>(
   purpose: OneTimeTokenPurpose,
   secret: string,
 ): Promise<OneTimeToken<T> | null> {
-  const stored = await store.useAttempt(secretDigest(secret), purpose);
-  return stored && unsealContent(purpose, secret, stored);
+  const token = await store.useAttempt(secretDigest(secret), purpose);
+  return token && unsealContent(purpose, secret, token);
 }
 
 // The content needs no validation: `issueOneTimeToken` sealed it, and AES-GCM authenticates it.

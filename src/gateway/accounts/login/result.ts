@@ -72,7 +72,7 @@ export function createResultReader({
       readLocked(loginId, proof, queries, loginAttempts.within(tx)),
     );
     // Thrown after the commit: a spent attempt has just lost its sealed token.
-    if (outcome === 'unproven') throw unproven(proof);
+    if (outcome === 'unproven') throw unprovenProblem(proof);
     if (outcome === 'spent') throw alreadyRead();
     return outcome;
   };
@@ -116,7 +116,7 @@ function isProven(
   return secretsEqual(challenge, codeChallenge) && isCode;
 }
 
-function unproven({ loginCode, codeVerifier }: Proof): Problem {
+function unprovenProblem({ loginCode, codeVerifier }: Proof): Problem {
   const [missingProof] = Object.entries({ login_code: loginCode, code_verifier: codeVerifier })
     .filter(([, value]) => value === undefined)
     .map(([name]) => name);

@@ -168,8 +168,8 @@ function createConfigurationCache({
 
   return (party) => {
     const key = JSON.stringify(party);
-    const cached = cache.get(key);
-    if (cached && clock.monotonicMs() - cached.atMs < cacheMs) return cached.configuration;
+    const entry = cache.get(key);
+    if (entry && clock.monotonicMs() - entry.atMs < cacheMs) return entry.configuration;
     // A changed client secret makes a new key. Clear the cache before keys of former secrets pile up.
     if (cache.size >= 32) cache.clear();
     const configuration = configure(party, fetch);

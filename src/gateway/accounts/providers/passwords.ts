@@ -48,13 +48,13 @@ export function createPasswords({
       });
     },
     digest: (password) =>
-      queued(concurrencyLimit, async (turn) => {
+      runQueued(concurrencyLimit, async (turn) => {
         await turn();
         return digestPassword(password, rounds);
       }),
     check: (source, password) =>
       // Join the queue before counting: a request that the full queue rejects is not an attempt.
-      queued(concurrencyLimit, async (turn) => {
+      runQueued(concurrencyLimit, async (turn) => {
         await attemptLimits.count('passwords', source);
         await turn();
         const account = await store.findEmailAccount(source.bureauId, source.email);
@@ -76,7 +76,7 @@ export function createPasswords({
  * Runs the work with a place in the queue. `turn` resolves when a digest may be
  * computed. Throws 429 when it is full.
  */
-async function queued<T>(
+async function runQueued<T>(
   concurrencyLimit: ConcurrencyLimit,
   work: (turn: () => Promise<void>) => Promise<T>,
 ): Promise<T> {

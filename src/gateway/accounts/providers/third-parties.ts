@@ -134,7 +134,7 @@ function githubParty(env: EnvReader): ThirdParty | null {
 }
 
 async function openIdPerson({ claims, userInfo }: Grant): Promise<Person> {
-  if (claims === undefined || !subjectPattern.test(claims.sub)) throw unidentified();
+  if (claims === undefined || !subjectPattern.test(claims.sub)) throw unidentifiedProblem();
   const profile = { ...(claims['email'] === undefined ? await userInfo() : {}), ...claims };
   // An unverified address may belong to someone else.
   const email = profile['email_verified'] === true ? claimedAddress(profile['email']) : null;
@@ -156,7 +156,7 @@ async function githubPerson(grant: Grant, env: EnvReader): Promise<Person> {
   const [user, emails] = await Promise.all([grant.read(`${api}/user`), grant.read(`${api}/user/emails`)]);
   const { id, login, name, avatar_url: avatar } = asRecord(user);
   // Use the numeric id: a login name can be given up and taken by another person.
-  if (typeof id !== 'number' || !Number.isSafeInteger(id) || id < 1) throw unidentified();
+  if (typeof id !== 'number' || !Number.isSafeInteger(id) || id < 1) throw unidentifiedProblem();
   const primaryEmail = (Array.isArray(emails) ? emails : [])
     .map(asRecord)
     .find(({ primary, verified }) => primary === true && verified === true);
@@ -169,7 +169,7 @@ async function githubPerson(grant: Grant, env: EnvReader): Promise<Person> {
   };
 }
 
-function unidentified(): Problem {
+function unidentifiedProblem(): Problem {
   return new Problem('bad_request', 'login_failed', 'The login provider did not identify you.');
 }
 

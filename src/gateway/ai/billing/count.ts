@@ -110,11 +110,11 @@ export function priceToCharge(
   count: UsageCount,
   { bound, reserved }: { bound: Bound; reserved: bigint },
 ): bigint {
-  if (count.doubt === 'absurd') return smaller(bound.credits, reserved);
+  if (count.doubt === 'absurd') return minimum(bound.credits, reserved);
   const price = priceOf(model, count);
-  return count.isOwnCount ? smaller(price, reserved) : price;
+  return count.isOwnCount ? minimum(price, reserved) : price;
 }
 
-function smaller(a: bigint, b: bigint): bigint {
+function minimum(a: bigint, b: bigint): bigint {
   return a < b ? a : b;
 }

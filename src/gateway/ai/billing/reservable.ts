@@ -42,7 +42,7 @@ export function termsWithin(
 
 /** The highest bound of the models, each at its longest answer. */
 export function highestBound(models: readonly CatalogModel[], demand: Demand): bigint {
-  return highest(models, (model) => termsWithin(model, demand).bound.credits);
+  return highestPrice(models, (model) => termsWithin(model, demand).bound.credits);
 }
 
 /**
@@ -80,7 +80,7 @@ export function mayShorten(models: readonly CatalogModel[], demand: Demand): boo
 }
 
 function highestBoundAt(models: readonly CatalogModel[], demand: Demand, tokens: number): bigint {
-  return highest(models, (model) => {
+  return highestPrice(models, (model) => {
     const { limit } = termsWithin(model, demand);
     return boundOf(model, demand, limit && Math.min(limit, tokens)).credits;
   });
@@ -96,7 +96,7 @@ export function coversShorterAnswer(model: CatalogModel, demand: Demand, granted
   );
 }
 
-function highest(models: readonly CatalogModel[], price: (model: CatalogModel) => bigint): bigint {
+function highestPrice(models: readonly CatalogModel[], price: (model: CatalogModel) => bigint): bigint {
   let most = 0n;
   for (const model of models) {
     const credits = price(model);

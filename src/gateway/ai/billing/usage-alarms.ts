@@ -12,7 +12,7 @@ export interface UsageAlarms {
   /** Throws a 403 while the user has too many alarms in the last hour. */
   requireFew(userId: string): void;
   counts(): UsageAlarmCounts;
-  /** Reads the stored alarms of all replicas. Resolves after a failure too, which leaves the known ones. */
+  /** Reads the stored alarms of all replicas. Resolves after a failure too, and then keeps the alarms it has. */
   refresh(): Promise<void>;
   /** Resolves when every reported alarm is stored. */
   settled(): Promise<void>;
@@ -50,13 +50,13 @@ export function createUsageAlarms({
   const writes = new Set<Promise<void>>();
   let alarms = 0;
 
-  function recent(userId: string): number[] {
+  function recentTimes(userId: string): number[] {
     const oldestMs = clock.monotonicMs() - alarmWindowMs;
     return (timesByUser.get(userId) ?? []).filter((timeMs) => timeMs > oldestMs);
   }
 
   function remember(userId: string, timeMs: number): void {
-    const times = [...recent(userId), timeMs].slice(-alarmsToStop);
+    const times = [...recentTimes(userId), timeMs].slice(-alarmsToStop);
     timesByUser.delete(userId);
     timesByUser.set(userId, times);
     const [oldest] = timesByUser.keys();
@@ -80,7 +80,7 @@ export function createUsageAlarms({
     },
     requireFew(userId) {
       if (!timesByUser.has(userId)) return;
-      const times = recent(userId);
+      const times = recentTimes(userId);
       const [first] = times;
       if (first === undefined) timesByUser.delete(userId);
       if (first === undefined || times.length < alarmsToStop) return;
@@ -96,7 +96,8 @@ export function createUsageAlarms({
     },
     counts: () => ({
       alarms,
-      stoppedUsers: [...timesByUser.keys()].filter((userId) => recent(userId).length >= alarmsToStop).length,
+      stoppedUsers: [...timesByUser.keys()].filter((userId) => recentTimes(userId).length >= alarmsToStop)
+        .length,
     }),
     async refresh() {
       if (store === undefined) return;

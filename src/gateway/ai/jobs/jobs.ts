@@ -83,7 +83,7 @@ export function mediaJobs(options: MediaJobsOptions): MediaJobs {
     if (generator === undefined) throw new Error('Media jobs have no generator; call useGenerator first.');
     return generator;
   });
-  const stopping = new AbortController();
+  const stop = new AbortController();
   let sweeping: Promise<void> = Promise.resolve();
 
   return {
@@ -99,12 +99,12 @@ export function mediaJobs(options: MediaJobsOptions): MediaJobs {
       return file ? { record, ...file } : null;
     },
     start() {
-      sweeping = sweepUntilStopped(context, options.queue, stopping.signal);
+      sweeping = sweepUntilStopped(context, options.queue, stop.signal);
       context.queue.start();
     },
     ready: () => context.queue.ready(),
     async close() {
-      stopping.abort();
+      stop.abort();
       await sweeping;
       await context.background.settled();
     },

@@ -56,15 +56,15 @@ interface Tally {
 const blank = '\\0\\t\\n\\f\\r ';
 const endOfName = `(?=[${blank}()<>\\[\\]{}/%]|$)`;
 const names = new RegExp(
-  `/(?:(${escapable('Type')})|(${escapable('Kids')})|(${escapable('Count')})|${escapable('First')})${endOfName}`,
+  `/(?:(${escapablePattern('Type')})|(${escapablePattern('Kids')})|(${escapablePattern('Count')})|${escapablePattern('First')})${endOfName}`,
   'g',
 );
-const pageName = new RegExp(`/${escapable('Page')}${endOfName}`, 'y');
+const pageName = new RegExp(`/${escapablePattern('Page')}${endOfName}`, 'y');
 const digits = new RegExp('[+]?\\d{1,10}', 'y');
 const reference = new RegExp(`\\d{1,10}[${blank}]{1,8}\\d{1,5}[${blank}]{1,8}R`, 'y');
 
 /** A pattern for the name with any of its letters written as `#` and two hexadecimal digits. */
-function escapable(name: string): string {
+function escapablePattern(name: string): string {
   const escape = (letter: string) =>
     letter
       .charCodeAt(0)

@@ -128,7 +128,7 @@ function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates
     // Anthropic bills hour-long cache writes at twice the input rate, as do all providers of its format.
     hourCacheWrite:
       tierRates.cache_write_1h === undefined
-        ? larger(BigInt(inputRate) * 2n, cacheWrite)
+        ? maximum(BigInt(inputRate) * 2n, cacheWrite)
         : BigInt(tierRates.cache_write_1h),
     output: BigInt(output),
     reasoning: BigInt(tierRates.reasoning ?? output),
@@ -140,15 +140,15 @@ function maximumInputRate(
   { input, cachedInput, cacheWrite, hourCacheWrite }: FullRates,
   isKeptLong = false,
 ): bigint {
-  const most = larger(input, larger(cachedInput, cacheWrite));
-  return isKeptLong ? larger(most, hourCacheWrite) : most;
+  const most = maximum(input, maximum(cachedInput, cacheWrite));
+  return isKeptLong ? maximum(most, hourCacheWrite) : most;
 }
 
 function maximumOutputRate({ output, reasoning }: FullRates): bigint {
-  return larger(output, reasoning);
+  return maximum(output, reasoning);
 }
 
-function larger(a: bigint, b: bigint): bigint {
+function maximum(a: bigint, b: bigint): bigint {
   return a > b ? a : b;
 }
 

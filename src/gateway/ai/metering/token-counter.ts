@@ -74,24 +74,24 @@ export function createTokenCounter(options: TokenCounterOptions = {}): TokenCoun
   }
 
   function start(): Worker {
-    const started = startThread('src/gateway/ai/metering/tokenizer-thread', {
+    const thread = startThread('src/gateway/ai/metering/tokenizer-thread', {
       env: {},
       execArgv: ['--disable-warning=ExperimentalWarning'],
       resourceLimits: { maxOldGenerationSizeMb: 256 },
       name: 'tokenizer',
     });
-    started.unref();
-    started.on('message', ({ jobId, tokens }: TokensCounted) => finish(jobId, tokens));
+    thread.unref();
+    thread.on('message', ({ jobId, tokens }: TokensCounted) => finish(jobId, tokens));
     // Also when the package is missing: then no job can be counted, and each call keeps its byte
     // bound.
     const fail = (): void => {
-      if (worker !== started) return;
+      if (worker !== thread) return;
       worker = undefined;
       for (const { jobId } of jobs.slice()) finish(jobId, undefined);
     };
-    started.on('error', fail);
-    started.on('exit', fail);
-    return started;
+    thread.on('error', fail);
+    thread.on('exit', fail);
+    return thread;
   }
 
   async function stop(): Promise<void> {

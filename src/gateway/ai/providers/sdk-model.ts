@@ -158,10 +158,10 @@ function callProblem(failure: unknown, { signal, wasSent = false }: TransportCal
   if (signal.aborted) return signal.reason;
   for (let error = failure, depth = 0; error instanceof Error && depth < 8; error = error.cause, depth += 1) {
     if (error instanceof Problem) return error;
-    if (translationErrors.has(error.name)) return untranslatable(error.message, error);
+    if (translationErrors.has(error.name)) return untranslatableProblem(error.message, error);
   }
   if (!wasSent)
-    return untranslatable('a part of it has no counterpart in the format of its provider.', failure);
+    return untranslatableProblem('a part of it has no counterpart in the format of its provider.', failure);
   return new Problem(
     'upstream_failed',
     'upstream_failed',
@@ -170,7 +170,7 @@ function callProblem(failure: unknown, { signal, wasSent = false }: TransportCal
   );
 }
 
-function untranslatable(reason: string, cause: unknown): Problem {
+function untranslatableProblem(reason: string, cause: unknown): Problem {
   return new Problem(
     'impossible',
     'unsupported_by_model',

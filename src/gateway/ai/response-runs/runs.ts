@@ -90,7 +90,7 @@ export function createResponseRuns({ log: operatorLog }: { log: Log }): Response
   return {
     start(options, work) {
       const { runId, owner, graceMs } = options;
-      if (isClosing) throw stopping();
+      if (isClosing) throw stoppingProblem();
       const count = [...entries.values()].filter((entry) => entry.isRunning && entry.owner === owner).length;
       if (count >= maxPerOwner) throw tooManyRuns();
       const controller = new AbortController();
@@ -125,14 +125,14 @@ export function createResponseRuns({ log: operatorLog }: { log: Log }): Response
     find: (runId) => entries.get(runId)?.run,
     async close() {
       isClosing = true;
-      for (const { run } of entries.values()) run.abort(stopping());
+      for (const { run } of entries.values()) run.abort(stoppingProblem());
       await Promise.all([...entries.values()].map(({ run }) => run.completion));
       for (const runId of entries.keys()) forget(runId);
     },
   };
 }
 
-function stopping(): Problem {
+function stoppingProblem(): Problem {
   return new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', {
     headers: { 'retry-after': '1' },
   });

@@ -83,9 +83,9 @@ const deleteBatch = 500;
 
 export function storedResponses(options: StoredResponsesOptions): StoredResponses {
   const { store, clock, log, keepHours, maxBytesPerOwner } = options;
-  const stopping = new AbortController();
+  const stop = new AbortController();
   const background = createBackground(log);
-  let deleting: Promise<void> | undefined;
+  let pendingDeletion: Promise<void> | undefined;
 
   /** The ids of the responses that run in this process. */
   const runningIds = new Set<string>();
@@ -98,18 +98,18 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
     }
   }
 
-  async function clean(): Promise<void> {
+  async function deleteExpired(): Promise<void> {
     while ((await store.deleteExpired(deleteBatch)) === deleteBatch);
     await failAbandoned(false);
   }
 
   async function cleanRegularly(): Promise<void> {
     background.run('responses of a process that has stopped', () => failAbandoned(options.isAlone === true));
-    while (!stopping.signal.aborted) {
-      await pause(deleteEveryMs, { clock, signal: stopping.signal });
-      if (stopping.signal.aborted) return;
+    while (!stop.signal.aborted) {
+      await pause(deleteEveryMs, { clock, signal: stop.signal });
+      if (stop.signal.aborted) return;
       try {
-        await clean();
+        await deleteExpired();
       } catch (error) {
         log.warn({ err: error }, 'expired responses could not be deleted');
       }
@@ -169,10 +169,10 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
       return [...(await readEarlierTurns(options, row, address.owner)), ...(input as JsonRecord[])];
     },
     conversation: (address) => readConversation(options, address),
-    start: () => void (deleting ??= cleanRegularly()),
+    start: () => void (pendingDeletion ??= cleanRegularly()),
     async close() {
-      stopping.abort();
-      await deleting;
+      stop.abort();
+      await pendingDeletion;
       await background.settled();
     },
   };

@@ -138,7 +138,7 @@ export class AllotmentLedger {
     if (amount <= 0n) return this.#reservation(call, 0n, null);
     const allotment = this.#reserving.take(call, amount);
     if (!(allotment instanceof Promise)) return this.#reservation(call, amount, allotment);
-    return allotment.then((granted) => this.#reservation(call, amount, granted));
+    return allotment.then((grantedAllotment) => this.#reservation(call, amount, grantedAllotment));
   }
 
   /** Records the usage of a free call. Waits for neither disk nor database. */
@@ -241,7 +241,7 @@ export class AllotmentLedger {
   #takeMore(call: PaidCall, amount: bigint, from: Allotment | null): Allotment | Promise<Allotment> {
     const allotment = this.#reserving.take(call, amount);
     if (!(allotment instanceof Promise)) return requireSame(allotment, amount, from);
-    return allotment.then((granted) => requireSame(granted, amount, from));
+    return allotment.then((grantedAllotment) => requireSame(grantedAllotment, amount, from));
   }
 
   /** Resolves when the line is on disk, or in the database when the disk failed or the journal is off. */
@@ -295,8 +295,8 @@ export class AllotmentLedger {
 }
 
 /** A reservation uses one allotment: throws 503 when another one granted the raise. */
-function requireSame(granted: Allotment, amount: bigint, from: Allotment | null): Allotment {
-  if (from === null || granted === from) return granted;
-  releaseCredits(granted, amount);
+function requireSame(grantedAllotment: Allotment, amount: bigint, from: Allotment | null): Allotment {
+  if (from === null || grantedAllotment === from) return grantedAllotment;
+  releaseCredits(grantedAllotment, amount);
   throw creditsBusy('The credits that were reserved for this call are being given back.');
 }

@@ -95,8 +95,8 @@ export function chargeReservation(
   { amount, credits, nowMs }: { amount: bigint; credits: bigint; nowMs: number },
 ): bigint {
   const idle = idleCredits(allotment);
-  const fromIdle = credits > amount ? smaller(credits - amount, idle) : 0n;
-  const covered = smaller(credits, amount) + fromIdle;
+  const fromIdle = credits > amount ? minimum(credits - amount, idle) : 0n;
+  const covered = minimum(credits, amount) + fromIdle;
   allotment.reserved -= amount;
   allotment.unapplied += covered;
   allotment.lastUsedMs = nowMs;
@@ -155,6 +155,6 @@ export function renewLease(allotment: Allotment, lease: Lease): void {
   if (lease.endsAtMs > allotment.lease.endsAtMs) allotment.lease = lease;
 }
 
-function smaller(a: bigint, b: bigint): bigint {
+function minimum(a: bigint, b: bigint): bigint {
   return a < b ? a : b;
 }

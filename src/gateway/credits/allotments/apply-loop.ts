@@ -269,9 +269,9 @@ export class ApplyLoop {
   }
 
   #resolveWaiters(appliedSeq: number): void {
-    const done = this.#waiters.filter(({ seq }) => seq <= appliedSeq);
+    const finishedWaiters = this.#waiters.filter(({ seq }) => seq <= appliedSeq);
     this.#waiters = this.#waiters.filter(({ seq }) => seq > appliedSeq);
-    for (const waiter of done) waiter.resolve();
+    for (const waiter of finishedWaiters) waiter.resolve();
   }
 
   #rejectWaiters(error: unknown): void {

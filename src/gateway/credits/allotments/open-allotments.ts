@@ -9,7 +9,7 @@ import { AllotmentMaintenance } from './maintenance.ts';
 import { journalUnavailable } from '../journal/problems.ts';
 import type { AllotmentStore } from './store.ts';
 import { defaultAllotmentTimes, type AllotmentTimes } from './times.ts';
-import { unjournaled } from './unjournaled.ts';
+import { refusingJournal } from './unjournaled.ts';
 
 export interface AllotmentsOptions {
   store: AllotmentStore;
@@ -47,7 +47,7 @@ export async function openAllotments(options: AllotmentsOptions): Promise<Allotm
   const { store, directory, findEndedTokens, clock, makeId, log, isAlone } = options;
   const times = { ...defaultAllotmentTimes, ...options.times };
   const generation = await store.generation();
-  const journal = directory === null ? unjournaled(makeId('gwy')) : await directory.open(generation);
+  const journal = directory === null ? refusingJournal(makeId('gwy')) : await directory.open(generation);
   const gatewayId = journal.journalId;
   await store.openJournal(gatewayId, generation);
   const isJournaled = directory !== null;

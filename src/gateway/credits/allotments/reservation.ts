@@ -58,10 +58,10 @@ export class CallReservation implements Reservation {
 
   raise(amount: bigint): void | Promise<void> {
     if (amount <= this.#amount) return;
-    const more = amount - this.#amount;
-    const source = this.#context.take(this.#call, more, this.#allotment);
-    if (!(source instanceof Promise)) return this.#grow(source, more);
-    return source.then((allotment) => this.#grow(allotment, more));
+    const missingCredits = amount - this.#amount;
+    const source = this.#context.take(this.#call, missingCredits, this.#allotment);
+    if (!(source instanceof Promise)) return this.#grow(source, missingCredits);
+    return source.then((allotment) => this.#grow(allotment, missingCredits));
   }
 
   markSent({ model, provider, inputCredits, facts }: SentAttempt): void {
@@ -113,11 +113,11 @@ export class CallReservation implements Reservation {
     this.#state = { phase: 'released' };
   }
 
-  #grow(allotment: Allotment, more: bigint): void {
+  #grow(allotment: Allotment, credits: bigint): void {
     if (this.#state.phase === 'settled' || this.#state.phase === 'released')
-      return releaseCredits(allotment, more);
+      return releaseCredits(allotment, credits);
     this.#allotment = allotment;
-    this.#amount += more;
+    this.#amount += credits;
   }
 
   #requireLease(): void {

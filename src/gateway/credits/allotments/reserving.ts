@@ -107,7 +107,7 @@ export class Reserving {
     const existing = pool.ofPayer(payer);
     if (existing === undefined) return this.#open(payer);
     if (existing.write !== null) {
-      await settled(existing.write);
+      await settlementOf(existing.write);
       return this.#usableAllotment(payer);
     }
     if (existing.version > 0 && idleCredits(existing) > 0n && freeCredits(existing, clock) === 0n)
@@ -189,7 +189,7 @@ export class Reserving {
     const idle = siblings.filter((sibling) => idleCredits(sibling) > 0n && !sibling.isGiveBackUncertain);
     if ((await writes.giveBack([...idle, ...uncertainSiblings])) > 0n || uncertainSiblings.length > 0)
       return true;
-    await Promise.all(pendingSiblings.map(({ write }) => settled(write)));
+    await Promise.all(pendingSiblings.map(({ write }) => settlementOf(write)));
     return pendingSiblings.length > 0;
   }
 
@@ -260,6 +260,6 @@ export class Reserving {
   }
 }
 
-function settled(write: Promise<unknown> | null): Promise<unknown> {
+function settlementOf(write: Promise<unknown> | null): Promise<unknown> {
   return Promise.resolve(write).catch(() => undefined);
 }

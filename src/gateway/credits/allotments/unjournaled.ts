@@ -2,7 +2,7 @@
 // once they are in the database; running calls are not charged when the process dies.
 import type { Journal } from '../journal/journal.ts';
 
-export function unjournaled(journalId: string): Journal {
+export function refusingJournal(journalId: string): Journal {
   let lastSeq = 0;
   return {
     journalId,

@@ -52,7 +52,7 @@ export class AllotmentWrites {
     const { store, clock, gatewayId, generation, leaseMs } = this.#options;
     const lease = beginLease(clock, leaseMs);
     const { allotmentId, version, userId, bureauId, tokenId } = allotment;
-    const result = await exclusive([allotment], () =>
+    const result = await runExclusively([allotment], () =>
       store.allot({
         allotmentId,
         version,
@@ -93,7 +93,7 @@ export class AllotmentWrites {
       total += idleCredits(allotment);
       return lowerToUse(allotment, end);
     });
-    const rows = await exclusive(idleAllotments, () => this.#options.store.giveBack(requests)).finally(
+    const rows = await runExclusively(idleAllotments, () => this.#options.store.giveBack(requests)).finally(
       () => (this.#giveBacks += 1),
     );
     for (const [index, allotment] of idleAllotments.entries()) this.#adopt(allotment, rows[index] ?? null);
@@ -126,7 +126,7 @@ function lowerToUse(allotment: Allotment, end: boolean): GiveBackRequest {
   return { allotmentId, version, amount, charged, recall, end: isLast };
 }
 
-async function exclusive<T>(allotments: readonly Allotment[], work: () => Promise<T>): Promise<T> {
+async function runExclusively<T>(allotments: readonly Allotment[], work: () => Promise<T>): Promise<T> {
   const write = work();
   for (const allotment of allotments) allotment.write = write;
   try {

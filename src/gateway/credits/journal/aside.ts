@@ -94,14 +94,14 @@ async function describeAside(directory: string, name: string): Promise<AsideJour
   const reasonText = await readFile(join(folder, reasonName), 'utf8').catch(() => '');
   const { reason, at } = asRecord(parseJsonOrUndefined(reasonText));
   const facts = emptyFacts();
-  const unfinished = new Set<string>();
+  const unfinishedIds = new Set<string>();
   let charges = 0;
   let credits = 0n;
   for await (const lines of readLines(folder, facts))
     for (const { line } of lines) {
-      if (line.kind === 'sent') unfinished.add(line.usageId);
+      if (line.kind === 'sent') unfinishedIds.add(line.usageId);
       if (line.kind !== 'final') continue;
-      unfinished.delete(line.usageId);
+      unfinishedIds.delete(line.usageId);
       charges += 1;
       credits += line.credits;
     }
@@ -112,7 +112,7 @@ async function describeAside(directory: string, name: string): Promise<AsideJour
     generation: await readGeneration(folder),
     charges,
     credits,
-    unfinished: unfinished.size,
+    unfinished: unfinishedIds.size,
     isDamaged: damagedSegments(facts).length > 0,
   };
 }

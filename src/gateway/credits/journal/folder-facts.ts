@@ -24,12 +24,12 @@ export async function writeGeneration(folder: string, generation: string): Promi
 /** When the journal was first seen to be fully applied; null before. */
 export async function readAppliedAt(folder: string): Promise<Date | null> {
   const text = await readText(join(folder, appliedName));
-  const at = new Date(text?.trim() ?? '');
-  return Number.isNaN(at.getTime()) ? null : at;
+  const time = new Date(text?.trim() ?? '');
+  return Number.isNaN(time.getTime()) ? null : time;
 }
 
-export async function writeAppliedAt(folder: string, at: Date): Promise<void> {
-  await writeSynced(join(folder, appliedName), `${at.toISOString()}\n`);
+export async function writeAppliedAt(folder: string, time: Date): Promise<void> {
+  await writeSynced(join(folder, appliedName), `${time.toISOString()}\n`);
 }
 
 export async function clearAppliedAt(folder: string): Promise<void> {

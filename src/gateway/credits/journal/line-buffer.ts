@@ -24,7 +24,7 @@ export function createLineBuffer(): LineBuffer {
   let lastSeq = 0;
   let blocks: Block[] = [];
 
-  function cut(): void {
+  function cutBlock(): void {
     if (length > 0) blocks.push({ firstSeq, lastSeq, bytes: Buffer.from(target.subarray(0, length)) });
     length = 0;
   }
@@ -32,14 +32,14 @@ export function createLineBuffer(): LineBuffer {
   return {
     add(frame) {
       const most = maxFrameBytes(frame.text.length);
-      if (length + most > target.length) cut();
+      if (length + most > target.length) cutBlock();
       if (most > target.length) target = Buffer.allocUnsafe(most);
       if (length === 0) firstSeq = frame.seq;
       lastSeq = frame.seq;
       length = writeFrame(target, length, frame);
     },
     take() {
-      cut();
+      cutBlock();
       const readyBlocks = blocks;
       blocks = [];
       return readyBlocks;

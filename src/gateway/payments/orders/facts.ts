@@ -66,7 +66,7 @@ export function disputeTimes({ disputes }: Pick<PaymentFacts, 'disputes'>): {
   wonAt: Date | null;
 } {
   const toMs = (dates: readonly (Date | null)[]): number[] =>
-    dates.flatMap((at) => (at === null ? [] : [at.getTime()]));
+    dates.flatMap((date) => (date === null ? [] : [date.getTime()]));
   const disputedMs = toMs(disputes.map(({ disputedAt }) => disputedAt));
   const wonMs = toMs(disputes.map(({ wonAt }) => wonAt));
   const isAllWon = wonMs.length > 0 && disputes.every(({ wonAt }) => wonAt !== null);

@@ -26,8 +26,8 @@ export function parseCreditsPerUnit(setting: string | undefined, currency: strin
   if (text === '') return currency === 'usd' ? dollarCredits : null;
   if (/^[1-9]\d{0,11}$/.test(text)) return BigInt(text);
   for (const entry of text.toLowerCase().split(',')) {
-    const [, listed, credits] = /^\s*([a-z]{3})\s*:\s*([1-9]\d{0,11})\s*$/.exec(entry) ?? [];
-    if (listed === currency && credits !== undefined) return BigInt(credits);
+    const [, entryCurrency, credits] = /^\s*([a-z]{3})\s*:\s*([1-9]\d{0,11})\s*$/.exec(entry) ?? [];
+    if (entryCurrency === currency && credits !== undefined) return BigInt(credits);
   }
   return null;
 }

@@ -163,7 +163,7 @@ function createProductCache({
   clock,
   log,
 }: Pick<CreemOptions, 'env' | 'clock' | 'log'> & { request: CreemRequest }): () => Promise<Product | null> {
-  let cached: { key: string; untilMs: number; product: Promise<Product | null> } | undefined;
+  let cachedProduct: { key: string; untilMs: number; product: Promise<Product | null> } | undefined;
 
   async function fetchProduct(productId: string): Promise<Product | null> {
     try {
@@ -187,16 +187,16 @@ function createProductCache({
     const productId = readKey(env, 'CREEM_PRODUCT_ID') ?? '';
     const settings = [readKey(env, 'CREEM_API_KEY'), readKey(env, 'CREEM_CURRENCY'), readBaseUrl(env)];
     const cacheKey = [productId, ...settings].join('\n');
-    if (cached?.key !== cacheKey || clock.monotonicMs() >= cached.untilMs) {
+    if (cachedProduct?.key !== cacheKey || clock.monotonicMs() >= cachedProduct.untilMs) {
       const entry = {
         key: cacheKey,
         untilMs: clock.monotonicMs() + productTtlMs,
         product: fetchProduct(productId),
       };
-      cached = entry;
+      cachedProduct = entry;
       if ((await entry.product) === null) entry.untilMs = clock.monotonicMs() + failureTtlMs;
     }
-    return cached.product;
+    return cachedProduct.product;
   };
 }
 
@@ -259,13 +259,13 @@ function readEvent(event: JsonRecord, object: JsonRecord): ProviderEvent | null 
   if (fact === 'irrelevant') return null;
   const checkout = isCheckout ? object : asRecord(object['checkout']);
   const order = asRecord(object['order']);
-  const at = readTime(event['created_at'], 1);
+  const time = readTime(event['created_at'], 1);
   const isPaid = fact?.kind === 'paid';
   return {
     provider: 'creem',
     eventId: readText(event['id']) ?? '',
     type,
-    at: at ?? new Date(0),
+    at: time ?? new Date(0),
     isLive: object['mode'] === 'prod',
     checkoutId: isCheckout ? readText(object['id']) : readId(object['checkout']),
     reference: readId(object['order']) ?? readId(asRecord(object['transaction'])['order']),
@@ -277,7 +277,7 @@ function readEvent(event: JsonRecord, object: JsonRecord): ProviderEvent | null 
       ? readCurrency(order['currency'])
       : readCurrency(object['refund_currency'] ?? object['currency']),
     product: isPaid ? (readId(order['product']) ?? readId(object['product'])) : null,
-    fact: at === null ? null : fact,
+    fact: time === null ? null : fact,
   };
 }
 

@@ -16,14 +16,14 @@ export function verifyStripeSignature(
   header: string | undefined,
   { secrets, now }: { secrets: readonly string[]; now: Date },
 ): boolean {
-  const parsed = parseStripeHeader(header);
-  if (parsed === null) return false;
-  const age = BigInt(Math.floor(now.getTime() / 1000)) - BigInt(parsed.time);
+  const signedHeader = parseStripeHeader(header);
+  if (signedHeader === null) return false;
+  const age = BigInt(Math.floor(now.getTime() / 1000)) - BigInt(signedHeader.time);
   if (age > toleranceSeconds || age < -toleranceSeconds) return false;
   const expected = secrets.map((secret) =>
-    createHmac('sha256', secret).update(`${parsed.time}.`).update(body).digest(),
+    createHmac('sha256', secret).update(`${signedHeader.time}.`).update(body).digest(),
   );
-  return matchesAny(expected, parsed.signatures);
+  return matchesAny(expected, signedHeader.signatures);
 }
 
 /** Creem's header is the hexadecimal HMAC of the body, without a time. */

@@ -110,7 +110,7 @@ function createClientCache({
   fetch: typeof globalThis.fetch;
   timeoutMs: number;
 }): () => Promise<Stripe> {
-  let cached: { key: string; client: Promise<Stripe> } | undefined;
+  let cachedClient: { key: string; client: Promise<Stripe> } | undefined;
 
   async function createClient(secretKey: string, baseUrl: string): Promise<Stripe> {
     const { default: Client } = await import('stripe');
@@ -131,8 +131,9 @@ function createClientCache({
     const secretKey = readKey(env, 'STRIPE_SECRET_KEY') ?? '';
     const baseUrl = readKey(env, 'STRIPE_BASE_URL') ?? defaultBaseUrl;
     const cacheKey = `${secretKey}\n${baseUrl}`;
-    if (cached?.key !== cacheKey) cached = { key: cacheKey, client: createClient(secretKey, baseUrl) };
-    return cached.client;
+    if (cachedClient?.key !== cacheKey)
+      cachedClient = { key: cacheKey, client: createClient(secretKey, baseUrl) };
+    return cachedClient.client;
   };
 }
 
@@ -191,7 +192,7 @@ function sessionParams({
 
 function readEvent(event: JsonRecord, object: JsonRecord): ProviderEvent | null {
   const type = readText(event['type']) ?? '';
-  const at = readTime(event['created'], 1_000);
+  const time = readTime(event['created'], 1_000);
   const metadata = asRecord(object['metadata']);
   const isSession = type.startsWith('checkout.session.');
   // The account may also sell subscriptions; those sessions are not payments of the gateway.
@@ -202,7 +203,7 @@ function readEvent(event: JsonRecord, object: JsonRecord): ProviderEvent | null 
     provider: 'stripe',
     eventId: readText(event['id']) ?? '',
     type,
-    at: at ?? new Date(0),
+    at: time ?? new Date(0),
     isLive: event['livemode'] === true,
     checkoutId: isSession ? readText(object['id']) : null,
     reference: type.startsWith('payment_intent.') ? readText(object['id']) : readId(object['payment_intent']),
@@ -210,7 +211,7 @@ function readEvent(event: JsonRecord, object: JsonRecord): ProviderEvent | null 
     amount: readPaymentAmount(type, object),
     currency: readCurrency(object['currency']),
     product: null,
-    fact: at === null ? null : fact,
+    fact: time === null ? null : fact,
   };
 }
 

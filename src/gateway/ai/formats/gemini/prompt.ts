@@ -73,7 +73,7 @@ export function toPrompt({ systemInstruction, contents }: GeminiRequest): Stream
 function systemText({ parts = [] }: GeminiContent): string {
   return parts
     .map((part, index) => {
-      if (part.text === undefined) throw invalid(`systemInstruction.parts[${index}]`, 'must be text');
+      if (part.text === undefined) throw invalidProblem(`systemInstruction.parts[${index}]`, 'must be text');
       return part.text;
     })
     .join('\n');
@@ -84,17 +84,20 @@ function toMessages(
   path: string,
   calls: FunctionCalls,
 ): PromptMessage[] {
-  const at = (index: number) => `${path}.parts[${index}]`;
+  const partPath = (index: number) => `${path}.parts[${index}]`;
   if (role === 'model')
     return [
-      { role: 'assistant', content: parts.map((part, index) => toAssistantPart(part, at(index), calls)) },
+      {
+        role: 'assistant',
+        content: parts.map((part, index) => toAssistantPart(part, partPath(index), calls)),
+      },
     ];
   // Gemini puts function results and user text into one content; the hub has two messages for them.
   const results: ToolPart[] = [];
   const userParts: UserPart[] = [];
   for (const [index, part] of parts.entries()) {
-    if (part.functionResponse === undefined) userParts.push(toUserPart(part, at(index)));
-    else results.push(toToolResult(part.functionResponse, at(index), calls));
+    if (part.functionResponse === undefined) userParts.push(toUserPart(part, partPath(index)));
+    else results.push(toToolResult(part.functionResponse, partPath(index), calls));
   }
   return [
     ...(results.length === 0 ? [] : [{ role: 'tool' as const, content: results }]),
@@ -114,7 +117,7 @@ function toUserPart(part: GeminiPart, path: string): UserPart {
     };
   if (fileData !== undefined) {
     if (!isRemoteFile(fileData.fileUri))
-      throw invalid(`${path}.fileData.fileUri`, 'must be an http, https or gs address');
+      throw invalidProblem(`${path}.fileData.fileUri`, 'must be an http, https or gs address');
     return {
       type: 'file',
       mediaType: fileData.mimeType ?? 'application/octet-stream',
@@ -148,7 +151,7 @@ function toToolResult(
 ): ToolPart {
   const call = calls.take(id === undefined ? { name } : { id });
   if (call === undefined)
-    throw invalid(`${path}.functionResponse`, `answers no call of ${name} in an earlier content`);
+    throw invalidProblem(`${path}.functionResponse`, `answers no call of ${name} in an earlier content`);
   return {
     type: 'tool-result',
     toolCallId: call.id,
@@ -159,7 +162,7 @@ function toToolResult(
 
 function unsupportedPart(part: GeminiPart, path: string): Problem {
   const [member] = Object.keys(part);
-  if (member === undefined) return invalid(path, 'is empty');
+  if (member === undefined) return invalidProblem(path, 'is empty');
   return new Problem(
     'impossible',
     'unsupported_by_model',
@@ -168,7 +171,7 @@ function unsupportedPart(part: GeminiPart, path: string): Problem {
   );
 }
 
-function invalid(path: string, message: string): Problem {
+function invalidProblem(path: string, message: string): Problem {
   return new Problem('bad_request', 'invalid_request', `The member ${path} ${message}.`, {
     param: path,
     details: [{ path, message }],

@@ -62,7 +62,7 @@ function toResponseFormat(config: GeminiGenerationConfig): StreamRequest['respon
   const hasSchema = responseSchema !== undefined || responseJsonSchema !== undefined;
   if (mediaType === 'text/plain' && !hasSchema) return undefined;
   if (mediaType !== 'application/json')
-    throw unsupported(
+    throw unsupportedProblem(
       'generationConfig.responseMimeType',
       'An answer is text/plain, or application/json with or without a schema.',
     );
@@ -74,7 +74,7 @@ function toFunctions(tools: readonly GeminiTool[]): NonNullable<StreamRequest['t
   return tools.flatMap(({ functionDeclarations, ...others }, index) => {
     const [other] = Object.keys(others);
     if (other !== undefined)
-      throw unsupported(
+      throw unsupportedProblem(
         `tools[${index}].${other}`,
         `Tools are functions here; ${other} is not supported on this path.`,
       );
@@ -93,7 +93,7 @@ function toToolChoice(config: GeminiToolConfig | undefined): StreamRequest['tool
   const { mode = 'AUTO', allowedFunctionNames = [] } = config?.functionCallingConfig ?? {};
   const [onlyName, ...otherNames] = allowedFunctionNames;
   if (otherNames.length > 0)
-    throw unsupported(
+    throw unsupportedProblem(
       'toolConfig.functionCallingConfig.allowedFunctionNames',
       'One allowed function can be named; for several, leave the others out of tools.',
     );
@@ -104,13 +104,13 @@ function toToolChoice(config: GeminiToolConfig | undefined): StreamRequest['tool
 
 function refuseUnsupported({ cachedContent }: GeminiRequest, config: GeminiGenerationConfig): void {
   if (cachedContent !== undefined)
-    throw unsupported('cachedContent', 'Content that is cached at a provider is not supported.');
+    throw unsupportedProblem('cachedContent', 'Content that is cached at a provider is not supported.');
   if ((config.candidateCount ?? 1) > 1)
-    throw unsupported('generationConfig.candidateCount', 'A call gives one candidate; leave it out.');
+    throw unsupportedProblem('generationConfig.candidateCount', 'A call gives one candidate; leave it out.');
   if (config.responseModalities?.some((modality) => modality !== 'TEXT') === true)
-    throw unsupported('generationConfig.responseModalities', 'Models of this path answer in TEXT.');
+    throw unsupportedProblem('generationConfig.responseModalities', 'Models of this path answer in TEXT.');
 }
 
-function unsupported(param: string, message: string): Problem {
+function unsupportedProblem(param: string, message: string): Problem {
   return new Problem('impossible', 'unsupported_by_model', message, { param });
 }

@@ -128,7 +128,7 @@ function createBlockSerializer() {
   let hasToolUse = false;
   let hasReplay = false;
 
-  function* whole(block: MessageBlock): Generator<MessageEvent> {
+  function* wholeBlock(block: MessageBlock): Generator<MessageEvent> {
     index += 1;
     yield { type: 'content_block_start', index, content_block: block };
     yield { type: 'content_block_stop', index };
@@ -137,7 +137,7 @@ function createBlockSerializer() {
   function* start(block: Block): Generator<MessageEvent> {
     hasReplay = block.kind === 'tool' && block.replay !== undefined;
     if (block.kind === 'tool') hasToolUse = true;
-    if (hasReplay) yield* whole(redactedThinking(block));
+    if (hasReplay) yield* wholeBlock(redactedThinking(block));
     if (isRedacted(block)) return;
     index += 1;
     yield { type: 'content_block_start', index, content_block: emptyBlock(block) };
@@ -145,7 +145,7 @@ function createBlockSerializer() {
 
   function* end(block: Block): Generator<MessageEvent> {
     if (isRedacted(block)) {
-      yield* whole(redactedThinking(block));
+      yield* wholeBlock(redactedThinking(block));
       return;
     }
     if (block.kind === 'reasoning')
@@ -156,7 +156,7 @@ function createBlockSerializer() {
       };
     yield { type: 'content_block_stop', index };
     if (block.kind === 'tool' && block.replay !== undefined && !hasReplay)
-      yield* whole(redactedThinking(block));
+      yield* wholeBlock(redactedThinking(block));
   }
 
   return {

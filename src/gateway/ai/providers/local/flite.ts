@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { Problem } from '../../../../kernel/problem.ts';
 import type { SpeechCall, SpeechModel } from '../../hub/media-model.ts';
 import type { RenderPool } from './renderer/render-pool.ts';
-import { unsupported } from './shapes.ts';
+import { unsupportedProblem } from './shapes.ts';
 
 const voices = ['slt', 'kal', 'kal16', 'awb', 'rms'];
 // About six minutes of speech at the usual speed.
@@ -54,7 +54,7 @@ function tooManyWaiting(): Problem {
 function requireLength(text: string, speed = 1): void {
   const maxLength = Math.floor(maxTextLength * Math.min(speed, 1));
   if (text.length > maxLength)
-    throw unsupported(
+    throw unsupportedProblem(
       `The model local/flite takes ${maxLength} characters at most${speed < 1 ? ' at this speed' : ''}.`,
       'text',
     );
@@ -69,12 +69,12 @@ function refuseUnsupported({
   speed,
 }: SpeechCall): void {
   if (voice !== undefined && !voices.includes(voice))
-    throw unsupported(`The model local/flite has the voices ${voices.join(', ')}.`, 'voice');
-  if (format !== 'wav') throw unsupported('The model local/flite makes wav only.', 'format');
+    throw unsupportedProblem(`The model local/flite has the voices ${voices.join(', ')}.`, 'voice');
+  if (format !== 'wav') throw unsupportedProblem('The model local/flite makes wav only.', 'format');
   if (!/^en(?:-|$)/i.test(language))
-    throw unsupported('The model local/flite speaks English only.', 'language');
+    throw unsupportedProblem('The model local/flite speaks English only.', 'language');
   if (instructions !== undefined)
-    throw unsupported('The model local/flite takes no instructions.', 'instructions');
+    throw unsupportedProblem('The model local/flite takes no instructions.', 'instructions');
   requireLength(text, speed);
 }
 
@@ -91,12 +91,13 @@ function toPlainEnglish(text: string): string {
     .replace(/\p{M}/gu, '');
   const foreignLetter = /[^\p{ASCII}]/u.exec(plainText.replace(/[^\p{L}\p{N}\p{ASCII}]/gu, ' '))?.[0];
   if (foreignLetter !== undefined)
-    throw unsupported(
+    throw unsupportedProblem(
       `The model local/flite speaks English only, and cannot say "${foreignLetter}".`,
       'text',
     );
   const clean = plainText.replace(/[^\x20-\x7e]+/g, ' ').trim();
-  if (!/[A-Za-z0-9]/.test(clean)) throw unsupported('The text has no letters or digits to speak.', 'text');
+  if (!/[A-Za-z0-9]/.test(clean))
+    throw unsupportedProblem('The text has no letters or digits to speak.', 'text');
   return clean;
 }
 

@@ -49,16 +49,19 @@ function sizeOf({
 /** Throws a 422 for a prompt that would take too long to draw. */
 export function requireDrawable(prompt: string, { width, height }: Size, id: string): void {
   if (prompt.length > maxPromptLength)
-    throw unsupported(`The model ${id} takes a prompt of ${maxPromptLength} characters at most.`, 'prompt');
+    throw unsupportedProblem(
+      `The model ${id} takes a prompt of ${maxPromptLength} characters at most.`,
+      'prompt',
+    );
   const { shapes, scenery } = countShapes(prompt);
   if (shapes > maxShapes)
-    throw unsupported(
+    throw unsupportedProblem(
       `The model ${id} draws ${maxShapes} things at most; the prompt asks for ${shapes}.`,
       'prompt',
     );
   const maxScenery = Math.max(Math.floor(maxSceneryPixels / (width * height)), 1);
   if (scenery > maxScenery)
-    throw unsupported(
+    throw unsupportedProblem(
       `The model ${id} draws ${maxScenery} waves and mountains at most at ${width}x${height}; the prompt asks for ${scenery}.`,
       'prompt',
     );
@@ -69,9 +72,9 @@ export function refuseUnsupportedInput(
   { images, options }: Pick<ImageCall, 'images' | 'options'>,
   id: string,
 ): void {
-  if (images.length > 0) throw unsupported(`The model ${id} does not support input images.`, 'images');
+  if (images.length > 0) throw unsupportedProblem(`The model ${id} does not support input images.`, 'images');
   if (Object.keys(options).length > 0)
-    throw unsupported(`The model ${id} does not support provider_options.`, 'provider_options');
+    throw unsupportedProblem(`The model ${id} does not support provider_options.`, 'provider_options');
 }
 
 /** Throws a 422 for a side out of bounds. */
@@ -80,7 +83,7 @@ export function requireSide(
   { minSide, maxSide, id }: { minSide: number; maxSide: number; id: string },
 ): void {
   if ([width, height].every((side) => side >= minSide && side <= maxSide)) return;
-  throw unsupported(
+  throw unsupportedProblem(
     `The model ${id} makes sizes from ${minSide}x${minSide} to ${maxSide}x${maxSide}.`,
     'size',
   );
@@ -96,6 +99,6 @@ export function sizeFor(ratio: Size, side: number, step: number): Size {
   return { width: round(width), height: round((width * ratio.height) / ratio.width) };
 }
 
-export function unsupported(message: string, param: string): Problem {
+export function unsupportedProblem(message: string, param: string): Problem {
   return new Problem('impossible', 'unsupported_by_model', message, { param });
 }

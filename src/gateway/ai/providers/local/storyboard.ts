@@ -2,7 +2,13 @@
 // by rules and without a model.
 import type { Size, VideoCall, VideoModel } from '../../hub/media-model.ts';
 import type { RenderPool } from './renderer/render-pool.ts';
-import { refuseUnsupportedInput, requireDrawable, requireSide, sizeFor, unsupported } from './shapes.ts';
+import {
+  refuseUnsupportedInput,
+  requireDrawable,
+  requireSide,
+  sizeFor,
+  unsupportedProblem,
+} from './shapes.ts';
 
 const bounds = { minSide: 64, maxSide: 1280, id: 'local/storyboard' };
 const defaults = { width: 640, height: 360, durationSeconds: 4, framesPerSecond: 12 };
@@ -19,12 +25,15 @@ export function storyboardModel({ renderPool }: { renderPool: RenderPool }): Vid
       if (call.size) {
         requireSide(call.size, bounds);
         if (call.size.width % 2 !== 0 || call.size.height % 2 !== 0)
-          throw unsupported(`The model ${bounds.id} makes frames of even width and height.`, 'size');
+          throw unsupportedProblem(`The model ${bounds.id} makes frames of even width and height.`, 'size');
       }
       if ((call.durationSeconds ?? 0) > maxSeconds)
-        throw unsupported(`The model ${bounds.id} makes ${maxSeconds} seconds at most.`, 'duration_seconds');
+        throw unsupportedProblem(
+          `The model ${bounds.id} makes ${maxSeconds} seconds at most.`,
+          'duration_seconds',
+        );
       if ((call.framesPerSecond ?? 0) > maxFramesPerSecond)
-        throw unsupported(
+        throw unsupportedProblem(
           `The model ${bounds.id} makes ${maxFramesPerSecond} frames a second at most.`,
           'fps',
         );
@@ -60,7 +69,7 @@ function requirePixels(call: VideoCall): void {
   const { width, height } = sizeOf(call);
   const maxDuration = maxPixels / (width * height * framesPerSecond);
   if (durationSeconds <= maxDuration) return;
-  throw unsupported(
+  throw unsupportedProblem(
     `The model ${bounds.id} makes ${Math.floor(maxDuration)} seconds at most at ${width}x${height} and ${framesPerSecond} frames a second.`,
     'duration_seconds',
   );

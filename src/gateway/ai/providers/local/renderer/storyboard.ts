@@ -21,13 +21,13 @@ interface Shot {
 
 export async function renderStoryboard(
   { prompt, size, seed, durationSeconds, framesPerSecond }: Extract<RenderTask, { kind: 'storyboard' }>,
-  report: (done: number) => void,
+  report: (share: number) => void,
 ): Promise<MediaFile> {
   const scale = Math.max(Math.round(size.height / 180), 1);
   const shots = sentencesOf(prompt).map((sentence, index): Shot => ({
     scene: paintScene(
       sentence,
-      { width: even(size.width * sceneScale), height: even(size.height * sceneScale) },
+      { width: toEven(size.width * sceneScale), height: toEven(size.height * sceneScale) },
       `${seed}\n${index}`,
     ),
     lines: wrapLines(sentence, { maxDots: Math.floor((size.width * 0.88) / scale), maxLines: 2 }),
@@ -38,7 +38,7 @@ export async function renderStoryboard(
   const frame = createCanvas(size.width, size.height);
   for (let index = 0; index < frames; index += 1) {
     paintFrame(frame, shots, {
-      at: index / frames,
+      time: index / frames,
       fade: Math.min((fadeSeconds * shots.length) / durationSeconds, 0.5),
       scale,
     });
@@ -88,17 +88,17 @@ function sentencesOf(prompt: string): string[] {
   return [...sentences.slice(0, maxScenes - 1), sentences.slice(maxScenes - 1).join(', ')];
 }
 
-function even(length: number): number {
+function toEven(length: number): number {
   return Math.round(length / 2) * 2;
 }
 
-/** `at` is a share of the video, `fade` a share of a shot. */
+/** `time` is a share of the video, `fade` a share of a shot. */
 function paintFrame(
   frame: Canvas,
   shots: readonly Shot[],
-  { at, fade, scale }: { at: number; fade: number; scale: number },
+  { time, fade, scale }: { time: number; fade: number; scale: number },
 ): void {
-  const position = at * shots.length;
+  const position = time * shots.length;
   const index = Math.min(Math.floor(position), shots.length - 1);
   const share = position - index;
   const shot = shots[index] as Shot;
@@ -164,12 +164,12 @@ function paintCaption(
       opacity: 0.95 * opacity,
     });
   }
-  const small = Math.max(Math.floor(scale / 2), 1);
+  const labelScale = Math.max(Math.floor(scale / 2), 1);
   if (frame.height >= 120)
     paintLine(frame, label, {
-      x: frame.width - (lineWidth(label) + 4) * small,
-      y: 4 * small,
-      scale: small,
+      x: frame.width - (lineWidth(label) + 4) * labelScale,
+      y: 4 * labelScale,
+      scale: labelScale,
       color: [255, 255, 255],
       opacity: 0.6,
     });
