@@ -44,19 +44,19 @@ export async function openControl({
     );
     return undefined;
   }
-  const stopping = new AbortController();
+  const stop = new AbortController();
   const handlers: Record<string, ControlHandler> = {
     ...databaseControls(database, { schema: 'agent', directory: assetPath('src/agent/migrations') }),
     'tokens.create': (input) => tokens.create(input as { name: string; ttlSeconds?: number }),
     'tokens.list': () => tokens.list(),
     'tokens.revoke': (input) => tokens.revoke(String(input)),
-    'plugins.call': (input) => callPlugin(pluginCore, input, { signal: stopping.signal, log }),
+    'plugins.call': (input) => callPlugin(pluginCore, input, { signal: stop.signal, log }),
   };
   try {
     const control = await serveControl(path, handlers, { log });
     return {
       close() {
-        stopping.abort();
+        stop.abort();
         return control.close();
       },
     };

@@ -7,7 +7,7 @@ import { startAgent, type AgentOptions, type TestAgent } from '../support/agent.
 import { testDatabase, type TestDatabase } from '../support/databases.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';
 
-const anything = { type: 'object' };
+const anyObject = { type: 'object' };
 const probe = definePlugin<{ large: object }>({
   name: 'probe',
   title: 'Probe',
@@ -15,7 +15,7 @@ const probe = definePlugin<{ large: object }>({
   actions: {
     large: {
       description: 'Answers too much to be stored.',
-      input: anything,
+      input: anyObject,
       api: true,
       run: async () => 'x'.repeat(100_000),
     },
@@ -29,24 +29,24 @@ const probe = definePlugin<{ large: object }>({
       actions: {
         refuse: {
           description: 'Refuses.',
-          input: anything,
+          input: anyObject,
           run: async (_, { refuse }) => refuse('Not now.'),
         },
       },
       commands: {
         refuse: {
           description: 'Refuses.',
-          input: anything,
+          input: anyObject,
           run: async (_, { refuse }) => refuse('Not now.'),
         },
         fail: {
           description: 'Fails.',
-          input: anything,
+          input: anyObject,
           run: async () => {
             throw new Error('A fault of the service.');
           },
         },
-        hang: { description: 'Hangs.', input: anything, run: () => new Promise(() => {}) },
+        hang: { description: 'Hangs.', input: anyObject, run: () => new Promise(() => {}) },
       },
     },
   ],

@@ -68,13 +68,13 @@ describe.each([
       settings: { pluginConfig: join(folder, 'plugins.json'), drainMs: 0 },
     });
     const options = { baseUrl: agent.url, token: agent.token };
-    const recorded =
+    const recorder =
       variant === 'classic'
         ? recordCalls(createClassicClient(options))
         : recordCalls(createAgentClient(options));
-    ({ called: calledOperations, all } = recorded);
-    client = recorded.client as Client;
-    classic = recorded.client as Classic;
+    ({ called: calledOperations, all } = recorder);
+    client = recorder.client as Client;
+    classic = recorder.client as Classic;
   });
   afterAll(() => agent.close());
 
@@ -117,11 +117,11 @@ describe.each([
     await client.sessions.create({ id: 's', title: 'First', attended: true });
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Wait for me.' });
     await slowAnswer.request;
-    const waiting = await client.sessions.prompt({ sessionId: 's', text: 'Later.' });
+    const waitingInput = await client.sessions.prompt({ sessionId: 's', text: 'Later.' });
     expect((await client.sessions.listQueue({ sessionId: 's' })).items).toMatchObject([
-      { runId: waiting.runId, queuePosition: 1 },
+      { runId: waitingInput.runId, queuePosition: 1 },
     ]);
-    await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: waiting.queueItemId ?? '' });
+    await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: waitingInput.queueItemId ?? '' });
     expect(await client.sessions.cancel({ sessionId: 's' })).toMatchObject({ cancelled: [runId] });
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'cancelled' });
 

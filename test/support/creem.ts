@@ -42,7 +42,7 @@ export interface CreemDouble {
   requests: { method: string; path: string; body: Record<string, unknown> }[];
   failures: (number | 'hang')[];
   pay(checkoutId: string): CreemEvent;
-  event(type: string, object: Record<string, unknown>, more?: Partial<CreemEvent>): CreemEvent;
+  event(type: string, object: Record<string, unknown>, overrides?: Partial<CreemEvent>): CreemEvent;
   refund(checkoutId: string, refunded: number, inAll?: number): CreemEvent;
   dispute(checkoutId: string, amount?: number): CreemEvent;
   sign(event: CreemEvent | string, secret?: string): { body: string; signature: string };
@@ -114,12 +114,12 @@ export async function startCreem(): Promise<CreemDouble> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 
-  const event: CreemDouble['event'] = (eventType, object, more = {}) => ({
+  const event: CreemDouble['event'] = (eventType, object, members = {}) => ({
     id: `evt_${randomBytes(11).toString('hex')}`,
     eventType,
     created_at: Date.now(),
     object,
-    ...more,
+    ...members,
   });
 
   function checkoutOf(id: string): CreemCheckout {

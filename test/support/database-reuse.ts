@@ -25,11 +25,11 @@ interface Snapshot {
 }
 
 const snapshots = new WeakMap<Database, Snapshot>();
-const idle: ReusableDatabase[] = [];
+const idleDatabases: ReusableDatabase[] = [];
 
 /** An emptied database of an earlier test; undefined without one. */
 export function takeIdle(): ReusableDatabase | undefined {
-  return idle.pop();
+  return idleDatabases.pop();
 }
 
 /**
@@ -41,13 +41,13 @@ export async function markFresh(database: Database): Promise<void> {
 }
 
 /** Empties the database for the next test, or destroys it when the test has closed or changed it. */
-export async function release(reusable: ReusableDatabase): Promise<void> {
-  const snapshot = snapshots.get(reusable.database);
+export async function release(database: ReusableDatabase): Promise<void> {
+  const snapshot = snapshots.get(database.database);
   const isEmptied =
-    snapshot !== undefined && (await emptyTables(reusable.database, snapshot).catch(() => false));
-  if (!isEmptied) return reusable.destroy();
-  await removeServerFiles(reusable.options);
-  idle.push(reusable);
+    snapshot !== undefined && (await emptyTables(database.database, snapshot).catch(() => false));
+  if (!isEmptied) return database.destroy();
+  await removeServerFiles(database.options);
+  idleDatabases.push(database);
 }
 
 /**
@@ -63,7 +63,7 @@ async function removeServerFiles(options: ConnectOptions): Promise<void> {
 
 /** Destroys all idle databases except `keptCount` of them, at the end of a test file. */
 export async function destroyIdle(keptCount: number): Promise<void> {
-  await Promise.all(idle.splice(keptCount).map((reusable) => reusable.destroy()));
+  await Promise.all(idleDatabases.splice(keptCount).map((database) => database.destroy()));
 }
 
 async function readSnapshot(sql: Sql): Promise<Snapshot> {
@@ -109,13 +109,13 @@ async function emptyTables(database: Database, snapshot: Snapshot): Promise<bool
   await database.tx(async (tx) => {
     // Triggers are off: some tables refuse a delete, and no change notice may be sent.
     await tx`set local session_replication_role = replica`;
-    const filled = await tx.unsafe<{ name: string }[]>(
+    const filledTables = await tx.unsafe<{ name: string }[]>(
       snapshot.tables
         .map((name) => `select '${name}' as name where exists (select from ${name})`)
         .join(' union all '),
     );
     // A test leaves few rows in few tables, which is faster to delete than 60 tables are to truncate.
-    for (const { name } of filled) await tx.unsafe(`delete from ${name}`);
+    for (const { name } of filledTables) await tx.unsafe(`delete from ${name}`);
     for (const sequence of snapshot.sequences) await tx`select setval(${sequence}, 1, false)`;
     for (const [table, rows] of snapshot.rows)
       await tx.unsafe(

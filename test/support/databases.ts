@@ -66,13 +66,13 @@ export async function makeDatabase({
 export async function testDatabase(options: TestDatabaseOptions = {}): Promise<TestDatabase> {
   const isReusable =
     inject('databaseSource')?.engine !== 'postgres' && !options.isEmpty && options.limits === undefined;
-  const reusable = (isReusable ? takeIdle() : undefined) ?? (await openDatabase(options, isReusable));
-  const { database } = reusable;
+  const reusableDatabase = (isReusable ? takeIdle() : undefined) ?? (await openDatabase(options, isReusable));
+  const { database } = reusableDatabase;
   return {
     database,
     engine: database.engine,
-    options: reusable.options,
-    close: () => (isReusable ? release(reusable) : reusable.destroy()),
+    options: reusableDatabase.options,
+    close: () => (isReusable ? release(reusableDatabase) : reusableDatabase.destroy()),
   };
 }
 

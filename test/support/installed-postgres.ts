@@ -5,10 +5,13 @@ import { existsSync, globSync } from 'node:fs';
 import { chmod, chown, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir, userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { freePort } from './free-port.ts';
 
 const run = promisify(execFile);
+const startMs = 90_000;
+const pollMs = 100;
 
 export interface InstalledPostgres {
   /** URL of the database `postgres`, including the password. */
@@ -53,14 +56,15 @@ export async function startInstalledPostgres(): Promise<InstalledPostgres | null
     { ...account, stdio: 'ignore' },
   );
   const exit = new Promise((resolve) => server.once('close', resolve));
-  for (let tries = 0; ; tries += 1) {
+  const deadlineMs = performance.now() + startMs;
+  for (;;) {
     const isUp = await run(join(binaries, 'pg_isready'), ['-h', '127.0.0.1', '-p', String(port)]).then(
       () => true,
       () => false,
     );
     if (isUp) break;
-    if (tries > 900) throw new Error('The installed PostgreSQL does not start.');
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    if (performance.now() > deadlineMs) throw new Error('The installed PostgreSQL does not start.');
+    await sleep(pollMs);
   }
   return {
     url: `postgres://postgres:CANARY-db-password@127.0.0.1:${port}/postgres`,

@@ -90,7 +90,7 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
   const jwk = { ...privateKey.export({ format: 'jwk' }), use: 'sig', alg: 'RS256', kid: 'test' };
   const clientId = 'townhall';
   const clientSecret = `CANARY-client-secret-${randomBytes(8).toString('hex')}`;
-  const hung = new Set<ServerResponse>();
+  const openResponses = new Set<ServerResponse>();
 
   let handle: (request: IncomingMessage, response: ServerResponse) => unknown = () => undefined;
   const server = createServer((request, response) => void handle(request, response));
@@ -108,7 +108,7 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
     hangs: new Set(),
     browse: (url) => browse(url, issuer),
     async close() {
-      for (const response of hung) response.destroy();
+      for (const response of openResponses) response.destroy();
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
     },
@@ -154,7 +154,7 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
   handle = async (request, response) => {
     const { pathname } = new URL(request.url ?? '/', issuer);
     if (oidc.hangs.has(pathname)) {
-      hung.add(response);
+      openResponses.add(response);
       return;
     }
     if (pathname.startsWith('/interaction/')) {
@@ -185,9 +185,9 @@ function bendAnswer(response: ServerResponse, bend: NonNullable<Oidc['bend']>, k
         sign: (newHeader, newClaims) => sign(newHeader, newClaims, key),
       });
     }
-    const bent = JSON.stringify(answer);
-    response.setHeader('content-length', Buffer.byteLength(bent));
-    return end(bent);
+    const changedAnswer = JSON.stringify(answer);
+    response.setHeader('content-length', Buffer.byteLength(changedAnswer));
+    return end(changedAnswer);
   }) as typeof response.end;
 }
 
@@ -196,10 +196,10 @@ function decode(part: string): Record<string, unknown> {
 }
 
 function sign(header: object, claims: object, key: KeyObject): string {
-  const signed = [header, claims]
+  const signedText = [header, claims]
     .map((part) => Buffer.from(JSON.stringify(part)).toString('base64url'))
     .join('.');
-  return `${signed}.${createSign('RSA-SHA256').update(signed).sign(key).toString('base64url')}`;
+  return `${signedText}.${createSign('RSA-SHA256').update(signedText).sign(key).toString('base64url')}`;
 }
 
 // Each visit has a new cookie jar, like a new browser profile.

@@ -18,10 +18,10 @@ test('each pattern of the projects matches a test file', () => {
     /(?<=')test\/[^']*test\.ts(?=')/g,
   );
   expect(patterns?.length).toBeGreaterThan(20);
-  const unmatched = (patterns ?? [])
+  const unmatchedPatterns = (patterns ?? [])
     // A pattern with a negated folder matches all other folders, of which there may be none.
     .filter((pattern) => !pattern.includes('!('))
     .flatMap(expandBraces)
     .filter((pattern) => globSync(pattern, { cwd: root }).length === 0);
-  expect(unmatched).toEqual([]);
+  expect(unmatchedPatterns).toEqual([]);
 });

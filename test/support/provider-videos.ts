@@ -56,7 +56,7 @@ export function createVideos(): (scene: VideoScene) => boolean {
     if (request.method === 'DELETE') return say({ id, object: 'video.deleted', deleted: true });
     if (kind === 'files' || rest === '/content') {
       order.fetches += 1;
-      return fetched(order, { response, end });
+      return fetchResult(order, { response, end });
     }
     order.polls += 1;
     if (order.script === 'film-vanished')
@@ -64,12 +64,9 @@ export function createVideos(): (scene: VideoScene) => boolean {
     if (order.polls <= Number(order.knobs.get('failing') ?? 0))
       return say({ error: { message: 'Busy.', code: 'server_error' } }, 503);
     const polls = Number(order.knobs.get('polls') ?? 1);
-    const state =
-      order.script === 'film-forever' || order.polls <= polls
-        ? 'waiting'
-        : order.script === 'film-failed' || order.script === 'film-held'
-          ? 'failed'
-          : 'ready';
+    const isWaiting = order.script === 'film-forever' || order.polls <= polls;
+    const finalState = order.script === 'film-failed' || order.script === 'film-held' ? 'failed' : 'ready';
+    const state = isWaiting ? 'waiting' : finalState;
     const progress = Math.min(Math.round((order.polls * 100) / (polls + 1)), 99);
     const error = {
       code: order.knobs.get('code') ?? 'moderation_blocked',
@@ -117,7 +114,7 @@ function operation(
   };
 }
 
-function fetched(
+function fetchResult(
   { script, knobs, fetches }: Order,
   { response, end }: Pick<VideoScene, 'response' | 'end'>,
 ): true {

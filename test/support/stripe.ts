@@ -44,12 +44,12 @@ export interface StripeDouble {
   failures: ({ status: number; code?: string; type?: string } | 'hang')[];
   /** Pays as the buyer; returns the event that Stripe then sends. */
   pay(sessionId: string): StripeEvent;
-  event(type: string, object: Record<string, unknown>, more?: Partial<StripeEvent>): StripeEvent;
+  event(type: string, object: Record<string, unknown>, overrides?: Partial<StripeEvent>): StripeEvent;
   refund(sessionId: string, refunded: number): StripeEvent;
   dispute(
     type: 'created' | 'closed' | 'funds_withdrawn' | 'funds_reinstated',
     sessionId: string,
-    more?: Record<string, unknown>,
+    members?: Record<string, unknown>,
   ): StripeEvent;
   /** Body and signature header of one delivery. */
   sign(
@@ -169,14 +169,14 @@ export async function startStripe(): Promise<StripeDouble> {
     return session.payment_intent;
   }
 
-  const event: StripeDouble['event'] = (type, object, more = {}) => ({
+  const event: StripeDouble['event'] = (type, object, members = {}) => ({
     id: `evt_${randomBytes(12).toString('hex')}`,
     object: 'event',
     type,
     created: nowSeconds(),
     livemode: false,
     data: { object },
-    ...more,
+    ...members,
   });
 
   return {
@@ -206,7 +206,7 @@ export async function startStripe(): Promise<StripeDouble> {
         payment_intent: intentOf(id),
       });
     },
-    dispute(type, id, more = {}) {
+    dispute(type, id, members = {}) {
       const { amount_total: amount, currency } = sessionOf(id);
       const dispute = {
         id: `dp_${id.slice(8)}`,
@@ -217,7 +217,7 @@ export async function startStripe(): Promise<StripeDouble> {
         payment_intent: intentOf(id),
         metadata: {},
         status: 'needs_response',
-        ...more,
+        ...members,
       };
       return event(`charge.dispute.${type}`, dispute);
     },

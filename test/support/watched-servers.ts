@@ -92,7 +92,12 @@ export async function startWatchedServers(): Promise<WatchedServers> {
       },
     );
     const agentToken = (await readFile(join(dataDir, 'agent.token'), 'utf8')).trim();
-    return { gateway: watched(gateway, tokens), agent: watched(agent, { agentToken }), provider, close };
+    return {
+      gateway: watchCalls(gateway, tokens),
+      agent: watchCalls(agent, { agentToken }),
+      provider,
+      close,
+    };
   } catch (error) {
     await close();
     throw error;
@@ -159,7 +164,7 @@ async function listeningUrl({ stdout }: ChildProcess): Promise<string> {
   throw new Error('The server ended before it listened.');
 }
 
-function watched(
+function watchCalls(
   { child, url }: { child: ChildProcess; url: string },
   tokens: Readonly<Record<string, string>>,
 ): WatchedServer {

@@ -20,10 +20,10 @@ export function permissionService({
     handlers: {
       'permissions.list': async ({ query: { sessionId } }) => {
         const key = sessionId === undefined ? undefined : await sessionKeyOf(sessionId);
-        const granted = await permissions.granted(key);
+        const grantedRules = await permissions.granted(key);
         return {
           status: 200,
-          body: { items: [...configuredRules(permissions), ...granted.map(toPermission)] },
+          body: { items: [...configuredRules(permissions), ...grantedRules.map(toPermission)] },
         };
       },
 

@@ -88,18 +88,18 @@ async function requireCallable({ tool, input, isApproved = false }: ActionCall):
 async function runAction(call: ActionCall): Promise<unknown> {
   const { tool, clock, log } = call;
   const ms = Math.max(call.timeoutMs, tool.definition.timeoutMs ?? 0);
-  const finished = new AbortController();
+  const completion = new AbortController();
   try {
     return await withTimeout(
       async (signal) =>
         tool.definition.run(structuredClone(call.input) as never, {
-          signal: AbortSignal.any([signal, finished.signal]),
+          signal: AbortSignal.any([signal, completion.signal]),
           workspace: call.workspace,
           sessionId: call.sessionId ?? null,
           settings: tool.settings,
           log,
           showOutput(text) {
-            if (!finished.signal.aborted) call.showOutput?.(String(text));
+            if (!completion.signal.aborted) call.showOutput?.(String(text));
           },
           refuse,
         }),
@@ -112,7 +112,7 @@ async function runAction(call: ActionCall): Promise<unknown> {
       log.warn({ tool: tool.name, timeoutMs: ms }, 'an action was late');
     throw error;
   } finally {
-    finished.abort();
+    completion.abort();
   }
 }
 

@@ -120,7 +120,7 @@ async function callHook(
   context: HookContext,
   { timeoutMs, clock, log }: EngineOptions,
 ): Promise<unknown> {
-  const finished = new AbortController();
+  const completion = new AbortController();
   const hookLog = log.child({ plugin: owner.name, hook: name, kind });
   try {
     return await withTimeout(
@@ -129,7 +129,7 @@ async function callHook(
           hook: name,
           sessionId: context.sessionId,
           runId: context.runId ?? null,
-          signal: AbortSignal.any([signal, finished.signal]),
+          signal: AbortSignal.any([signal, completion.signal]),
           settings: owner.settings,
           log: hookLog,
         }),
@@ -145,7 +145,7 @@ async function callHook(
     if (!(kind === 'guards' && error instanceof Problem)) hookLog.warn({ err: error }, 'a hook failed');
     throw error;
   } finally {
-    finished.abort();
+    completion.abort();
   }
 }
 

@@ -71,11 +71,11 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
   requireSettings(plugin, options.settings);
   const { isEnabled, settings, clock } = options;
   const log = options.log.child({ plugin: plugin.name });
-  const stopping = new AbortController();
+  const stopController = new AbortController();
   let lifecycle: Lifecycle = { phase: 'new' };
   let current: ReturnType<ManagedPlugin['state']> = {
     state: isEnabled ? 'ready' : 'unavailable',
-    reasons: isEnabled ? [] : disabled.reasons,
+    reasons: isEnabled ? [] : disabledAvailability.reasons,
     since: clock.now().toISOString(),
   };
   const permissionsMs = options.availabilityMs;
@@ -99,16 +99,16 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
   }
 
   async function currentAvailability(): Promise<PluginAvailability> {
-    if (!isEnabled) return disabled;
+    if (!isEnabled) return disabledAvailability;
     const reason = failureReason();
-    return reason === undefined ? askPlugin(plugin, options, log) : unavailable(reason);
+    return reason === undefined ? askPlugin(plugin, options, log) : unavailableBecause(reason);
   }
 
   function offer(actions: Readonly<Record<string, Action>>): void {
     const tools = toolsOf(actions, { ...toolContext, nameShape: offeredNameShape });
-    const duplicate = [...tools.keys()].find((name) => ownTools.has(name));
-    if (duplicate !== undefined)
-      throw new Error(`The action "${duplicate}" is one of the plugin's own actions already.`);
+    const duplicateName = [...tools.keys()].find((name) => ownTools.has(name));
+    if (duplicateName !== undefined)
+      throw new Error(`The action "${duplicateName}" is one of the plugin's own actions already.`);
     offeredTools = tools;
   }
 
@@ -118,7 +118,7 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
       await withTimeout(
         async (signal) =>
           plugin.start?.({
-            signal: AbortSignal.any([signal, stopping.signal]),
+            signal: AbortSignal.any([signal, stopController.signal]),
             workspace,
             settings,
             log,
@@ -135,7 +135,7 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
   }
 
   async function stop(): Promise<void> {
-    stopping.abort();
+    stopController.abort();
     if (lifecycle.phase !== 'started') return;
     lifecycle = { phase: 'stopped' };
     try {
@@ -164,13 +164,13 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
   };
 }
 
-const disabled: PluginAvailability = {
+const disabledAvailability: PluginAvailability = {
   enabled: false,
   available: false,
   reasons: ['It is disabled by configuration.'],
 };
 
-function unavailable(reason: string): PluginAvailability {
+function unavailableBecause(reason: string): PluginAvailability {
   return { enabled: true, available: false, reasons: [reason] };
 }
 
@@ -196,11 +196,11 @@ async function askPlugin(
       timeout(availabilityMs, clock),
     );
     if (!isRecord(answer) || typeof answer['available'] !== 'boolean')
-      return unavailable('It returned no valid availability.');
+      return unavailableBecause('It returned no valid availability.');
     return { enabled: true, available: answer['available'], reasons: readReasons(answer['reasons']) };
   } catch (error) {
     log.warn({ err: error }, 'the availability of a plugin could not be determined');
-    return unavailable('Its availability could not be determined.');
+    return unavailableBecause('Its availability could not be determined.');
   }
 }
 

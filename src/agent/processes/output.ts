@@ -40,12 +40,12 @@ export function boundedOutput(maxBytes: number): BoundedOutput {
       const missingBytes = total - headBytes - end.length;
       if (missingBytes <= 0)
         return {
-          text: printable(Buffer.concat([...head, end]).toString('utf8')),
+          text: replaceControls(Buffer.concat([...head, end]).toString('utf8')),
           bytes: total,
           truncated: false,
         };
       const [first, last] = [Buffer.concat(head).toString('utf8'), end.toString('utf8')];
-      const text = `${printable(first)}\n[${missingBytes} bytes are left out here]\n${printable(last)}`;
+      const text = `${replaceControls(first)}\n[${missingBytes} bytes are left out here]\n${replaceControls(last)}`;
       return { text, bytes: total, truncated: true };
     },
   };
@@ -62,13 +62,13 @@ export function outputDecoder(): (chunk: Buffer) => string {
     const text = rest + decoder.write(chunk);
     const cut = unfinishedSequence.exec(text)?.index ?? text.length;
     rest = text.slice(cut);
-    return printable(text.slice(0, cut));
+    return replaceControls(text.slice(0, cut));
   };
 }
 
 // Drops ANSI escape sequences and replaces other control characters: a model cannot
 // read them and pays for them.
-function printable(text: string): string {
+function replaceControls(text: string): string {
   return text
     .replaceAll(/\u001b\[[0-9;?]*[A-Za-z]/g, '')
     .replaceAll(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f]/g, '\ufffd');

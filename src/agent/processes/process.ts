@@ -127,10 +127,10 @@ export async function runProcess(options: RunOptions): Promise<ProcessResult> {
   if (signal.aborted)
     throw new Problem('unavailable', 'draining', 'The call was ended before the program was started.');
   const child = startProcess(options);
-  const finished = new AbortController();
+  const completion = new AbortController();
   const abort = () => void child.stop('aborted').catch(() => {});
-  signal.addEventListener('abort', abort, { once: true, signal: finished.signal });
-  clock.sleep(timeoutMs, finished.signal).then(
+  signal.addEventListener('abort', abort, { once: true, signal: completion.signal });
+  clock.sleep(timeoutMs, completion.signal).then(
     () => child.stop('deadline').catch(() => {}),
     () => {},
   );
@@ -139,7 +139,7 @@ export async function runProcess(options: RunOptions): Promise<ProcessResult> {
     const { text, truncated } = child.output();
     return { ...end, output: text, truncated };
   } finally {
-    finished.abort();
+    completion.abort();
   }
 }
 

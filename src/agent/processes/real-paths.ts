@@ -13,24 +13,24 @@ export interface ResolvedPaths {
 }
 
 /**
- * `writable` are the real folders that programs may change. Throws a Problem where a path leads through
+ * `writablePaths` are the real folders that programs may change. Throws a Problem where a path leads through
  * one of them and out again, since a program may have made that link. Paths that do not exist are left out.
  */
-export function resolvePaths(paths: readonly string[], writable: readonly string[]): ResolvedPaths {
+export function resolvePaths(paths: readonly string[], writablePaths: readonly string[]): ResolvedPaths {
   const result: ResolvedPaths = { paths: [], links: [] };
   for (const path of paths) {
     const target = realPathOf(path);
     if (target === undefined) continue;
-    requireOwnLink(path, target, writable);
-    if (writable.some((folder) => isBelow(target, folder))) continue;
+    requireOwnLink(path, target, writablePaths);
+    if (writablePaths.some((folder) => isBelow(target, folder))) continue;
     result.paths.push(target);
     if (target !== path) result.links.push({ path, target });
   }
   return result;
 }
 
-function requireOwnLink(path: string, target: string, writable: readonly string[]): void {
-  const folder = folderLeft(path, target, writable);
+function requireOwnLink(path: string, target: string, writablePaths: readonly string[]): void {
+  const folder = folderLeft(path, target, writablePaths);
   if (folder === undefined) return;
   throw new Problem(
     'impossible',
@@ -40,15 +40,15 @@ function requireOwnLink(path: string, target: string, writable: readonly string[
 }
 
 /** Whether the path leads through one of the real folders and out of it again. */
-export function leavesFolder(path: string, writable: readonly string[]): boolean {
+export function leavesFolder(path: string, writablePaths: readonly string[]): boolean {
   const target = realPathOf(path);
-  return target !== undefined && folderLeft(path, target, writable) !== undefined;
+  return target !== undefined && folderLeft(path, target, writablePaths) !== undefined;
 }
 
-function folderLeft(path: string, target: string, writable: readonly string[]): string | undefined {
+function folderLeft(path: string, target: string, writablePaths: readonly string[]): string | undefined {
   for (let step = path; step !== dirname(step); step = dirname(step)) {
-    const real = realPathOf(dirname(step));
-    const folder = writable.find((entry) => real !== undefined && isBelow(real, entry));
+    const realFolder = realPathOf(dirname(step));
+    const folder = writablePaths.find((entry) => realFolder !== undefined && isBelow(realFolder, entry));
     if (folder !== undefined && !isBelow(target, folder)) return folder;
   }
   return undefined;

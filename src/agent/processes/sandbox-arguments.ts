@@ -113,7 +113,7 @@ export function sandboxArguments(view: SandboxView, folder: string): string[] {
     ...view.readOnly
       .filter((path) => !isRepositoryFolder(path))
       .flatMap((path) => ['--ro-bind-try', path, path]),
-    ...topmost(view.hidden.filter((path) => isBelow(path, view.workspace))).flatMap(mask),
+    ...topmostPaths(view.hidden.filter((path) => isBelow(path, view.workspace))).flatMap(mask),
     '--remount-ro',
     '/',
     '--chdir',
@@ -123,21 +123,23 @@ export function sandboxArguments(view: SandboxView, folder: string): string[] {
 }
 
 function outsideMasks({ hidden, workspace, read, write }: SandboxView): string[] {
-  const visible = [...systemFolders, ...read, ...write];
-  return topmost(
-    hidden.filter((path) => !isBelow(path, workspace) && visible.some((folder) => isBelow(path, folder))),
+  const visiblePaths = [...systemFolders, ...read, ...write];
+  return topmostPaths(
+    hidden.filter(
+      (path) => !isBelow(path, workspace) && visiblePaths.some((folder) => isBelow(path, folder)),
+    ),
   ).flatMap((path) => (isBelow(workspace, path) ? ['--tmpfs', path] : mask(path)));
 }
 
 // A link below a visible folder is there already.
 function linkArguments({ links, read, write, workspace }: SandboxView): string[] {
-  const visible = [...systemFolders, ...read, ...write, workspace];
-  const outermost = links.filter(
+  const visiblePaths = [...systemFolders, ...read, ...write, workspace];
+  const outermostLinks = links.filter(
     ({ path }) =>
-      !visible.some((folder) => isBelow(path, folder)) &&
+      !visiblePaths.some((folder) => isBelow(path, folder)) &&
       !links.some((other) => other.path !== path && isBelow(path, other.path)),
   );
-  const targets = new Map(outermost.map(({ path, target }) => [path, target]));
+  const targets = new Map(outermostLinks.map(({ path, target }) => [path, target]));
   return [...targets].flatMap(([path, target]) => ['--symlink', target, path]);
 }
 
@@ -170,7 +172,7 @@ function isRepositoryFolder(path: string): boolean {
 }
 
 // A mask within a masked folder would have no mount point.
-function topmost(paths: readonly string[]): string[] {
+function topmostPaths(paths: readonly string[]): string[] {
   return paths.filter((path) => !paths.some((other) => other !== path && isBelow(path, other)));
 }
 
@@ -181,10 +183,10 @@ export function isBelow(path: string, folder: string): boolean {
 
 /** The search path of sandboxed programs: the system's folders, and those of `path` that they can see. */
 export function sandboxPath(path: string, read: readonly string[]): string {
-  const visible = [...systemFolders, ...read];
+  const visiblePaths = [...systemFolders, ...read];
   const system = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin'];
   const visibleEntries = path
     .split(':')
-    .filter((entry) => isAbsolute(entry) && visible.some((folder) => isBelow(entry, folder)));
+    .filter((entry) => isAbsolute(entry) && visiblePaths.some((folder) => isBelow(entry, folder)));
   return [...new Set([...visibleEntries, ...system])].join(':');
 }

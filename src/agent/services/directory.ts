@@ -90,8 +90,8 @@ export function createDirectory(
     view: (name) => viewOf(find(name)),
     async control(name, command) {
       const entry = find(name);
-      const { changed } = await entry.supervisor.control(command);
-      return { changed, service: viewOf(entry) };
+      const { changed: hasChanged } = await entry.supervisor.control(command);
+      return { changed: hasChanged, service: viewOf(entry) };
     },
     async call({ service, kind, name, payload, ...rest }) {
       const entry = find(service);

@@ -11,11 +11,11 @@ export function services({ directory }: { directory: ServiceDirectory }): Servic
         body: { success: true, services: directory.list() },
       }),
       'services.controlService': async ({ body: { serviceName, action } }) => {
-        const { changed, service } =
+        const { changed: hasChanged, service } =
           action === 'status'
             ? { changed: false, service: directory.view(serviceName) }
             : await directory.control(serviceName, action);
-        return { status: 200, body: { success: true, action, changed, service } };
+        return { status: 200, body: { success: true, action, changed: hasChanged, service } };
       },
       'services.callCommand': async ({
         body: { serviceName, command, payload = {} },

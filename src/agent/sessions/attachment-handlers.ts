@@ -34,7 +34,7 @@ async function requireAttachment(
 ): Promise<AttachmentRecord> {
   const attachment = (await attachments.find([attachmentId])).get(attachmentId);
   if (attachment === undefined) throw attachmentNotFound();
-  // By its message, because a fork has copies of the messages of its ancestors, or refers to them.
+  // Look in the message: a fork has copies of the messages of its ancestors, or refers to them.
   const ofMessage = await events.messageEvents(segmentsOf(session), attachment.messageId);
   if (!ofMessage.some((event) => hasAttachment(readEvent(event), attachmentId))) throw attachmentNotFound();
   return attachment;

@@ -30,39 +30,43 @@ export async function countLines(
   contents: ContentStore,
   changes: readonly FileChange[],
 ): Promise<StoredChange[]> {
-  const stored: StoredChange[] = [];
+  const storedChanges: StoredChange[] = [];
   for (const change of changes) {
     const texts = await textsOf(contents, change);
     const counts = texts === undefined ? undefined : diffTexts(texts.before, texts.after);
-    stored.push({
+    storedChanges.push({
       ...change,
       additions: counts?.additions ?? null,
       deletions: counts?.deletions ?? null,
     });
     await nextTurn();
   }
-  return stored;
+  return storedChanges;
 }
 
 export async function writeDiffs(
   contents: ContentStore,
   changes: readonly StoredChange[],
 ): Promise<FileDiff[]> {
-  let left = maxTotalCharacters;
+  let remainingCharacters = maxTotalCharacters;
   const files: FileDiff[] = [];
   for (const change of changes) {
-    const diff = left > 0 ? await writeDiff(contents, change) : null;
-    const fits = diff !== null && diff.length <= Math.min(left, maxDiffCharacters);
-    if (fits) left -= diff.length;
-    files.push({ ...toChangedFile(change), diff: fits ? diff : null });
+    const diff = remainingCharacters > 0 ? await writeDiff(contents, change) : null;
+    const hasRoom = diff !== null && diff.length <= Math.min(remainingCharacters, maxDiffCharacters);
+    if (hasRoom) remainingCharacters -= diff.length;
+    files.push({ ...toChangedFile(change), diff: hasRoom ? diff : null });
     await nextTurn();
   }
   return files;
 }
 
 export function toChangedFile({ path, before, after, additions, deletions }: StoredChange): ChangedFile {
-  const change = before === null ? 'created' : after === null ? 'deleted' : 'changed';
-  return { path, change, additions, deletions };
+  return { path, change: changeKind(before, after), additions, deletions };
+}
+
+function changeKind(before: unknown, after: unknown): ChangedFile['change'] {
+  if (before === null) return 'created';
+  return after === null ? 'deleted' : 'changed';
 }
 
 async function writeDiff(contents: ContentStore, change: StoredChange): Promise<string | null> {

@@ -33,7 +33,7 @@ export function isIgnored(
   isFolder: boolean,
 ): boolean {
   for (const { depth, rules } of [...levels].reverse()) {
-    const rule = rules.findLast((candidate) => applies(candidate, names.slice(depth), isFolder));
+    const rule = rules.findLast((candidate) => ruleApplies(candidate, names.slice(depth), isFolder));
     if (rule !== undefined) return !rule.isNegated;
   }
   return false;
@@ -52,7 +52,7 @@ function parseRule(line: string): IgnoreRule[] {
   return [{ shape: compileShape(path), literal, isNegated, onlyFolders, isAnchored }];
 }
 
-function applies(
+function ruleApplies(
   { shape, literal, onlyFolders, isAnchored }: IgnoreRule,
   names: readonly string[],
   isFolder: boolean,

@@ -53,14 +53,14 @@ export async function restoreFiles(
   restorations: readonly Restoration[],
   contentOf: (hash: string) => Promise<Buffer | undefined>,
 ): Promise<string | undefined> {
-  const done: Restoration[] = [];
+  const restored: Restoration[] = [];
   for (const restoration of restorations) {
     try {
       await put(workspace, restoration.path, restoration.to, contentOf);
-      done.push(restoration);
+      restored.push(restoration);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
-      for (const { path, from } of done.reverse())
+      for (const { path, from } of restored.reverse())
         await put(workspace, path, from, contentOf).catch(() => {});
       return restoration.path;
     }

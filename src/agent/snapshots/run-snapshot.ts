@@ -88,7 +88,11 @@ export function createRunSnapshot(options: RunSnapshotOptions): RunSnapshot {
 async function takeFirst(options: RunSnapshotOptions, signal: AbortSignal): Promise<Tree> {
   const { runId, sessionKey, snapshotter, contents, store, exclusive, clock } = options;
   return exclusive(async () => {
-    const tree = await withTimeout((own) => snapshotter.take(own), { ms: deadlineMs, clock, signal });
+    const tree = await withTimeout((takeSignal) => snapshotter.take(takeSignal), {
+      ms: deadlineMs,
+      clock,
+      signal,
+    });
     const treeHash = await contents.put(writeTree(tree));
     await store.open({ runId, sessionKey, treeHash });
     return tree;
@@ -118,10 +122,10 @@ export async function closeRecord(
   const after = await withTimeout((signal) => snapshotter.take(signal, before), { ms: deadlineMs, clock });
   const changes = diffTrees(before, after);
   if (changes.length > maxChanges) return 'too_many';
-  const stored = await countLines(contents, changes);
-  await store.close(runId, stored);
-  if (stored.length > 0) await store.prune(sessionKey, keptRuns);
-  return stored;
+  const storedChanges = await countLines(contents, changes);
+  await store.close(runId, storedChanges);
+  if (storedChanges.length > 0) await store.prune(sessionKey, keptRuns);
+  return storedChanges;
 }
 
 function describeFailure(

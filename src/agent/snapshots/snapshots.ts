@@ -198,8 +198,8 @@ async function restore<T>(
   async function apply(tx: Sql): Promise<Problem | null> {
     const conflicts = await findConflicts(workspace, restorations, limits.maxFileBytes);
     if (conflicts.length > 0) return filesChanged(conflicts);
-    const failed = await restoreFiles(workspace, restorations, contentOf);
-    if (failed !== undefined) return filesChanged([failed]);
+    const failedPath = await restoreFiles(workspace, restorations, contentOf);
+    if (failedPath !== undefined) return filesChanged([failedPath]);
     isRestored = true;
     if (await changeStatus(tx, run.runId, { from, to })) return null;
     return nothingTo(direction, to);
@@ -246,17 +246,16 @@ function filesChanged(paths: readonly string[]): Problem {
 }
 
 function nothingTo(direction: Direction, status: ChangesStatus | 'none'): Problem {
-  const reason =
-    status === 'none'
-      ? 'The run has changed no files, or its changes are no longer kept.'
-      : status === 'open'
-        ? 'The run has not ended.'
-        : direction === 'undo'
-          ? 'The changes of the run are undone already.'
-          : 'The changes of the run are in place; undo them first.';
-  return new Problem('conflict', direction === 'undo' ? 'nothing_to_undo' : 'nothing_to_redo', reason, {
-    param: 'runId',
-  });
+  const code = direction === 'undo' ? 'nothing_to_undo' : 'nothing_to_redo';
+  return new Problem('conflict', code, explainNothingTo(direction, status), { param: 'runId' });
+}
+
+function explainNothingTo(direction: Direction, status: ChangesStatus | 'none'): string {
+  if (status === 'none') return 'The run has changed no files, or its changes are no longer kept.';
+  if (status === 'open') return 'The run has not ended.';
+  return direction === 'undo'
+    ? 'The changes of the run are undone already.'
+    : 'The changes of the run are in place; undo them first.';
 }
 
 function contentGone(direction: Direction): Problem {
@@ -273,11 +272,11 @@ function createSweeper({ contents, store, snapshotter, exclusive, clock, log }: 
   close(): Promise<void>;
 } {
   const closing = new AbortController();
-  let planned: Promise<void> | undefined;
+  let plannedSweep: Promise<void> | undefined;
 
   async function sweepLater(): Promise<void> {
     await clock.sleep(sweepDelayMs, closing.signal).catch(() => {});
-    planned = undefined;
+    plannedSweep = undefined;
     if (closing.signal.aborted) return;
     const options = { contents, store, lastHashes: snapshotter.lastHashes, maxBytes: maxStoreBytes };
     await exclusive(() => sweepContents(options)).catch((error: unknown) =>
@@ -287,11 +286,11 @@ function createSweeper({ contents, store, snapshotter, exclusive, clock, log }: 
 
   return {
     plan() {
-      planned ??= sweepLater();
+      plannedSweep ??= sweepLater();
     },
     async close() {
       closing.abort();
-      await planned;
+      await plannedSweep;
       await exclusive(async () => {});
     },
   };

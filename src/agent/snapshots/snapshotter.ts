@@ -72,7 +72,7 @@ export function createSnapshotter({
       const startedMs = clock.now().getTime();
       const { files, skippedPaths, ignore } = await list(signal, before);
       const states = new Map<string, FileState>();
-      const settled = new Map<string, KnownFile>();
+      const settledFiles = new Map<string, KnownFile>();
       const takeAll = forEach(files, async (file) => {
         signal.throwIfAborted();
         const { path, stats } = file;
@@ -83,14 +83,14 @@ export function createSnapshotter({
         }
         states.set(path, state);
         if (Number(stats.ctimeMs) < startedMs - settledMs)
-          settled.set(path, { identity: identityOf(stats), state });
+          settledFiles.set(path, { identity: identityOf(stats), state });
       });
       await takeAll.catch((error: unknown) => {
         // What was read before the deadline need not be read again by the next attempt.
-        lastFiles = new Map([...lastFiles, ...settled]);
+        lastFiles = new Map([...lastFiles, ...settledFiles]);
         throw error;
       });
-      lastFiles = settled;
+      lastFiles = settledFiles;
       return { files: states, skippedPaths: new Set(skippedPaths), ignore };
     },
     lastHashes: () => new Set([...lastFiles.values()].map(({ state }) => state.hash)),

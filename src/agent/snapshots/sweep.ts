@@ -33,9 +33,9 @@ async function removeUnused({ contents, store, lastHashes }: SweepOptions): Prom
   }
   let remainingBytes = 0;
   for await (const batch of contents.list()) {
-    const used = await store.used(batch.map(({ hash }) => hash));
+    const usedHashes = await store.used(batch.map(({ hash }) => hash));
     for (const { hash, bytes } of batch) {
-      if (neededHashes.has(hash) || used.has(hash)) remainingBytes += bytes;
+      if (neededHashes.has(hash) || usedHashes.has(hash)) remainingBytes += bytes;
       else await contents.remove(hash);
     }
   }

@@ -21,7 +21,7 @@ export interface FileChange {
   after: FileState | null;
 }
 
-/** By path. What one of the trees has left out is no change: whether it existed there is not known. */
+/** The changes in the order of their paths. A path that one of the trees skipped is not compared, since its former content is unknown. */
 export function diffTrees(before: Tree, after: Tree): FileChange[] {
   const paths = [...new Set([...before.files.keys(), ...after.files.keys()])].sort();
   return paths.flatMap((path) => {
@@ -31,7 +31,7 @@ export function diffTrees(before: Tree, after: Tree): FileChange[] {
   });
 }
 
-/** Whether the path or a folder above it was left out. */
+/** Whether the snapshot skipped the path or a folder above it. */
 function isSkipped({ skippedPaths }: Tree, path: string): boolean {
   if (skippedPaths.size === 0) return false;
   for (let end = path.length; end > 0; end = path.lastIndexOf('/', end - 1))
@@ -50,12 +50,12 @@ interface StoredTree {
 }
 
 export function writeTree({ files, skippedPaths, ignore }: Tree): Buffer {
-  const stored: StoredTree = {
+  const storedTree: StoredTree = {
     files: [...files].map(([path, { hash, mode }]) => [path, hash, mode]),
     skippedPaths: [...skippedPaths],
     ignore: [...ignore],
   };
-  return Buffer.from(JSON.stringify(stored));
+  return Buffer.from(JSON.stringify(storedTree));
 }
 
 export function readTree(content: Buffer): Tree {

@@ -63,21 +63,21 @@ function cacheLiveTokens(
   list: () => Promise<LiveToken[]>,
   clock: Clock,
 ): { read(): Promise<LiveToken[]>; clear(): void } {
-  let cached: Promise<LiveToken[]> | undefined;
+  let cachedTokens: Promise<LiveToken[]> | undefined;
   let readAtMs = Number.NEGATIVE_INFINITY;
   return {
     read() {
-      if (cached && clock.monotonicMs() - readAtMs < cacheTtlMs) return cached;
+      if (cachedTokens && clock.monotonicMs() - readAtMs < cacheTtlMs) return cachedTokens;
       readAtMs = clock.monotonicMs();
       const reading = list();
-      cached = reading;
+      cachedTokens = reading;
       // Callers that share a failed read all fail; the next one reads again.
       reading.catch(() => {
-        if (cached === reading) cached = undefined;
+        if (cachedTokens === reading) cachedTokens = undefined;
       });
       return reading;
     },
-    clear: () => void (cached = undefined),
+    clear: () => void (cachedTokens = undefined),
   };
 }
 

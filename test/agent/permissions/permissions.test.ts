@@ -76,7 +76,7 @@ describe('rules of the configuration', () => {
     const agent = await startConfigured([{ tool: 'shell', pattern: 'sh', effect: 'allow' }]);
     await mkdir(join(agent.workspace, 'web'));
     await agent.client.sessions.create({ id: 's' });
-    const runIn = (more: object) => callTool(agent, 's', 'shell_run', { command: 'sh', ...more });
+    const runIn = (members: object) => callTool(agent, 's', 'shell_run', { command: 'sh', ...members });
     expect(await runIn({ folder: './' })).toContain('exitCode');
     expect(await runIn({ input: '' })).toContain('exitCode');
     expect(await runIn({ folder: 'web' })).toContain('needs an approval');
@@ -163,8 +163,8 @@ describe('permissions.create', () => {
     await agent.client.sessions.create({ id: 'one' });
     await agent.client.sessions.create({ id: 'two' });
     const rule = { tool: 'shell', pattern: 'echo *', effect: 'allow', sessionId: 'one' } as const;
-    const created = await agent.client.permissions.create(rule);
-    expect(created).toMatchObject({ ...rule, scope: 'session', source: 'grant', expiresAt: null });
+    const grantedRule = await agent.client.permissions.create(rule);
+    expect(grantedRule).toMatchObject({ ...rule, scope: 'session', source: 'grant', expiresAt: null });
     expect(await run(agent, 'one', 'echo yes')).toContain('yes');
     expect(await run(agent, 'two', 'echo yes')).toContain('needs an approval');
     expect((await agent.client.permissions.list({ sessionId: 'two' })).items).toEqual([]);
@@ -275,11 +275,11 @@ describe('sessions.decideApproval', () => {
 
   test.each([{ folder: 'web' }, { input: 'echo a' }])(
     'grants nothing for a command with %j',
-    async (more) => {
+    async (members) => {
       const agent = await world.start();
       await mkdir(join(agent.workspace, 'web'));
       await agent.client.sessions.create({ id: 's', attended: true });
-      await decideOnce(agent, 's', { command: 'sh', ...more }, { decision: 'approve', scope: 'session' });
+      await decideOnce(agent, 's', { command: 'sh', ...members }, { decision: 'approve', scope: 'session' });
       expect((await agent.client.permissions.list()).items).toEqual([]);
     },
   );
@@ -339,7 +339,7 @@ describe('a plugin that cannot say what a call needs', () => {
     expect(events.find(({ type }) => type === 'run.settled')).toMatchObject({ outcome: 'completed' });
   });
 
-  test('runs the call once it is approved, and adds no rule', async () => {
+  test('adds no rule for a call that is approved once', async () => {
     const agent = await world.start({ needs: { plugins: [brokenPlugin] } });
     await agent.client.sessions.create({ id: 's', attended: true });
     const answer = { decision: 'approve', scope: 'session' };
@@ -360,16 +360,16 @@ describe('a plugin that cannot say what a call needs', () => {
       throw new Error('a fault');
     };
     const actions = { act: { description: 'Acts.', input, run, check } };
-    const unchecked = definePlugin({ name: 'unchecked', title: 'Unchecked', description: '', actions });
-    const agent = await world.start({ needs: { plugins: [unchecked] } });
+    const uncheckedPlugin = definePlugin({ name: 'unchecked', title: 'Unchecked', description: '', actions });
+    const agent = await world.start({ needs: { plugins: [uncheckedPlugin] } });
     await agent.client.sessions.create({ id: 's' });
     expect(await callTool(agent, 's', 'unchecked_act', {})).toContain('could not be checked');
   });
 
   test('is still under the rules for the action when it names only another right', async () => {
     const actions = { act: { description: 'Acts.', input, run, permissions: () => [{ right: 'other' }] } };
-    const evading = definePlugin({ name: 'evading', title: 'Evading', description: '', actions });
-    const agent = await world.start({ needs: { plugins: [evading] } });
+    const evadingPlugin = definePlugin({ name: 'evading', title: 'Evading', description: '', actions });
+    const agent = await world.start({ needs: { plugins: [evadingPlugin] } });
     await agent.client.sessions.create({ id: 's' });
     await agent.client.permissions.create({ tool: 'evading', effect: 'deny' });
     expect(await callTool(agent, 's', 'evading_act', {})).toContain('refuses the call');

@@ -92,13 +92,13 @@ describe('an agent with third-party plugins', () => {
     lines = [];
     errors = '';
     child.stderr?.on('data', (piece: Buffer) => (errors += piece.toString('utf8')));
-    const listening = Promise.withResolvers<string>();
+    const listeningUrl = Promise.withResolvers<string>();
     createInterface({ input: child.stdout as NonNullable<ChildProcess['stdout']> }).on('line', (line) => {
       lines.push(line);
-      if (line.includes('"listening"')) listening.resolve((JSON.parse(line) as { url: string }).url);
+      if (line.includes('"listening"')) listeningUrl.resolve((JSON.parse(line) as { url: string }).url);
     });
-    child.once('exit', () => listening.reject(new Error(`The agent ended before it listened: ${errors}`)));
-    const url = await listening.promise;
+    child.once('exit', () => listeningUrl.reject(new Error(`The agent ended before it listened: ${errors}`)));
+    const url = await listeningUrl.promise;
     const token = (await readFile(join(folder, 'data', 'agent.token'), 'utf8')).trim();
     client = createAgentClient({ baseUrl: url, token });
   }
@@ -107,7 +107,7 @@ describe('an agent with third-party plugins', () => {
     client.plugins.callAction({ plugin_name: plugin, action_name: 'act', payload });
   const stateOf = async (plugin: string) =>
     (await client.plugins.listPlugins()).plugins.find(({ name }) => name === plugin);
-  const logged = (): LogLine[] => lines.map((line) => JSON.parse(line) as LogLine);
+  const logLines = (): LogLine[] => lines.map((line) => JSON.parse(line) as LogLine);
 
   test('shows a plugin as failed after an error outside of a call', async () => {
     await launch({
@@ -125,7 +125,7 @@ describe('an agent with third-party plugins', () => {
     }
     expect(await act('sound')).toMatchObject({ result: { done: true } });
     expect(await stateOf('sound')).toMatchObject({ state: 'ready' });
-    expect(logged()).toContainEqual(
+    expect(logLines()).toContainEqual(
       expect.objectContaining({
         level: 'error',
         plugin: 'timer',
@@ -167,15 +167,18 @@ describe('an agent with third-party plugins', () => {
   test('survives failures in the start, services and hooks of a plugin', async () => {
     const throwLater = (failure: string): string =>
       `setTimeout(() => { throw new Error('late: ${failure}'); }, 5)`;
-    const extended = (name: string, member: string): string =>
+    const extendPlugin = (name: string, member: string): string =>
       `${pluginFile(name, '')}\nObject.assign(plugin, { ${member} });`;
     await launch({
-      starter: extended('starter', `start() { ${throwLater('start')}; }`),
-      server: extended(
+      starter: extendPlugin('starter', `start() { ${throwLater('start')}; }`),
+      server: extendPlugin(
         'server',
         `services: [{ name: 'ticker', title: 'Ticker', async start() { ${throwLater('service')}; }, async stop() {} }]`,
       ),
-      watcher: extended('watcher', `hooks: { effects: { 'tool.after': () => { ${throwLater('hook')}; } } }`),
+      watcher: extendPlugin(
+        'watcher',
+        `hooks: { effects: { 'tool.after': () => { ${throwLater('hook')}; } } }`,
+      ),
     });
     await client.plugins.callAction({ plugin_name: 'files', action_name: 'list', payload: {} });
     for (const name of ['starter', 'server', 'watcher'])
@@ -195,9 +198,9 @@ describe('an agent with third-party plugins', () => {
       `process.on('SIGUSR2', () => { Promise.reject(new Error('of the agent itself')); });`,
     );
     await launch({ sound: pluginFile('sound', '') }, `--import=${join(folder, 'crash.mjs')}`);
-    const exited = once(child, 'exit');
+    const exit = once(child, 'exit');
     child.kill('SIGUSR2');
-    expect(await exited).toEqual([1, null]);
+    expect(await exit).toEqual([1, null]);
     expect(errors).toContain('of the agent itself');
   });
 
@@ -205,16 +208,16 @@ describe('an agent with third-party plugins', () => {
     const body = `console.log('first\\nsecond'); process.stdout.write('half '); process.stdout.write(new TextEncoder().encode('and half\\n'), () => console.info('written'))`;
     await launch({ printer: pluginFile('printer', body, `console.log('while loading');`) });
     await act('printer');
-    const printed = () =>
-      logged().flatMap(({ line, plugin }) => (line === undefined ? [] : [[plugin, line]]));
+    const printedLines = () =>
+      logLines().flatMap(({ line, plugin }) => (line === undefined ? [] : [[plugin, line]]));
     await expect
-      .poll(() => printed().slice(1))
+      .poll(() => printedLines().slice(1))
       .toEqual([
         ['printer', 'first'],
         ['printer', 'second'],
         ['printer', 'half and half'],
         ['printer', 'written'],
       ]);
-    expect(printed()[0]).toEqual([expect.stringContaining('printer.mjs'), 'while loading']);
+    expect(printedLines()[0]).toEqual([expect.stringContaining('printer.mjs'), 'while loading']);
   });
 });

@@ -10,7 +10,7 @@ beforeEach(async () => {
 });
 afterEach(() => plugin.remove());
 
-const ten = Array.from({ length: 10 }, (_, index) => `line ${index + 1}\n`).join('');
+const tenLines = Array.from({ length: 10 }, (_, index) => `line ${index + 1}\n`).join('');
 
 async function refusalOf(input: object): Promise<string> {
   const outcome = await plugin.call('patch', input);
@@ -32,7 +32,7 @@ describe('files.patch with edits', () => {
     expect([await plugin.text('a.ts'), await plugin.text('b.ts')]).toEqual(['uno dos', 'tres']);
   });
 
-  test('changes nothing where one does not fit', async () => {
+  test('changes nothing when one does not fit', async () => {
     await plugin.put({ 'a.ts': 'one', 'b.ts': 'three' });
     const message = await refusalOf({
       edits: [
@@ -47,7 +47,7 @@ describe('files.patch with edits', () => {
 
 describe('files.patch with a diff', () => {
   test('changes, creates and deletes files', async () => {
-    await plugin.put({ 'src/a.txt': ten, 'old.txt': 'gone\n' });
+    await plugin.put({ 'src/a.txt': tenLines, 'old.txt': 'gone\n' });
     const diff = [
       'diff --git a/src/a.txt b/src/a.txt',
       '--- a/src/a.txt',
@@ -84,17 +84,17 @@ describe('files.patch with a diff', () => {
       },
     });
     expect(await plugin.text('src/a.txt')).toBe(
-      ten.replace('line 2', 'LINE 2').replace('line 9', 'line 8.5\nline 9'),
+      tenLines.replace('line 2', 'LINE 2').replace('line 9', 'line 8.5\nline 9'),
     );
     expect(await plugin.text('new/file.txt')).toBe('first\nsecond');
     expect(await plugin.text('old.txt')).toBeNull();
   });
 
   test('finds a hunk whose line numbers are wrong', async () => {
-    await plugin.put({ 'a.txt': ten });
+    await plugin.put({ 'a.txt': tenLines });
     const diff = '--- a/a.txt\n+++ b/a.txt\n@@ -2,2 +2,2 @@\n line 7\n-line 8\n+eight\n';
     expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
-    expect(await plugin.text('a.txt')).toBe(ten.replace('line 8', 'eight'));
+    expect(await plugin.text('a.txt')).toBe(tenLines.replace('line 8', 'eight'));
   });
 
   test('keeps the line ends of Windows', async () => {
@@ -103,8 +103,8 @@ describe('files.patch with a diff', () => {
     expect(await plugin.text('a.txt')).toBe('one\r\nzwei\r\n');
   });
 
-  test('names the hunk and the line that do not fit, and changes nothing', async () => {
-    await plugin.put({ 'a.txt': ten, 'b.txt': ten });
+  test('changes nothing when a hunk does not fit', async () => {
+    await plugin.put({ 'a.txt': tenLines, 'b.txt': tenLines });
     const diff = [
       '--- a/a.txt',
       '+++ b/a.txt',
@@ -124,10 +124,10 @@ describe('files.patch with a diff', () => {
     expect(await refusalOf({ diff })).toBe(
       '"b.txt": The hunk 2 (@@ -4,2 +4,2 @@) does not fit: line 5 should be "line five" and is "line 5". Read the file again. Nothing was changed.',
     );
-    expect([await plugin.text('a.txt'), await plugin.text('b.txt')]).toEqual([ten, ten]);
+    expect([await plugin.text('a.txt'), await plugin.text('b.txt')]).toEqual([tenLines, tenLines]);
   });
 
-  test('sets back the first files where a later one cannot be written', async () => {
+  test('restores the first files when a later one cannot be written', async () => {
     await plugin.put({ 'a.txt': 'one\n' });
     await mkdir(join(plugin.folder, 'b.txt'));
     const diff =

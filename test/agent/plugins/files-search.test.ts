@@ -9,7 +9,7 @@ beforeEach(async () => {
 afterEach(() => plugin.remove());
 
 describe('files.read with an offset', () => {
-  test('reads some lines and says where to go on', async () => {
+  test('names the next line after some lines', async () => {
     await plugin.put({ 'a.txt': 'one\ntwo\nthree\nfour' });
     expect(await plugin.call('read', { path: 'a.txt', offset: 2, limit: 2 })).toEqual({
       ok: true,

@@ -48,7 +48,7 @@ describe('pipelines', () => {
     }
   });
 
-  test('get a copy and cannot add members', async () => {
+  test('get a copy to which they cannot add members', async () => {
     const value = { toolName: 't', toolCallId: 'c', input: { deep: [1] } };
     const hooks = hooksOf([
       'a',
@@ -185,8 +185,10 @@ describe('the registry', () => {
       message: expect.stringContaining('The plugin "broken" refuses: it did not start'),
     });
     await registry.hooks.guard('step.before', { step: 1 }, context);
-    const disabled = createRegistry([brokenPlugin], { config: new Map([['broken', { enabled: false }]]) });
-    await disabled.start('/');
-    await disabled.hooks.guard('tool.before', call, context);
+    const registryWithoutPlugin = createRegistry([brokenPlugin], {
+      config: new Map([['broken', { enabled: false }]]),
+    });
+    await registryWithoutPlugin.start('/');
+    await registryWithoutPlugin.hooks.guard('tool.before', call, context);
   });
 });

@@ -103,17 +103,17 @@ describe('an MCP server that misbehaves', () => {
 
   async function open(
     behaviour: Behaviour,
-    more: { headers?: Record<string, string>; lines?: string[] } = {},
+    members: { headers?: Record<string, string>; lines?: string[] } = {},
   ): Promise<{ registry: PluginRegistry; server: HostileServer }> {
     const server = await hostileServer(behaviour);
     closers.push(server.close);
     const redactor = createRedactor();
     const log =
-      more.lines === undefined
+      members.lines === undefined
         ? silentLog
-        : createLog({ level: 'info', redactor, write: (line) => void more.lines?.push(line) });
+        : createLog({ level: 'info', redactor, write: (line) => void members.lines?.push(line) });
     const servers = new Map([
-      ['far', { url: server.url, ...(more.headers ? { headers: more.headers } : {}) }],
+      ['far', { url: server.url, ...(members.headers ? { headers: members.headers } : {}) }],
     ]);
     const workspace = await openWorkspace({ folder: tmpdir(), hidden: [] });
     const sandbox = await openSandbox({ workspace: tmpdir(), hidden: [], read: [], isOff: true, path: '' });
@@ -187,7 +187,7 @@ describe('an MCP server that misbehaves', () => {
     });
   });
 
-  test('loses a tool with an unusable schema and keeps the others', async () => {
+  test('loses only the tool with an unusable schema', async () => {
     const brokenTool = {
       ...plainTool,
       name: 'broken',

@@ -17,15 +17,15 @@ afterAll(async () => {
 });
 
 const start = (name = 'keeper') => startAgent({ gatewayUrl: gateway.url, database: world.database, name });
-const on =
+const actionOf =
   (agent: TestAgent, plugin_name: string) =>
   async (action_name: string, payload: Record<string, unknown> = {}) =>
     (await agent.client.plugins.callAction({ plugin_name, action_name, payload })).result as never;
 
 describe('the plugin memory', () => {
-  test('keeps notes across a restart and finds them by parts of words', async () => {
+  test('finds notes by parts of words after a restart', async () => {
     const first = await start();
-    const add = on(first, 'memory');
+    const add = actionOf(first, 'memory');
     const { noteId } = (await add('add', { text: 'The staging server is called Möwe and runs Debian.' })) as {
       noteId: string;
     };
@@ -34,7 +34,7 @@ describe('the plugin memory', () => {
     await first.close();
 
     const second = await start();
-    const memory = on(second, 'memory');
+    const memory = actionOf(second, 'memory');
     const texts = async (query: string) =>
       ((await memory('search', { query })) as { notes: { text: string }[] }).notes.map(({ text }) => text);
     expect(await texts('möwe')).toEqual(['The staging server is called Möwe and runs Debian.']);
@@ -42,8 +42,8 @@ describe('the plugin memory', () => {
     expect(await texts('npm run')).toEqual(['Deploy with npm run ship.']);
     expect(await texts('bian')).toHaveLength(1);
     expect(await texts('make ship')).toEqual([]);
-    for (const odd of ["'; drop table x; --", '"', '((', '%', '\\', ':*'])
-      expect(await texts(odd)).toBeInstanceOf(Array);
+    for (const query of ["'; drop table x; --", '"', '((', '%', '\\', ':*'])
+      expect(await texts(query)).toBeInstanceOf(Array);
     expect(((await memory('list')) as { notes: object[] }).notes).toHaveLength(2);
     await memory('remove', { note: noteId });
     await memory('remove', { note: 'deploy' });
@@ -56,12 +56,12 @@ describe('the plugin memory', () => {
   });
 
   test('shows an agent its own notes only', async () => {
-    const mine = await start('mine');
-    const theirs = await start('theirs');
-    await on(mine, 'memory')('add', { text: 'A secret of mine.' });
-    expect(await on(theirs, 'memory')('search', { query: 'secret' })).toEqual({ notes: [] });
-    await mine.close();
-    await theirs.close();
+    const ownAgent = await start('mine');
+    const otherAgent = await start('theirs');
+    await actionOf(ownAgent, 'memory')('add', { text: 'A secret of mine.' });
+    expect(await actionOf(otherAgent, 'memory')('search', { query: 'secret' })).toEqual({ notes: [] });
+    await ownAgent.close();
+    await otherAgent.close();
   });
 });
 
@@ -71,16 +71,16 @@ describe('the plugin schedule', () => {
   test('runs instructions once or by a cron expression', async () => {
     gateway.answer(() => says('Done.'));
     const agent = await start('planner');
-    const schedule = on(agent, 'schedule');
+    const schedule = actionOf(agent, 'schedule');
     await schedule('once', { instructions: 'Water the plants.', inSeconds: 1 });
-    const askedMs = Date.now();
+    const startedMs = Date.now();
     const repeatedTask = (await schedule('repeat', {
       instructions: 'Look at the clock.',
       cron: '*/5 * * * *',
       timeZone: 'Europe/Berlin',
     })) as { dueAt: string };
     expect(new Date(repeatedTask.dueAt).getMinutes() % 5).toBe(0);
-    expect(Date.parse(repeatedTask.dueAt)).toBeGreaterThan(askedMs);
+    expect(Date.parse(repeatedTask.dueAt)).toBeGreaterThan(startedMs);
     await expect
       .poll(() => prompts().filter((prompt) => prompt.includes('Water the plants.')).length)
       .toBe(1);
@@ -90,16 +90,16 @@ describe('the plugin schedule', () => {
     await agent.close();
   });
 
-  test('keeps schedules over a restart and cancels them', async () => {
+  test('cancels a schedule of an earlier start', async () => {
     const first = await start('planner');
-    const { scheduleId } = (await on(first, 'schedule')('once', {
+    const { scheduleId } = (await actionOf(first, 'schedule')('once', {
       instructions: 'Never do this.',
       inSeconds: 3_000,
     })) as { scheduleId: string };
-    await on(first, 'schedule')('once', { instructions: 'Feed the cat.', inSeconds: 3 });
+    await actionOf(first, 'schedule')('once', { instructions: 'Feed the cat.', inSeconds: 3 });
     await first.close();
     const second = await start('planner');
-    const schedule = on(second, 'schedule');
+    const schedule = actionOf(second, 'schedule');
     expect(await schedule('cancel', { scheduleId })).toEqual({ cancelled: true });
     await expect(schedule('cancel', { scheduleId })).rejects.toMatchObject({ status: 422 });
     await expect.poll(() => prompts().filter((prompt) => prompt.includes('Feed the cat.')).length).toBe(1);
@@ -114,7 +114,7 @@ describe('the plugin schedule', () => {
     ['once', { instructions: 'x', at: '2001-01-01T00:00:00Z' }],
   ])('refuses %s with %j', async (action, payload) => {
     const agent = await start('refuser');
-    await expect(on(agent, 'schedule')(action, payload)).rejects.toMatchObject({
+    await expect(actionOf(agent, 'schedule')(action, payload)).rejects.toMatchObject({
       status: 422,
       code: 'action_refused',
     });

@@ -51,24 +51,32 @@ describe('child processes of an agent', { timeout: 60_000 }, () => {
         mcpServers: { probe: { command: process.execPath, args: [mcp] } },
       }),
     );
-    const started = spawn(process.execPath, [join(import.meta.dirname, '../../support/agent-process.ts')], {
-      env: {
-        PATH: process.env['PATH'],
-        TEST_DATABASE: JSON.stringify(place.options),
-        AGENT_PORT: '0',
-        AGENT_UNSAFE_SHELL: '1',
-        AGENT_DATA_DIR: folder,
-        AGENT_PLUGIN_CONFIG: config,
-        AGENT_GATEWAY_URL: gateway.url,
-        AGENT_GATEWAY_TOKEN: 'th_usr_test',
+    const agentProcess = spawn(
+      process.execPath,
+      [join(import.meta.dirname, '../../support/agent-process.ts')],
+      {
+        env: {
+          PATH: process.env['PATH'],
+          TEST_DATABASE: JSON.stringify(place.options),
+          AGENT_PORT: '0',
+          AGENT_UNSAFE_SHELL: '1',
+          AGENT_DATA_DIR: folder,
+          AGENT_PLUGIN_CONFIG: config,
+          AGENT_GATEWAY_URL: gateway.url,
+          AGENT_GATEWAY_TOKEN: 'th_usr_test',
+        },
+        stdio: ['ignore', 'pipe', 'inherit'],
       },
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
-    child = started;
-    for await (const line of createInterface({ input: started.stdout })) {
+    );
+    child = agentProcess;
+    for await (const line of createInterface({ input: agentProcess.stdout })) {
       const { msg, url } = JSON.parse(line) as { msg: string; url: string };
       if (msg === 'listening')
-        return { process: started, url, token: (await readFile(join(folder, 'agent.token'), 'utf8')).trim() };
+        return {
+          process: agentProcess,
+          url,
+          token: (await readFile(join(folder, 'agent.token'), 'utf8')).trim(),
+        };
     }
     throw new Error('The agent ended before it listened.');
   }

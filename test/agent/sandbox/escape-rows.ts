@@ -17,7 +17,7 @@ function shell(
   goal: string,
   boundary: string,
   command: (facts: Facts) => string,
-  more: object = {},
+  members: object = {},
 ): EscapeRow {
   return {
     area,
@@ -25,7 +25,7 @@ function shell(
     boundary,
     attempt: (facts) => ({
       tool: 'shell_run',
-      input: { command: command(facts), timeoutSeconds: 10, ...more },
+      input: { command: command(facts), timeoutSeconds: 10, ...members },
     }),
   };
 }

@@ -191,8 +191,8 @@ interface Listeners {
 
 async function openListeners(socketPath: string): Promise<Listeners> {
   let connections = 0;
-  const listen = async (server: Server, at: object): Promise<Server> => {
-    server.listen(at);
+  const listen = async (server: Server, address: object): Promise<Server> => {
+    server.listen(address);
     await once(server, 'listening');
     return server;
   };
@@ -237,7 +237,7 @@ async function fingerprint({
     for (const name of await readdir(path).catch(() => [])) await add(join(path, name));
   }
   await add(outside);
-  const watched = ['.git/config', '.git/hooks', '.env', 'package.json', 'Makefile'];
+  const watchedPaths = ['.git/config', '.git/hooks', '.env', 'package.json', 'Makefile'];
   const absentPaths = [
     '.npmrc',
     '.envrc',
@@ -255,7 +255,7 @@ async function fingerprint({
     '.git/commondir',
     '.git/modules',
   ];
-  for (const name of [...watched, ...absentPaths]) await add(join(workspace, name));
+  for (const name of [...watchedPaths, ...absentPaths]) await add(join(workspace, name));
   for (const path of ['/etc/townhall-escape', '/usr/bin/townhall-escape', '/var/tmp/townhall-escape'])
     await add(path);
   return entries;

@@ -47,10 +47,10 @@ describe.skipIf(!hasBubblewrap)('an injected model', () => {
       const output = await world.attempt({ tool: 'shell_run', input: { command: 'cat /proc/1/comm' } });
       expect(output).toContain('bwrap');
     });
-    const contained = rows
+    const containedRows = rows
       .map((row, index) => ({ row, index }))
       .filter(({ row }) => row.boundary !== undefined);
-    test.each(contained.map(({ row, index }) => [`${row.area}: ${row.goal}`, row, index] as const))(
+    test.each(containedRows.map(({ row, index }) => [`${row.area}: ${row.goal}`, row, index] as const))(
       'stays within its limits: %s',
       async (_title, row, index) => {
         const output = await world.attempt(row.attempt(world.facts));

@@ -41,8 +41,8 @@ interface ShellResult {
   notice?: string;
 }
 
-async function run(agent: TestAgent, command: string, more: object = {}): Promise<ShellResult> {
-  const payload = { command, ...more };
+async function run(agent: TestAgent, command: string, members: object = {}): Promise<ShellResult> {
+  const payload = { command, ...members };
   const { result } = await agent.client.plugins.callAction({
     plugin_name: 'shell',
     action_name: 'run',
@@ -60,11 +60,11 @@ async function startConfigured(config: object): Promise<TestAgent> {
 /** The output of each command, in turn; not as root, whom no mode of a folder keeps from reading it. */
 async function runAsUser(workspace: string, commands: readonly string[]): Promise<string[]> {
   const program = join(import.meta.dirname, '../../support/sandboxed-commands.ts');
-  const nobody = 65_534;
-  const user = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};
+  const nobodyUserId = 65_534;
+  const user = process.getuid?.() === 0 ? { uid: nobodyUserId, gid: nobodyUserId } : {};
   if ('uid' in user)
     for (const path of ['.', ...(await readdir(workspace, { recursive: true }))])
-      await chown(join(workspace, path), nobody, nobody);
+      await chown(join(workspace, path), nobodyUserId, nobodyUserId);
   const { stdout } = await promisify(execFile)(process.execPath, [program, workspace, ...commands], user);
   return JSON.parse(stdout) as string[];
 }
@@ -104,7 +104,7 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
     expect((await run(agent, 'cat .devcontainer/.env; ls -a .devcontainer')).output).not.toContain('secret');
   });
 
-  test('renames new protected files and reports it', async () => {
+  test('reports new protected files that it renames', async () => {
     const agent = await world.start();
     const { notice } = await run(agent, 'echo evil > .envrc');
     expect(notice).toContain('.envrc is now .envrc.needs-approval');
@@ -170,10 +170,10 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
   });
 
   test('sees no hidden path below the folders of the system', async () => {
-    const hidden = [await realpath('/usr/share'), await realpath('/usr/bin/env')];
+    const hiddenPaths = [await realpath('/usr/share'), await realpath('/usr/bin/env')];
     const sandbox = await openSandbox({
       workspace: folder,
-      hidden,
+      hidden: hiddenPaths,
       read: [],
       isOff: false,
       path: '/usr/bin',
@@ -294,8 +294,14 @@ describe.skipIf(!hasBubblewrap)('links in the paths of a sandbox', () => {
       ...program
     }: { read?: string[]; folder?: string; settings?: SandboxSettings; command?: string[] },
   ): Promise<string> {
-    const hidden = [join(base, 'real', 'deep')];
-    const sandbox = await openSandbox({ workspace, hidden, read, isOff: false, path: '/usr/bin' });
+    const hiddenPaths = [join(base, 'real', 'deep')];
+    const sandbox = await openSandbox({
+      workspace,
+      hidden: hiddenPaths,
+      read,
+      isOff: false,
+      path: '/usr/bin',
+    });
     const { command, env } = sandbox.prepare({
       command: ['/bin/sh', '-c', `exec 2>&1; ${text}`],
       folder: workspace,
@@ -315,9 +321,9 @@ describe.skipIf(!hasBubblewrap)('links in the paths of a sandbox', () => {
     ['of one that may write', (path) => ({ settings: { write: [path] } })],
   ])('show no secret by another name: %s', async (_name, optionsOf) => {
     const text = `cat ${base}/link/open ${base}/link/deep/agent.token ${base}/real/deep/agent.token`;
-    const printed = await output(text, optionsOf(join(base, 'link')));
-    expect(printed).toContain('open to all');
-    expect(printed).not.toContain('SECRET');
+    const linkOutput = await output(text, optionsOf(join(base, 'link')));
+    expect(linkOutput).toContain('open to all');
+    expect(linkOutput).not.toContain('SECRET');
   });
 
   test('hide the secrets of a workspace that is reached through one', async () => {
@@ -444,7 +450,7 @@ describe('a machine without bubblewrap', () => {
   const options = { workspace: '/', hidden: [], read: [], isOff: false, path: '/nowhere' };
   const program = { command: ['true'], folder: '/', env: {}, paths: { hidden: [], readOnly: [] } };
 
-  test('refuses programs and names the fix', async () => {
+  test('names the fix when it refuses programs', async () => {
     const sandbox = await openSandbox(options);
     expect(sandbox.missing).toMatch(/bwrap is not installed.*--unsafe-shell/);
     expect(() => sandbox.prepare(program)).toThrow(/bwrap is not installed/);

@@ -11,7 +11,7 @@ import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-ga
 const trail: string[] = [];
 let open = 0;
 let mostOpen = 0;
-const anything = { type: 'object' };
+const anyObject = { type: 'object' };
 
 const bell: ServiceDefinition = {
   name: 'bell',
@@ -35,10 +35,10 @@ const bell: ServiceDefinition = {
       input: { type: 'object', properties: { times: { type: 'integer' } }, additionalProperties: false },
       run: async ({ times = 1 }: { times?: number }) => 'ding'.repeat(times),
     },
-    hang: { description: 'Never ends.', input: anything, run: () => new Promise(() => {}) },
+    hang: { description: 'Never ends.', input: anyObject, run: () => new Promise(() => {}) },
     fail: {
       description: 'Fails.',
-      input: anything,
+      input: anyObject,
       run: () => {
         throw new Error('secret detail');
       },
@@ -47,13 +47,13 @@ const bell: ServiceDefinition = {
   commands: {
     deaf: {
       description: 'Runs what does not listen.',
-      input: anything,
+      input: anyObject,
       run: async (_: object, { program }) =>
         program(['/bin/sh', '-c', `trap '' TERM; echo $$ > deaf; while :; do sleep 1; done`]),
     },
     flood: {
       description: 'Runs what floods.',
-      input: anything,
+      input: anyObject,
       run: async (_: object, { program }) => program(['/bin/sh', '-c', 'echo $$ > flood; exec yes']),
     },
   },
@@ -64,7 +64,7 @@ const sleeper: ServiceDefinition = {
   autostart: false,
   start: async () => {},
   stop: async () => {},
-  actions: { nap: { description: '', input: anything, run: async () => 'zzz' } },
+  actions: { nap: { description: '', input: anyObject, run: async () => 'zzz' } },
 };
 const holder = definePlugin({
   name: 'holder',
@@ -131,7 +131,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     ]);
   });
 
-  test('start and stop, and report whether the state changed', async () => {
+  test('report whether a start or stop changed the state', async () => {
     expect(await control('sleeper', 'status')).toMatchObject({
       changed: false,
       service: { state: 'stopped' },
@@ -185,10 +185,10 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
 
   test('end a command that ignores SIGTERM or floods, and its processes', async () => {
     for (const command of ['deaf', 'flood']) {
-      const started = performance.now();
+      const startedMs = performance.now();
       const answer = await agent.client.services.callCommand({ serviceName: 'bell', command });
       // The deadline, plus some seconds for a busy machine.
-      expect(performance.now() - started).toBeLessThan(15_000);
+      expect(performance.now() - startedMs).toBeLessThan(15_000);
       if (command === 'flood')
         expect((answer as { result: { output: string } }).result.output.length).toBeLessThan(
           1024 * 1024 + 100,

@@ -24,23 +24,23 @@ afterAll(() => world.close());
 const wait = { headers: { prefer: 'wait=20' } };
 
 /** Reads in the background. */
-function reading(events: AsyncIterable<SessionEvent>) {
-  const received: SessionEvent[] = [];
+function readInBackground(events: AsyncIterable<SessionEvent>) {
+  const receivedEvents: SessionEvent[] = [];
   const checks: (() => void)[] = [];
-  const stopped = (async () => {
+  const end = (async () => {
     for await (const event of events) {
-      received.push(event);
+      receivedEvents.push(event);
       for (const check of checks) check();
     }
   })();
   return {
-    received,
-    stopped,
+    received: receivedEvents,
+    stopped: end,
     /** Resolves once an event matches. */
     until: (matches: (event: SessionEvent) => boolean) =>
       new Promise<void>((resolve) => {
         const check = () => {
-          if (received.some(matches)) resolve();
+          if (receivedEvents.some(matches)) resolve();
         };
         checks.push(check);
         check();
@@ -82,7 +82,7 @@ describe('sessions.followAll', () => {
     world.gateway.answer(() => says('Done.'));
     await client.sessions.create({ id: 'before' });
     const stop = new AbortController();
-    const all = reading(client.sessions.followAll({}, { signal: stop.signal }));
+    const all = readInBackground(client.sessions.followAll({}, { signal: stop.signal }));
     // The stream is open once a new session is in it.
     for (let index = 0; all.received.length === 0; index += 1) {
       await client.sessions.create({ id: `probe-${index}` });
@@ -95,13 +95,13 @@ describe('sessions.followAll', () => {
     await Promise.all([all.until(settledIn('a')), all.until(settledIn('before'))]);
     stop.abort();
     await all.stopped;
-    const [a, before] = [
+    const [session, olderSession] = [
       await client.sessions.get({ sessionId: 'a' }),
       await client.sessions.get({ sessionId: 'before' }),
     ];
-    expect(seqsOf(all.received, 'a')).toEqual(upTo(a.headSeq));
+    expect(seqsOf(all.received, 'a')).toEqual(upTo(session.headSeq));
     // Its creation was before the stream.
-    expect(seqsOf(all.received, 'before')).toEqual(upTo(before.headSeq).slice(1));
+    expect(seqsOf(all.received, 'before')).toEqual(upTo(olderSession.headSeq).slice(1));
     expect(all.received.filter(({ type }) => type.endsWith('.delta'))).toEqual([]);
   });
 
@@ -116,7 +116,7 @@ describe('sessions.followAll', () => {
     await first.close();
     const agent = await world.start({ dataDir: first.dataDir, name: first.name });
     const stop = new AbortController();
-    const all = reading(agent.client.sessions.followAll({ after: cursor }, { signal: stop.signal }));
+    const all = readInBackground(agent.client.sessions.followAll({ after: cursor }, { signal: stop.signal }));
     await Promise.all([
       all.until((event) => event.sessionId === 'late'),
       all.until((event) => 'seq' in event && event.sessionId === 's' && event.seq === headSeq),
@@ -159,8 +159,8 @@ describe('sessions.followAll', () => {
       });
     const streams = await Promise.all(Array.from({ length: 16 }, open));
     expect(new Set(streams.map(({ status }) => status))).toEqual(new Set([200]));
-    const rejected = await open();
-    expect([rejected.status, await rejected.json()]).toMatchObject([
+    const rejection = await open();
+    expect([rejection.status, await rejection.json()]).toMatchObject([
       429,
       { error: { code: 'rate_limited' } },
     ]);
@@ -174,7 +174,9 @@ describe('sessions.followAll', () => {
     const second = await world.start({ name: 'replicas', dataDir: first.dataDir });
     const cursor = Date.now();
     const stop = new AbortController();
-    const all = reading(second.client.sessions.followAll({ after: cursor }, { signal: stop.signal }));
+    const all = readInBackground(
+      second.client.sessions.followAll({ after: cursor }, { signal: stop.signal }),
+    );
     world.gateway.answer(() => says('From afar.'));
     await first.client.sessions.create({ id: 's' });
     await first.client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
@@ -202,8 +204,8 @@ describe('changedSince', () => {
     await database.sql`
       update agent.sessions_events set time = time - interval '1 hour' where session_id = ${fork.key} and seq = 1`;
     const query = { agentId, sinceMs: Date.now() - 60_000, afterKey: '', limit: 10 };
-    const changed = await allSessionsStore(database).changedSince(query);
-    expect(changed.find(({ key }) => key === fork.key)).toMatchObject({ fromSeq: fork.forkSeq });
+    const changedSessions = await allSessionsStore(database).changedSince(query);
+    expect(changedSessions.find(({ key }) => key === fork.key)).toMatchObject({ fromSeq: fork.forkSeq });
   });
 });
 
@@ -216,8 +218,10 @@ describe('followAll', () => {
     json,
     time: '2026-11-20T09:00:00.000Z',
   });
-  const store = (changed: Awaited<ReturnType<AllSessionsStore['changedSince']>> = []): AllSessionsStore => ({
-    changedSince: async () => changed,
+  const store = (
+    changedSessions: Awaited<ReturnType<AllSessionsStore['changedSince']>> = [],
+  ): AllSessionsStore => ({
+    changedSince: async () => changedSessions,
     publicIds: async (_agentId, keys) => new Map(keys.map((key) => [key, `id-${key}`])),
   });
 
@@ -255,8 +259,8 @@ describe('followAll', () => {
   });
 
   test('resets a session with too many new events', async () => {
-    const changed = [{ key: 's', id: 'id-s', fromSeq: 1, headSeq: 2_000 }];
-    const { frames } = open({ store: store(changed), afterMs: 0 });
+    const changedSessions = [{ key: 's', id: 'id-s', fromSeq: 1, headSeq: 2_000 }];
+    const { frames } = open({ store: store(changedSessions), afterMs: 0 });
     await frames.next();
     const text = await textOf(frames);
     expect(text).toContain('"type":"stream.reset","sessionId":"id-s"');

@@ -44,7 +44,7 @@ const names = [
   '名前.txt',
 ];
 
-/** An independent parser of the elements, as lenient as any. */
+/** Parses the elements independently of the code under test, and as leniently as a model may read them. */
 function filesIn(text: string): { nodes: { attributes: string; body: string }[]; rest: string } {
   const plainText = text.normalize('NFKC').replace(/\p{Default_Ignorable_Code_Point}/gu, '');
   const tags = [...plainText.matchAll(/<\s*(\/?)\s*file(?![\p{L}\p{N}_])([^>]*)>/giu)];
@@ -70,13 +70,13 @@ function filesIn(text: string): { nodes: { attributes: string; body: string }[];
 }
 
 /** Whether the defused text is the text with backslashes added. */
-function isKept(text: string, defused: string): boolean {
-  let at = 0;
-  for (const character of defused.split('')) {
-    if (character === text[at]) at += 1;
+function addsOnlyBackslashes(text: string, defusedText: string): boolean {
+  let position = 0;
+  for (const character of defusedText.split('')) {
+    if (character === text[position]) position += 1;
     else if (character !== '\\') return false;
   }
-  return at === text.length;
+  return position === text.length;
 }
 
 describe('renderFiles', () => {
@@ -94,7 +94,7 @@ describe('renderFiles', () => {
       const { nodes, rest } = filesIn(`${await renderFiles(files, 'nonce')}\n\nDo it.`);
       expect(nodes).toHaveLength(3);
       expect(rest.trim()).toBe('Do it.');
-      expect(isKept(content, defuse(content))).toBe(true);
+      expect(addsOnlyBackslashes(content, defuse(content))).toBe(true);
     },
   );
 
@@ -146,11 +146,11 @@ describe('renderFiles', () => {
     ];
     for (let round = 0; round < 2_000; round += 1) {
       const text = Array.from({ length: random() % 12 }, () => pieces[random() % pieces.length]).join('');
-      const defused = defuse(text);
-      expect(isKept(text, defused), JSON.stringify(text)).toBe(true);
-      expect(texts.get(defused) ?? text, JSON.stringify(defused)).toBe(text);
-      texts.set(defused, text);
-      expect(() => filesIn(`<file>${defused}\n</file>`), JSON.stringify(text)).not.toThrow();
+      const defusedText = defuse(text);
+      expect(addsOnlyBackslashes(text, defusedText), JSON.stringify(text)).toBe(true);
+      expect(texts.get(defusedText) ?? text, JSON.stringify(defusedText)).toBe(text);
+      texts.set(defusedText, text);
+      expect(() => filesIn(`<file>${defusedText}\n</file>`), JSON.stringify(text)).not.toThrow();
     }
   });
 });
@@ -174,19 +174,20 @@ describe('attachmentFiles', () => {
     const store = attachmentFiles(folder);
     const make = () =>
       decodeAttachments([{ fileName: 'a.txt', contentType: 'text/plain', content: 'theirs' }]);
-    const own = make();
-    await store.write('s', own);
+    const attachments = make();
+    await store.write('s', attachments);
     const session = join(folder, 'sessions', (await readdir(join(folder, 'sessions')))[0] ?? '');
     const outsideFile = join(folder, 'outside');
     await writeFile(outsideFile, 'ours');
-    const [linked, existing] = [make(), make()];
-    await symlink(outsideFile, join(session, linked[0]?.storedName ?? ''));
-    await writeFile(join(session, existing[0]?.storedName ?? ''), 'ours');
-    for (const files of [linked, existing]) await expect(store.write('s', files)).rejects.toThrow(/EEXIST/);
-    await expect(store.read('s', linked[0]?.storedName ?? '')).rejects.toThrow(/ELOOP/);
+    const [linkedAttachments, existingAttachments] = [make(), make()];
+    await symlink(outsideFile, join(session, linkedAttachments[0]?.storedName ?? ''));
+    await writeFile(join(session, existingAttachments[0]?.storedName ?? ''), 'ours');
+    for (const files of [linkedAttachments, existingAttachments])
+      await expect(store.write('s', files)).rejects.toThrow(/EEXIST/);
+    await expect(store.read('s', linkedAttachments[0]?.storedName ?? '')).rejects.toThrow(/ELOOP/);
     expect(await readFile(outsideFile, 'utf8')).toBe('ours');
-    expect((await store.read('s', existing[0]?.storedName ?? '')).toString()).toBe('ours');
-    expect((await store.read('s', own[0]?.storedName ?? '')).toString()).toBe('theirs');
+    expect((await store.read('s', existingAttachments[0]?.storedName ?? '')).toString()).toBe('ours');
+    expect((await store.read('s', attachments[0]?.storedName ?? '')).toString()).toBe('theirs');
     await rm(folder, { recursive: true });
   });
 });
@@ -213,8 +214,11 @@ describe('attachments of an input', () => {
           ],
         }),
       });
-    const accepted = await send('document');
-    expect([accepted.status, await accepted.json()]).toMatchObject([200, { success: true, text: 'Read.' }]);
+    const acceptance = await send('document');
+    expect([acceptance.status, await acceptance.json()]).toMatchObject([
+      200,
+      { success: true, text: 'Read.' },
+    ]);
     const rejection = await send('picture');
     expect([rejection.status, await rejection.json()]).toMatchObject([
       400,
@@ -222,7 +226,7 @@ describe('attachments of an input', () => {
     ]);
   });
 
-  test('puts attachments before the instruction and stores them for the owner alone', async () => {
+  test('puts attachments before the instruction, in files that only the owner reads', async () => {
     const agent = await world.start();
     world.gateway.answer(() => says('Read.'));
     const attachments = Array.from({ length: 20 }, (_, index) => ({
@@ -279,7 +283,7 @@ describe('attachments of an input', () => {
     ['far too large', Array.from({ length: 20 }, () => ({ content: 'a'.repeat(10 * 1024 * 1024) })), 413],
     ['no base64', [{ content: 'not base64', encoding: 'base64' }], 400],
     ['a name of 300 bytes', [{ content: 'a', fileName: 'é'.repeat(150) }], 400],
-    ['a type that is none', [{ content: 'a', contentType: 'text' }], 400],
+    ['an invalid type', [{ content: 'a', contentType: 'text' }], 400],
   ])('refuses attachments that are %s and stores none', async (_, inputs, status) => {
     const agent = await world.start();
     const attachments = inputs.map((input) => ({

@@ -104,7 +104,7 @@ describe('an input without a free place', () => {
     first.end();
   });
 
-  test('is refused beyond the limit and leaves no session behind', async () => {
+  test('leaves no session behind when it is refused beyond the limit', async () => {
     const agent = await world.start({ settings: { maxRuns: 1, maxQueuedRuns: 1 } });
     const { client } = agent;
     const first = holdFirst();
@@ -206,14 +206,14 @@ describe('an input without a free place', () => {
 
   test('keeps its turn over a restart', async () => {
     const name = `restarted-${randomUUID()}`;
-    const before = await world.start({ name, settings: { maxRuns: 1 } });
+    const firstAgent = await world.start({ name, settings: { maxRuns: 1 } });
     const first = holdFirst();
-    await createSessions(before.client, ['a', 'b', 'c', 'd']);
+    await createSessions(firstAgent.client, ['a', 'b', 'c', 'd']);
     for (const sessionId of ['d', 'c', 'b', 'a']) {
-      await before.client.sessions.prompt({ sessionId, text: sessionId });
+      await firstAgent.client.sessions.prompt({ sessionId, text: sessionId });
       await first.request;
     }
-    await before.close();
+    await firstAgent.close();
     const { client } = await world.start({ name, settings: { maxRuns: 1 } });
     for (const sessionId of ['c', 'b', 'a'])
       await collect(client.sessions.follow({ sessionId, until: 'idle' }));

@@ -11,7 +11,7 @@ describe('chat.sendMessage', () => {
   afterEach(() => world.reset());
   afterAll(() => world.close());
 
-  test('queues a hundred messages at once in order and runs each once', async () => {
+  test('runs a hundred queued messages once each in order', async () => {
     const { client } = await world.start({ settings: { drainMs: 0 } });
     world.gateway.answer(() => says('Done.'));
     const receipts = await Promise.all(
@@ -19,31 +19,31 @@ describe('chat.sendMessage', () => {
         client.sessions.execute({ chatId: 'room', instructions: `message ${index}.` }),
       ),
     );
-    const queued = receipts.map((receipt) => {
+    const inputs = receipts.map((receipt) => {
       if (!('queuePosition' in receipt) || receipt.queuePosition === undefined || receipt.seq === undefined)
         throw new Error('It was not queued.');
       return { ...receipt, queuePosition: receipt.queuePosition, seq: receipt.seq };
     });
     expect(
-      queued.every((receipt) => receipt.success && receipt.queued && typeof receipt.queueItemId === 'string'),
+      inputs.every((receipt) => receipt.success && receipt.queued && typeof receipt.queueItemId === 'string'),
     ).toBe(true);
-    expect(new Set(queued.map(({ sessionId }) => sessionId)).size).toBe(1);
-    expect(new Set(queued.map(({ runId }) => runId)).size).toBe(100);
-    const sessionId = queued[0]?.sessionId as string;
+    expect(new Set(inputs.map(({ sessionId }) => sessionId)).size).toBe(1);
+    expect(new Set(inputs.map(({ runId }) => runId)).size).toBe(100);
+    const sessionId = inputs[0]?.sessionId as string;
     const events = await collect(client.sessions.follow({ sessionId, until: 'idle' }));
     // Each position counts the messages that had not ended at the time of acceptance.
-    const accepted = [...queued].sort((a, b) => a.seq - b.seq);
+    const inputsInOrder = [...inputs].sort((a, b) => a.seq - b.seq);
     let endedCount = 0;
     let next = 0;
     for (const event of events) {
-      while (next < accepted.length && 'seq' in event && event.seq > (accepted[next]?.seq ?? 0)) {
-        expect(accepted[next]?.queuePosition).toBe(next - endedCount);
+      while (next < inputsInOrder.length && 'seq' in event && event.seq > (inputsInOrder[next]?.seq ?? 0)) {
+        expect(inputsInOrder[next]?.queuePosition).toBe(next - endedCount);
         next += 1;
       }
       if (event.type === 'run.settled') endedCount += 1;
     }
-    const started = events.flatMap((event) => (event.type === 'run.started' ? [event.runId] : []));
-    expect(started).toEqual(accepted.map(({ runId }) => runId));
+    const runIds = events.flatMap((event) => (event.type === 'run.started' ? [event.runId] : []));
+    expect(runIds).toEqual(inputsInOrder.map(({ runId }) => runId));
     expect(
       events
         .filter((event) => event.type === 'run.settled')

@@ -149,7 +149,7 @@ describe('a run of many steps', () => {
   // Outputs below the limit of pruning, so that only a summary helps.
   const shortLength = 900;
 
-  test('summarizes its first steps and keeps its input and the last ones', async () => {
+  test('summarizes the steps between its input and the last ones', async () => {
     world.gateway.catalog([{ id: model, context_window: 12_000 }]);
     world.gateway.answer(readsPages(50, shortLength));
     const { client } = await world.start({ needs: { plugins: [reader] } });
@@ -200,7 +200,7 @@ describe('a run of many steps', () => {
 });
 
 describe('a prompt that no summary shortens', () => {
-  const wordy = definePlugin({
+  const wordyPlugin = definePlugin({
     name: 'wordy',
     title: 'Wordy',
     description: 'Many words.',
@@ -220,7 +220,7 @@ describe('a prompt that no summary shortens', () => {
   test('is summarized only where that frees a tenth of the window', async () => {
     world.gateway.catalog([{ id: model, context_window: 14_000 }]);
     world.gateway.answer(readsPages(30, 900));
-    const { client } = await world.start({ needs: { plugins: [reader, wordy] } });
+    const { client } = await world.start({ needs: { plugins: [reader, wordyPlugin] } });
     await client.sessions.create({ id: 's' });
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read all pages.' }, wait);
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
@@ -230,7 +230,7 @@ describe('a prompt that no summary shortens', () => {
   test('ends the run with an error that says what fills the window', async () => {
     world.gateway.catalog([{ id: model, context_window: 14_000 }]);
     world.gateway.answer(() => refusal);
-    const { client } = await world.start({ needs: { plugins: [reader, wordy] } });
+    const { client } = await world.start({ needs: { plugins: [reader, wordyPlugin] } });
     await client.sessions.create({ id: 's' });
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' });
     await eventsOf(client, 's');
@@ -463,7 +463,7 @@ describe('a conversation that a provider would refuse as a whole', () => {
               (name) => name === undefined || /^[A-Za-z0-9_-]{1,64}$/.test(name as string),
             ),
       );
-  const strict = (next: (request: StreamRequest) => ScriptedAnswer) => (request: StreamRequest) =>
+  const withStrictPairs = (next: (request: StreamRequest) => ScriptedAnswer) => (request: StreamRequest) =>
     acceptsNames(request)
       ? next(request)
       : {
@@ -475,7 +475,7 @@ describe('a conversation that a provider would refuse as a whole', () => {
     'is accepted after a call of the tool %j',
     async (name) => {
       world.gateway.answer(
-        strict((request) =>
+        withStrictPairs((request) =>
           toolResults(request).length === 0 ? calls({ name, input: {}, id: 'call|1:ü' }) : says('Done.'),
         ),
       );
@@ -499,7 +499,7 @@ describe('a conversation that a provider would refuse as a whole', () => {
 
   test('is accepted after blank texts of a person and a model', async () => {
     world.gateway.answer(
-      strict((request) =>
+      withStrictPairs((request) =>
         toolResults(request).length === 0
           ? {
               parts: [
@@ -620,7 +620,7 @@ describe('an input', () => {
   });
 });
 
-test('leaves out tools beyond the limits of the gateway and reports it once', async () => {
+test('reports once which tools exceed the limits of the gateway', async () => {
   const actions = Object.fromEntries(
     Array.from({ length: 12 }, (_, index) => [
       `act-${String.fromCharCode(97 + index)}`,
@@ -631,11 +631,11 @@ test('leaves out tools beyond the limits of the gateway and reports it once', as
       },
     ]),
   );
-  const wordy = definePlugin({ name: 'wordy', title: 'Wordy', description: 'Many words.', actions });
+  const wordyPlugin = definePlugin({ name: 'wordy', title: 'Wordy', description: 'Many words.', actions });
   world.gateway.answer((_, index) =>
     index === 0 ? calls({ name: 'files_list', input: {} }) : says('Done.'),
   );
-  const { client } = await world.start({ needs: { plugins: [wordy] } });
+  const { client } = await world.start({ needs: { plugins: [wordyPlugin] } });
   await client.sessions.create({ id: 's' });
   await client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
   const bytes = Buffer.byteLength(JSON.stringify(world.gateway.requests[0]?.tools));

@@ -61,7 +61,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
   });
 
   async function launch(): Promise<{ process: ChildProcess; url: string; token: string }> {
-    const started = spawn(
+    const agentProcess = spawn(
       process.execPath,
       [join(import.meta.dirname, '..', '..', 'support', 'agent-process.ts')],
       {
@@ -78,12 +78,12 @@ describe('a killed agent', { timeout: 180_000 }, () => {
         stdio: ['ignore', 'pipe', 'inherit'],
       },
     );
-    child = started;
-    for await (const line of createInterface({ input: started.stdout })) {
+    child = agentProcess;
+    for await (const line of createInterface({ input: agentProcess.stdout })) {
       const entry = JSON.parse(line) as { msg: string; url: string };
       if (entry.msg !== 'listening') continue;
       const token = (await readFile(join(dataDir, 'agent.token'), 'utf8')).trim();
-      return { process: started, url: entry.url, token };
+      return { process: agentProcess, url: entry.url, token };
     }
     throw new Error('The agent ended before it listened.');
   }
@@ -118,10 +118,10 @@ describe('a killed agent', { timeout: 180_000 }, () => {
 
   test('settles the run of a killed agent as interrupted', async () => {
     const agent = await launch();
-    const requested = Promise.withResolvers<void>();
-    gateway.answer(() => ({ respond: () => new Promise(() => requested.resolve()) }));
+    const request = Promise.withResolvers<void>();
+    gateway.answer(() => ({ respond: () => new Promise(() => request.resolve()) }));
     const call = execute(agent, 'Think for ever.').catch(() => 'cut off');
-    await requested.promise;
+    await request.promise;
     await kill(agent.process);
     expect(await call).toBe('cut off');
     gateway.answer(() => says('Back again.'));
@@ -151,7 +151,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
   test('sends the same beginning of a prompt as before the crash', async () => {
     gateway.catalog([{ id: 'local/guide', context_window: 16_000 }]);
     const agent = await launch();
-    const hanging = Promise.withResolvers<void>();
+    const hang = Promise.withResolvers<void>();
     const note = 'n'.repeat(3_000);
     const words = [
       { type: 'text-start', id: 't' },
@@ -165,10 +165,10 @@ describe('a killed agent', { timeout: 180_000 }, () => {
       if (reads === 1) return calls({ name: 'files_write', input: { path: 'note.txt', content: note } });
       if (reads === 25) return breaksAfter(...words);
       if (reads < 30) return calls({ name: 'files_read', input: { path: 'note.txt' }, id: `call_${reads}` });
-      return { respond: () => new Promise(() => hanging.resolve()) };
+      return { respond: () => new Promise(() => hang.resolve()) };
     });
     void execute(agent, 'Read the note again and again.').catch(() => undefined);
-    await hanging.promise;
+    await hang.promise;
     // The system prompt names the plugins, and only the killed agent has the endless one.
     const [, ...promptBefore] = promptBytes(gateway.bodies.at(-1) as string);
     await kill(agent.process);
@@ -224,12 +224,12 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     await kill(agent.process);
     await rm(join(dataDir, 'workspace', 'once.txt'));
     await afterRestart(async (next) => {
-      const [completed] = await next.sql<
+      const [completedEvent] = await next.sql<
         { message: { parts: Record<string, unknown>[]; metadata: object } }[]
       >`
         select data -> 'message' as message from agent.sessions_events where type = 'message.completed' order by seq desc limit 1`;
-      expect(completed?.message.metadata).toMatchObject({ status: 'interrupted' });
-      expect(completed?.message.parts.filter(({ type }) => type === 'dynamic-tool')).toMatchObject([
+      expect(completedEvent?.message.metadata).toMatchObject({ status: 'interrupted' });
+      expect(completedEvent?.message.parts.filter(({ type }) => type === 'dynamic-tool')).toMatchObject([
         { toolName: 'files_write', state: 'output-available' },
         { toolName: 'endless_hang', state: 'output-error', errorText: expect.stringContaining('not known') },
       ]);
@@ -251,12 +251,12 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     });
   });
 
-  test('settles its run and exits with 0 on SIGTERM', async () => {
+  test('settles its run before it exits with 0 on SIGTERM', async () => {
     const agent = await launch();
-    const requested = Promise.withResolvers<void>();
-    gateway.answer(() => ({ respond: () => new Promise(() => requested.resolve()) }));
+    const request = Promise.withResolvers<void>();
+    gateway.answer(() => ({ respond: () => new Promise(() => request.resolve()) }));
     const call = execute(agent, 'Wait.');
-    await requested.promise;
+    await request.promise;
     agent.process.kill('SIGTERM');
     const response = await call;
     expect([response.status, await response.json()]).toMatchObject([
@@ -312,7 +312,7 @@ async function insertQueuedRun(sessionKey: string, agentId: string): Promise<str
     requestId: null,
     begins: null,
   } as const;
-  const completed: LogEntry = {
+  const completedEntry: LogEntry = {
     type: 'message.completed',
     messageId: message.id,
     message: { ...message, parts: [...message.parts] },
@@ -320,7 +320,7 @@ async function insertQueuedRun(sessionKey: string, agentId: string): Promise<str
   await createEventLog({ database, agentId }).transact(async (unit) => {
     await append(
       unit,
-      { sessionKey, runId, events: [completed], change: { queue: 1 } },
+      { sessionKey, runId, events: [completedEntry], change: { queue: 1 } },
       insertRuns(unit.tx, [run], { instanceId: 'ins_x', leaseMs: 1_000 }),
     );
   });
@@ -358,12 +358,12 @@ describe('a restarted agent', () => {
 
   test('starts all idle queues after a restart beyond its capacity', async () => {
     const ids = ['a', 'b', 'c'].map((letter) => `crowd-${letter}`);
-    const requested = Promise.withResolvers<void>();
+    const request = Promise.withResolvers<void>();
     let open = 0;
     gateway.answer(() => ({
       respond: () => {
         open += 1;
-        if (open === ids.length) requested.resolve();
+        if (open === ids.length) request.resolve();
         return new Promise(() => {});
       },
     }));
@@ -375,8 +375,8 @@ describe('a restarted agent', () => {
     });
     for (const sessionId of ids) await first.client.sessions.create({ id: sessionId });
     for (const sessionId of ids) await first.client.sessions.prompt({ sessionId, text: 'Wait.' });
-    await requested.promise;
-    const waiting = await Promise.all(
+    await request.promise;
+    const waitingRuns = await Promise.all(
       ids.map((sessionId) => first.client.sessions.prompt({ sessionId, text: 'Then this.' })),
     );
     await first.close();
@@ -388,7 +388,7 @@ describe('a restarted agent', () => {
       settings: { maxRuns: 1, leaseMs: 400 },
     });
     try {
-      for (const { sessionId, runId } of waiting) {
+      for (const { sessionId, runId } of waitingRuns) {
         await expect
           .poll(async () => (await second.client.sessions.getRun({ sessionId, runId })).status)
           .toBe('completed');
@@ -400,7 +400,7 @@ describe('a restarted agent', () => {
 });
 
 describe('a run that another process settles', () => {
-  const interrupted = {
+  const interruptedRun = {
     outcome: 'interrupted',
     usage: { inputTokens: 0, outputTokens: 0 },
     finishReason: null,
@@ -434,24 +434,24 @@ describe('a run that another process settles', () => {
   test('refuses writes of its former process', async () => {
     const agent = await startAgent({ gatewayUrl: gateway.url, database, name: 'fenced' });
     try {
-      const requested = Promise.withResolvers<void>();
-      const released = Promise.withResolvers<void>();
+      const request = Promise.withResolvers<void>();
+      const release = Promise.withResolvers<void>();
       gateway.answer(() => ({
         async respond(response) {
-          requested.resolve();
-          await released.promise;
+          request.resolve();
+          await release.promise;
           stream(response, calls({ name: 'files_write', input: { path: 'late.txt', content: 'x' } }));
         },
       }));
       const call = agent.client.sessions.execute({ instructions: 'Be slow.' });
       call.catch(() => {});
-      await requested.promise;
+      await request.promise;
       const { key, rules } = await openRun();
       const eventLog = createEventLog({ database, agentId: rules.agentId });
       const settle = async () =>
-        (await settleRun(eventLog, key, { ...interrupted, hasCheckpoints: false }, rules)) !== null;
+        (await settleRun(eventLog, key, { ...interruptedRun, hasCheckpoints: false }, rules)) !== null;
       expect([await settle(), await settle()]).toEqual([true, false]);
-      released.resolve();
+      release.resolve();
       await expect(call).rejects.toMatchObject({ status: 503, code: 'run_interrupted' });
       const types = (await eventsOf(key.sessionKey)).map(({ type }) => type);
       expect(types.slice(-2)).toEqual(['run.settled', 'status.changed']);
@@ -476,7 +476,7 @@ describe('a run that another process settles', () => {
         .toBe(1);
       const { key, rules } = await openRun();
       const eventLog = createEventLog({ database, agentId: rules.agentId });
-      await settleRun(eventLog, key, interrupted, rules);
+      await settleRun(eventLog, key, interruptedRun, rules);
       // Longer than the text that forces a checkpoint.
       slowAnswer.say('x'.repeat(8 * 1024));
       slowAnswer.end();
@@ -499,7 +499,7 @@ describe('a run that another process settles', () => {
       const { key, rules } = await openRun();
       const agentId = id('agt');
       const eventLog = createEventLog({ database, agentId });
-      expect(await settleRun(eventLog, key, interrupted, { ...rules, agentId })).toBeNull();
+      expect(await settleRun(eventLog, key, interruptedRun, { ...rules, agentId })).toBeNull();
       slowAnswer.say('Done.');
       slowAnswer.end();
       expect(await call).toMatchObject({ text: 'Done.' });
@@ -571,11 +571,11 @@ describe('agents on one database', () => {
 describe('createEventLog', () => {
   test('writes and publishes parallel appends without a gap', async () => {
     await database.sql`insert into agent.tokens_agents (agent_id, name) values ('agt_x', 'x')`;
-    const published: StoredEvent[] = [];
+    const publishedEvents: StoredEvent[] = [];
     const eventLog = createEventLog({ database, agentId: 'agt_x' });
     const key = id('ses');
     eventLog.subscribe(key, {
-      onEvents: (events) => published.push(...events),
+      onEvents: (events) => publishedEvents.push(...events),
       onHead() {},
       onRemoved() {},
     });
@@ -598,9 +598,9 @@ describe('createEventLog', () => {
     // The two events of an append are adjacent.
     for (let at = 0; at < log.length; at += 2)
       expect(log[at + 1]?.data['output']).toBe(log[at]?.data['step']);
-    expect(published.map(({ seq }) => seq).sort((a, b) => a - b)).toEqual(log.map(({ seq }) => seq));
+    expect(publishedEvents.map(({ seq }) => seq).sort((a, b) => a - b)).toEqual(log.map(({ seq }) => seq));
     if (database.engine === 'embedded')
-      expect(published.map(({ seq }) => seq)).toEqual(log.map(({ seq }) => seq));
+      expect(publishedEvents.map(({ seq }) => seq)).toEqual(log.map(({ seq }) => seq));
   });
 
   test('commits a group without the work that fails', async () => {
@@ -634,7 +634,7 @@ test('refuses a second agent on one data folder', async () => {
 });
 
 async function kill(child: ChildProcess): Promise<void> {
-  const exited = once(child, 'exit');
+  const exit = once(child, 'exit');
   child.kill('SIGKILL');
-  await exited;
+  await exit;
 }

@@ -61,20 +61,20 @@ async function endConnections({ sql }: TestAgent): Promise<void> {
 describe('a run during which the database does not answer', () => {
   async function runWhileBlocked(disturb: (agent: TestAgent) => Promise<void>, block = blockWrites) {
     const agent = await world.start();
-    const blocked = Promise.withResolvers<{ release(): Promise<void> }>();
+    const blocker = Promise.withResolvers<{ release(): Promise<void> }>();
     world.gateway.answer((_, index) => {
       if (index > 0) return says('Done.');
       const answer = calls({ name: 'files_list', input: {} });
       return {
         async respond(response) {
-          blocked.resolve(await block(agent));
+          blocker.resolve(await block(agent));
           stream(response, answer);
         },
       };
     });
     await agent.client.sessions.create({ id: 's' });
     const { runId } = await agent.client.sessions.prompt({ sessionId: 's', text: 'Go.' });
-    const { release } = await blocked.promise;
+    const { release } = await blocker.promise;
     await disturb(agent);
     await release();
     const events = await collect(agent.client.sessions.follow({ sessionId: 's', until: 'idle' }));

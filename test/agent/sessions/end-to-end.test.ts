@@ -22,7 +22,7 @@ describe.each(['current', 'classic'] as const)('sessions.execute through the gat
     await gateway.close();
   });
 
-  test('executes a tool call and answers with its result', async () => {
+  test('answers with the result of an executed tool call', async () => {
     const input = { path: 'letters/first.txt', content: 'Good morning' };
     const result = await agent.client.sessions.execute({
       instructions: `@tool files_write ${JSON.stringify(input)}\nWrite the letter.`,

@@ -107,9 +107,9 @@ describe('sessions.follow', () => {
     socket.on('data', (chunk) => (receivedText += chunk.toString('utf8')));
     await expect.poll(() => receivedText).toContain('stream.ready');
     socket.on('error', () => {});
-    const closed = once(socket, 'close');
+    const close = once(socket, 'close');
     await agent.close();
-    await closed;
+    await close;
     // The last chunk of a whole answer is empty; this one was cut.
     expect(receivedText.endsWith('0\r\n\r\n')).toBe(false);
   });
@@ -121,7 +121,7 @@ describe('sessions.follow', () => {
     const answer = holdAnswer();
     world.gateway.answer(() => answer.answer);
     await first.client.sessions.create({ id: 's' });
-    const received = collect(
+    const receivedEvents = collect(
       second.client.sessions.follow({ sessionId: 's', after: 1 }),
       (event) => event.type === 'run.settled',
     );
@@ -133,7 +133,7 @@ describe('sessions.follow', () => {
       (event) => event.type === 'part.delta' || event.type === 'part.snapshot',
     );
     answer.end();
-    const events = await received;
+    const events = await receivedEvents;
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 2));
     // Complete at its end; before that as far as the poll has come.
     expect(events.find((event) => event.type === 'part.ended')).toMatchObject({ text: 'From afar' });
@@ -246,9 +246,9 @@ describe('follow', () => {
       text: '',
     };
     feed.openPart('s', part);
-    const waiting = frames.next();
+    const nextFrame = frames.next();
     feed.addText('s', 'p', 'first', '2026-11-20T09:00:00.000Z');
-    expect(Buffer.from((await waiting).value as Uint8Array).toString()).toContain('"delta":"first"');
+    expect(Buffer.from((await nextFrame).value as Uint8Array).toString()).toContain('"delta":"first"');
     for (let index = 0; index < 200; index += 1)
       feed.addText('s', 'p', 'x'.repeat(1024), '2026-11-20T09:00:00.000Z');
     await expect(frames.next()).rejects.toThrow(/too slow/);

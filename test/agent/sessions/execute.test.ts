@@ -240,7 +240,7 @@ describe('a run of sessions.execute', () => {
     expect({ ...session }).toEqual({ kind: 'execute', head_seq: log.length, active_run_id: null });
   });
 
-  test('reports failing tools to the model and goes on', async () => {
+  test('continues after failing tools, which the model sees', async () => {
     const agent = await start({ settings: { toolTimeoutMs: 200 } });
     const names = ['throw', 'hang', 'rubbish', 'huge'];
     gateway.answer((_, index) =>
@@ -344,7 +344,7 @@ describe('sessions.execute and the gateway', () => {
     expect(JSON.stringify(gateway.requests[0]?.prompt)).not.toContain(agent.workspace);
   });
 
-  test('rereads the token file and answers 503 without a token', async () => {
+  test('rereads the token file for each run', async () => {
     const file = join((await start()).dataDir, 'gateway.token');
     const agent = await start({ gatewayTokenFile: file });
     gateway.answer(() => says('Done.'));
@@ -451,18 +451,18 @@ describe('a run beyond its request', () => {
     const receipt = (await response.json()) as { runId: string };
     expect([response.status, receipt]).toMatchObject([202, { success: true, queued: false }]);
     resolve();
-    await settled(agent, receipt.runId, 'completed');
+    await waitForStatus(agent, receipt.runId, 'completed');
   });
 
   test('continues the run of a caller that disconnects', async () => {
     const agent = await start();
     const { promise, resolve } = Promise.withResolvers<void>();
-    const requested = Promise.withResolvers<void>();
+    const request = Promise.withResolvers<void>();
     gateway.answer((_, index) => {
       if (index > 0) return says('Nobody listens.');
       return {
         async respond(response) {
-          requested.resolve();
+          request.resolve();
           await promise;
           stream(
             response,
@@ -474,22 +474,22 @@ describe('a run beyond its request', () => {
     const hangUp = new AbortController();
     const call = agent.client.sessions.execute({ instructions: 'Write.' }, { signal: hangUp.signal });
     call.catch(() => {});
-    await requested.promise;
+    await request.promise;
     hangUp.abort();
     await expect(call).rejects.toThrow(/abort/i);
     resolve();
     const [run] = await runsOf(agent);
-    await settled(agent, run?.run_id as string, 'completed');
+    await waitForStatus(agent, run?.run_id as string, 'completed');
     expect(await readFile(join(agent.workspace, 'alone.txt'), 'utf8')).toBe('still here');
   });
 
   test('settles a run as interrupted when the agent stops', async () => {
     const agent = await start({ settings: { drainMs: 1_200 } });
-    const requested = Promise.withResolvers<void>();
-    gateway.answer(() => ({ respond: () => new Promise(() => requested.resolve()) }));
+    const request = Promise.withResolvers<void>();
+    gateway.answer(() => ({ respond: () => new Promise(() => request.resolve()) }));
     const call = agent.client.sessions.execute({ instructions: 'Wait.' });
     call.catch(() => {});
-    await requested.promise;
+    await request.promise;
     const [run] = await runsOf(agent);
     const outcome = Promise.allSettled([call]);
     agents.splice(agents.indexOf(agent), 1);
@@ -505,11 +505,11 @@ describe('a run beyond its request', () => {
 
   test('refuses runs beyond its capacity where none may wait', async () => {
     const agent = await start({ settings: { maxRuns: 1, maxQueuedRuns: 0, drainMs: 0 } });
-    const requested = Promise.withResolvers<void>();
-    gateway.answer(() => ({ respond: () => new Promise(() => requested.resolve()) }));
+    const request = Promise.withResolvers<void>();
+    gateway.answer(() => ({ respond: () => new Promise(() => request.resolve()) }));
     const first = agent.client.sessions.execute({ instructions: 'Wait.' });
     first.catch(() => {});
-    await requested.promise;
+    await request.promise;
     await expect(agent.client.sessions.execute({ instructions: 'Me too.' })).rejects.toMatchObject({
       status: 429,
       code: 'rate_limited',
@@ -522,7 +522,7 @@ describe('a run beyond its request', () => {
     ['an unknown member', { instructions: 'a', chatID: 'b' }],
     ['a chat that is a path', { instructions: 'a', chatId: '../b' }],
     ['a wrong type', { instructions: ['a'] }],
-    ['a model that is none', { instructions: 'a', model: '../../etc\n' }],
+    ['an invalid model', { instructions: 'a', model: '../../etc\n' }],
   ])('refuses a body with %s, and no run is made', async (_, body) => {
     const agent = await start();
     const response = await execute(agent, body);
@@ -534,7 +534,7 @@ describe('a run beyond its request', () => {
   });
 });
 
-async function settled(agent: TestAgent, runId: string, status: string): Promise<void> {
+async function waitForStatus(agent: TestAgent, runId: string, status: string): Promise<void> {
   await expect
     .poll(
       async () =>

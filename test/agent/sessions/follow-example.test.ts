@@ -19,9 +19,9 @@ afterEach(async () => {
 });
 
 async function kill(child: ChildProcess): Promise<void> {
-  const exited = once(child, 'exit');
+  const exit = once(child, 'exit');
   child.kill('SIGKILL');
-  await exited;
+  await exit;
 }
 
 test('shows three clients the same conversation, also after a kill', { timeout: 180_000 }, async () => {
@@ -48,25 +48,26 @@ test('shows three clients the same conversation, also after a kill', { timeout: 
     return { child, closed: once(child, 'close'), lines: () => output.split('\n').slice(0, -1) };
   }
 
-  const stays = client();
-  const dies = client();
-  const speaks = client('Tell me of the hall.');
+  const stayingClient = client();
+  const dyingClient = client();
+  const speakingClient = client('Tell me of the hall.');
   await answer.request;
   answer.say('It is ');
-  for (const { lines } of [stays, dies]) await expect.poll(() => lines().length, { timeout: 60_000 }).toBe(1);
-  await kill(dies.child);
-  const [lastLine] = dies.lines();
+  for (const { lines } of [stayingClient, dyingClient])
+    await expect.poll(() => lines().length, { timeout: 60_000 }).toBe(1);
+  await kill(dyingClient.child);
+  const [lastLine] = dyingClient.lines();
   const returns = client('--after', /^\d+/.exec(lastLine ?? '')?.[0] ?? '');
   answer.say('open.');
   answer.end();
   // The client that prompts exits after the answer.
-  await speaks.closed;
-  expect(speaks.child.exitCode).toBe(0);
-  await expect.poll(() => stays.lines().length, { timeout: 60_000 }).toBe(2);
+  await speakingClient.closed;
+  expect(speakingClient.child.exitCode).toBe(0);
+  await expect.poll(() => stayingClient.lines().length, { timeout: 60_000 }).toBe(2);
   await expect.poll(() => returns.lines().length, { timeout: 60_000 }).toBe(1);
-  expect([...dies.lines(), ...returns.lines()]).toEqual(stays.lines());
-  expect(speaks.lines()).toEqual(stays.lines());
-  expect(stays.lines().map((line) => line.replace(/^\d+ +/, ''))).toEqual([
+  expect([...dyingClient.lines(), ...returns.lines()]).toEqual(stayingClient.lines());
+  expect(speakingClient.lines()).toEqual(stayingClient.lines());
+  expect(stayingClient.lines().map((line) => line.replace(/^\d+ +/, ''))).toEqual([
     'You    Tell me of the hall.',
     'Agent  It is open.',
   ]);

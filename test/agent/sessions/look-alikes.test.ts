@@ -4,27 +4,27 @@ import { describe, expect, test } from 'vitest';
 import { defuse, renderFiles } from '../../../src/agent/sessions/attachments/render.ts';
 
 const lookAlike = /<(?=[\s\\]*(?:\/[\s\\]*)?file(?![\p{L}\p{N}_]))/giu;
-const unseen = /[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Mn}]/gu;
+const invisibleCharacters = /[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Mn}]/gu;
 
 /** The rule in its plainest form, which is slow. */
 function defuseWhole(text: string): string {
   let plainText = '';
-  const ends: number[] = [];
-  let at = 0;
+  const unitEnds: number[] = [];
+  let position = 0;
   for (const character of text) {
-    at += character.length;
-    const visible =
+    position += character.length;
+    const visibleCharacters =
       (character.codePointAt(0) as number) < 0x80
         ? character
-        : character.replace(unseen, '').normalize('NFKC');
-    for (let unit = 0; unit < visible.length; unit += 1) ends.push(at);
-    plainText += visible;
+        : character.replace(invisibleCharacters, '').normalize('NFKC');
+    for (let unit = 0; unit < visibleCharacters.length; unit += 1) unitEnds.push(position);
+    plainText += visibleCharacters;
   }
   let result = '';
   let from = 0;
   for (const { index } of plainText.matchAll(lookAlike)) {
-    result += `${text.slice(from, ends[index])}\\`;
-    from = ends[index] as number;
+    result += `${text.slice(from, unitEnds[index])}\\`;
+    from = unitEnds[index] as number;
   }
   return result + text.slice(from);
 }
@@ -89,7 +89,7 @@ describe('defuse', () => {
 
   test('gives the same result for text in pieces', async () => {
     const text = `\u00e9${'<\u200bfile <\\ x'.repeat(100_000)}${' '.repeat(300_000)}</file>`;
-    const rendered = await renderFiles(
+    const renderedText = await renderFiles(
       [
         {
           attachmentId: 'att',
@@ -102,7 +102,7 @@ describe('defuse', () => {
       ],
       'n',
     );
-    expect(rendered.slice(rendered.indexOf('\n') + 1, -'\n</file>'.length)).toBe(defuse(text));
+    expect(renderedText.slice(renderedText.indexOf('\n') + 1, -'\n</file>'.length)).toBe(defuse(text));
   });
 
   test('covers every character whose compatibility form is <', () => {

@@ -35,13 +35,13 @@ describe('sessions.listMessages', () => {
     const events: SessionEvent[] = await collect(
       client.sessions.follow({ sessionId: 's', after: seq, until: 'idle' }),
     );
-    const created = events.filter((event) => event.type === 'message.created');
-    expect(created).toMatchObject([{ role: 'assistant' }]);
+    const creations = events.filter((event) => event.type === 'message.created');
+    expect(creations).toMatchObject([{ role: 'assistant' }]);
     expect(events.find((event) => event.type === 'part.started')).toMatchObject({
-      messageId: created[0]?.messageId,
+      messageId: creations[0]?.messageId,
     });
     expect(events.find((event) => event.type === 'message.completed')).toMatchObject({
-      messageId: created[0]?.messageId,
+      messageId: creations[0]?.messageId,
       message: { parts: expect.arrayContaining([expect.objectContaining({ text: 'Half of it.' })]) },
     });
     const messagesAfter = await client.sessions.listMessages({ sessionId: 's' });

@@ -62,8 +62,8 @@ function step(index: number): ScriptedAnswer {
 }
 
 /** The whole of the earlier prompt, as the beginning of the later one. */
-function expectPrefix(earlier: readonly string[], later: readonly string[]): void {
-  expect(later.slice(0, earlier.length)).toEqual(earlier);
+function expectPrefix(shorterPrompt: readonly string[], longerPrompt: readonly string[]): void {
+  expect(longerPrompt.slice(0, shorterPrompt.length)).toEqual(shorterPrompt);
 }
 
 const tools = (body: string) => JSON.stringify((JSON.parse(body) as { tools: object }).tools);

@@ -15,7 +15,7 @@ afterAll(() => world.close());
 const wait = { headers: { prefer: 'wait=20' } };
 
 /** The texts of a prompt behind its system message. */
-const prompted = (request: StreamRequest | undefined): string[] =>
+const promptTexts = (request: StreamRequest | undefined): string[] =>
   (request?.prompt ?? [])
     .slice(1)
     .flatMap(({ content }) =>
@@ -26,7 +26,7 @@ const textOf = ({ parts }: UiMessage) =>
   parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('');
 
 /** Text and status of each message. */
-async function listed({ client }: TestAgent, sessionId: string): Promise<[string, unknown][]> {
+async function listMessages({ client }: TestAgent, sessionId: string): Promise<[string, unknown][]> {
   const { items } = await client.sessions.listMessages({ sessionId });
   return items.map((message) => [textOf(message), message.metadata?.['status']]);
 }
@@ -50,8 +50,8 @@ describe('sessions.regenerate', () => {
     const { client } = agent;
     const receipt = await client.sessions.regenerate({ sessionId: 's' });
     await untilIdle(agent);
-    expect(prompted(world.gateway.requests.at(-1))).toEqual(['One.', 'Answer 1.', 'Two.']);
-    expect(await listed(agent, 's')).toEqual([
+    expect(promptTexts(world.gateway.requests.at(-1))).toEqual(['One.', 'Answer 1.', 'Two.']);
+    expect(await listMessages(agent, 's')).toEqual([
       ['One.', undefined],
       ['Answer 1.', 'completed'],
       ['Two.', undefined],
@@ -68,7 +68,7 @@ describe('sessions.regenerate', () => {
       text: 'Answer 3.',
     });
     await client.sessions.prompt({ sessionId: 's', text: 'Three.' }, wait);
-    expect(prompted(world.gateway.requests.at(-1))).toEqual([
+    expect(promptTexts(world.gateway.requests.at(-1))).toEqual([
       'One.',
       'Answer 1.',
       'Two.',
@@ -85,8 +85,8 @@ describe('sessions.regenerate', () => {
     await client.sessions.regenerate({ sessionId: 's', messageId, model: 'local/other' });
     await untilIdle(agent);
     expect(world.gateway.requests.at(-1)?.model).toBe('local/other');
-    expect(prompted(world.gateway.requests.at(-1))).toEqual(['One.']);
-    expect((await listed(agent, 's')).map(([, status]) => status)).toEqual([
+    expect(promptTexts(world.gateway.requests.at(-1))).toEqual(['One.']);
+    expect((await listMessages(agent, 's')).map(([, status]) => status)).toEqual([
       undefined,
       'replaced',
       'replaced',
@@ -102,20 +102,22 @@ describe('sessions.regenerate', () => {
     await client.sessions.regenerate({ sessionId: 's' });
     await untilIdle(agent);
     await agent.close();
-    const again = await world.start({ dataDir, name });
-    const before = (await again.client.sessions.fork({ sessionId: 's', seq: headSeq })) as { id: string };
-    const after = (await again.client.sessions.fork({ sessionId: 's' })) as { id: string };
-    expect((await listed(again, before.id)).at(-1)).toEqual(['Answer 1.', 'completed']);
-    expect((await listed(again, after.id)).slice(1)).toEqual([
+    const restartedAgent = await world.start({ dataDir, name });
+    const forkBefore = (await restartedAgent.client.sessions.fork({ sessionId: 's', seq: headSeq })) as {
+      id: string;
+    };
+    const forkAfter = (await restartedAgent.client.sessions.fork({ sessionId: 's' })) as { id: string };
+    expect((await listMessages(restartedAgent, forkBefore.id)).at(-1)).toEqual(['Answer 1.', 'completed']);
+    expect((await listMessages(restartedAgent, forkAfter.id)).slice(1)).toEqual([
       ['Answer 1.', 'replaced'],
       ['Answer 2.', 'completed'],
     ]);
     for (const [id, answer] of [
-      [before.id, 'Answer 1.'],
-      [after.id, 'Answer 2.'],
+      [forkBefore.id, 'Answer 1.'],
+      [forkAfter.id, 'Answer 2.'],
     ] as const) {
-      await again.client.sessions.prompt({ sessionId: id, text: 'Go on.' }, wait);
-      expect(prompted(world.gateway.requests.at(-1))).toEqual(['One.', answer, 'Go on.']);
+      await restartedAgent.client.sessions.prompt({ sessionId: id, text: 'Go on.' }, wait);
+      expect(promptTexts(world.gateway.requests.at(-1))).toEqual(['One.', answer, 'Go on.']);
     }
   });
 
@@ -128,7 +130,7 @@ describe('sessions.regenerate', () => {
     await agent.client.sessions.prompt({ sessionId: 's', text: 'One.' }, wait);
     await agent.client.sessions.regenerate({ sessionId: 's' });
     await untilIdle(agent);
-    expect(await listed(agent, 's')).toEqual([
+    expect(await listMessages(agent, 's')).toEqual([
       ['One.', undefined],
       ['', 'replaced'],
       ['Now.', 'completed'],
@@ -202,8 +204,11 @@ describe('sessions.listMessages', () => {
     await client.sessions.prompt({ sessionId: 's', text: 'Running.' });
     await modelAnswer.request;
     await client.sessions.prompt({ sessionId: 's', text: 'Waiting.' });
-    const dropped = await client.sessions.prompt({ sessionId: 's', text: 'Dropped.' });
-    await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: dropped.queueItemId as string });
+    const droppedInput = await client.sessions.prompt({ sessionId: 's', text: 'Dropped.' });
+    await client.sessions.removeQueueItem({
+      sessionId: 's',
+      queueItemId: droppedInput.queueItemId as string,
+    });
     await client.sessions.prompt({ sessionId: 's', text: 'Late.', expiresInMs: 1 });
     await collect(
       client.sessions.follow({ sessionId: 's' }),
@@ -215,10 +220,10 @@ describe('sessions.listMessages', () => {
       ['Dropped.', 'cancelled'],
       ['Late.', 'expired'],
     ];
-    expect(await listed(agent, 's')).toEqual(inputs);
+    expect(await listMessages(agent, 's')).toEqual(inputs);
     const fork = (await client.sessions.fork({ sessionId: 's' })) as { id: string };
     const inFork = inputs.map(([text, status]) => [text, status === 'waiting' ? 'cancelled' : status]);
-    expect((await listed(agent, fork.id)).filter(([text]) => text !== '')).toEqual(inFork);
+    expect((await listMessages(agent, fork.id)).filter(([text]) => text !== '')).toEqual(inFork);
     const events = await collect(client.sessions.follow({ sessionId: fork.id, until: 'idle' }));
     const open = new Set<string>();
     for (const event of events) {
@@ -228,7 +233,7 @@ describe('sessions.listMessages', () => {
     expect([...open]).toEqual([]);
     modelAnswer.end();
     await untilIdle(agent);
-    expect((await listed(agent, 's')).filter(([, status]) => status === 'waiting')).toEqual([]);
+    expect((await listMessages(agent, 's')).filter(([, status]) => status === 'waiting')).toEqual([]);
   });
 
   test('shows a denied call as denied', async () => {
@@ -241,12 +246,12 @@ describe('sessions.listMessages', () => {
     await client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
     const { items } = await client.sessions.listMessages({ sessionId: 's' });
     const part = items.at(-1)?.parts.find(({ type }) => type === 'dynamic-tool');
-    const denied = (await untilIdle(agent)).find((event) => event.type === 'tool.denied');
+    const denial = (await untilIdle(agent)).find((event) => event.type === 'tool.denied');
     expect(part).toMatchObject({
       state: 'output-denied',
-      approval: { id: denied?.approvalId, approved: false, reason: denied?.reason },
+      approval: { id: denial?.approvalId, approved: false, reason: denial?.reason },
     });
     expect(part).not.toHaveProperty('errorText');
-    expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt.at(-1))).toContain(denied?.reason);
+    expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt.at(-1))).toContain(denial?.reason);
   });
 });

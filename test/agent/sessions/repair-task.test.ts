@@ -22,7 +22,7 @@ import { collect, openWorld, type World } from '../../support/session-world.ts';
 const fileCount = 200;
 const brokenEvery = 9;
 const contextTokens = 32_000;
-const seeing = 'acme/eyes';
+const visionModel = 'acme/eyes';
 const reading = 'acme/text';
 
 const fileName = (index: number) => `src/module-${String(index).padStart(3, '0')}.js`;
@@ -37,13 +37,13 @@ async function writeRepository(workspace: string): Promise<void> {
   }
 }
 
-async function failingModules(workspace: string): Promise<number[]> {
-  const failing: number[] = [];
+async function findFailing(workspace: string): Promise<number[]> {
+  const failingModules: number[] = [];
   for (let index = 0; index < fileCount; index += 1) {
     const source = await readFile(join(workspace, fileName(index)), 'utf8');
-    if (!source.includes(`export const value = ${index};`)) failing.push(index);
+    if (!source.includes(`export const value = ${index};`)) failingModules.push(index);
   }
-  return failing;
+  return failingModules;
 }
 
 const checks = definePlugin({
@@ -54,7 +54,7 @@ const checks = definePlugin({
     run: {
       description: 'Runs all tests.',
       input: { type: 'object', additionalProperties: false },
-      run: async (_, { workspace }) => ({ failing: await failingModules(workspace) }),
+      run: async (_, { workspace }) => ({ failing: await findFailing(workspace) }),
     },
   },
 });
@@ -64,7 +64,7 @@ const usage = {
   outputTokens: { total: 40, reasoning: 10 },
 };
 
-function speaks(parts: object[], finishReason: string): ScriptedAnswer {
+function answerWithParts(parts: object[], finishReason: string): ScriptedAnswer {
   return {
     parts: [
       ...parts,
@@ -95,23 +95,29 @@ function createRepairer() {
   });
   return (request: StreamRequest): ScriptedAnswer => {
     if (JSON.stringify(request.prompt.at(-1)).includes('Sum up the conversation'))
-      return speaks(text('The tests of the repository fail; the modules are repaired one by one.'), 'stop');
+      return answerWithParts(
+        text('The tests of the repository fail; the modules are repaired one by one.'),
+        'stop',
+      );
     const lastResult = toolResults(request).at(-1);
     const value = lastResult?.output.value as
       | { failing?: number[]; path?: string; content?: string }
       | undefined;
-    const repaired = /module-(\d+)/.exec(value?.path ?? '')?.[1];
-    if (value?.failing?.length === 0) return speaks(text('All tests pass.'), 'stop');
+    const repairedModule = /module-(\d+)/.exec(value?.path ?? '')?.[1];
+    if (value?.failing?.length === 0) return answerWithParts(text('All tests pass.'), 'stop');
     if (value?.failing !== undefined)
-      return speaks([call('files_read', { path: fileName(value.failing[0] as number) })], 'tool-calls');
-    if (value?.content !== undefined && repaired !== undefined) {
-      const content = sourceOf(Number(repaired), Number(repaired));
-      return speaks(
+      return answerWithParts(
+        [call('files_read', { path: fileName(value.failing[0] as number) })],
+        'tool-calls',
+      );
+    if (value?.content !== undefined && repairedModule !== undefined) {
+      const content = sourceOf(Number(repairedModule), Number(repairedModule));
+      return answerWithParts(
         [...text('I repair it.'), call('files_write', { path: value.path, content })],
         'tool-calls',
       );
     }
-    return speaks([call('checks_run', {})], 'tool-calls');
+    return answerWithParts([call('checks_run', {})], 'tool-calls');
   };
 }
 
@@ -150,7 +156,7 @@ describe('a repair task on a small context', () => {
     { timeout: 300_000 },
     async () => {
       world.gateway.catalog([
-        { id: seeing, context_window: contextTokens, inputs: ['text', 'image'] },
+        { id: visionModel, context_window: contextTokens, inputs: ['text', 'image'] },
         { id: reading, context_window: contextTokens, inputs: ['text'] },
       ]);
       const repair = createRepairer();
@@ -173,17 +179,19 @@ describe('a repair task on a small context', () => {
       const first = await start();
       await first.client.sessions.create({ id: 's' });
       const parts = [{ type: 'text' as const, text: 'Repair the repository.' }, picture];
-      const interrupted = await first.client.sessions.prompt({ sessionId: 's', parts, model: seeing });
+      const interruptedRun = await first.client.sessions.prompt({
+        sessionId: 's',
+        parts,
+        model: visionModel,
+      });
       await restart.promise;
       await first.close();
 
       const { client } = await start();
-      const brokenModules = await failingModules(join(folder, 'repository'));
-      const { files } = await client.sessions.undoRun({ sessionId: 's', runId: interrupted.runId });
+      const brokenModules = await findFailing(join(folder, 'repository'));
+      const { files } = await client.sessions.undoRun({ sessionId: 's', runId: interruptedRun.runId });
       expect(files.length).toBeGreaterThan(3);
-      expect(await failingModules(join(folder, 'repository'))).toHaveLength(
-        brokenModules.length + files.length,
-      );
+      expect(await findFailing(join(folder, 'repository'))).toHaveLength(brokenModules.length + files.length);
       const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Go on.', model: reading });
       const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
 
@@ -191,7 +199,7 @@ describe('a repair task on a small context', () => {
         status: 'completed',
         text: 'All tests pass.',
       });
-      expect(await failingModules(join(folder, 'repository'))).toEqual([]);
+      expect(await findFailing(join(folder, 'repository'))).toEqual([]);
       expect(await readdir(join(folder, 'repository', 'src'))).toHaveLength(fileCount);
       await expectValid(events);
       const types = new Set(events.map(({ type }) => type));
@@ -238,7 +246,9 @@ function expectPrefixes(bodies: readonly string[], events: readonly SessionEvent
   for (const [index, prompt] of prompts.entries()) {
     const previousPrompt = prompts[index - 1];
     if (previousPrompt === undefined || previousPrompt.model !== prompt.model) continue;
-    const isPrefix = previousPrompt.messages.every((message, at) => prompt.messages[at] === message);
+    const isPrefix = previousPrompt.messages.every(
+      (message, position) => prompt.messages[position] === message,
+    );
     if (!isPrefix) breaks += 1;
   }
   const shortenings = events.filter(({ type }) => type === 'context.pruned' || type === 'compaction.ended');

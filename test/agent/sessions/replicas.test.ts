@@ -51,14 +51,14 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
     }
 
     test('gives a steer to the replica that executes the run', async () => {
-      const [executor, other] = [await replica(), await replica()];
+      const [executor, otherReplica] = [await replica(), await replica()];
       const first = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? first.answer : says('Steered.')));
       await executor.client.sessions.create({ id: 's' });
       const run = await executor.client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
       await first.request;
       first.say('On my way');
-      const steer = await other.client.sessions.prompt({
+      const steer = await otherReplica.client.sessions.prompt({
         sessionId: 's',
         text: 'Turn left!',
         delivery: 'steer',
@@ -66,7 +66,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       expect(steer).toMatchObject({ queued: true, queuePosition: 1 });
       first.end();
       const [events, otherEvents] = await Promise.all(
-        [executor, other].map(({ client }) =>
+        [executor, otherReplica].map(({ client }) =>
           collect(client.sessions.follow({ sessionId: 's', until: 'idle' })),
         ),
       );
@@ -76,14 +76,14 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
         runId: steer.runId,
       });
       for (const { runId } of [run, steer])
-        expect(await other.client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
+        expect(await otherReplica.client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
           status: 'completed',
         });
       expect(JSON.stringify(gateway.requests[1]?.prompt)).toMatch(/Go on\..*On my way.*Turn left!/);
     });
 
     test('starts an input that waits for a free place at the replica that has one', async () => {
-      const [fullReplica, other] = [await replica({ maxRuns: 1 }), await replica({ leaseMs: 1_000 })];
+      const [fullReplica, otherReplica] = [await replica({ maxRuns: 1 }), await replica({ leaseMs: 1_000 })];
       const first = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
       const ids = ['a', 'b', 'c'];
@@ -97,7 +97,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       for (const sessionId of ['b', 'c'])
         await collect(fullReplica.client.sessions.follow({ sessionId, until: 'idle' }));
       first.end();
-      await collect(other.client.sessions.follow({ sessionId: 'a', until: 'idle' }));
+      await collect(otherReplica.client.sessions.follow({ sessionId: 'a', until: 'idle' }));
       // The place of the full replica is free again for inputs of its own.
       await fullReplica.client.sessions.prompt(
         { sessionId: 'a', text: 'last' },
@@ -106,7 +106,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       expect(gateway.requests).toHaveLength(4);
     });
 
-    test('queues inputs of two replicas without a gap and runs each once', async () => {
+    test('runs the queued inputs of two replicas once each', async () => {
       const replicas = [await replica(), await replica()];
       const first = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
@@ -164,16 +164,16 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       await slowAnswer.request;
       const setLease = (minutes: number) =>
         first.sql`update agent.sessions_runs set lease_until = agent.townhall_now() + ${minutes} * interval '1 minute' where run_id = ${runId}`;
-      const waiting = () =>
+      const countWaiting = () =>
         first.sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%sessions_sessions%'`;
       await first.database.tx(async (tx) => {
         await tx`select 1 from agent.sessions_sessions where active_run_id = ${runId} for update`;
         await setLease(-1);
-        await expect.poll(async () => (await waiting()).length, { interval: 20 }).toBeGreaterThan(0);
+        await expect.poll(async () => (await countWaiting()).length, { interval: 20 }).toBeGreaterThan(0);
         await setLease(10);
       });
       // The second check of the other replica is over by then.
-      await expect.poll(async () => (await waiting()).length).toBe(0);
+      await expect.poll(async () => (await countWaiting()).length).toBe(0);
       await second.client.sessions.get({ sessionId: 's' });
       slowAnswer.say('Still here.');
       slowAnswer.end();
@@ -186,41 +186,44 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       const folder = await mkdtemp(join(tmpdir(), 'townhall-paused-'));
       const slowAnswer = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? slowAnswer.answer : says('After it.')));
-      const paused = await launch(folder, { gatewayUrl: gateway.url, options: place.options });
+      const pausedAgent = await launch(folder, { gatewayUrl: gateway.url, options: place.options });
       try {
-        const waking = await replica({ leaseMs: pausedLeaseMs });
-        await waking.client.sessions.create({ id: 's' });
-        const run = await fetch(`${paused.url}/api/sdk/sessions/s/prompt`, {
+        const waitingReplica = await replica({ leaseMs: pausedLeaseMs });
+        await waitingReplica.client.sessions.create({ id: 's' });
+        const run = await fetch(`${pausedAgent.url}/api/sdk/sessions/s/prompt`, {
           method: 'POST',
-          headers: { authorization: `Bearer ${waking.token}`, 'content-type': 'application/json' },
+          headers: { authorization: `Bearer ${waitingReplica.token}`, 'content-type': 'application/json' },
           body: JSON.stringify({ text: 'Begin.' }),
         }).then(async (response) => (await response.json()) as { runId: string });
         await slowAnswer.request;
         slowAnswer.say('The beginning ');
         // Durable before the pause, so that the takeover keeps it.
         await expect
-          .poll(async () => (await waking.sql`select 1 from agent.sessions_checkpoints`).length)
+          .poll(async () => (await waitingReplica.sql`select 1 from agent.sessions_checkpoints`).length)
           .toBeGreaterThan(0);
-        paused.child.kill('SIGSTOP');
+        pausedAgent.child.kill('SIGSTOP');
         await expect
           .poll(
-            async () => (await waking.client.sessions.getRun({ sessionId: 's', runId: run.runId })).status,
+            async () =>
+              (await waitingReplica.client.sessions.getRun({ sessionId: 's', runId: run.runId })).status,
           )
           .toBe('interrupted');
-        const { headSeq } = await waking.client.sessions.get({ sessionId: 's' });
-        paused.child.kill('SIGCONT');
+        const { headSeq } = await waitingReplica.client.sessions.get({ sessionId: 's' });
+        pausedAgent.child.kill('SIGCONT');
         slowAnswer.say('and what nobody may keep');
         slowAnswer.end();
         // The former owner drops its run. It is awake once it answers.
-        expect((await fetch(`${paused.url}/health`)).status).toBe(200);
+        expect((await fetch(`${pausedAgent.url}/health`)).status).toBe(200);
         await expect
-          .poll(async () => (await waking.sql`select 1 from agent.sessions_checkpoints`).length)
+          .poll(async () => (await waitingReplica.sql`select 1 from agent.sessions_checkpoints`).length)
           .toBe(0);
-        const after = await waking.client.sessions.prompt(
+        const nextRun = await waitingReplica.client.sessions.prompt(
           { sessionId: 's', text: 'And now?' },
           { headers: { prefer: 'wait=20' } },
         );
-        const events = await collect(waking.client.sessions.follow({ sessionId: 's', until: 'idle' }));
+        const events = await collect(
+          waitingReplica.client.sessions.follow({ sessionId: 's', until: 'idle' }),
+        );
         expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
         expect(
           events.filter(
@@ -231,16 +234,16 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
           events.filter((event) => event.type === 'run.settled').map((event) => [event.runId, event.outcome]),
         ).toEqual([
           [run.runId, 'interrupted'],
-          [after.runId, 'completed'],
+          [nextRun.runId, 'completed'],
         ]);
-        const { items } = await waking.client.sessions.listMessages({ sessionId: 's' });
+        const { items } = await waitingReplica.client.sessions.listMessages({ sessionId: 's' });
         expect(JSON.stringify(items)).toContain('The beginning');
         expect(JSON.stringify(items)).not.toContain('nobody may keep');
       } finally {
-        paused.child.kill('SIGCONT');
-        const exited = once(paused.child, 'exit');
-        paused.child.kill('SIGKILL');
-        await exited;
+        pausedAgent.child.kill('SIGCONT');
+        const exit = once(pausedAgent.child, 'exit');
+        pausedAgent.child.kill('SIGKILL');
+        await exit;
         await rm(folder, { recursive: true, force: true });
       }
     });

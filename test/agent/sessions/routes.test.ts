@@ -15,8 +15,8 @@ afterAll(() => world.close());
 describe('sessions', () => {
   test('creates, lists, updates, archives and removes sessions', async () => {
     const { client } = await world.start();
-    const created = await client.sessions.create({ id: 'first', title: 'One', metadata: { a: 1 } });
-    expect(created).toMatchObject({
+    const session = await client.sessions.create({ id: 'first', title: 'One', metadata: { a: 1 } });
+    expect(session).toMatchObject({
       id: 'first',
       kind: 'sdk',
       status: 'idle',
@@ -114,18 +114,18 @@ describe('sessions', () => {
         values (${`apr_${place}`}, ${sessionKey}, 'run_x', 'call_x', 'files_write', ${JSON.stringify({ content: randomBytes(300_000).toString('hex') })}::text::jsonb, 'denied')`;
     }
     const questions = await client.sessions.listApprovals({ sessionId: 's', limit: 4 });
-    const more = await client.sessions.listApprovals({
+    const nextPage = await client.sessions.listApprovals({
       sessionId: 's',
       limit: 4,
       cursor: questions.nextCursor as string,
     });
-    expect([...questions.items, ...more.items].map(({ approvalId }) => approvalId)).toEqual([
+    expect([...questions.items, ...nextPage.items].map(({ approvalId }) => approvalId)).toEqual([
       'apr_1',
       'apr_2',
       'apr_3',
       'apr_4',
     ]);
-    expect([questions.items.length < 4, more.nextCursor]).toEqual([true, null]);
+    expect([questions.items.length < 4, nextPage.nextCursor]).toEqual([true, null]);
     expect(await client.sessions.listApprovals({ sessionId: 's', limit: 1 })).toMatchObject({
       items: [{ approvalId: 'apr_1' }],
       nextCursor: expect.any(String),
@@ -143,7 +143,7 @@ describe('sessions', () => {
     const { id } = (await client.sessions.fork({ sessionId: 's' })) as { id: string };
     await client.sessions.prompt({ sessionId: id, text: 'Go.' }, wait);
     const { items } = await client.sessions.listMessages({ sessionId: id });
-    const listed: string[] = [];
+    const ids: string[] = [];
     for (let cursor: string | null | undefined; cursor !== null;) {
       const page = await client.sessions.listMessages({
         sessionId: id,
@@ -151,11 +151,11 @@ describe('sessions', () => {
         limit: 3,
         ...(cursor === undefined ? {} : { cursor }),
       });
-      listed.push(...page.items.map((message) => message.id));
+      ids.push(...page.items.map((message) => message.id));
       cursor = page.nextCursor;
     }
     expect(items).toHaveLength(8);
-    expect(listed).toEqual(items.map((message) => message.id).reverse());
+    expect(ids).toEqual(items.map((message) => message.id).reverse());
   });
 
   test('keeps sessions of one id apart by agent', async () => {
@@ -292,17 +292,17 @@ describe('sessions.prompt', () => {
 });
 
 describe('the queue of a session', () => {
-  test('lists the queue and runs it in order', async () => {
+  test('runs the listed queue in order', async () => {
     const { client } = await world.start();
     const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says(`Answer ${index}.`)));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'zero' });
     await first.request;
-    const waiting = [];
+    const waitingRuns = [];
     for (const text of ['one', 'two', 'three'])
-      waiting.push(await client.sessions.prompt({ sessionId: 's', text }));
-    expect(waiting.map(({ queued, queuePosition }) => [queued, queuePosition])).toEqual([
+      waitingRuns.push(await client.sessions.prompt({ sessionId: 's', text }));
+    expect(waitingRuns.map(({ queued, queuePosition }) => [queued, queuePosition])).toEqual([
       [true, 1],
       [true, 2],
       [true, 3],
@@ -314,7 +314,10 @@ describe('the queue of a session', () => {
       status: 'running',
       queueLength: 3,
     });
-    await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: waiting[1]?.queueItemId as string });
+    await client.sessions.removeQueueItem({
+      sessionId: 's',
+      queueItemId: waitingRuns[1]?.queueItemId as string,
+    });
     const queue = await client.sessions.listQueue({ sessionId: 's' });
     expect(queue.items.map(({ text, queuePosition }) => [text, queuePosition])).toEqual([
       ['one', 1],
@@ -324,13 +327,13 @@ describe('the queue of a session', () => {
     first.end();
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
-    const settled = events.flatMap((event) => (event.type === 'run.settled' ? [event.outcome] : []));
-    expect(settled).toEqual(['cancelled', 'completed', 'completed', 'completed']);
+    const outcomes = events.flatMap((event) => (event.type === 'run.settled' ? [event.outcome] : []));
+    expect(outcomes).toEqual(['cancelled', 'completed', 'completed', 'completed']);
     expect(
-      await client.sessions.getRun({ sessionId: 's', runId: waiting[1]?.runId as string }),
+      await client.sessions.getRun({ sessionId: 's', runId: waitingRuns[1]?.runId as string }),
     ).toMatchObject({ status: 'cancelled', queuePosition: null });
     await expect(
-      client.sessions.removeQueueItem({ sessionId: 's', queueItemId: waiting[0]?.queueItemId as string }),
+      client.sessions.removeQueueItem({ sessionId: 's', queueItemId: waitingRuns[0]?.queueItemId as string }),
     ).rejects.toMatchObject({ status: 409, code: 'run_started' });
     const inputs = world.gateway.requests.map(({ prompt }) => JSON.stringify(prompt.at(-1)?.content));
     expect(inputs.map((text) => /zero|one|two|three/.exec(text)?.[0])).toEqual(['zero', 'one', 'three']);
@@ -391,8 +394,8 @@ describe('the queue of a session', () => {
     await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
     await first.request;
     await client.sessions.prompt({ sessionId: 's', text: 'Turn left!', delivery: 'steer' });
-    const waiting = await client.sessions.prompt({ sessionId: 's', text: 'And then?' });
-    expect(waiting).toMatchObject({ queuePosition: 2 });
+    const waitingInput = await client.sessions.prompt({ sessionId: 's', text: 'And then?' });
+    expect(waitingInput).toMatchObject({ queuePosition: 2 });
     first.end();
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     const steeredIndex = events.findIndex(
@@ -400,7 +403,7 @@ describe('the queue of a session', () => {
     );
     expect(events[steeredIndex + 1]).toMatchObject({
       type: 'queue.updated',
-      items: [{ runId: waiting.runId, queuePosition: 1 }],
+      items: [{ runId: waitingInput.runId, queuePosition: 1 }],
       queueLength: 1,
     });
     let messageCount = 0;
@@ -427,8 +430,8 @@ describe('the queue of a session', () => {
     await expect(
       client.sessions.removeQueueItem({ sessionId: 's', queueItemId: steer.queueItemId as string }),
     ).rejects.toMatchObject({ status: 409, code: 'run_started' });
-    const { cancelled } = await client.sessions.cancel({ sessionId: 's', runId: steer.runId });
-    expect([...cancelled].sort()).toEqual([run.runId, steer.runId].sort());
+    const { cancelled: isCancelled } = await client.sessions.cancel({ sessionId: 's', runId: steer.runId });
+    expect([...isCancelled].sort()).toEqual([run.runId, steer.runId].sort());
     for (const { runId } of [run, steer])
       expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'cancelled' });
     await expect(client.sessions.cancel({ sessionId: 's', runId: 'run_unknown' })).rejects.toMatchObject({
@@ -461,7 +464,7 @@ describe('the queue of a session', () => {
     ).toEqual(['slow', 'urgent', 'patient']);
   });
 
-  test('cancels a run at the provider and keeps its text', async () => {
+  test('keeps the text of a run that is canceled at the provider', async () => {
     const { client } = await world.start();
     const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Again.')));
@@ -680,10 +683,10 @@ describe('sessions.remove', () => {
   test('ends the streams of a removed session', async () => {
     const { client } = await world.start();
     await client.sessions.create({ id: 's' });
-    const followed = client.sessions.follow({ sessionId: 's' })[Symbol.asyncIterator]();
+    const events = client.sessions.follow({ sessionId: 's' })[Symbol.asyncIterator]();
     for (const type of ['stream.ready', 'session.created'])
-      expect(await followed.next()).toMatchObject({ value: { type } });
-    const next = followed.next();
+      expect(await events.next()).toMatchObject({ value: { type } });
+    const next = events.next();
     next.catch(() => {});
     await client.sessions.remove({ sessionId: 's' });
     await expect(next).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
@@ -691,7 +694,7 @@ describe('sessions.remove', () => {
 });
 
 describe('the conversation of a session', () => {
-  test('compacts a conversation and keeps its messages', async () => {
+  test('keeps the messages of a compacted conversation', async () => {
     const { client } = await world.start();
     world.gateway.answer((request) =>
       says(/Sum up/.test(JSON.stringify(request.prompt.at(-1))) ? 'They spoke of the weather.' : 'Sunny.'),

@@ -19,7 +19,7 @@ afterEach(() => world.reset());
 afterAll(() => world.close());
 
 describe('a run', () => {
-  test('compacts a conversation that nearly fills the context and keeps its messages', async () => {
+  test('keeps the messages of a conversation that it compacts', async () => {
     world.gateway.catalog([{ id: 'local/echo', context_window: 2_000 }]);
     world.gateway.answer((request) =>
       says(/Sum up/.test(JSON.stringify(request.prompt.at(-1))) ? 'They spoke of fish.' : 'Noted.'),
@@ -123,7 +123,7 @@ describe('a run', () => {
     expect(world.gateway.requests).toHaveLength(0);
   });
 
-  test('expires an input that waits too long and runs the next one', async () => {
+  test('runs the next input when one waited too long', async () => {
     const { client } = await world.start();
     const first = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
@@ -164,7 +164,7 @@ describe('a run', () => {
 
 describe('a step that fails', () => {
   // A rate limit is transient, so it would be retried.
-  const limited = {
+  const limitError = {
     type: 'error',
     error: {
       type: 'rate_limit_error',
@@ -174,14 +174,14 @@ describe('a step that fails', () => {
       request_id: 'req_0',
     },
   };
-  const failing = (partsBefore: object[]): ScriptedAnswer => ({ parts: [...partsBefore, limited] });
+  const failAfter = (partsBefore: object[]): ScriptedAnswer => ({ parts: [...partsBefore, limitError] });
   const text = [
     { type: 'text-start', id: 't' },
     { type: 'text-delta', id: 't', delta: 'A first word' },
   ];
   const tool = [{ type: 'tool-call', toolCallId: 'call_0', toolName: 'files_list', input: '{}' }];
 
-  test('goes on where its text was cut off and shows nothing twice', async () => {
+  test('continues a text that was cut off without a repetition', async () => {
     const { client } = await world.start({ settings: { modelRetries: 2 } });
     world.gateway.answer((_request, index) => (index === 0 ? breaksAfter(...text) : says(' and a second.')));
     await client.sessions.create({ id: 's' });
@@ -226,7 +226,7 @@ describe('a step that fails', () => {
       expect(events.find((event) => event.type === type)).toMatchObject({ messageId });
   });
 
-  test('drops a thought that a broken stream has cut off, and asks again', async () => {
+  test('asks again without a thought that a broken stream cut off', async () => {
     const { client } = await world.start({ settings: { modelRetries: 2 } });
     const thinkingParts = [
       { type: 'reasoning-start', id: 'r' },
@@ -275,9 +275,9 @@ describe('a step that fails', () => {
     expect(Date.now() - startedMs).toBeGreaterThanOrEqual(2_000);
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ text: 'At last.' });
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    const waiting = events.find((event) => event.type === 'run.waiting');
-    expect(waiting).toMatchObject({ step: 1, reason });
-    expect(Date.parse(waiting?.until ?? '') - startedMs).toBeGreaterThanOrEqual(2_000);
+    const waitingEvent = events.find((event) => event.type === 'run.waiting');
+    expect(waitingEvent).toMatchObject({ step: 1, reason });
+    expect(Date.parse(waitingEvent?.until ?? '') - startedMs).toBeGreaterThanOrEqual(2_000);
     expect(events.some(({ type }) => type === 'run.retrying')).toBe(false);
   });
 
@@ -296,7 +296,7 @@ describe('a step that fails', () => {
   });
 
   const ways: [string, ScriptedAnswer][] = [
-    ['an error in the stream', failing([])],
+    ['an error in the stream', failAfter([])],
     ['a cut connection', breaksAfter()],
     ['a status', { status: 503, error: { type: 'server_error', code: 'not_ready' } }],
   ];

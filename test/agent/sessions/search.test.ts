@@ -82,9 +82,9 @@ describe('sessions.list', () => {
   });
 
   test('finds no session of another agent', async () => {
-    const [one, other] = [await world.start(), await world.start()];
-    await one.client.sessions.create({ title: 'Harbour' });
-    expect((await other.client.sessions.list({ search: 'harbour' })).items).toEqual([]);
+    const [owner, stranger] = [await world.start(), await world.start()];
+    await owner.client.sessions.create({ title: 'Harbour' });
+    expect((await stranger.client.sessions.list({ search: 'harbour' })).items).toEqual([]);
   });
 
   // A tsvector may have 1 MiB and a word of it 2 KiB.

@@ -21,7 +21,7 @@ const deltasOf = (events: readonly SessionEvent[], type: Delta['type']) =>
   events.filter((event): event is Delta => event.type === type);
 
 /** The text of deltas that follow each other without a gap. */
-function joined(deltas: readonly Pick<ToolDelta, 'offset' | 'delta'>[]): string {
+function joinDeltas(deltas: readonly Pick<ToolDelta, 'offset' | 'delta'>[]): string {
   let text = '';
   for (const { offset, delta } of deltas) {
     expect(offset).toBe(text.length);
@@ -57,26 +57,26 @@ describe('sessions.follow', () => {
     });
     await ready.promise;
     await client.sessions.prompt({ sessionId: 's', text: 'Go.' });
-    const received = await events;
-    const started = received.find((event) => event.type === 'tool.started');
-    const inputs = deltasOf(received, 'tool.input.delta');
-    expect(joined(inputs)).toBe(input);
+    const liveEvents = await events;
+    const start = liveEvents.find((event) => event.type === 'tool.started');
+    const inputs = deltasOf(liveEvents, 'tool.input.delta');
+    expect(joinDeltas(inputs)).toBe(input);
     expect(inputs[0]).toMatchObject({
       toolName: 'shell_run',
       toolCallId: 'call',
-      messageId: started?.messageId,
-      runId: started?.runId,
+      messageId: start?.messageId,
+      runId: start?.runId,
     });
-    expect(received.indexOf(inputs.at(-1) as SessionEvent)).toBeLessThan(
-      received.indexOf(started as SessionEvent),
+    expect(liveEvents.indexOf(inputs.at(-1) as SessionEvent)).toBeLessThan(
+      liveEvents.indexOf(start as SessionEvent),
     );
-    const outputs = deltasOf(received, 'tool.output.delta');
-    expect(joined(outputs)).toBe('one\ntwo\n');
-    const ended = received.findIndex(({ type }) => type === 'tool.output');
-    expect(received.indexOf(outputs.at(-1) as SessionEvent)).toBeLessThan(ended);
+    const outputs = deltasOf(liveEvents, 'tool.output.delta');
+    expect(joinDeltas(outputs)).toBe('one\ntwo\n');
+    const outputIndex = liveEvents.findIndex(({ type }) => type === 'tool.output');
+    expect(liveEvents.indexOf(outputs.at(-1) as SessionEvent)).toBeLessThan(outputIndex);
     // They are not part of the log.
-    const replayed = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    expect(replayed.filter(({ type }) => type.endsWith('.delta'))).toEqual([]);
+    const storedEvents = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(storedEvents.filter(({ type }) => type.endsWith('.delta'))).toEqual([]);
   });
 });
 
@@ -105,7 +105,7 @@ describe('the pieces of tool calls', () => {
     await expect.poll(() => pieces.length, { interval: 5 }).toBe(1);
     deltas.add('input', call, 'b');
     deltas.end('input', 'c');
-    expect(joined(pieces)).toBe('ab');
+    expect(joinDeltas(pieces)).toBe('ab');
     deltas.close();
   });
 
@@ -113,7 +113,7 @@ describe('the pieces of tool calls', () => {
     const { pieces, deltas } = open();
     for (let index = 0; index < 100; index += 1) deltas.add('output', call, 'x'.repeat(1_000));
     deltas.end('output', 'c');
-    expect(joined(pieces)).toHaveLength(65_536);
+    expect(joinDeltas(pieces)).toHaveLength(65_536);
     deltas.close();
   });
 

@@ -115,12 +115,12 @@ describe('sessions.getChanges', () => {
   });
 
   test('leaves out what git ignores, secrets, packages and links', async () => {
-    const left = ['dist/out.js', 'x.log', '.env', 'node_modules/p/i.js', '.git/config'];
+    const ignoredPaths = ['dist/out.js', 'x.log', '.env', 'node_modules/p/i.js', '.git/config'];
     const agent = await startWith(
       { '.gitignore': 'dist/\n*.log\n!keep.log\n', 'sub/.gitignore': '/only.txt\n' },
       [{ name: 'work_do', input: {} }],
       async (folder) => {
-        for (const path of [...left, 'keep.log', 'sub/only.txt', 'sub/deep/only.txt']) {
+        for (const path of [...ignoredPaths, 'keep.log', 'sub/only.txt', 'sub/deep/only.txt']) {
           await mkdir(dirname(join(folder, path)), { recursive: true });
           await writeFile(join(folder, path), 'x');
         }
@@ -175,13 +175,13 @@ describe('sessions.undoRun', () => {
     );
     await chmod(join(agent.workspace, 'a.sh'), 0o775);
     const runId = await run(agent);
-    const undone = await agent.client.sessions.undoRun({ sessionId: 's', runId });
-    expect(undone).toMatchObject({ runId, status: 'undone', files: [{ path: 'a.sh' }, {}, {}] });
+    const undoAnswer = await agent.client.sessions.undoRun({ sessionId: 's', runId });
+    expect(undoAnswer).toMatchObject({ runId, status: 'undone', files: [{ path: 'a.sh' }, {}, {}] });
     expect([await text(agent, 'a.sh'), await text(agent, 'old/gone.txt')]).toEqual(['one\n', 'bye\n']);
     expect((await stat(join(agent.workspace, 'a.sh'))).mode & 0o777).toBe(0o775);
     expect(await stat(join(agent.workspace, 'new')).catch(() => null)).toBeNull();
     expect((await eventsOf(agent)).find((event) => event.type === 'workspace.undone')).toMatchObject({
-      seq: undone.seq,
+      seq: undoAnswer.seq,
       runId,
       count: 3,
     });
@@ -201,8 +201,8 @@ describe('sessions.undoRun', () => {
     expect(notes(first)).toEqual([expect.stringContaining('were undone')]);
     expect(notes(first)[0]).toContain('a.txt');
     await agent.close();
-    const again = await world.start({ name: agent.name });
-    await again.client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
+    const restartedAgent = await world.start({ name: agent.name });
+    await restartedAgent.client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
     expect(notes(world.gateway.requests.at(-1))).toEqual(notes(first));
   });
 
@@ -229,7 +229,7 @@ describe('sessions.undoRun', () => {
     expect(input.indexOf('A note of the agent')).toBeLessThan(input.indexOf('Go.'));
   });
 
-  test('names the files that somebody else has changed, and sets nothing back', async () => {
+  test('restores nothing when another program has changed a file', async () => {
     const agent = await startWith(
       { 'a.txt': 'one', 'b.txt': 'one' },
       [{ name: 'work_do', input: {} }],
@@ -251,7 +251,7 @@ describe('sessions.undoRun', () => {
     expect(await text(agent, 'b.txt')).toBe('one');
   });
 
-  test('takes a change of a later run for one of somebody else', async () => {
+  test('treats a change of a later run as a foreign change', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two'), write('a.txt', 'three')]);
     const [first, second] = [await run(agent), await run(agent)];
     const undo = (runId: string) => agent.client.sessions.undoRun({ sessionId: 's', runId });
@@ -264,15 +264,15 @@ describe('sessions.undoRun', () => {
   test('follows no link that stands in the place of a folder', async () => {
     const agent = await startWith({ 'sub/a.txt': 'one' }, [write('sub/a.txt', 'two')]);
     const runId = await run(agent);
-    const outside = join(agent.dataDir, 'outside');
-    await mkdir(outside);
-    await writeFile(join(outside, 'a.txt'), 'two');
+    const outsideFolder = join(agent.dataDir, 'outside');
+    await mkdir(outsideFolder);
+    await writeFile(join(outsideFolder, 'a.txt'), 'two');
     await rm(join(agent.workspace, 'sub'), { recursive: true });
-    await symlink(outside, join(agent.workspace, 'sub'));
+    await symlink(outsideFolder, join(agent.workspace, 'sub'));
     await expect(agent.client.sessions.undoRun({ sessionId: 's', runId })).rejects.toMatchObject({
       code: 'files_changed',
     });
-    expect(await readFile(join(outside, 'a.txt'), 'utf8')).toBe('two');
+    expect(await readFile(join(outsideFolder, 'a.txt'), 'utf8')).toBe('two');
   });
 
   test('refuses a run without changes', async () => {
@@ -323,7 +323,7 @@ describe('sessions.redoRun', () => {
     });
   });
 
-  test('names the files that somebody else has changed', async () => {
+  test('names the files that another program has changed', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
     const target = { sessionId: 's', runId: await run(agent) };
     await agent.client.sessions.undoRun(target);

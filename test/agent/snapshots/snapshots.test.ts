@@ -140,8 +140,8 @@ describe('the contents of snapshots', () => {
     await put('a.txt', `two ${sessionKey}`);
     await run.end();
     await snapshots.sweep();
-    const changed = await snapshots.changes(runOf('run'));
-    expect(changed.files[0]?.diff).toContain('-one');
+    const changes = await snapshots.changes(runOf('run'));
+    expect(changes.files[0]?.diff).toContain('-one');
     await snapshots.removeSession(sessionKey);
     // Another process relies on no contents of a snapshot before.
     await (await open()).sweep();
@@ -151,8 +151,8 @@ describe('the contents of snapshots', () => {
   test('stay while a run is open', async () => {
     await put('a.txt', 'one');
     await (await open()).begin(runOf('run')).beforeChange(signal);
-    const before = await contents();
+    const contentsBefore = await contents();
     await (await open()).sweep();
-    expect(await contents()).toEqual(before);
+    expect(await contents()).toEqual(contentsBefore);
   });
 });

@@ -75,13 +75,13 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
       agentId: row?.agent_id ?? '',
       redactor: createRedactor(),
     });
-    const dead = await admin.create({ name: 'dead' });
-    await admin.revoke(dead.tokenId);
-    revokedToken = dead.token;
-    const old = await admin.create({ name: 'old', ttlSeconds: 1 });
-    expiredToken = old.token;
+    const deadToken = await admin.create({ name: 'dead' });
+    await admin.revoke(deadToken.tokenId);
+    revokedToken = deadToken.token;
+    const oldToken = await admin.create({ name: 'old', ttlSeconds: 1 });
+    expiredToken = oldToken.token;
     await world.database
-      .sql`update agent.tokens_tokens set expires_at = now() - interval '1 minute' where token_id = ${old.tokenId}`;
+      .sql`update agent.tokens_tokens set expires_at = now() - interval '1 minute' where token_id = ${oldToken.tokenId}`;
   });
   afterAll(async () => {
     await agent.close();
@@ -114,13 +114,13 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
 
   test('admits exactly one bearer token on every route', async () => {
     const { token } = agent;
-    const swapped = token.replace(/[a-z](?=[^a-z]*$)/, (letter) => letter.toUpperCase());
+    const swappedToken = token.replace(/[a-z](?=[^a-z]*$)/, (letter) => letter.toUpperCase());
     const credentials: Record<string, Record<string, string>> = {
       none: {},
       basic: { authorization: `Basic ${Buffer.from(`agent:${token}`).toString('base64')}` },
       'another scheme': { authorization: `Token ${token}` },
       bare: { authorization: token },
-      'another case': { authorization: `Bearer ${swapped}` },
+      'another case': { authorization: `Bearer ${swappedToken}` },
       'a prefix': { authorization: `Bearer ${token.slice(0, -1)}` },
       'a suffix': { authorization: `Bearer ${token}0` },
       'another agent’s': { authorization: `Bearer ${otherAgent.token}` },

@@ -46,15 +46,17 @@ describe('townhall agent token with a running agent', () => {
     const token = out[0] ?? '';
     expect([parseToken(token), await statusOf(agent, token)]).toEqual(['agt', 200]);
     const tokenId = /Its id is (tok_\w+)/.exec(err[0] ?? '')?.[1] ?? '';
-    const listed = (await json('token', 'list', ...flags)) as unknown as { items: Record<string, unknown>[] };
-    expect(listed.items.find((item) => item['tokenId'] === tokenId)).toMatchObject({
+    const listing = (await json('token', 'list', ...flags)) as unknown as {
+      items: Record<string, unknown>[];
+    };
+    expect(listing.items.find((item) => item['tokenId'] === tokenId)).toMatchObject({
       name: 'laptop',
       state: 'live',
       expiresAt: null,
       last4: token.slice(-4),
     });
-    expect(JSON.stringify(listed)).not.toContain(token);
-    expect(listed.items).toHaveLength(2);
+    expect(JSON.stringify(listing)).not.toContain(token);
+    expect(listing.items).toHaveLength(2);
     expect(await json('token', 'revoke', tokenId, ...flags)).toEqual({ tokenId, revoked: true });
     // The contract allows one second; a busy machine needs more.
     await expect.poll(() => statusOf(agent, token), { timeout: 5_000, interval: 20 }).toBe(401);
@@ -63,13 +65,13 @@ describe('townhall agent token with a running agent', () => {
   });
 
   test('creates a token that expires', async () => {
-    const issued = (await json('token', 'create', 'short', '--ttl', '4s', ...flags)) as unknown as {
+    const token = (await json('token', 'create', 'short', '--ttl', '4s', ...flags)) as unknown as {
       token: string;
       expiresAt: string;
     };
-    expect(await statusOf(agent, issued.token)).toBe(200);
-    expect(Date.parse(issued.expiresAt)).toBeGreaterThan(0);
-    await expect.poll(() => statusOf(agent, issued.token), { interval: 50 }).toBe(401);
+    expect(await statusOf(agent, token.token)).toBe(200);
+    expect(Date.parse(token.expiresAt)).toBeGreaterThan(0);
+    await expect.poll(() => statusOf(agent, token.token), { interval: 50 }).toBe(401);
   });
 
   test.each([
@@ -127,19 +129,19 @@ describe('townhall agent token without a running agent', () => {
     await expect(run('token', 'list', '--name', 'nobody', ...flags)).rejects.toThrow(
       /There is no agent "nobody"/,
     );
-    const issued = (await json('token', 'create', 'later', ...flags)) as unknown as {
+    const token = (await json('token', 'create', 'later', ...flags)) as unknown as {
       token: string;
       tokenId: string;
     };
     const second = await open();
     const restartedAgent = await startAgent({ gatewayUrl: gateway.url, dataDir: folder, database: second });
     try {
-      expect(await statusOf(restartedAgent, issued.token)).toBe(200);
+      expect(await statusOf(restartedAgent, token.token)).toBe(200);
       if (!isEmbedded) {
         // Another process changes the database; the running agent rereads it within a second.
-        await run('token', 'revoke', issued.tokenId, ...flags);
+        await run('token', 'revoke', token.tokenId, ...flags);
         await expect
-          .poll(() => statusOf(restartedAgent, issued.token), { timeout: 5_000, interval: 20 })
+          .poll(() => statusOf(restartedAgent, token.token), { timeout: 5_000, interval: 20 })
           .toBe(401);
       }
     } finally {

@@ -60,10 +60,15 @@ export async function applyPatch(input: PatchInput, files: PatchFiles): Promise<
   return {
     files: changes.map(({ path, before, after }) => ({
       path,
-      change: before === null ? 'created' : after === null ? 'deleted' : 'changed',
+      change: changeKind(before, after),
       bytes: Buffer.byteLength(after ?? ''),
     })),
   };
+}
+
+function changeKind(before: string | null, after: string | null): 'created' | 'deleted' | 'changed' {
+  if (before === null) return 'created';
+  return after === null ? 'deleted' : 'changed';
 }
 
 /** Throws a Problem unless the old text is there, and once unless all are to be replaced. */
@@ -116,7 +121,7 @@ async function planDiff(diff: string, files: PatchFiles): Promise<FileChange[]> 
 async function planFile(file: FileDiff, { workspace, readText }: PatchFiles): Promise<FileChange> {
   const path = pathOf(file);
   const before = file.from === null ? null : await readText(path);
-  if (before === null && (await exists(workspace, path)))
+  if (before === null && (await pathExists(workspace, path)))
     throw refusal(`The diff creates ${JSON.stringify(path)}, which exists; nothing was changed.`);
   try {
     const after = applyHunks(before ?? '', file.hunks);
@@ -142,7 +147,7 @@ function pathOf({ from, to }: FileDiff): string {
   return to ?? from ?? '';
 }
 
-async function exists(workspace: Workspace, path: string): Promise<boolean> {
+async function pathExists(workspace: Workspace, path: string): Promise<boolean> {
   return workspace.read(path, 0).then(
     () => true,
     (error: unknown) => !(error instanceof Problem && errorCode(error.cause) === 'ENOENT'),

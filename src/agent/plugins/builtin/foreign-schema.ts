@@ -101,15 +101,15 @@ function itemError({ items }: JsonSchema, value: readonly unknown[], path: strin
 function memberError(schema: JsonSchema, value: JsonSchema, path: string): ProblemDetail | null {
   const properties = isRecord(schema['properties']) ? schema['properties'] : {};
   const required = Array.isArray(schema['required']) ? (schema['required'] as unknown[]) : [];
-  const at = (name: string): string => (path === '' ? name : `${path}.${name}`);
+  const pathOf = (name: string): string => (path === '' ? name : `${path}.${name}`);
   for (const name of required)
     if (typeof name === 'string' && !Object.hasOwn(value, name))
-      return { path: at(name).slice(0, 256), message: 'is required' };
+      return { path: pathOf(name).slice(0, 256), message: 'is required' };
   const isClosed = schema['additionalProperties'] === false && schema['patternProperties'] === undefined;
   for (const [name, member] of Object.entries(value)) {
     const isDeclared = Object.hasOwn(properties, name);
-    if (isClosed && !isDeclared) return { path: at(name).slice(0, 256), message: 'is not known here' };
-    const error = isDeclared ? firstError(properties[name], member, at(name)) : null;
+    if (isClosed && !isDeclared) return { path: pathOf(name).slice(0, 256), message: 'is not known here' };
+    const error = isDeclared ? firstError(properties[name], member, pathOf(name)) : null;
     if (error !== null) return error;
   }
   return null;

@@ -76,8 +76,8 @@ export async function connectMcp(server: McpServer, options: McpConnectOptions):
   const { signal, timeoutMs, clock } = options;
   const program = await prepareProgram(server, options);
   const client = new Client({ name: 'townhall', version }, { jsonSchemaValidator: noValidation });
-  const closed = Promise.withResolvers<void>();
-  client.onclose = () => closed.resolve();
+  const closure = Promise.withResolvers<void>();
+  client.onclose = () => closure.resolve();
   // An unparsable message is ignored; its call times out or fails.
   client.onerror = () => {};
   let closing: Promise<void> | undefined;
@@ -85,7 +85,7 @@ export async function connectMcp(server: McpServer, options: McpConnectOptions):
     closing ??= (async () => {
       await client.close().catch(() => {});
       await program?.end(clock);
-      closed.resolve();
+      closure.resolve();
     })();
     return closing;
   };
@@ -99,7 +99,7 @@ export async function connectMcp(server: McpServer, options: McpConnectOptions):
     throw error;
   }
   return {
-    closed: closed.promise,
+    closed: closure.promise,
     close,
     tools: () => listTools(client, options),
     call: (tool, input, callOptions) => callTool(client, { tool, input }, callOptions),
@@ -150,12 +150,14 @@ async function callTool(
   );
   const content = (Array.isArray(answer.content) ? answer.content : []).map(toContent);
   const text = content.flatMap((part) => ('text' in part ? [part.text] : [])).join('\n');
-  const structured = answer.structuredContent;
+  const { structuredContent } = answer;
   return {
     isError: answer.isError === true,
     text,
     content,
-    ...(typeof structured === 'object' && structured !== null ? { structured } : {}),
+    ...(typeof structuredContent === 'object' && structuredContent !== null
+      ? { structured: structuredContent }
+      : {}),
   };
 }
 
@@ -182,22 +184,22 @@ function coalesce(
 }
 
 // The SDK sends `notifications/cancelled` when the signal of a request is aborted, even
-// after its answer. This signal follows the outer one only until the work has ended.
+// after its answer. This signal follows the caller's one only until the work has ended.
 async function whilePending<T>(
   callerSignal: AbortSignal,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   callerSignal.throwIfAborted();
   const request = new AbortController();
-  const finished = new AbortController();
+  const completion = new AbortController();
   callerSignal.addEventListener('abort', () => request.abort(callerSignal.reason), {
     once: true,
-    signal: finished.signal,
+    signal: completion.signal,
   });
   try {
     return await work(request.signal);
   } finally {
-    finished.abort();
+    completion.abort();
   }
 }
 

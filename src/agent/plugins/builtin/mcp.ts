@@ -27,11 +27,11 @@ export function mcp(options: {
   log: Log;
 }): Plugin {
   const { clock, log, redactor } = options;
-  const stopping = new AbortController();
+  const stop = new AbortController();
   const enabled = [...options.servers].filter(([, config]) => config.disabled !== true);
   for (const [, config] of enabled) for (const secret of secretsOf(config)) redactor.hold(secret);
   const servers = enabled.map(([name, config]) =>
-    createServer(name, config, { ...options, signal: stopping.signal }),
+    createServer(name, config, { ...options, signal: stop.signal }),
   );
   let connectionRuns: readonly Promise<void>[] = [];
   /** Why tools of connected servers are not offered. */
@@ -71,7 +71,7 @@ export function mcp(options: {
       await settlesWithin(allOffered, { ms: startWaitMs, clock });
     },
     async stop() {
-      stopping.abort();
+      stop.abort();
       await Promise.all(servers.map((server) => server.close()));
       await Promise.all(connectionRuns);
     },

@@ -36,11 +36,11 @@ export function secretPlaces(root: string, hidden: readonly string[]): SecretPla
   // case or mounted a second time.
   async function isHiddenByIdentity(paths: readonly string[]): Promise<boolean> {
     if (within.length === 0) return false;
-    const [identities, ...own] = await Promise.all([
+    const [identities, ...secretPaths] = await Promise.all([
       Promise.all(within.map(identityOf)),
       ...paths.map(identityOf),
     ]);
-    return own.some((identity) => identity !== undefined && identities.includes(identity));
+    return secretPaths.some((identity) => identity !== undefined && identities.includes(identity));
   }
 
   function isHiddenByPath(path: string): boolean {

@@ -161,7 +161,7 @@ async function runCommand(
 }
 
 function describeRenamed(renamed: readonly RenamedFile[]): string {
-  const list = listed(renamed.map(({ from, to }) => `${from} is now ${to}`));
+  const list = joinItems(renamed.map(({ from, to }) => `${from} is now ${to}`));
   return `The command created files that other programs run or obey without "protected": true. They have other names: ${list}.`;
 }
 
@@ -170,15 +170,15 @@ function describeCovered({ hidden, readOnly }: CoveredFolders): string[] {
     ...(readOnly.length === 0
       ? []
       : [
-          `The workspace holds so many files that other programs run or obey that the command could not write to these folders at all: ${listed(readOnly)}.`,
+          `The workspace holds so many files that other programs run or obey that the command could not write to these folders at all: ${joinItems(readOnly)}.`,
         ]),
     ...(hidden.length === 0
       ? []
-      : [`The workspace holds so many secrets that these folders appeared empty: ${listed(hidden)}.`]),
+      : [`The workspace holds so many secrets that these folders appeared empty: ${joinItems(hidden)}.`]),
   ];
 }
 
-function listed(paths: readonly string[]): string {
+function joinItems(paths: readonly string[]): string {
   return paths.length <= 20
     ? paths.join(', ')
     : `${paths.slice(0, 20).join(', ')}, and ${paths.length - 20} more`;

@@ -121,13 +121,13 @@ export function createEventLog({
     items: readonly Item[],
     { locate, run }: Decision<Item, Result>,
   ): Promise<(Result | 'stale')[]> {
-    const loaded = await Promise.all(distinct(items.map(locate)).map(find));
+    const loaded = await Promise.all(distinctLocators(items.map(locate)).map(find));
     const records = loaded.filter((session) => session !== undefined);
     const results = await runStatement((unit) => run(unit, items, { sessions: records, isLocked: false }));
     const staleItems = items.filter((_, index) => results[index] === 'stale');
     if (staleItems.length === 0) return [...results];
     const secondResults = await transact(async (unit) => {
-      const lockedSessions = await lockSessions(unit, agentId, distinct(staleItems.map(locate)));
+      const lockedSessions = await lockSessions(unit, agentId, distinctLocators(staleItems.map(locate)));
       return run(unit, staleItems, { sessions: lockedSessions, isLocked: true });
     });
     const next = secondResults.values();
@@ -178,7 +178,7 @@ async function readConversation(
   return { summary, messages: [...messages], cut, prunedUpToSeq };
 }
 
-function distinct(locators: readonly (SessionLocator | null)[]): SessionLocator[] {
+function distinctLocators(locators: readonly (SessionLocator | null)[]): SessionLocator[] {
   const knownLocators = locators.filter((locator) => locator !== null);
   return [...new Map(knownLocators.map((locator) => [nameOf(locator), locator])).values()];
 }

@@ -64,14 +64,19 @@ function statusProblem(error: GatewayError): Problem {
         { cause: error },
       );
     case 429:
-      return transient(
+      return transientProblem(
         'rate_limited',
         'rate_limited',
         'The gateway or the model is at its limit; try again later.',
         error,
       );
     case 503:
-      return transient('unavailable', 'not_ready', 'The gateway is not ready; try again in a moment.', error);
+      return transientProblem(
+        'unavailable',
+        'not_ready',
+        'The gateway is not ready; try again in a moment.',
+        error,
+      );
     case 504:
       return new Problem('upstream_timeout', 'upstream_timeout', 'The model was too slow.', { cause: error });
     default:
@@ -143,7 +148,12 @@ function failed(code: ProblemCode, message: string, cause: GatewayError): Proble
   return new Problem('upstream_failed', code, message, { cause });
 }
 
-function transient(kind: ProblemKind, code: ProblemCode, message: string, error: GatewayError): Problem {
+function transientProblem(
+  kind: ProblemKind,
+  code: ProblemCode,
+  message: string,
+  error: GatewayError,
+): Problem {
   const waitSeconds = Math.max(1, Math.ceil((error.retryAfterMs ?? 1000) / 1000));
   return new Problem(kind, code, message, { cause: error, headers: { 'retry-after': String(waitSeconds) } });
 }

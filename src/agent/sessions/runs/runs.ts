@@ -149,7 +149,7 @@ export function createRuns(options: RunsOptions): Runs {
     async close(drainMs) {
       isDraining = true;
       await settlesWithin(localRuns.allSettled(), { ms: drainMs, clock });
-      localRuns.abortAll(interrupted());
+      localRuns.abortAll(interruptedProblem());
       await localRuns.allSettled();
       closed.abort();
       closing.abort();
@@ -192,7 +192,7 @@ function createContext(
       has: localRuns.has,
       isEmpty: localRuns.isEmpty,
       start: (started) => void start(context, started),
-      cancel: (runId) => localRuns.get(runId)?.abort.abort(cancelled()),
+      cancel: (runId) => localRuns.get(runId)?.abort.abort(cancelledProblem()),
     },
     closing,
   });
@@ -277,7 +277,7 @@ async function submit(
   submission: Submission,
 ): ReturnType<Runs['submit']> {
   const { localRuns, gate, recovery, phase } = context;
-  if (phase() === 'draining') throw draining();
+  if (phase() === 'draining') throw drainingProblem();
   let admission: Admission;
   gate.enter();
   try {
@@ -341,7 +341,7 @@ function rememberRequest({ requests, options }: Context, runId: string): void {
 
 async function requestCancel({ localRuns, options }: Context, runId: string): Promise<void> {
   const local = localRuns.get(runId);
-  if (local) local.abort.abort(cancelled());
+  if (local) local.abort.abort(cancelledProblem());
   else await options.runStore.requestCancel(runId);
 }
 
@@ -442,17 +442,17 @@ function createAdmissionGate({
   };
 }
 
-function interrupted(): Problem {
+function interruptedProblem(): Problem {
   return new Problem('unavailable', 'run_interrupted', 'The agent is going down and has ended the run.', {
     headers: { 'retry-after': '1' },
   });
 }
 
-function cancelled(): Problem {
+function cancelledProblem(): Problem {
   return new Problem('conflict', 'run_cancelled', 'The run was cancelled.');
 }
 
-function draining(): Problem {
+function drainingProblem(): Problem {
   return new Problem('unavailable', 'draining', 'The agent is going down and takes no more input.', {
     headers: { 'retry-after': '1' },
   });
