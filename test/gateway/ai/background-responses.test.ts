@@ -60,16 +60,16 @@ type Event = OpenAI.Responses.ResponseStreamEvent;
 
 const client = (of = world) => new OpenAI({ baseURL: `${of.url}/v1`, apiKey: of.userToken, maxRetries: 0 });
 
-const start = (more: object = {}, of = world) =>
+const start = (members: object = {}, of = world) =>
   client(of).responses.create({
     model: 'acme/ok',
     input: 'hi',
     background: true,
-    ...more,
+    ...members,
   }) as Promise<Response>;
 
 /** Reads until the status is final, as the guide says. */
-async function ended(responseId: string): Promise<Response> {
+async function waitForEnd(responseId: string): Promise<Response> {
   const read = () => client().responses.retrieve(responseId);
   await expect.poll(async () => (await read()).status).not.toBe('in_progress');
   return read();
@@ -93,7 +93,7 @@ describe.each(['local/echo', 'acme/ok', 'openai/ok'])('a response of %s in the b
   test('is queued at once and completed later', async () => {
     const first = await start({ model });
     expect(first).toMatchObject({ status: 'queued', background: true, store: true, model, output: [] });
-    const response = await ended(first.id);
+    const response = await waitForEnd(first.id);
     expect(response).toMatchObject({ id: first.id, status: 'completed', background: true, store: true });
     expect(response.output_text).not.toBe('');
   });
@@ -140,7 +140,7 @@ describe('a response in the background', () => {
         responseId = event.response.id;
         break;
       }
-    expect(await ended(responseId)).toMatchObject({ status: 'completed' });
+    expect(await waitForEnd(responseId)).toMatchObject({ status: 'completed' });
   });
 
   test('is charged once', async () => {
@@ -154,7 +154,7 @@ describe('a response in the background', () => {
   });
 
   test('is canceled at its provider within 50 ms, and pays for its input', async () => {
-    const canceled: string[] = [];
+    const canceledIds: string[] = [];
     const count = await recordCount();
     const lifetime = async () => {
       provider.reset();
@@ -163,18 +163,18 @@ describe('a response in the background', () => {
       const canceledMs = performance.now();
       const response = await client().responses.cancel(responseId);
       expect(response).toMatchObject({ id: responseId, status: 'cancelled' });
-      canceled.push(responseId);
+      canceledIds.push(responseId);
       await provider.until(([call]) => call?.abortedAt !== undefined);
       return (provider.lastCall().abortedAt ?? Number.POSITIVE_INFINITY) - canceledMs;
     };
     expect(await quickest(50, lifetime)).toBeLessThan(50);
     const records = await recordsSince(count);
-    expect(records).toHaveLength(canceled.length);
+    expect(records).toHaveLength(canceledIds.length);
     for (const record of records) {
       expect(record).toMatchObject({ outcome: 'client_closed' });
       expect(record.credits).toBeGreaterThan(0);
     }
-    expect(await client().responses.cancel(canceled[0] as string)).toMatchObject({ status: 'cancelled' });
+    expect(await client().responses.cancel(canceledIds[0] as string)).toMatchObject({ status: 'cancelled' });
   });
 
   test('is canceled when another gateway asks for it', async () => {
@@ -182,7 +182,7 @@ describe('a response in the background', () => {
     const { id: responseId } = await start({ model: 'acme/slow' });
     await world.sql`update gateway.ai_responses set cancel_requested = true where response_id = ${responseId}`;
     await provider.until(([call]) => call?.abortedAt !== undefined);
-    expect(await ended(responseId)).toMatchObject({ status: 'cancelled' });
+    expect(await waitForEnd(responseId)).toMatchObject({ status: 'cancelled' });
   });
 
   test('ends at its provider when it is deleted', async () => {
@@ -195,19 +195,19 @@ describe('a response in the background', () => {
 
   test('is failed with the error of its provider', async () => {
     const { id: responseId } = await start({ model: 'acme/broken' });
-    expect(await ended(responseId)).toMatchObject({
+    expect(await waitForEnd(responseId)).toMatchObject({
       status: 'failed',
       error: { code: expect.any(String), message: expect.any(String) },
     });
-    const cut = await start({ model: 'openai/cut' });
-    expect(await ended(cut.id)).toMatchObject({ status: 'failed' });
-    const events = await collect(await client().responses.retrieve(cut.id, { stream: true }));
+    const truncatedResponse = await start({ model: 'openai/cut' });
+    expect(await waitForEnd(truncatedResponse.id)).toMatchObject({ status: 'failed' });
+    const events = await collect(await client().responses.retrieve(truncatedResponse.id, { stream: true }));
     expect(events.at(-1)).toMatchObject({ type: 'response.failed' });
   });
 
   test('is failed when its gateway has stopped', async () => {
     const { id: responseId } = await start();
-    await ended(responseId);
+    await waitForEnd(responseId);
     await world.sql`update gateway.ai_responses set run_lease = now() - interval '1 second' where response_id = ${responseId}`;
     expect(await client().responses.retrieve(responseId)).toMatchObject({
       status: 'failed',
@@ -215,7 +215,7 @@ describe('a response in the background', () => {
     });
   });
 
-  test('is sealed while it runs, and cannot be continued', async () => {
+  test('cannot be continued while it runs', async () => {
     const { id: responseId } = await start({ model: 'acme/slow', input: 'the secret of the sea' });
     expect(await client().responses.retrieve(responseId)).toMatchObject({ status: 'in_progress' });
     const rows = await world.sql`select * from gateway.ai_responses where response_id = ${responseId}`;
@@ -240,7 +240,7 @@ describe('a response in the background', () => {
     const first = await client().responses.create(body, key);
     const second = await client().responses.create(body, key);
     expect(second.id).toBe(first.id);
-    await ended(first.id);
+    await waitForEnd(first.id);
     expect(await client().responses.create(body, key)).toMatchObject({ id: first.id, status: 'completed' });
   });
 });
@@ -267,20 +267,24 @@ test.skipIf(inject('databaseSource')?.engine !== 'postgres')(
   'a response is read and canceled at another gateway',
   async () => {
     const database = await makeDatabase();
-    const one = await startGateway({ env, place: database });
-    const other = await startGateway({ env, place: database });
+    const firstGateway = await startGateway({ env, place: database });
+    const secondGateway = await startGateway({ env, place: database });
     try {
       provider.reset();
-      const { id: responseId } = await start({ model: 'acme/slow' }, one);
-      expect(await client(other).responses.retrieve(responseId)).toMatchObject({ status: 'in_progress' });
-      await expect(client(other).responses.retrieve(responseId, { stream: true })).rejects.toMatchObject({
+      const { id: responseId } = await start({ model: 'acme/slow' }, firstGateway);
+      expect(await client(secondGateway).responses.retrieve(responseId)).toMatchObject({
+        status: 'in_progress',
+      });
+      await expect(
+        client(secondGateway).responses.retrieve(responseId, { stream: true }),
+      ).rejects.toMatchObject({
         status: 409,
         code: 'stream_not_available',
       });
-      expect(await client(other).responses.cancel(responseId)).toMatchObject({ status: 'cancelled' });
+      expect(await client(secondGateway).responses.cancel(responseId)).toMatchObject({ status: 'cancelled' });
       await provider.until(([call]) => call?.abortedAt !== undefined);
     } finally {
-      await Promise.all([one.close(), other.close()]);
+      await Promise.all([firstGateway.close(), secondGateway.close()]);
       await database.remove();
     }
   },

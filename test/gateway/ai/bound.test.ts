@@ -384,8 +384,8 @@ describe('the size of stored context', () => {
     ['an item of the instructions', { input: 'hi', instructions: [{ role: 'user', content: 'FILE' }] }],
   ])('counts a file at a URL as the maximum: %s', (_what, body) => {
     const file = [{ type: 'input_file', file_url: 'https://files.example/300-pages.pdf' }];
-    const filled = JSON.parse(JSON.stringify(body).replace('"FILE"', JSON.stringify(file))) as object;
-    expect(sizeOf(filled, 'responses')).toMatchObject({ media: 1, mediaTokens: 262_144 });
+    const filledBody = JSON.parse(JSON.stringify(body).replace('"FILE"', JSON.stringify(file))) as object;
+    expect(sizeOf(filledBody, 'responses')).toMatchObject({ media: 1, mediaTokens: 262_144 });
   });
 
   test('counts the variables of a stored prompt as text', () => {
@@ -529,11 +529,11 @@ describe('the size of media', () => {
       Math.ceil((8_000 / 750) * 32),
     );
     // A header that declares 2 GB a second, for 120 seconds of audio.
-    const lying = Buffer.from(header);
-    lying.writeUInt32LE(2 ** 31, 28);
-    expect(tokens(Buffer.concat([lying, Buffer.alloc(1_920_000)]).toString('base64'))).toBe(50);
-    lying.writeUInt32LE(1_920_000, 40);
-    expect(tokens(Buffer.concat([lying, Buffer.alloc(1_920_000)]).toString('base64'))).toBe(6_000);
+    const falseHeader = Buffer.from(header);
+    falseHeader.writeUInt32LE(2 ** 31, 28);
+    expect(tokens(Buffer.concat([falseHeader, Buffer.alloc(1_920_000)]).toString('base64'))).toBe(50);
+    falseHeader.writeUInt32LE(1_920_000, 40);
+    expect(tokens(Buffer.concat([falseHeader, Buffer.alloc(1_920_000)]).toString('base64'))).toBe(6_000);
   });
 
   test('counts files by bytes and pages, and remote files as the maximum', () => {

@@ -14,7 +14,7 @@ const usage = {
 const base = { id: 'msg_1', type: 'message', role: 'assistant', model: 'x', stop_sequence: null };
 const frame = (data: { type: string } & Record<string, unknown>) =>
   `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
-const streamed = [
+const streamFrames = [
   frame({
     type: 'message_start',
     message: { ...base, content: [], stop_reason: null, usage: { ...usage, output_tokens: 1 } },
@@ -41,7 +41,7 @@ const wholeAnswer = JSON.stringify({
   stop_reason: 'end_turn',
   usage,
 });
-const script = `verbatim?${new URLSearchParams({ sse: streamed, json: wholeAnswer }).toString()}`;
+const script = `verbatim?${new URLSearchParams({ sse: streamFrames, json: wholeAnswer }).toString()}`;
 
 let provider: ScriptedProvider;
 let world: World;

@@ -17,30 +17,30 @@ import { Problem } from '../../../src/kernel/problem.ts';
 /** A clock on which every sleep ends at once. */
 function stillClock() {
   let nowMs = 0;
-  const slept: number[] = [];
+  const sleepsMs: number[] = [];
   return {
-    slept,
+    slept: sleepsMs,
     monotonicMs: () => nowMs,
     advance: (ms: number) => void (nowMs += ms),
     async sleep(ms: number, signal?: AbortSignal) {
       signal?.throwIfAborted();
-      slept.push(ms);
+      sleepsMs.push(ms);
       nowMs += ms;
     },
   };
 }
 
-const model = (id: string, more: Partial<CatalogModel> = {}) =>
+const model = (id: string, overrides: Partial<CatalogModel> = {}) =>
   ({
     id,
     provider: 'acme',
     upstream_model: id,
     providerEntry: { kind: 'openai-compatible' },
-    ...more,
+    ...overrides,
   }) as CatalogModel;
 const errorResponse = (status: number, retryAfter?: string) =>
   problemOfErrorResponse({ status, retryAfter, body: '', hide: (text) => text, now: new Date(0) });
-const unreached = () =>
+const unreachedProblem = () =>
   new Problem('upstream_failed', 'upstream_failed', 'x', { cause: new ConnectionFailure('reset') });
 const timeoutProblem = () => new Problem('upstream_timeout', 'upstream_timeout', 'x');
 
@@ -98,7 +98,7 @@ describe('a call that fails before its first byte', () => {
     ['503', errorResponse(503)],
     ['504', errorResponse(504)],
     ['529', errorResponse(529)],
-    ['a connection that cannot be had', unreached()],
+    ['a connection that cannot be had', unreachedProblem()],
   ])('is retried twice, after 0.5 and 1 second less jitter: %s', async (_name, failure) => {
     const clock = stillClock();
     const { run, calledModels } = runWith(createCalls({ clock, random: middle }), {
@@ -207,14 +207,14 @@ describe('a call that fails before its first byte', () => {
 });
 
 describe('a chain of models', () => {
-  const unfit = (id: string) => (model: CatalogModel) => {
+  const refuseModel = (id: string) => (model: CatalogModel) => {
     if (model.id === id) throw new Problem('impossible', 'unsupported_by_model', 'takes no images');
   };
 
   test('skips a model that does not take the media', async () => {
     const { run } = runWith(createCalls({ clock: stillClock() }), {
       chain: [model('acme/blind'), model('acme/seeing')],
-      check: unfit('acme/blind'),
+      check: refuseModel('acme/blind'),
       outcomes: ['ok'],
     });
     expect(await run).toMatchObject({
@@ -226,7 +226,7 @@ describe('a chain of models', () => {
   test('throws a 422 when no model takes the media', async () => {
     const { run } = runWith(createCalls({ clock: stillClock() }), {
       chain: [model('acme/blind')],
-      check: unfit('acme/blind'),
+      check: refuseModel('acme/blind'),
       outcomes: ['ok'],
     });
     await expect(run).rejects.toMatchObject({ status: 422, code: 'unsupported_by_model' });
@@ -255,7 +255,7 @@ describe('a chain of models', () => {
     };
     const { run, calledModels } = runWith(createCalls({ clock: stillClock() }), {
       chain: [model('acme/blind'), model('acme/seeing')],
-      check: unfit('acme/blind'),
+      check: refuseModel('acme/blind'),
       effort,
       outcomes: ['ok'],
     });
@@ -264,9 +264,9 @@ describe('a chain of models', () => {
   });
 
   const chain = [model('acme/first'), model('acme/second')];
-  const untranslatable = () => new Problem('impossible', 'unsupported_by_model', 'takes no choices');
+  const untranslatableProblem = () => new Problem('impossible', 'unsupported_by_model', 'takes no choices');
   const untranslatableFor = (id: string) => (candidate: CatalogModel) => {
-    if (candidate.id === id) throw untranslatable();
+    if (candidate.id === id) throw untranslatableProblem();
     return undefined;
   };
 
@@ -282,7 +282,7 @@ describe('a chain of models', () => {
   test('goes on after a first model that refuses the call while it is sent', async () => {
     const { run } = runWith(createCalls({ clock: stillClock() }), {
       chain,
-      outcomes: [untranslatable(), 'ok'],
+      outcomes: [untranslatableProblem(), 'ok'],
     });
     expect(await run).toMatchObject({
       answer: 'from acme/second',
@@ -292,10 +292,10 @@ describe('a chain of models', () => {
 
   test.each<[string, Partial<Run> & Pick<Run, 'outcomes'>]>([
     ['before it is sent', { content: untranslatableFor('acme/second'), outcomes: [errorResponse(503)] }],
-    ['while it is sent', { outcomes: [errorResponse(503), untranslatable()] }],
-  ])('keeps the failure of the first model when a fallback does not fit %s', async (_when, more) => {
+    ['while it is sent', { outcomes: [errorResponse(503), untranslatableProblem()] }],
+  ])('keeps the failure of the first model when a fallback does not fit %s', async (_when, members) => {
     const calls = createCalls({ clock: stillClock(), retry: { retries: 0 } });
-    const { run } = runWith(calls, { chain, ...more });
+    const { run } = runWith(calls, { chain, ...members });
     await expect(run).rejects.toMatchObject({
       status: 502,
       headers: {
@@ -345,7 +345,7 @@ describe('a model that keeps failing', () => {
     expect(calledModels).toEqual(['acme/slow']);
   });
 
-  test('gets at most a fifth more calls by retries, and few with an open breaker', async () => {
+  test('gets at most a fifth more calls by retries', async () => {
     const clock = stillClock();
     const calls = createCalls({
       clock,
@@ -360,10 +360,10 @@ describe('a model that keeps failing', () => {
     }
     expect(callCount).toBeLessThanOrEqual(1_250);
 
-    const guarded = createCalls({ clock });
+    const guardedCalls = createCalls({ clock });
     callCount = 0;
     for (let call = 0; call < 1_000; call += 1) {
-      const { run, calledModels } = runWith(guarded, { outcomes: [errorResponse(503)] });
+      const { run, calledModels } = runWith(guardedCalls, { outcomes: [errorResponse(503)] });
       await run.catch(() => {});
       callCount += calledModels.length;
       clock.advance(5);
@@ -377,7 +377,7 @@ describe('a model that keeps failing', () => {
     for (let call = 0; call < 10; call += 1) {
       await runWith(calls, { outcomes: [errorResponse(429)] }).run.catch(() => {});
       await runWith(calls, { outcomes: [errorResponse(400)] }).run.catch(() => {});
-      await runWith(calls, { signal: caller, outcomes: [unreached()] }).run.catch(() => {});
+      await runWith(calls, { signal: caller, outcomes: [unreachedProblem()] }).run.catch(() => {});
     }
     expect(await runWith(calls, { outcomes: ['ok'] }).run).toMatchObject({ answer: 'from acme/fast' });
   });

@@ -152,7 +152,7 @@ describe(`closerBound (seed ${seed})`, () => {
     expect(bound).toBeGreaterThanOrEqual(tokensIn(text));
   });
 
-  test('leaves media out and keeps their look-alikes', () => {
+  test('leaves out media but not their look-alikes', () => {
     const data = 'iVBORw0KGgoA'.repeat(20);
     const url = `data:image/png;base64,${data}`;
     const content = [
@@ -197,7 +197,7 @@ describe('createTokenCounter', () => {
     expect(await Promise.all(jobs)).toEqual([2, 2]);
   });
 
-  test('gives up at the deadline and counts the next job', async () => {
+  test('counts the next job after a missed deadline', async () => {
     counter = createTokenCounter({ deadlineMs: 1 });
     expect(await counter.count('o200k_base', ['hello'])).toBeUndefined();
     await counter.close();
@@ -234,15 +234,15 @@ describe('a call whose byte bound the credits do not cover', () => {
   let world: World;
   beforeAll(async () => {
     provider = await startProvider();
-    const more = { rates, max_output_tokens: 1_000, modalities: ['text', 'stream', 'openai'] };
+    const members = { rates, max_output_tokens: 1_000, modalities: ['text', 'stream', 'openai'] };
     world = await startAi({
       models: provider.modelsFile(
         { plain: 'ok' },
         {
-          model: more,
+          model: members,
           provider: { output_limit_member: 'max_tokens' },
           providers: [{ id: 'openai', kind: 'openai', base_url: provider.url, api_key_env: 'ACME_API_KEY' }],
-          models: [{ id: 'openai/gpt-5-mini', provider: 'openai', ...more }],
+          models: [{ id: 'openai/gpt-5-mini', provider: 'openai', ...members }],
         },
       ),
       env: { ACME_API_KEY: 'x' },

@@ -20,13 +20,13 @@ describe('retries and fallbacks on every route', () => {
   let world: World;
   beforeAll(async () => {
     provider = await startProvider();
-    const entry = (id: string, script: string, more: object = {}) => ({
+    const entry = (id: string, script: string, overrides: object = {}) => ({
       id: `acme/${id}`,
       provider: 'acme',
       upstream_model: script,
       rates: null,
       inputs: ['text'],
-      ...more,
+      ...overrides,
     });
     const models = [
       entry('flaky', 'flaky?fails=2&code=503', { modalities: ['text', 'stream', 'openai', 'embedding'] }),
@@ -56,12 +56,12 @@ describe('retries and fallbacks on every route', () => {
       { id: 'translated', kind: 'anthropic', base_url: provider.url },
       { id: 'unset', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1', api_key_env: 'UNSET_KEY' },
     ];
-    const more = [
+    const members = [
       { id: 'nowhere/at-all', provider: 'nowhere', rates: null },
       { id: 'acme/unready', provider: 'unset', rates: null },
     ];
     world = await startAi({
-      models: provider.modelsFile({ ok: 'ok' }, { providers, models: [...models, ...more] }),
+      models: provider.modelsFile({ ok: 'ok' }, { providers, models: [...models, ...members] }),
       resilience: testResilience,
     });
   });
@@ -71,20 +71,24 @@ describe('retries and fallbacks on every route', () => {
   });
   beforeEach(() => provider.reset());
 
-  const formats: [string, (model: string, more?: object) => Promise<Response>][] = [
-    ['chat, whole', (model, more) => world.post('/v1/ai/chat/completions', { model, messages, ...more })],
+  const formats: [string, (model: string, members?: object) => Promise<Response>][] = [
+    [
+      'chat, whole',
+      (model, members) => world.post('/v1/ai/chat/completions', { model, messages, ...members }),
+    ],
     [
       'chat, streamed',
-      (model, more) => world.post('/v1/ai/chat/completions', { model, messages, stream: true, ...more }),
+      (model, members) =>
+        world.post('/v1/ai/chat/completions', { model, messages, stream: true, ...members }),
     ],
-    ['text', (model, more) => world.post('/v1/ai/text', { model, prompt: 'hi', ...more })],
-    ['stream', (model, more) => world.post('/v1/ai/stream', { model, prompt, ...more })],
+    ['text', (model, members) => world.post('/v1/ai/text', { model, prompt: 'hi', ...members })],
+    ['stream', (model, members) => world.post('/v1/ai/stream', { model, prompt, ...members })],
     [
       'language-model, whole',
-      (model, more) =>
+      (model, members) =>
         world.post(
           '/v1/ai/language-model',
-          { model, prompt, ...more },
+          { model, prompt, ...members },
           { headers: { 'ai-language-model-streaming': 'false' } },
         ),
     ],

@@ -37,10 +37,10 @@ describe('a gateway with a provider of MODELS_FILE', () => {
     expect((await openai.chat.completions.create({ model, messages })).choices[0]?.message.content).toMatch(
       expected,
     );
-    let streamed = '';
+    let streamedText = '';
     for await (const chunk of await openai.chat.completions.create({ model, messages, stream: true }))
-      streamed += chunk.choices[0]?.delta.content ?? '';
-    expect(streamed).toMatch(expected);
+      streamedText += chunk.choices[0]?.delta.content ?? '';
+    expect(streamedText).toMatch(expected);
 
     const sdk = createOpenAICompatible({
       name: 'townhall',

@@ -44,13 +44,13 @@ export function generator(seed: number): Generator {
       integerBelow(3) === 0 ? `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}` : letter,
     );
   };
-  const scalar = () =>
+  const randomScalar = () =>
     pick([
       string,
       () => pick(['0', '-1', '12345678901234567890123', '1.50', '1e400', '-0.0', 'true', 'false', 'null']),
     ])();
   const value = (depth: number): string => {
-    if (depth > 3 || integerBelow(2) === 0) return scalar();
+    if (depth > 3 || integerBelow(2) === 0) return randomScalar();
     if (integerBelow(2) === 0)
       return `[${space()}${Array.from({ length: integerBelow(4) }, () => value(depth + 1)).join(`${space()},${space()}`)}${space()}]`;
     return object(depth + 1);

@@ -13,14 +13,14 @@ let world: World;
 beforeAll(async () => {
   provider = await startProvider();
   // For this older model name the SDK package raises the limit by tokens for reasoning.
-  const older = (id: string, more: object = {}) => ({
+  const olderModel = (id: string, overrides: object = {}) => ({
     id,
     provider: 'claude',
     upstream_model: 'claude-opus-4-20250514',
     rates,
     max_output_tokens: 4_096,
     reasoning: { efforts, default_effort: 'none' },
-    ...more,
+    ...overrides,
   });
   world = await startAi({
     models: provider.modelsFile(
@@ -36,8 +36,8 @@ beforeAll(async () => {
           { id: 'gpt', kind: 'openai', base_url: provider.url },
         ],
         models: [
-          older('claude/older'),
-          older('plain/older', { provider: 'plain', max_output_tokens: 1_000 }),
+          olderModel('claude/older'),
+          olderModel('plain/older', { provider: 'plain', max_output_tokens: 1_000 }),
           {
             id: 'plain-gpt/ok',
             provider: 'plain-gpt',
@@ -80,7 +80,8 @@ const lastRequest = () =>
     thinking?: { budget_tokens?: number };
     tools?: { type?: string }[];
   };
-const text = (more: object) => world.post('/v1/ai/text', { model: 'claude/older', prompt: 'hi', ...more });
+const text = (members: object) =>
+  world.post('/v1/ai/text', { model: 'claude/older', prompt: 'hi', ...members });
 
 describe('an effort that raises the output limit', () => {
   test('is held for at the limit that is sent', async () => {
@@ -168,8 +169,8 @@ describe('a JSON answer without a schema', () => {
 });
 
 describe('tools of a provider in stream', () => {
-  const tool = (id: string, more: object = {}) => [
-    { type: 'provider', id, name: 'shell', args: {}, ...more },
+  const tool = (id: string, overrides: object = {}) => [
+    { type: 'provider', id, name: 'shell', args: {}, ...overrides },
   ];
   const stream = (model: string, tools: object[]) => world.post('/v1/ai/stream', { model, prompt, tools });
 

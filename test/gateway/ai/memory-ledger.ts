@@ -67,11 +67,11 @@ export function memoryLedger(start = initialBalance): MemoryLedger {
       get amount() {
         return amount;
       },
-      async raise(more) {
-        if (more <= amount) return;
-        if (balance - heldCredits < more - amount) refuse(more);
-        heldCredits += more - amount;
-        amount = more;
+      async raise(members) {
+        if (members <= amount) return;
+        if (balance - heldCredits < members - amount) refuse(members);
+        heldCredits += members - amount;
+        amount = members;
       },
       markSent: (attempt) => void sentAttempts.push(attempt),
       checkpoint(credits, _facts, outputTokens) {
@@ -125,17 +125,19 @@ export function memoryLedger(start = initialBalance): MemoryLedger {
       return new Promise((resolve, reject) => {
         const timer = setTimeout(
           () =>
-            done(() => reject(new Error(`Of ${settledCount} calls ${charges.length} were settled in time.`))),
+            finishOnce(() =>
+              reject(new Error(`Of ${settledCount} calls ${charges.length} were settled in time.`)),
+            ),
           deadlineMs,
         );
-        const done = (act: () => void) => {
+        const finishOnce = (act: () => void) => {
           clearTimeout(timer);
           watchers.delete(checkCharges);
           act();
         };
         const checkCharges = () => {
           const charge = charges[settledCount - 1];
-          if (charge !== undefined) done(() => resolve(charge));
+          if (charge !== undefined) finishOnce(() => resolve(charge));
         };
         watchers.add(checkCharges);
         checkCharges();

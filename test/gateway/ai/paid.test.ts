@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { ended, endedVideo } from './media/media-world.ts';
+import { waitForEnd, endedVideo } from './media/media-world.ts';
 
 const messages = [{ role: 'user' as const, content: 'hi' }];
 const rates = {
@@ -85,8 +85,8 @@ const post = (path: string, body: object, headers: Record<string, string> = {}) 
     headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}`, ...headers },
     body: JSON.stringify(body),
   });
-const chat = (model: string, more: object = {}, headers: Record<string, string> = {}) =>
-  post('/v1/ai/chat/completions', { model, messages, ...more }, headers);
+const chat = (model: string, members: object = {}, headers: Record<string, string> = {}) =>
+  post('/v1/ai/chat/completions', { model, messages, ...members }, headers);
 
 /** The price of the work, measured once no credits are held. */
 async function costOf(work: () => Promise<unknown>): Promise<number> {
@@ -207,7 +207,7 @@ describe('a paid call with an Idempotency-Key', () => {
     expect(lastingHeaders(secondAnswer)).toEqual(lastingHeaders(first));
   });
 
-  test('runs and is charged once however often it is sent', async () => {
+  test('is charged once however often it is sent', async () => {
     const key = { 'idempotency-key': randomUUID() };
     const cost = await costOf(async () => {
       const answers = await Promise.all(Array.from({ length: 20 }, () => chat('acme/delayed', {}, key)));
@@ -273,14 +273,14 @@ describe('a paid call with an Idempotency-Key', () => {
 
   test('answers 409 for the repetition of a stream', async () => {
     const key = { 'idempotency-key': randomUUID() };
-    const streamed = () =>
+    const streamOnce = () =>
       post(
         '/v1/ai/stream',
         { model: 'acme/ok', prompt: [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }] },
         key,
       );
-    expect(await (await streamed()).text()).toContain('[DONE]');
-    const repeatedAnswer = await streamed();
+    expect(await (await streamOnce()).text()).toContain('[DONE]');
+    const repeatedAnswer = await streamOnce();
     expect(repeatedAnswer.status).toBe(409);
     expect(await repeatedAnswer.json()).toMatchObject({ error: { code: 'result_not_replayable' } });
     expect(provider.calls).toHaveLength(1);
@@ -378,7 +378,7 @@ describe('a paid job', () => {
   test('is charged once for its results', async () => {
     const cost = await costOf(async () => {
       const { job_id: jobId } = await world.user.ai.createImage({ model: 'acme/painter', prompt: 'x', n: 3 });
-      expect(await ended(world.user, jobId)).toMatchObject({
+      expect(await waitForEnd(world.user, jobId)).toMatchObject({
         status: 'succeeded',
         metadata: { credits: 120 },
       });
@@ -410,7 +410,10 @@ describe('a paid job', () => {
         model: 'acme/broken-painter',
         prompt: 'x',
       });
-      expect(await ended(world.user, jobId)).toMatchObject({ status: 'failed', metadata: { credits: 0 } });
+      expect(await waitForEnd(world.user, jobId)).toMatchObject({
+        status: 'failed',
+        metadata: { credits: 0 },
+      });
     });
     expect(cost).toBe(0);
   });
@@ -438,12 +441,12 @@ describe('a paid job', () => {
 
   test('charges a video by its seconds', { timeout: 120_000 }, async () => {
     const cost = await costOf(async () => {
-      const started = await world.user.ai.startVideo({
+      const job = await world.user.ai.startVideo({
         model: 'paid/film',
         prompt: 'A red sun rises.',
         duration_seconds: 1,
       });
-      expect(await endedVideo(world.user, started.job_id)).toMatchObject({
+      expect(await endedVideo(world.user, job.job_id)).toMatchObject({
         status: 'succeeded',
         metadata: { credits: 25 },
       });

@@ -64,7 +64,7 @@ const units = fc.record({
   audioSecond: fc.integer({ min: 0, max: 600_000 }).map((ms) => ms / 1_000),
 });
 
-function exact(
+function exactPrice(
   modelRates: Rates,
   usedTokens: Tokens,
   media: { image: number; speechCharacter: number; videoSecond: number; audioSecond: number },
@@ -107,7 +107,7 @@ describe(`the price of a call (seed ${seed})`, () => {
     fc.assert(
       fc.property(rates, tokens, units, (modelRates, usedTokens, media) => {
         expect(priceOf({ rates: modelRates as Rates, tiers: [] }, { tokens: usedTokens, units: media })).toBe(
-          exact(modelRates as Rates, usedTokens, media),
+          exactPrice(modelRates as Rates, usedTokens, media),
         );
       }),
       runs,
@@ -116,14 +116,14 @@ describe(`the price of a call (seed ${seed})`, () => {
 
   test('rounds up each of a million calls', () => {
     const model = { rates: { input: 333_333, output: 1 }, tiers: [] };
-    let [charged, fractions] = [0n, 0n];
+    let [chargedCredits, fractions] = [0n, 0n];
     for (let call = 0; call < 1_000_000; call += 1) {
       const usedTokens = { input: call % 7, cachedInput: 0, cacheWrite: 0, output: call % 3, reasoning: 0 };
-      charged += priceOf(model, { tokens: usedTokens });
+      chargedCredits += priceOf(model, { tokens: usedTokens });
       const millionths = BigInt(usedTokens.input) * 333_333n + BigInt(usedTokens.output);
       fractions += millionths / 1_000_000n + (millionths % 1_000_000n === 0n ? 0n : 1n);
     }
-    expect(charged).toBe(fractions);
+    expect(chargedCredits).toBe(fractions);
   });
 
   test('uses the highest tier below its input and inherits missing rates', () => {
@@ -134,37 +134,39 @@ describe(`the price of a call (seed ${seed})`, () => {
         { above_input_tokens: 200, rates: { input: 5_000_000, output: 7_000_000 } },
       ],
     };
-    const at = (input: number, cachedInput = 0) =>
+    const priceOfTokens = (input: number, cachedInput = 0) =>
       priceOf(model, { tokens: { input, cachedInput, cacheWrite: 0, output: 10, reasoning: 0 } });
-    expect(at(100)).toBe(120n);
-    expect(at(101)).toBe(101n * 3n + 20n);
+    expect(priceOfTokens(100)).toBe(120n);
+    expect(priceOfTokens(101)).toBe(101n * 3n + 20n);
     // Cached tokens count as input.
-    expect(at(100, 10)).toBe(100n * 3n + 1n + 20n);
-    expect(at(201)).toBe(201n * 5n + 70n);
+    expect(priceOfTokens(100, 10)).toBe(100n * 3n + 1n + 20n);
+    expect(priceOfTokens(201)).toBe(201n * 5n + 70n);
   });
 
   test('of an hour-long cache write defaults to twice the input', () => {
     const tokens = { input: 0, cachedInput: 0, cacheWrite: 100, hourCacheWrite: 60, output: 0, reasoning: 0 };
-    const at = (modelRates: Rates) => priceOf({ rates: modelRates, tiers: [] }, { tokens });
-    expect(at({ input: 1_000_000, cache_write: 1_250_000 })).toBe(50n + 120n);
-    expect(at({ input: 1_000_000, cache_write: 3_000_000 })).toBe(300n);
-    expect(at({ input: 1_000_000, cache_write: 1_250_000, cache_write_1h: 1_500_000 })).toBe(50n + 90n);
+    const priceAt = (modelRates: Rates) => priceOf({ rates: modelRates, tiers: [] }, { tokens });
+    expect(priceAt({ input: 1_000_000, cache_write: 1_250_000 })).toBe(50n + 120n);
+    expect(priceAt({ input: 1_000_000, cache_write: 3_000_000 })).toBe(300n);
+    expect(priceAt({ input: 1_000_000, cache_write: 1_250_000, cache_write_1h: 1_500_000 })).toBe(50n + 90n);
   });
 
   test('of a video depends on its lines, at most the highest rate', () => {
     const tokens = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
-    const at = (modelRates: Rates, videoLines?: number) =>
+    const videoPriceAt = (modelRates: Rates, videoLines?: number) =>
       Number(priceOf({ rates: modelRates, tiers: [] }, { tokens, units: { videoSecond: 1.5, videoLines } }));
     const modelRates = { video_second: 10, video_second_720: 20, video_second_1080: 40 };
     expect(
-      [360, 700, 704, 706, 720, 1072, 1088, 2160, undefined].map((videoLines) => at(modelRates, videoLines)),
+      [360, 700, 704, 706, 720, 1072, 1088, 2160, undefined].map((videoLines) =>
+        videoPriceAt(modelRates, videoLines),
+      ),
     ).toEqual([15, 15, 15, 30, 30, 60, 60, 60, 60]);
-    expect([360, 720, undefined].map((videoLines) => at({ video_second: 10 }, videoLines))).toEqual([
-      15, 15, 15,
-    ]);
+    expect([360, 720, undefined].map((videoLines) => videoPriceAt({ video_second: 10 }, videoLines))).toEqual(
+      [15, 15, 15],
+    );
     expect(
       [360, 1080, undefined].map((videoLines) =>
-        at({ video_second_720: 20, video_second_1080: 10 }, videoLines),
+        videoPriceAt({ video_second_720: 20, video_second_1080: 10 }, videoLines),
       ),
     ).toEqual([30, 15, 30]);
   });
@@ -190,7 +192,7 @@ describe(`the price of a call (seed ${seed})`, () => {
 
 describe(`maximumPrice (seed ${seed})`, () => {
   const smallCount = fc.integer({ min: 0, max: 500_000 });
-  const tiered = fc.record({
+  const tieredModel = fc.record({
     rates,
     tiers: fc.array(fc.record({ above_input_tokens: fc.integer({ min: 1, max: 400_000 }), rates }), {
       maxLength: 3,
@@ -200,19 +202,22 @@ describe(`maximumPrice (seed ${seed})`, () => {
   test('is never below the price of a call within the bounds', () => {
     fc.assert(
       fc.property(
-        tiered,
+        tieredModel,
         fc.tuple(smallCount, smallCount, smallCount, smallCount, smallCount),
         (model, [input, cachedInput, cacheWrite, output, reasoning]) => {
-          const priced = model as { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] };
+          const pricedModel = model as {
+            rates: Rates;
+            tiers: { above_input_tokens: number; rates: Rates }[];
+          };
           const mostTokens = { input: input + cachedInput + cacheWrite + 5, output: output + reasoning };
           expect(
-            priceOf(priced, { tokens: { input, cachedInput, cacheWrite, output, reasoning } }) <=
-              maximumPrice(priced, mostTokens),
+            priceOf(pricedModel, { tokens: { input, cachedInput, cacheWrite, output, reasoning } }) <=
+              maximumPrice(pricedModel, mostTokens),
           ).toBe(true);
           expect(
-            priceOf(priced, {
+            priceOf(pricedModel, {
               tokens: { input, cachedInput, cacheWrite, hourCacheWrite: cacheWrite, output, reasoning },
-            }) <= maximumPrice(priced, { ...mostTokens, isKeptLong: true }),
+            }) <= maximumPrice(pricedModel, { ...mostTokens, isKeptLong: true }),
           ).toBe(true);
         },
       ),
@@ -222,15 +227,23 @@ describe(`maximumPrice (seed ${seed})`, () => {
 
   test('covers affordableOutputTokens and not one token more', () => {
     fc.assert(
-      fc.property(tiered, smallCount, fc.bigInt({ min: 0n, max: 10n ** 12n }), (model, input, credits) => {
-        const priced = model as { rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] };
-        const output = affordableOutputTokens(priced, { input, credits });
-        if (output < 0) expect(maximumPrice(priced, { input, output: 0 }) > credits).toBe(true);
-        else if (output < Number.MAX_SAFE_INTEGER) {
-          expect(maximumPrice(priced, { input, output }) <= credits).toBe(true);
-          expect(maximumPrice(priced, { input, output: output + 1 }) > credits).toBe(true);
-        }
-      }),
+      fc.property(
+        tieredModel,
+        smallCount,
+        fc.bigInt({ min: 0n, max: 10n ** 12n }),
+        (model, input, credits) => {
+          const pricedModel = model as {
+            rates: Rates;
+            tiers: { above_input_tokens: number; rates: Rates }[];
+          };
+          const output = affordableOutputTokens(pricedModel, { input, credits });
+          if (output < 0) expect(maximumPrice(pricedModel, { input, output: 0 }) > credits).toBe(true);
+          else if (output < Number.MAX_SAFE_INTEGER) {
+            expect(maximumPrice(pricedModel, { input, output }) <= credits).toBe(true);
+            expect(maximumPrice(pricedModel, { input, output: output + 1 }) > credits).toBe(true);
+          }
+        },
+      ),
       runs,
     );
   });

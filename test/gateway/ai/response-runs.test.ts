@@ -13,10 +13,14 @@ describe('the log of a stream', () => {
   test('gives each reader all events, also those that come later', async () => {
     const log = createEventLog<string>(options);
     log.append({ sequence: 0, item: 'a', bytes: 1 });
-    const [one, other] = [collect(log.read(-1)), collect(log.read(0))];
+    const [allEvents, laterEvents] = [collect(log.read(-1)), collect(log.read(0))];
     log.append({ sequence: 1, item: 'b', bytes: 1 });
     log.end();
-    expect([await one, await other, await collect(log.read(-1))]).toEqual([['a', 'b'], ['b'], ['a', 'b']]);
+    expect([await allEvents, await laterEvents, await collect(log.read(-1))]).toEqual([
+      ['a', 'b'],
+      ['b'],
+      ['a', 'b'],
+    ]);
   });
 
   test('drops its oldest events, and refuses a reader that needs them', async () => {

@@ -51,7 +51,7 @@ async function open(path = '/v1/responses', headers: Record<string, string> = {}
   } as unknown as string[]);
   const messages: Message[] = [];
   const watchers = new Set<() => void>();
-  const closed = new Promise<number>((resolve) =>
+  const closeCode = new Promise<number>((resolve) =>
     socket.addEventListener('close', ({ code }) => resolve(code), { once: true }),
   );
   socket.addEventListener('message', ({ data }) => {
@@ -76,7 +76,7 @@ async function open(path = '/v1/responses', headers: Record<string, string> = {}
   return {
     socket,
     messages,
-    closed,
+    closed: closeCode,
     until,
     send: (message: object) => socket.send(JSON.stringify(message)),
     /** Sends a call and waits for its last event. */
@@ -164,11 +164,11 @@ describe('a socket', () => {
     provider.reset();
     const socket = await open('/v1/ai/responses', { 'openai-beta': 'responses_websockets=2026-02-06' });
     const input = [{ type: 'message', role: 'user', content: [{ type: 'input_text', text: 'warm words' }] }];
-    const warm = await socket.call({ model: 'acme/ok', input, generate: false });
+    const warmup = await socket.call({ model: 'acme/ok', input, generate: false });
     expect(provider.calls).toHaveLength(0);
     const next = await socket.call({
       model: 'acme/ok',
-      previous_response_id: warm.response?.id,
+      previous_response_id: warmup.response?.id,
       input: [{ role: 'user', content: 'go on' }],
     });
     expect(next.type).toBe('response.completed');
@@ -287,14 +287,14 @@ describe('a socket', () => {
 });
 
 test('a socket of a server that stops is closed', async () => {
-  const other = await startGateway({});
-  const socket = new WebSocket(`${other.url.replace('http', 'ws')}/v1/responses`, {
-    headers: { authorization: `Bearer ${other.userToken}` },
+  const otherGateway = await startGateway({});
+  const socket = new WebSocket(`${otherGateway.url.replace('http', 'ws')}/v1/responses`, {
+    headers: { authorization: `Bearer ${otherGateway.userToken}` },
   } as unknown as string[]);
   await new Promise((resolve) => socket.addEventListener('open', resolve, { once: true }));
-  const closed = new Promise<number>((resolve) =>
+  const closeCode = new Promise<number>((resolve) =>
     socket.addEventListener('close', ({ code }) => resolve(code), { once: true }),
   );
-  await other.close();
-  expect(await closed).toBe(1001);
+  await otherGateway.close();
+  expect(await closeCode).toBe(1001);
 });

@@ -9,7 +9,7 @@ import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 
-const soon = { timeout: 15_000, interval: 50 };
+const pollOptions = { timeout: 15_000, interval: 50 };
 
 let provider: ScriptedProvider;
 let place: DatabasePlace;
@@ -62,7 +62,7 @@ async function stoppedUntil(): Promise<string | null | undefined> {
 describe('paid calls of a user with three alarms', () => {
   beforeEach(async () => {
     for (let count = 0; count < 3; count += 1) expect(await ask(world.user, 'acme/absurd')).toBe('answered');
-    await expect.poll(stoppedUntil, soon).toEqual(expect.any(String));
+    await expect.poll(stoppedUntil, pollOptions).toEqual(expect.any(String));
   });
 
   test('are stopped after a restart too, until an administrator unblocks the user', async () => {
@@ -74,7 +74,7 @@ describe('paid calls of a user with three alarms', () => {
       state: 'active',
       paid_calls_stopped_until: null,
     });
-    await expect.poll(() => ask(world.user), soon).toBe('answered');
+    await expect.poll(() => ask(world.user), pollOptions).toBe('answered');
   });
 
   test('are stopped on another replica', async () => {
@@ -82,9 +82,9 @@ describe('paid calls of a user with three alarms', () => {
     try {
       expect(await ask(otherGateway.user)).toBe('paid_calls_stopped');
       await otherGateway.admin.accounts.unblockUser({ user_id: userId });
-      await expect.poll(() => ask(world.user), soon).toBe('answered');
+      await expect.poll(() => ask(world.user), pollOptions).toBe('answered');
       for (let count = 0; count < 3; count += 1) await ask(world.user, 'acme/absurd');
-      await expect.poll(() => ask(otherGateway.user), soon).toBe('paid_calls_stopped');
+      await expect.poll(() => ask(otherGateway.user), pollOptions).toBe('paid_calls_stopped');
     } finally {
       await otherGateway.admin.accounts.unblockUser({ user_id: userId });
       await otherGateway.close();

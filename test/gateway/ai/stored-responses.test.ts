@@ -72,18 +72,18 @@ const client = (bearer = world.userToken) =>
   new OpenAI({ baseURL: `${world.url}/v1`, apiKey: bearer, maxRetries: 0 });
 
 async function strangerToken(): Promise<string> {
-  const issued = token('usr');
+  const newToken = token('usr');
   const userId = id('usr');
   await world.sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
   await world.sql`
     insert into gateway.accounts_tokens (token_id, kind, digest, last4, user_id, expires_at)
-    values (${id('tok')}, 'user', ${tokenDigest(issued)}, ${issued.slice(-4)}, ${userId}, now() + interval '1 day')`;
-  return issued;
+    values (${id('tok')}, 'user', ${tokenDigest(newToken)}, ${newToken.slice(-4)}, ${userId}, now() + interval '1 day')`;
+  return newToken;
 }
 
 const models = ['local/echo', 'acme/ok', 'openai/ok', 'claude/ok', 'gemini/ok'];
 
-async function streamed(
+async function readFinalResponse(
   body: OpenAI.Responses.ResponseCreateParamsStreaming,
 ): Promise<OpenAI.Responses.Response> {
   let final: OpenAI.Responses.Response | undefined;
@@ -95,13 +95,13 @@ async function streamed(
 
 describe.each(models)('a stored response of %s', (model) => {
   test('is read as it was answered', async () => {
-    const created = await client().responses.create({ model, input: 'Good morning', store: true });
-    expect(created).toMatchObject({ id: expect.stringMatching(/^resp_[0-9a-z]{26}$/), store: true, model });
-    expect(await client().responses.retrieve(created.id)).toEqual(created);
+    const response = await client().responses.create({ model, input: 'Good morning', store: true });
+    expect(response).toMatchObject({ id: expect.stringMatching(/^resp_[0-9a-z]{26}$/), store: true, model });
+    expect(await client().responses.retrieve(response.id)).toEqual(response);
   });
 
   test('is stored from a stream before its last event', async () => {
-    const final = await streamed({ model, input: 'Good morning', store: true, stream: true });
+    const final = await readFinalResponse({ model, input: 'Good morning', store: true, stream: true });
     expect(final).toMatchObject({ id: expect.stringMatching(/^resp_[0-9a-z]{26}$/), store: true });
     expect(await client().responses.retrieve(final.id)).toMatchObject({ id: final.id, output: final.output });
   });
@@ -139,12 +139,12 @@ describe.each(models)('a stored response of %s', (model) => {
 });
 
 describe('a stored response', () => {
-  const create = (more: object = {}) =>
+  const create = (members: object = {}) =>
     client().responses.create({
       model: 'local/echo',
       input: 'hi',
       store: true,
-      ...more,
+      ...members,
     }) as Promise<OpenAI.Responses.Response>;
 
   test('is 404 for another user and for a guest', async () => {
@@ -239,9 +239,9 @@ describe('a stored response', () => {
     const response = await create({ model: 'openai/ok', input: 'word '.repeat(2_000) });
     const { available } = await world.user.credits.getBalance();
     // Enough for the new input, and not for the 10,000 bytes before it.
-    const more = { model: 'openai/ok', max_output_tokens: Math.floor((available - 5_000) / 2) };
-    await expect(create(more)).resolves.toMatchObject({ status: 'completed' });
-    await expect(create({ ...more, previous_response_id: response.id })).rejects.toMatchObject({
+    const members = { model: 'openai/ok', max_output_tokens: Math.floor((available - 5_000) / 2) };
+    await expect(create(members)).resolves.toMatchObject({ status: 'completed' });
+    await expect(create({ ...members, previous_response_id: response.id })).rejects.toMatchObject({
       status: 402,
       code: 'insufficient_credits',
     });
@@ -282,9 +282,9 @@ describe('ai.getResponseTokens', () => {
       input: 'word '.repeat(400),
       store: true,
     });
-    const more = { model: 'local/echo', input: 'hi' };
-    const countAlone = await count(more);
-    expect(await count({ ...more, previous_response_id: first.id })).toBeGreaterThan(countAlone + 900);
+    const members = { model: 'local/echo', input: 'hi' };
+    const countAlone = await count(members);
+    expect(await count({ ...members, previous_response_id: first.id })).toBeGreaterThan(countAlone + 900);
   });
 
   test('refuses an unknown model and a foreign response', async () => {
@@ -324,7 +324,7 @@ describe('ai.listResponseInputItems', () => {
 });
 
 describe('a conversation', () => {
-  test('moves between models and keeps the calls of tools', async () => {
+  test('keeps the calls of tools when it moves between models', async () => {
     const tools = [
       {
         type: 'function' as const,
@@ -386,38 +386,38 @@ describe('ai.compactResponse', () => {
     { type: 'function_call_output' as const, call_id: 'call_1', output: 'It is closed.' },
     { role: 'assistant' as const, content: 'The harbour is closed.' },
   ];
-  const compact = (more: object = {}, bearer?: string) =>
+  const compact = (members: object = {}, bearer?: string) =>
     client(bearer).responses.compact({
       model: 'acme/ok',
       input: items,
-      ...more,
+      ...members,
     } as unknown as OpenAI.Responses.ResponseCompactParams);
-  const summaryOf = (compacted: OpenAI.Responses.CompactedResponse) =>
-    compacted.output.find((item) => item.type === 'compaction') as OpenAI.Responses.ResponseCompactionItem;
+  const summaryOf = (response: OpenAI.Responses.CompactedResponse) =>
+    response.output.find((item) => item.type === 'compaction') as OpenAI.Responses.ResponseCompactionItem;
 
   test.each(models)('has %s summarize, and the next call read the summary', async (model) => {
-    const compacted = await compact({ model });
-    expect(compacted).toMatchObject({
+    const compaction = await compact({ model });
+    expect(compaction).toMatchObject({
       object: 'response.compaction',
       output: [{ type: 'message', role: 'user' }, { type: 'compaction' }],
       usage: { input_tokens: expect.any(Number), output_tokens: expect.any(Number) },
     });
-    expect(compacted.output).toHaveLength(2);
-    const { encrypted_content: sealed } = summaryOf(compacted);
-    expect(sealed).toMatch(/^townhall\.c1\./);
+    expect(compaction.output).toHaveLength(2);
+    const { encrypted_content: sealedSummary } = summaryOf(compaction);
+    expect(sealedSummary).toMatch(/^townhall\.c1\./);
     if (model === 'local/echo') return;
     const request = provider.lastCall().body.toString();
     for (const part of ['Find the harbour', 'quay 7', 'It is closed.', 'The harbour is closed.'])
       expect(request).toContain(part);
     const next = await client().responses.create({
       model,
-      input: [...compacted.output, { role: 'user', content: 'And now?' }] as OpenAI.Responses.ResponseInput,
+      input: [...compaction.output, { role: 'user', content: 'And now?' }] as OpenAI.Responses.ResponseInput,
     });
     expect(next.status).toBe('completed');
-    const continued = provider.lastCall().body.toString();
-    expect(continued).toContain('Summary of the conversation so far');
-    expect(continued).not.toContain(sealed);
-    expect(continued).not.toContain('quay 7');
+    const continuedRequest = provider.lastCall().body.toString();
+    expect(continuedRequest).toContain('Summary of the conversation so far');
+    expect(continuedRequest).not.toContain(sealedSummary);
+    expect(continuedRequest).not.toContain('quay 7');
   });
 
   test('compacts a stored conversation', async () => {
@@ -426,9 +426,9 @@ describe('ai.compactResponse', () => {
       input: 'the first words',
       store: true,
     });
-    const compacted = await compact({ input: 'more', previous_response_id: first.id });
+    const compaction = await compact({ input: 'more', previous_response_id: first.id });
     expect(provider.lastCall().body.toString()).toContain('the first words');
-    expect(compacted.output.map(({ type }) => type)).toEqual(['message', 'message', 'compaction']);
+    expect(compaction.output.map(({ type }) => type)).toEqual(['message', 'message', 'compaction']);
   });
 
   test('charges the call', async () => {
@@ -441,8 +441,8 @@ describe('ai.compactResponse', () => {
   });
 
   test('returns all items where the model writes no whole summary', async () => {
-    const compacted = await compact({ model: 'acme/incomplete' });
-    expect(compacted.output.map(({ type }) => type)).toEqual([
+    const compaction = await compact({ model: 'acme/incomplete' });
+    expect(compaction.output.map(({ type }) => type)).toEqual([
       'message',
       'function_call',
       'function_call_output',
@@ -470,11 +470,11 @@ describe('ai.compactResponse', () => {
 
   test('refuses an empty conversation, a foreign response and an unknown effort', async () => {
     await expect(compact({ input: [] })).rejects.toMatchObject({ status: 400, param: 'input' });
-    const send = async (more: object) => {
+    const send = async (members: object) => {
       const response = await fetch(`${world.url}/v1/ai/responses/compact`, {
         method: 'POST',
         headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}` },
-        body: JSON.stringify({ model: 'acme/ok', input: 'x', ...more }),
+        body: JSON.stringify({ model: 'acme/ok', input: 'x', ...members }),
       });
       return { status: response.status, ...((await response.json()) as object) };
     };

@@ -16,13 +16,13 @@ let provider: ScriptedProvider;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
-  const entry = (id: string, script: string, more: object = {}) => ({
+  const entry = (id: string, script: string, overrides: object = {}) => ({
     id: `acme/${id}`,
     provider: 'acme',
     upstream_model: script,
     rates,
     max_output_tokens: 1_000,
-    ...more,
+    ...overrides,
   });
   const claude = (id: string, script: string) => ({
     id: `claude/${id}`,
@@ -94,19 +94,20 @@ beforeEach(() => {
   world.ledger.reset();
 });
 
-const chat = (model: string, more: object = {}, options: Parameters<World['post']>[2] = {}) =>
-  world.post('/v1/ai/chat/completions', { model, messages, ...more }, options);
-const stream = (model: string, more: object = {}) => world.post('/v1/ai/stream', { model, prompt, ...more });
-const text = (model: string, more: object = {}) =>
-  world.post('/v1/ai/text', { model, prompt: 'hi', ...more });
-const message = (model: string, more: object = {}) =>
-  world.post('/v1/ai/messages', { model, max_tokens: 50, messages, ...more });
-const response = (model: string, more: object = {}) =>
-  world.post('/v1/ai/responses', { model, input: 'hi', ...more });
+const chat = (model: string, members: object = {}, options: Parameters<World['post']>[2] = {}) =>
+  world.post('/v1/ai/chat/completions', { model, messages, ...members }, options);
+const stream = (model: string, members: object = {}) =>
+  world.post('/v1/ai/stream', { model, prompt, ...members });
+const text = (model: string, members: object = {}) =>
+  world.post('/v1/ai/text', { model, prompt: 'hi', ...members });
+const message = (model: string, members: object = {}) =>
+  world.post('/v1/ai/messages', { model, max_tokens: 50, messages, ...members });
+const response = (model: string, members: object = {}) =>
+  world.post('/v1/ai/responses', { model, input: 'hi', ...members });
 const alarms = () => world.logged.filter((line) => line.includes('unbelievable_usage')).length;
 
 /** Reads the answer to its end and returns its one charge. */
-async function charged(response: Promise<Response> | Response) {
+async function chargeOf(response: Promise<Response> | Response) {
   await (await response).text();
   const charge = await world.ledger.until(1);
   expect(world.ledger.charges).toHaveLength(1);
@@ -165,7 +166,7 @@ describe('finished', () => {
   ])(
     'costs what the provider counted, at the rates of the model that ran: %s',
     async (_wire, call, price) => {
-      const { charged: credits, facts, held: holdAmount, overrun } = await charged(call());
+      const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call());
       expect(credits).toBe(price);
       expect(facts).toMatchObject({ outcome: 'completed', estimated: false });
       expect(facts.ttftMs).not.toBeNull();
@@ -188,8 +189,8 @@ describe('finished', () => {
       let receivedText = '';
       const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
       for (;;) {
-        const { value, done } = (await reader?.read()) ?? { value: undefined, done: true };
-        if (done) break;
+        const { value, done: isDone } = (await reader?.read()) ?? { value: undefined, done: true };
+        if (isDone) break;
         receivedText += value;
         if (/\[DONE\]|message_stop|response\.completed|"type":"finish"/.test(receivedText))
           expect(world.ledger.charges).toHaveLength(1);
@@ -236,9 +237,9 @@ describe('client gone', () => {
     expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true });
     await provider.until((calls) => calls[0]?.abortedAt !== undefined);
     // A piece has five to seven bytes, and four bytes count as a token.
-    const produced = provider.lastCall().tokens;
+    const producedTokens = provider.lastCall().tokens;
     expect(facts.tokens.output).toBeGreaterThanOrEqual(15);
-    expect(facts.tokens.output).toBeLessThanOrEqual((produced * 7) / 4);
+    expect(facts.tokens.output).toBeLessThanOrEqual((producedTokens * 7) / 4);
     expect(credits).toBe(BigInt(facts.tokens.input + 2 * facts.tokens.output));
   });
 
@@ -264,7 +265,7 @@ describe('client gone', () => {
       })),
     },
   ];
-  const prompted = [
+  const promptMessages = [
     { role: 'user', content: pictures.map((data) => ({ type: 'file', mediaType: 'image/png', data })) },
   ];
 
@@ -292,7 +293,7 @@ describe('client gone', () => {
       '/v1/ai/chat/completions',
       { model: 'acme/slow-late', messages: imageMessages, stream: true },
     ],
-    ['stream', '/v1/ai/stream', { model: 'acme/slow-late', prompt: prompted }],
+    ['stream', '/v1/ai/stream', { model: 'acme/slow-late', prompt: promptMessages }],
   ])('midway, with pictures: the usage that comes within two seconds: %s', async (_wire, path, body) => {
     const { facts, charged: credits } = await callAndDisconnect(
       path,
@@ -314,7 +315,7 @@ describe('client gone', () => {
       { model: 'acme/never', messages: imageMessages, stream: true },
     ],
     ['chat completions, whole', '/v1/ai/chat/completions', { model: 'acme/never', messages: imageMessages }],
-    ['stream', '/v1/ai/stream', { model: 'acme/later', prompt: prompted }],
+    ['stream', '/v1/ai/stream', { model: 'acme/later', prompt: promptMessages }],
   ])(
     'with pictures, and no usage in time: our own count with the pictures: %s',
     async (_wire, path, body) => {
@@ -332,13 +333,13 @@ describe('upstream died midway', () => {
     ['chat completions', () => chat('acme/cut', { stream: true })],
     ['stream', () => stream('acme/cut')],
   ])('without usage: the input and what was produced so far, by our own count: %s', async (_wire, call) => {
-    const { charged: credits, facts } = await charged(call());
+    const { charged: credits, facts } = await chargeOf(call());
     expect(facts).toMatchObject({ outcome: 'upstream_failed', estimated: true, tokens: { output: 3 } });
     expect(credits).toBe(BigInt(facts.tokens.input + 6));
   });
 
   test('with usage: that usage', async () => {
-    const { charged: credits, facts } = await charged(chat('acme/cut-told', { stream: true }));
+    const { charged: credits, facts } = await chargeOf(chat('acme/cut-told', { stream: true }));
     expect(facts).toMatchObject({
       outcome: 'upstream_failed',
       estimated: false,
@@ -348,7 +349,7 @@ describe('upstream died midway', () => {
   });
 
   test('with usage at its beginning: the reported input, our count of the rest', async () => {
-    const { facts } = await charged(
+    const { facts } = await chargeOf(
       world.post('/v1/ai/messages', { model: 'claude/cut', max_tokens: 50, messages, stream: true }),
     );
     expect(facts).toMatchObject({
@@ -370,7 +371,7 @@ describe('usage', () => {
 
   describe.each(callsByFormat)('of %s', (wire, call) => {
     test('missing: our own count, flagged, and never nothing where something came', async () => {
-      const { charged: credits, facts } = await charged(call('acme/none'));
+      const { charged: credits, facts } = await chargeOf(call('acme/none'));
       expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
       expect(facts.tokens.input).toBeGreaterThan(0);
       expect(facts.tokens.output).toBeGreaterThanOrEqual(4);
@@ -378,7 +379,7 @@ describe('usage', () => {
     });
 
     test('zero: nothing', async () => {
-      const { charged: credits, facts } = await charged(call('acme/zero'));
+      const { charged: credits, facts } = await chargeOf(call('acme/zero'));
       expect(credits).toBe(0n);
       expect(facts).toMatchObject({
         outcome: 'completed',
@@ -393,7 +394,7 @@ describe('usage', () => {
       'negative or no number: our own count, never more than the hold, with an alarm: %s',
       async (model) => {
         const alarmsBefore = alarms();
-        const { charged: credits, facts, held: holdAmount, overrun } = await charged(call(model));
+        const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call(model));
         expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
         expect(credits).toBeGreaterThan(0n);
         expect(credits).toBeLessThanOrEqual(holdAmount ?? 0n);
@@ -407,7 +408,7 @@ describe('usage', () => {
     'far above what was possible: the hold, with an alarm: %s',
     async (_wire, call) => {
       const alarmsBefore = alarms();
-      const { charged: credits, facts, held: holdAmount, overrun } = await charged(call('acme/absurd'));
+      const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call('acme/absurd'));
       expect([credits, overrun]).toEqual([holdAmount, 0n]);
       expect(credits).toBeGreaterThan(2_000n);
       expect(facts).toMatchObject({ outcome: 'completed', estimated: true, tokens: { output: 1_000 } });
@@ -416,19 +417,19 @@ describe('usage', () => {
   );
 
   test('ten times the limit that was sent: the hold', async () => {
-    const { charged: credits, held: holdAmount } = await charged(chat('acme/tenfold', { max_tokens: 100 }));
+    const { charged: credits, held: holdAmount } = await chargeOf(chat('acme/tenfold', { max_tokens: 100 }));
     expect(credits).toBe(holdAmount);
   });
 
-  test('a little more than was bound: the available credits; the operator absorbs the difference', async () => {
+  test('above the bound charges the available credits', async () => {
     world.ledger.reset(140n);
     // It reports 10 in and 4 out where 2 were allowed: still plausible.
-    const { charged: credits } = await charged(chat('acme/ok', { max_tokens: 2 }));
+    const { charged: credits } = await chargeOf(chat('acme/ok', { max_tokens: 2 }));
     expect(credits).toBe(18n);
   });
 
   test('of an answer that ended incomplete: that usage', async () => {
-    const { charged: credits, facts } = await charged(
+    const { charged: credits, facts } = await chargeOf(
       world.post('/v1/ai/responses', { model: 'acme/incomplete', input: 'hi', stream: true }),
     );
     expect(facts).toMatchObject({ outcome: 'completed', estimated: false });
@@ -443,7 +444,7 @@ describe('our own count', () => {
     ['chat completions', () => chat('acme/letters', { stream: true })],
     ['stream', () => stream('acme/letters')],
   ])('takes the answer as one text, whatever its pieces are: %s', async (_wire, call) => {
-    const { facts } = await charged(call());
+    const { facts } = await chargeOf(call());
     expect(facts).toMatchObject({ estimated: true, tokens: { output: 64 } });
   });
 
@@ -452,14 +453,14 @@ describe('our own count', () => {
     ['stream', () => stream('acme/flood', { maxOutputTokens: 64 })],
   ])('never exceeds the limit that was sent, with an alarm: %s', async (_wire, call) => {
     const countBefore = countWarnings();
-    const { charged: credits, facts, held: holdAmount } = await charged(call());
+    const { charged: credits, facts, held: holdAmount } = await chargeOf(call());
     expect(facts).toMatchObject({ estimated: true, tokens: { output: 64 } });
     expect(credits).toBeLessThanOrEqual(holdAmount ?? 0n);
     expect(countWarnings()).toBe(countBefore + 1);
   });
 
-  test('takes an escaped character for what it is', async () => {
-    const { facts } = await charged(chat('acme/escaped', { stream: true }));
+  test('counts an escaped character as one', async () => {
+    const { facts } = await chargeOf(chat('acme/escaped', { stream: true }));
     expect(facts.tokens.output).toBe(30);
   });
 });
@@ -470,13 +471,13 @@ describe('fallback', () => {
       charged: credits,
       held: holdAmount,
       facts,
-    } = await charged(text('acme/to-dear', { max_output_tokens: 10 }));
+    } = await chargeOf(text('acme/to-dear', { max_output_tokens: 10 }));
     expect(facts.model).toBe('acme/dear');
     expect(credits).toBe(180n);
     expect(holdAmount).toBeGreaterThanOrEqual(400n);
   });
 
-  test('to a model that the credits do not cover: 402, and nothing is charged', async () => {
+  test('to a model that the credits do not cover is 402 without a charge', async () => {
     world.ledger.reset(100n);
     const response = await text('acme/to-dear', { max_output_tokens: 10 });
     expect(response.status).toBe(402);
@@ -495,7 +496,7 @@ describe('fallback', () => {
 
 describe('retry', () => {
   test.each(['acme/flaky', 'acme/limited'])('the answer that came is charged, once: %s', async (model) => {
-    const { charged: credits } = await charged(text(model));
+    const { charged: credits } = await chargeOf(text(model));
     expect(credits).toBe(18n);
     expect(provider.calls.length).toBeGreaterThan(1);
   });
@@ -503,16 +504,16 @@ describe('retry', () => {
 
 describe('nothing came', () => {
   test('failed before the first byte: nothing', async () => {
-    const { charged: credits, facts } = await charged(chat('acme/broken', { stream: true }));
+    const { charged: credits, facts } = await chargeOf(chat('acme/broken', { stream: true }));
     expect(credits).toBe(0n);
     expect(facts).toMatchObject({ outcome: 'upstream_failed', tokens: { input: 0, output: 0 } });
   });
 
   test('refused by the provider: nothing', async () => {
-    expect((await charged(text('acme/refusing'))).charged).toBe(0n);
+    expect((await chargeOf(text('acme/refusing'))).charged).toBe(0n);
   });
 
-  test('rejected before sending: nothing, and nothing is held', async () => {
+  test('rejected before sending costs and holds nothing', async () => {
     expect((await chat('acme/ok', { api_key: 'x' })).status).toBe(400);
     expect((await text('acme/ok', { reasoning_effort: 'high' })).status).toBe(422);
     expect(world.ledger.charges).toEqual([]);
@@ -524,10 +525,10 @@ describe('nothing came', () => {
 describe('the limit', () => {
   const sentBody = () => JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
 
-  test.each<[string, (more?: object) => Promise<Response>, string]>([
-    ['chat completions', (more = {}) => chat('acme/ok', { max_tokens: 500, ...more }), 'max_tokens'],
-    ['text', (more = {}) => text('acme/ok', { max_output_tokens: 500, ...more }), 'max_output_tokens'],
-    ['stream', (more = {}) => stream('acme/ok', { maxOutputTokens: 500, ...more }), 'maxOutputTokens'],
+  test.each<[string, (members?: object) => Promise<Response>, string]>([
+    ['chat completions', (members = {}) => chat('acme/ok', { max_tokens: 500, ...members }), 'max_tokens'],
+    ['text', (members = {}) => text('acme/ok', { max_output_tokens: 500, ...members }), 'max_output_tokens'],
+    ['stream', (members = {}) => stream('acme/ok', { maxOutputTokens: 500, ...members }), 'maxOutputTokens'],
     [
       'messages',
       () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 500, messages }),
@@ -545,33 +546,35 @@ describe('the limit', () => {
       param: member,
     });
     const details = error['details'] as { path: string; message: string }[];
-    const affordable = Number(/\d+/.exec(details.find(({ path }) => path === member)?.message ?? '')?.[0]);
-    expect(affordable).toBeGreaterThan(100);
-    expect(affordable).toBeLessThan(150);
+    const affordableTokens = Number(
+      /\d+/.exec(details.find(({ path }) => path === member)?.message ?? '')?.[0],
+    );
+    expect(affordableTokens).toBeGreaterThan(100);
+    expect(affordableTokens).toBeLessThan(150);
     expect(provider.calls).toEqual([]);
     expect(world.ledger.held()).toBe(0n);
   });
 
   test('that was not sent is added at what is affordable', async () => {
     world.ledger.reset(300n);
-    await charged(chat('acme/ok'));
+    await chargeOf(chat('acme/ok'));
     const { max_tokens: limit } = sentBody();
     expect(limit).toBeGreaterThan(100);
     expect(limit).toBeLessThan(150);
     world.ledger.reset(300n);
-    await charged(text('acme/ok'));
+    await chargeOf(text('acme/ok'));
     expect(sentBody()['max_tokens']).toBeGreaterThan(100);
     world.ledger.reset();
-    await charged(text('acme/ok'));
+    await chargeOf(text('acme/ok'));
     expect(sentBody()['max_tokens']).toBe(1_000);
   });
 
-  test('that would be below 16 tokens is none: 402', async () => {
+  test('is refused with 402 below 16 tokens', async () => {
     world.ledger.reset(50n);
     expect((await chat('acme/ok')).status).toBe(402);
   });
 
-  test('lets nearly all of a balance be spent, and never more', async () => {
+  test('never spends more than the balance', async () => {
     world.ledger.reset(500n);
     let answers = 0;
     while ((await text('acme/ok')).status === 200) answers += 1;
@@ -585,7 +588,7 @@ describe('an administrator', () => {
   test('is recorded and not charged', async () => {
     const response = await chat('acme/ok', {}, { token: adminToken });
     expect(response.headers.get('x-townhall-credits')).toBe('0');
-    const { charged: credits, held: holdAmount, call, facts } = await charged(response);
+    const { charged: credits, held: holdAmount, call, facts } = await chargeOf(response);
     expect([credits, holdAmount]).toEqual([0n, null]);
     expect(call).toMatchObject({ userId: null, bureauId: null, action: 'chat/completions' });
     expect(facts).toMatchObject({ tokens: { input: 10, output: 4 }, outcome: 'completed' });
@@ -594,7 +597,7 @@ describe('an administrator', () => {
 
 describe('replica killed', () => {
   test('the ledger gets checkpoints of the price while the answer streams', async () => {
-    await charged(chat('acme/ok', { stream: true }));
+    await chargeOf(chat('acme/ok', { stream: true }));
     const [first] = world.ledger.checkpoints;
     expect(first?.outputTokens).toBeGreaterThan(0);
     expect(first?.credits).toBeGreaterThan(0n);
@@ -603,18 +606,18 @@ describe('replica killed', () => {
 
 describe('credits that are not reserved yet', () => {
   test('keep the request from the provider', async () => {
-    const [requested, granted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const [arrival, grant] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const { reserve } = world.ledger;
     world.ledger.reserve = async (...parameters) => {
       world.ledger.reserve = reserve;
-      requested.resolve();
-      await granted.promise;
+      arrival.resolve();
+      await grant.promise;
       return reserve(...parameters);
     };
     const answer = chat('acme/ok');
-    await requested.promise;
+    await arrival.promise;
     expect(provider.calls).toEqual([]);
-    granted.resolve();
+    grant.resolve();
     expect((await answer).status).toBe(200);
   });
 

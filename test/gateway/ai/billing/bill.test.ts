@@ -76,25 +76,25 @@ describe('a retried call', () => {
 
   test('costs nothing for the usage that a failed attempt reported', async () => {
     const usualCharge = await chargeOf([answers]);
-    const retried = await chargeOf([
+    const retriedCharge = await chargeOf([
       (bill) => bill.recordUsage({ tokens: { ...noTokens, input: 900, output: 900 }, isFinal: true }),
       answers,
     ]);
-    expect(retried.charged).toBe(usualCharge.charged);
-    expect(retried.facts).toMatchObject({ tokens: usualCharge.facts.tokens, estimated: true });
+    expect(retriedCharge.charged).toBe(usualCharge.charged);
+    expect(retriedCharge.facts).toMatchObject({ tokens: usualCharge.facts.tokens, estimated: true });
   });
 
   test('costs nothing for the text and units of a failed attempt', async () => {
     const usualCharge = await chargeOf([answers]);
-    const retried = await chargeOf([
+    const retriedCharge = await chargeOf([
       (bill) => {
         bill.countText('reasoning', 4_000);
         bill.recordUnits({ image: 2 });
       },
       answers,
     ]);
-    expect(retried.charged).toBe(usualCharge.charged);
-    expect(retried.facts).toMatchObject({ tokens: usualCharge.facts.tokens, units: {} });
+    expect(retriedCharge.charged).toBe(usualCharge.charged);
+    expect(retriedCharge.facts).toMatchObject({ tokens: usualCharge.facts.tokens, units: {} });
   });
 });
 
@@ -323,8 +323,8 @@ describe('the output limit of a bill', () => {
     expect(reservedCredits).toBeLessThanOrEqual(remainingCredits / 2n);
     expect(reservedCredits).toBeGreaterThan(remainingCredits / 2n - 3n);
     await Promise.all([otherBill.close(new Error('failed'), 1), bill.close(new Error('failed'), 1)]);
-    const alone = openBill({ billing });
-    await alone.reserve(model, []);
+    const soleBill = openBill({ billing });
+    await soleBill.reserve(model, []);
     expect(ledger.held()).toBeGreaterThan(997n);
   });
 

@@ -67,7 +67,7 @@ describe('ai.createChatCompletion with a local model', () => {
     });
   });
 
-  test('calls a tool and answers with its result', async () => {
+  test('answers with the result of a called tool', async () => {
     const tools = [{ type: 'function', function: { name: 'get_weather', parameters: { type: 'object' } } }];
     const first = (await (
       await post({ messages: user('@tool get_weather {"city":"Oslo"}'), tools })

@@ -162,9 +162,9 @@ describe('an error of the path', () => {
 describe('a call at an alias', () => {
   test('is charged like one at the original', async () => {
     const charge = async (path: string) => (await world.post(path, chat)).headers.get('x-townhall-credits');
-    const original = await charge('/v1/ai/chat/completions');
-    expect(Number(original)).toBeGreaterThan(0);
-    expect(await charge('/v1/chat/completions')).toBe(original);
+    const originalCharge = await charge('/v1/ai/chat/completions');
+    expect(Number(originalCharge)).toBeGreaterThan(0);
+    expect(await charge('/v1/chat/completions')).toBe(originalCharge);
   });
 
   test('is logged as the operation of its handler, with its path', async () => {

@@ -50,14 +50,14 @@ describe("OpenAI's client", () => {
       (await client().chat.completions.create({ model: 'acme/ok', messages: user('hi') })).choices[0]?.message
         .content,
     ).toBe('Hello from the provider.');
-    let streamed = '';
+    let streamedText = '';
     for await (const chunk of await client().chat.completions.create({
       model: 'acme/ok',
       messages: user('hi'),
       stream: true,
     }))
-      streamed += chunk.choices[0]?.delta.content ?? '';
-    expect(streamed).toBe('tok0 tok1 tok2 tok3 tok4 ');
+      streamedText += chunk.choices[0]?.delta.content ?? '';
+    expect(streamedText).toBe('tok0 tok1 tok2 tok3 tok4 ');
   });
 
   test('runs tools, whole and streamed', async () => {
@@ -89,17 +89,20 @@ describe("OpenAI's client", () => {
     ).toHaveLength(1);
   });
 
-  test('lists and retrieves models, and makes embeddings', async () => {
+  test('lists and retrieves models', async () => {
     const ids: string[] = [];
     for await (const model of client().models.list()) ids.push(model.id);
     expect(ids).toEqual(expect.arrayContaining(['local/echo', 'acme/ok', 'acme/vectors']));
     expect((await client().models.retrieve('acme/ok')).owned_by).toBe('acme');
+  });
+
+  test('makes embeddings', async () => {
     expect(
       (await client().embeddings.create({ model: 'acme/vectors', input: 'a' })).data[0]?.embedding,
     ).toEqual([0.5, -0.25, 1]);
   });
 
-  test('maps errors to their classes and retries transient ones', async () => {
+  test('maps errors to their classes', async () => {
     await expect(
       client().chat.completions.create({ model: 'acme/none', messages: user('x') }),
     ).rejects.toBeInstanceOf(OpenAI.NotFoundError);
@@ -109,7 +112,9 @@ describe("OpenAI's client", () => {
     await expect(
       new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: 'wrong', maxRetries: 0 }).models.list(),
     ).rejects.toBeInstanceOf(OpenAI.AuthenticationError);
-    provider.reset();
+  });
+
+  test('retries only transient errors', async () => {
     await expect(
       client(1).chat.completions.create({ model: 'acme/limited', messages: user('x') }),
     ).rejects.toBeInstanceOf(OpenAI.RateLimitError);
@@ -150,31 +155,40 @@ describe('LangChain', () => {
       configuration: { baseURL: `${world.url}/v1/ai` },
     });
 
-  test('invokes, streams, calls tools and embeds', async () => {
+  test('answers whole and streamed', async () => {
     expect((await chat('acme/ok').invoke('hi')).content).toBe('Hello from the provider.');
-    let streamed = '';
-    for await (const chunk of await chat('acme/ok').stream('hi')) streamed += chunk.text;
-    expect(streamed).toBe('tok0 tok1 tok2 tok3 tok4 ');
+    let streamedText = '';
+    for await (const chunk of await chat('acme/ok').stream('hi')) streamedText += chunk.text;
+    expect(streamedText).toBe('tok0 tok1 tok2 tok3 tok4 ');
+  });
+
+  test('calls tools', async () => {
     const weather = chainTool(async ({ city }) => `It rains in ${city}.`, {
       name: 'get_weather',
       description: 'Weather',
       schema: z.object({ city: z.string() }),
     });
-    const bound = chat('local/echo').bindTools([weather]);
+    const modelWithTool = chat('local/echo').bindTools([weather]);
     const question = new HumanMessage(toolPrompt);
-    const toolCall = await bound.invoke([question]);
+    const toolCall = await modelWithTool.invoke([question]);
     expect(toolCall.tool_calls).toMatchObject([{ name: 'get_weather', args: { city: 'Oslo' } }]);
     const result = (await weather.invoke({
       ...toolCall.tool_calls?.[0],
       type: 'tool_call',
     } as never)) as unknown as ToolMessage;
-    expect((await bound.invoke([question, toolCall, result])).content).toBe('It rains in Oslo.');
+    expect((await modelWithTool.invoke([question, toolCall, result])).content).toBe('It rains in Oslo.');
+  });
+
+  test('makes embeddings', async () => {
     const vectors = new OpenAIEmbeddings({
       model: 'acme/vectors',
       apiKey: userToken,
       configuration: { baseURL: `${world.url}/v1/ai` },
     });
     expect(await vectors.embedQuery('a')).toEqual([0.5, -0.25, 1]);
+  });
+
+  test('throws for an unknown model', async () => {
     await expect(chat('acme/none').invoke('hi')).rejects.toThrow(/There is no model/);
   });
 });
@@ -194,8 +208,8 @@ describe("OpenAI's agents", () => {
     });
     const agent = new Agent({ name: 'Clerk', model: 'local/echo', tools: [weather] });
     expect((await runner.run(agent, toolPrompt)).finalOutput).toBe('It rains in Oslo.');
-    const streamed = await runner.run(agent, toolPrompt, { stream: true });
-    await streamed.completed;
-    expect(streamed.finalOutput).toBe('It rains in Oslo.');
+    const stream = await runner.run(agent, toolPrompt, { stream: true });
+    await stream.completed;
+    expect(stream.finalOutput).toBe('It rains in Oslo.');
   });
 });

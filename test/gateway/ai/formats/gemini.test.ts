@@ -26,8 +26,12 @@ afterAll(async () => {
 });
 beforeEach(() => provider.reset());
 
-const client = (apiKey = userToken, more: { apiVersion?: string } = {}) =>
-  new GoogleGenAI({ apiKey, ...more, httpOptions: { baseUrl: world.url, retryOptions: { attempts: 1 } } });
+const client = (apiKey = userToken, overrides: { apiVersion?: string } = {}) =>
+  new GoogleGenAI({
+    apiKey,
+    ...overrides,
+    httpOptions: { baseUrl: world.url, retryOptions: { attempts: 1 } },
+  });
 const weather = {
   functionDeclarations: [
     {
@@ -177,8 +181,8 @@ describe('a setting', () => {
       422,
     ],
     ['an unknown member', { generationConfig: { unheard: 1 } }, 400],
-  ])('is refused by name: %s', async (_name, more, status) => {
-    const response = await post('/v1beta/models/acme/ok:generateContent', { ...hello, ...more });
+  ])('is refused by name: %s', async (_name, members, status) => {
+    const response = await post('/v1beta/models/acme/ok:generateContent', { ...hello, ...members });
     expect(response.status).toBe(status);
     expect(provider.calls).toHaveLength(0);
   });

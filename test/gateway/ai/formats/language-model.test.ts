@@ -200,7 +200,7 @@ describe('ai.streamText', () => {
     });
   });
 
-  test('takes the model from the header and refuses a different one in the body', async () => {
+  test('refuses a body whose model differs from the header', async () => {
     expectWellFormed(
       await partsOf(await stream({ prompt: say('x') }, { 'ai-language-model-id': 'local/echo' })),
     );

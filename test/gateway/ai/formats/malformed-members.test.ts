@@ -14,13 +14,13 @@ let provider: ScriptedProvider;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
-  const entry = (id: Owner, kind: string, more: object = {}) => ({
+  const entry = (id: Owner, kind: string, overrides: object = {}) => ({
     id,
     kind,
     name: id,
     base_url: provider.url,
     output_limit_member: 'max_tokens',
-    ...more,
+    ...overrides,
   });
   world = await startAi({
     models: JSON.stringify({
@@ -330,9 +330,9 @@ const cases: Case[] = [
   ),
 ];
 
-const absent = Symbol('absent');
+const absentValue = Symbol('absent');
 const replacements: readonly unknown[] = [
-  absent,
+  absentValue,
   null,
   7,
   true,
@@ -361,7 +361,7 @@ function withReplacement(body: Json, path: readonly (string | number)[], replace
     .slice(0, -1)
     .reduce((value, name) => value[name] as never, copy as never as Json & never[]);
   const name = path.at(-1) as never;
-  if (replacement !== absent) (parent as Json)[name] = replacement;
+  if (replacement !== absentValue) (parent as Json)[name] = replacement;
   else if (Array.isArray(parent)) parent.splice(name, 1);
   else delete (parent as Json)[name];
   return copy;
@@ -417,7 +417,7 @@ describe('a malformed nested member', () => {
         malformedCase,
         withReplacement(malformedCase.body, path, replacement),
       );
-      const name = `${malformedCase.path} ${malformedCase.owner} ${path.join('.')} = ${replacement === absent ? 'absent' : JSON.stringify(replacement)}`;
+      const name = `${malformedCase.path} ${malformedCase.owner} ${path.join('.')} = ${replacement === absentValue ? 'absent' : JSON.stringify(replacement)}`;
       if (status >= 500 || status === 429) problems.add(`${name}: ${status} ${text.slice(0, 200)}`);
       else if (status === 400 && !/"param":\s*"/.test(text))
         problems.add(`${name}: names no member: ${text.slice(0, 200)}`);

@@ -126,8 +126,8 @@ describe('ai.createMessage with a local model', () => {
       type: 'json_schema',
       schema: { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } },
     };
-    for (const more of [{ output_config: { format } }, { output_format: format }]) {
-      const { content } = (await (await post({ messages: user('x'), ...more })).json()) as {
+    for (const members of [{ output_config: { format } }, { output_format: format }]) {
+      const { content } = (await (await post({ messages: user('x'), ...members })).json()) as {
         content: { text: string }[];
       };
       expect(JSON.parse(content[0]?.text ?? '')).toEqual({ n: 0 });
@@ -182,13 +182,13 @@ describe('ai.createMessage with a local model', () => {
       { thinking: { type: 'enabled', budget_tokens: 20_000 } },
       'thinking.budget_tokens: is sent as the nearest effort',
     ],
-  ])('maps %s to the nearest effort and says so', async (_name, more, warning) => {
-    const response = await post({ messages: user('x'), ...more });
+  ])('maps %s to the nearest effort with a warning', async (_name, members, warning) => {
+    const response = await post({ messages: user('x'), ...members });
     expect(response.status).toBe(200);
     expect(response.headers.get('x-townhall-warnings') ?? '').toBe(warning);
   });
 
-  test('drops an effort for a model without any, with a warning', async () => {
+  test('warns of an effort for a model without any', async () => {
     const response = await post({
       model: 'local/guide',
       messages: user('How do I log in?'),
@@ -200,11 +200,11 @@ describe('ai.createMessage with a local model', () => {
     );
   });
 
-  test('names labels and cache marks in the warnings', async () => {
-    const marked = { cache_control: { type: 'ephemeral' } };
+  test('warns of labels and cache marks', async () => {
+    const cacheMark = { cache_control: { type: 'ephemeral' } };
     const response = await post({
-      system: [{ type: 'text', text: 'Be brief.', ...marked }],
-      messages: user([{ type: 'text', text: 'x', ...marked }]),
+      system: [{ type: 'text', text: 'Be brief.', ...cacheMark }],
+      messages: user([{ type: 'text', text: 'x', ...cacheMark }]),
       metadata: { user_id: 'u' },
       context_management: { edits: [] },
     });

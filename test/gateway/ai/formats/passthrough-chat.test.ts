@@ -9,12 +9,15 @@ const chat = '/v1/ai/chat/completions';
 const messages = [{ role: 'user', content: 'hi' }];
 
 describe('buildProviderRequest for chat completions', () => {
-  const model = (provider: Partial<CatalogModel['providerEntry']> = {}, more: Partial<CatalogModel> = {}) =>
+  const model = (
+    provider: Partial<CatalogModel['providerEntry']> = {},
+    overrides: Partial<CatalogModel> = {},
+  ) =>
     ({
       id: 'acme/fast',
       upstream_model: 'fast "1"',
       max_output_tokens: 8192,
-      ...more,
+      ...overrides,
       providerEntry: { usage: 'none', unpriced_members: [], ...provider },
     }) as CatalogModel;
   const providerRequest = (text: string, target: CatalogModel) =>
@@ -36,12 +39,12 @@ describe('buildProviderRequest for chat completions', () => {
     const random = generator(99);
     for (let round = 0; round < 300; round += 1) {
       const inner = random.document().text;
-      const [before, after] = [
+      const [head, tail] = [
         `{"metadata":${inner},`,
         `,"messages":[{"role":"user","content":${JSON.stringify(inner)}}]}`,
       ];
-      expect(providerRequest(`${before}"model":"acme/fast"${after}`, model())).toBe(
-        `${before}"model":"fast \\"1\\""${after}`,
+      expect(providerRequest(`${head}"model":"acme/fast"${tail}`, model())).toBe(
+        `${head}"model":"fast \\"1\\""${tail}`,
       );
     }
   });
@@ -83,15 +86,15 @@ describe('buildProviderRequest for chat completions', () => {
   });
 
   test('adds an output limit only to requests without one', () => {
-    const limited = model({ output_limit_member: 'max_completion_tokens' });
-    expect(providerRequest('{"model":"m"}', limited)).toBe(
+    const limitedModel = model({ output_limit_member: 'max_completion_tokens' });
+    expect(providerRequest('{"model":"m"}', limitedModel)).toBe(
       '{"max_completion_tokens":8192,"model":"fast \\"1\\""}',
     );
-    expect(providerRequest('{"model":"m","max_completion_tokens":null}', limited)).toBe(
+    expect(providerRequest('{"model":"m","max_completion_tokens":null}', limitedModel)).toBe(
       '{"model":"fast \\"1\\"","max_completion_tokens":8192}',
     );
     for (const ownLimit of ['"max_tokens":99999', '"max_completion_tokens":99999']) {
-      expect(providerRequest(`{"model":"m",${ownLimit}}`, limited)).toBe(
+      expect(providerRequest(`{"model":"m",${ownLimit}}`, limitedModel)).toBe(
         `{"model":"fast \\"1\\"",${ownLimit}}`,
       );
     }
@@ -149,8 +152,8 @@ afterAll(async () => {
   await world.close();
   await provider.close();
 });
-const stream = (model: string, more: object = {}) =>
-  world.post(chat, { model, messages, stream: true, ...more });
+const stream = (model: string, members: object = {}) =>
+  world.post(chat, { model, messages, stream: true, ...members });
 
 describe('a request of ai.createChatCompletion through a provider', () => {
   test('sends the original bytes with the credential of the provider only', async () => {
@@ -186,7 +189,7 @@ describe('a request of ai.createChatCompletion through a provider', () => {
 
   test.each<[string, object, string]>([
     [
-      'a text that is none',
+      'an invalid text',
       { messages: [{ role: 'user', content: [{ type: 'text', text: 5 }] }] },
       'messages[0].content[0].text',
     ],
@@ -197,7 +200,7 @@ describe('a request of ai.createChatCompletion through a provider', () => {
       'tools[0].function.name',
     ],
     [
-      'a schema that is none',
+      'an invalid schema',
       { messages, response_format: { type: 'json_schema', json_schema: { schema: 'x' } } },
       'response_format.json_schema.schema',
     ],
@@ -226,7 +229,7 @@ describe('a request of ai.createChatCompletion through a provider', () => {
     });
   });
 
-  test('refuses an effort that the model lacks and adds none', async () => {
+  test('refuses an effort that the model lacks', async () => {
     const response = await world.post(chat, { model: 'acme/ok', messages, reasoning_effort: 'high' });
     expect(response.status).toBe(422);
     await world.post(chat, { model: 'acme/ok', messages });
@@ -394,8 +397,8 @@ describe('ai.createChatCompletion through a provider', () => {
     [{ extraBody: { extra_body: { Models: ['a'] } } }, 'extraBody.extra_body.Models'],
     [{ stream_options: { Include_Usage: false } }, 'stream_options.Include_Usage'],
     [{ top_k: 1, topK: 2 }, 'topK'],
-  ])('refuses such members wherever a server may read them: %j', async (more, param) => {
-    const response = await world.post(chat, { model: 'acme/ok', messages, ...more });
+  ])('refuses such members wherever a server may read them: %j', async (members, param) => {
+    const response = await world.post(chat, { model: 'acme/ok', messages, ...members });
     expect([response.status, await errorOf(response)]).toMatchObject([
       422,
       { code: 'unpriced_member', param },

@@ -8,16 +8,16 @@ const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
 const data = (value: object | string) =>
   `data: ${typeof value === 'string' ? value : JSON.stringify(value)}\n\n`;
-const chunk = (delta: object, finish: string | null = null, more: object = {}) =>
+const chunk = (delta: object, finish: string | null = null, overrides: object = {}) =>
   data({
     id: 'c',
     object: 'chat.completion.chunk',
     created: 1,
     model: 'x',
     choices: [{ index: 0, delta, finish_reason: finish }],
-    ...more,
+    ...overrides,
   });
-const completion = (message: object, more: object = {}, choice: object = {}) =>
+const completion = (message: object, overrides: object = {}, choice: object = {}) =>
   JSON.stringify({
     id: 'c',
     object: 'chat.completion',
@@ -31,7 +31,7 @@ const completion = (message: object, more: object = {}, choice: object = {}) =>
         ...choice,
       },
     ],
-    ...more,
+    ...overrides,
   });
 const verbatim = (body: { sse?: string; json?: string }) =>
   `verbatim?${new URLSearchParams(body).toString()}`;
@@ -176,8 +176,8 @@ beforeEach(() => {
   world.ledger.reset();
 });
 
-const chat = (model: string, more: object = {}) =>
-  world.post('/v1/ai/chat/completions', { model, messages, ...more });
+const chat = (model: string, members: object = {}) =>
+  world.post('/v1/ai/chat/completions', { model, messages, ...members });
 
 describe.each(['passed', 'translated'])('a provider of chat completions, %s', (owner) => {
   test.each(['overloaded', 'kind-of-error'])(
@@ -241,9 +241,9 @@ describe('a model that fails its answer', () => {
       const response = await chat(model);
       expect([response.status, (await errorOf(response)).code]).toEqual([502, 'upstream_failed']);
       expect(world.ledger.last().charged).toBe(0n);
-      const streamed = await (await chat(model, { stream: true })).text();
-      expect(streamed).toContain('"code":"upstream_failed"');
-      expect(streamed).not.toContain('[DONE]');
+      const streamText = await (await chat(model, { stream: true })).text();
+      expect(streamText).toContain('"code":"upstream_failed"');
+      expect(streamText).not.toContain('[DONE]');
       expect(world.ledger.last().facts.outcome).toBe('upstream_failed');
     },
   );
@@ -309,7 +309,7 @@ describe('a response', () => {
 });
 
 describe('speech', () => {
-  test('costs nothing and releases its hold when it is too long', async () => {
+  test('releases its hold without a charge when it is too long', async () => {
     const response = await world.post(
       '/v1/ai/tts',
       { model: 'passed/speech', text: 'hello' },

@@ -273,8 +273,8 @@ test.each([
 });
 
 test('a packed text of many values is scanned in linear time', () => {
-  const hostile = `townhall.1.${Buffer.from(`{"options":${'['.repeat(3_000_000)}`).toString('base64url')}`;
+  const hostileReplay = `townhall.1.${Buffer.from(`{"options":${'['.repeat(3_000_000)}`).toString('base64url')}`;
   const startedMs = performance.now();
-  expect(decodeReplay(hostile)).toBeUndefined();
+  expect(decodeReplay(hostileReplay)).toBeUndefined();
   expect(performance.now() - startedMs).toBeLessThan(5_000);
 });

@@ -70,15 +70,15 @@ describe('ai.createResponse with a local model', () => {
       'response.completed',
     ]);
     expect(events.map((event) => event['sequence_number'])).toEqual(events.map((_, index) => index));
-    const added = events[2] as { item: { id: string } };
+    const addedEvent = events[2] as { item: { id: string } };
     expect(events[4]).toMatchObject({
-      item_id: added.item.id,
+      item_id: addedEvent.item.id,
       output_index: 0,
       content_index: 0,
       delta: 'a',
     });
     expect(events.at(-1)).toMatchObject({
-      response: { status: 'completed', output: [{ id: added.item.id, content: [{ text: 'a b' }] }] },
+      response: { status: 'completed', output: [{ id: addedEvent.item.id, content: [{ text: 'a b' }] }] },
     });
   });
 
@@ -157,13 +157,16 @@ describe('ai.createResponse with a local model', () => {
 
   test('is incomplete at the output limit', async () => {
     const body = { input: 'a b c', max_output_tokens: 2 };
-    const incomplete = {
+    const incompleteDetails = {
       status: 'incomplete',
       incomplete_details: { reason: 'max_output_tokens' },
       output: [{ content: [{ text: 'a b' }] }],
     };
-    expect(await (await post(body)).json()).toMatchObject(incomplete);
-    expect((await stream(body)).at(-1)).toMatchObject({ type: 'response.incomplete', response: incomplete });
+    expect(await (await post(body)).json()).toMatchObject(incompleteDetails);
+    expect((await stream(body)).at(-1)).toMatchObject({
+      type: 'response.incomplete',
+      response: incompleteDetails,
+    });
   });
 
   test('follows a schema, and answers in JSON without one', async () => {
@@ -233,44 +236,44 @@ describe('ai.createResponse with a local model', () => {
   });
 
   const image = { type: 'input_image', image_url: 'https://x.example/a.png' };
-  const unsupported = 'unsupported_by_model';
+  const unsupportedCode = 'unsupported_by_model';
   test.each<[string, object, number, string, string]>([
-    ['a conversation', { input: 'x', conversation: 'conv_1' }, 422, unsupported, 'conversation'],
-    ['a stored prompt', { prompt: { id: 'p' } }, 422, unsupported, 'prompt'],
+    ['a conversation', { input: 'x', conversation: 'conv_1' }, 422, unsupportedCode, 'conversation'],
+    ['a stored prompt', { prompt: { id: 'p' } }, 422, unsupportedCode, 'prompt'],
     [
       'an item by reference',
       { input: [{ type: 'item_reference', id: 'msg_1' }] },
       422,
-      unsupported,
+      unsupportedCode,
       'input[0]',
     ],
     [
       'an image',
       { input: [{ role: 'user', content: [image] }] },
       422,
-      unsupported,
+      unsupportedCode,
       'input[0].content[0].image_url',
     ],
     [
       'a tool of the provider',
       { input: 'x', tools: [{ type: 'local_shell' }] },
       422,
-      unsupported,
+      unsupportedCode,
       'tools[0].type',
     ],
     [
       'a grammar',
       { input: 'x', tools: [{ type: 'custom', name: 'a', format: { type: 'grammar' } }] },
       422,
-      unsupported,
+      unsupportedCode,
       'tools[0].format',
     ],
-    ['log probabilities', { input: 'x', top_logprobs: 2 }, 422, unsupported, 'top_logprobs'],
+    ['log probabilities', { input: 'x', top_logprobs: 2 }, 422, unsupportedCode, 'top_logprobs'],
     [
       'one tool a turn',
       { input: 'x', tools: [weather], parallel_tool_calls: false },
       422,
-      unsupported,
+      unsupportedCode,
       'parallel_tool_calls',
     ],
     [

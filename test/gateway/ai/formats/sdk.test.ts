@@ -107,9 +107,9 @@ describe('the AI SDK against a server', () => {
 
     test('streams text', async () => {
       const result = sdk.streamText({ model: model('acme/ok'), prompt: 'hi' });
-      let streamed = '';
-      for await (const piece of result.textStream) streamed += piece;
-      expect(streamed).toBe('tok0 tok1 tok2 tok3 tok4 ');
+      let streamedText = '';
+      for await (const piece of result.textStream) streamedText += piece;
+      expect(streamedText).toBe('tok0 tok1 tok2 tok3 tok4 ');
       expect((await result.usage).outputTokens).toBe(5);
     });
 
@@ -122,14 +122,14 @@ describe('the AI SDK against a server', () => {
       });
       expect(result.text).toBe('It rains in Oslo.');
       expect(result.steps[0]?.reasoningText).toBe('They ask.');
-      const streamed = sdk.streamText({
+      const stream = sdk.streamText({
         model: model('local/echo'),
         prompt: toolPrompt,
         tools: { get_weather: weather() },
         stopWhen: sdk.stepCountIs(3),
       });
-      expect(await streamed.text).toBe('It rains in Oslo.');
-      expect((await streamed.steps).length).toBe(2);
+      expect(await stream.text).toBe('It rains in Oslo.');
+      expect((await stream.steps).length).toBe(2);
     });
 
     test('generates objects of a schema', async () => {
@@ -198,7 +198,7 @@ describe('the AI SDK against a server', () => {
       createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: userToken }),
     ]) {
       const { models } = await gateway.getAvailableModels();
-      expect(models.map((listed) => listed.id)).toEqual(expect.arrayContaining(['local/echo', 'acme/ok']));
+      expect(models.map((model) => model.id)).toEqual(expect.arrayContaining(['local/echo', 'acme/ok']));
     }
   });
 

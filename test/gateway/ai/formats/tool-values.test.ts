@@ -80,7 +80,7 @@ const textBody = (text: string) => ({
 // A quote is two characters of JSON.
 const quotes = '"'.repeat(1_100_000);
 const letters = 'x'.repeat(1_100_000);
-const plain = { type: 'text', value: 'x' };
+const textOutput = { type: 'text', value: 'x' };
 
 describe('more than 2 MiB of tool inputs and JSON results', () => {
   test.each<[string, object, string]>([
@@ -88,7 +88,7 @@ describe('more than 2 MiB of tool inputs and JSON results', () => {
     ['responses', responsesBody(quotes), 'input'],
     ['messages', messagesBody(quotes), 'messages'],
     ['text', textBody(quotes), 'messages'],
-    ['stream', streamBody({ text: quotes }, plain), 'prompt'],
+    ['stream', streamBody({ text: quotes }, textOutput), 'prompt'],
     ['stream', streamBody({ text: letters }, { type: 'json', value: [letters] }), 'prompt'],
     ['stream', streamBody({ text: letters }, { type: 'error-json', value: [letters] }), 'prompt'],
   ])('is 413 in %s', async (path, body, param) => {

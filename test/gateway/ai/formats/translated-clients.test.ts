@@ -87,7 +87,7 @@ describe.each(clients)('the AI SDK with %s', (_name, model) => {
     expect(toolCalls).toMatchObject([{ toolName: 'get_weather', input: { city: 'Oslo' } }]);
   });
 
-  test('runs a tool and answers with its result, whole and streamed', async () => {
+  test('answers with a tool result, whole and streamed', async () => {
     const options = {
       model: model('local/echo'),
       prompt: toolPrompt,
@@ -121,9 +121,9 @@ describe("OpenAI's agents with the responses format", () => {
   test('run a tool and answer, whole and streamed', async () => {
     const agent = new Agent({ name: 'Clerk', model: 'local/echo', tools: [weather] });
     expect((await runner().run(agent, toolPrompt)).finalOutput).toBe('It rains in Oslo.');
-    const streamed = await runner().run(agent, toolPrompt, { stream: true });
-    await streamed.completed;
-    expect(streamed.finalOutput).toBe('It rains in Oslo.');
+    const stream = await runner().run(agent, toolPrompt, { stream: true });
+    await stream.completed;
+    expect(stream.finalOutput).toBe('It rains in Oslo.');
   });
 
   test.each(['acme/ok', 'claude/ok', 'gemini/ok'])('answer on %s', async (model) => {

@@ -284,10 +284,10 @@ describe.each([false, true])('chat completions, streamed: %s', (streams) => {
     return { ...message, content };
   }
   const chatTools = [{ type: 'function' as const, function: { name: 'get_weather', parameters: schema } }];
-  const continueWith = (model: string, message: Json, ...more: Json[]) =>
+  const continueWith = (model: string, message: Json, ...members: Json[]) =>
     world.post('/v1/ai/chat/completions', {
       model,
-      messages: [question, message, ...more],
+      messages: [question, message, ...members],
       tools: chatTools,
     });
 

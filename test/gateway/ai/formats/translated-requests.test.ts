@@ -13,13 +13,13 @@ let provider: ScriptedProvider;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
-  const entry = (id: string, kind: string, more: object = {}) => ({
+  const entry = (id: string, kind: string, overrides: object = {}) => ({
     id,
     kind,
     name: id,
     base_url: provider.url,
     output_limit_member: 'max_tokens',
-    ...more,
+    ...overrides,
   });
   world = await startAi({
     models: JSON.stringify({
@@ -64,10 +64,10 @@ beforeEach(() => {
 });
 
 const lastRequest = () => JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
-const chat = (owner: string, more: object) =>
-  world.post('/v1/ai/chat/completions', { model: `${owner}/ok`, messages, ...more });
-const stream = (owner: string, more: object) =>
-  world.post('/v1/ai/stream', { model: `${owner}/ok`, prompt, ...more });
+const chat = (owner: string, members: object) =>
+  world.post('/v1/ai/chat/completions', { model: `${owner}/ok`, messages, ...members });
+const stream = (owner: string, members: object) =>
+  world.post('/v1/ai/stream', { model: `${owner}/ok`, prompt, ...members });
 
 describe('parallel_tool_calls', () => {
   test.each(['acme-one', 'acme-two', 'openai', 'gpt'])(
@@ -86,9 +86,14 @@ describe('parallel_tool_calls', () => {
     [{}, 'auto'],
     [{ tool_choice: 'required' }, 'any'],
     [{ tool_choice: { type: 'function', function: { name: 'f' } } }, 'tool'],
-  ])('becomes disable_parallel_tool_use for Anthropic %#', async (more, type) => {
+  ])('becomes disable_parallel_tool_use for Anthropic %#', async (members, type) => {
     for (const streams of [false, true]) {
-      const response = await chat('claude', { tools, parallel_tool_calls: false, stream: streams, ...more });
+      const response = await chat('claude', {
+        tools,
+        parallel_tool_calls: false,
+        stream: streams,
+        ...members,
+      });
       expect(response.status).toBe(200);
       await response.text();
       expect(lastRequest()).toMatchObject({ tool_choice: { type, disable_parallel_tool_use: true } });
@@ -96,8 +101,8 @@ describe('parallel_tool_calls', () => {
   });
 
   test('is not sent to Anthropic unless it is false', async () => {
-    for (const more of [{}, { parallel_tool_calls: true }, { parallel_tool_calls: null }]) {
-      expect((await chat('claude', { tools, ...more })).status).toBe(200);
+    for (const choice of [{}, { parallel_tool_calls: true }, { parallel_tool_calls: null }]) {
+      expect((await chat('claude', { tools, ...choice })).status).toBe(200);
       expect(provider.lastCall().body.toString()).not.toContain('disable_parallel_tool_use');
     }
   });
@@ -197,7 +202,7 @@ describe('strict schemas', () => {
 });
 
 // Every member of a request of OpenAI's client, with a value other than its default.
-const members: Record<string, unknown> = {
+const valuesByMember: Record<string, unknown> = {
   audio: { voice: 'alloy', format: 'mp3' },
   frequency_penalty: 0.75,
   function_call: 'auto',
@@ -234,7 +239,7 @@ const members: Record<string, unknown> = {
   web_search_options: {},
 };
 // Names of members in the provider's request or in a warning, where they differ.
-const elsewhere: Record<string, RegExp> = {
+const patternsByMember: Record<string, RegExp> = {
   max_completion_tokens: /123/,
   max_tokens: /124/,
   frequency_penalty: /frequency_?penalty/i,
@@ -248,21 +253,22 @@ const elsewhere: Record<string, RegExp> = {
   parallel_tool_calls: /disable_parallel_tool_use|parallel_tool_calls/,
 };
 
+// Members that are valid only beside others.
+const requiredBeside: Record<string, object> = {
+  stream_options: { stream: true },
+  tool_choice: { tools },
+  parallel_tool_calls: { tools },
+};
+
 describe.each(['acme-two', 'gpt', 'claude', 'gemini'])(
   'a request of chat completions that is translated, for %s',
   (owner) => {
-    test.each(Object.entries(members))('sends, refuses or warns of %s', async (member, value) => {
-      const more =
-        member === 'stream_options'
-          ? { stream: true }
-          : member === 'tool_choice' || member === 'parallel_tool_calls'
-            ? { tools }
-            : {};
-      const response = await chat(owner, { ...more, [member]: value });
+    test.each(Object.entries(valuesByMember))('sends, refuses or warns of %s', async (member, value) => {
+      const response = await chat(owner, { ...requiredBeside[member], [member]: value });
       if (response.status === 200) {
         const requestAndWarnings = `${provider.lastCall().body.toString()} ${response.headers.get('x-townhall-warnings') ?? ''}`;
         await response.text();
-        expect(requestAndWarnings).toMatch(elsewhere[member] ?? new RegExp(member));
+        expect(requestAndWarnings).toMatch(patternsByMember[member] ?? new RegExp(member));
       } else {
         expect(response.status).toBe(422);
         expect((await errorOf(response)).param).toMatch(new RegExp(`^${member}`));
@@ -296,8 +302,8 @@ describe.each(['acme-two', 'gpt', 'claude', 'gemini'])(
         { tools: [{ type: 'function', function: { name: 'f', cache_control: {} } }] },
       ],
       ['messages[0].name', { messages: [{ role: 'user', name: 'Ann', content: 'hi' }] }],
-    ])('warns of dropped nested members: %s', async (path, more) => {
-      const response = await chat(owner, more);
+    ])('warns of dropped nested members: %s', async (path, request) => {
+      const response = await chat(owner, request);
       expect([response.status, response.headers.get('x-townhall-warnings')]).toEqual([
         200,
         expect.stringContaining(path),
@@ -305,11 +311,11 @@ describe.each(['acme-two', 'gpt', 'claude', 'gemini'])(
     });
 
     test('does not warn of defaults and of members copied from answers', async () => {
-      const echoed = { role: 'assistant', content: 'a', refusal: null, annotations: [], audio: null };
+      const echoedMessage = { role: 'assistant', content: 'a', refusal: null, annotations: [], audio: null };
       const response = await chat(owner, {
         messages: [
           ...messages,
-          echoed,
+          echoedMessage,
           {
             role: 'user',
             content: [

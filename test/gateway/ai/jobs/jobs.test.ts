@@ -23,7 +23,7 @@ const picture = {
   height: 1,
   durationSeconds: null,
 };
-const soon = { timeout: 80_000, interval: 100 };
+const pollOptions = { timeout: 80_000, interval: 100 };
 
 type Generate = (job: JobInput, run: JobRun) => Promise<(typeof picture)[]>;
 
@@ -44,7 +44,7 @@ function start(
   {
     database = world.database,
     payments,
-    ...more
+    ...members
   }: Omit<Partial<MediaGenerator>, 'generate'> & { database?: Database; payments?: JobPayments } = {},
 ): Replica {
   const queue = createJobs(database, { schema: 'pgboss', log: silentLog, pollSeconds: 0.5 });
@@ -59,7 +59,7 @@ function start(
     ...(payments === undefined ? {} : { payments }),
   });
   jobs.useGenerator({
-    ...more,
+    ...members,
     generate: async (job, run) => ({ files: await generate(job, run) }),
   });
   jobs.start();
@@ -122,7 +122,7 @@ describe('the storage of a media job', { timeout: 180_000 }, () => {
       throw new Problem('upstream_failed', 'upstream_failed', 'refused\0\ud800');
     });
     const jobId = await create(jobs);
-    await expect.poll(async () => (await find(jobs, jobId)).status, soon).toBe('failed');
+    await expect.poll(async () => (await find(jobs, jobId)).status, pollOptions).toBe('failed');
     expect((await find(jobs, jobId)).error).toMatchObject({ message: 'refused\ufffd\ufffd' });
   });
 
@@ -136,20 +136,20 @@ describe('the storage of a media job', { timeout: 180_000 }, () => {
     await expect
       .poll(
         async () => (await jobs.find({ jobId: otherJobId, kind: 'image', owner: otherOwner })).status,
-        soon,
+        pollOptions,
       )
       .toBe('succeeded');
     const jobIds: string[] = [];
     for (let n = 0; n < 4; n += 1) {
       const jobId = await create(jobs);
-      await expect.poll(async () => (await find(jobs, jobId)).status, soon).toBe('succeeded');
+      await expect.poll(async () => (await find(jobs, jobId)).status, pollOptions).toBe('succeeded');
       jobIds.push(jobId);
     }
     expect(await Promise.all(jobIds.map(async (jobId) => (await find(jobs, jobId)).media.length))).toEqual([
       0, 0, 1, 1,
     ]);
     expect((await jobs.find({ jobId: otherJobId, kind: 'image', owner: otherOwner })).media).toHaveLength(1);
-    await expect.poll(() => readdir(folder), soon).toHaveLength(3);
+    await expect.poll(() => readdir(folder), pollOptions).toHaveLength(3);
   });
 });
 
@@ -178,7 +178,7 @@ describe('claims of media jobs', { timeout: 180_000 }, () => {
     await expect
       .poll(
         async () => (await Promise.all(ids.map((jobId) => find(jobs, jobId)))).map(({ status }) => status),
-        soon,
+        pollOptions,
       )
       .toEqual(ids.map(() => 'succeeded'));
     expect([...runs.values()]).toEqual(ids.map(() => 1));
@@ -196,7 +196,7 @@ describe('claims of media jobs', { timeout: 180_000 }, () => {
     const ids = await Promise.all(Array.from({ length: 20 }, () => create(jobs)));
     const statuses = async () => Promise.all(ids.map(async (jobId) => (await find(jobs, jobId)).status));
     await expect
-      .poll(async () => (await statuses()).filter((status) => status === 'running').length, soon)
+      .poll(async () => (await statuses()).filter((status) => status === 'running').length, pollOptions)
       .toBe(4);
     const stranger = { kind: 'user', id: 'usr_2' } as const;
     const otherJob = await jobs.create(
@@ -204,11 +204,14 @@ describe('claims of media jobs', { timeout: 180_000 }, () => {
       async () => {},
     );
     await expect
-      .poll(async () => (await jobs.find({ jobId: otherJob, kind: 'image', owner: stranger })).status, soon)
+      .poll(
+        async () => (await jobs.find({ jobId: otherJob, kind: 'image', owner: stranger })).status,
+        pollOptions,
+      )
       .toBe('succeeded');
     expect((await statuses()).filter((status) => status === 'queued')).toHaveLength(16);
     gate.resolve();
-    await expect.poll(statuses, soon).toEqual(ids.map(() => 'succeeded'));
+    await expect.poll(statuses, pollOptions).toEqual(ids.map(() => 'succeeded'));
   });
 
   it('claims the oldest job of the owner with the fewest running', async () => {
@@ -245,14 +248,14 @@ describe('claims of media jobs', { timeout: 180_000 }, () => {
   it('creates no job when the transaction of the request fails', async () => {
     const { jobs } = start(async () => [picture]);
     let jobId = '';
-    const failing = jobs.create(
+    const failingJob = jobs.create(
       { kind: 'image', owner, request: { model: 'acme/painter' } },
       async (_tx, newJobId) => {
         jobId = newJobId;
         throw new Error('no');
       },
     );
-    await expect(failing).rejects.toThrow('no');
+    await expect(failingJob).rejects.toThrow('no');
     await expect(find(jobs, jobId)).rejects.toMatchObject({ status: 404 });
   });
 });
@@ -267,10 +270,10 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
       return [picture];
     });
     const jobId = await create(jobs);
-    await expect.poll(async () => (await find(jobs, jobId)).progress, soon).toBeCloseTo(0.4);
+    await expect.poll(async () => (await find(jobs, jobId)).progress, pollOptions).toBeCloseTo(0.4);
     expect(await find(jobs, jobId)).toMatchObject({ status: 'running', finishedAt: null });
     gate.resolve();
-    await expect.poll(async () => (await find(jobs, jobId)).status, soon).toBe('succeeded');
+    await expect.poll(async () => (await find(jobs, jobId)).status, pollOptions).toBe('succeeded');
   });
 
   it('ignores writes of an earlier attempt after a reclaim', async () => {
@@ -292,7 +295,7 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
     if (deadJob === null) return;
     await store.insertMedia(deadJob, { mediaId: 'med_dead', position: 0, keepSeconds: 60 });
     const { jobs } = start(async () => [picture]);
-    await expect.poll(async () => (await find(jobs, 'job_1')).status, soon).toBe('succeeded');
+    await expect.poll(async () => (await find(jobs, 'job_1')).status, pollOptions).toBe('succeeded');
     expect(await store.renewLease(deadJob, { progress: 0.9, leaseSeconds: 60 })).toBe(false);
     expect(
       await store.tx((tx) =>
@@ -336,41 +339,41 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
       heartbeatMs: 60_000,
       maxAttempts: 2,
     });
-    await expect.poll(async () => (await find(jobs, 'job_1')).status, soon).toBe('failed');
+    await expect.poll(async () => (await find(jobs, 'job_1')).status, pollOptions).toBe('failed');
     expect((await find(jobs, 'job_1')).error).toMatchObject({ code: 'job_abandoned' });
   });
 
   it('aborts a run whose job was canceled in another process', async () => {
-    const started = Promise.withResolvers<AbortSignal>();
+    const startSignal = Promise.withResolvers<AbortSignal>();
     const { jobs } = start(async (_job, { signal }) => {
-      started.resolve(signal);
+      startSignal.resolve(signal);
       return untilAborted(signal);
     });
     const jobId = await create(jobs);
-    const signal = await started.promise;
+    const signal = await startSignal.promise;
     await jobsStore(world.database).cancel({ jobId, kind: 'image', owner });
-    await expect.poll(() => signal.aborted, soon).toBe(true);
+    await expect.poll(() => signal.aborted, pollOptions).toBe(true);
     expect(await find(jobs, jobId)).toMatchObject({ status: 'canceled', error: null, media: [] });
   });
 
   it('continues a job in another process after a clean stop', async () => {
-    const started = Promise.withResolvers<void>();
+    const startSignal = Promise.withResolvers<void>();
     const first = start(async (_job, { signal }) => {
-      started.resolve();
+      startSignal.resolve();
       return untilAborted(signal);
     });
     const jobId = await create(first.jobs);
-    await started.promise;
+    await startSignal.promise;
     await first.close();
     expect(await find(first.jobs, jobId)).toMatchObject({ status: 'queued', progress: 0 });
     const second = start(async () => [picture]);
-    await expect.poll(async () => (await find(second.jobs, jobId)).status, soon).toBe('succeeded');
+    await expect.poll(async () => (await find(second.jobs, jobId)).status, pollOptions).toBe('succeeded');
   });
 });
 
 describe('the upstream job of a media job', { timeout: 180_000 }, () => {
   it('cancels an upstream job submitted after the cancellation', async () => {
-    const canceled: UpstreamJob[] = [];
+    const canceledJobs: UpstreamJob[] = [];
     const isRunning = Promise.withResolvers<void>();
     const gate = Promise.withResolvers<void>();
     const { jobs } = start(
@@ -381,13 +384,13 @@ describe('the upstream job of a media job', { timeout: 180_000 }, () => {
         return [picture];
       },
       {},
-      { cancelUpstreamJob: async (job) => void canceled.push(job) },
+      { cancelUpstreamJob: async (job) => void canceledJobs.push(job) },
     );
     const jobId = await create(jobs);
     await isRunning.promise;
     await jobsStore(world.database).cancel({ jobId, kind: 'image', owner });
     gate.resolve();
-    await expect.poll(() => canceled, soon).toEqual([{ model: 'acme/film', id: 'video_1' }]);
+    await expect.poll(() => canceledJobs, pollOptions).toEqual([{ model: 'acme/film', id: 'video_1' }]);
     expect(await find(jobs, jobId)).toMatchObject({ status: 'canceled', media: [] });
   });
 });
@@ -409,7 +412,7 @@ describe('the charge of a media job', { timeout: 180_000 }, () => {
       },
     );
     const jobId = await jobs.create(paidJob, async () => {});
-    await expect.poll(async () => (await find(jobs, jobId)).progress, soon).toBe(0.5);
+    await expect.poll(async () => (await find(jobs, jobId)).progress, pollOptions).toBe(0.5);
     expect(await jobs.cancel({ jobId, kind: 'image', owner })).toMatchObject({
       status: 'canceled',
       credits: 60,
@@ -431,7 +434,7 @@ describe('the charge of a media job', { timeout: 180_000 }, () => {
     for (let count = 0; count < 2; count += 1) {
       const call = { ...paidJob.call, requestId: `req_${count}` };
       const jobId = await jobs.create({ ...paidJob, call }, async () => {});
-      await expect.poll(async () => (await find(jobs, jobId)).progress, soon).toBe(0.5);
+      await expect.poll(async () => (await find(jobs, jobId)).progress, pollOptions).toBe(0.5);
       await jobs.cancel({ jobId, kind: 'image', owner });
     }
     await expect(jobs.create(paidJob, async () => {})).rejects.toMatchObject({ code: 'rate_limited' });
@@ -442,20 +445,20 @@ describe('the charge of a media job', { timeout: 180_000 }, () => {
 
 describe('a failed or interrupted run', { timeout: 180_000 }, () => {
   it('cancels the upstream job of a job past its deadline', async () => {
-    const canceled: UpstreamJob[] = [];
+    const canceledJobs: UpstreamJob[] = [];
     const { jobs } = start(
       async (_job, { saveUpstreamJob, signal }) => {
         await saveUpstreamJob({ model: 'acme/film', id: 'video_1' });
         return untilAborted(signal);
       },
       { videoDeadlineMs: 2_000 },
-      { cancelUpstreamJob: async (job) => void canceled.push(job) },
+      { cancelUpstreamJob: async (job) => void canceledJobs.push(job) },
     );
     const jobId = await jobs.create(
       { kind: 'video', owner, request: { model: 'acme/film' } },
       async () => {},
     );
-    await expect.poll(() => canceled, soon).toEqual([{ model: 'acme/film', id: 'video_1' }]);
+    await expect.poll(() => canceledJobs, pollOptions).toEqual([{ model: 'acme/film', id: 'video_1' }]);
     expect(await jobs.find({ jobId, kind: 'video', owner })).toMatchObject({
       status: 'failed',
       error: { code: 'upstream_timeout' },
@@ -464,20 +467,20 @@ describe('a failed or interrupted run', { timeout: 180_000 }, () => {
 
   it('passes the upstream job of a stopped run to the next attempt', async () => {
     const upstreamJob = { model: 'acme/film', id: 'video_1' };
-    const started = Promise.withResolvers<void>();
-    const canceled: UpstreamJob[] = [];
-    const cancelUpstreamJob = async (job: UpstreamJob) => void canceled.push(job);
+    const startSignal = Promise.withResolvers<void>();
+    const canceledJobs: UpstreamJob[] = [];
+    const cancelUpstreamJob = async (job: UpstreamJob) => void canceledJobs.push(job);
     const first = start(
       async (_job, { saveUpstreamJob, signal }) => {
         await saveUpstreamJob(upstreamJob);
-        started.resolve();
+        startSignal.resolve();
         return untilAborted(signal);
       },
       {},
       { cancelUpstreamJob },
     );
     const jobId = await create(first.jobs);
-    await started.promise;
+    await startSignal.promise;
     await first.close();
     const upstreamJobs: (UpstreamJob | null)[] = [];
     const second = start(
@@ -488,10 +491,10 @@ describe('a failed or interrupted run', { timeout: 180_000 }, () => {
       {},
       { cancelUpstreamJob },
     );
-    await expect.poll(() => upstreamJobs, soon).toEqual([upstreamJob]);
-    expect(canceled).toEqual([]);
+    await expect.poll(() => upstreamJobs, pollOptions).toEqual([upstreamJob]);
+    expect(canceledJobs).toEqual([]);
     await second.jobs.cancel({ jobId, kind: 'image', owner });
-    await expect.poll(() => canceled, soon).toEqual([upstreamJob]);
+    await expect.poll(() => canceledJobs, pollOptions).toEqual([upstreamJob]);
   });
 
   it('stores the message of a Problem and hides other errors', async () => {
@@ -504,10 +507,10 @@ describe('a failed or interrupted run', { timeout: 180_000 }, () => {
       jobs.create({ kind: 'image', owner, request: { model: 'acme/painter', prompt } }, async () => {});
     const [problem, secret] = [await make('a problem'), await make('an error')];
     await expect
-      .poll(async () => (await find(jobs, problem)).error, soon)
+      .poll(async () => (await find(jobs, problem)).error, pollOptions)
       .toEqual({ code: 'unsupported_by_model', message: 'The model does not do that.' });
     await expect
-      .poll(async () => (await find(jobs, secret)).error, soon)
+      .poll(async () => (await find(jobs, secret)).error, pollOptions)
       .toMatchObject({ code: 'internal_error', message: expect.not.stringContaining('hunter2') });
   });
 
@@ -515,7 +518,7 @@ describe('a failed or interrupted run', { timeout: 180_000 }, () => {
     const { jobs } = start((_job, { signal }) => untilAborted(signal), { imageDeadlineMs: 300 });
     const jobId = await create(jobs);
     await expect
-      .poll(async () => (await find(jobs, jobId)).error, soon)
+      .poll(async () => (await find(jobs, jobId)).error, pollOptions)
       .toMatchObject({ code: 'upstream_timeout' });
   });
 });
@@ -535,12 +538,14 @@ describe('limits of media jobs', { timeout: 180_000 }, () => {
 
   it('deletes expired media and then their jobs', async () => {
     const { jobs, queue } = start(async () => [picture, picture]);
-    const [recent, oldJob] = [await create(jobs), await create(jobs)];
+    const [recentJob, oldJob] = [await create(jobs), await create(jobs)];
     await expect
       .poll(
         async () =>
-          (await Promise.all([recent, oldJob].map((jobId) => find(jobs, jobId)))).map(({ status }) => status),
-        soon,
+          (await Promise.all([recentJob, oldJob].map((jobId) => find(jobs, jobId)))).map(
+            ({ status }) => status,
+          ),
+        pollOptions,
       )
       .toEqual(['succeeded', 'succeeded']);
     const oldMedia = (await find(jobs, oldJob)).media.map(({ mediaId }) => mediaId);
@@ -552,7 +557,7 @@ describe('limits of media jobs', { timeout: 180_000 }, () => {
     expect(await jobs.openMedia(oldMedia[0] ?? '', laterSeconds)).toBeNull();
     expect((await find(jobs, oldJob)).media).toEqual([]);
     await queue.enqueue('ai-tidy', {});
-    await expect.poll(async () => (await readdir(folder)).length, soon).toBe(2);
+    await expect.poll(async () => (await readdir(folder)).length, pollOptions).toBe(2);
     await world.database.sql`update gateway.ai_jobs set created_at = created_at - interval '31 days'`;
     await queue.enqueue('ai-tidy', {});
     // The other job still has media and is therefore kept.
@@ -563,9 +568,9 @@ describe('limits of media jobs', { timeout: 180_000 }, () => {
             () => 'there',
             (error: unknown) => (error as Problem).status,
           ),
-        soon,
+        pollOptions,
       )
       .toBe(404);
-    expect(await find(jobs, recent)).toMatchObject({ status: 'succeeded' });
+    expect(await find(jobs, recentJob)).toMatchObject({ status: 'succeeded' });
   });
 });

@@ -9,7 +9,7 @@ import { connect, type ConnectOptions } from '../../../../src/kernel/data/databa
 import { databaseEnv, makeDatabase, silentLog } from '../../../support/databases.ts';
 import { testMasterKey } from '../../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
-import { ended, endedVideo, imagesOf } from '../media/media-world.ts';
+import { waitForEnd, endedVideo, imagesOf } from '../media/media-world.ts';
 
 describe.concurrent('a killed server', { timeout: 240_000 }, () => {
   it('leaves its image job to the next server', async () => {
@@ -28,7 +28,7 @@ describe.concurrent('a killed server', { timeout: 240_000 }, () => {
         await firstGateway.exited;
         await expireLeases();
         const secondGateway = await begin();
-        const job = await ended(secondGateway.client, job_id, 120_000);
+        const job = await waitForEnd(secondGateway.client, job_id, 120_000);
         expect(job).toMatchObject({ status: 'succeeded', images: [{ width: 1 }, { width: 1 }] });
         expect(provider.calls).toHaveLength(2);
         expect(await readdir(storage)).toHaveLength(2);
@@ -80,9 +80,9 @@ async function withServers(
 ): Promise<void> {
   const place = await makeDatabase();
   const provider = await startProvider();
-  const own = await mkdtemp(join(tmpdir(), 'townhall-jobs-'));
-  const storage = join(own, 'storage');
-  const modelsFile = join(own, 'models.json');
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-jobs-'));
+  const storage = join(folder, 'storage');
+  const modelsFile = join(folder, 'models.json');
   await writeFile(modelsFile, provider.modelsFile(scripts, { model: { modalities: ['image', 'video'] } }));
   const env = {
     ...databaseEnv(place.options),
@@ -93,7 +93,7 @@ async function withServers(
     MODELS_FILE: modelsFile,
     ACME_API_KEY: 'key',
     STORAGE_PATH: storage,
-    JOURNAL_PATH: join(own, 'journal'),
+    JOURNAL_PATH: join(folder, 'journal'),
     VIDEO_POLL_MS: '1500',
   };
   const processes: ChildProcess[] = [];
@@ -108,7 +108,7 @@ async function withServers(
     for (const child of processes) child.kill('SIGKILL');
     await provider.close();
     await place.remove();
-    await rm(own, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true });
   }
 }
 
@@ -131,12 +131,12 @@ async function startProcess(env: Record<string, string>, processes: ChildProcess
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   processes.push(child);
-  const exited = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
+  const exitCode = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
   for await (const line of createInterface({ input: child.stdout })) {
     const { msg, url, userToken } = JSON.parse(line) as { msg?: string; url: string; userToken: string };
     // Each server issues a new token to the same user.
     if (msg === 'listening')
-      return { child, exited, client: createGatewayClient({ baseUrl: url, token: userToken }) };
+      return { child, exited: exitCode, client: createGatewayClient({ baseUrl: url, token: userToken }) };
   }
-  throw new Error(`The process ended with ${await exited} before it listened.`);
+  throw new Error(`The process ended with ${await exitCode} before it listened.`);
 }

@@ -28,12 +28,12 @@ describe('jobPayments', () => {
     const ledger = memoryLedger(100n);
     const payments = jobPayments({ ledger });
     const hold = await payments.hold(job, 40n);
-    const resumed = await payments.resume({ ...job, holdId: hold?.holdId ?? null }, 40n);
-    expect(resumed?.holdId).toBe(hold?.holdId);
+    const payment = await payments.resume({ ...job, holdId: hold?.holdId ?? null }, 40n);
+    expect(payment?.holdId).toBe(hold?.holdId);
     expect(ledger.held()).toBe(40n);
   });
 
-  test('replaces a lost hold and charges once', async () => {
+  test('charges once with a replaced hold', async () => {
     const ledger = memoryLedger(100n);
     const payments = jobPayments({ ledger });
     const lostHold = await payments.hold(job, 40n);
@@ -72,14 +72,14 @@ describe('jobPayments', () => {
   test('records the free job of an administrator', async () => {
     const ledger = memoryLedger(0n);
     const payments = jobPayments({ ledger });
-    const owned: PayableJob = {
+    const ownedJob: PayableJob = {
       ...job,
       owner: { kind: 'admin', id: 'root' },
       call: { requestId: 'req_1', tokenId: 'tok_1', bureauId: null },
     };
-    expect(await payments.hold(owned, 40n)).toBeNull();
+    expect(await payments.hold(ownedJob, 40n)).toBeNull();
     expect(
-      await payments.settle(owned, null, { charge: { credits: 40n, facts }, end: async () => {} }),
+      await payments.settle(ownedJob, null, { charge: { credits: 40n, facts }, end: async () => {} }),
     ).toEqual({ isEnded: false });
     expect(ledger.charges).toMatchObject([{ held: null, charged: 0n, call: { userId: null } }]);
   });

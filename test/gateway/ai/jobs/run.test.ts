@@ -62,7 +62,7 @@ describe('runJob of a job that another process has claimed', () => {
     expect(releasedHolds).toEqual([]);
   });
 
-  test('cancels its upstream job and does not release the hold', async () => {
+  test('cancels its upstream job while the hold stays', async () => {
     const { run, releasedHolds, canceledJobs } = reclaimedRun(async (_job, { saveUpstreamJob }) => {
       await saveUpstreamJob({ model: 'acme/film', id: 'video_1' });
       return { files: [] };

@@ -26,7 +26,7 @@ let queue: Jobs;
 let jobs: MediaJobs;
 /** Lets the generator of all running jobs finish. */
 let finish: () => void;
-let finished: Promise<void>;
+let end: Promise<void>;
 
 beforeAll(async () => {
   world = await testDatabase();
@@ -43,7 +43,7 @@ beforeAll(async () => {
   });
   jobs.useGenerator({
     async generate() {
-      await finished;
+      await end;
       return { files: [picture] };
     },
   });
@@ -58,7 +58,7 @@ afterAll(async () => {
 });
 
 async function create(): Promise<JobAddress> {
-  ({ promise: finished, resolve: finish } = Promise.withResolvers<void>());
+  ({ promise: end, resolve: finish } = Promise.withResolvers<void>());
   const request = { model: 'acme/painter', prompt: 'x' };
   const jobId = await jobs.create({ kind: 'image', owner, request }, async () => {});
   return { jobId, kind: 'image', owner };
@@ -70,12 +70,12 @@ const untilStatus = (address: JobAddress, status: string) =>
     interval: 20,
   });
 
-const wait = (deadlineMs: number, more: { keepsRunning?: boolean; signal?: AbortSignal } = {}) => ({
+const wait = (deadlineMs: number, overrides: { keepsRunning?: boolean; signal?: AbortSignal } = {}) => ({
   signal: new AbortController().signal,
   deadlineMs,
   clock: systemClock,
   keepsRunning: false,
-  ...more,
+  ...overrides,
 });
 
 describe('waitForJob', { timeout: 60_000 }, () => {
@@ -106,8 +106,8 @@ describe('waitForJob', { timeout: 60_000 }, () => {
 
   it('leaves a job with a key running', async () => {
     const address = await create();
-    const keyed = wait(0, { keepsRunning: true });
-    await expect(waitForJob(jobs, address, keyed)).rejects.toMatchObject({
+    const keyedWait = wait(0, { keepsRunning: true });
+    await expect(waitForJob(jobs, address, keyedWait)).rejects.toMatchObject({
       code: 'upstream_timeout',
       headers: {},
     });

@@ -45,11 +45,11 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
       language: 'en',
       prompt: 'Townhall',
     });
-    const uploaded = form.get('file') as File;
-    expect(Buffer.from(await uploaded.arrayBuffer())).toEqual(silence);
+    const uploadedFile = form.get('file') as File;
+    expect(Buffer.from(await uploadedFile.arrayBuffer())).toEqual(silence);
     // The caller's file name is replaced: it tells the provider nothing and could identify its
     // owner.
-    expect([uploaded.name, uploaded.type]).toEqual(['audio.wav', 'audio/wav']);
+    expect([uploadedFile.name, uploadedFile.type]).toEqual(['audio.wav', 'audio/wav']);
   });
 
   it('reads the duration from the audio when the provider reports none', async () => {
@@ -73,7 +73,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
       400,
       'file',
     ],
-    ['a language that is none', { model: 'acme/whisper', file, language: '../x' }, 400, 'language'],
+    ['an invalid language', { model: 'acme/whisper', file, language: '../x' }, 400, 'language'],
     ['a model that does not listen', { model: 'local/flite', file }, 422, 'model'],
   ])('refuses %s', async (_what, members, status, param) => {
     const response = await sendForm(members);

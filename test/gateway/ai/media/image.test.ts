@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scriptedPicture } from '../../../support/provider.ts';
 import { decodePng, regionsOf } from './png-decoder.ts';
-import { download, ended, imagesOf, startMedia, type MediaWorld } from './media-world.ts';
+import { download, waitForEnd, imagesOf, startMedia, type MediaWorld } from './media-world.ts';
 
 let world: MediaWorld;
 beforeAll(async () => {
@@ -13,15 +13,15 @@ const red = ([r = 0, g = 0, b = 0]: readonly number[]) => r > 150 && g < 110 && 
 
 describe('ai.createImage', { timeout: 120_000 }, () => {
   it('draws the prompt at the requested size', async () => {
-    const accepted = await world.user.ai.createImage({
+    const submission = await world.user.ai.createImage({
       model: 'local/shapes',
       prompt: 'Three red circles on a blue background',
       size: '640x480',
       seed: 7,
     });
-    expect(accepted).toMatchObject({ status: 'queued', poll_after_ms: 1_000 });
-    expect(accepted.job_id).toMatch(/^job_[0-9a-z]{26}$/);
-    const job = await ended(world.user, accepted.job_id);
+    expect(submission).toMatchObject({ status: 'queued', poll_after_ms: 1_000 });
+    expect(submission.job_id).toMatch(/^job_[0-9a-z]{26}$/);
+    const job = await waitForEnd(world.user, submission.job_id);
     expect(job).toMatchObject({ status: 'succeeded', progress: 1, metadata: { model: 'local/shapes' } });
     expect(job).not.toHaveProperty('poll_after_ms');
     const [image] = imagesOf(job);
@@ -45,20 +45,24 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
   });
 
   it('draws the same image for the same seed only', async () => {
-    const make = async (more: object) => {
+    const make = async (members: object) => {
       const { job_id } = await world.user.ai.createImage({
         model: 'local/shapes',
         prompt: 'quiet evening',
         size: '128x128',
-        ...more,
+        ...members,
       });
-      const images = imagesOf(await ended(world.user, job_id));
+      const images = imagesOf(await waitForEnd(world.user, job_id));
       return Promise.all(images.map(async ({ url }) => (await download(url)).bytes.toString('base64')));
     };
-    const [first, repeated, other] = [await make({ n: 2 }), await make({ n: 2 }), await make({ seed: 1 })];
+    const [first, sameSeed, otherSeed] = [
+      await make({ n: 2 }),
+      await make({ n: 2 }),
+      await make({ seed: 1 }),
+    ];
     expect(first).toHaveLength(2);
-    expect(repeated).toEqual(first);
-    expect(new Set([...first, ...other]).size).toBe(3);
+    expect(sameSeed).toEqual(first);
+    expect(new Set([...first, ...otherSeed]).size).toBe(3);
   });
 
   it('chooses a size for an aspect ratio', async () => {
@@ -67,7 +71,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
       prompt: 'sea',
       aspect_ratio: '16:9',
     });
-    const images = imagesOf(await ended(world.user, job_id));
+    const images = imagesOf(await waitForEnd(world.user, job_id));
     const { width = 0, height = 0 } = images[0] ?? {};
     expect(width / height).toBeCloseTo(16 / 9, 1);
     expect(width * height).toBeGreaterThan(900_000);
@@ -89,13 +93,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
       'invalid_request',
       'aspect_ratio',
     ],
-    [
-      'a size that is none',
-      { model: 'local/shapes', prompt: 'x', size: 'big' },
-      400,
-      'invalid_request',
-      'size',
-    ],
+    ['an invalid size', { model: 'local/shapes', prompt: 'x', size: 'big' }, 400, 'invalid_request', 'size'],
     ['too many', { model: 'local/shapes', prompt: 'x', n: 11 }, 400, 'invalid_request', 'n'],
     [
       'a size beyond the model',
@@ -105,14 +103,14 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
       'size',
     ],
     [
-      'options that it has not',
+      'unsupported options',
       { model: 'local/shapes', prompt: 'x', provider_options: { quality: 'high' } },
       422,
       'unsupported_by_model',
       'provider_options',
     ],
     [
-      'an image that is none',
+      'an invalid image',
       { model: 'acme/painter', prompt: 'x', images: [{ data: 'aGVsbG8=', media_type: 'image/png' }] },
       400,
       'invalid_request',
@@ -146,7 +144,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
       'invalid_request',
       'provider_options.style[0].of',
     ],
-    ['a model that is none', { model: 'local/nothing', prompt: 'x' }, 404, 'model_not_found', 'model'],
+    ['an unknown model', { model: 'local/nothing', prompt: 'x' }, 404, 'model_not_found', 'model'],
     [
       'a model that makes no images',
       { model: 'local/echo', prompt: 'x' },
@@ -180,7 +178,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
       prompt: 'x',
       size: '64x64',
     });
-    expect(await ended(world.admin, job_id)).toMatchObject({ status: 'succeeded' });
+    expect(await waitForEnd(world.admin, job_id)).toMatchObject({ status: 'succeeded' });
   });
 
   it('sends exactly the members of the request to the provider', async () => {
@@ -192,7 +190,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
       seed: 5,
       provider_options: { quality: 'high' },
     });
-    const job = await ended(world.user, job_id);
+    const job = await waitForEnd(world.user, job_id);
     expect(job).toMatchObject({
       status: 'succeeded',
       images: [
@@ -221,12 +219,12 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
       models: ['acme/leaning'],
     });
     const job = await world.as(key).ai.createImage({ model: 'acme/leaning', prompt: 'a boat' });
-    expect(await ended(world.user, job.job_id)).toMatchObject({
+    expect(await waitForEnd(world.user, job.job_id)).toMatchObject({
       status: 'failed',
       error: { code: 'upstream_failed' },
     });
     const response = await world.user.ai.createImage({ model: 'acme/leaning', prompt: 'a boat' });
-    expect(await ended(world.user, response.job_id)).toMatchObject({ status: 'succeeded' });
+    expect(await waitForEnd(world.user, response.job_id)).toMatchObject({ status: 'succeeded' });
   });
 
   it('sends input images as a form', async () => {
@@ -236,7 +234,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
       prompt: 'the same in green',
       images,
     });
-    expect(await ended(world.user, job_id)).toMatchObject({ status: 'succeeded' });
+    expect(await waitForEnd(world.user, job_id)).toMatchObject({ status: 'succeeded' });
     const call = world.provider.lastCall();
     expect(call.path).toBe('/v1/images/edits');
     const form = await new Response(new Uint8Array(call.body), {
@@ -248,12 +246,12 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
 
   it('reports the error of a failed job', async () => {
     const { job_id } = await world.user.ai.createImage({ model: 'acme/refusing', prompt: 'x' });
-    expect(await ended(world.user, job_id)).toMatchObject({
+    expect(await waitForEnd(world.user, job_id)).toMatchObject({
       status: 'failed',
       error: { code: 'invalid_size', message: 'no such size' },
     });
-    const elsewhere = await world.user.ai.createImage({ model: 'acme/elsewhere', prompt: 'x' });
-    const job = await ended(world.user, elsewhere.job_id);
+    const submission = await world.user.ai.createImage({ model: 'acme/elsewhere', prompt: 'x' });
+    const job = await waitForEnd(world.user, submission.job_id);
     expect(job).toMatchObject({ status: 'failed', error: { code: 'upstream_failed' } });
     expect(job).not.toHaveProperty('images');
   });
@@ -287,7 +285,7 @@ describe('ai.getImage and ai.cancelImage', { timeout: 60_000 }, () => {
       prompt: 'mine',
       size: '64x64',
     });
-    await ended(world.user, job_id);
+    await waitForEnd(world.user, job_id);
     const stranger = await world.stranger();
     const refusals: unknown[] = [];
     const expectNotFound = async (call: Promise<unknown>) => {
@@ -329,7 +327,7 @@ describe('ai.getImage and ai.cancelImage', { timeout: 60_000 }, () => {
       prompt: 'done',
       size: '64x64',
     });
-    await ended(world.user, response.job_id);
+    await waitForEnd(world.user, response.job_id);
     expect(await world.user.ai.cancelImage({ job_id: response.job_id })).toMatchObject({
       status: 'succeeded',
       images: [{ width: 64 }],

@@ -62,14 +62,14 @@ describe('billableSeconds', () => {
   // MPEG 1, layer 3, 32 kbit/s, 48,000 Hz, mono: 96 bytes and 24 ms a frame.
   const frame = Buffer.alloc(96);
   frame.writeUInt32BE(0xfffb14c0, 0);
-  const tagged = Buffer.from(frame);
-  tagged.write('Info', 21, 'latin1');
-  tagged.writeUInt32BE(1, 25);
-  tagged.writeUInt32BE(1, 29);
+  const taggedFrame = Buffer.from(frame);
+  taggedFrame.write('Info', 21, 'latin1');
+  taggedFrame.writeUInt32BE(1, 25);
+  taggedFrame.writeUInt32BE(1, 29);
   const mp3 = repeat(frame, 10_000);
 
   test('counts the frames of an mp3 with a false tag', () => {
-    expect(billableSeconds(Buffer.concat([tagged, mp3]))).toBeCloseTo(240, 3);
+    expect(billableSeconds(Buffer.concat([taggedFrame, mp3]))).toBeCloseTo(240, 3);
   });
 
   test('counts mp3 frames after other bytes', () => {

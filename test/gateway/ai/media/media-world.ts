@@ -108,7 +108,11 @@ export async function startMedia(options: GatewayWorldOptions = {}): Promise<Med
 }
 
 /** Polls until the job has ended. */
-export async function ended(client: GatewayClient, jobId: string, deadlineMs = 45_000): Promise<ImageJob> {
+export async function waitForEnd(
+  client: GatewayClient,
+  jobId: string,
+  deadlineMs = 45_000,
+): Promise<ImageJob> {
   return untilEnd(() => client.ai.getImage({ job_id: jobId }), deadlineMs);
 }
 

@@ -5,7 +5,7 @@ import { createMediaLinks } from '../../../../src/gateway/ai/media/links.ts';
 import { detectImage } from '../../../../src/gateway/ai/media/image-type.ts';
 import { localMediaModels } from '../../../../src/gateway/ai/providers/local/media-models.ts';
 import { scriptedPicture } from '../../../support/provider.ts';
-import { download, ended, imagesOf, startMedia, type MediaWorld } from './media-world.ts';
+import { download, waitForEnd, imagesOf, startMedia, type MediaWorld } from './media-world.ts';
 
 let world: MediaWorld;
 beforeAll(async () => {
@@ -15,7 +15,7 @@ afterAll(() => world?.close());
 
 async function makeImage(): Promise<{ jobId: string; url: URL }> {
   const { job_id } = await world.user.ai.createImage({ model: 'local/shapes', prompt: 'dot', size: '64x64' });
-  const job = await ended(world.user, job_id);
+  const job = await waitForEnd(world.user, job_id);
   return { jobId: job_id, url: new URL(imagesOf(job)[0]?.url ?? '') };
 }
 
@@ -42,7 +42,7 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
 
   it('answers 404 for a forged link', async () => {
     const [{ url }, { url: otherUrl }] = [await makeImage(), await makeImage()];
-    const forged = (change: (link: URL) => void) => {
+    const forgeLink = (change: (link: URL) => void) => {
       const link = new URL(url);
       change(link);
       return link.href;
@@ -50,18 +50,18 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
     const expires = url.searchParams.get('expires') ?? '';
     const mediaId = url.pathname.split('/').at(-1) ?? '';
     const links = [
-      forged((link) => link.searchParams.set('expires', String(Number(expires) + 1))),
-      forged((link) => link.searchParams.set('signature', 'A'.repeat(43))),
-      forged((link) => link.searchParams.set('signature', 'x')),
-      forged((link) =>
+      forgeLink((link) => link.searchParams.set('expires', String(Number(expires) + 1))),
+      forgeLink((link) => link.searchParams.set('signature', 'A'.repeat(43))),
+      forgeLink((link) => link.searchParams.set('signature', 'x')),
+      forgeLink((link) =>
         link.searchParams.set(
           'signature',
           createHmac('sha256', '').update(`${mediaId}\n${expires}`).digest('base64url'),
         ),
       ),
-      forged((link) => link.searchParams.set('signature', otherUrl.searchParams.get('signature') ?? '')),
-      forged((link) => (link.pathname = otherUrl.pathname)),
-      forged((link) => (link.pathname = '/v1/ai/media/med_00000000000000000000000000')),
+      forgeLink((link) => link.searchParams.set('signature', otherUrl.searchParams.get('signature') ?? '')),
+      forgeLink((link) => (link.pathname = otherUrl.pathname)),
+      forgeLink((link) => (link.pathname = '/v1/ai/media/med_00000000000000000000000000')),
     ];
     const answers = await Promise.all(
       links.map(async (link) => {
@@ -77,7 +77,7 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
     );
     expect((await download(`${url.origin}${url.pathname}`)).status).toBe(400);
     expect(
-      (await download(forged((link) => (link.pathname = '/v1/ai/media/..%2f..%2fetc%2fpasswd')))).status,
+      (await download(forgeLink((link) => (link.pathname = '/v1/ai/media/..%2f..%2fetc%2fpasswd')))).status,
     ).toBe(400);
   });
 
@@ -89,7 +89,7 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
         prompt: 'dot',
         size: '64x64',
       });
-      const oldUrl = imagesOf(await ended(shortWorld.user, job_id))[0]?.url ?? '';
+      const oldUrl = imagesOf(await waitForEnd(shortWorld.user, job_id))[0]?.url ?? '';
       expect((await download(oldUrl)).status).toBe(200);
       await expect.poll(async () => (await download(oldUrl)).status, { interval: 250 }).toBe(404);
       const freshUrl = imagesOf(await shortWorld.user.ai.getImage({ job_id }))[0]?.url ?? '';
@@ -111,7 +111,7 @@ describe('createMediaLinks', () => {
     ] as const;
   };
 
-  it('accepts links of the previous key and refuses those of a foreign key', () => {
+  it('accepts only links of the current and the previous key', () => {
     const [oldKey, youngKey, foreignKey] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2), Buffer.alloc(32, 3)];
     const make = (keys: Buffer[]) =>
       createMediaLinks({ keys, baseUrl: () => 'http://127.0.0.1:1', linkSeconds: 60 });
@@ -138,7 +138,7 @@ describe('localMediaModels', () => {
 });
 
 describe('detectImage', () => {
-  it('detects the supported formats and nothing else', () => {
+  it('detects only the supported formats', () => {
     expect(detectImage(scriptedPicture)).toEqual({ mediaType: 'image/png', width: 1, height: 1 });
     const gif = Buffer.concat([Buffer.from('GIF89a'), Buffer.from([3, 0, 2, 0]), Buffer.alloc(30)]);
     expect(detectImage(gif)).toEqual({ mediaType: 'image/gif', width: 3, height: 2 });
@@ -208,11 +208,11 @@ describe('audioSeconds', () => {
       (100 * 1_152) / 44_100,
       6,
     );
-    const tagged = Buffer.from(frame);
-    tagged.write('Xing', 36, 'latin1');
-    tagged.writeUInt32BE(1, 40);
-    tagged.writeUInt32BE(1_000, 44);
-    expect(audioSeconds(tagged)).toBeCloseTo((1_000 * 1_152) / 44_100, 6);
+    const taggedFrame = Buffer.from(frame);
+    taggedFrame.write('Xing', 36, 'latin1');
+    taggedFrame.writeUInt32BE(1, 40);
+    taggedFrame.writeUInt32BE(1_000, 44);
+    expect(audioSeconds(taggedFrame)).toBeCloseTo((1_000 * 1_152) / 44_100, 6);
 
     const box = (name: string, ...content: Buffer[]) => {
       const head = Buffer.alloc(8);

@@ -24,22 +24,22 @@ async function read(bytes: Buffer, size = 1_000) {
 
 describe('createMp4Reader', () => {
   const film = scriptedFilm({ seconds: 6.5, bytes: 300, width: 1920, height: 1080 });
-  const measured = { mediaType: 'video/mp4', width: 1920, height: 1080, durationSeconds: 6.5 };
+  const fileFacts = { mediaType: 'video/mp4', width: 1920, height: 1080, durationSeconds: 6.5 };
 
   test.each([1, 7, 8, 9, 16, 64, 10_000])('reads a video in pieces of %i bytes', async (size) => {
-    expect(await read(film, size)).toEqual(measured);
+    expect(await read(film, size)).toEqual(fileFacts);
   });
 
   test('reads boxes with 64-bit lengths and a last box without a length', async () => {
-    const long = Buffer.alloc(16 + 40, 1);
-    long.writeUInt32BE(1, 0);
-    long.write('mdat', 4, 'latin1');
-    long.writeBigUInt64BE(BigInt(long.length), 8);
-    const endless = Buffer.alloc(8 + 40, 1);
-    endless.writeUInt32BE(0, 0);
-    endless.write('mdat', 4, 'latin1');
-    expect(await read(Buffer.concat([film, long]), 5)).toEqual(measured);
-    expect(await read(Buffer.concat([film, endless]), 5)).toEqual(measured);
+    const longBox = Buffer.alloc(16 + 40, 1);
+    longBox.writeUInt32BE(1, 0);
+    longBox.write('mdat', 4, 'latin1');
+    longBox.writeBigUInt64BE(BigInt(longBox.length), 8);
+    const endlessBox = Buffer.alloc(8 + 40, 1);
+    endlessBox.writeUInt32BE(0, 0);
+    endlessBox.write('mdat', 4, 'latin1');
+    expect(await read(Buffer.concat([film, longBox]), 5)).toEqual(fileFacts);
+    expect(await read(Buffer.concat([film, endlessBox]), 5)).toEqual(fileFacts);
   });
 
   test('returns null for truncated, foreign and malformed files', async () => {
@@ -148,13 +148,13 @@ describe('a video on another host', () => {
       clock: { sleep: async () => {} },
       limits: { pollMs: 1, maxBytes: 1_000_000 },
     };
-    const fetched = await asyncVideoModel(model, 'openai', needs).fetchResult('video_1', {
+    const fetchedFilm = await asyncVideoModel(model, 'openai', needs).fetchResult('video_1', {
       owner: 'user usr_1',
       signal: new AbortController().signal,
       reportProgress: () => {},
     });
-    for await (const _piece of fetched.open());
-    expect(fetched.properties()).toMatchObject({ durationSeconds: 2, width: 1280, height: 720 });
+    for await (const _piece of fetchedFilm.open());
+    expect(fetchedFilm.properties()).toMatchObject({ durationSeconds: 2, width: 1280, height: 720 });
     expect(requests.slice(1)).toEqual([
       {
         url: 'https://provider.example/v1/videos/video_1/content',

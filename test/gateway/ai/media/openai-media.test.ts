@@ -31,8 +31,8 @@ describe.each(['/v1', '/v1/ai'])('images at %s', { timeout: 120_000 }, (base) =>
   });
 
   it.each(['url', 'b64_json'] as const)('are only %s on request', async (format) => {
-    const more = { n: 2, size: '128x128', response_format: format } as object;
-    const { data } = await client(base).images.generate({ model: 'local/shapes', prompt, ...more });
+    const members = { n: 2, size: '128x128', response_format: format } as object;
+    const { data } = await client(base).images.generate({ model: 'local/shapes', prompt, ...members });
     expect(data?.map((image) => Object.keys(image))).toEqual([[format], [format]]);
   });
 
@@ -56,7 +56,8 @@ describe.each(['/v1', '/v1/ai'])('images at %s', { timeout: 120_000 }, (base) =>
 });
 
 describe('images', { timeout: 120_000 }, () => {
-  const generate = (model: string, more: object = {}) => client().images.generate({ model, prompt, ...more });
+  const generate = (model: string, members: object = {}) =>
+    client().images.generate({ model, prompt, ...members });
 
   it('send the members of the output to the provider', async () => {
     await generate('acme/painter', { quality: 'hd', background: 'auto' });
@@ -127,11 +128,11 @@ describe('images', { timeout: 120_000 }, () => {
   });
 
   it('of a paid model are charged like jobs', async () => {
-    const { available: before } = await world.user.credits.getBalance();
+    const { available: creditsBefore } = await world.user.credits.getBalance();
     const { response } = await client().images.generate({ model: 'acme/paid', prompt }).withResponse();
     expect(response.headers.get('x-townhall-credits')).toBe('40000');
-    const { available: after } = await world.user.credits.getBalance();
-    expect(before - after).toBe(40_000);
+    const { available: creditsAfter } = await world.user.credits.getBalance();
+    expect(creditsBefore - creditsAfter).toBe(40_000);
   });
 
   it('of a paid model are 402 without credits', async () => {
@@ -147,8 +148,12 @@ describe('images', { timeout: 120_000 }, () => {
 describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
   let keys = 0;
   const newKey = () => `images ${++keys}`;
-  const generate = (key: string, model: string, more: object = {}) =>
-    world.send('/v1/images/generations', { model, prompt, ...more }, { headers: { 'idempotency-key': key } });
+  const generate = (key: string, model: string, members: object = {}) =>
+    world.send(
+      '/v1/images/generations',
+      { model, prompt, ...members },
+      { headers: { 'idempotency-key': key } },
+    );
   const balance = async () => (await world.user.credits.getBalance()).posted;
   const jobs = async () =>
     (await world.sql<{ count: bigint }[]>`select count(*) as count from gateway.ai_jobs`)[0]?.count;
@@ -284,11 +289,11 @@ describe.each(['/v1', '/v1/ai'])('audio at %s', { timeout: 60_000 }, (base) => {
     ).rejects.toMatchObject({ status: 422, param: 'response_format' });
   });
 
-  const transcribe = async (more: object) =>
+  const transcribe = async (members: object) =>
     client(base).audio.transcriptions.create({
       model: 'acme/whisper',
       file: await toFile(silence, 'a.wav', { type: 'audio/wav' }),
-      ...more,
+      ...members,
     });
 
   it('is transcribed as JSON', async () => {
@@ -296,8 +301,8 @@ describe.each(['/v1', '/v1/ai'])('audio at %s', { timeout: 60_000 }, (base) => {
   });
 
   it('is transcribed with its segments', async () => {
-    const more = { response_format: 'verbose_json', timestamp_granularities: ['segment'] };
-    expect(await transcribe(more)).toEqual({
+    const members = { response_format: 'verbose_json', timestamp_granularities: ['segment'] };
+    expect(await transcribe(members)).toEqual({
       task: 'transcribe',
       text: 'Good morning.',
       language: 'en',
@@ -317,7 +322,7 @@ describe.each(['/v1', '/v1/ai'])('audio at %s', { timeout: 60_000 }, (base) => {
   it.each([
     ['temperature', { temperature: 0.5 }],
     ['timestamp_granularities[]', { timestamp_granularities: ['word'] }],
-  ])('is refused with %s', async (param, more) => {
-    await expect(transcribe(more)).rejects.toMatchObject({ status: 422, param });
+  ])('is refused with %s', async (param, members) => {
+    await expect(transcribe(members)).rejects.toMatchObject({ status: 422, param });
   });
 });

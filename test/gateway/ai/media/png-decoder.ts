@@ -35,7 +35,7 @@ export function decodePng(file: Buffer): Picture {
     at += 12 + length;
   }
   if (!hasEnded) throw new Error('no end');
-  const pixels = unfiltered(inflateSync(Buffer.concat(data)), { width, height, channels });
+  const pixels = undoFilter(inflateSync(Buffer.concat(data)), { width, height, channels });
   return {
     width,
     height,
@@ -44,7 +44,7 @@ export function decodePng(file: Buffer): Picture {
   };
 }
 
-function unfiltered(
+function undoFilter(
   rows: Buffer,
   { width, height, channels }: { width: number; height: number; channels: number },
 ): Buffer {

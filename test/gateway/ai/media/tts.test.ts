@@ -22,27 +22,27 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     expect(sound.seconds).toBeLessThan(5);
     expect(sound.loudness).toBeGreaterThan(0.02);
     // A steady tone has one loudness; speech has pauses and changes.
-    expect(sound.changing).toBeGreaterThan(3);
+    expect(sound.loudnessRatio).toBeGreaterThan(3);
   });
 
   it('follows the speed, the text and the voice', async () => {
-    const speak = async (more: object) =>
+    const speak = async (members: object) =>
       wav(
         Buffer.from(
           await (
-            await world.send('/v1/ai/tts', { model: 'local/flite', text: sentence, ...more })
+            await world.send('/v1/ai/tts', { model: 'local/flite', text: sentence, ...members })
           ).arrayBuffer(),
         ),
       );
-    const [usual, fast, other, longer] = [
+    const [usualSpeech, fastSpeech, otherVoice, longSpeech] = [
       await speak({}),
       await speak({ speed: 2 }),
       await speak({ voice: 'kal' }),
       await speak({ text: `${sentence} ${sentence}` }),
     ];
-    expect(fast.seconds).toBeLessThan(usual.seconds * 0.7);
-    expect(longer.seconds).toBeGreaterThan(usual.seconds * 1.6);
-    expect(other.samples.equals(usual.samples)).toBe(false);
+    expect(fastSpeech.seconds).toBeLessThan(usualSpeech.seconds * 0.7);
+    expect(longSpeech.seconds).toBeGreaterThan(usualSpeech.seconds * 1.6);
+    expect(otherVoice.samples.equals(usualSpeech.samples)).toBe(false);
   });
 
   it('answers JSON on request', async () => {
@@ -53,12 +53,12 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
 
   it.each([
     ['no text', { model: 'local/flite' }, 400, 'text'],
-    ['a speed that is none', { model: 'local/flite', text: 'x', speed: 9 }, 400, 'speed'],
-    ['a voice that it has not', { model: 'local/flite', text: 'x', voice: '../../etc/passwd' }, 422, 'voice'],
-    ['a format that it has not', { model: 'local/flite', text: 'x', format: 'mp3' }, 422, 'format'],
+    ['an invalid speed', { model: 'local/flite', text: 'x', speed: 9 }, 400, 'speed'],
+    ['an unknown voice', { model: 'local/flite', text: 'x', voice: '../../etc/passwd' }, 422, 'voice'],
+    ['an unsupported format', { model: 'local/flite', text: 'x', format: 'mp3' }, 422, 'format'],
     ['another language', { model: 'local/flite', text: 'x', language: 'de' }, 422, 'language'],
     ['instructions', { model: 'local/flite', text: 'x', instructions: 'whisper' }, 422, 'instructions'],
-    ['what it would skip', { model: 'local/flite', text: 'hello 世界' }, 422, 'text'],
+    ['characters it cannot speak', { model: 'local/flite', text: 'hello 世界' }, 422, 'text'],
     ['nothing to say', { model: 'local/flite', text: ' ... ' }, 422, 'text'],
     ['a model that does not speak', { model: 'local/echo', text: 'x' }, 422, 'model'],
     ['an unknown model', { model: 'local/nobody', text: 'x' }, 404, 'model'],
@@ -131,7 +131,7 @@ function wav(file: Buffer): {
   bits: number;
   seconds: number;
   loudness: number;
-  changing: number;
+  loudnessRatio: number;
   samples: Buffer;
 } {
   expect([file.toString('latin1', 0, 4), file.toString('latin1', 8, 16)]).toEqual(['RIFF', 'WAVEfmt ']);
@@ -153,6 +153,6 @@ function wav(file: Buffer): {
     samples,
     seconds: samples.length / (rate * channels * (bits / 8)),
     loudness: loudness(0, samples.length),
-    changing: Math.max(...windows) / Math.max(Math.min(...windows), 1e-4),
+    loudnessRatio: Math.max(...windows) / Math.max(Math.min(...windows), 1e-4),
   };
 }

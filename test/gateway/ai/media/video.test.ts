@@ -9,7 +9,7 @@ let film: { job: VideoJob; url: string; bytes: Buffer };
 
 beforeAll(async () => {
   world = await startMedia();
-  const started = (await world.user.ai.startVideo({
+  const submission = (await world.user.ai.startVideo({
     model: 'local/storyboard',
     prompt: 'A red circle on blue. A yellow star at night.',
     size: '320x180',
@@ -17,7 +17,7 @@ beforeAll(async () => {
     fps: 10,
     seed: 3,
   })) as AcceptedJob;
-  const job = await endedVideo(world.user, started.job_id);
+  const job = await endedVideo(world.user, submission.job_id);
   const url = videosOf(job)[0]?.url ?? '';
   film = { job, url, bytes: (await download(url)).bytes };
 }, 150_000);
@@ -55,22 +55,22 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
           async (source) => {
             const video = document.createElement('video');
             video.muted = true;
-            const once = (name: string) =>
+            const waitForEvent = (name: string) =>
               new Promise((resolve, reject) => {
                 video.addEventListener(name, resolve, { once: true });
                 video.addEventListener('error', () => reject(new Error(video.error?.message ?? 'no video')), {
                   once: true,
                 });
               });
-            const loaded = once('loadeddata');
+            const dataLoaded = waitForEvent('loadeddata');
             video.src = source;
-            await loaded;
+            await dataLoaded;
             const canvas = document.createElement('canvas');
             canvas.width = video.videoWidth;
             canvas.height = video.videoHeight;
             const context = canvas.getContext('2d') as CanvasRenderingContext2D;
-            const at = async (second: number) => {
-              const seek = once('seeked');
+            const pixelsAt = async (second: number) => {
+              const seek = waitForEvent('seeked');
               video.currentTime = second;
               await seek;
               // A seek may resolve before the frame can be drawn, so each frame is awaited by its
@@ -89,20 +89,20 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
               }
               const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
               let red = 0;
-              let yellow = 0;
+              let yellowPixels = 0;
               for (let index = 0; index < data.length; index += 4) {
                 const [r = 0, g = 0, b = 0] = data.slice(index, index + 3);
                 if (r > 150 && g < 110 && b < 120) red += 1;
-                if (r > 170 && g > 140 && b < 130) yellow += 1;
+                if (r > 170 && g > 140 && b < 130) yellowPixels += 1;
               }
-              return { red, yellow };
+              return { red, yellow: yellowPixels };
             };
             return {
               width: video.videoWidth,
               height: video.videoHeight,
               duration: video.duration,
-              early: await at(0.7),
-              late: await at(2.4),
+              early: await pixelsAt(0.7),
+              late: await pixelsAt(2.4),
             };
           },
           `data:video/mp4;base64,${film.bytes.toString('base64')}`,
@@ -145,9 +145,9 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
       fps: 30,
     })) as AcceptedJob;
     expect(await world.user.ai.startVideo({ job_id, cancel: true })).toMatchObject({ status: 'canceled' });
-    const canceled = (await world.user.ai.startVideo({ job_id })) as VideoJob;
-    expect(canceled).toMatchObject({ status: 'canceled' });
-    expect(canceled).not.toHaveProperty('videos');
+    const canceledJob = (await world.user.ai.startVideo({ job_id })) as VideoJob;
+    expect(canceledJob).toMatchObject({ status: 'canceled' });
+    expect(canceledJob).not.toHaveProperty('videos');
   });
 
   it.each([

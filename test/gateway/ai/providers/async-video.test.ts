@@ -43,15 +43,15 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-films-'));
   provider = await startProvider();
   otherHost = await startOtherHost();
-  const elsewhere = encodeURIComponent(`${otherHost.url}/film.mp4`);
-  const common = { modalities: ['video'], rates };
+  const otherHostFilm = encodeURIComponent(`${otherHost.url}/film.mp4`);
+  const videoMembers = { modalities: ['video'], rates };
   const modelsFile = join(folder, 'models.json');
   await writeFile(
     modelsFile,
     provider.modelsFile(
-      { ...scripts, moved: `film-elsewhere?to=${elsewhere}` },
+      { ...scripts, moved: `film-elsewhere?to=${otherHostFilm}` },
       {
-        model: common,
+        model: videoMembers,
         providers: [
           { id: 'goog', kind: 'google', base_url: provider.url, api_key_env: 'GOOG_API_KEY' },
           {
@@ -67,27 +67,29 @@ beforeAll(async () => {
             'film~polls=1',
             'film-held~message=not%20this',
             'film-failed~message=no%20such%20voice',
-            `film~to=${elsewhere}`,
+            `film~to=${otherHostFilm}`,
             'film-forever',
           ].map((script, index) => ({
             id: `goog/${['film', 'held', 'failing', 'elsewhere', 'forever'][index]}`,
             provider: 'goog',
             upstream_model: script,
-            ...common,
+            ...videoMembers,
           })),
-          ...['film?polls=1&xai=1', 'film-held?xai=1', `film?xai=1&to=${elsewhere}`].map((script, index) => ({
-            id: `grok/${['film', 'held', 'elsewhere'][index]}`,
-            provider: 'grok',
-            upstream_model: script,
-            ...common,
-          })),
-          { id: 'acme/blind', provider: 'acme', upstream_model: 'film', inputs: ['text'], ...common },
+          ...['film?polls=1&xai=1', 'film-held?xai=1', `film?xai=1&to=${otherHostFilm}`].map(
+            (script, index) => ({
+              id: `grok/${['film', 'held', 'elsewhere'][index]}`,
+              provider: 'grok',
+              upstream_model: script,
+              ...videoMembers,
+            }),
+          ),
+          { id: 'acme/blind', provider: 'acme', upstream_model: 'film', inputs: ['text'], ...videoMembers },
           {
             id: 'acme/second',
             provider: 'acme',
             upstream_model: 'status?code=503&retry_after=0&x=1',
             fallbacks: ['acme/film'],
-            ...common,
+            ...videoMembers,
           },
           {
             id: 'acme/by-lines',
@@ -140,10 +142,10 @@ beforeEach(() => {
   otherHost.requests.length = 0;
 });
 
-const start = async (model: string, more: Partial<StartVideoRequest> = {}): Promise<string> =>
-  ((await world.user.ai.startVideo({ model, prompt: 'a boat', ...more })) as AcceptedJob).job_id;
-const generate = async (model: string, more: Partial<StartVideoRequest> = {}): Promise<VideoJob> =>
-  endedVideo(world.user, await start(model, more));
+const start = async (model: string, overrides: Partial<StartVideoRequest> = {}): Promise<string> =>
+  ((await world.user.ai.startVideo({ model, prompt: 'a boat', ...overrides })) as AcceptedJob).job_id;
+const generate = async (model: string, overrides: Partial<StartVideoRequest> = {}): Promise<VideoJob> =>
+  endedVideo(world.user, await start(model, overrides));
 const submissions = (): ProviderCall[] => provider.calls.filter(({ method }) => method === 'POST');
 const heldCredits = async () => (await world.user.credits.getBalance()).held;
 const listStored = () => readdir(join(folder, 'storage')).catch(() => []);
@@ -225,8 +227,8 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     [{ size: '1920x1080' }, 400],
     [{ size: '720x1280' }, 160],
     [{ size: '854x480' }, 100],
-  ])('holds the price of the requested lines, or the highest rate: %j', async (more, credits) => {
-    const job = await start('acme/by-lines-later', { duration_seconds: 4, ...more });
+  ])('holds the price of the requested lines, or the highest rate: %j', async (members, credits) => {
+    const job = await start('acme/by-lines-later', { duration_seconds: 4, ...members });
     expect(await heldCredits()).toBe(credits);
     await world.user.ai.startVideo({ job_id: job, cancel: true });
     await expect.poll(heldCredits).toBe(0);
@@ -420,8 +422,8 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
       'provider_options.seconds',
     ],
     ['a model without a price for films', 'acme/unpriced', {}, 422, 'model'],
-  ])('refuses %s before a submission', async (_what, model, more, status, param) => {
-    await expect(start(model, more)).rejects.toMatchObject({ status, param });
+  ])('refuses %s before a submission', async (_what, model, members, status, param) => {
+    await expect(start(model, members)).rejects.toMatchObject({ status, param });
     expect(provider.calls).toEqual([]);
   });
 });

@@ -13,7 +13,7 @@ import {
 import { errorOf, partsOf, startAi, type World } from '../world.ts';
 
 const list = (items: object, minItems = 1000) => ({ type: 'array', minItems, items });
-const huge = list(list({ type: 'string', minLength: 10_000 }));
+const hugeSchema = list(list({ type: 'string', minLength: 10_000 }));
 const node = {
   type: 'object',
   required: ['a', 'b', 'c', 'd'],
@@ -22,7 +22,7 @@ const node = {
 
 describe('minimalInstance', () => {
   test.each<[string, object]>([
-    ['nested lists of long strings', huge],
+    ['nested lists of long strings', hugeSchema],
     ['a list of a billion items', { type: 'array', minItems: 1e9 }],
     ['a string of a billion characters', { type: 'string', minLength: 1e9 }],
     ['a schema that refers to itself four times', node],
@@ -88,13 +88,13 @@ describe('a call of a local model', () => {
     [
       'text',
       'a response',
-      { prompt: 'x', response_format: { type: 'json', schema: huge } },
+      { prompt: 'x', response_format: { type: 'json', schema: hugeSchema } },
       'response_format.schema',
     ],
     [
       'text',
       'a tool',
-      { prompt: 'x', tools: [tool(huge).text], tool_choice: 'required' },
+      { prompt: 'x', tools: [tool(hugeSchema).text], tool_choice: 'required' },
       'tools[0].input_schema',
     ],
     [
@@ -106,25 +106,25 @@ describe('a call of a local model', () => {
     [
       'stream',
       'a response',
-      { prompt, responseFormat: { type: 'json', schema: huge } },
+      { prompt, responseFormat: { type: 'json', schema: hugeSchema } },
       'responseFormat.schema',
     ],
     [
       'stream',
       'a tool',
-      { prompt, tools: [tool(huge).stream], toolChoice: { type: 'required' } },
+      { prompt, tools: [tool(hugeSchema).stream], toolChoice: { type: 'required' } },
       'tools[0].inputSchema',
     ],
     [
       'chat/completions',
       'a response',
-      { messages, response_format: { type: 'json_schema', json_schema: { name: 'n', schema: huge } } },
+      { messages, response_format: { type: 'json_schema', json_schema: { name: 'n', schema: hugeSchema } } },
       'response_format.json_schema.schema',
     ],
     [
       'chat/completions',
       'a tool',
-      { messages, stream: true, tools: [tool(huge).chat], tool_choice: 'required' },
+      { messages, stream: true, tools: [tool(hugeSchema).chat], tool_choice: 'required' },
       'tools[0].function.parameters',
     ],
   ])('is refused in %s for %s with a huge smallest value', async (format, _name, body, param) => {
@@ -237,11 +237,11 @@ describe('cutAtStops', () => {
 
 describe('local/echo', () => {
   const model = echoModel({ clock: { sleep: async () => {} } });
-  const call = (prompt: PromptMessage[], more: Partial<ModelCall> = {}): ModelCall => ({
+  const call = (prompt: PromptMessage[], overrides: Partial<ModelCall> = {}): ModelCall => ({
     prompt,
     reasoningEffort: undefined,
     signal: new AbortController().signal,
-    ...more,
+    ...overrides,
   });
   const user = (text: string): PromptMessage => ({ role: 'user', content: [{ type: 'text', text }] });
 

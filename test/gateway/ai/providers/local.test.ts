@@ -10,20 +10,20 @@ import type { ModelCall, StreamPart } from '../../../../src/gateway/ai/hub/langu
 import { partsOf, startAi, type World } from '../world.ts';
 
 describe('local/echo', () => {
-  const slept: number[] = [];
+  const sleepsMs: number[] = [];
   const model = echoModel({
     clock: {
       sleep: async (ms, signal) => {
-        slept.push(ms);
+        sleepsMs.push(ms);
         signal?.throwIfAborted();
       },
     },
   });
-  const call = (text: string, more: Partial<ModelCall> = {}): ModelCall => ({
+  const call = (text: string, overrides: Partial<ModelCall> = {}): ModelCall => ({
     prompt: [{ role: 'user', content: [{ type: 'text', text }] }],
     reasoningEffort: undefined,
     signal: new AbortController().signal,
-    ...more,
+    ...overrides,
   });
 
   test('gives the same answer for the same call', async () => {
@@ -40,9 +40,9 @@ describe('local/echo', () => {
   });
 
   test('waits before each word as @delay says', async () => {
-    slept.length = 0;
+    sleepsMs.length = 0;
     await model.generate(call('@delay 25\na b c'));
-    expect(slept).toEqual([25, 25, 25]);
+    expect(sleepsMs).toEqual([25, 25, 25]);
   });
 
   test('stops when the caller aborts', async () => {
@@ -205,7 +205,7 @@ describe('local/guide', () => {
     return parts[0]?.text ?? '';
   };
 
-  test('quotes the best section and names its source', async () => {
+  test('quotes the best section with its source', async () => {
     const answer = await ask('How do I log in?');
     expect(answer).toContain('found by search (no language model wrote this)');
     expect(answer).toContain('Post to `/v1/accounts/login/start`');
@@ -255,13 +255,15 @@ describe('local/guide', () => {
   });
 
   test('says when no documentation is installed', async () => {
-    const bare = await startAi({ guideDirectory: join(folder, 'nowhere') });
+    const worldWithoutGuide = await startAi({ guideDirectory: join(folder, 'nowhere') });
     try {
       expect(
-        await (await bare.post('/v1/ai/text', { model: 'local/guide', prompt: 'log in' })).json(),
+        await (
+          await worldWithoutGuide.post('/v1/ai/text', { model: 'local/guide', prompt: 'log in' })
+        ).json(),
       ).toMatchObject({ parts: [{ text: expect.stringContaining('No documentation is installed') }] });
     } finally {
-      await bare.close();
+      await worldWithoutGuide.close();
     }
   });
 });

@@ -6,7 +6,7 @@ import { shapesModel } from '../../../../src/gateway/ai/providers/local/shapes.t
 import { storyboardModel } from '../../../../src/gateway/ai/providers/local/storyboard.ts';
 import type { ImageCall, SpeechCall, VideoCall } from '../../../../src/gateway/ai/hub/media-model.ts';
 
-const never = new AbortController().signal;
+const openSignal = new AbortController().signal;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 describe('createFairLimit', () => {
@@ -22,7 +22,7 @@ describe('createFairLimit', () => {
     const order: string[] = [];
     const releases: (() => void)[] = [];
     for (const owner of owners) {
-      void limit.acquire(owner, never).then((release) => {
+      void limit.acquire(owner, openSignal).then((release) => {
         order.push(owner);
         releases.push(release);
       });
@@ -52,25 +52,25 @@ describe('createFairLimit', () => {
 
   test('limits the slots of one owner', async () => {
     const limit = createFairLimit({ slots: 4, slotsPerOwner: 3 });
-    await Promise.all([1, 2, 3].map(() => limit.acquire('a', never)));
-    void limit.acquire('a', never);
+    await Promise.all([1, 2, 3].map(() => limit.acquire('a', openSignal)));
+    void limit.acquire('a', openSignal);
     await settle();
     expect(limit.countWaiting('a')).toBe(1);
-    await limit.acquire('b', never);
+    await limit.acquire('b', openSignal);
   });
 
-  test('removes an aborted entry and releases a slot once', async () => {
+  test('releases a slot once after an aborted entry', async () => {
     const limit = createFairLimit({ slots: 1, slotsPerOwner: 1 });
-    const release = await limit.acquire('a', never);
+    const release = await limit.acquire('a', openSignal);
     const abort = new AbortController();
-    const waiting = limit.acquire('b', abort.signal);
+    const acquisition = limit.acquire('b', abort.signal);
     abort.abort(new Error('gone'));
-    await expect(waiting).rejects.toThrow('gone');
+    await expect(acquisition).rejects.toThrow('gone');
     expect(limit.countWaiting('b')).toBe(0);
     release();
     release();
-    await limit.acquire('c', never);
-    void limit.acquire('d', never);
+    await limit.acquire('c', openSignal);
+    void limit.acquire('d', openSignal);
     await settle();
     expect(limit.countWaiting('d')).toBe(1);
     await expect(limit.acquire('e', AbortSignal.abort(new Error('late')))).rejects.toThrow('late');
@@ -92,7 +92,7 @@ describe('createRenderPool', { timeout: 60_000 }, () => {
     const tasks = Array.from({ length: 50 }, () =>
       renderPool.render(largeTask, { owner: 'user a', signal: abort.signal, reportProgress: () => {} }),
     );
-    const ends = tasks.map((work) =>
+    const results = tasks.map((work) =>
       work.then(
         () => true,
         () => false,
@@ -100,19 +100,19 @@ describe('createRenderPool', { timeout: 60_000 }, () => {
     );
     expect(renderPool.countWaiting('user a')).toBe(49);
     expect(
-      await renderPool.render(dot, { owner: 'user b', signal: never, reportProgress: () => {} }),
+      await renderPool.render(dot, { owner: 'user b', signal: openSignal, reportProgress: () => {} }),
     ).toMatchObject({
       width: 64,
     });
     expect(renderPool.countWaiting('user a')).toBeGreaterThan(20);
     abort.abort(new Error('gone'));
-    await Promise.all(ends);
+    await Promise.all(results);
   });
 
   test('stops a task past its deadline', async () => {
     const renderPool = createRenderPool({ deadlinesMs: { shapes: 1 } });
     await expect(
-      renderPool.render(largeTask, { owner: 'user a', signal: never, reportProgress: () => {} }),
+      renderPool.render(largeTask, { owner: 'user a', signal: openSignal, reportProgress: () => {} }),
     ).rejects.toMatchObject({ status: 422, code: 'unsupported_by_model' });
     expect(renderPool.countWaiting('user a')).toBe(0);
   });
@@ -128,12 +128,12 @@ describe('the local media models', () => {
     images: [],
     options: {},
   };
-  const image = (more: Partial<ImageCall>): ImageCall => ({ ...visual, count: 1, ...more });
-  const video = (more: Partial<VideoCall>): VideoCall => ({
+  const image = (overrides: Partial<ImageCall>): ImageCall => ({ ...visual, count: 1, ...overrides });
+  const video = (overrides: Partial<VideoCall>): VideoCall => ({
     ...visual,
     durationSeconds: undefined,
     framesPerSecond: undefined,
-    ...more,
+    ...overrides,
   });
 
   test.each<[string, Partial<ImageCall>]>([
@@ -172,7 +172,7 @@ describe('the local media models', () => {
     expect(() => check(video({ durationSeconds: 20, framesPerSecond: 30 }))).not.toThrow();
   });
 
-  const speech = (more: Partial<SpeechCall>): SpeechCall => ({
+  const speech = (overrides: Partial<SpeechCall>): SpeechCall => ({
     text: 'x',
     voice: undefined,
     format: undefined,
@@ -180,8 +180,8 @@ describe('the local media models', () => {
     language: undefined,
     instructions: undefined,
     owner: 'user a',
-    signal: never,
-    ...more,
+    signal: openSignal,
+    ...overrides,
   });
 
   test('accept less text at a lower speed', async () => {

@@ -42,11 +42,15 @@ describe('createUpstream', () => {
     const proxy = createServer((incoming, outgoing) => {
       proxiedUrls.push(incoming.url ?? '');
       const { 'proxy-connection': _proxyConnection, ...headers } = incoming.headers;
-      const onward = request(incoming.url ?? '', { method: incoming.method ?? 'GET', headers }, (answer) => {
-        outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
-        answer.pipe(outgoing);
-      });
-      incoming.pipe(onward);
+      const onwardRequest = request(
+        incoming.url ?? '',
+        { method: incoming.method ?? 'GET', headers },
+        (answer) => {
+          outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
+          answer.pipe(outgoing);
+        },
+      );
+      incoming.pipe(onwardRequest);
     });
     await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
     const address = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;

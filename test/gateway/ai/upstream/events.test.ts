@@ -157,19 +157,19 @@ describe('providerEvents', () => {
   });
 
   test('throws for an unfinished event above the limit', async () => {
-    let fed = 0;
-    async function* endless(): AsyncGenerator<Uint8Array> {
+    let fedBytes = 0;
+    async function* endlessEvents(): AsyncGenerator<Uint8Array> {
       yield Buffer.from('data: {"a":"');
       for (;;) {
-        fed += 65_536;
+        fedBytes += 65_536;
         yield Buffer.alloc(65_536, 0x78);
       }
     }
     const readAll = async () => {
-      for await (const _group of providerEvents(endless(), chatRules));
+      for await (const _group of providerEvents(endlessEvents(), chatRules));
     };
     await expect(readAll()).rejects.toMatchObject({ code: 'upstream_failed' });
-    expect(fed).toBeLessThanOrEqual(mebibyte + 65_536);
+    expect(fedBytes).toBeLessThanOrEqual(mebibyte + 65_536);
   });
 });
 

@@ -146,7 +146,7 @@ describe('failures of a provider', () => {
     const scriptsByName = Object.fromEntries(
       Object.entries(scripts).map(([name, { script }]) => [name, script]),
     );
-    const more = {
+    const members = {
       'to-second': `redirect?to=${encodeURIComponent(`${second.url}/chat/completions`)}`,
       'key-echo': 'key-echo',
       ...Object.fromEntries(
@@ -157,12 +157,12 @@ describe('failures of a provider', () => {
       ),
       'after-absent': 'status?code=429',
     };
-    const nobody = {
+    const unreachableProvider = {
       providers: [{ id: 'nobody', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }],
       models: [{ id: 'nobody/home', provider: 'nobody', rates: null }],
     };
     world = await startAi({
-      models: provider.modelsFile({ ...scriptsByName, ...more }, nobody),
+      models: provider.modelsFile({ ...scriptsByName, ...members }, unreachableProvider),
       // Long enough for a valid answer on a busy machine.
       timeouts: { connectMs: 5_000, firstByteMs: 2_000, answerMs: 2_000, idleMs: 1_500, streamMs: 6_000 },
       // Each script is called several times, which must not open the breaker.
@@ -260,11 +260,11 @@ describe('failures of a provider', () => {
   // With the default retries and breaker: the deadline also bounds scripts that never end.
   describe('within the deadline and a second, including retries', () => {
     const deadlines = { connectMs: 1_000, firstByteMs: 2_000, answerMs: 2_000, idleMs: 500, streamMs: 3_000 };
-    let impatient: World;
+    let impatientWorld: World;
     beforeAll(async () => {
       const scriptsByName = Object.entries(scripts).map(([name, { script }]) => [name, script] as const);
       const kinds = ['openai', 'anthropic', 'google'];
-      impatient = await startAi({
+      impatientWorld = await startAi({
         models: provider.modelsFile(Object.fromEntries(scriptsByName), {
           // Its streams in these formats are chat completions, and therefore invalid.
           provider: { formats: ['chat', 'responses', 'messages'] },
@@ -282,7 +282,7 @@ describe('failures of a provider', () => {
         timeouts: deadlines,
       });
     });
-    afterAll(() => impatient.close());
+    afterAll(() => impatientWorld.close());
 
     test.concurrent.each(Object.keys(scripts))('%s', async (name) => {
       const model = `acme/${name}`;
@@ -291,7 +291,7 @@ describe('failures of a provider', () => {
         ['/v1/ai/chat/completions', { model, messages, stream: true }],
       ] as const) {
         const startedMs = performance.now();
-        const response = await impatient.post(path, body);
+        const response = await impatientWorld.post(path, body);
         const text = await response.text();
         expect((response.headers.get('x-townhall-attempts') ?? '').split(', ').length).toBeLessThanOrEqual(3);
         // The longest deadline is that of a whole stream; the extra seconds allow for a busy
@@ -327,7 +327,7 @@ describe('failures of a provider', () => {
         await Promise.all(
           routes(name).map(async ([path, body, headers]) => {
             const startedMs = performance.now();
-            const response = await impatient.post(path, body, headers);
+            const response = await impatientWorld.post(path, body, headers);
             const text = await response.text();
             const { model } = body as { model: string };
             expect(performance.now() - startedMs, `${path} ${model}`).toBeLessThan(
