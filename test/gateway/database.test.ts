@@ -61,8 +61,8 @@ describe('the database of a start', () => {
   test('is closed when the settings are refused', async () => {
     const config = configWith({ MODELS_FILE: join(folder, 'missing.json') });
     const openingDatabase = openGatewayDatabase(config, { log });
-    const starting = createGateway(config, { env: {}, log, redactor, clock: systemClock, openingDatabase });
-    await expect(starting).rejects.toThrow('missing.json');
+    const start = createGateway(config, { env: {}, log, redactor, clock: systemClock, openingDatabase });
+    await expect(start).rejects.toThrow('missing.json');
     await expect((await openingDatabase).sql`select 1`).rejects.toBeInstanceOf(Error);
   });
 

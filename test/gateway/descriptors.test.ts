@@ -86,13 +86,13 @@ describe('directory.getReadiness without file descriptors', () => {
   test('is 503 without descriptors and 200 with them', async () => {
     await expect.poll(async () => (await readiness()).status).toBe(200);
     await openSockets(descriptorLimit);
-    const exhausted = async () => {
+    const countExhausted = async () => {
       // The server still closes connections of its start, and drops new ones while it lacks
       // descriptors.
       await openSockets(16);
       return readiness();
     };
-    await expect.poll(exhausted).toMatchObject({ status: 503, body: { error: { code: 'not_ready' } } });
+    await expect.poll(countExhausted).toMatchObject({ status: 503, body: { error: { code: 'not_ready' } } });
     for (const socket of sockets.splice(0)) socket.destroy();
     await expect.poll(async () => (await readiness()).status).toBe(200);
   });

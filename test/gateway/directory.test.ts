@@ -6,10 +6,10 @@ import { Problem } from '../../src/kernel/problem.ts';
 import { startWorld, type World } from './accounts/world.ts';
 
 let world: World;
-let ready: () => Promise<void>;
+let checkReady: () => Promise<void>;
 beforeAll(async () => {
-  world = await startWorld({ ready: () => ready() });
-  ready = () => world.database.ping();
+  world = await startWorld({ ready: () => checkReady() });
+  checkReady = () => world.database.ping();
 });
 afterAll(() => world.close());
 
@@ -69,8 +69,11 @@ describe('directory.getHealth', () => {
     expect(answer.status).toBe(200);
   });
 
-  test('refuses a query and other methods', async () => {
+  test('refuses a query', async () => {
     expect((await world.call('GET', '/health?verbose=1')).status).toBe(400);
+  });
+
+  test('refuses other methods', async () => {
     const { status, headers } = await world.call('POST', '/health', { body: {} });
     expect([status, headers['allow']]).toEqual([405, expect.stringContaining('GET')]);
   });
@@ -95,10 +98,10 @@ describe('directory.getReadiness', () => {
       'draining',
       '1',
     ],
-    ['something else is wrong', new Error('secret detail'), 'not_ready', '1'],
+    ['the check fails for another reason', new Error('secret detail'), 'not_ready', '1'],
   ])('is 503 while %s', async (_name, error, code, retryAfter) => {
-    const readyBefore = ready;
-    ready = async () => {
+    const readyBefore = checkReady;
+    checkReady = async () => {
       throw error;
     };
     try {
@@ -106,7 +109,7 @@ describe('directory.getReadiness', () => {
       expect([status, body.error.code, headers['retry-after']]).toEqual([503, code, retryAfter]);
       expect(JSON.stringify(body)).not.toContain('secret detail');
     } finally {
-      ready = readyBefore;
+      checkReady = readyBefore;
     }
   });
 
@@ -158,9 +161,12 @@ describe('directory.listServices', () => {
     });
   });
 
-  test('requires a credential and refuses a query', async () => {
+  test('requires a credential', async () => {
     const guest = await world.call('GET', '/v1/services');
     expect([guest.status, guest.body.error.code]).toEqual([401, 'authentication_required']);
+  });
+
+  test('refuses a query', async () => {
     const { userToken } = await world.accounts.issueUserToken({ bureauId: 'local', person: localPerson });
     expect((await world.call('GET', '/v1/services?id=ai', { token: userToken })).status).toBe(400);
   });

@@ -73,11 +73,11 @@ test('credits of an unknown user cannot be deducted', async () => {
 });
 
 describe("a call in Google's format", () => {
-  const send = async (path: string, more: object = {}) => {
+  const send = async (path: string, members: object = {}) => {
     const response = await fetch(`${world.url}/v1beta/models/${path}`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-goog-api-key': world.userToken },
-      body: JSON.stringify({ contents: [{ parts: [{ text: 'Hello' }] }], ...more }),
+      body: JSON.stringify({ contents: [{ parts: [{ text: 'Hello' }] }], ...members }),
     });
     const body = (await response.json()) as { error: { details: { reason: string }[] } };
     return [response.status, body.error.details[0]?.reason];

@@ -58,17 +58,17 @@ describe('the limit of requests', () => {
   test('of a user counts all of their tokens together', async () => {
     const { url, userToken, as } = await start({ RATE_LIMIT_USER: '12' });
     const { user_token: key } = await as(userToken).accounts.createKey({ name: 'another' });
-    const remaining = async (token: string) =>
+    const readRemaining = async (token: string) =>
       Number(
         /;r=(\d+);/.exec(
           (await get(url, '/v1/accounts/me', bearer(token))).headers.get('ratelimit') ?? '',
         )?.[1],
       );
-    expect(await remaining(userToken)).toBeLessThan(12);
-    const remainingBefore = await remaining(key);
+    expect(await readRemaining(userToken)).toBeLessThan(12);
+    const remainingBefore = await readRemaining(key);
     expect(remainingBefore).toBeLessThan(11);
-    for (let call = 0; call < 5; call += 1) await remaining(userToken);
-    expect(await remaining(key)).toBeLessThan(remainingBefore - 2);
+    for (let call = 0; call < 5; call += 1) await readRemaining(userToken);
+    expect(await readRemaining(key)).toBeLessThan(remainingBefore - 2);
   });
 
   test('counts an unknown credential as a guest of its address', async () => {
@@ -132,11 +132,11 @@ describe('the limit of requests', () => {
         guest.admin.login({ admin_id: testAdministrator.adminId, password: 'a wrong password, surely' }),
       ),
     );
-    const evaluated = outcomes.filter(
+    const unauthorized = outcomes.filter(
       (outcome) =>
         outcome.status === 'rejected' && (outcome.reason as { code: string }).code === 'invalid_credentials',
     );
-    expect(evaluated.length).toBeLessThanOrEqual(10);
+    expect(unauthorized.length).toBeLessThanOrEqual(10);
   });
 });
 
@@ -166,7 +166,7 @@ describe('the address of a client', () => {
       RATE_LIMIT_USER: '100000',
     });
     // Each request occupies a slot, since its body never arrives.
-    const held = Array.from({ length: 100 }, () => {
+    const openStreams = Array.from({ length: 100 }, () => {
       const gate = new AbortController();
       const body = new ReadableStream({ start: (controller) => controller.enqueue(Buffer.from('{')) });
       const call = fetch(`${url}/v1/accounts/login/start`, {
@@ -184,8 +184,8 @@ describe('the address of a client', () => {
       status = (await get(url, '/nothing', { 'x-forwarded-for': '198.51.100.9' })).status;
     expect(status).toBe(429);
     expect((await get(url, '/nothing', { 'x-forwarded-for': '198.51.100.10' })).status).toBe(404);
-    for (const { gate } of held) gate.abort();
-    await Promise.all(held.map(({ call }) => call));
+    for (const { gate } of openStreams) gate.abort();
+    await Promise.all(openStreams.map(({ call }) => call));
     while (status !== 404 && performance.now() < deadline)
       status = (await get(url, '/nothing', { 'x-forwarded-for': '198.51.100.9' })).status;
     expect(status).toBe(404);
@@ -208,9 +208,9 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')('one limit over 
         ),
       );
       const allowedCount = results.filter(({ isAllowed }) => isAllowed).length;
-      const refilled = ((performance.now() - startedMs) / 60_000) * policy.perMinute;
+      const refilledTokens = ((performance.now() - startedMs) / 60_000) * policy.perMinute;
       expect(allowedCount).toBeGreaterThanOrEqual(policy.perMinute);
-      expect(allowedCount).toBeLessThanOrEqual(policy.perMinute * 1.05 + refilled + 1);
+      expect(allowedCount).toBeLessThanOrEqual(policy.perMinute * 1.05 + refilledTokens + 1);
     } finally {
       await second.close();
       await place.close();

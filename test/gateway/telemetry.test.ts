@@ -81,11 +81,11 @@ async function lineOf(requestId: string | null): Promise<Record<string, unknown>
   );
 }
 
-function ask(model: string, more: object = {}): Promise<Response> {
+function ask(model: string, members: object = {}): Promise<Response> {
   return fetch(`${world.url}/v1/ai/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${world.userToken}`, 'content-type': 'application/json', traceparent },
-    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'CANARY-prompt' }], ...more }),
+    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'CANARY-prompt' }], ...members }),
   });
 }
 
@@ -217,13 +217,13 @@ describe('a call to a provider', () => {
 
 test('the guide names exactly the exposed metrics', async () => {
   const guide = await readFile(new URL('../../docs/guides/telemetry.md', import.meta.url), 'utf8');
-  const documented = [...guide.matchAll(/^\| `(townhall_\w+)`/gm)]
+  const documentedMetrics = [...guide.matchAll(/^\| `(townhall_\w+)`/gm)]
     .map(([, name = '']) => name)
     .sort((a, b) => a.localeCompare(b));
-  const exposed = [...(await metrics()).matchAll(/^# TYPE (townhall_\w+) /gm)]
+  const exposedMetrics = [...(await metrics()).matchAll(/^# TYPE (townhall_\w+) /gm)]
     .map(([, name = '']) => name)
     .sort((a, b) => a.localeCompare(b));
-  expect(documented).toEqual(exposed);
+  expect(documentedMetrics).toEqual(exposedMetrics);
 });
 
 describe('the log of a call that fails', () => {

@@ -42,11 +42,11 @@ describe('the gateway as a whole', () => {
 
   test('lists the same models for the OpenAI client', async () => {
     const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.userToken });
-    const theirs: string[] = [];
-    for await (const model of openai.models.list()) theirs.push(model.id);
-    const ours = await world.user.ai.listModels();
-    expect(theirs).toEqual(ours.items.map(({ id }) => id));
-    expect(theirs).toContain('local/guide');
+    const openaiIds: string[] = [];
+    for await (const model of openai.models.list()) openaiIds.push(model.id);
+    const listing = await world.user.ai.listModels();
+    expect(openaiIds).toEqual(listing.items.map(({ id }) => id));
+    expect(openaiIds).toContain('local/guide');
     await expect(openai.models.retrieve('local/echo')).resolves.toMatchObject({
       id: 'local/echo',
       object: 'model',
@@ -59,15 +59,15 @@ describe('the gateway as a whole', () => {
     const completion = await openai.chat.completions.create({ model: 'local/guide', messages });
     const text = completion.choices[0]?.message.content ?? '';
     expect(text).toContain('MODELS_FILE');
-    let streamed = '';
+    let streamedText = '';
     for await (const chunk of await openai.chat.completions.create({
       model: 'local/guide',
       messages,
       stream: true,
     })) {
-      streamed += chunk.choices[0]?.delta.content ?? '';
+      streamedText += chunk.choices[0]?.delta.content ?? '';
     }
-    expect(streamed).toBe(text);
+    expect(streamedText).toBe(text);
   });
 
   test('lists every model and its requirements for an administrator', async () => {

@@ -27,14 +27,14 @@ describe('attempts at one address', () => {
 
   const shiftClock = (interval: string) =>
     place.database.sql`select set_config('townhall.clock_shift', ${interval}, false)`;
-  const at = (email: string, remoteAddress: string) => ({ bureauId: 'shop', email, remoteAddress });
+  const attemptFrom = (email: string, remoteAddress: string) => ({ bureauId: 'shop', email, remoteAddress });
   /** Seconds to wait; 0 for a counted attempt. */
   const wait = (
     kind: 'passwords' | 'wrongCodes' | 'sentCodes',
     email: string,
     from: string,
   ): Promise<number> =>
-    limits.count(kind, at(email, from)).then(
+    limits.count(kind, attemptFrom(email, from)).then(
       () => 0,
       (error: unknown) => Number((error as { headers: Record<string, string> }).headers['retry-after']),
     );
@@ -102,8 +102,8 @@ describe('attempts at one address', () => {
 
   test('from a known network are not delayed by strangers', async () => {
     const email = newAddress();
-    await limits.count('passwords', at(email, network(5)));
-    await limits.recordSuccess('passwords', at(email, network(5)));
+    await limits.count('passwords', attemptFrom(email, network(5)));
+    await limits.recordSuccess('passwords', attemptFrom(email, network(5)));
     await waits(
       'passwords',
       email,

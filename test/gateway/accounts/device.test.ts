@@ -85,10 +85,10 @@ describe('accounts.startDeviceLogin', () => {
   });
 
   test('names the setting that a server without an address lacks', async () => {
-    const hidden = await startWorld({ baseUrl: null });
+    const worldWithoutUrl = await startWorld({ baseUrl: null });
     const body = { bureau_id: 'local', name: 'x' };
-    const answer = await hidden.call('POST', '/v1/accounts/device/start', { body });
-    await hidden.close();
+    const answer = await worldWithoutUrl.call('POST', '/v1/accounts/device/start', { body });
+    await worldWithoutUrl.close();
     expect(refusal(answer)).toEqual([503, 'service_not_configured']);
     expect(answer.body.error.message).toContain('TOWNHALL_CITY_BASE_URL');
   });
@@ -108,9 +108,9 @@ describe('accounts.getDeviceLoginResult', () => {
   test('asks a hasty program to slow down', async () => {
     const login = await start();
     await poll(login);
-    const hasty = await poll(login);
-    expect(refusal(hasty)).toEqual([400, 'slow_down']);
-    expect(hasty.body.error.message).toContain('10 seconds');
+    const earlyPoll = await poll(login);
+    expect(refusal(earlyPoll)).toEqual([400, 'slow_down']);
+    expect(earlyPoll.body.error.message).toContain('10 seconds');
     await world.shiftClock('6 seconds');
     expect(refusal(await poll(login))).toEqual([400, 'slow_down']);
   });
@@ -119,9 +119,7 @@ describe('accounts.getDeviceLoginResult', () => {
     const login = await start();
     await decide(login, 'confirm', await person());
     const answers = await Promise.all([poll(login), poll(login), poll(login)]);
-    expect(answers.map(({ status }) => status).toSorted((one, other) => one - other)).toEqual([
-      200, 410, 410,
-    ]);
+    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 410, 410]);
     expect(refusal(await poll(login))).toEqual([410, 'login_spent']);
   });
 
@@ -197,8 +195,8 @@ describe('the credential of a device login', () => {
 describe('accounts.getDeviceLogin', () => {
   test('shows who asks, whatever the case of the code', async () => {
     const login = await start({ key: { credit_cap: 70 } });
-    const typed = login['user_code']?.replace('-', '').toLowerCase();
-    const { body } = await find(typed, await person());
+    const typedCode = login['user_code']?.replace('-', '').toLowerCase();
+    const { body } = await find(typedCode, await person());
     expect(body).toMatchObject({
       user_code: login['user_code'],
       name: 'a program',

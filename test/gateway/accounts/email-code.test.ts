@@ -164,14 +164,14 @@ test('reports an unknown member and ignores a redirect_to', async () => {
     user_id: 'usr_1',
   });
   expect([unknownMember.status, unknownMember.body.error.param]).toEqual([400, 'user_id']);
-  const started = await post('login/start', {
+  const login = await post('login/start', {
     provider: 'email_code',
     bureau_id: 'local',
     redirect_to: `${world.url}/x`,
     code_challenge: 'A'.repeat(43),
   });
   const email = newAddress();
-  await send(started.body.login_id, email);
-  await enter(started.body.login_id, (await mailbox.letterTo(email)).code);
-  expect((await result(started.body.login_id)).body.status).toBe('done');
+  await send(login.body.login_id, email);
+  await enter(login.body.login_id, (await mailbox.letterTo(email)).code);
+  expect((await result(login.body.login_id)).body.status).toBe('done');
 });

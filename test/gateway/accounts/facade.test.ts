@@ -93,14 +93,14 @@ describe('client.login', () => {
 
   test('stops waiting with the signal’s reason', async () => {
     const stop = new AbortController();
-    const waiting = world.guest.login({
+    const login = world.guest.login({
       bureauId: 'local',
       provider: 'oidc',
       pollMs: 60_000,
       signal: stop.signal,
       open: () => setTimeout(() => stop.abort(new Error('enough')), 50),
     });
-    await expect(waiting).rejects.toThrow('enough');
+    await expect(login).rejects.toThrow('enough');
   });
 
   test('names the missing function and throws the server’s refusal', async () => {

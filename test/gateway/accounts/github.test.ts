@@ -85,10 +85,10 @@ afterAll(async () => {
 
 /** Starts a login, returns from the double with a code and confirms the page. */
 async function logIn() {
-  const started = await world.call('POST', '/v1/accounts/login/start', {
+  const login = await world.call('POST', '/v1/accounts/login/start', {
     body: { provider: 'github', bureau_id: 'local' },
   });
-  const authorization = new URL(started.body.url).searchParams;
+  const authorization = new URL(login.body.url).searchParams;
   const code = `code-${github.challenges.size}-${Math.random()}`;
   github.challenges.set(code, authorization.get('code_challenge') ?? '');
   const page = await world.call(
@@ -102,7 +102,7 @@ async function logIn() {
       headers: { 'content-type': 'application/x-www-form-urlencoded' },
     });
   }
-  const { body } = await world.call('GET', `/v1/accounts/login/result?login_id=${started.body.login_id}`);
+  const { body } = await world.call('GET', `/v1/accounts/login/result?login_id=${login.body.login_id}`);
   return { authorization, page, body };
 }
 
@@ -131,8 +131,8 @@ describe('the login with GitHub', () => {
   test('identifies a person by number, not by login name', async () => {
     const first = (await logIn()).body.user.user_id;
     github.user = { ...github.user, login: 'countess', name: null };
-    const renamed = (await logIn()).body.user;
-    expect(renamed.user_id).toBe(first);
+    const renamedUser = (await logIn()).body.user;
+    expect(renamedUser.user_id).toBe(first);
     github.user = { id: 1816, login: 'ada', name: 'Another Ada', avatar_url: 'javascript:alert(1)' };
     const otherUser = (await logIn()).body.user;
     expect(otherUser.user_id).not.toBe(first);

@@ -172,11 +172,11 @@ describe('concurrent local logins', () => {
 describe('a sealed token', () => {
   test('opens only with its own login_id and purpose', () => {
     const loginId = newSecret('login');
-    const sealed = seal(loginId, 'login result', 'th_usr_secret');
-    expect(unseal(loginId, 'login result', sealed)).toBe('th_usr_secret');
-    expect(() => unseal(newSecret('login'), 'login result', sealed)).toThrow('unable to authenticate');
-    expect(() => unseal(loginId, 'login memory', sealed)).toThrow('unable to authenticate');
-    sealed[20] = (sealed[20] ?? 0) ^ 1;
-    expect(() => unseal(loginId, 'login result', sealed)).toThrow('unable to authenticate');
+    const sealedToken = seal(loginId, 'login result', 'th_usr_secret');
+    expect(unseal(loginId, 'login result', sealedToken)).toBe('th_usr_secret');
+    expect(() => unseal(newSecret('login'), 'login result', sealedToken)).toThrow('unable to authenticate');
+    expect(() => unseal(loginId, 'login memory', sealedToken)).toThrow('unable to authenticate');
+    sealedToken[20] = (sealedToken[20] ?? 0) ^ 1;
+    expect(() => unseal(loginId, 'login result', sealedToken)).toThrow('unable to authenticate');
   });
 });

@@ -175,10 +175,10 @@ describe('accounts.getLoginResult', () => {
       const { status, body } = await readResult(loginId);
       expect([status, body.error.code]).toEqual([410, 'login_spent']);
     }
-    const remaining = await world.database.sql`
+    const rows = await world.database.sql`
       select 1 from gateway.accounts_login_attempts
       where sealed_token is not null and first_read_at < gateway.townhall_now() - interval '60 seconds' and digest = sha256(${Buffer.from(loginId)})`;
-    expect(remaining).toHaveLength(0);
+    expect(rows).toHaveLength(0);
   });
 
   test('expires unread after ten minutes', async () => {

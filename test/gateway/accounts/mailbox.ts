@@ -46,9 +46,9 @@ export async function startMailbox(): Promise<Mailbox> {
     async letterTo(address, count = 1) {
       const deadline = performance.now() + 30_000;
       for (;;) {
-        const received = letters.filter(({ to }) => to === address);
-        const newest = received.at(-1);
-        if (newest && received.length >= count) return newest;
+        const lettersToAddress = letters.filter(({ to }) => to === address);
+        const newest = lettersToAddress.at(-1);
+        if (newest && lettersToAddress.length >= count) return newest;
         if (performance.now() > deadline) throw new Error(`No letter came to ${address}.`);
         await new Promise((resolve) => setTimeout(resolve, 20));
       }

@@ -24,12 +24,12 @@ const me = (token?: string) => world.call('GET', '/v1/accounts/me', token === un
 
 describe('accounts.getMe', () => {
   test('reads the user, the Bureau and the token', async () => {
-    const issued = await issue();
-    const { status, body } = await me(issued.userToken);
+    const token = await issue();
+    const { status, body } = await me(token.userToken);
     expect(status).toBe(200);
     expect(body).toEqual({
       user: {
-        user_id: issued.userId,
+        user_id: token.userId,
         email: null,
         display_name: 'Local user',
         avatar_url: null,
@@ -37,7 +37,7 @@ describe('accounts.getMe', () => {
         created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
       },
       bureau: { bureau_id: 'local', name: 'Local', state: 'active', server_url: world.url },
-      token: { token_id: issued.tokenId, name: 'shell', expires_at: issued.expiresAt.toISOString() },
+      token: { token_id: token.tokenId, name: 'shell', expires_at: token.expiresAt.toISOString() },
     });
   });
 
@@ -62,15 +62,15 @@ describe('accounts.getMe', () => {
   });
 
   test('derives the identity from the token only', async () => {
-    const issued = await issue();
+    const token = await issue();
     const headers = {
       'x-user-id': 'usr_somebody',
       'x-bureau-id': 'other',
       'x-user-token': mintToken('usr'),
       'x-forwarded-for': '10.0.0.1',
     };
-    const { body } = await world.call('GET', '/v1/accounts/me', { token: issued.userToken, headers });
-    expect([body.user.user_id, body.bureau.bureau_id]).toEqual([issued.userId, 'local']);
+    const { body } = await world.call('GET', '/v1/accounts/me', { token: token.userToken, headers });
+    expect([body.user.user_id, body.bureau.bureau_id]).toEqual([token.userId, 'local']);
   });
 
   test.each([

@@ -140,8 +140,8 @@ describe('a redirect login with redirect_to', () => {
     const code = location.slice(location.indexOf('=lgc_') + 1);
 
     // The login id alone is not enough, nor is the code or its verifier alone.
-    const bare = await result(loginId);
-    expect([bare.status, bare.body.error.param]).toEqual([400, 'login_code']);
+    const resultWithoutProof = await result(loginId);
+    expect([resultWithoutProof.status, resultWithoutProof.body.error.param]).toEqual([400, 'login_code']);
     for (const members of [
       { login_code: code, code_verifier: proof().verifier },
       { login_code: `lgc_${'0'.repeat(43)}`, code_verifier: verifier },
@@ -242,10 +242,10 @@ describe('the callback', () => {
     expect((await comeBack(callbackUrl)).status).toBe(200);
 
     const next = await start();
-    const forged = await oidc.browse(next.url);
-    forged.searchParams.set('iss', 'https://evil.example');
+    const forgedLogin = await oidc.browse(next.url);
+    forgedLogin.searchParams.set('iss', 'https://evil.example');
     const exchanges = oidc.exchanges;
-    expect((await getPage(pathOf(forged))).status).toBe(400);
+    expect((await getPage(pathOf(forgedLogin))).status).toBe(400);
     expect(oidc.exchanges).toBe(exchanges);
     expect((await result(next.loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
   });
@@ -339,10 +339,10 @@ describe('the callback', () => {
     const { loginId, url } = await start();
     const callbackUrl = await oidc.browse(url);
     oidc.hangs.add('/token');
-    const began = performance.now();
+    const startedMs = performance.now();
     const { status, text } = await getPage(pathOf(callbackUrl));
     expect([status, text]).toEqual([504, expect.stringContaining('did not answer in time')]);
-    expect(performance.now() - began).toBeLessThan(20_000);
+    expect(performance.now() - startedMs).toBeLessThan(20_000);
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'upstream_timeout' });
   });
 

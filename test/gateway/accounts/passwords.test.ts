@@ -23,7 +23,7 @@ const post = (path: string, body: object, token?: string) =>
   world.call('POST', `/v1/accounts/${path}`, { body, ...(token === undefined ? {} : { token }) });
 const register = (email: string, secret = password, extraMembers: object = {}) =>
   post('register', { bureau_id: 'local', email, password: secret, ...extraMembers });
-const forgot = (email: string) => post('password/forgot', { bureau_id: 'local', email });
+const requestReset = (email: string) => post('password/forgot', { bureau_id: 'local', email });
 const newAddress = () => `user-${randomBytes(6).toString('hex')}@example.com`;
 
 async function account(email = newAddress(), secret = password): Promise<string> {
@@ -37,8 +37,8 @@ async function account(email = newAddress(), secret = password): Promise<string>
 }
 
 async function tryLogin(email: string, secret = password) {
-  const started = await post('login/start', { provider: 'password', bureau_id: 'local' });
-  const loginId = started.body.login_id;
+  const login = await post('login/start', { provider: 'password', bureau_id: 'local' });
+  const loginId = login.body.login_id;
   const next = await post('login/continue', { login_id: loginId, input: { email, password: secret } });
   return { loginId, next };
 }
@@ -65,8 +65,10 @@ describe('accounts.register and accounts.verifyEmail', () => {
 
     const letter = await mailbox.letterTo(email);
     expect(letter.subject).toContain('Local');
-    const spaced = `${letter.code.slice(0, 4)}-${letter.code.slice(4)} `;
-    expect((await post('verify', { verification_id: body.verification_id, code: spaced })).status).toBe(200);
+    const codeWithSpaces = `${letter.code.slice(0, 4)}-${letter.code.slice(4)} `;
+    expect(
+      (await post('verify', { verification_id: body.verification_id, code: codeWithSpaces })).status,
+    ).toBe(200);
     const user = (await me(await logIn(email))).body.user;
     expect(user).toMatchObject({ email, display_name: 'Ada' });
   });
@@ -140,11 +142,11 @@ describe('accounts.register and accounts.verifyEmail', () => {
     const victim = newAddress();
     const attack = await register(victim, newPassword);
     // The owner of the mailbox logs in with a code; the attacker's password was never set.
-    const started = await post('login/start', { provider: 'email_code', bureau_id: 'local' });
-    await post('login/continue', { login_id: started.body.login_id, input: { email: victim } });
+    const login = await post('login/start', { provider: 'email_code', bureau_id: 'local' });
+    await post('login/continue', { login_id: login.body.login_id, input: { email: victim } });
     const { code } = await mailbox.letterTo(victim, 2);
     expect(
-      (await post('login/continue', { login_id: started.body.login_id, input: { code } })).body.outcome,
+      (await post('login/continue', { login_id: login.body.login_id, input: { code } })).body.outcome,
     ).toBe('done');
     expect((await tryLogin(victim, newPassword)).next.status).toBe(401);
     expect((await post('verify', { verification_id: attack.body.verification_id, code })).status).toBe(401);
@@ -154,7 +156,7 @@ describe('accounts.register and accounts.verifyEmail', () => {
     const { SMTP_URL: url } = world.env;
     world.env['SMTP_URL'] = undefined;
     try {
-      for (const { status, body } of [await register(newAddress()), await forgot(newAddress())])
+      for (const { status, body } of [await register(newAddress()), await requestReset(newAddress())])
         expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
       const { body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local');
       expect((body.items as unknown as { id: string }[]).map(({ id }) => id)).toEqual(['local']);
@@ -277,10 +279,10 @@ describe('a forgotten password', () => {
     },
   );
 
-  test('is replaced with the code and revokes earlier tokens', async () => {
+  test('revokes earlier tokens when the code replaces it', async () => {
     const email = await account();
     const token = await logIn(email);
-    const { status, body } = await forgot(email);
+    const { status, body } = await requestReset(email);
     expect(status).toBe(202);
     const { code } = await mailbox.letterTo(email, 2);
     const reset = await post('password/reset', {
@@ -308,7 +310,7 @@ describe('a forgotten password', () => {
     const orphanKey = (await post('keys/create', { name: 'orphan' }, token)).body.user_token;
     await world.database
       .sql`update gateway.accounts_tokens set maker_id = null, kind = 'issued' where name = 'orphan' and user_id = ${userId}`;
-    const { body } = await forgot(email);
+    const { body } = await requestReset(email);
     const { code } = await mailbox.letterTo(email, 2);
     await post('password/reset', { verification_id: body.verification_id, code, password: newPassword });
     for (const endedKey of [key, orphanKey]) expect((await me(endedKey)).status).toBe(401);
@@ -319,14 +321,17 @@ describe('a forgotten password', () => {
     await logIn(email);
     const { loginId, next } = await tryLogin(email);
     expect(next.body.outcome).toBe('done');
-    const { body } = await forgot(email);
+    const { body } = await requestReset(email);
     const { code } = await mailbox.letterTo(email, 2);
     await post('password/reset', { verification_id: body.verification_id, code, password: newPassword });
     expect((await world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`)).status).toBe(404);
   });
 
   test('answers the same for an unknown address without an e-mail', async () => {
-    const [existing, unknown] = [await forgot(await account()), await forgot('nobody@example.com')];
+    const [existing, unknown] = [
+      await requestReset(await account()),
+      await requestReset('nobody@example.com'),
+    ];
     expect([existing.status, Object.keys(existing.body), Object.keys(existing.headers)]).toEqual([
       unknown.status,
       Object.keys(unknown.body),
@@ -343,7 +348,7 @@ describe('a forgotten password', () => {
 
   test('sends ten codes a day from one network to one address', async () => {
     const email = newAddress();
-    const answers = await Promise.all(Array.from({ length: 13 }, () => forgot(email)));
+    const answers = await Promise.all(Array.from({ length: 13 }, () => requestReset(email)));
     expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([
       ...Array(10).fill(202),
       ...Array(3).fill(429),
@@ -351,9 +356,9 @@ describe('a forgotten password', () => {
     expect((await register(email)).status).toBe(429);
   });
 
-  test('refuses an unacceptable password and keeps the code', async () => {
+  test('keeps the code when a password is unacceptable', async () => {
     const email = await account();
-    const { body } = await forgot(email);
+    const { body } = await requestReset(email);
     const { code } = await mailbox.letterTo(email, 2);
     const refusal = await post('password/reset', {
       verification_id: body.verification_id,
@@ -379,7 +384,7 @@ describe('a forgotten password', () => {
 });
 
 describe('accounts.changePassword', () => {
-  test('keeps the token in use and revokes those of other logins', async () => {
+  test('revokes the tokens of other logins only', async () => {
     const email = await account();
     const [token, otherToken] = [await logIn(email), await logIn(email)];
     const refusal = await post(
@@ -407,8 +412,8 @@ describe('accounts.changePassword', () => {
 
   test('refuses users without a password, guests and API keys', async () => {
     const body = { current_password: password, new_password: newPassword };
-    const { body: started } = await post('login/start', { provider: 'local', bureau_id: 'local' });
-    const local = (await world.call('GET', `/v1/accounts/login/result?login_id=${started.login_id}`)).body
+    const { body: login } = await post('login/start', { provider: 'local', bureau_id: 'local' });
+    const local = (await world.call('GET', `/v1/accounts/login/result?login_id=${login.login_id}`)).body
       .user_token;
     expect((await post('password/change', body, local)).body.error.code).toBe('conflict');
     expect((await post('password/change', body)).status).toBe(401);
@@ -423,11 +428,11 @@ test('keeps no password, code or verification id in the database or the log', as
   const email = newAddress();
   const { body } = await register(email);
   const { code } = await mailbox.letterTo(email);
-  const waiting = await world.dump();
+  const storedRows = await world.dump();
   await post('verify', { verification_id: body.verification_id, code });
   const token = await logIn(email);
   await tryLogin(email, 'CANARY a wrong one that was typed');
-  const storedText = waiting + (await world.dump()) + world.logLines.join('');
+  const storedText = storedRows + (await world.dump()) + world.logLines.join('');
   for (const secret of [
     'CANARY',
     String(body.verification_id).slice(4),

@@ -33,8 +33,8 @@ async function makeHolder(): Promise<Holder> {
   const { bureau_id: bureauId } = await first.admin.bureaus.createBureau({
     server_url: 'https://shop.example',
   });
-  const issued = await first.admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'holder' });
-  return { userToken: issued.user_token, tokenId: issued.token_id, userId: issued.user_id, bureauId };
+  const token = await first.admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'holder' });
+  return { userToken: token.user_token, tokenId: token.token_id, userId: token.user_id, bureauId };
 }
 
 async function makeKey(): Promise<Holder & { owner: string }> {
@@ -145,14 +145,16 @@ describe('a token that both replicas have cached', () => {
 
   test('is refused after a password change elsewhere, except the one in use', async () => {
     const email = await makeAccount();
-    const [inUse, elsewhere] = [await logIn(email), await logIn(email)];
-    for (const userToken of [inUse, elsewhere]) await isKnown({ userToken });
+    const [currentToken, otherToken] = [await logIn(email), await logIn(email)];
+    for (const userToken of [currentToken, otherToken]) await isKnown({ userToken });
     await first
-      .as(inUse)
+      .as(currentToken)
       .accounts.changePassword({ current_password: password, new_password: 'the library of babel' });
-    expect(await statusAt(first, elsewhere)).toBe(401);
-    await until(async () => (await statusAt(otherWorld, elsewhere)) === 401, 'the other login is refused');
-    expect([await statusAt(first, inUse), await statusAt(otherWorld, inUse)]).toEqual([200, 200]);
+    expect(await statusAt(first, otherToken)).toBe(401);
+    await until(async () => (await statusAt(otherWorld, otherToken)) === 401, 'the other login is refused');
+    expect([await statusAt(first, currentToken), await statusAt(otherWorld, currentToken)]).toEqual([
+      200, 200,
+    ]);
   });
 
   test('is refused after a password reset', async () => {

@@ -84,18 +84,18 @@ describe('accounts.issueToken', () => {
 
   test('creates one user for twenty concurrent first issues', async () => {
     const externalId = customer();
-    const issued = await Promise.all(
+    const tokens = await Promise.all(
       Array.from({ length: 20 }, () => issue({ bureau_id: 'shop', external_id: externalId })),
     );
-    expect(new Set(issued.map(({ body }) => body.user_id)).size).toBe(1);
-    expect(new Set(issued.map(({ body }) => body.user_token)).size).toBe(20);
+    expect(new Set(tokens.map(({ body }) => body.user_id)).size).toBe(1);
+    expect(new Set(tokens.map(({ body }) => body.user_token)).size).toBe(20);
   });
 
   test.each([
     ['neither user', {}, 400, 'invalid_request'],
     ['both users', { user_id: `usr_${'0'.repeat(26)}`, external_id: 'x' }, 400, 'invalid_request'],
     ['a user that is not there', { user_id: `usr_${'0'.repeat(26)}` }, 404, 'user_not_found'],
-    ['a Bureau that is not there', { bureau_id: 'nobody', external_id: 'x' }, 404, 'bureau_not_found'],
+    ['an unknown Bureau', { bureau_id: 'nobody', external_id: 'x' }, 404, 'bureau_not_found'],
     ['an unknown member', { external_id: 'x', models: [] }, 400, 'invalid_request'],
     [
       'metadata beyond measure',
@@ -244,11 +244,11 @@ describe('accounts.listTokens', () => {
 
 describe('accounts.revokeTokens', () => {
   test('revokes one token, those of a user or those of a Bureau', async () => {
-    const [first, two] = [customer(), customer()];
+    const [first, second] = [customer(), customer()];
     const [a, b, c] = [
       (await issue({ bureau_id: 'other', external_id: first })).body,
       (await issue({ bureau_id: 'other', external_id: first })).body,
-      (await issue({ bureau_id: 'other', external_id: two })).body,
+      (await issue({ bureau_id: 'other', external_id: second })).body,
     ];
     expect((await revoke({ token_id: a.token_id })).body).toEqual({ revoked: 1 });
     expect([(await me(a.user_token)).status, (await me(b.user_token)).status]).toEqual([401, 200]);
@@ -309,15 +309,16 @@ describe('API keys', () => {
 
   test('carry their models into the identity', async () => {
     const token = await user();
-    const limited = (await keys('create', token, { name: 'limited', models: ['local/echo', 'local/guide'] }))
-      .body.user_token;
-    const open = (await keys('create', token, { name: 'open' })).body.user_token;
-    expect(await world.accounts.identify(limited)).toMatchObject({
+    const limitedToken = (
+      await keys('create', token, { name: 'limited', models: ['local/echo', 'local/guide'] })
+    ).body.user_token;
+    const openToken = (await keys('create', token, { name: 'open' })).body.user_token;
+    expect(await world.accounts.identify(limitedToken)).toMatchObject({
       kind: 'user',
       models: ['local/echo', 'local/guide'],
     });
-    for (const other of [open, token])
-      expect(await world.accounts.identify(other)).not.toHaveProperty('models');
+    for (const unlimitedToken of [openToken, token])
+      expect(await world.accounts.identify(unlimitedToken)).not.toHaveProperty('models');
   });
 
   test('cannot create or revoke keys', async () => {
@@ -331,26 +332,26 @@ describe('API keys', () => {
   });
 
   test('expire no later than the token that creates them', async () => {
-    const issued = (await issue({ bureau_id: 'shop', external_id: customer(), ttl: 60 })).body;
+    const token = (await issue({ bureau_id: 'shop', external_id: customer(), ttl: 60 })).body;
     for (const ttl of [undefined, 31_536_000]) {
-      const { body } = await keys('create', issued.user_token, {
+      const { body } = await keys('create', token.user_token, {
         name: 'long',
         ...(ttl !== undefined && { ttl }),
       });
-      expect(Date.parse(body.expires_at)).toBeLessThanOrEqual(Date.parse(issued.expires_at));
+      expect(Date.parse(body.expires_at)).toBeLessThanOrEqual(Date.parse(token.expires_at));
     }
   });
 
   test('live as long as requested when their creator does', async () => {
-    const issued = (await issue({ bureau_id: 'shop', external_id: customer(), ttl: 31_536_000 })).body;
-    const { body } = await keys('create', issued.user_token, { name: 'long', ttl: 30_000_000 });
+    const token = (await issue({ bureau_id: 'shop', external_id: customer(), ttl: 31_536_000 })).body;
+    const { body } = await keys('create', token.user_token, { name: 'long', ttl: 30_000_000 });
     expect(Date.parse(body.expires_at) - Date.now()).toBeGreaterThan(29_000_000_000);
   });
 
   test('are revoked with the token that created them', async () => {
-    const issued = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
-    const key = (await keys('create', issued.user_token, { name: 'child' })).body;
-    expect((await revoke({ token_id: issued.token_id })).body).toEqual({ revoked: 2 });
+    const token = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
+    const key = (await keys('create', token.user_token, { name: 'child' })).body;
+    expect((await revoke({ token_id: token.token_id })).body).toEqual({ revoked: 2 });
     expect((await me(key.user_token)).status).toBe(401);
   });
 
@@ -363,10 +364,10 @@ describe('API keys', () => {
 
   test('created during their creator’s revocation are revoked too', async () => {
     for (let round = 0; round < 10; round += 1) {
-      const issued = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
+      const token = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
       const [key] = await Promise.all([
-        keys('create', issued.user_token, { name: 'late' }),
-        revoke({ token_id: issued.token_id }),
+        keys('create', token.user_token, { name: 'late' }),
+        revoke({ token_id: token.token_id }),
       ]);
       if (key.status === 201) expect((await me(key.body.user_token)).status).toBe(401);
       else expect(key.status).toBe(401);
@@ -409,47 +410,47 @@ describe('API keys', () => {
 describe('accounts.logout', () => {
   test('revokes the token in use and no other', async () => {
     const externalId = customer();
-    const [here, elsewhere] = [
+    const [usedToken, otherToken] = [
       (await issue({ bureau_id: 'shop', external_id: externalId })).body.user_token,
       (await issue({ bureau_id: 'shop', external_id: externalId })).body.user_token,
     ];
-    expect((await world.call('POST', '/v1/accounts/logout', { token: here })).body).toEqual({
+    expect((await world.call('POST', '/v1/accounts/logout', { token: usedToken })).body).toEqual({
       revoked: true,
     });
-    expect([(await me(here)).status, (await me(elsewhere)).status]).toEqual([401, 200]);
+    expect([(await me(usedToken)).status, (await me(otherToken)).status]).toEqual([401, 200]);
     expect((await world.call('POST', '/v1/accounts/logout')).status).toBe(401);
   });
 });
 
 describe('identity comes from the bearer alone', () => {
   test('ignores names in members, query and headers', async () => {
-    const mine = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
-    const theirs = (await issue({ bureau_id: 'other', external_id: customer() })).body;
+    const ownUser = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
+    const foreignUser = (await issue({ bureau_id: 'other', external_id: customer() })).body;
     const headers = {
-      'x-user-id': theirs.user_id,
+      'x-user-id': foreignUser.user_id,
       'x-bureau-id': 'other',
-      'x-user-token': theirs.user_token,
-      'x-forwarded-user': theirs.user_id,
+      'x-user-token': foreignUser.user_token,
+      'x-forwarded-user': foreignUser.user_id,
       'x-forwarded-for': '10.0.0.1',
       'x-forwarded-host': 'evil.example',
-      cookie: `user_token=${theirs.user_token}`,
-      'proxy-authorization': `Bearer ${theirs.user_token}`,
+      cookie: `user_token=${foreignUser.user_token}`,
+      'proxy-authorization': `Bearer ${foreignUser.user_token}`,
     };
-    const { body } = await world.call('GET', '/v1/accounts/me', { token: mine.user_token, headers });
-    expect([body.user.user_id, body.bureau.bureau_id]).toEqual([mine.user_id, 'shop']);
+    const { body } = await world.call('GET', '/v1/accounts/me', { token: ownUser.user_token, headers });
+    expect([body.user.user_id, body.bureau.bureau_id]).toEqual([ownUser.user_id, 'shop']);
     for (const name of ['user_id', 'bureau_id', 'access_token', 'token']) {
-      const queried = await world.call('GET', `/v1/accounts/me?${name}=${theirs.user_id}`, {
-        token: mine.user_token,
+      const answer = await world.call('GET', `/v1/accounts/me?${name}=${foreignUser.user_id}`, {
+        token: ownUser.user_token,
       });
-      expect([queried.status, queried.body.error.param]).toEqual([400, name]);
-      expect((await world.call('GET', `/v1/accounts/me?${name}=${theirs.user_token}`)).status).toBe(401);
+      expect([answer.status, answer.body.error.param]).toEqual([400, name]);
+      expect((await world.call('GET', `/v1/accounts/me?${name}=${foreignUser.user_token}`)).status).toBe(401);
     }
     const key = await world.call('POST', '/v1/accounts/keys/create', {
-      token: mine.user_token,
+      token: ownUser.user_token,
       headers,
       body: { name: 'x' },
     });
-    expect((await me(key.body.user_token)).body.user.user_id).toBe(mine.user_id);
+    expect((await me(key.body.user_token)).body.user.user_id).toBe(ownUser.user_id);
     expect((await world.call('GET', '/v1/accounts/me', { headers })).status).toBe(401);
   });
 });
@@ -457,13 +458,13 @@ describe('identity comes from the bearer alone', () => {
 describe('users', () => {
   const users = (action: string, body: object, token = admin) =>
     world.call('POST', `/v1/accounts/users/${action}`, { body, token });
-  const listed = async (query: string) =>
+  const listUsers = async (query: string) =>
     items((await world.call('GET', `/v1/accounts/users${query}`, { token: admin })).body);
 
   test('are listed by Bureau and by e-mail address', async () => {
     const person = { issuer: 'test', subject: 'one', email: 'Ada@Example.com', displayName: 'Ada' };
     const { userId } = await world.accounts.issueUserToken({ bureauId: 'local', person });
-    expect(await listed('?email=ada@example.COM')).toEqual([
+    expect(await listUsers('?email=ada@example.COM')).toEqual([
       {
         user_id: userId,
         bureau_id: 'local',
@@ -476,11 +477,11 @@ describe('users', () => {
         created_at: expect.any(String),
       },
     ]);
-    expect(await listed('?email=ada@example.com&bureau_id=shop')).toEqual([]);
-    expect((await listed('?bureau_id=local&limit=500')).every((user) => user['bureau_id'] === 'local')).toBe(
-      true,
-    );
-    expect(await listed(`?email=${encodeURIComponent("'or'1'='1@example.com")}`)).toEqual([]);
+    expect(await listUsers('?email=ada@example.com&bureau_id=shop')).toEqual([]);
+    expect(
+      (await listUsers('?bureau_id=local&limit=500')).every((user) => user['bureau_id'] === 'local'),
+    ).toBe(true);
+    expect(await listUsers(`?email=${encodeURIComponent("'or'1'='1@example.com")}`)).toEqual([]);
   });
 
   test('get no tokens while they are blocked', async () => {
@@ -514,7 +515,7 @@ describe('users', () => {
     for (const action of ['remove', 'block', 'unblock'])
       expect((await users(action, { user_id: userId })).body.error.code).toBe('user_not_found');
     expect((await issue({ bureau_id: 'local', user_id: userId })).body.error.code).toBe('user_not_found');
-    expect(await listed('?email=canary@example.com')).toEqual([]);
+    expect(await listUsers('?email=canary@example.com')).toEqual([]);
     expect(
       (
         await world.accounts.issueUserToken({

@@ -130,9 +130,9 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     log,
   });
   const env: Record<string, string | undefined> = { ...options.env };
-  const audited: AuditEntry[] = [];
+  const auditEntries: AuditEntry[] = [];
   const mailer = mail({ env: { get: (key) => env[key] } });
-  let listening: string | null = null;
+  let listeningUrl: string | null = null;
   const balances = creditsStore(database);
   const accountStores = accountsStores(database, bureauSlice);
   const administrators = adminStore(database);
@@ -144,7 +144,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     fetch: (input, init) => fetch(input, init),
     env: { get: (key) => env[key] },
     mail: mailer,
-    audit: { record: async (_tx, entry) => void audited.push(entry) },
+    audit: { record: async (_tx, entry) => void auditEntries.push(entry) },
     changes: { bump: async () => undefined, generation: () => null },
     credits: {
       openAccount: (tx, { userId, bureauId }) => balances.openAccount(tx, userId, bureauId),
@@ -153,7 +153,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     },
     machines: { lockLive: (tx, credentialId) => administrators.lockLiveMachine(tx, credentialId) },
     localLogin: () => options.localLogin ?? true,
-    baseUrl: () => (options.baseUrl === null ? null : listening),
+    baseUrl: () => (options.baseUrl === null ? null : listeningUrl),
     ...options.accounts,
   });
   const adminSlice = admin({
@@ -166,14 +166,14 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     log,
     ...options.admin,
   });
-  const listed = [bureauSlice, accountSlice, adminSlice].map(({ name, title, env }) => ({
+  const services = [bureauSlice, accountSlice, adminSlice].map(({ name, title, env }) => ({
     id: name,
     title,
     env,
   }));
   const document = await definition();
   const directorySlice = directory({
-    services: () => listed,
+    services: () => services,
     ready: options.ready ?? (() => database.ping()),
     contract: document,
   });
@@ -189,7 +189,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   });
   const server = createServer({ contract, log, clock: systemClock, surface: 'gateway' });
   const { url, port } = await server.listen({ host: '127.0.0.1', port: 0 });
-  listening = url;
+  listeningUrl = url;
   await bureauSlice.ensureLocal(url);
 
   return {
@@ -199,7 +199,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     accounts: accountSlice,
     admin: adminSlice,
     logLines,
-    audited,
+    audited: auditEntries,
     env,
     call: (method, path, { token, body, headers = {} } = {}) =>
       new Promise((resolve, reject) => {
@@ -257,12 +257,12 @@ async function definition(): Promise<object> {
   const bundle = JSON.parse(await readFile(file, 'utf8')) as {
     paths: Record<string, Record<string, { operationId?: string }>>;
   };
-  const own = Object.entries(bundle.paths).filter(([, item]) =>
+  const ownPaths = Object.entries(bundle.paths).filter(([, item]) =>
     Object.values(item).some(({ operationId = '' }) =>
       prefixes.some((prefix) => operationId.startsWith(prefix)),
     ),
   );
-  return { ...bundle, paths: Object.fromEntries(own) };
+  return { ...bundle, paths: Object.fromEntries(ownPaths) };
 }
 
 async function dump({ sql }: Database): Promise<string> {

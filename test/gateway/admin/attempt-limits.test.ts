@@ -25,21 +25,21 @@ async function begin(options: WorldOptions = {}): Promise<World> {
   await world.admin.setup('admin', password);
   return world;
 }
-const login = (at: World, secret: string, adminId = 'admin') =>
-  at.call('POST', '/v1/admin/login', { body: { admin_id: adminId, password: secret } });
+const login = (gateway: World, secret: string, adminId = 'admin') =>
+  gateway.call('POST', '/v1/admin/login', { body: { admin_id: adminId, password: secret } });
 /** The error without its request id, which always differs. */
 const errorBody = (body: Json | undefined) => ({ ...(body?.error as unknown as object), request_id: '' });
 
 describe('admin.login', () => {
   test('checks five of fifty concurrent wrong passwords', async () => {
-    const at = await begin({ admin: { attemptLimits: slowDelay } });
+    const gateway = await begin({ admin: { attemptLimits: slowDelay } });
     const answers = await Promise.all(
-      Array.from({ length: 50 }, (_, index) => login(at, `wrong secret ${index}`)),
+      Array.from({ length: 50 }, (_, index) => login(gateway, `wrong secret ${index}`)),
     );
-    const evaluated = answers.filter(({ status }) => status === 401);
+    const unauthorized = answers.filter(({ status }) => status === 401);
     const rejections = answers.filter(({ status }) => status === 429);
-    expect(evaluated.length + rejections.length).toBe(50);
-    expect(evaluated).toHaveLength(5);
+    expect(unauthorized.length + rejections.length).toBe(50);
+    expect(unauthorized).toHaveLength(5);
     for (const { headers, body } of rejections) {
       expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(1);
       expect(errorBody(body)).toEqual(errorBody(rejections[0]?.body));
@@ -47,8 +47,8 @@ describe('admin.login', () => {
   });
 
   test('counts five of forty concurrent attempts on many connections', async () => {
-    const at = await begin();
-    const store = adminStore(at.database);
+    const gateway = await begin();
+    const store = adminStore(gateway.database);
     const outcomes = await Promise.all(
       Array.from({ length: 40 }, () =>
         store.countAttempt({ adminId: 'admin', network: '10.0.0.1' }, { ...budgets, ...slowDelay }),
@@ -57,53 +57,61 @@ describe('admin.login', () => {
     expect(outcomes.filter((outcome) => outcome === 'counted')).toHaveLength(5);
   });
 
-  test('delays the right password too and accepts it afterwards', async () => {
-    const at = await begin({ maxConnections: 1, admin: { attemptLimits: { ...slowDelay, freeTries: 2 } } });
-    for (let guess = 0; guess < 2; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
-    const earlyLogin = await login(at, password);
+  test('accepts the right password only after the delay', async () => {
+    const gateway = await begin({
+      maxConnections: 1,
+      admin: { attemptLimits: { ...slowDelay, freeTries: 2 } },
+    });
+    for (let guess = 0; guess < 2; guess += 1)
+      expect((await login(gateway, 'wrong secret')).status).toBe(401);
+    const earlyLogin = await login(gateway, password);
     expect(earlyLogin.status).toBe(429);
     expect(Number(earlyLogin.headers['retry-after'])).toBeGreaterThan(500);
-    await at.shiftClock('10 minutes');
-    expect((await login(at, 'wrong secret')).status).toBe(401);
-    expect((await login(at, password)).status).toBe(429);
-    await at.shiftClock('25 minutes');
-    expect((await login(at, password)).status).toBe(200);
+    await gateway.shiftClock('10 minutes');
+    expect((await login(gateway, 'wrong secret')).status).toBe(401);
+    expect((await login(gateway, password)).status).toBe(429);
+    await gateway.shiftClock('25 minutes');
+    expect((await login(gateway, password)).status).toBe(200);
     // The successful login has reset the earlier failures.
-    for (let guess = 0; guess < 2; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
-    expect((await login(at, 'wrong secret')).status).toBe(429);
+    for (let guess = 0; guess < 2; guess += 1)
+      expect((await login(gateway, 'wrong secret')).status).toBe(401);
+    expect((await login(gateway, 'wrong secret')).status).toBe(429);
   });
 
   test('answers the same for an ID that does not exist', async () => {
-    const at = await begin({ admin: { attemptLimits: { ...slowDelay, freeTries: 2 } } });
+    const gateway = await begin({ admin: { attemptLimits: { ...slowDelay, freeTries: 2 } } });
     const existing: Answer[] = [];
     const unknown: Answer[] = [];
     for (let guess = 0; guess < 3; guess += 1) {
-      existing.push(await login(at, 'wrong secret'));
-      unknown.push(await login(at, 'wrong secret', 'nobody'));
+      existing.push(await login(gateway, 'wrong secret'));
+      unknown.push(await login(gateway, 'wrong secret', 'nobody'));
     }
     expect(existing.map(({ status }) => status)).toEqual([401, 401, 429]);
     expect(unknown.map(({ status }) => status)).toEqual(existing.map(({ status }) => status));
-    for (const at of [0, 2]) expect(errorBody(unknown[at]?.body)).toEqual(errorBody(existing[at]?.body));
+    for (const index of [0, 2])
+      expect(errorBody(unknown[index]?.body)).toEqual(errorBody(existing[index]?.body));
   });
 
   test('limits the IDs that one network may try', async () => {
-    const at = await begin({ admin: { attemptLimits: { addressTries: 4, addressWindowSeconds: 6_000 } } });
+    const gateway = await begin({
+      admin: { attemptLimits: { addressTries: 4, addressWindowSeconds: 6_000 } },
+    });
     const answers: Answer[] = [];
     for (let guess = 0; guess < 6; guess += 1)
-      answers.push(await login(at, 'wrong secret', `nobody-${guess}`));
+      answers.push(await login(gateway, 'wrong secret', `nobody-${guess}`));
     expect(answers.map(({ status }) => status)).toEqual([401, 401, 401, 401, 429, 429]);
     expect(Number(answers[4]?.headers['retry-after'])).toBeGreaterThan(5_000);
   });
 
   test('does not count a login against its network', async () => {
-    const at = await begin({ admin: { attemptLimits: { addressTries: 3, strangerTries: 3 } } });
-    for (let count = 0; count < 6; count += 1) expect((await login(at, password)).status).toBe(200);
+    const gateway = await begin({ admin: { attemptLimits: { addressTries: 3, strangerTries: 3 } } });
+    for (let count = 0; count < 6; count += 1) expect((await login(gateway, password)).status).toBe(200);
   });
 
   test('does not let strangers lock out a known network', async () => {
-    const at = await begin({ maxConnections: 1 });
-    expect((await login(at, password)).status).toBe(200);
-    const store = adminStore(at.database);
+    const gateway = await begin({ maxConnections: 1 });
+    expect((await login(gateway, password)).status).toBe(200);
+    const store = adminStore(gateway.database);
     const slowBudgets = { ...budgets, strangerIntervalSeconds: 600 };
     const outcomes: unknown[] = [];
     for (let network = 0; network < 22; network += 1) {
@@ -113,9 +121,9 @@ describe('admin.login', () => {
     }
     expect(outcomes.slice(0, 20).every((outcome) => outcome === 'counted')).toBe(true);
     expect(outcomes[20]).toEqual({ retryAfterSeconds: expect.any(Number) });
-    expect((await login(at, password)).status).toBe(200);
+    expect((await login(gateway, password)).status).toBe(200);
     // Strangers have one attempt per interval.
-    await at.shiftClock('10 minutes');
+    await gateway.shiftClock('10 minutes');
     expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.1' }, slowBudgets)).toBe('counted');
     expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.2' }, slowBudgets)).not.toBe(
       'counted',
@@ -123,35 +131,39 @@ describe('admin.login', () => {
   });
 
   test('stores attempts in the database for a day', async () => {
-    const at = await begin({ maxConnections: 1, admin: { attemptLimits: { ...slowDelay, freeTries: 2 } } });
-    for (let guess = 0; guess < 2; guess += 1) await login(at, 'wrong secret');
+    const gateway = await begin({
+      maxConnections: 1,
+      admin: { attemptLimits: { ...slowDelay, freeTries: 2 } },
+    });
+    for (let guess = 0; guess < 2; guess += 1) await login(gateway, 'wrong secret');
     // The view of another replica, or of this one after a restart.
-    const otherStore = adminStore(at.database);
+    const otherStore = adminStore(gateway.database);
     const slowBudgets = { ...budgets, ...slowDelay, freeTries: 2 };
     expect(await otherStore.countAttempt({ adminId: 'admin', network: '127.0.0.1' }, slowBudgets)).not.toBe(
       'counted',
     );
-    await at.shiftClock('25 hours');
-    for (let guess = 0; guess < 2; guess += 1) expect((await login(at, 'wrong secret')).status).toBe(401);
-    expect((await login(at, 'wrong secret')).status).toBe(429);
-    await at.shiftClock('50 hours');
+    await gateway.shiftClock('25 hours');
+    for (let guess = 0; guess < 2; guess += 1)
+      expect((await login(gateway, 'wrong secret')).status).toBe(401);
+    expect((await login(gateway, 'wrong secret')).status).toBe(429);
+    await gateway.shiftClock('50 hours');
     await otherStore.deleteOldCounters(slowBudgets.forgetSeconds);
-    expect(await at.database.sql`select 1 from gateway.admin_guesses`).toHaveLength(0);
+    expect(await gateway.database.sql`select 1 from gateway.admin_guesses`).toHaveLength(0);
   });
 
   test('answers 429 at once while all slots are taken', async () => {
-    const at = await begin({
+    const gateway = await begin({
       admin: {
         concurrencyLimit: createConcurrencyLimit({ running: 1, waiting: 1 }),
         attemptLimits: { freeTries: 100 },
       },
     });
-    const answers = await Promise.all(Array.from({ length: 8 }, () => login(at, password)));
+    const answers = await Promise.all(Array.from({ length: 8 }, () => login(gateway, password)));
     const statuses = answers.map(({ status }) => status);
     expect(statuses.filter((status) => status === 200).length).toBeGreaterThanOrEqual(1);
     expect(statuses.filter((status) => status === 429).length).toBeGreaterThanOrEqual(1);
     // The slots are free again.
-    expect((await login(at, password)).status).toBe(200);
+    expect((await login(gateway, password)).status).toBe(200);
   });
 });
 
@@ -175,7 +187,7 @@ describe('decideAttempt', () => {
   test('allows at most ten attempts in the first minute', () => {
     let tries = 0;
     let last = 0;
-    let evaluated = 0;
+    let unauthorizedCount = 0;
     for (let second = 0; second < 60; second += 1) {
       for (let burst = 0; burst < 20; burst += 1) {
         const verdict = decideAttempt(
@@ -185,10 +197,10 @@ describe('decideAttempt', () => {
         if (!verdict.allowed) continue;
         tries = verdict.tries.pair;
         last = second;
-        evaluated += 1;
+        unauthorizedCount += 1;
       }
     }
-    expect(evaluated).toBe(10);
+    expect(unauthorizedCount).toBe(10);
   });
 
   test('does not count a known network among the strangers', () => {
@@ -214,7 +226,7 @@ describe('decideAttempt', () => {
 });
 
 describe('the concurrency limit', () => {
-  test('runs two, queues sixteen in order and rejects further ones', async () => {
+  test('rejects attempts beyond two running and sixteen queued', async () => {
     const limit = createConcurrencyLimit({ running: 2, waiting: 16 });
     const slots = Array.from({ length: 18 }, () => limit.tryAcquire()).filter((slot) => slot !== null);
     expect(slots).toHaveLength(18);

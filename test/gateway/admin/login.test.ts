@@ -72,7 +72,7 @@ describe('admin.login', () => {
     }
   });
 
-  test('keeps five sessions and revokes the oldest', async () => {
+  test('revokes the oldest of more than five sessions', async () => {
     const tokens: string[] = [];
     for (let count = 0; count < 7; count += 1) tokens.push(await open());
     const statuses = await Promise.all(tokens.map(async (token) => (await session(token)).status));
@@ -80,29 +80,30 @@ describe('admin.login', () => {
   });
 
   test('renews a digest that has fewer rounds than today’s', async () => {
-    const stronger = await startWorld({ admin: { passwordRounds: 700_000 } });
+    const strongerWorld = await startWorld({ admin: { passwordRounds: 700_000 } });
     try {
       const digest = async () =>
-        (await stronger.database.sql`select password_digest from gateway.admin_administrators`)[0]?.[
+        (await strongerWorld.database.sql`select password_digest from gateway.admin_administrators`)[0]?.[
           'password_digest'
         ];
-      await stronger.admin.setup('admin', password);
+      await strongerWorld.admin.setup('admin', password);
       expect(await digest()).toMatch(/^\$pbkdf2-sha256\$i=700000\$/);
       const [{ password_digest: olderDigest } = {}] = await world.database
         .sql`select password_digest from gateway.admin_administrators`;
       expect(olderDigest).toMatch(/^\$pbkdf2-sha256\$i=600000\$/);
-      await stronger.database
+      await strongerWorld.database
         .sql`update gateway.admin_administrators set password_digest = ${String(olderDigest)}`;
-      const answer = await stronger.call('POST', '/v1/admin/login', {
+      const answer = await strongerWorld.call('POST', '/v1/admin/login', {
         body: { admin_id: 'admin', password },
       });
       expect(answer.status).toBe(200);
       expect(await digest()).toMatch(/^\$pbkdf2-sha256\$i=700000\$/);
       expect(
-        (await stronger.call('POST', '/v1/admin/login', { body: { admin_id: 'admin', password } })).status,
+        (await strongerWorld.call('POST', '/v1/admin/login', { body: { admin_id: 'admin', password } }))
+          .status,
       ).toBe(200);
     } finally {
-      await stronger.close();
+      await strongerWorld.close();
     }
   });
 });

@@ -33,10 +33,10 @@ describe('a machine credential', () => {
     await expect(examine(credential, foreignUser.userToken)).rejects.toMatchObject(unknown);
     await world.admin.bureaus.activateBureau({ bureau_id: 'local' });
     await world.admin.bureaus.pauseBureau({ bureau_id: 'shop' });
-    const paused = { status: 403, code: 'bureau_paused' };
+    const pausedProblem = { status: 403, code: 'bureau_paused' };
     await world.admin.bureaus.pauseBureau({ bureau_id: 'local' });
     for (const token of [ownUser.userToken, foreignUser.userToken, 'nonsense'])
-      await expect(examine(credential, token)).rejects.toMatchObject(paused);
+      await expect(examine(credential, token)).rejects.toMatchObject(pausedProblem);
     await world.admin.bureaus.activateBureau({ bureau_id: 'local' });
     await world.admin.bureaus.activateBureau({ bureau_id: 'shop' });
     expect(
@@ -50,8 +50,8 @@ describe('a machine credential', () => {
       bureauId: 'shop',
     });
     const machine = world.as(credential);
-    const issued = await machine.accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-1' });
-    await expect(world.as(issued.user_token).accounts.getMe()).resolves.toMatchObject({
+    const token = await machine.accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-1' });
+    await expect(world.as(token.user_token).accounts.getMe()).resolves.toMatchObject({
       bureau: { bureau_id: 'shop' },
     });
     const notFound = { status: 404, code: 'bureau_not_found', param: 'bureau_id' };
@@ -128,12 +128,12 @@ describe('a machine credential', () => {
       scopes: ['tokens.issue'],
       bureauId: 'shop',
     });
-    const issued = await world
+    const issuedToken = await world
       .as(credential)
       .accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-2' });
-    const key = await world.as(issued.user_token).accounts.createKey({ name: 'ci' });
+    const key = await world.as(issuedToken.user_token).accounts.createKey({ name: 'ci' });
     await world.gateway.machines.revoke(credentialId);
-    for (const token of [issued.user_token, key.user_token])
+    for (const token of [issuedToken.user_token, key.user_token])
       await expect(world.as(token).accounts.getMe()).rejects.toMatchObject({ status: 401 });
   });
 
@@ -142,12 +142,12 @@ describe('a machine credential', () => {
       scopes: ['tokens.issue'],
       bureauId: 'shop',
     });
-    const issued = await world
+    const token = await world
       .as(credential)
       .accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-3' });
     await world.gateway.machines.revoke(credentialId, { keepTokens: true });
-    await expect(world.as(issued.user_token).accounts.getMe()).resolves.toMatchObject({
-      user: { user_id: issued.user_id },
+    await expect(world.as(token.user_token).accounts.getMe()).resolves.toMatchObject({
+      user: { user_id: token.user_id },
     });
   });
 

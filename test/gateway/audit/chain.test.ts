@@ -58,7 +58,7 @@ describe('an entry', () => {
     ]);
   });
 
-  test('is immutable, and so is the chain', async () => {
+  test('is as immutable as the chain', async () => {
     await write(1, 3);
     for (const statement of [
       `update gateway.audit_entries set outcome = 'failed'`,
@@ -189,7 +189,7 @@ describe('retention', () => {
   const age = (batch: number, days: number) =>
     force(`update gateway.audit_batches set day = day - ${days} where batch = ${batch}`);
 
-  test('deletes old days and leaves a valid chain', async () => {
+  test('stays valid when old days are deleted', async () => {
     await write(1, 3);
     await write(4, 5);
     await write(6, 7);

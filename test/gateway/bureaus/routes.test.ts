@@ -234,13 +234,16 @@ describe('changes of a Bureau', () => {
     const { bureau_id } = await world.admin.bureaus.createBureau({ server_url: serverUrl });
     const { bureaus } = world.admin;
     expect((await bureaus.pauseBureau({ bureau_id })).state).toBe('paused');
-    const paused = await bureaus.pauseBureau({ bureau_id });
-    expect(paused.state).toBe('paused');
+    const pausedBureau = await bureaus.pauseBureau({ bureau_id });
+    expect(pausedBureau.state).toBe('paused');
     expect((await bureaus.activateBureau({ bureau_id })).state).toBe('active');
     expect((await bureaus.activateBureau({ bureau_id })).state).toBe('active');
-    const archived = await bureaus.archiveBureau({ bureau_id });
-    expect(archived).toMatchObject({ state: 'archived', archived_at: expect.stringMatching(/^\d{4}-.*Z$/) });
-    expect(await bureaus.archiveBureau({ bureau_id })).toEqual(archived);
+    const archivedBureau = await bureaus.archiveBureau({ bureau_id });
+    expect(archivedBureau).toMatchObject({
+      state: 'archived',
+      archived_at: expect.stringMatching(/^\d{4}-.*Z$/),
+    });
+    expect(await bureaus.archiveBureau({ bureau_id })).toEqual(archivedBureau);
     for (const attempt of [
       () => bureaus.pauseBureau({ bureau_id }),
       () => bureaus.activateBureau({ bureau_id }),

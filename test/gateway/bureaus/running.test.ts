@@ -89,7 +89,7 @@ describe('running streams', () => {
       const { bureau_id } = await first.admin.bureaus.createBureau({ server_url: 'https://shop.example' });
       const { userToken } = await makeUser(first.sql, bureau_id);
       const stream = await openStream(userToken);
-      const unaffected = await openStream(otherWorld.userToken);
+      const otherStream = await openStream(otherWorld.userToken);
       await first.admin.bureaus[action]({ bureau_id });
       const firstRefusalMs = await until(
         answersStatus(userToken, 403),
@@ -103,9 +103,9 @@ describe('running streams', () => {
       // The promises are one second and five seconds; the bounds allow for a busy machine.
       expect(firstRefusalMs).toBeLessThan(6_000);
       expect(ms).toBeLessThan(10_000);
-      await expect(measureWithin(unaffected.ended, 300)).rejects.toThrow('more than');
+      await expect(measureWithin(otherStream.ended, 300)).rejects.toThrow('more than');
       expect(await answersStatus(otherWorld.userToken, 200)()).toBe(true);
-      unaffected.stop();
+      otherStream.stop();
     },
   );
 

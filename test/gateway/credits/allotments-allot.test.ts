@@ -72,9 +72,9 @@ describe('allot', () => {
   test.each([
     ['that is not there', { version: 3 }],
     ['of another generation', { generation: '00000000-0000-4000-8000-000000000000' }],
-  ])('refuses an allotment %s as gone', async (_, more) => {
+  ])('refuses an allotment %s as gone', async (_, members) => {
     const userId = await world.user(100n);
-    expect(await world.allot(userId, 1n, more)).toMatchObject({ outcome: 'gone', row: null });
+    expect(await world.allot(userId, 1n, members)).toMatchObject({ outcome: 'gone', row: null });
   });
 
   test('refuses an id that has ended', async () => {
@@ -234,8 +234,8 @@ describe('giveBack', () => {
 });
 
 describe('recall', () => {
-  const recallFor = (userId: string, need: bigint, more = {}) =>
-    world.store.recall({ ticket: 't1', gatewayId: 'gwy_a', userId, tokenId: 'tok_test', need, ...more });
+  const recallFor = (userId: string, need: bigint, members = {}) =>
+    world.store.recall({ ticket: 't1', gatewayId: 'gwy_a', userId, tokenId: 'tok_test', need, ...members });
 
   test('flags what other gateways have of the account', async () => {
     const userId = await world.user(100n);
@@ -345,13 +345,13 @@ describe('renew', () => {
 
   test('answers with the open allotments of the gateway', async () => {
     const userId = await world.user(100n);
-    const [first, ended, others] = [
+    const [first, endedAllotment, otherAllotments] = [
       await world.allot(userId, 10n),
       await world.allot(userId, 10n),
       await world.allot(userId, 10n, { gatewayId: 'gwy_b' }),
     ];
-    await end(ended.allotmentId);
-    const reports = [first, ended, others].map(({ allotmentId }) => ({
+    await end(endedAllotment.allotmentId);
+    const reports = [first, endedAllotment, otherAllotments].map(({ allotmentId }) => ({
       allotmentId,
       reserved: 1n,
       unapplied: 0n,
@@ -362,11 +362,11 @@ describe('renew', () => {
   test('keeps an allotment from being taken back', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 10n);
-    const unrenewed = await world.allot(userId, 20n, { gatewayId: 'gwy_b' });
+    const unrenewedAllotment = await world.allot(userId, 20n, { gatewayId: 'gwy_b' });
     await world.advance(61_000);
     await world.store.renew('gwy_a', [{ allotmentId, reserved: 0n, unapplied: 0n }], 20_000);
     expect(await world.store.takeBackExpired(100)).toEqual([
-      { allotmentId: unrenewed.allotmentId, amount: 20n },
+      { allotmentId: unrenewedAllotment.allotmentId, amount: 20n },
     ]);
     expect(await world.account(userId)).toMatchObject({ held: 10n });
   });

@@ -18,7 +18,7 @@ const usage = () =>
   >`select usage_id as "usageId", credits from gateway.usage_records order by usage_id`;
 
 describe('applyCharges', () => {
-  test('lowers account, key and allotment and writes usage', async () => {
+  test('lowers account, key and allotment with one usage row per line', async () => {
     const userId = await world.user(100n);
     const tokenId = await world.key(userId, 90n);
     const { allotmentId } = await world.allot(userId, 60n, { tokenId });
@@ -155,7 +155,7 @@ describe('applyCharges', () => {
     expect(await world.account(userId)).toEqual({ posted: 70n, held: 70n, owed: 0n });
   });
 
-  test('takes no more from an allotment than its holder covered', async () => {
+  test('takes at most the covered part from an allotment', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 60n);
     const call = callOf(userId);
@@ -243,12 +243,12 @@ describe('applyCharges', () => {
 
   test('agrees with allotments that change at the same time', async () => {
     const users = await Promise.all(Array.from({ length: 5 }, () => world.user(10_000n)));
-    const open = await Promise.all(
+    const allotments = await Promise.all(
       users.flatMap((userId) =>
         ['gwy_a', 'gwy_b'].map((gatewayId) => world.allot(userId, 1_000n, { gatewayId })),
       ),
     );
-    const lines = open.map(({ allotmentId }, n) => ({
+    const lines = allotments.map(({ allotmentId }, n) => ({
       call: callOf(users[Math.floor(n / 2)] as string),
       allotmentId,
       credits: 3n,
@@ -261,13 +261,13 @@ describe('applyCharges', () => {
             { journalId },
           );
       }),
-      ...open.map(({ allotmentId }) =>
+      ...allotments.map(({ allotmentId }) =>
         world.store.giveBack([{ allotmentId, version: 1, amount: 500n, end: false }]),
       ),
       ...Array.from({ length: 10 }, () =>
         world.store.renew(
           'gwy_a',
-          open.map(({ allotmentId }) => ({ allotmentId, reserved: 100n, unapplied: 30n })),
+          allotments.map(({ allotmentId }) => ({ allotmentId, reserved: 100n, unapplied: 30n })),
           20_000,
         ),
       ),
@@ -292,7 +292,7 @@ describe('the history', () => {
       ['charge', ids[1], -1n],
       ['grant', changes[4]?.ref, 100n],
     ]);
-    const paged = [];
+    const pages = [];
     for (let lastChange = undefined as (typeof changes)[number] | undefined; ;) {
       const page: typeof changes = await world.credits.listChanges(userId, {
         before: lastChange === undefined ? null : [String(lastChange.txId), lastChange.line],
@@ -300,9 +300,9 @@ describe('the history', () => {
       });
       if (page[0] === undefined) break;
       lastChange = page[0];
-      paged.push(lastChange);
+      pages.push(lastChange);
     }
-    expect(paged).toEqual(changes);
+    expect(pages).toEqual(changes);
   });
 
   test('has one line for a batch whose usage is past its retention', async () => {
@@ -344,7 +344,7 @@ describe('verify', () => {
       ['held_not_as_holds $USER', 'key_held_not_as_holds $KEY'],
     ],
     [
-      'an allotment that is gone',
+      'a missing allotment',
       'delete from gateway.credits_allotments',
       ['held_not_as_holds $USER', 'key_held_not_as_holds $KEY'],
     ],
@@ -373,12 +373,12 @@ describe('verify', () => {
       ['batch_not_as_usage gwy_a:1-2'],
     ],
     [
-      'usage of a batch that is gone',
+      'missing usage of a batch',
       `delete from gateway.usage_records where usage_id = 'use_a'`,
       ['batch_not_as_usage gwy_a:1-2'],
     ],
     [
-      'usage of a transaction that is not its own',
+      'usage of another transaction',
       `update gateway.usage_records set tx_id = 0 where usage_id = 'use_a'`,
       ['batch_not_as_usage gwy_a:1-2', 'charge_missing use_a'],
     ],
@@ -387,7 +387,7 @@ describe('verify', () => {
       'update gateway.credits_journals set applied_seq = 1',
       ['journal_behind_batch gwy_a:1-2'],
     ],
-    ['a journal that is gone', 'delete from gateway.credits_journals', ['journal_behind_batch gwy_a:1-2']],
+    ['a missing journal', 'delete from gateway.credits_journals', ['journal_behind_batch gwy_a:1-2']],
     [
       'a journal that no batch has raised',
       `insert into gateway.credits_journals (journal_id, generation, applied_seq) values ('gwy_x', gen_random_uuid(), 5)`,
@@ -399,7 +399,7 @@ describe('verify', () => {
       ['generation_missing credits_ledger'],
     ],
     [
-      'a ticket of an account that is not there',
+      'a ticket of a missing account',
       `update gateway.credits_recalls set account_id = 'usr_x'`,
       ['recall_without_account t1'],
     ],
@@ -424,14 +424,14 @@ const restoreConstraints = `
     add constraint credits_ended_allotment_is_empty check (ended_at is null or amount = 0)`;
 
 describe('dropOld', () => {
-  test('deletes allotments that ended before their retention, open ones never', async () => {
+  test('deletes only allotments that ended before their retention', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 10n);
-    const open = await world.allot(userId, 10n);
+    const openAllotment = await world.allot(userId, 10n);
     await world.store.giveBack([{ allotmentId, version: 1, amount: 0n, end: true }]);
     expect(await world.store.dropOld(2, 100)).toBe(0);
     await world.advance(3 * 86_400_000);
     expect(await world.store.dropOld(2, 100)).toBe(1);
-    expect(await world.store.read([open.allotmentId])).toHaveLength(1);
+    expect(await world.store.read([openAllotment.allotmentId])).toHaveLength(1);
   });
 });

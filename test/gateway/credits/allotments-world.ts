@@ -33,10 +33,10 @@ export interface AllotmentsWorld {
   allot(
     userId: string,
     need: bigint,
-    more?: Partial<AllotRequest>,
+    overrides?: Partial<AllotRequest>,
   ): Promise<AllotResult & { allotmentId: string }>;
   /** Applies these credits on an allotment as the next batch of journal `gwy_a`. */
-  charge(lines: readonly Partial<CoveredCharge>[], more?: Partial<ChargeBatch>): Promise<ApplyResult>;
+  charge(lines: readonly Partial<CoveredCharge>[], overrides?: Partial<ChargeBatch>): Promise<ApplyResult>;
   /** The row of the account, idle allotments as held. */
   account(userId: string): Promise<Balance>;
   keyRow(tokenId: string): Promise<{ spent: bigint; held: bigint }>;
@@ -75,7 +75,7 @@ export async function startAllotments(): Promise<AllotmentsWorld> {
       await place.database.tx((tx) => credits.openKey(tx, { tokenId, userId, cap }));
       return tokenId;
     },
-    async allot(userId, need, more = {}) {
+    async allot(userId, need, members = {}) {
       const request: AllotRequest = {
         allotmentId: id('alt'),
         version: 0,
@@ -87,15 +87,15 @@ export async function startAllotments(): Promise<AllotmentsWorld> {
         need,
         want: need,
         leaseMs: 20_000,
-        ...more,
+        ...members,
       };
       return { ...(await store.allot(request)), allotmentId: request.allotmentId };
     },
-    async charge(lines, more = {}) {
-      const journalId = more.journalId ?? 'gwy_a';
-      const usedGeneration = more.generation ?? generation;
+    async charge(lines, members = {}) {
+      const journalId = members.journalId ?? 'gwy_a';
+      const usedGeneration = members.generation ?? generation;
       await store.openJournal(journalId, usedGeneration);
-      const expectedSeq = more.expectedSeq ?? (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
+      const expectedSeq = members.expectedSeq ?? (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
       const charges = lines.map((line, index) => chargeOf({ seq: expectedSeq + index + 1, ...line }));
       const toSeq = charges.at(-1)?.seq ?? expectedSeq + 1;
       return store.applyCharges({
@@ -104,7 +104,7 @@ export async function startAllotments(): Promise<AllotmentsWorld> {
         expectedSeq,
         toSeq,
         charges,
-        ...more,
+        ...members,
       });
     },
     async account(userId) {
@@ -151,7 +151,7 @@ export async function startServerAt(sql: Sql, time: string): Promise<void> {
 }
 
 /** A finished call of a user who is not named further; `call.userId` decides who pays. */
-export function chargeOf(more: Partial<CoveredCharge>): CoveredCharge {
+export function chargeOf(overrides: Partial<CoveredCharge>): CoveredCharge {
   return {
     seq: 1,
     usageId: id('use'),
@@ -159,6 +159,6 @@ export function chargeOf(more: Partial<CoveredCharge>): CoveredCharge {
     allotmentId: null,
     credits: 1n,
     facts: facts(),
-    ...more,
+    ...overrides,
   };
 }

@@ -16,14 +16,14 @@ import { callOf, facts, startLedger, stillTimes, type LedgerWorld } from './worl
 import { until } from '../../support/until.ts';
 
 let world: LedgerWorld;
-let dead: Credits;
+let deadReplica: Credits;
 beforeEach(async () => {
   world = await startLedger();
   // A replica without background work: it renews no lease, as if it had been killed.
-  dead = world.replica();
+  deadReplica = world.replica();
 });
 afterEach(async () => {
-  const { faults: mismatches } = await dead.verify();
+  const { faults: mismatches } = await deadReplica.verify();
   await world.close();
   expect(mismatches).toEqual([]);
 });
@@ -49,24 +49,27 @@ const usage = () =>
   world.sql`select credits, outcome, estimated, output_tokens as output from gateway.usage_records order by usage_id`;
 
 /** A replica whose database can fail before or after a statement has run. */
-function fragile(times = longLeaseTimes): { credits: Credits; outage: { is: false | 'before' | 'after' } } {
+function fragileReplica(times = longLeaseTimes): {
+  credits: Credits;
+  outage: { is: false | 'before' | 'after' };
+} {
   const outage: { is: false | 'before' | 'after' } = { is: false };
   const realStore = creditsStore(world.place.database);
-  const unavailable = () => new Problem('unavailable', 'database_unavailable', 'away');
-  const guarded =
-    <Arguments extends unknown[], Result>(work: (...given: Arguments) => Promise<Result>) =>
+  const unavailableProblem = () => new Problem('unavailable', 'database_unavailable', 'away');
+  const failDuringOutage =
+    <Arguments extends unknown[], Result>(work: (...parameters: Arguments) => Promise<Result>) =>
     async (...parameters: Arguments): Promise<Result> => {
-      if (outage.is === 'before') throw unavailable();
+      if (outage.is === 'before') throw unavailableProblem();
       const result = await work(...parameters);
-      if (outage.is === 'after') throw unavailable();
+      if (outage.is === 'after') throw unavailableProblem();
       return result;
     };
   const store: CreditsStore = {
     ...realStore,
-    apply: guarded(realStore.apply),
-    renewLeases: guarded(realStore.renewLeases),
-    recover: guarded(realStore.recover),
-    ping: guarded(realStore.ping),
+    apply: failDuringOutage(realStore.apply),
+    renewLeases: failDuringOutage(realStore.renewLeases),
+    recover: failDuringOutage(realStore.recover),
+    ping: failDuringOutage(realStore.ping),
   };
   return { credits: world.replica({ store, times }), outage };
 }
@@ -74,8 +77,8 @@ function fragile(times = longLeaseTimes): { credits: Credits; outage: { is: fals
 describe('a hold whose process has ended', () => {
   test('is charged at its last checkpoint if sent, else released', async () => {
     const userId = await world.user(1_000n);
-    const sentHold = await dead.ledger.hold(callOf(userId), 100n);
-    await dead.ledger.hold(callOf(userId), 50n, { isSent: false });
+    const sentHold = await deadReplica.ledger.hold(callOf(userId), 100n);
+    await deadReplica.ledger.hold(callOf(userId), 50n, { isSent: false });
     await world.sql`update gateway.credits_holds set checkpoint = 30, facts = '{"tokens": {"input": 3, "output": 7}, "durationMs": 5}' where hold_id = ${sentHold.holdId}`;
     await world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second'`;
     await world.replica({ times: shortTimes }).start();
@@ -93,7 +96,9 @@ describe('a hold whose process has ended', () => {
 
   test('is resolved once by any number of replicas', async () => {
     const userId = await world.user(1_000n);
-    const holds = await Promise.all(Array.from({ length: 30 }, () => dead.ledger.hold(callOf(userId), 10n)));
+    const holds = await Promise.all(
+      Array.from({ length: 30 }, () => deadReplica.ledger.hold(callOf(userId), 10n)),
+    );
     await world.sql`update gateway.credits_holds set checkpoint = 7, lease_until = gateway.townhall_now() - interval '1 second'`;
     await Promise.all(Array.from({ length: 3 }, () => world.replica({ times: shortTimes }).start()));
     await until(async () => (await world.account(userId)).held === 0n, 'all holds are resolved');
@@ -106,7 +111,7 @@ describe('a hold whose process has ended', () => {
 
   test('is resolved at once where no other process can use the database', async () => {
     const userId = await world.user(1_000n);
-    await dead.ledger.hold(callOf(userId), 100n);
+    await deadReplica.ledger.hold(callOf(userId), 100n);
     await world.replica({ isAlone: true }).start();
     expect(await states()).toEqual([['recovered', 0n]]);
     expect(await world.account(userId)).toEqual({ posted: 1_000n, held: 0n, owed: 0n });
@@ -114,7 +119,7 @@ describe('a hold whose process has ended', () => {
 
   test('is kept for one lease after the start of another replica', async () => {
     const userId = await world.user(1_000n);
-    const hold = await dead.ledger.hold(callOf(userId), 100n);
+    const hold = await deadReplica.ledger.hold(callOf(userId), 100n);
     await expire(hold.holdId);
     await world.replica({ times: { ...shortTimes, leaseMs: 3_600_000 } }).start();
     // Many rounds of the sweeper.
@@ -125,9 +130,9 @@ describe('a hold whose process has ended', () => {
 
 describe('a settlement after the recovery of its hold', () => {
   /** A hold of 100 that another replica has resolved at its checkpoint. */
-  async function recovered(
+  async function recoveredHold(
     userId: string,
-    { checkpoint = 0, tokenId = 'tok_test', owner = dead } = {},
+    { checkpoint = 0, tokenId = 'tok_test', owner = deadReplica } = {},
   ): Promise<Hold> {
     const hold = await owner.ledger.hold(callOf(userId, { tokenId }), 100n);
     await world.sql`update gateway.credits_holds set checkpoint = ${checkpoint} where hold_id = ${hold.holdId}`;
@@ -139,7 +144,7 @@ describe('a settlement after the recovery of its hold', () => {
 
   test.each([0, 25])('charges the whole answer once, including a checkpoint of %d', async (checkpoint) => {
     const userId = await world.user(1_000n);
-    const hold = await recovered(userId, { checkpoint });
+    const hold = await recoveredHold(userId, { checkpoint });
     expect(await usage()).toEqual([
       { credits: BigInt(checkpoint), outcome: 'upstream_failed', estimated: true, output: 0n },
     ]);
@@ -149,21 +154,21 @@ describe('a settlement after the recovery of its hold', () => {
     expect(await usage()).toEqual([{ credits: 60n, outcome: 'completed', estimated: false, output: 5n }]);
     expect(await states()).toEqual([['settled', 60n]]);
     expect(await lateRows()).toEqual([{ id: hold.holdId, credits: 60n, outcome: 'completed' }]);
-    expect(dead.counters()).toMatchObject({ lateSettlements: 1, overruns: 0 });
+    expect(deadReplica.counters()).toMatchObject({ lateSettlements: 1, overruns: 0 });
   });
 
   test('returns the excess of the checkpoint', async () => {
     const userId = await world.user(1_000n);
-    const hold = await recovered(userId, { checkpoint: 80 });
+    const hold = await recoveredHold(userId, { checkpoint: 80 });
     expect(await hold.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await world.account(userId)).toEqual({ posted: 940n, held: 0n, owed: 0n });
   });
 
   test('pays a debt with what it returns', async () => {
     const userId = await world.user(100n);
-    const hold = await recovered(userId, { checkpoint: 80 });
+    const hold = await recoveredHold(userId, { checkpoint: 80 });
     await world.place.database.tx((tx) =>
-      dead.balances.takeBack(tx, {
+      deadReplica.balances.takeBack(tx, {
         userId,
         kind: 'refund',
         ref: 'pay_1',
@@ -178,18 +183,18 @@ describe('a settlement after the recovery of its hold', () => {
 
   test('charges up to the available credits and records the rest', async () => {
     const userId = await world.user(100n);
-    const hold = await recovered(userId);
-    await dead.ledger.hold(callOf(userId), 70n);
+    const hold = await recoveredHold(userId);
+    await deadReplica.ledger.hold(callOf(userId), 70n);
     expect(await hold.settle(60n, facts())).toEqual({ charged: 30n });
     expect(await world.account(userId)).toEqual({ posted: 70n, held: 70n, owed: 0n });
-    expect(dead.counters()).toMatchObject({ lateSettlements: 1, overruns: 1, overrunCredits: 30n });
+    expect(deadReplica.counters()).toMatchObject({ lateSettlements: 1, overruns: 1, overrunCredits: 30n });
   });
 
   test('stays within the cap of its key', async () => {
     const userId = await world.user(1_000n);
-    await world.place.database.tx((tx) => dead.openKey(tx, { tokenId: 'tok_key', userId, cap: 120n }));
-    const hold = await recovered(userId, { tokenId: 'tok_key' });
-    const otherHold = await dead.ledger.hold(callOf(userId, { tokenId: 'tok_key' }), 80n);
+    await world.place.database.tx((tx) => deadReplica.openKey(tx, { tokenId: 'tok_key', userId, cap: 120n }));
+    const hold = await recoveredHold(userId, { tokenId: 'tok_key' });
+    const otherHold = await deadReplica.ledger.hold(callOf(userId, { tokenId: 'tok_key' }), 80n);
     expect(await hold.settle(60n, facts())).toEqual({ charged: 40n });
     await otherHold.settle(80n, facts());
     expect(await world.sql`select spent, held from gateway.credits_keys`).toEqual([
@@ -199,7 +204,7 @@ describe('a settlement after the recovery of its hold', () => {
 
   test('is charged once from the journal by any number of replicas', async () => {
     const userId = await world.user(1_000n);
-    const { credits, outage } = fragile();
+    const { credits, outage } = fragileReplica();
     const holds = await Promise.all(
       Array.from({ length: 10 }, () => credits.ledger.hold(callOf(userId), 50n)),
     );
@@ -218,7 +223,7 @@ describe('a settlement after the recovery of its hold', () => {
 
   test('is free for work that another process repeats', async () => {
     const userId = await world.user(1_000n);
-    const { credits, outage } = fragile();
+    const { credits, outage } = fragileReplica();
     const hold = await credits.ledger.hold(callOf(userId), 100n, { isSent: false });
     outage.is = 'before';
     await hold.settle(60n, facts(), { work: async () => undefined });
@@ -234,9 +239,9 @@ describe('a settlement after the recovery of its hold', () => {
 
 test('every hold is kept for one lease after a database outage', async () => {
   const userId = await world.user(1_000n);
-  const { credits, outage } = fragile(shortTimes);
+  const { credits, outage } = fragileReplica(shortTimes);
   await credits.start();
-  await dead.ledger.hold(callOf(userId), 100n);
+  await deadReplica.ledger.hold(callOf(userId), 100n);
   outage.is = 'before';
   await new Promise((resolve) => setTimeout(resolve, shortTimes.leaseMs * 3));
   await world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second'`;
@@ -249,9 +254,9 @@ test('every hold is kept for one lease after a database outage', async () => {
 describe('a hold whose process is alive', () => {
   test('is kept over many leases with its checkpoints', async () => {
     const userId = await world.user(1_000n);
-    const living = world.replica({ times: longLeaseTimes });
-    await Promise.all([living.start(), world.replica({ times: longLeaseTimes }).start()]);
-    const hold = await living.ledger.hold(callOf(userId), 100n);
+    const livingReplica = world.replica({ times: longLeaseTimes });
+    await Promise.all([livingReplica.start(), world.replica({ times: longLeaseTimes }).start()]);
+    const hold = await livingReplica.ledger.hold(callOf(userId), 100n);
     hold.checkpoint(10n, { model: 'acme/other' }, 20);
     hold.checkpoint(
       12n,
@@ -268,9 +273,9 @@ describe('a hold whose process is alive', () => {
 
   test('is checkpointed at once after 256 output tokens', async () => {
     const userId = await world.user(1_000n);
-    const living = world.replica({ times: { ...stillTimes, sweepEveryMs: 3_600_000 } });
-    await living.start();
-    const hold = await living.ledger.hold(callOf(userId), 100n);
+    const livingReplica = world.replica({ times: { ...stillTimes, sweepEveryMs: 3_600_000 } });
+    await livingReplica.start();
+    const hold = await livingReplica.ledger.hold(callOf(userId), 100n);
     hold.checkpoint(1n, {}, 255);
     hold.checkpoint(2n, {}, 256);
     const readCheckpoint = async () =>
@@ -280,16 +285,16 @@ describe('a hold whose process is alive', () => {
     expect(await readCheckpoint()).toBe(2n);
   });
 
-  test('can be resumed by another process and is then not resolved', async () => {
+  test('is settled by the process that resumes it', async () => {
     const userId = await world.user(1_000n);
-    const queued = await dead.ledger.hold(callOf(userId), 100n, { isSent: false });
+    const hold = await deadReplica.ledger.hold(callOf(userId), 100n, { isSent: false });
     const worker = world.replica();
-    const resumed = await worker.ledger.resume(queued.holdId);
-    expect(resumed?.amount).toBe(100n);
+    const resumedHold = await worker.ledger.resume(hold.holdId);
+    expect(resumedHold?.amount).toBe(100n);
     expect(await world.sql`select phase from gateway.credits_holds`).toEqual([{ phase: 'sent' }]);
-    expect(await resumed?.settle(90n, facts())).toEqual({ charged: 90n });
-    expect(await worker.ledger.resume(queued.holdId)).toBeNull();
-    expect(await queued.settle(100n, facts())).toEqual({ charged: 90n });
+    expect(await resumedHold?.settle(90n, facts())).toEqual({ charged: 90n });
+    expect(await worker.ledger.resume(hold.holdId)).toBeNull();
+    expect(await hold.settle(100n, facts())).toEqual({ charged: 90n });
     expect(await world.account(userId)).toEqual({ posted: 910n, held: 0n, owed: 0n });
   });
 });
@@ -299,7 +304,7 @@ describe('a settlement while the database is away', () => {
     'is on disk when it resolves and charged once later (lost %s it was done)',
     async (moment) => {
       const userId = await world.user(1_000n);
-      const { credits, outage } = fragile();
+      const { credits, outage } = fragileReplica();
       await credits.start();
       const holds = await Promise.all(
         Array.from({ length: 3 }, () => credits.ledger.hold(callOf(userId), 100n)),
@@ -327,7 +332,7 @@ describe('a settlement while the database is away', () => {
 
   test('is charged by the next process, also by several at once', async () => {
     const userId = await world.user(1_000n);
-    const { credits, outage } = fragile();
+    const { credits, outage } = fragileReplica();
     const hold = await credits.ledger.hold(callOf(userId), 100n);
     outage.is = 'before';
     expect(await hold.settle(42n, facts())).toEqual({ charged: 42n });
@@ -337,7 +342,7 @@ describe('a settlement while the database is away', () => {
     expect(await world.account(userId)).toEqual({ posted: 958n, held: 0n, owed: 0n });
   });
 
-  test('fails when it cannot be written, and is charged later', async () => {
+  test('is charged later when it cannot be written', async () => {
     const userId = await world.user(1_000n);
     const outage = { is: false };
     const realStore = creditsStore(world.place.database);
@@ -363,7 +368,7 @@ describe('a settlement while the database is away', () => {
   });
 
   test('of another database is not applied', async () => {
-    const { holdId } = await dead.ledger.hold(callOf(await world.user(10n)), 5n);
+    const { holdId } = await deadReplica.ledger.hold(callOf(await world.user(10n)), 5n);
     const journal = settlementJournal(world.journalPath);
     await journal.write({
       kind: 'settle',
@@ -389,7 +394,7 @@ describe('a settlement while the database is away', () => {
     '{"holdId":"hld_other","accountId":"usr_x","credits":"1","facts":{}}',
   ])('does not block others when its file is unreadable: %s', async (text) => {
     const userId = await world.user(1_000n);
-    const { credits, outage } = fragile();
+    const { credits, outage } = fragileReplica();
     const hold = await credits.ledger.hold(callOf(userId), 100n);
     outage.is = 'before';
     await hold.settle(42n, facts());
@@ -408,13 +413,13 @@ describe('a settlement while the database is away', () => {
 
   test('syncs the file before its rename and the folder after it', async () => {
     const target = join(world.journalPath, 'hld_1.settlement.json');
-    const synced: unknown[] = [];
+    const syncedLines: unknown[] = [];
     const openFile: typeof open = async (path, ...rest) => {
       const file = await open(path, ...rest);
       const sync = file.sync.bind(file);
       return Object.assign(file, {
         async sync() {
-          synced.push([
+          syncedLines.push([
             path,
             (await readFile(path, 'utf8').catch(() => 'folder')).slice(0, 17),
             existsSync(target),
@@ -432,7 +437,7 @@ describe('a settlement while the database is away', () => {
       answer: null,
       isHeldOnly: false,
     });
-    expect(synced).toEqual([
+    expect(syncedLines).toEqual([
       [`${target}.partial`, '{"kind":"settle",', false],
       [world.journalPath, 'folder', true],
     ]);

@@ -91,10 +91,10 @@ async function userOfMachine(ttlSeconds: number) {
     bureauId,
     ttlSeconds,
   });
-  const issued = await world
+  const token = await world
     .as(credential)
     .accounts.issueToken({ bureau_id: bureauId, external_id: 'customer' });
-  const user = { userId: issued.user_id, userToken: issued.user_token, tokenId: issued.token_id };
+  const user = { userId: token.user_id, userToken: token.user_token, tokenId: token.token_id };
   await fillAllotment(user);
   return { ...user, credentialId };
 }

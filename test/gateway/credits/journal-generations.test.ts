@@ -39,7 +39,7 @@ async function leaveJournal(
   await journal.close();
 }
 
-async function posted(userId: string): Promise<bigint> {
+async function postedCredits(userId: string): Promise<bigint> {
   return (await world.account(userId)).posted;
 }
 
@@ -49,11 +49,15 @@ test('applies a journal of another generation once', async () => {
   await leaveJournal(generation, userId, { use_a: 20n, use_b: 30n });
   await leaveJournal(formerGeneration, userId, { use_a: 20n, use_c: 40n });
   await world.replica().start();
-  expect(await posted(userId)).toBe(450n);
-  const [aside] = await listAside(world.chargesPath);
-  expect(aside).toMatchObject({ reason: 'other_generation', generation: formerGeneration, charges: 2 });
-  await restoreFromAside(world.chargesPath, aside?.name ?? '', { generation, usageDays: 400 });
+  expect(await postedCredits(userId)).toBe(450n);
+  const [asideJournal] = await listAside(world.chargesPath);
+  expect(asideJournal).toMatchObject({
+    reason: 'other_generation',
+    generation: formerGeneration,
+    charges: 2,
+  });
+  await restoreFromAside(world.chargesPath, asideJournal?.name ?? '', { generation, usageDays: 400 });
   await world.replica().start();
-  expect(await posted(userId)).toBe(410n);
+  expect(await postedCredits(userId)).toBe(410n);
   expect(await listAside(world.chargesPath)).toEqual([]);
 });

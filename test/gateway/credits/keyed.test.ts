@@ -46,7 +46,7 @@ afterEach(async () => {
   expect(mismatches).toEqual([]);
 });
 
-function keyed(signal = new AbortController().signal): IdempotentCall {
+function keyedCall(signal = new AbortController().signal): IdempotentCall {
   return {
     operationId: 'ai.generateText',
     caller: `user ${userId}`,
@@ -79,7 +79,7 @@ const expireKeys = () =>
   world.sql`update gateway.idempotency set lease_until = gateway.townhall_now() - interval '1 second'`;
 const replay = () => world.replica().start();
 const posted = async () => (await world.account(userId)).posted;
-const replayed = {
+const replayedReply = {
   status: 200,
   body: { text: 'hi' },
   headers: { 'x-townhall-credits': '30', 'idempotent-replayed': 'true' },
@@ -87,29 +87,32 @@ const replayed = {
 
 describe('a key whose call lost the database at its end', () => {
   test('is in use until the journal is applied, then replays the answer', async () => {
-    expect(await payKeyed(keyed(), { before: loseDatabase })).toMatchObject({ body: { text: 'hi' } });
+    expect(await payKeyed(keyedCall(), { before: loseDatabase })).toMatchObject({ body: { text: 'hi' } });
     await expireKeys();
     isAway = false;
-    await expect(payKeyed(keyed())).rejects.toMatchObject({ status: 409, code: 'idempotency_key_in_use' });
+    await expect(payKeyed(keyedCall())).rejects.toMatchObject({
+      status: 409,
+      code: 'idempotency_key_in_use',
+    });
     await replay();
-    expect(await payKeyed(keyed())).toEqual(replayed);
+    expect(await payKeyed(keyedCall())).toEqual(replayedReply);
     expect(await posted()).toBe(970n);
   });
 
   test('replays the answer when the hold was resolved before the journal', async () => {
-    await payKeyed(keyed(), { before: loseDatabase });
+    await payKeyed(keyedCall(), { before: loseDatabase });
     await creditsStore(world.place.database).recover({ isForced: true, limit: 10 });
     await replay();
-    expect(await payKeyed(keyed())).toEqual(replayed);
+    expect(await payKeyed(keyedCall())).toEqual(replayedReply);
     expect(await posted()).toBe(970n);
   });
 
   test('charges only the second call where one came in between', async () => {
-    await payKeyed(keyed(), { before: loseDatabase });
+    await payKeyed(keyedCall(), { before: loseDatabase });
     await creditsStore(world.place.database).recover({ isForced: true, limit: 10 });
     await expireKeys();
     const otherReplica = world.replica();
-    expect(await payKeyed(keyed(), { by: otherReplica, answer: 'second' })).toMatchObject({
+    expect(await payKeyed(keyedCall(), { by: otherReplica, answer: 'second' })).toMatchObject({
       status: 200,
       body: 'second',
     });
@@ -117,17 +120,17 @@ describe('a key whose call lost the database at its end', () => {
     await third.start();
     expect(await posted()).toBe(970n);
     expect(third.counters()).toMatchObject({ lateSettlements: 1, overrunCredits: 30n });
-    expect(await payKeyed(keyed())).toMatchObject({ body: 'second' });
+    expect(await payKeyed(keyedCall())).toMatchObject({ body: 'second' });
   });
 });
 
 test('a key is free again once the hold of its dead process is resolved', async () => {
-  void payKeyed(keyed(), { before: () => new Promise(() => undefined) });
+  void payKeyed(keyedCall(), { before: () => new Promise(() => undefined) });
   while ((await world.sql`select 1 from gateway.credits_holds`).length === 0) await new Promise(setImmediate);
   await expireKeys();
-  await expect(payKeyed(keyed())).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
+  await expect(payKeyed(keyedCall())).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
   await creditsStore(world.place.database).recover({ isForced: true, limit: 10 });
-  expect(await payKeyed(keyed())).toMatchObject({ body: { text: 'hi' } });
+  expect(await payKeyed(keyedCall())).toMatchObject({ body: { text: 'hi' } });
   expect(await posted()).toBe(970n);
 });
 
@@ -150,14 +153,14 @@ test('a key stays in use when its settlement could not be written', async () => 
           : store.apply(...input),
     },
   });
-  await expect(payKeyed(keyed(), { before: loseDatabase, by: replica })).rejects.toMatchObject({
+  await expect(payKeyed(keyedCall(), { before: loseDatabase, by: replica })).rejects.toMatchObject({
     status: 503,
   });
   await expireKeys();
-  await expect(payKeyed(keyed())).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
+  await expect(payKeyed(keyedCall())).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
   isAway = false;
   await replica.start();
   await expect.poll(posted).toBe(970n);
-  expect(await payKeyed(keyed())).toEqual(replayed);
+  expect(await payKeyed(keyedCall())).toEqual(replayedReply);
   expect(await posted()).toBe(970n);
 });

@@ -19,7 +19,8 @@ afterEach(async () => {
   expect(mismatches).toEqual([]);
 });
 
-const hold = (userId: string, amount: bigint, more = {}) => credits.ledger.hold(callOf(userId, more), amount);
+const hold = (userId: string, amount: bigint, members = {}) =>
+  credits.ledger.hold(callOf(userId, members), amount);
 const usage = () =>
   world.sql<
     { credits: bigint; outcome: string; estimated: boolean }[]
@@ -43,7 +44,7 @@ const post = (userId: string, amount: bigint, ref = 'pay_2') =>
   );
 
 /** Counts the granted holds; the others must have failed with insufficient_credits. */
-async function granted(attempts: Promise<Hold>[]): Promise<Hold[]> {
+async function awaitGranted(attempts: Promise<Hold>[]): Promise<Hold[]> {
   const results = await Promise.allSettled(attempts);
   const refusals = results.flatMap((result) =>
     result.status === 'rejected' ? [result.reason as Problem] : [],
@@ -55,7 +56,7 @@ async function granted(attempts: Promise<Hold>[]): Promise<Hold[]> {
 describe('a hold', () => {
   test('is granted exactly as often as the balance allows', async () => {
     const userId = await world.user(500n);
-    const holds = await granted(Array.from({ length: 200 }, () => hold(userId, 10n)));
+    const holds = await awaitGranted(Array.from({ length: 200 }, () => hold(userId, 10n)));
     expect(holds).toHaveLength(50);
     expect(await world.account(userId)).toEqual({ posted: 500n, held: 500n, owed: 0n });
     await Promise.all(holds.map((hold) => hold.settle(10n, facts())));
@@ -65,7 +66,7 @@ describe('a hold', () => {
   test('is granted exactly as often over three replicas', async () => {
     const userId = await world.user(100n);
     const replicas = [credits, world.replica(), world.replica()];
-    const holds = await granted(
+    const holds = await awaitGranted(
       Array.from({ length: 300 }, (_, n) => (replicas[n % 3] as Credits).ledger.hold(callOf(userId), 1n)),
     );
     expect(holds).toHaveLength(100);
@@ -88,7 +89,7 @@ describe('a hold', () => {
     expect((await hold(userId, 100n)).amount).toBe(100n);
   });
 
-  test('of zero needs no balance and is recorded', async () => {
+  test('of zero is recorded without a balance', async () => {
     const freeHold = await hold('usr_without_an_account', 0n);
     expect(await freeHold.settle(0n, facts())).toEqual({ charged: 0n });
     expect(await usage()).toEqual([{ credits: 0n, outcome: 'completed', estimated: false }]);
@@ -117,7 +118,7 @@ describe('a hold', () => {
 });
 
 describe('a settlement', () => {
-  test('charges the cost, frees the rest and writes the usage', async () => {
+  test('frees what the call did not cost', async () => {
     const userId = await world.user(100n);
     const openHold = await hold(userId, 80n);
     expect(
@@ -207,14 +208,14 @@ describe('a settlement', () => {
 
   test('accepts facts that are no valid counts', async () => {
     const userId = await world.user(100n);
-    const absurd = {
+    const absurdFacts = {
       input: -1,
       cachedInput: Number.NaN,
       cacheWrite: 1e300,
       output: 1.5,
       reasoning: Number.POSITIVE_INFINITY,
     };
-    await (await hold(userId, 60n)).settle(1n, facts({ tokens: absurd, ttftMs: null, durationMs: -3 }));
+    await (await hold(userId, 60n)).settle(1n, facts({ tokens: absurdFacts, ttftMs: null, durationMs: -3 }));
     expect(
       await world.sql`select input_tokens as a, cached_input_tokens as b, cache_write_tokens as c, output_tokens as d, reasoning_tokens as e, ttft_ms as f, duration_ms as g from gateway.usage_records`,
     ).toEqual([{ a: 0n, b: 0n, c: 9007199254740991n, d: 2n, e: 0n, f: null, g: 0n }]);
@@ -283,7 +284,9 @@ describe("an API key's cap", () => {
   test('is exact for 100 concurrent calls and counts their cost', async () => {
     const userId = await world.user(1_000n);
     await apiKey(userId, 55n);
-    const holds = await granted(Array.from({ length: 100 }, () => hold(userId, 10n, { tokenId: 'tok_key' })));
+    const holds = await awaitGranted(
+      Array.from({ length: 100 }, () => hold(userId, 10n, { tokenId: 'tok_key' })),
+    );
     expect(holds).toHaveLength(5);
     expect(await credits.ledger.available(userId, 'tok_key')).toBe(5n);
     expect(await credits.ledger.available(userId, 'tok_other')).toBe(950n);
@@ -304,7 +307,7 @@ describe("an API key's cap", () => {
     expect(credits.counters()).toMatchObject({ overrunCredits: 470n });
   });
 
-  test('is unlimited when null, and spending is still counted', async () => {
+  test('counts spending when the cap is null', async () => {
     const userId = await world.user(100n);
     await apiKey(userId, null);
     await (await hold(userId, 90n, { tokenId: 'tok_key' })).settle(80n, facts());

@@ -96,20 +96,20 @@ describe.each(places)('200 parallel calls of 20 credits on 500, on %s,', (_name,
   test('leave unspent credits to later calls', async () => {
     const { userToken } = await makeCustomer(500);
     const gatewayWorlds = gateways();
-    const brief = { model: 'acme/brief' };
+    const briefCall = { model: 'acme/brief' };
     const statuses = await Promise.all(
       Array.from({ length: 200 }, (_, n) =>
-        call(gatewayWorlds[n % gatewayWorlds.length] as GatewayWorld, userToken, brief),
+        call(gatewayWorlds[n % gatewayWorlds.length] as GatewayWorld, userToken, briefCall),
       ),
     );
     let successes = count(statuses, 200);
     expect(successes).toBeGreaterThanOrEqual(25);
     const lastGateway = gatewayWorlds.at(-1) as GatewayWorld;
     while (500 - successes * 5 >= 20) {
-      expect(await call(lastGateway, userToken, brief)).toBe(200);
+      expect(await call(lastGateway, userToken, briefCall)).toBe(200);
       successes += 1;
     }
-    expect(await call(lastGateway, userToken, brief)).toBe(402);
+    expect(await call(lastGateway, userToken, briefCall)).toBe(402);
     expect(await lastGateway.as(userToken).credits.getBalance()).toMatchObject({ available: 15, held: 0 });
   });
 });

@@ -135,9 +135,9 @@ describe('a balance over two gateways', () => {
     const results = await Promise.all(
       Array.from({ length: 200 }, (_, index) => call(pair[index % 2] as Credits, 20n, 1n)),
     );
-    const charged = results.filter((result) => result === 'charged').length;
-    expect(charged).toBeGreaterThanOrEqual(25);
-    const remainingCredits = 500n - BigInt(charged);
+    const chargedCount = results.filter((result) => result === 'charged').length;
+    expect(chargedCount).toBeGreaterThanOrEqual(25);
+    const remainingCredits = 500n - BigInt(chargedCount);
     expect(await call(pair[0], remainingCredits, remainingCredits)).toBe('charged');
     expect(await readBalance(pair[1], userId)).toMatchObject({ body: { available: 0, posted: 0 } });
   });

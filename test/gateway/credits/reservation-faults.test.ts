@@ -110,32 +110,32 @@ describe('a lost answer', () => {
 
 describe('while the database is away', () => {
   test('a running call is charged from the journal later', async () => {
-    const faulty = faultyStore();
-    const credits = replica({ allotmentStore: faulty.store });
+    const faultyCredits = faultyStore();
+    const credits = replica({ allotmentStore: faultyCredits.store });
     const userId = await world.user(1_000n);
     const reservation = await credits.ledger.reserve(callOf(userId), 100n);
-    faulty.isDown = true;
+    faultyCredits.isDown = true;
     expect(await reservation.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await balance(userId)).toMatchObject({ posted: 1_000n });
-    faulty.isDown = false;
+    faultyCredits.isDown = false;
     await expect.poll(() => balance(userId)).toMatchObject({ posted: 940n });
   });
 
   test('a new token gets 503', async () => {
-    const faulty = faultyStore();
-    const credits = replica({ allotmentStore: faulty.store });
+    const faultyCredits = faultyStore();
+    const credits = replica({ allotmentStore: faultyCredits.store });
     const userId = await world.user(1_000n);
     (await credits.ledger.reserve(callOf(userId, { tokenId: 'tok_first' }), 1n)).release();
-    faulty.isDown = true;
+    faultyCredits.isDown = true;
     await expect(credits.ledger.reserve(callOf(userId), 1n)).rejects.toMatchObject({
       code: 'database_unavailable',
     });
-    faulty.isDown = false;
+    faultyCredits.isDown = false;
   });
 
   test('without a journal a charge waits for it', async () => {
-    const faulty = faultyStore();
-    const credits = replica({ allotmentStore: faulty.store, journals: null });
+    const faultyCredits = faultyStore();
+    const credits = replica({ allotmentStore: faultyCredits.store, journals: null });
     const userId = await world.user(1_000n);
     const reservation = await credits.ledger.reserve(callOf(userId), 100n);
     await reservation.settle(60n, facts());
@@ -144,11 +144,11 @@ describe('while the database is away', () => {
 });
 
 describe('the journal of a process that is gone', () => {
-  test('is charged by the next one, and its credits come back', async () => {
-    const faulty = faultyStore();
-    const first = replica({ allotmentStore: faulty.store });
+  test('is charged by the next replica', async () => {
+    const faultyCredits = faultyStore();
+    const first = replica({ allotmentStore: faultyCredits.store });
     const userId = await world.user(1_000n);
-    const finished = await first.ledger.reserve(callOf(userId), 100n);
+    const firstReservation = await first.ledger.reserve(callOf(userId), 100n);
     const reservation = await first.ledger.reserve(callOf(userId), 100n);
     reservation.markSent({
       model: 'acme/fast',
@@ -156,8 +156,8 @@ describe('the journal of a process that is gone', () => {
       inputCredits: 7n,
       facts: { action: 'text' },
     });
-    faulty.isDown = true;
-    await finished.settle(60n, facts());
+    faultyCredits.isDown = true;
+    await firstReservation.settle(60n, facts());
     await first.close();
     expect(await balance(userId)).toMatchObject({ posted: 1_000n });
     await replica().start();

@@ -115,10 +115,10 @@ describe('a reservation', () => {
 
   test('never takes credits of another user', async () => {
     const credits = world.replica();
-    const [rich, poor] = [await world.user(1_000n), await world.user(10n)];
-    expect(await call(credits, rich, { amount: 100n, price: 1n })).toBe('charged');
-    expect(await call(credits, poor, { amount: 20n, price: 20n })).toBe('insufficient_credits');
-    expect(await call(credits, poor, { amount: 10n, price: 10n })).toBe('charged');
+    const [richUser, poorUser] = [await world.user(1_000n), await world.user(10n)];
+    expect(await call(credits, richUser, { amount: 100n, price: 1n })).toBe('charged');
+    expect(await call(credits, poorUser, { amount: 20n, price: 20n })).toBe('insufficient_credits');
+    expect(await call(credits, poorUser, { amount: 10n, price: 10n })).toBe('charged');
   });
 
   test('stays within the cap of its key', async () => {

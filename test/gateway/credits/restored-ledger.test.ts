@@ -21,7 +21,7 @@ async function call({ ledger }: Credits, userId: string, amount = 10n): Promise<
   }
 }
 
-async function started(): Promise<Credits> {
+async function startCredits(): Promise<Credits> {
   const credits = world.replica();
   await credits.start();
   return credits;
@@ -29,7 +29,7 @@ async function started(): Promise<Credits> {
 
 describe('a restore under a running gateway', () => {
   test('answers 503 while the schema is away', async () => {
-    const credits = await started();
+    const credits = await startCredits();
     const userId = await world.user(1_000n);
     await world.sql.unsafe('alter schema gateway rename to gateway_away');
     try {
@@ -44,7 +44,7 @@ describe('a restore under a running gateway', () => {
   });
 
   test('ends the allotments of before at once', async () => {
-    const credits = await started();
+    const credits = await startCredits();
     const userId = await world.user(1_000n);
     await call(credits, userId);
     await credits.report(userId);
@@ -53,7 +53,7 @@ describe('a restore under a running gateway', () => {
   });
 
   test('goes on in the new generation without a restart', async () => {
-    const credits = await started();
+    const credits = await startCredits();
     const userId = await world.user(1_000n);
     expect(await call(credits, userId)).toBe('charged');
     await credits.report(userId);
@@ -70,7 +70,7 @@ describe('a restore under a running gateway', () => {
   });
 
   test('lets a call that was under way end', async () => {
-    const credits = await started();
+    const credits = await startCredits();
     const userId = await world.user(1_000n);
     const reservation = await credits.ledger.reserve(callOf(userId), 100n);
     reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} });

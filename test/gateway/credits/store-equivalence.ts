@@ -142,7 +142,7 @@ const kinds: readonly Kind[] = [
   report,
   askReports,
   close,
-  affordable,
+  compareAffordable,
   applyCharges,
   applyCharges,
   applyCharges,
@@ -301,11 +301,12 @@ async function flags({ model, store, random }: Pair): Promise<[unknown, unknown]
 
 async function close({ model, store, random }: Pair): Promise<[unknown, unknown]> {
   const { userId, tokenId } = random.pick(tokens);
-  const scope = random.chance(0.5) ? { tokenId } : random.chance(0.9) ? { userId } : { bureauId: 'local' };
+  const drawWiderScope = () => (random.chance(0.9) ? { userId } : { bureauId: 'local' });
+  const scope = random.chance(0.5) ? { tokenId } : drawWiderScope();
   return [model.close(scope), await store.close(scope)];
 }
 
-async function affordable({ model, store, random }: Pair): Promise<[unknown, unknown]> {
+async function compareAffordable({ model, store, random }: Pair): Promise<[unknown, unknown]> {
   const { userId, tokenId } = random.pick(tokens);
   const request = { gatewayId: random.pick(gateways), userId, tokenId };
   return [model.affordable(request), await store.affordable(request)];
@@ -391,12 +392,12 @@ async function addCredits(pair: Pair): Promise<[unknown, unknown]> {
 
 async function takeCredits({ model, random, database, credits, next }: Pair): Promise<[unknown, unknown]> {
   const userId = random.pick(users);
-  const [amount, partial] = [BigInt(random.between(0, 250)), random.chance(0.5)];
+  const [amount, isPartial] = [BigInt(random.between(0, 250)), random.chance(0.5)];
   const ref = next();
   const result = await database.tx((tx) =>
-    credits.takeBack(tx, { userId, kind: 'refund', ref, credits: amount, reason: '', partial }),
+    credits.takeBack(tx, { userId, kind: 'refund', ref, credits: amount, reason: '', partial: isPartial }),
   );
-  return [model.takeBack(userId, amount, partial), result?.taken];
+  return [model.takeBack(userId, amount, isPartial), result?.taken];
 }
 
 async function hold({ model, random, credits, next }: Pair): Promise<[unknown, unknown]> {
@@ -456,16 +457,16 @@ async function wait({ random, advance }: Pair): Promise<[unknown, unknown]> {
 
 /** All rows of the ledger that the model has, in its terms. */
 function modelRows(model: StoreModel): unknown {
-  const sorted = <T>(rows: Iterable<T>, key: (row: T) => string): T[] =>
+  const sortedBy = <T>(rows: Iterable<T>, key: (row: T) => string): T[] =>
     [...rows].toSorted((a, b) => (key(a) < key(b) ? -1 : 1));
   return {
-    accounts: sorted(model.accounts.values(), ({ userId }) => userId).map(
+    accounts: sortedBy(model.accounts.values(), ({ userId }) => userId).map(
       ({ userId, posted, held: onHold, owed: debt }) => [userId, posted, onHold, debt].map(String),
     ),
-    keys: sorted(model.keys.values(), ({ tokenId }) => tokenId).map(
+    keys: sortedBy(model.keys.values(), ({ tokenId }) => tokenId).map(
       ({ tokenId, spent: credits, held: onHold }) => [tokenId, credits, onHold].map(String),
     ),
-    allotments: sorted(model.allotments.values(), ({ allotmentId }) => allotmentId).map((row) =>
+    allotments: sortedBy(model.allotments.values(), ({ allotmentId }) => allotmentId).map((row) =>
       [
         row.allotmentId,
         row.version,
@@ -484,12 +485,12 @@ function modelRows(model: StoreModel): unknown {
       ].map(String),
     ),
     ended: model.endedIds.size,
-    tickets: sorted(model.tickets.values(), ({ ticket }) => ticket).map((row) =>
+    tickets: sortedBy(model.tickets.values(), ({ ticket }) => ticket).map((row) =>
       [row.ticket, row.gatewayId, row.userId, row.tokenId, row.need, row.isKeyOnly, row.createdMs].map(
         String,
       ),
     ),
-    journals: sorted(model.journals, ([journalId]) => journalId).map(([journalId, row]) =>
+    journals: sortedBy(model.journals, ([journalId]) => journalId).map(([journalId, row]) =>
       [journalId, row.appliedSeq, row.reportAsked, row.reportDone].map(String),
     ),
     usage: [

@@ -30,7 +30,7 @@ const forceStatement = (statement: string) =>
 const charge = `(select tx_id from gateway.credits_txs where kind = 'charge' and ref = '$HOLD')`;
 
 describe('verify', () => {
-  test('passes a used ledger with open holds, and counts its rows', async () => {
+  test('counts the rows of a sound ledger with open holds', async () => {
     expect(await credits.verify()).toEqual({
       ok: true,
       transactions: 4,
@@ -151,7 +151,7 @@ describe('verify', () => {
     expect(await credits.verify()).toMatchObject({ ok: true, holds: 2, usage: 0 });
   });
 
-  test('runs by itself and raises an alarm', async () => {
+  test('raises an alarm from its own schedule', async () => {
     await forceStatement(`update gateway.credits_accounts set posted = posted + 1`);
     await world.replica({ times: { ...stillTimes, verifyEveryMs: 50 } }).start();
     const endMs = performance.now() + 30_000;
@@ -187,7 +187,7 @@ describe('townhall ledger verify', () => {
     });
   });
 
-  test('exits with 1 and names the altered row', async () => {
+  test('exits with 1 for an altered row, which it names', async () => {
     await forceStatement(`update gateway.credits_accounts set posted = posted + 7`);
     const { code, complaints } = await run();
     expect(code).toBe(1);

@@ -29,7 +29,7 @@ export interface LedgerWorld {
   chargesPath: string;
   logLines: string[];
   /** Another replica on the same database; it is not started. */
-  replica(more?: Partial<CreditsOptions>): Credits;
+  replica(overrides?: Partial<CreditsOptions>): Credits;
   /** A user with these credits. */
   user(credits: bigint): Promise<string>;
   account(userId: string): Promise<{ posted: bigint; held: bigint; owed: bigint }>;
@@ -59,7 +59,7 @@ export async function startLedger(): Promise<LedgerWorld> {
   const replicas: Credits[] = [];
   await sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
 
-  function replica(more: Partial<CreditsOptions> = {}): Credits {
+  function replica(overrides: Partial<CreditsOptions> = {}): Credits {
     const replicaCredits = credits({
       store: creditsStore(place.database),
       allotmentStore: sqlAllotmentStore(place.database),
@@ -73,7 +73,7 @@ export async function startLedger(): Promise<LedgerWorld> {
       startingCredits: 0n,
       retentionDays: 400,
       times: stillTimes,
-      ...more,
+      ...overrides,
     });
     replicas.push(replicaCredits);
     return replicaCredits;
@@ -110,7 +110,7 @@ export async function startLedger(): Promise<LedgerWorld> {
   };
 }
 
-export function callOf(userId: string, more: Partial<PaidCall> = {}): PaidCall {
+export function callOf(userId: string, overrides: Partial<PaidCall> = {}): PaidCall {
   return {
     requestId: id('req'),
     userId,
@@ -119,11 +119,11 @@ export function callOf(userId: string, more: Partial<PaidCall> = {}): PaidCall {
     action: 'text',
     model: 'acme/fast',
     provider: 'acme',
-    ...more,
+    ...overrides,
   };
 }
 
-export function facts(more: Partial<UsageFacts> = {}): UsageFacts {
+export function facts(overrides: Partial<UsageFacts> = {}): UsageFacts {
   return {
     action: 'text',
     model: 'acme/fast',
@@ -134,7 +134,7 @@ export function facts(more: Partial<UsageFacts> = {}): UsageFacts {
     estimated: false,
     ttftMs: 12,
     durationMs: 34,
-    ...more,
+    ...overrides,
   };
 }
 

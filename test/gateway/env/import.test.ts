@@ -60,29 +60,29 @@ describe('env.importVariables', () => {
   });
   afterAll(() => world?.close());
   const keys = async () => (await world.admin.env.listVariables()).items.map(({ key }) => key);
-  const importing = (content: string) => world.admin.env.importVariables({ content });
+  const importText = (content: string) => world.admin.env.importVariables({ content });
 
   test('writes every variable, the last of equal keys', async () => {
     const content =
       '# Providers\nexport ACME_API_KEY="first CANARY key"\nTWO=2\nACME_API_KEY=second-CANARY-key\nPEM="-----BEGIN\nline\n-----END"';
-    await expect(importing(content)).resolves.toEqual({ imported: 3, keys: ['ACME_API_KEY', 'TWO', 'PEM'] });
+    await expect(importText(content)).resolves.toEqual({ imported: 3, keys: ['ACME_API_KEY', 'TWO', 'PEM'] });
     const { items } = await world.admin.env.listVariables({ reveal: true });
     expect(Object.fromEntries(items.map(({ key, value }) => [key, value]))).toMatchObject({
       ACME_API_KEY: 'second-CANARY-key',
       TWO: '2',
       PEM: '-----BEGIN\nline\n-----END',
     });
-    await expect(importing('# nothing but a comment')).resolves.toEqual({ imported: 0, keys: [] });
+    await expect(importText('# nothing but a comment')).resolves.toEqual({ imported: 0, keys: [] });
   });
 
   test.each([
-    ['a line that is none', 'NEW=1\nnonsense CANARY', 'line 2'],
+    ['a malformed line', 'NEW=1\nnonsense CANARY', 'line 2'],
     ['a key in lower case', 'NEW=1\nlower=2', 'line 2'],
     ['a masked value', 'NEW=1\nMASKED=••••1234', 'line 2'],
     ['a value that is too long', `NEW=1\nLONG=${'x'.repeat(32 * 1024 + 1)}`, 'line 2'],
     ['a start-up key', 'NEW=1\nDATABASE_URL=postgres://x', 'line 2'],
   ])('writes nothing for %s', async (_what, content, location) => {
-    const answer = await refusal(importing(content));
+    const answer = await refusal(importText(content));
     expect(answer).toMatchObject({ status: 400, param: 'content' });
     expect(answer.details[0]?.message).toContain(location);
     expect(answer.message).not.toContain('CANARY');
@@ -92,15 +92,15 @@ describe('env.importVariables', () => {
   test('accepts 500 keys and not one more', async () => {
     const makeVariables = (count: number) =>
       Array.from({ length: count }, (_, index) => `MANY_${index}=${index}`).join('\n');
-    expect(await refusal(importing(makeVariables(501)))).toMatchObject({ status: 400 });
+    expect(await refusal(importText(makeVariables(501)))).toMatchObject({ status: 400 });
     expect(await keys()).not.toContain('MANY_0');
-    await expect(importing(makeVariables(500))).resolves.toMatchObject({ imported: 500 });
+    await expect(importText(makeVariables(500))).resolves.toMatchObject({ imported: 500 });
   });
 
   test('accepts 256 KiB of text and no more', async () => {
-    const padded = (bytes: number) => `# ${'x'.repeat(bytes - 7)}\nP=1\n`.slice(-bytes);
-    await expect(importing(padded(256 * 1024))).resolves.toMatchObject({ imported: 1 });
-    expect(await refusal(importing(padded(256 * 1024 + 1)))).toMatchObject({
+    const paddedText = (bytes: number) => `# ${'x'.repeat(bytes - 7)}\nP=1\n`.slice(-bytes);
+    await expect(importText(paddedText(256 * 1024))).resolves.toMatchObject({ imported: 1 });
+    expect(await refusal(importText(paddedText(256 * 1024 + 1)))).toMatchObject({
       status: 413,
       code: 'request_too_large',
     });

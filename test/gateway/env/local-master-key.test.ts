@@ -9,12 +9,12 @@ test('is created once and only its owner can read it', { timeout: 180_000 }, asy
   const place = await makeDatabase();
   if (!('path' in place.options)) throw new Error('not embedded');
   const file = join(place.options.path, 'master.key');
-  const logged = await startAndStop(place, {});
+  const log = await startAndStop(place, {});
   const text = await readFile(file, 'utf8');
   expect(text).toMatch(/^[A-Za-z0-9+/]{43}=\n$/);
   expect((await stat(file)).mode & 0o777).toBe(0o600);
-  expect(logged).toContain('created a master key');
-  expect(logged).not.toContain(text.trim());
+  expect(log).toContain('created a master key');
+  expect(log).not.toContain(text.trim());
   await startAndStop(place, {});
   expect(await readFile(file, 'utf8')).toBe(text);
   // A removed key is not created again, since the database is sealed now.

@@ -21,17 +21,19 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
     await first?.close();
     await place?.remove();
   });
-  const has = async (world: EnvWorld) => (await modelIds(world)).includes('acme/fast');
+  const hasModel = async (world: EnvWorld) => (await modelIds(world)).includes('acme/fast');
 
   test('a variable written or removed on one changes on the other', async () => {
     const timesMs: number[] = [];
     for (let round = 0; round < 5; round += 1) {
       await first.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: `CANARY-round-${round}` });
-      timesMs.push(await until(() => has(otherWorld), 'the other gateway has the model'));
+      timesMs.push(await until(() => hasModel(otherWorld), 'the other gateway has the model'));
       await otherWorld.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
       expect(otherWorld.keysSent().at(-1)).toBe(`CANARY-round-${round}`);
       await otherWorld.admin.env.removeVariable({ key: 'ACME_API_KEY' });
-      timesMs.push(await until(async () => !(await has(first)), 'the first gateway has the model no more'));
+      timesMs.push(
+        await until(async () => !(await hasModel(first)), 'the first gateway has the model no more'),
+      );
     }
     console.log(
       `a change was seen on the other gateway after ${timesMs.map((ms) => Math.round(ms)).join(', ')} ms`,
@@ -42,12 +44,12 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
 
   test('a running call keeps its key', async () => {
     await first.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: 'CANARY-begun-with' });
-    await until(() => has(otherWorld), 'the other gateway has the model');
+    await until(() => hasModel(otherWorld), 'the other gateway has the model');
     const callCount = otherWorld.provider.calls.length;
     const call = otherWorld.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
     await otherWorld.provider.until((calls) => calls.length > callCount);
     await first.admin.env.removeVariable({ key: 'ACME_API_KEY' });
     await expect(call).resolves.toMatchObject({ role: 'assistant' });
-    await until(async () => !(await has(otherWorld)), 'the model is gone');
+    await until(async () => !(await hasModel(otherWorld)), 'the model is gone');
   });
 });

@@ -82,21 +82,21 @@ describe('townhall env rewrap', () => {
     expect(await kids(world)).toEqual(oldKids);
 
     const load = hammer(world);
-    const { rewrapped, kid } = await world.gateway.rewrapEnv();
+    const { rewrapped: rewrappedCount, kid } = await world.gateway.rewrapEnv();
     await world.admin.env.upsertVariable({ key: 'WRITTEN_AFTER', value: secret });
     const { calls, failures } = await load.stop();
     expect(failures).toEqual([]);
     expect(calls).toBeGreaterThan(0);
-    expect(rewrapped).toBe(102);
+    expect(rewrappedCount).toBe(102);
     expect(await kids(world)).toEqual([kid]);
     expect(oldKids).not.toContain(kid);
     expect(new Set(world.keysSent())).toEqual(new Set([secret]));
     const { items } = await world.admin.env.listVariables({ reveal: true });
     expect(items.filter(({ value }) => value.includes(secret))).toHaveLength(103);
     await expect(world.gateway.rewrapEnv()).resolves.toEqual({ rewrapped: 0, kid });
-    const audited =
+    const auditEntries =
       await world.sql`select actor_kind, diff from gateway.audit_entries where action = 'env.rewrap'`;
-    expect(audited.map((row) => row['diff'])).toEqual([{ kid, rewrapped: 102 }]);
+    expect(auditEntries.map((row) => row['diff'])).toEqual([{ kid, rewrapped: 102 }]);
     await stop(world);
 
     await expect(start({ TOWNHALL_MASTER_KEY: oldKey })).rejects.toThrow('Nothing was changed');
@@ -105,7 +105,7 @@ describe('townhall env rewrap', () => {
     expect(newGateway.keysSent()).toEqual([secret]);
   });
 
-  test('names a value that cannot be decrypted and changes nothing', async () => {
+  test('changes nothing when a value cannot be decrypted', async () => {
     const oldGateway = await start({ TOWNHALL_MASTER_KEY: oldKey });
     await oldGateway.admin.env.importVariables({ content: `GOOD=${secret}\nBROKEN=${secret}` });
     await oldGateway.sql`update gateway.env_variables set version = version + 1000 where key = 'BROKEN'`;
@@ -147,11 +147,11 @@ describe('townhall env rewrap', () => {
       const lateGateway = await start({ TOWNHALL_MASTER_KEY: oldKey });
       const newerGateway = await start(bothKeys);
       await newerGateway.gateway.rewrapEnv();
-      const sealed = { status: 503, code: 'env_sealed' };
+      const sealedProblem = { status: 503, code: 'env_sealed' };
       const first = lateGateway.admin.env.upsertVariable({ key: 'X', value: 'y' });
-      expect(await refusal(first)).toMatchObject(sealed);
-      const several = lateGateway.admin.env.importVariables({ content: 'X=y' });
-      expect(await refusal(several)).toMatchObject(sealed);
+      expect(await refusal(first)).toMatchObject(sealedProblem);
+      const severalVariables = lateGateway.admin.env.importVariables({ content: 'X=y' });
+      expect(await refusal(severalVariables)).toMatchObject(sealedProblem);
     },
   );
 });

@@ -11,9 +11,9 @@ import { databaseEnv } from '../../support/databases.ts';
 export async function startAndStop(place: DatabasePlace, env: Record<string, string>): Promise<string> {
   const databaseSettings = databaseEnv(place.options);
   const environment = { HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'debug', ...databaseSettings, ...env };
-  let logged = '';
+  let logText = '';
   const redactor = createRedactor();
-  const log = createLog({ level: 'debug', redactor, write: (line) => void (logged += line) });
+  const log = createLog({ level: 'debug', redactor, write: (line) => void (logText += line) });
   const gateway = await createGateway(readGatewayConfig({}, environment), {
     env: environment,
     log,
@@ -22,5 +22,5 @@ export async function startAndStop(place: DatabasePlace, env: Record<string, str
     databaseLimits: place.options.limits ?? {},
   });
   await gateway.close();
-  return logged;
+  return logText;
 }

@@ -74,9 +74,11 @@ describe('env.upsertVariable', () => {
   });
 
   test('refuses a masked value', async () => {
-    const listed = await variable('ACME_API_KEY');
+    const maskedVariable = await variable('ACME_API_KEY');
     expect(
-      await refusal(world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: listed?.value ?? '' })),
+      await refusal(
+        world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: maskedVariable?.value ?? '' }),
+      ),
     ).toMatchObject({
       status: 400,
       code: 'env_value_masked',
@@ -150,7 +152,7 @@ describe('env.listVariables', () => {
 });
 
 describe('env.removeVariable', () => {
-  test('disables the model and reports whether there was a value', async () => {
+  test('disables the model of the removed key', async () => {
     await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
     await expect(world.admin.env.removeVariable({ key: 'ACME_API_KEY' })).resolves.toEqual({ removed: true });
     expect(await modelIds(world)).not.toContain('acme/fast');
@@ -178,9 +180,9 @@ describe('env.removeVariable', () => {
 
 describe('env.getCatalog', () => {
   test('names the declarers of a key and its configuration', async () => {
-    const declared = async () =>
+    const readCatalogEntry = async () =>
       (await world.admin.env.getCatalog()).items.find(({ key }) => key === 'ACME_API_KEY');
-    expect(await declared()).toMatchObject({
+    expect(await readCatalogEntry()).toMatchObject({
       required: true,
       secret: true,
       configured: false,
@@ -191,7 +193,7 @@ describe('env.getCatalog', () => {
       ],
     });
     await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
-    expect(await declared()).toMatchObject({ configured: true, source: 'database' });
+    expect(await readCatalogEntry()).toMatchObject({ configured: true, source: 'database' });
     await world.admin.env.removeVariable({ key: 'ACME_API_KEY' });
   });
 });
@@ -200,9 +202,9 @@ describe('a value of the process', () => {
   test('is used and listed where nothing is stored', async () => {
     const otherWorld = await startEnvWorld({ env: { ACME_API_KEY: 'CANARY-of-the-process-1111' } });
     try {
-      const listed = async () =>
+      const listVariables = async () =>
         (await otherWorld.admin.env.listVariables()).items.find(({ key }) => key === 'ACME_API_KEY');
-      expect(await listed()).toEqual({
+      expect(await listVariables()).toEqual({
         key: 'ACME_API_KEY',
         value: '••••1111',
         secret: true,
@@ -212,7 +214,7 @@ describe('a value of the process', () => {
         source: 'process',
       });
       await otherWorld.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
-      expect(await listed()).toMatchObject({ value: '••••9876', source: 'database' });
+      expect(await listVariables()).toMatchObject({ value: '••••9876', source: 'database' });
       await otherWorld.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
       await otherWorld.admin.env.removeVariable({ key: 'ACME_API_KEY' });
       await otherWorld.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });

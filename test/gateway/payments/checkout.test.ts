@@ -180,7 +180,7 @@ describe('payments.createCheckout', () => {
     ).rejects.toMatchObject({ status, param });
   });
 
-  test('reports a provider failure and leaves no pending payment', async () => {
+  test('leaves no pending payment after a provider failure', async () => {
     const { client } = await world.newUser();
     const cases = [
       { failure: { status: 401 }, status: 502, code: 'provider_credentials' },

@@ -20,7 +20,7 @@ afterAll(() => world?.close());
 const payment = { paymentId: 'pay_1', checkoutId: 'cs_1', reference: 'pi_1' };
 
 function event(
-  more: Partial<ProviderEvent> & Pick<ProviderEvent, 'eventId' | 'type' | 'fact'>,
+  overrides: Partial<ProviderEvent> & Pick<ProviderEvent, 'eventId' | 'type' | 'fact'>,
 ): ProviderEvent {
   return {
     provider: 'stripe',
@@ -32,7 +32,7 @@ function event(
     amount: null,
     currency: null,
     product: null,
-    ...more,
+    ...overrides,
   };
 }
 
@@ -91,7 +91,7 @@ test('applies a refund that arrives while the payment is recorded', async () => 
   );
   await paymentRecorded.promise;
   let isApplied = false;
-  const refunded = applyEventTo(store)(
+  const refundedOrder = applyEventTo(store)(
     event({ eventId: 'evt_refund', type: 'charge.refunded', fact: { kind: 'refunded', amount: 1_000n } }),
     systemOrigin,
   ).finally(() => (isApplied = true));
@@ -101,6 +101,6 @@ test('applies a refund that arrives while the payment is recorded', async () => 
     ).length > 0;
   await expect.poll(async () => isApplied || (await waitsForLock()), { interval: 20 }).toBe(true);
   gate.resolve();
-  expect([await application, await refunded]).toEqual(['accepted', 'accepted']);
+  expect([await application, await refundedOrder]).toEqual(['accepted', 'accepted']);
   expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 0n });
 });

@@ -15,13 +15,13 @@ type Method = 'stripe' | 'creem';
 type Step = 'paid' | 'part' | 'refunded' | 'disputed' | 'won' | 'expired' | 'lost';
 
 /** A pending payment of ten euros or dollars, that is ten million credits. */
-async function waiting(method: Method) {
+async function openOrder(method: Method) {
   const person = await world.newUser();
   const payment = await person.client.payments.createCheckout({ method, amount: 1_000 });
   const page = payment.checkout_url?.split('/').at(-1) ?? '';
   const { stripe, creem } = world;
   const paidEvent = world[method].pay(page);
-  const says: Record<Step, () => StripeEvent | CreemEvent> = {
+  const eventOfStep: Record<Step, () => StripeEvent | CreemEvent> = {
     paid: () => paidEvent,
     part: () => (method === 'stripe' ? stripe.refund(page, 400) : creem.refund(page, 400)),
     refunded: () => (method === 'stripe' ? stripe.refund(page, 1_000) : creem.refund(page, 600, 1_000)),
@@ -35,7 +35,7 @@ async function waiting(method: Method) {
         payment_status: 'unpaid',
       }),
   };
-  return { ...person, payment, deliver: (step: Step) => world.deliver(method, says[step]()) };
+  return { ...person, payment, deliver: (step: Step) => world.deliver(method, eventOfStep[step]()) };
 }
 
 function orders<T>(items: readonly T[]): T[][] {
@@ -50,7 +50,7 @@ async function end(
   method: Method,
   steps: readonly Step[],
 ): Promise<{ payment: Payment; balance: { posted: bigint; owed: bigint } }> {
-  const { userId, client, payment, deliver } = await waiting(method);
+  const { userId, client, payment, deliver } = await openOrder(method);
   for (const step of steps) expect((await deliver(step)).status).toBe(200);
   // Deliver them once more, as providers do.
   for (const step of steps) expect(await deliver(step)).toMatchObject({ status: 200 });
@@ -60,15 +60,15 @@ async function end(
   };
 }
 
-const six: [Method, Step[]][] = (['stripe', 'creem'] as const).flatMap((method) =>
+const disputeOrders: [Method, Step[]][] = (['stripe', 'creem'] as const).flatMap((method) =>
   orders<Step>(['paid', 'refunded', 'disputed']).map((steps): [Method, Step[]] => [method, steps]),
 );
-const partly: [Method, Step[]][] = (['stripe', 'creem'] as const).flatMap((method) =>
+const partialRefundOrders: [Method, Step[]][] = (['stripe', 'creem'] as const).flatMap((method) =>
   orders<Step>(['paid', 'part', 'refunded']).map((steps): [Method, Step[]] => [method, steps]),
 );
 
 describe('a payment', () => {
-  test.each(six)('through %s that is %s ends with no credits', async (method, steps) => {
+  test.each(disputeOrders)('through %s that is %s ends with no credits', async (method, steps) => {
     const { payment, balance } = await end(method, steps);
     expect([payment.state, payment.net_credits, payment.refunded_amount, payment.disputed_amount]).toEqual([
       'disputed',
@@ -79,7 +79,7 @@ describe('a payment', () => {
     expect(balance).toEqual({ posted: 0n, owed: 0n });
   });
 
-  test.each(partly)('through %s that is %s ends as refunded', async (method, steps) => {
+  test.each(partialRefundOrders)('through %s that is %s ends as refunded', async (method, steps) => {
     const { payment, balance } = await end(method, steps);
     expect([payment.state, payment.net_credits, payment.refunded_amount]).toEqual(['refunded', 0, 1_000]);
     expect(balance).toEqual({ posted: 0n, owed: 0n });
@@ -122,7 +122,7 @@ describe('a payment', () => {
   );
 
   test('is expired until it is paid', async () => {
-    const { client, payment, deliver } = await waiting('stripe');
+    const { client, payment, deliver } = await openOrder('stripe');
     const state = async () => (await client.payments.getPayment({ payment_id: payment.payment_id })).state;
     await deliver('expired');
     expect(await state()).toBe('expired');
@@ -131,7 +131,7 @@ describe('a payment', () => {
   });
 
   test('leaves a debt when spent credits are refunded', async () => {
-    const { userId, client, deliver } = await waiting('stripe');
+    const { userId, client, deliver } = await openOrder('stripe');
     await deliver('paid');
     await world.spend(userId, 7_000_000n);
     await deliver('part');
@@ -144,7 +144,7 @@ describe('a payment', () => {
   });
 
   test('repays the debt first when a dispute is won', async () => {
-    const { userId, deliver } = await waiting('stripe');
+    const { userId, deliver } = await openOrder('stripe');
     await deliver('paid');
     await world.spend(userId, 10_000_000n);
     await deliver('disputed');
@@ -155,7 +155,7 @@ describe('a payment', () => {
 
   test('ends alike when all events arrive at once', async () => {
     for (let round = 0; round < 5; round += 1) {
-      const { userId, deliver } = await waiting('stripe');
+      const { userId, deliver } = await openOrder('stripe');
       const answers = await Promise.all(
         (['disputed', 'refunded', 'paid', 'won', 'part', 'paid'] as const).map((step) => deliver(step)),
       );
@@ -165,7 +165,7 @@ describe('a payment', () => {
   });
 
   test('parks a refund that arrives before the payment', async () => {
-    const { userId, deliver } = await waiting('stripe');
+    const { userId, deliver } = await openOrder('stripe');
     expect(await deliver('part')).toMatchObject({ status: 200, outcome: 'quarantined' });
     expect((await world.quarantined()).at(-1)?.reason).toBe('unknown_payment');
     expect(await deliver('paid')).toMatchObject({ status: 200, outcome: 'accepted' });
@@ -182,48 +182,48 @@ describe('a payment', () => {
 
 describe('a payment whose webhooks are lost', () => {
   test('is found by polling the provider', async () => {
-    const [paid, expired, open, creem] = [
-      await waiting('stripe'),
-      await waiting('stripe'),
-      await waiting('stripe'),
-      await waiting('creem'),
+    const [paidOrder, expiredOrder, openOrderRow, creemOrder] = [
+      await openOrder('stripe'),
+      await openOrder('stripe'),
+      await openOrder('stripe'),
+      await openOrder('creem'),
     ];
     const pageOf = ({ payment }: { payment: Payment }): string =>
       payment.checkout_url?.split('/').at(-1) ?? '';
-    // `waiting` creates an event that marks the page as paid; these pages were not paid.
-    Object.assign(world.stripe.sessions.get(pageOf(expired)) ?? {}, {
+    // `openOrder` creates an event that marks the page as paid; these pages were not paid.
+    Object.assign(world.stripe.sessions.get(pageOf(expiredOrder)) ?? {}, {
       status: 'expired',
       payment_status: 'unpaid',
     });
-    Object.assign(world.stripe.sessions.get(pageOf(open)) ?? {}, {
+    Object.assign(world.stripe.sessions.get(pageOf(openOrderRow)) ?? {}, {
       status: 'open',
       payment_status: 'unpaid',
     });
-    const stateOf = async ({ client, payment }: typeof paid) =>
+    const stateOf = async ({ client, payment }: typeof paidOrder) =>
       (await client.payments.getPayment({ payment_id: payment.payment_id })).state;
     expect(await world.poll()).toBeGreaterThanOrEqual(3);
-    expect([await stateOf(paid), await stateOf(expired), await stateOf(open), await stateOf(creem)]).toEqual([
-      'paid',
-      'expired',
-      'pending',
-      'paid',
-    ]);
-    expect([await world.balance(paid.userId), await world.balance(creem.userId)]).toEqual([
+    expect([
+      await stateOf(paidOrder),
+      await stateOf(expiredOrder),
+      await stateOf(openOrderRow),
+      await stateOf(creemOrder),
+    ]).toEqual(['paid', 'expired', 'pending', 'paid']);
+    expect([await world.balance(paidOrder.userId), await world.balance(creemOrder.userId)]).toEqual([
       { posted: 10_000_000n, owed: 0n },
       { posted: 10_000_000n, owed: 0n },
     ]);
     // A late webhook changes nothing, and refunds are still accepted.
-    expect(await paid.deliver('paid')).toMatchObject({ status: 200, outcome: 'duplicate' });
-    expect(await paid.deliver('part')).toMatchObject({ outcome: 'accepted' });
+    expect(await paidOrder.deliver('paid')).toMatchObject({ status: 200, outcome: 'duplicate' });
+    expect(await paidOrder.deliver('part')).toMatchObject({ outcome: 'accepted' });
     expect(await world.poll()).toBe(0);
-    expect([await world.balance(paid.userId), await world.postings(paid.userId)]).toEqual([
+    expect([await world.balance(paidOrder.userId), await world.postings(paidOrder.userId)]).toEqual([
       { posted: 6_000_000n, owed: 0n },
       2,
     ]);
   });
 
   test('is polled for seven days', async () => {
-    const { payment } = await waiting('stripe');
+    const { payment } = await openOrder('stripe');
     const page = payment.checkout_url?.split('/').at(-1) ?? '';
     Object.assign(world.stripe.sessions.get(page) ?? {}, { status: 'open', payment_status: 'unpaid' });
     const countRequests = () => world.stripe.requests.filter(({ path }) => path.endsWith(page)).length;

@@ -14,7 +14,7 @@ async function ask(address: string): Promise<{ status: number; headers: Headers;
   return { status: answer.status, headers: answer.headers, text: await answer.text() };
 }
 
-async function waiting() {
+async function openOrder() {
   const { client } = await world.newUser();
   const payment = await client.payments.createCheckout({
     method: 'stripe',
@@ -28,7 +28,7 @@ async function waiting() {
 
 describe('a result page', () => {
   test('forbids caching, scripts, subresources and framing', async () => {
-    const { success, cancel } = await waiting();
+    const { success, cancel } = await openOrder();
     for (const address of [success, cancel, '/v1/payments/return/success?ticket=nobody']) {
       const { headers, text } = await ask(address);
       expect([
@@ -44,7 +44,7 @@ describe('a result page', () => {
   });
 
   test('reloads ever less often while the payment is pending', async () => {
-    const { id, success } = await waiting();
+    const { id, success } = await openOrder();
     const refresh = async () => /http-equiv="refresh" content="(\d+)"/.exec((await ask(success)).text)?.[1];
     expect(await refresh()).toBe('4');
     const age = (interval: string) =>
@@ -61,7 +61,7 @@ describe('a result page', () => {
   });
 
   test('shows the current state of the payment', async () => {
-    const { id, success, cancel } = await waiting();
+    const { id, success, cancel } = await openOrder();
     const title = async (address: string) => /<h1>(.*)<\/h1>/.exec((await ask(address)).text)?.[1];
     expect(await title(cancel)).toBe('Nothing was paid');
     await world.deliver('stripe', world.stripe.pay(id));
@@ -77,14 +77,14 @@ describe('a result page', () => {
   });
 
   test('escapes the return address', async () => {
-    const { text } = await ask((await waiting()).success);
+    const { text } = await ask((await openOrder()).success);
     expect(text).toMatch(
       /<a href="http:\/\/127\.0\.0\.1:43127\/\?a=%22%3E%3Cscript%3E#payment_id=pay_\w{26}">Back to 127\.0\.0\.1:43127<\/a>/,
     );
   });
 
   test('is shown only with its ticket', async () => {
-    const { success } = await waiting();
+    const { success } = await openOrder();
     const ticket = new URL(success).searchParams.get('ticket') ?? '';
     for (const query of [
       '',

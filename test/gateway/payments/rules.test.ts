@@ -24,8 +24,14 @@ import {
 
 const bounds = { minimumCredits: 1_000_000n, maximumCredits: 1_000_000_000n, maxAmount: 99_999_999n };
 
-function tariff(currency: string, creditsPerUnit: bigint, more: { pieceAmount?: bigint } = {}): Tariff {
-  const result = computeTariff({ currency, units: minorUnits(currency), creditsPerUnit, ...bounds, ...more });
+function tariff(currency: string, creditsPerUnit: bigint, overrides: { pieceAmount?: bigint } = {}): Tariff {
+  const result = computeTariff({
+    currency,
+    units: minorUnits(currency),
+    creditsPerUnit,
+    ...bounds,
+    ...overrides,
+  });
   if (result === null) throw new Error('There is no tariff.');
   return result;
 }
@@ -118,7 +124,7 @@ describe('a tariff', () => {
 });
 
 describe('the state of a payment', () => {
-  const at = (minute: number): Date => new Date(Date.UTC(2026, 10, 20, 9, minute));
+  const minuteOf = (minute: number): Date => new Date(Date.UTC(2026, 10, 20, 9, minute));
   const payment: PaymentFacts = {
     amount: 1_000n,
     credits: 10_000_000n,
@@ -129,38 +135,42 @@ describe('the state of a payment', () => {
     refundedAmount: 0n,
     disputes: [],
   };
-  const dispute = { amount: 1_000n, disputedAt: at(5), wonAt: null };
+  const dispute = { amount: 1_000n, disputedAt: minuteOf(5), wonAt: null };
 
   test.each([
     ['pending', {}, 0n],
-    ['expired', { expiredAt: at(1) }, 0n],
-    ['failed', { failedAt: at(1) }, 0n],
-    ['canceled', { canceledAt: at(1) }, 0n],
-    ['paid', { paidAt: at(1) }, 10_000_000n],
-    ['paid', { paidAt: at(2), expiredAt: at(1) }, 10_000_000n],
-    ['partially_refunded', { paidAt: at(1), refundedAmount: 333n }, 6_670_000n],
-    ['refunded', { paidAt: at(1), refundedAmount: 1_000n }, 0n],
+    ['expired', { expiredAt: minuteOf(1) }, 0n],
+    ['failed', { failedAt: minuteOf(1) }, 0n],
+    ['canceled', { canceledAt: minuteOf(1) }, 0n],
+    ['paid', { paidAt: minuteOf(1) }, 10_000_000n],
+    ['paid', { paidAt: minuteOf(2), expiredAt: minuteOf(1) }, 10_000_000n],
+    ['partially_refunded', { paidAt: minuteOf(1), refundedAmount: 333n }, 6_670_000n],
+    ['refunded', { paidAt: minuteOf(1), refundedAmount: 1_000n }, 0n],
     ['pending', { refundedAmount: 1_000n }, 0n],
-    ['disputed', { paidAt: at(1), disputes: [dispute] }, 0n],
+    ['disputed', { paidAt: minuteOf(1), disputes: [dispute] }, 0n],
     [
       'disputed',
-      { paidAt: at(1), disputes: [{ ...dispute, amount: 400n }], refundedAmount: 100n },
+      { paidAt: minuteOf(1), disputes: [{ ...dispute, amount: 400n }], refundedAmount: 100n },
       5_000_000n,
     ],
-    ['disputed', { paidAt: at(1), disputes: [dispute], refundedAmount: 1_000n }, 0n],
-    ['paid', { paidAt: at(1), disputes: [{ ...dispute, wonAt: at(9) }] }, 10_000_000n],
+    ['disputed', { paidAt: minuteOf(1), disputes: [dispute], refundedAmount: 1_000n }, 0n],
+    ['paid', { paidAt: minuteOf(1), disputes: [{ ...dispute, wonAt: minuteOf(9) }] }, 10_000_000n],
     [
       'disputed',
       {
-        paidAt: at(1),
+        paidAt: minuteOf(1),
         disputes: [
-          { ...dispute, amount: 400n, wonAt: at(9) },
+          { ...dispute, amount: 400n, wonAt: minuteOf(9) },
           { ...dispute, amount: 300n },
         ],
       },
       7_000_000n,
     ],
-    ['paid', { paidAt: at(1), disputes: [{ amount: 1_000n, disputedAt: null, wonAt: at(9) }] }, 10_000_000n],
+    [
+      'paid',
+      { paidAt: minuteOf(1), disputes: [{ amount: 1_000n, disputedAt: null, wonAt: minuteOf(9) }] },
+      10_000_000n,
+    ],
   ] as const)('is %s with its credits', (state, facts, credits) => {
     expect([stateOf({ ...payment, ...facts }), netCredits({ ...payment, ...facts })]).toEqual([
       state,
@@ -169,14 +179,14 @@ describe('the state of a payment', () => {
   });
 
   test('is won only when every dispute is won', () => {
-    const won = { ...dispute, wonAt: at(9) };
-    expect(disputeTimes({ disputes: [won, { ...dispute, disputedAt: at(3) }] })).toEqual({
-      disputedAt: at(3),
+    const wonDispute = { ...dispute, wonAt: minuteOf(9) };
+    expect(disputeTimes({ disputes: [wonDispute, { ...dispute, disputedAt: minuteOf(3) }] })).toEqual({
+      disputedAt: minuteOf(3),
       wonAt: null,
     });
-    expect(disputeTimes({ disputes: [won, { ...won, wonAt: at(7) }] })).toEqual({
-      disputedAt: at(5),
-      wonAt: at(9),
+    expect(disputeTimes({ disputes: [wonDispute, { ...wonDispute, wonAt: minuteOf(7) }] })).toEqual({
+      disputedAt: minuteOf(5),
+      wonAt: minuteOf(9),
     });
   });
 });
@@ -204,9 +214,9 @@ describe("Stripe's signature", () => {
   test('covers exactly the received bytes', () => {
     expect(holds(header())).toBe(true);
     for (let at = 0; at < body.length; at += 1) {
-      const flipped = Buffer.from(body);
-      flipped[at] = (flipped[at] as number) ^ 1;
-      expect(holds(header(), flipped)).toBe(false);
+      const changedBody = Buffer.from(body);
+      changedBody[at] = (changedBody[at] as number) ^ 1;
+      expect(holds(header(), changedBody)).toBe(false);
     }
     expect(holds(header(), Buffer.from(JSON.stringify(JSON.parse(body.toString()), null, 1)))).toBe(false);
   });

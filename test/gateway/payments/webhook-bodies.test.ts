@@ -10,12 +10,15 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 test('the webhook endpoint accepts bodies up to 256 KiB', async () => {
-  const fits = JSON.stringify({
+  const fittingBody = JSON.stringify({
     id: 'evt_big',
     type: 'customer.created',
     data: { object: { padding: '' } },
   });
-  const largeBody = fits.replace('"padding":""', `"padding":"${'x'.repeat(256 * 1024 - fits.length)}"`);
+  const largeBody = fittingBody.replace(
+    '"padding":""',
+    `"padding":"${'x'.repeat(256 * 1024 - fittingBody.length)}"`,
+  );
   const { body, signature } = world.stripe.sign(largeBody);
   expect(Buffer.byteLength(body)).toBe(256 * 1024);
   expect(await world.post('stripe', body, { 'stripe-signature': signature })).toMatchObject({

@@ -18,9 +18,9 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 /** A pending payment and its page at the provider. */
-async function waiting(method: 'stripe' | 'creem', more: { amount?: number } = {}) {
+async function openOrder(method: 'stripe' | 'creem', overrides: { amount?: number } = {}) {
   const person = await world.newUser();
-  const payment = await person.client.payments.createCheckout({ method, amount: more.amount ?? 1_000 });
+  const payment = await person.client.payments.createCheckout({ method, amount: overrides.amount ?? 1_000 });
   return { ...person, payment, page: payment.checkout_url?.split('/').at(-1) ?? '' };
 }
 
@@ -30,7 +30,7 @@ async function events(): Promise<number> {
 
 describe('payments.receiveStripeEvent', () => {
   test('accepts signatures of the current and previous secret only', async () => {
-    const { userId, page } = await waiting('stripe');
+    const { userId, page } = await openOrder('stripe');
     const event = world.stripe.pay(page);
     const { body, signature } = world.stripe.sign(event);
     const seconds = Math.floor(Date.now() / 1000);
@@ -78,8 +78,8 @@ describe('payments.receiveStripeEvent', () => {
     }
     expect([await events(), await world.balance(userId)]).toEqual([eventsBefore, { posted: 0n, owed: 0n }]);
 
-    const rotating = `t=${seconds},v1=${'0'.repeat(64)},v1=${/v1=(\w+)/.exec(world.stripe.sign(event, { atSeconds: seconds }).signature)?.[1] ?? v1}`;
-    expect(await world.post('stripe', body, { 'stripe-signature': rotating })).toMatchObject({
+    const rotatingSignature = `t=${seconds},v1=${'0'.repeat(64)},v1=${/v1=(\w+)/.exec(world.stripe.sign(event, { atSeconds: seconds }).signature)?.[1] ?? v1}`;
+    expect(await world.post('stripe', body, { 'stripe-signature': rotatingSignature })).toMatchObject({
       status: 200,
       outcome: 'accepted',
     });
@@ -94,7 +94,7 @@ describe('payments.receiveStripeEvent', () => {
   });
 
   test('refuses malformed events and ignores unrelated ones', async () => {
-    const unfit = [
+    const bodies = [
       ['{', 'invalid_json'],
       ['[]', 'invalid_request'],
       ['{"object":"event"}', 'invalid_request'],
@@ -102,7 +102,7 @@ describe('payments.receiveStripeEvent', () => {
       [String.raw`{"id":"evt_\ud800"}`, 'invalid_request'],
     ] as const;
     for (const method of ['stripe', 'creem'] as const) {
-      for (const [text, code] of unfit) {
+      for (const [text, code] of bodies) {
         const { body, signature } = world[method].sign(text);
         expect(await world.post(method, body, { [`${method}-signature`]: signature })).toMatchObject({
           status: 400,
@@ -111,7 +111,7 @@ describe('payments.receiveStripeEvent', () => {
       }
     }
     const eventsBefore = await events();
-    const { page } = await waiting('stripe');
+    const { page } = await openOrder('stripe');
     const session = world.stripe.sessions.get(page);
     for (const event of [
       world.stripe.event('customer.created', { id: 'cus_1' }),
@@ -129,7 +129,7 @@ describe('payments.receiveStripeEvent', () => {
   });
 
   test('credits a delayed payment when the money arrives', async () => {
-    const { userId, page } = await waiting('stripe');
+    const { userId, page } = await openOrder('stripe');
     const paidEvent = world.stripe.pay(page);
     expect(
       await world.deliver('stripe', { ...paidEvent, type: 'checkout.session.async_payment_succeeded' }),
@@ -140,7 +140,7 @@ describe('payments.receiveStripeEvent', () => {
 
 describe('payments.receiveCreemEvent', () => {
   test('accepts signatures of the current and previous secret only', async () => {
-    const { userId, page } = await waiting('creem');
+    const { userId, page } = await openOrder('creem');
     const event = world.creem.pay(page);
     const { body, signature } = world.creem.sign(event);
     for (const [what, header] of [
@@ -192,7 +192,7 @@ describe('an event', () => {
 
   test('credits once when copies arrive concurrently', async () => {
     for (const method of ['stripe', 'creem'] as const) {
-      const { userId, page } = await waiting(method);
+      const { userId, page } = await openOrder(method);
       const event = world[method].pay(page);
       const copies = Array.from({ length: 40 }, (_, n) => ({
         ...event,
@@ -253,7 +253,7 @@ describe('an event', () => {
       (event) => withObject(event, { id: 'ch_nobody', request_id: 'x', metadata: {} }),
     ],
   ])('with a wrong %s is quarantined and audited (%s)', async (reason, method, bend) => {
-    const { userId, client, payment, page } = await waiting(method);
+    const { userId, client, payment, page } = await openOrder(method);
     const event = {
       ...world[method].pay(page),
       ...bend(world[method].pay(page) as StripeEvent & CreemEvent),
@@ -278,7 +278,7 @@ describe('an event', () => {
       (event) => withObject(event, { order: { ...(event.object['order'] as object), id: 'ord_another' } }),
     ],
   ])('of the same page at %s under another payment is quarantined', async (method, bend) => {
-    const { userId, page } = await waiting(method);
+    const { userId, page } = await openOrder(method);
     const paidEvent = world[method].pay(page) as StripeEvent & CreemEvent;
     expect(await world.deliver(method, paidEvent)).toMatchObject({ outcome: 'accepted' });
     const event = { ...paidEvent, ...bend(paidEvent), id: `evt_bent_${crypto.randomUUID()}` };
@@ -295,7 +295,7 @@ describe('an event', () => {
   test.each(['stripe', 'creem'] as const)(
     'at %s with the reference of another order is quarantined',
     async (method) => {
-      const [first, second] = [await waiting(method), await waiting(method)];
+      const [first, second] = [await openOrder(method), await openOrder(method)];
       const paidEvent = world[method].pay(first.page) as StripeEvent & CreemEvent;
       expect(await world.deliver(method, paidEvent)).toMatchObject({ outcome: 'accepted' });
       const otherEvent = world[method].pay(second.page) as StripeEvent & CreemEvent;
@@ -331,31 +331,31 @@ describe('an event', () => {
   );
 
   test('with the dispute of another payment is quarantined', async () => {
-    const [first, second] = [await waiting('stripe'), await waiting('stripe')];
+    const [first, second] = [await openOrder('stripe'), await openOrder('stripe')];
     for (const { page } of [first, second])
       expect(await world.deliver('stripe', world.stripe.pay(page))).toMatchObject({ outcome: 'accepted' });
     const dispute = world.stripe.dispute('created', first.page);
     expect(await world.deliver('stripe', dispute)).toMatchObject({ outcome: 'accepted' });
     const event = world.stripe.dispute('created', second.page);
-    const forged = {
+    const forgedEvent = {
       ...event,
       data: { object: { ...(event.data.object as object), id: (dispute.data.object as { id: string }).id } },
     };
-    expect(await world.deliver('stripe', forged)).toMatchObject({ status: 200, outcome: 'quarantined' });
+    expect(await world.deliver('stripe', forgedEvent)).toMatchObject({ status: 200, outcome: 'quarantined' });
     expect((await world.balance(second.userId)).posted).toBe(10_000_000n);
   });
 
   test.each(['stripe', 'creem'] as const)(
     'of %s with an unreadable text or time is quarantined',
     async (method) => {
-      const { userId, page } = await waiting(method);
+      const { userId, page } = await openOrder(method);
       const paidEvent = world[method].pay(page) as StripeEvent & CreemEvent;
       const time =
         method === 'stripe' ? { created: Number.MAX_SAFE_INTEGER } : { created_at: Number.MAX_SAFE_INTEGER };
       const text =
         method === 'stripe' ? withObject(paidEvent, { id: 'cs_\0' }) : withObject(paidEvent, { id: 'ch_\0' });
-      for (const bent of [time, text]) {
-        const event = { ...paidEvent, ...bent, id: `evt_bent_${crypto.randomUUID()}` };
+      for (const change of [time, text]) {
+        const event = { ...paidEvent, ...change, id: `evt_bent_${crypto.randomUUID()}` };
         expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
       }
       expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
@@ -363,7 +363,7 @@ describe('an event', () => {
   );
 
   test('that refunds more than was paid is quarantined', async () => {
-    const { userId, page } = await waiting('stripe');
+    const { userId, page } = await openOrder('stripe');
     expect(await world.deliver('stripe', world.stripe.pay(page))).toMatchObject({ outcome: 'accepted' });
     const event = world.stripe.refund(page, 1_001);
     expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'quarantined' });
@@ -374,10 +374,10 @@ describe('an event', () => {
   });
 
   test('of one provider does not affect payments of the other', async () => {
-    const { userId, payment } = await waiting('stripe');
-    const otherOrder = await waiting('creem');
+    const { userId, payment } = await openOrder('stripe');
+    const otherOrder = await openOrder('creem');
     const event = world.creem.pay(otherOrder.page);
-    const forged = {
+    const forgedEvent = {
       ...event,
       object: {
         ...event.object,
@@ -386,12 +386,12 @@ describe('an event', () => {
         metadata: { payment_id: payment.payment_id },
       },
     };
-    expect(await world.deliver('creem', forged)).toMatchObject({ status: 200, outcome: 'quarantined' });
+    expect(await world.deliver('creem', forgedEvent)).toMatchObject({ status: 200, outcome: 'quarantined' });
     expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
   });
 
   test('for a removed user is quarantined', async () => {
-    const { userId, page } = await waiting('stripe');
+    const { userId, page } = await openOrder('stripe');
     await world.admin.accounts.removeUser({ user_id: userId });
     const event = world.stripe.pay(page);
     expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'quarantined' });
@@ -400,7 +400,7 @@ describe('an event', () => {
   });
 
   test('is recorded with its sender', async () => {
-    const { payment, page } = await waiting('stripe');
+    const { payment, page } = await openOrder('stripe');
     const event = world.stripe.pay(page);
     await world.deliver('stripe', event);
     const entries =
@@ -418,17 +418,17 @@ describe('an event', () => {
 
 describe('the webhook endpoint', () => {
   test('does not exist without its secret', async () => {
-    for (const missing of [
+    for (const missingMember of [
       'STRIPE_WEBHOOK_SECRET',
       'STRIPE_SECRET_KEY',
       'CREEM_WEBHOOK_SECRET',
       'CREEM_API_KEY',
       'CREEM_PRODUCT_ID',
     ]) {
-      const method = missing.startsWith('STRIPE') ? 'stripe' : 'creem';
+      const method = missingMember.startsWith('STRIPE') ? 'stripe' : 'creem';
       await world.admin.env.upsertVariable({
-        key: missing,
-        value: missing === 'STRIPE_SECRET_KEY' ? ' ' : '',
+        key: missingMember,
+        value: missingMember === 'STRIPE_SECRET_KEY' ? ' ' : '',
       });
       await expect
         .poll(async () => (await world.guest.payments.listMethods()).items.map((item) => item.method))
@@ -446,7 +446,7 @@ describe('the webhook endpoint', () => {
         status: 404,
         code: 'payment_method_not_found',
       });
-      await world.admin.env.removeVariable({ key: missing });
+      await world.admin.env.removeVariable({ key: missingMember });
       await expect
         .poll(async () => (await world.guest.payments.listMethods()).items.map((item) => item.method))
         .toContain(method);
@@ -459,10 +459,10 @@ describe('the webhook endpoint', () => {
     ['tax mode', { tax_mode: 'exclusive' }],
     ['kind of sale', { billing_type: 'recurring' }],
   ])('stays open while the product has a wrong %s', async (_what, product) => {
-    const was = { ...world.creem.product };
+    const formerProduct = { ...world.creem.product };
     Object.assign(world.creem.product, product);
     const ownGateway = await startPayments({ beside: world });
-    Object.assign(world.creem.product, was);
+    Object.assign(world.creem.product, formerProduct);
     try {
       // The product is fetched at its first use.
       Object.assign(world.creem.product, product);
@@ -483,17 +483,17 @@ describe('the webhook endpoint', () => {
         outcome: 'ignored',
       });
     } finally {
-      Object.assign(world.creem.product, was);
+      Object.assign(world.creem.product, formerProduct);
       await ownGateway.close();
     }
   });
 
   test('asks for redelivery while the database is unavailable', async () => {
-    const { userId, page } = await waiting('stripe');
+    const { userId, page } = await openOrder('stripe');
     const event = world.stripe.pay(page);
     const gate = Promise.withResolvers<void>();
     const lockTaken = Promise.withResolvers<void>();
-    const holding = world.database.tx(async (tx) => {
+    const lockingTransaction = world.database.tx(async (tx) => {
       await tx`lock table gateway.payments_events in access exclusive mode`;
       lockTaken.resolve();
       await gate.promise;
@@ -503,7 +503,7 @@ describe('the webhook endpoint', () => {
     await expect(delivery).resolves.toMatchObject({ status: 503, outcome: undefined });
     gate.resolve();
     // The database aborts a transaction that holds a lock for too long.
-    await holding.catch(() => undefined);
+    await lockingTransaction.catch(() => undefined);
     // The first delivery may have completed late; either way the event counts once.
     expect((await world.deliver('stripe', event)).status).toBe(200);
     await expect.poll(() => world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });

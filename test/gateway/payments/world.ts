@@ -100,11 +100,11 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
       return post(provider, body, { [`${provider}-signature`]: signature }, to);
     },
     async newUser() {
-      const issued = await world.admin.accounts.issueToken({
+      const token = await world.admin.accounts.issueToken({
         bureau_id: 'local',
         external_id: `person-${crypto.randomUUID()}`,
       });
-      return { userId: issued.user_id, client: world.as(issued.user_token), token: issued.user_token };
+      return { userId: token.user_id, client: world.as(token.user_token), token: token.user_token };
     },
     async balance(userId: string) {
       const [row] = await sql<
@@ -145,8 +145,10 @@ async function stopClockwork(sql: GatewayWorld['sql']): Promise<void> {
   // `expect.poll` works only within tests, and worlds are created before them.
   await vi.waitFor(
     async () => {
-      const removed = await sql`delete from pgboss.schedule where name = 'payments-look' returning name`;
-      if (removed.length === 0) throw new Error('The questions to the providers were not put on the clock.');
+      const removedSchedule =
+        await sql`delete from pgboss.schedule where name = 'payments-look' returning name`;
+      if (removedSchedule.length === 0)
+        throw new Error('The questions to the providers were not put on the clock.');
     },
     { interval: 20, timeout: 30_000 },
   );

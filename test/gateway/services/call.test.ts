@@ -4,14 +4,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ActionError, defineService, type ActionCall } from '../../../src/index.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 
-let released: (() => void) | undefined;
+let releaseCall: (() => void) | undefined;
 let lastSignal: AbortSignal | undefined;
 const callerOf = ({ identity, user, bureau }: ActionCall) => ({
   kind: identity.kind,
   user_id: user?.userId ?? null,
   bureau_id: bureau?.bureauId ?? null,
 });
-const anyone: [] = [];
+const anyIdentity: [] = [];
 
 const service = defineService({
   id: 'probe',
@@ -21,12 +21,12 @@ const service = defineService({
     'for-users': { method: 'POST', run: callerOf },
     'for-admins': { method: 'POST', identities: ['admin'], run: callerOf },
     'for-both': { method: 'POST', identities: ['user', 'admin'], run: callerOf },
-    'for-anyone': { method: 'POST', identities: anyone, run: callerOf },
-    'two/parts': { method: 'POST', identities: anyone, run: () => 'two parts' },
-    'two/read': { method: 'GET', identities: anyone, run: () => 'two parts read' },
+    'for-anyone': { method: 'POST', identities: anyIdentity, run: callerOf },
+    'two/parts': { method: 'POST', identities: anyIdentity, run: () => 'two parts' },
+    'two/read': { method: 'GET', identities: anyIdentity, run: () => 'two parts read' },
     echo: {
       method: 'POST',
-      identities: anyone,
+      identities: anyIdentity,
       input: {
         type: 'object',
         required: ['text'],
@@ -41,7 +41,7 @@ const service = defineService({
     },
     query: {
       method: 'GET',
-      identities: anyone,
+      identities: anyIdentity,
       input: {
         type: 'object',
         properties: {
@@ -53,35 +53,35 @@ const service = defineService({
       },
       run: ({ input }) => input,
     },
-    nothing: { method: 'POST', identities: anyone, run: () => undefined },
+    nothing: { method: 'POST', identities: anyIdentity, run: () => undefined },
     environment: {
       method: 'POST',
-      identities: anyone,
+      identities: anyIdentity,
       run: ({ env }) => ({ keys: Object.keys(env), value: env['PROBE_OPTIONAL'] ?? null }),
     },
     refusing: {
       method: 'POST',
-      identities: anyone,
+      identities: anyIdentity,
       run() {
         throw new ActionError(409, 'service_probe_taken', 'This probe is taken.');
       },
     },
     throwing: {
       method: 'POST',
-      identities: anyone,
+      identities: anyIdentity,
       run() {
         throw new Error('CANARY detail of the failure');
       },
     },
     promising: {
       method: 'POST',
-      identities: anyone,
+      identities: anyIdentity,
       output: { type: 'object', required: ['a'] },
       run: () => ({ b: 'CANARY' }),
     },
     circular: {
       method: 'POST',
-      identities: anyone,
+      identities: anyIdentity,
       run() {
         const round: Record<string, unknown> = {};
         round['self'] = round;
@@ -90,10 +90,10 @@ const service = defineService({
     },
     hanging: {
       method: 'POST',
-      identities: anyone,
+      identities: anyIdentity,
       run: ({ signal }) => {
         lastSignal = signal;
-        return new Promise<void>((resolve) => (released = resolve));
+        return new Promise<void>((resolve) => (releaseCall = resolve));
       },
     },
   },
@@ -248,7 +248,7 @@ describe('services.callAction', () => {
       code: 'service_timeout',
     });
     expect(lastSignal?.aborted).toBe(true);
-    released?.();
+    releaseCall?.();
   });
 
   test('answers 404 for an unknown service or action', async () => {
@@ -278,8 +278,8 @@ describe('services.callAction', () => {
   test('answers 405 with Allow for the wrong method', async () => {
     const reading = await fetch(`${world.url}/v1/probe/echo`);
     expect([reading.status, reading.headers.get('allow')]).toEqual([405, 'POST, OPTIONS']);
-    const writing = await post('/v1/probe/query');
-    expect([writing.status, writing.headers.get('allow')]).toEqual([405, 'GET, HEAD, OPTIONS']);
+    const answer = await post('/v1/probe/query');
+    expect([answer.status, answer.headers.get('allow')]).toEqual([405, 'GET, HEAD, OPTIONS']);
   });
 
   test.each([

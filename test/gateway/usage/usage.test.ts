@@ -9,11 +9,11 @@ const tokenId = `tok_${'0'.repeat(26)}`;
 let world: GatewayWorld;
 let userId: string;
 const otherUserId = id('usr');
-const noon = '2026-03-10T12:00:00Z';
+const noonTime = '2026-03-10T12:00:00Z';
 
 /** Inserts a record like the ledger's at a given time. */
 async function record(
-  more: {
+  members: {
     userId?: string | null;
     bureauId?: string | null;
     model?: string | null;
@@ -23,11 +23,17 @@ async function record(
     outcome?: string;
   } = {},
 ) {
-  const { model = 'acme/fast', at = noon, credits = 10, requestId = id('req'), outcome = 'completed' } = more;
+  const {
+    model = 'acme/fast',
+    at = noonTime,
+    credits = 10,
+    requestId = id('req'),
+    outcome = 'completed',
+  } = members;
   const call = {
     request_id: requestId,
-    user_id: more.userId === undefined ? userId : more.userId,
-    bureau_id: more.bureauId === undefined ? 'local' : more.bureauId,
+    user_id: members.userId === undefined ? userId : members.userId,
+    bureau_id: members.bureauId === undefined ? 'local' : members.bureauId,
     token_id: tokenId,
     action: 'text',
     model,

@@ -142,22 +142,22 @@ describe('the spend of a token', () => {
 });
 
 describe('a lease', () => {
-  const at = (monotonicMs: number, wallMs: number) => ({
+  const clockAt = (monotonicMs: number, wallMs: number) => ({
     now: () => new Date(wallMs),
     monotonicMs: () => monotonicMs,
   });
 
   test('is valid for its time by the monotonic clock', () => {
-    const lease = beginLease(at(1_000, 50_000), 20_000);
-    expect(isLeaseValid(lease, at(20_999, 69_999))).toBe(true);
-    expect(isLeaseValid(lease, at(21_000, 70_000))).toBe(false);
+    const lease = beginLease(clockAt(1_000, 50_000), 20_000);
+    expect(isLeaseValid(lease, clockAt(20_999, 69_999))).toBe(true);
+    expect(isLeaseValid(lease, clockAt(21_000, 70_000))).toBe(false);
   });
 
   test('is over when wall time and monotonic time part by a second', () => {
-    const lease = beginLease(at(1_000, 50_000), 20_000);
-    expect(isLeaseValid(lease, at(2_000, 52_000))).toBe(true);
-    expect(isLeaseValid(lease, at(2_000, 52_001))).toBe(false);
-    expect(isLeaseValid(lease, at(2_000, 50_000))).toBe(true);
-    expect(isLeaseValid(lease, at(2_000, 49_999))).toBe(false);
+    const lease = beginLease(clockAt(1_000, 50_000), 20_000);
+    expect(isLeaseValid(lease, clockAt(2_000, 52_000))).toBe(true);
+    expect(isLeaseValid(lease, clockAt(2_000, 52_001))).toBe(false);
+    expect(isLeaseValid(lease, clockAt(2_000, 50_000))).toBe(true);
+    expect(isLeaseValid(lease, clockAt(2_000, 49_999))).toBe(false);
   });
 });

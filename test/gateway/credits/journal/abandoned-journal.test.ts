@@ -137,9 +137,9 @@ describe('charges', () => {
     const start = bytes.lastIndexOf(10, bytes.length - 2) + 1;
     for (let length = start; length < bytes.length; length += 1) {
       await writeFile(path, Buffer.concat([bytes.subarray(0, length), Buffer.alloc(bytes.length - length)]));
-      const abandoned = await world.take();
-      expect(await readCharges(abandoned), `${length} bytes`).toMatchObject([{ seq: 1 }, { seq: 2 }]);
-      abandoned.unlock();
+      const rereadJournal = await world.take();
+      expect(await readCharges(rereadJournal), `${length} bytes`).toMatchObject([{ seq: 1 }, { seq: 2 }]);
+      rereadJournal.unlock();
     }
     expect(world.alarms).toEqual([]);
   });
@@ -154,9 +154,9 @@ describe('charges', () => {
       { seq: 1, usageId: 'a' },
       { seq: 3, usageId: 'b', credits: 5n },
     ];
-    const abandoned = await world.take();
-    expect(await readCharges(abandoned)).toMatchObject(expected);
-    abandoned.unlock();
+    const abandonedJournal = await world.take();
+    expect(await readCharges(abandonedJournal)).toMatchObject(expected);
+    abandonedJournal.unlock();
     expect(await readCharges(await world.take())).toMatchObject(expected);
     expect(world.alarms).toEqual([]);
   });
@@ -182,8 +182,8 @@ describe('a flipped byte in the middle', () => {
     const journal = await leaveJournal(world, threeCalls);
     const path = await onlySegment(world, journal);
     const bytes = await readFile(path);
-    const at = bytes.indexOf(10) + 100;
-    bytes[at] = (bytes[at] ?? 0) ^ 4;
+    const position = bytes.indexOf(10) + 100;
+    bytes[position] = (bytes[position] ?? 0) ^ 4;
     await writeFile(path, bytes);
     return journal;
   }

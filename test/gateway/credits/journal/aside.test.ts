@@ -59,9 +59,9 @@ describe('restoreFromAside', () => {
     const bytes = await readFile(path);
     bytes.fill(0, 100, 110);
     await writeFile(path, bytes);
-    const abandoned = await world.take();
-    await readCharges(abandoned);
-    abandoned.unlock();
+    const abandonedJournal = await world.take();
+    await readCharges(abandonedJournal);
+    abandonedJournal.unlock();
     const [copy] = await listAside(world.path);
     expect(copy).toMatchObject({ name: `${journal.journalId}-1`, reason: 'damaged', charges: 2 });
     await expect(

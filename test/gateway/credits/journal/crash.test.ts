@@ -30,15 +30,15 @@ describe('kill -9 of the writer', () => {
   test('leaves every synced line, once', async () => {
     const world = await journalWorld();
     const child = startWriter(world.path, ['write']);
-    const synced: string[] = [];
+    const syncedIds: string[] = [];
     for await (const line of createInterface(child.stdout ?? process.stdin)) {
-      synced.push(line);
-      if (synced.length === 2_000) child.kill('SIGKILL');
+      syncedIds.push(line);
+      if (syncedIds.length === 2_000) child.kill('SIGKILL');
     }
     const journal = await world.take();
     const usageIds = (await readCharges(journal)).map(({ usageId }) => usageId);
     expect(new Set(usageIds).size).toBe(usageIds.length);
-    expect(synced.filter((usageId) => !usageIds.includes(usageId))).toEqual([]);
+    expect(syncedIds.filter((usageId) => !usageIds.includes(usageId))).toEqual([]);
     expect(world.alarms).toEqual([]);
   });
 
@@ -69,17 +69,17 @@ test.runIf(canMount)('survives a full disk', async () => {
   execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', path]);
   onTestFinished(() => void execFileSync('umount', ['-l', path]));
   const journal = await world.open({ path, segmentBytes: 256 * 1024 });
-  let synced = 0;
+  let syncedCount = 0;
   const failure = await (async () => {
     for (;;) {
-      const seq = journal.append(finalLine(`use_${synced + 1}`));
+      const seq = journal.append(finalLine(`use_${syncedCount + 1}`));
       await journal.sync(seq);
-      synced = seq;
+      syncedCount = seq;
     }
   })().catch((error: unknown) => error);
   expect(failure).toMatchObject({ status: 503 });
   expect(journal.health).toBe('failed');
-  expect(await readCharges(journal)).toHaveLength(synced);
+  expect(await readCharges(journal)).toHaveLength(syncedCount);
   await rm(join(path, journal.journalId, '0000000000000001.segment'));
   world.clock.advance(5_000);
   await expect.poll(() => journal.health).toBe('ok');

@@ -22,14 +22,14 @@ export function failingFiles(): {
   const errors: DiskErrors = { onlyFile: null, write: null, datasync: null, create: null };
   const writes: number[] = [];
   const syncs: number[] = [];
-  let created = 0;
+  let fileCount = 0;
   const files: SegmentFiles = {
     ...segmentFiles,
     async create(path, bytes) {
       if (errors.create !== null) throw errors.create;
       const file = await segmentFiles.create(path, bytes);
-      created += 1;
-      const number = created;
+      fileCount += 1;
+      const number = fileCount;
       const isFailing = (): boolean => errors.onlyFile === null || errors.onlyFile === number;
       return {
         ...file,
