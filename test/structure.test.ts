@@ -63,12 +63,12 @@ function refuses(
   rule: string,
   file: string,
   text: string,
-  more: Record<string, string> = {},
+  members: Record<string, string> = {},
 ): void {
   test(title, () => {
-    const violations = inspect({ [file]: text, ...more });
+    const violations = inspect({ [file]: text, ...members });
     expect(violations.map((violation) => violation.rule)).toEqual([rule]);
-    expect([file, ...Object.keys(more)]).toContain(violations[0]?.place.split(':')[0]);
+    expect([file, ...Object.keys(members)]).toContain(violations[0]?.place.split(':')[0]);
   });
 }
 

@@ -86,18 +86,19 @@ const rows = {
 } as const;
 type Row = keyof typeof rows;
 
-const sorted = (values: readonly number[]) => [...values].sort((a, b) => a - b);
-const median = (values: readonly number[]) => sorted(values)[Math.floor(values.length / 2)] ?? Number.NaN;
+const sortedValues = (values: readonly number[]) => [...values].sort((a, b) => a - b);
+const median = (values: readonly number[]) =>
+  sortedValues(values)[Math.floor(values.length / 2)] ?? Number.NaN;
 const share = (values: readonly number[], part: number) =>
-  sorted(values)[Math.min(values.length - 1, Math.floor(values.length * part))] ?? Number.NaN;
-const timed = async (work: () => Promise<unknown>) => {
+  sortedValues(values)[Math.min(values.length - 1, Math.floor(values.length * part))] ?? Number.NaN;
+const measureMs = async (work: () => Promise<unknown>) => {
   const begunMs = performance.now();
   await work();
   return performance.now() - begunMs;
 };
 async function times(count: number, work: (index: number) => Promise<unknown>): Promise<number[]> {
   const durations: number[] = [];
-  for (let index = 0; index < count; index += 1) durations.push(await timed(() => work(index)));
+  for (let index = 0; index < count; index += 1) durations.push(await measureMs(() => work(index)));
   return durations;
 }
 
@@ -109,7 +110,7 @@ interface Kept {
   failures: Set<string>;
 }
 
-async function visit(running: Running, figures: Kept, isFirst: boolean): Promise<void> {
+async function visit(runtime: Running, figures: Kept, isFirst: boolean): Promise<void> {
   const note = (row: Row, figure: number) =>
     figures.figures.set(row, [...(figures.figures.get(row) ?? []), figure]);
   const measure = async (row: Row, work: () => Promise<number>) => {
@@ -119,38 +120,38 @@ async function visit(running: Running, figures: Kept, isFirst: boolean): Promise
       figures.failures.add(`${row}: ${error instanceof Error ? error.message : String(error)}`);
     }
   };
-  if (!isFirst) note('start with data → first 200 on health, ms', running.startedMs);
+  if (!isFirst) note('start with data → first 200 on health, ms', runtime.startedMs);
   // The first calls are slower on both sides and do not count: a server stays up for weeks.
-  const warm = await running.create();
-  await times(warmings, () => running.turn(warm, 'TOK=1'));
-  await times(warmings, () => running.create());
+  const warmUpSession = await runtime.create();
+  await times(warmings, () => runtime.turn(warmUpSession, 'TOK=1'));
+  await times(warmings, () => runtime.create());
 
   await measure('create a session, one client, ms', async () =>
-    median(await times(100, () => running.create())),
+    median(await times(100, () => runtime.create())),
   );
   await measure('create, 16 clients, ms each of them', async () => {
     const rest = Math.max(16, isFirst ? idleSessions - 101 - warmings : 160);
     const each = Math.ceil(rest / 16);
     return (
-      (await timed(() =>
-        Promise.all(Array.from({ length: 16 }, () => times(each, () => running.create()))),
+      (await measureMs(() =>
+        Promise.all(Array.from({ length: 16 }, () => times(each, () => runtime.create()))),
       )) /
       (each * 16)
     );
   });
   await new Promise((resolve) => setTimeout(resolve, 2_000));
   if (isFirst)
-    await measure('memory of the process with the idle sessions, MB', async () => running.residentMb());
+    await measure('memory of the process with the idle sessions, MB', async () => runtime.residentMb());
 
   await measure('one-token turn, whole, ms', async () =>
-    median(await times(30, () => running.turn(warm, 'TOK=1'))),
+    median(await times(30, () => runtime.turn(warmUpSession, 'TOK=1'))),
   );
   await measure('one-token turn, accepted to first text at the client, ms', async () => {
-    const stream = await running.follow(warm);
+    const stream = await runtime.follow(warmUpSession);
     const all: number[] = [];
     for (let index = 0; index < 30; index += 1) {
       const begunMs = monotonicMs();
-      await running.begin(warm, 'TOK=1');
+      await runtime.begin(warmUpSession, 'TOK=1');
       all.push((await stream.until(({ kind }) => kind === 'text')).atMs - begunMs);
       await stream.until(({ kind }) => kind === 'end');
     }
@@ -159,8 +160,8 @@ async function visit(running: Running, figures: Kept, isFirst: boolean): Promise
   });
   const chunks: number[] = [];
   await measure('chunk, model writes to client reads, p50 ms', async () => {
-    const stream = await running.follow(warm);
-    await running.begin(warm, 'TOK=100 GAP=20 STAMP');
+    const stream = await runtime.follow(warmUpSession);
+    await runtime.begin(warmUpSession, 'TOK=100 GAP=20 STAMP');
     await stream.until(({ kind, text, atMs }) => {
       for (const [, stamp] of text.matchAll(/<([\d.]+)>/g)) chunks.push(atMs - Number(stamp));
       return kind === 'end';
@@ -172,49 +173,49 @@ async function visit(running: Running, figures: Kept, isFirst: boolean): Promise
   if (chunks.length > 0) note('chunk, p99 ms', share(chunks, 0.99));
   await measure('admit a prompt, ms', async () => {
     const freshSessionMs = [];
-    for (let index = 0; index < 20; index += 1) freshSessionMs.push(await running.create());
+    for (let index = 0; index < 20; index += 1) freshSessionMs.push(await runtime.create());
     const all: number[] = [];
     for (const sessionId of freshSessionMs) {
-      all.push(await timed(() => running.admit(sessionId, 'TOK=1')));
+      all.push(await measureMs(() => runtime.admit(sessionId, 'TOK=1')));
       await new Promise((resolve) => setTimeout(resolve, 150));
     }
     return median(all);
   });
   await measure('100 prompts at once into one session, ms until each answer', async () => {
-    const sessionId = await running.create();
+    const sessionId = await runtime.create();
     // Opens the hundred connections first: connecting is not part of the admission.
-    await Promise.all(Array.from({ length: 100 }, () => running.create()));
+    await Promise.all(Array.from({ length: 100 }, () => runtime.create()));
     const all = await Promise.all(
-      Array.from({ length: 100 }, () => timed(() => running.admit(sessionId, 'TOK=1'))),
+      Array.from({ length: 100 }, () => measureMs(() => runtime.admit(sessionId, 'TOK=1'))),
     );
     await new Promise((resolve) => setTimeout(resolve, 3_000));
     return median(all);
   });
 
   if (figures.long === undefined) {
-    figures.long = await running.create();
-    for (let index = 0; index < 100; index += 1) await running.turn(figures.long, 'TOK=1');
+    figures.long = await runtime.create();
+    for (let index = 0; index < 100; index += 1) await runtime.turn(figures.long, 'TOK=1');
   }
-  const { long } = figures;
+  const { long: longSession } = figures;
   await measure('fork of a session of 200 messages, ms', async () =>
-    median(await times(5, () => running.fork(long))),
+    median(await times(5, () => runtime.fork(longSession))),
   );
   if (figures.many === undefined) {
-    const sessionId = await running.create();
+    const sessionId = await runtime.create();
     let head = 0;
-    while (head < wantedEvents) head = await running.grow(sessionId);
+    while (head < wantedEvents) head = await runtime.grow(sessionId);
     figures.many = { sessionId, head };
   }
-  const { many } = figures;
+  const { many: manyEvents } = figures;
   const replays = [];
   try {
     for (let index = 0; index < 3; index += 1)
-      replays.push(await running.replay(many.sessionId, 0, wantedEvents));
+      replays.push(await runtime.replay(manyEvents.sessionId, 0, wantedEvents));
     note('replay of the events, whole, ms', median(replays.map(({ wholeMs }) => wholeMs)));
     note('replay, first byte, ms', median(replays.map(({ firstMs }) => firstMs)));
     note(
       'resume with 100 missed, ms',
-      median(await times(10, () => running.replay(many.sessionId, many.head - 100, 100))),
+      median(await times(10, () => runtime.replay(manyEvents.sessionId, manyEvents.head - 100, 100))),
     );
   } catch (error) {
     figures.failures.add(`replay: ${error instanceof Error ? error.message : String(error)}`);
@@ -239,11 +240,11 @@ try {
   for (let round = 0; round <= rounds; round += 1) {
     for (const [index, runtime] of runtimes.entries()) {
       const begunMs = performance.now();
-      const running = await runtime.start();
+      const startedRuntime = await runtime.start();
       try {
-        await visit(running, all[index] as Kept, round === 0);
+        await visit(startedRuntime, all[index] as Kept, round === 0);
       } finally {
-        await running.stop();
+        await startedRuntime.stop();
       }
       console.error(
         `round ${round}, ${runtime.name}: ${((performance.now() - begunMs) / 1_000).toFixed(0)} s, load ${loadavg()[0]?.toFixed(1)}`,

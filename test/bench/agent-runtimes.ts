@@ -190,13 +190,13 @@ export function opencode(binary: string, folder: string, providerUrl: string): R
           if (type === 'message.part.delta') return { kind: 'text', text: properties.delta ?? '' };
           return type === 'session.idle' ? { kind: 'end', text: '' } : null;
         });
-      const created: string[] = [];
+      const sessionIds: string[] = [];
       return {
         startedMs,
         residentMb: () => residentMb(child),
         async create() {
           const { id } = (await client.call('POST', '/session', {})) as { id: string };
-          created.push(id);
+          sessionIds.push(id);
           return id;
         },
         // The newer API makes an admission durable; `prompt_async` answers before it stores

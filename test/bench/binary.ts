@@ -20,24 +20,24 @@ if (!existsSync(binary)) throw new Error('build/townhall is not there; run "npm 
 const mebibytes = (bytes: number): string => `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
 console.log(`size ${mebibytes(statSync(binary).size)}, gzip ${mebibytes(await zippedBytes())}`);
 
-const cold: number[] = [];
-const warm: number[] = [];
+const coldMs: number[] = [];
+const warmMs: number[] = [];
 for (let round = 0; round < rounds; round += 1) {
   const folder = mkdtempSync(path.join(tmpdir(), 'townhall-binary-bench-'));
-  cold.push(await startMs(folder));
-  warm.push(await startMs(folder));
+  coldMs.push(await startMs(folder));
+  warmMs.push(await startMs(folder));
   rmSync(folder, { recursive: true, force: true });
 }
 console.log(
-  `start to first answer, ${rounds} rounds: cold ${median(cold)} ms (${cold.join(' ')}), warm ${median(warm)} ms (${warm.join(' ')})`,
+  `start to first answer, ${rounds} rounds: cold ${median(coldMs)} ms (${coldMs.join(' ')}), warm ${median(warmMs)} ms (${warmMs.join(' ')})`,
 );
-if (median(cold) > limits.coldMs || median(warm) > limits.warmMs) {
+if (median(coldMs) > limits.coldMs || median(warmMs) > limits.warmMs) {
   console.error(`above ${limits.coldMs} ms cold or ${limits.warmMs} ms warm`);
   process.exitCode = 1;
 }
 
 async function startMs(cwd: string): Promise<number> {
-  const began = performance.now();
+  const beganMs = performance.now();
   const child = spawn(binary, ['gateway'], {
     cwd,
     env: { PATH: '/usr/bin:/bin', HOME: cwd, PORT: '0', HOST: '127.0.0.1' },
@@ -55,11 +55,11 @@ async function startMs(cwd: string): Promise<number> {
   });
   const response = await fetch(`${url}/health`);
   await response.arrayBuffer();
-  const took = Math.round(performance.now() - began);
+  const elapsedMs = Math.round(performance.now() - beganMs);
   if (response.status !== 200) throw new Error(`/health answered ${response.status}`);
   child.kill('SIGTERM');
   await exit;
-  return took;
+  return elapsedMs;
 }
 
 async function zippedBytes(): Promise<number> {

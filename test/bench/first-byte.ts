@@ -104,9 +104,9 @@ async function measure(): Promise<void> {
       env,
     });
   };
-  const awaitFirstLine = (started: ReturnType<typeof start>) => (
-    processes.push(started),
-    firstLine(started.stdout as NodeJS.ReadableStream)
+  const awaitFirstLine = (processOutput: ReturnType<typeof start>) => (
+    processes.push(processOutput),
+    firstLine(processOutput.stdout as NodeJS.ReadableStream)
   );
   const database = options.postgres ? await startServer() : undefined;
   try {
@@ -198,15 +198,21 @@ async function measure(): Promise<void> {
       }
       const [direct = 0, bare = 0, whole = 0] = times.map(median);
       result[name] = {
-        directMs: rounded(direct),
-        bareAddsMs: rounded(bare - direct),
-        gatewayAddsMs: rounded(whole - direct),
+        directMs: roundMs(direct),
+        bareAddsMs: roundMs(bare - direct),
+        gatewayAddsMs: roundMs(whole - direct),
       };
       if (streams && whole - direct > promisedMs) process.exitCode = 1;
     }
-    process.stdout.write(
-      `${JSON.stringify({ rounds, providerMs, isPaid: options.paid, database: options.alone ? null : options.postgres ? 'PostgreSQL' : 'embedded', result }, null, 1)}\n`,
-    );
+    const engine = options.postgres ? 'PostgreSQL' : 'embedded';
+    const report = {
+      rounds,
+      providerMs,
+      isPaid: options.paid,
+      database: options.alone ? null : engine,
+      result,
+    };
+    process.stdout.write(`${JSON.stringify(report, null, 1)}\n`);
   } finally {
     for (const entry of processes) entry.kill('SIGKILL');
     agent.destroy();
@@ -216,11 +222,11 @@ async function measure(): Promise<void> {
 }
 
 function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+  const sortedValues = [...values].sort((a, b) => a - b);
+  return sortedValues[Math.floor(sortedValues.length / 2)] ?? Number.NaN;
 }
 
-function rounded(ms: number): number {
+function roundMs(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
 }
 

@@ -159,9 +159,9 @@ async function exchange(
   return { firstMs: firstMs ?? Number.NaN, chunksMs, endsClean: !text.includes('"error"') };
 }
 
-const sorted = (values: readonly number[]) => [...values].sort((a, b) => a - b);
+const sortedValues = (values: readonly number[]) => [...values].sort((a, b) => a - b);
 const share = (values: readonly number[], part: number) =>
-  sorted(values)[Math.min(values.length - 1, Math.floor(values.length * part))] ?? Number.NaN;
+  sortedValues(values)[Math.min(values.length - 1, Math.floor(values.length * part))] ?? Number.NaN;
 const median = (values: readonly number[]) => share(values, 0.5);
 const repeat = async <T>(count: number, work: () => Promise<T>): Promise<T[]> => {
   const results: T[] = [];
@@ -229,7 +229,7 @@ async function measure(): Promise<void> {
       'line',
       (line: string) => line.startsWith('left ') && abortedAtMs.push(Number(line.slice(5))),
     );
-    const direct: Way = {
+    const directWay: Way = {
       name: 'the provider',
       url: `${providerUrl}/chat/completions`,
       headers: {},
@@ -289,11 +289,11 @@ async function measure(): Promise<void> {
       };
       return { way, process: child };
     };
-    const portkey = async (installed: string): Promise<Runtime> => {
+    const portkey = async (installedFolder: string): Promise<Runtime> => {
       const port = await freePort();
       const begunMs = performance.now();
       const child = run(
-        join(installed, 'node_modules/@portkey-ai/gateway/build/start-server.js'),
+        join(installedFolder, 'node_modules/@portkey-ai/gateway/build/start-server.js'),
         [`--port=${port}`, '--headless'],
         { quiet: true },
       );
@@ -333,16 +333,16 @@ async function measure(): Promise<void> {
         // The first visit only warms up, on both sides.
         const note = (row: Row, figure: number) =>
           round > 0 && figures[index]?.set(row, [...(figures[index].get(row) ?? []), figure]);
-        const added = async (script: Script) => {
+        const addedMs = async (script: Script) => {
           const [bare, through]: number[][] = [[], []];
           for (let round = 0; round < 100; round += 1) {
-            bare?.push((await exchange(direct, script)).firstMs);
+            bare?.push((await exchange(directWay, script)).firstMs);
             through?.push((await exchange(way, script)).firstMs);
           }
           return median(through ?? []) - median(bare ?? []);
         };
-        note('streamed, added to the first byte, ms', await added('burst'));
-        note('whole, added to the answer, ms', await added('whole'));
+        note('streamed, added to the first byte, ms', await addedMs('burst'));
+        note('whole, added to the answer, ms', await addedMs('whole'));
         const chunks = (await repeat(2, () => exchange(way, 'drip'))).flatMap(({ chunksMs }) => chunksMs);
         note('chunk, provider writes to client reads, p50 ms', median(chunks));
         note('chunk, p99 ms', share(chunks, 0.99));

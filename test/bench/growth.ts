@@ -23,7 +23,7 @@ const { values } = parseArgs({
     rest: { type: 'string', default: '40' },
   },
 });
-const [turns, again, restSeconds] = [values.turns, values.again, values.rest].map(Number) as [
+const [turns, turnsAfterDeletion, restSeconds] = [values.turns, values.again, values.rest].map(Number) as [
   number,
   number,
   number,
@@ -92,10 +92,10 @@ function report(stage: string): void {
 }
 
 async function runTurns(client: AgentClient, count: number): Promise<void> {
-  let left = Math.ceil(count / turnsOfSession);
+  let remainingSessions = Math.ceil(count / turnsOfSession);
   const work = async () => {
-    while (left > 0) {
-      left -= 1;
+    while (remainingSessions > 0) {
+      remainingSessions -= 1;
       const { id: sessionId } = await client.sessions.create({});
       for (let turn = 0; turn < turnsOfSession; turn += 1)
         await client.sessions.prompt(
@@ -108,12 +108,12 @@ async function runTurns(client: AgentClient, count: number): Promise<void> {
 }
 
 async function removeAll(client: AgentClient): Promise<number> {
-  let removed = 0;
+  let removedCount = 0;
   for (;;) {
     const { items } = await client.sessions.list({ limit: 100 });
-    if (items.length === 0) return removed;
+    if (items.length === 0) return removedCount;
     for (const { id: sessionId } of items) await client.sessions.remove({ sessionId });
-    removed += items.length;
+    removedCount += items.length;
   }
 }
 
@@ -143,8 +143,8 @@ async function run(): Promise<void> {
   const sessions = await removeAll(client);
   await rest();
   report(`all ${sessions} sessions deleted`);
-  await runTurns(client, again);
-  report(`${again} more turns`);
+  await runTurns(client, turnsAfterDeletion);
+  report(`${turnsAfterDeletion} more turns`);
   await removeAll(client);
   await rest();
   report('those deleted');

@@ -75,9 +75,9 @@ async function serveKernel(): Promise<void> {
 async function compare(rounds: number, seconds: number): Promise<void> {
   // Log lines are really written, in place of a supervisor's pipe.
   const sink = openSync('/dev/null', 'w');
-  const servers = ['bare', 'kernel'].map((which) => ({
-    which,
-    child: fork(self, [which], { stdio: ['ignore', sink, 'inherit', 'ipc'] }),
+  const servers = ['bare', 'kernel'].map((name) => ({
+    which: name,
+    child: fork(self, [name], { stdio: ['ignore', sink, 'inherit', 'ipc'] }),
   }));
   try {
     const ports = await Promise.all(servers.map(({ child }) => firstMessage(child)));
@@ -96,13 +96,13 @@ async function compare(rounds: number, seconds: number): Promise<void> {
         `round ${round + 1}: bare ${rates.bare?.at(-1)}/s, kernel ${rates.kernel?.at(-1)}/s; processor time a request ${costs.bare?.at(-1)} and ${costs.kernel?.at(-1)} µs\n`,
       );
     }
-    const [bare, kernel] = [median(rates.bare ?? []), median(rates.kernel ?? [])];
-    const ratio = kernel / bare;
+    const [bareRate, kernelRate] = [median(rates.bare ?? []), median(rates.kernel ?? [])];
+    const ratio = kernelRate / bareRate;
     process.stdout.write(
       `processor time a request: bare ${median(costs.bare ?? [])} µs, kernel ${median(costs.kernel ?? [])} µs\n`,
     );
     process.stdout.write(
-      `median: bare ${bare}/s, kernel ${kernel}/s, ratio ${ratio.toFixed(2)} (promised ${targetRatio})\n`,
+      `median: bare ${bareRate}/s, kernel ${kernelRate}/s, ratio ${ratio.toFixed(2)} (promised ${targetRatio})\n`,
     );
     process.exitCode = ratio >= targetRatio ? 0 : 1;
   } finally {
@@ -146,6 +146,6 @@ interface Load {
 }
 
 function median(values: number[]): number {
-  const sorted = values.toSorted((a, b) => a - b);
-  return sorted[Math.floor(sorted.length / 2)] ?? 0;
+  const sortedValues = values.toSorted((a, b) => a - b);
+  return sortedValues[Math.floor(sortedValues.length / 2)] ?? 0;
 }

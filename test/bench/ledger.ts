@@ -62,12 +62,13 @@ async function measure(work: (worker: number) => Promise<unknown>): Promise<Meas
       }
     }),
   );
-  const sorted = times.toSorted((a, b) => a - b);
-  const at = (share: number) => Math.round((sorted[Math.floor(sorted.length * share)] ?? 0) * 10) / 10;
+  const sortedTimes = times.toSorted((a, b) => a - b);
+  const percentile = (share: number) =>
+    Math.round((sortedTimes[Math.floor(sortedTimes.length * share)] ?? 0) * 10) / 10;
   return {
     perSecond: Math.round(times.length / ((performance.now() - startedMs) / 1_000)),
-    p50Ms: at(0.5),
-    p99Ms: at(0.99),
+    p50Ms: percentile(0.5),
+    p99Ms: percentile(0.99),
   };
 }
 
@@ -92,8 +93,14 @@ async function makeUsers({ sql, tx }: Database, { balances }: Credits, count: nu
   const users = Array.from({ length: count }, () => id('usr'));
   for (const userId of users) {
     await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
-    await tx((own) =>
-      balances.post(own, { userId, kind: 'grant', ref: userId, credits: 10n ** 12n, reason: 'bench' }),
+    await tx((transaction) =>
+      balances.post(transaction, {
+        userId,
+        kind: 'grant',
+        ref: userId,
+        credits: 10n ** 12n,
+        reason: 'bench',
+      }),
     );
   }
   return users;
@@ -119,7 +126,7 @@ async function bench(database: Database, journalPath: string): Promise<boolean> 
   });
   await service.start();
   const users = await makeUsers(database, service, 101);
-  const hot = users.pop() as string;
+  const busyUser = users.pop() as string;
   await database.sql`create table public.bench_floor (n bigint generated always as identity primary key, worker integer not null)`;
   const floor = () =>
     measure((worker) => database.sql`insert into public.bench_floor (worker) values (${worker})`);
@@ -127,7 +134,7 @@ async function bench(database: Database, journalPath: string): Promise<boolean> 
     measure((worker) =>
       pair(service.ledger, users[(worker + Math.floor(Math.random() * 100)) % 100] as string),
     );
-  const measureHot = () => measure(() => pair(service.ledger, hot));
+  const measureHot = () => measure(() => pair(service.ledger, busyUser));
 
   const rates: Record<'floor' | 'many' | 'hot', number[]> = { floor: [], many: [], hot: [] };
   for (let round = 1; round <= rounds; round += 1) {

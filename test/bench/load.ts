@@ -31,20 +31,20 @@ let answers = 0;
 let failures = 0;
 let isRunning = true;
 
-function converse(): Promise<void> {
+function sendRequests(): Promise<void> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1', () => socket.write(request));
-    let buffered = '';
+    let buffer = '';
     socket.setNoDelay(true);
     socket.on('data', (chunk) => {
-      buffered += chunk.toString('latin1');
-      const end = buffered.indexOf('\r\n\r\n');
+      buffer += chunk.toString('latin1');
+      const end = buffer.indexOf('\r\n\r\n');
       if (end < 0) return;
-      const length = Number(/content-length: (\d+)/i.exec(buffered)?.[1] ?? 0);
-      if (buffered.length < end + 4 + length) return;
-      if (buffered.startsWith('HTTP/1.1 200 ')) answers += 1;
+      const length = Number(/content-length: (\d+)/i.exec(buffer)?.[1] ?? 0);
+      if (buffer.length < end + 4 + length) return;
+      if (buffer.startsWith('HTTP/1.1 200 ')) answers += 1;
       else failures += 1;
-      buffered = '';
+      buffer = '';
       if (isRunning) socket.write(request);
       else socket.end();
     });
@@ -55,15 +55,15 @@ function converse(): Promise<void> {
   });
 }
 
-const started = performance.now();
+const startedMs = performance.now();
 setTimeout(() => {
   isRunning = false;
 }, seconds * 1_000);
-await Promise.all(Array.from({ length: connections }, converse));
+await Promise.all(Array.from({ length: connections }, sendRequests));
 process.stdout.write(
   JSON.stringify({
     answers,
     failures,
-    perSecond: Math.round((answers / (performance.now() - started)) * 1_000),
+    perSecond: Math.round((answers / (performance.now() - startedMs)) * 1_000),
   }),
 );

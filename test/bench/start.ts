@@ -45,17 +45,17 @@ async function startOnce(argumentList: string[], folder: string): Promise<Start>
   const firstAnswerMs = performance.now() - startedMs;
   const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
   const residentMb = Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024;
-  const closed = new Promise((resolve) => child.on('close', resolve));
+  const close = new Promise((resolve) => child.on('close', resolve));
   child.kill('SIGTERM');
-  await closed;
+  await close;
   return { firstAnswerMs, residentMb };
 }
 
-function summary(name: string, starts: readonly Start[]): void {
+function printSummary(name: string, starts: readonly Start[]): void {
   const line = (values: number[], unit: string): string => {
-    const sorted = values.toSorted((a, b) => a - b);
-    const at = (index: number): string => (sorted[index] ?? 0).toFixed(0);
-    return `median ${at(Math.floor(sorted.length / 2))} ${unit} (${at(0)}–${at(sorted.length - 1)})`;
+    const sortedValues = values.toSorted((a, b) => a - b);
+    const roundedAt = (index: number): string => (sortedValues[index] ?? 0).toFixed(0);
+    return `median ${roundedAt(Math.floor(sortedValues.length / 2))} ${unit} (${roundedAt(0)}–${roundedAt(sortedValues.length - 1)})`;
   };
   console.log(
     `${name.padEnd(34)} ${line(
@@ -69,14 +69,14 @@ function summary(name: string, starts: readonly Start[]): void {
 }
 
 for (const command of ['gateway', 'agent', 'start']) {
-  const first: Start[] = [];
+  const firstStarts: Start[] = [];
   const restarts: Start[] = [];
   for (let run = 0; run < runs; run += 1) {
     const folder = mkdtempSync(path.join(tmpdir(), 'townhall-bench-'));
-    first.push(await startOnce([command], folder));
+    firstStarts.push(await startOnce([command], folder));
     restarts.push(await startOnce([command], folder));
     rmSync(folder, { recursive: true, force: true });
   }
-  summary(`townhall ${command}, first start`, first);
-  summary(`townhall ${command}, with data`, restarts);
+  printSummary(`townhall ${command}, first start`, firstStarts);
+  printSummary(`townhall ${command}, with data`, restarts);
 }

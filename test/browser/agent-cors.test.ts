@@ -96,17 +96,17 @@ test.skipIf(!hasChromium)(
     await page.setContent(
       `<form method="post" enctype="text/plain" action="${agent.url}/api/execute"><input name='{"instructions":"' value='"}'></form>`,
     );
-    const [navigated] = await Promise.all([
+    const [navigation] = await Promise.all([
       page.waitForResponse(`${agent.url}/api/execute`),
       page.waitForURL(`${agent.url}/api/execute`),
       page.evaluate(() => (document.forms[0] as HTMLFormElement).submit()),
     ]);
-    expect(navigated.status()).toBe(403);
+    expect(navigation.status()).toBe(403);
 
     // Under a rebound name the browser considers the page to be of the agent's own origin.
     for (const host of ['evil.test', 'localhost.evil.test']) {
-      const rebound = await page.goto(`http://${host}:${agentPort}/health`);
-      expect([host, rebound?.status()]).toEqual([host, 403]);
+      const reboundAnswer = await page.goto(`http://${host}:${agentPort}/health`);
+      expect([host, reboundAnswer?.status()]).toEqual([host, 403]);
       const status = await page.evaluate(
         async (token) =>
           (await fetch('/api/status', { headers: { authorization: `Bearer ${token}` } })).status,

@@ -8,7 +8,10 @@ import { openConsoleBrowser, type ConsoleBrowser } from '../support/console-brow
 import { calls, says } from '../support/scripted-gateway.ts';
 
 const pictures = join(import.meta.dirname, '../../build/console-changes');
-const before = Array.from({ length: 12 }, (_, index) => `export const value${index} = ${index};\n`).join('');
+const originalText = Array.from(
+  { length: 12 },
+  (_, index) => `export const value${index} = ${index};\n`,
+).join('');
 const diff = [
   '--- a/src/values.ts',
   '+++ b/src/values.ts',
@@ -42,7 +45,7 @@ describe.skipIf(!hasChromium)('file changes in the console', { timeout: 120_000 
 
   test('are shown, undone and redone', async () => {
     await mkdir(join(world.agent.workspace, 'src'), { recursive: true });
-    await writeFile(join(world.agent.workspace, 'src/values.ts'), before);
+    await writeFile(join(world.agent.workspace, 'src/values.ts'), originalText);
     world.gateway.answer((request) =>
       request.prompt.at(-1)?.role === 'tool'
         ? says('Value 5 is a text now.')
@@ -74,7 +77,7 @@ describe.skipIf(!hasChromium)('file changes in the console', { timeout: 120_000 
     await page.keyboard.press('Enter');
     const redo = page.getByRole('button', { name: 'Redo', exact: true });
     await redo.waitFor();
-    expect([await text('src/values.ts'), await text('notes.md')]).toEqual([before, null]);
+    expect([await text('src/values.ts'), await text('notes.md')]).toEqual([originalText, null]);
     expect(await redo.evaluate((element) => element === document.activeElement)).toBe(true);
     await page.getByText('2 files set back.').waitFor();
     await page.screenshot({ path: join(pictures, 'undone-390.png') });
@@ -83,7 +86,7 @@ describe.skipIf(!hasChromium)('file changes in the console', { timeout: 120_000 
     expect(await text('notes.md')).toBe('# Notes\nValue 5 is a text now.\n');
   });
 
-  test('say which files somebody else has changed', async () => {
+  test('name the files that another program has changed', async () => {
     await writeFile(join(world.agent.workspace, 'notes.md'), 'mine');
     await page.setViewportSize({ width: 1280, height: 800 });
     await page.getByRole('button', { name: 'Undo', exact: true }).click();

@@ -51,7 +51,7 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     await page.getByRole('textbox', { name: 'Message' }).fill(text);
     await page.keyboard.press('Enter');
   }
-  const waiting = () => page.getByRole('region', { name: 'Waiting' }).getByRole('listitem');
+  const waitingItems = () => page.getByRole('region', { name: 'Waiting' }).getByRole('listitem');
   const isIdle = () => page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
   const texts = () => page.locator('.message > .body').allTextContents();
   const reload = async (): Promise<void> => {
@@ -67,9 +67,9 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
   test('shows each of six queued questions above its own answer', { timeout: 120_000 }, async () => {
     const slowAnswer = await begin('Question 1', answerTo);
     for (const number of [2, 3, 4, 5, 6]) await send(`Question ${number}`);
-    await waiting().nth(4).waitFor();
-    const queued = ['Question 1', '', ...[2, 3, 4, 5, 6].map((number) => `Question ${number}`)];
-    await bothWays(queued);
+    await waitingItems().nth(4).waitFor();
+    const questions = ['Question 1', '', ...[2, 3, 4, 5, 6].map((number) => `Question ${number}`)];
+    await bothWays(questions);
     expect(await page.locator('.message', { has: page.getByText('queued', { exact: false }) }).count()).toBe(
       5,
     );
@@ -87,9 +87,9 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
       lastInput(request) === 'Question 2' ? failure : answerTo(request),
     );
     for (const number of [2, 3, 4]) await send(`Question ${number}`);
-    await waiting().nth(2).waitFor();
-    await waiting().nth(1).getByRole('button').click();
-    await waiting().nth(2).waitFor({ state: 'detached' });
+    await waitingItems().nth(2).waitFor();
+    await waitingItems().nth(1).getByRole('button').click();
+    await waitingItems().nth(2).waitFor({ state: 'detached' });
     slowAnswer.say('Answer to Question 1');
     slowAnswer.end();
     await page.getByText('Answer to Question 4').waitFor();
@@ -123,7 +123,7 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     await send('Question 1');
     await slowAnswer.request;
     await send('Question 2');
-    await waiting().nth(0).waitFor();
+    await waitingItems().nth(0).waitFor();
     await page.getByLabel('When the agent is busy').selectOption('interrupt');
     await send('Question 3');
     await page.getByText('Answer to Question 2').waitFor();

@@ -7,7 +7,8 @@ import { openConsoleBrowser, type ConsoleBrowser } from '../support/console-brow
 import { calls, says } from '../support/scripted-gateway.ts';
 
 const megabyte = 1024 * 1024;
-const filled = (piece: string): string => piece.repeat(Math.ceil(megabyte / piece.length)).slice(0, megabyte);
+const fillText = (piece: string): string =>
+  piece.repeat(Math.ceil(megabyte / piece.length)).slice(0, megabyte);
 
 /** Exports of the pages' markdown module. */
 interface MarkdownModule {
@@ -34,7 +35,7 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
     await page.keyboard.press('Enter');
     await page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
   };
-  const fits = () =>
+  const isWithinWindow = () =>
     page.evaluate(() =>
       [...document.querySelectorAll('body, main, .log, .page')].every(
         ({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth + 1,
@@ -61,11 +62,11 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
   });
 
   test('shows characters that reorder or hide text', async () => {
-    const disguised = 'rm -rf / \u202E# sl tsuj\u202C \u{e0041}';
+    const disguisedCommand = 'rm -rf / \u202E# sl tsuj\u202C \u{e0041}';
     world.gateway.answer(({ prompt }) =>
       prompt.at(-1)?.role === 'tool'
         ? says(`Denied \u202Ereversed\u202C \`a\u200Bb\``)
-        : calls({ name: 'shell_run', input: { command: disguised } }),
+        : calls({ name: 'shell_run', input: { command: disguisedCommand } }),
     );
     await page.goto(`${world.consoleServer.url}/#/chat`);
     await page.reload();
@@ -89,10 +90,10 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
       says(`${word}\n\n\`${word}\`\n\n- ${word}\n\n# ${word}\n\nhttps://a.test/${word.slice(0, 1_500)}`),
     );
     await send(word);
-    expect(await fits()).toBe(true);
+    expect(await isWithinWindow()).toBe(true);
     await page.goto(`${world.consoleServer.url}/#/sessions`);
     await page.locator('tbody tr').first().waitFor();
-    expect(await fits()).toBe(true);
+    expect(await isWithinWindow()).toBe(true);
   });
 
   test('lets every table column scroll into view at 390 pixels', async () => {
@@ -105,7 +106,7 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
     await rows.evaluate((element) => element.scrollTo({ left: element.scrollWidth }));
     const lastCell = await rows.locator('tbody td').nth(5).boundingBox();
     expect((lastCell?.x ?? 0) + (lastCell?.width ?? 1_000)).toBeLessThanOrEqual(390);
-    expect(await fits()).toBe(true);
+    expect(await isWithinWindow()).toBe(true);
   });
 
   // As a string, since vitest rewrites dynamic imports in test code.
@@ -134,23 +135,23 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
     '😀',
   ];
   test.each(shapes)('draws a megabyte of %j with a bounded number of elements', async (piece) => {
-    const content = filled(piece);
-    const elements = await page.evaluate(
+    const content = fillText(piece);
+    const drawing = await page.evaluate(
       ({ module: { renderMarkdown }, text }) => {
         const root = renderMarkdown(text);
         return { elements: root.querySelectorAll('*').length, length: root.textContent.length };
       },
       { module: await markdownModule(), text: content },
     );
-    expect(elements.elements).toBeLessThan(25_000);
-    if (!/^[\s`*#[-]/.test(piece)) expect(elements.length).toBeGreaterThan(megabyte / 4);
+    expect(drawing.elements).toBeLessThan(25_000);
+    if (!/^[\s`*#[-]/.test(piece)) expect(drawing.length).toBeGreaterThan(megabyte / 4);
   });
 
   test.each(['word ', 'x', '**a** ', 'a line\n', '```\n', '- item\n', '[a](https://a.test) '])(
     'draws many pieces of %j in linear work',
     async (piece) => {
-      const content = filled(piece).slice(0, 64 * 1024);
-      const { added, same } = await page.evaluate(
+      const content = fillText(piece).slice(0, 64 * 1024);
+      const { added: addedCount, same: isSame } = await page.evaluate(
         ({ module: { createMarkdown, renderMarkdown }, text }) => {
           const root = document.createElement('div');
           const observer = new MutationObserver(() => {});
@@ -169,10 +170,10 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
         },
         { module: await markdownModule(), text: content },
       );
-      expect(same).toBe(true);
+      expect(isSame).toBe(true);
       // Each character is drawn once for good, and again while its line is unfinished: at most 8
       // KiB per update.
-      expect(added).toBeLessThan(content.length * 60);
+      expect(addedCount).toBeLessThan(content.length * 60);
     },
   );
 });

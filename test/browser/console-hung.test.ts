@@ -43,7 +43,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
       env,
       stdio: ['ignore', 'pipe', 'inherit'],
     });
-    const url = await listening();
+    const url = await waitForUrl();
     await readFile(join(folder, 'agent.token'), 'utf8');
     consoleServer = await startConsole({ url, tokenFile: join(folder, 'agent.token') });
     browser = await launchChromium();
@@ -67,7 +67,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     expect(pageErrors.splice(0)).toEqual([]);
   });
 
-  async function listening(): Promise<string> {
+  async function waitForUrl(): Promise<string> {
     if (agent.stdout === null) throw new Error('The agent has no output.');
     for await (const line of createInterface({ input: agent.stdout })) {
       const { msg, url } = JSON.parse(line) as { msg: string; url: string };

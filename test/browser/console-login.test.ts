@@ -52,14 +52,14 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
   test('never reaches another port of this machine', async () => {
     const otherPage = await context.newPage();
     await otherPage.goto(neighbourUrl);
-    const carried = await otherPage.evaluate(() =>
+    const carriedState = await otherPage.evaluate(() =>
       JSON.stringify({ ...localStorage, ...sessionStorage, cookie: document.cookie }),
     );
     expect(receivedHeaders.length).toBeGreaterThan(0);
     const cookies = receivedHeaders.map(({ cookie = '' }) => cookie);
     // Cookies and storage that reach the other port open nothing at the console.
     for (const cookie of ['', ...cookies]) {
-      for (const secret of [...cookie.split(/[;=]\s*/), ...carried.split('"')]) {
+      for (const secret of [...cookie.split(/[;=]\s*/), ...carriedState.split('"')]) {
         for (const [method, path] of [
           ['POST', '/call/console.overview'],
           ['GET', '/events?session=ses_1'],

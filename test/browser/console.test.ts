@@ -177,15 +177,15 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
         await page.getByRole('textbox', { name: 'Message' }).fill(text);
         await page.keyboard.press('Enter');
       }
-      const waiting = page.getByRole('region', { name: 'Waiting' }).getByRole('listitem');
-      await waiting.nth(1).waitFor();
-      expect(await waiting.allTextContents()).toEqual([
+      const waitingItems = page.getByRole('region', { name: 'Waiting' }).getByRole('listitem');
+      await waitingItems.nth(1).waitFor();
+      expect(await waitingItems.allTextContents()).toEqual([
         expect.stringContaining('1And then?'),
         expect.stringContaining('2Never mind this one.'),
       ]);
       await picture('2-growing');
-      await waiting.nth(1).getByRole('button').click();
-      await waiting.nth(1).waitFor({ state: 'detached' });
+      await waitingItems.nth(1).getByRole('button').click();
+      await waitingItems.nth(1).waitFor({ state: 'detached' });
       slowAnswer.say(' with a key.');
       slowAnswer.end();
       await page.getByText('Once upon a time there was a clerk with a key.').waitFor();
@@ -197,20 +197,20 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
     });
 
     test('resumes a streaming run after a reload and stops it', async () => {
-      const endless = holdAnswer();
-      gateway.answer(() => endless.answer);
+      const heldAnswer = holdAnswer();
+      gateway.answer(() => heldAnswer.answer);
       await page.getByRole('textbox', { name: 'Message' }).fill('Count to a million.');
       await page.getByRole('button', { name: 'Send' }).click();
-      await endless.request;
-      endless.say('one, two, three');
+      await heldAnswer.request;
+      heldAnswer.say('one, two, three');
       await page.getByText('one, two, three').waitFor();
       await page.reload();
       // The text from before the reload is shown again.
       await page.getByText('one, two, three').waitFor();
-      endless.say(', four');
+      heldAnswer.say(', four');
       await page.getByText('one, two, three, four').waitFor();
       await page.getByRole('button', { name: 'Stop', exact: true }).click();
-      await endless.disconnection;
+      await heldAnswer.disconnection;
       await page.getByText('The run was stopped.').waitFor();
       expect(await page.getByText('one, two, three, four').count()).toBe(1);
     });

@@ -108,7 +108,7 @@ describe.skipIf(!hasChromium)('the page of device logins', () => {
     await page.close();
   });
 
-  test('asks again for an unknown code and keeps the sign-in', async () => {
+  test('keeps the sign-in when a code is unknown', async () => {
     const login = await start();
     const { page } = await open(`${world.url}/device#BBBB-BBBB`);
     await page.keyboard.press('Enter');

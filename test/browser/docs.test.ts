@@ -261,10 +261,10 @@ describe.skipIf(!hasChromium)('the portal in a browser', () => {
     const codes = operation?.['x-error-codes'] ?? [];
     await page.goto(`${origin}/operations/gateway/ai.generateText.html`);
     const entries = page.locator('details.error');
-    const listed = await entries.evaluateAll((all) =>
+    const titles = await entries.evaluateAll((all) =>
       all.map((entry) => entry.getAttribute('data-code') ?? ''),
     );
-    expect(new Set(listed)).toEqual(new Set(codes));
+    expect(new Set(titles)).toEqual(new Set(codes));
     const entry = page.locator('details.error[data-code="model_not_found"]');
     await entry.locator('summary').click();
     expect(JSON.parse(await entry.locator('pre code').innerText())).toMatchObject({
@@ -299,8 +299,8 @@ describe.skipIf(!hasChromium)('the portal in a browser', () => {
     await page.getByLabel('Your token').fill("th_usr_mine'");
     await page.locator('.samples .copy:visible').click();
     await page.locator('.samples .copy:visible', { hasText: 'Copied' }).waitFor();
-    const copied = await page.evaluate(() => navigator.clipboard.readText());
-    expect(copied).toContain('-H "Authorization: Bearer th_usr_mine"');
+    const clipboardText = await page.evaluate(() => navigator.clipboard.readText());
+    expect(clipboardText).toContain('-H "Authorization: Bearer th_usr_mine"');
     await page.getByRole('tab', { name: 'Python' }).click();
     expect(await page.locator('.samples [role="tabpanel"]:visible').innerText()).toContain(
       '"Authorization": "Bearer th_usr_mine"',

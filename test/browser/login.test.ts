@@ -77,11 +77,11 @@ describe.skipIf(!hasChromium)('a page of a Bureau', () => {
     await expect
       .poll(() => ask(page, '/v1/accounts/providers?bureau_id=shop'))
       .toMatchObject({ status: 200 });
-    const started = await ask(page, '/v1/accounts/login/start', {
+    const login = await ask(page, '/v1/accounts/login/start', {
       provider: 'email_code',
       bureau_id: 'shop',
     });
-    const loginId = String(started?.body['login_id']);
+    const loginId = String(login?.body['login_id']);
     expect(
       await ask(page, '/v1/accounts/login/continue', {
         login_id: loginId,

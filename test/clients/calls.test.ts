@@ -57,10 +57,10 @@ describe('withResponse', () => {
 
   test('of a stream resolves before its events', async () => {
     let release = () => {};
-    const released = new Promise<void>((resolve) => (release = resolve));
+    const gate = new Promise<void>((resolve) => (release = resolve));
     server.script(async (_request, response) => {
       startEvents(response);
-      await released;
+      await gate;
       writeEvents(response, [...textParts('Hi'), '[DONE]']);
       response.end();
     });

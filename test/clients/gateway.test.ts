@@ -142,7 +142,7 @@ describe('the token', () => {
     expect(requestCount).toBe(2);
   });
 
-  test('is refused, and not quoted, when a header cannot carry it', async () => {
+  test('is refused without a quote when a header cannot carry it', async () => {
     const error = await connect({ token: 'th_usr_a\r\nx-evil: 1' })
       .ai.listModels()
       .catch((caught: unknown) => caught);
@@ -260,7 +260,7 @@ describe('a failure', () => {
     });
   });
 
-  test('reports a redirect and does not follow it', async () => {
+  test('reports a redirect instead of following it', async () => {
     server.script((_request, response) => void response.writeHead(301, { location: '/elsewhere' }).end());
     expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }))).toMatchObject({
       status: 301,
@@ -296,7 +296,7 @@ describe('a failure', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('is a timeout at the deadline and closes the connection', async () => {
+  test('closes the connection at its deadline', async () => {
     server.script(() => {});
     expect(
       await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }, { timeoutMs: 1_500 })),
@@ -304,12 +304,12 @@ describe('a failure', () => {
     expect(await server.requests[0]?.cut).toBeGreaterThan(0);
   });
 
-  test('has the caller’s abort reason and closes the connection within 50 ms', async () => {
+  test('closes the connection within 50 ms of the caller’s abort', async () => {
     const closing = await quickest(50, async () => {
       const abort = new AbortController();
-      let started = Infinity;
+      let startedMs = Infinity;
       server.script(() => {
-        started = performance.now();
+        startedMs = performance.now();
         abort.abort();
       });
       const error = await client.ai
@@ -317,7 +317,7 @@ describe('a failure', () => {
         .catch((caught: unknown) => caught);
       expect(error).toBe(abort.signal.reason);
       expect(error).toMatchObject({ name: 'AbortError' });
-      return ((await server.requests.at(-1)?.cut) ?? Infinity) - started;
+      return ((await server.requests.at(-1)?.cut) ?? Infinity) - startedMs;
     });
     expect(closing).toBeLessThan(50);
     const reason = new Error('enough');

@@ -168,7 +168,7 @@ describe('under the AI SDK', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('does not retry a final error and keeps its type', async () => {
+  test('keeps the type of a final error without a retry', async () => {
     server.script((_request, response) =>
       sendJson(response, 401, problem('authentication_error', 'invalid_token')),
     );
@@ -198,7 +198,7 @@ describe('under the AI SDK', () => {
   });
 
   test('reports a failure midway through generateText and streamText', async () => {
-    const failing = [
+    const parts = [
       start,
       {
         type: 'error',
@@ -206,7 +206,7 @@ describe('under the AI SDK', () => {
       },
       finishPart('error'),
     ];
-    answerWith(failing, failing);
+    answerWith(parts, parts);
     await expect(generateText({ model, prompt: 'Hi' })).rejects.toMatchObject({
       code: 'upstream_failed',
       message: 'The model failed.',
@@ -228,32 +228,32 @@ describe('under the AI SDK', () => {
     });
     const closing = await quickest(50, async () => {
       const abort = new AbortController();
-      let aborted = false;
-      let started = Infinity;
+      let isAborted = false;
+      let startedMs = Infinity;
       const result = streamText({
         model,
         prompt: 'Hi',
         abortSignal: abort.signal,
-        onAbort: () => void (aborted = true),
+        onAbort: () => void (isAborted = true),
       });
       for await (const part of result.stream) {
         if (part.type !== 'text-delta') continue;
-        started = performance.now();
+        startedMs = performance.now();
         abort.abort();
       }
-      expect(aborted).toBe(true);
-      return ((await server.requests.at(-1)?.cut) ?? Infinity) - started;
+      expect(isAborted).toBe(true);
+      return ((await server.requests.at(-1)?.cut) ?? Infinity) - startedMs;
     });
     expect(closing).toBeLessThan(50);
   });
 
   test('maps reasoning to the effort, where the call overrides the model', async () => {
     answerWith(textParts('a'), textParts('b'), textParts('c'), textParts('d'));
-    const thoughtful = client.model('local/echo', { reasoningEffort: 'low' });
-    await generateText({ model: thoughtful, prompt: 'Hi' });
-    await generateText({ model: thoughtful, prompt: 'Hi', reasoning: 'high' });
+    const reasoningModel = client.model('local/echo', { reasoningEffort: 'low' });
+    await generateText({ model: reasoningModel, prompt: 'Hi' });
+    await generateText({ model: reasoningModel, prompt: 'Hi', reasoning: 'high' });
     await generateText({
-      model: thoughtful,
+      model: reasoningModel,
       prompt: 'Hi',
       providerOptions: { townhall: { reasoningEffort: 'xhigh' }, acme: { a: 1 } },
     });
@@ -413,16 +413,16 @@ describe('client.model', () => {
       const { stream } = await model.doStream(hello);
       const reader = stream.getReader();
       await reader.read();
-      const waiting = reader.read();
-      const started = performance.now();
+      const nextRead = reader.read();
+      const startedMs = performance.now();
       await reader.cancel();
-      expect((await waiting).done).toBe(true);
-      return ((await server.requests.at(-1)?.cut) ?? Infinity) - started;
+      expect((await nextRead).done).toBe(true);
+      return ((await server.requests.at(-1)?.cut) ?? Infinity) - startedMs;
     });
     expect(closing).toBeLessThan(50);
   });
 
-  test('fails its stream and closes the socket for an unreadable event', async () => {
+  test('closes the socket for an unreadable event', async () => {
     server.script((_request, response) => {
       startEvents(response);
       response.write('data: {"type"\n\n');

@@ -35,12 +35,12 @@ describe('the client', () => {
     const { parts, metadata } = await client.ai.generateText({ model: 'local/echo', prompt: 'Good morning' });
     expect(parts).toEqual([{ type: 'text', text: 'Good morning' }]);
     expect(metadata.finish_reason).toBe('stop');
-    const streamed = await readAll(client.ai.streamText(say('Good morning')));
-    expect(streamed.map((part) => (part.type === 'text-delta' ? part.delta : '')).join('')).toBe(
+    const streamedParts = await readAll(client.ai.streamText(say('Good morning')));
+    expect(streamedParts.map((part) => (part.type === 'text-delta' ? part.delta : '')).join('')).toBe(
       'Good morning',
     );
-    expect(streamed[0]?.type).toBe('stream-start');
-    expect(streamed.at(-1)?.type).toBe('finish');
+    expect(streamedParts[0]?.type).toBe('stream-start');
+    expect(streamedParts.at(-1)?.type).toBe('finish');
   });
 
   test('gets a chat completion whole and streamed, and throws errors midway', async () => {
@@ -57,12 +57,12 @@ describe('the client', () => {
         )
         .join(''),
     ).toBe('Good morning');
-    const failing = client.ai.createChatCompletion({
+    const failingCall = client.ai.createChatCompletion({
       model: 'local/echo',
       messages: [{ role: 'user', content: '@fail-after 1\nGood morning' }],
       stream: true,
     });
-    await expect(readAll(failing)).rejects.toMatchObject({
+    await expect(readAll(failingCall)).rejects.toMatchObject({
       name: 'GatewayError',
       status: 200,
       type: 'upstream_error',
@@ -178,16 +178,16 @@ describe('the AI SDK with client.model', () => {
       abortSignal: abort.signal,
     });
     const types: string[] = [];
-    let started = Infinity;
+    let startedMs = Infinity;
     for await (const { type } of result.stream) {
       types.push(type);
       if (type !== 'start-step') continue;
-      started = performance.now();
+      startedMs = performance.now();
       abort.abort();
     }
     expect(types.at(-1)).toBe('abort');
     // The whole answer would take half a minute more.
-    expect(performance.now() - started).toBeLessThan(10_000);
+    expect(performance.now() - startedMs).toBeLessThan(10_000);
   });
 });
 
@@ -205,17 +205,19 @@ describe('the official packages', () => {
   });
 
   test('@ai-sdk/openai-compatible answers and streams', async () => {
-    const compatible = createOpenAICompatible({
+    const compatibleProvider = createOpenAICompatible({
       name: 'townhall',
       baseURL: `${world.url}/v1/ai`,
       apiKey: world.userToken,
     });
-    expect((await generateText({ model: compatible('local/echo'), prompt: 'Good morning' })).text).toBe(
-      'Good morning',
-    );
+    expect(
+      (await generateText({ model: compatibleProvider('local/echo'), prompt: 'Good morning' })).text,
+    ).toBe('Good morning');
     expect(
       (
-        await readAll(streamText({ model: compatible('local/echo'), prompt: 'Good morning' }).textStream)
+        await readAll(
+          streamText({ model: compatibleProvider('local/echo'), prompt: 'Good morning' }).textStream,
+        )
       ).join(''),
     ).toBe('Good morning');
   });

@@ -113,7 +113,7 @@ export async function readAll<Event>(events: AsyncIterable<Event>): Promise<Even
 export async function failureOf(work: Promise<unknown>): Promise<GatewayError> {
   const error = await work.then(
     () => undefined,
-    (caught: unknown) => caught,
+    (cause: unknown) => cause,
   );
   if (!GatewayError.isInstance(error)) throw new Error(`expected a GatewayError, got ${String(error)}`);
   return error;

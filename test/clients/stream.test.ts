@@ -107,9 +107,9 @@ describe('a stream over a socket', () => {
   afterEach(() => server.requests.splice(0));
   afterAll(() => server.close());
 
-  /** Milliseconds from `started` until the server saw the last connection close. */
-  async function lastCut(started: number): Promise<number> {
-    return ((await server.requests.at(-1)?.cut) ?? Infinity) - started;
+  /** Milliseconds from `startedMs` until the server saw the last connection close. */
+  async function lastCut(startedMs: number): Promise<number> {
+    return ((await server.requests.at(-1)?.cut) ?? Infinity) - startedMs;
   }
 
   test('yields the parts in order over a reusable connection', async () => {
@@ -165,7 +165,7 @@ describe('a stream over a socket', () => {
     });
   });
 
-  test('throws stream_truncated without [DONE] and does not retry', async () => {
+  test('throws stream_truncated without [DONE] and without a retry', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, textParts('Hi'));
@@ -205,7 +205,7 @@ describe('a stream over a socket', () => {
     expect(await readAll(client.ai.streamText(request))).toEqual(parts);
   });
 
-  test('yields chat completion chunks and throws an error event midway', async () => {
+  test('throws an error event between chat completion chunks', async () => {
     const chunk = {
       id: 'c',
       object: 'chat.completion.chunk',
@@ -253,11 +253,11 @@ describe('a stream over a socket', () => {
       const abort = new AbortController();
       const events = client.ai.streamText(request, { signal: abort.signal })[Symbol.asyncIterator]();
       for (let part = 0; part < 3; part++) await events.next();
-      const waiting = events.next();
-      const started = performance.now();
+      const nextEvent = events.next();
+      const startedMs = performance.now();
       abort.abort();
-      await expect(waiting).rejects.toMatchObject({ name: 'AbortError' });
-      return lastCut(started);
+      await expect(nextEvent).rejects.toMatchObject({ name: 'AbortError' });
+      return lastCut(startedMs);
     });
     expect(closing).toBeLessThan(50);
   });
@@ -268,13 +268,13 @@ describe('a stream over a socket', () => {
       writeEvents(response, textParts('Hi').slice(0, 3));
     });
     const closing = await quickest(50, async () => {
-      let started = Infinity;
+      let startedMs = Infinity;
       for await (const part of client.ai.streamText(request)) {
         if (part.type !== 'text-start') continue;
-        started = performance.now();
+        startedMs = performance.now();
         break;
       }
-      return lastCut(started);
+      return lastCut(startedMs);
     });
     expect(closing).toBeLessThan(50);
   });
@@ -286,9 +286,9 @@ describe('a stream over a socket', () => {
     });
     const events = client.ai.streamText(request)[Symbol.asyncIterator]();
     await events.next();
-    const waiting = events.next();
+    const nextEvent = events.next();
     await events.return?.();
-    expect(await waiting).toMatchObject({ done: true });
+    expect(await nextEvent).toMatchObject({ done: true });
     expect(await server.requests[0]?.cut).toBeGreaterThan(0);
   });
 
@@ -309,10 +309,10 @@ describe('a stream over a socket', () => {
         100,
       );
     });
-    const started = performance.now();
+    const startedMs = performance.now();
     const error = await failureOf(readAll(client.ai.streamText(request, { idleTimeoutMs: 1_000 })));
     expect(error).toMatchObject({ code: 'timeout', status: 200, retryable: false });
-    expect(performance.now() - started).toBeGreaterThan(1_900);
+    expect(performance.now() - startedMs).toBeGreaterThan(1_900);
     expect(await server.requests[0]?.cut).toBeGreaterThan(0);
   });
 
@@ -331,7 +331,7 @@ describe('a stream over a socket', () => {
     expect(parts).toHaveLength(textParts('Hi').length);
   });
 
-  test('throws when read twice, and does not send the request again', async () => {
+  test('throws when read twice without another request', async () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, [...textParts('Hi'), '[DONE]']);

@@ -30,26 +30,26 @@ async function standIn() {
     events?: Iterable<string>;
   } = () => ({ status: 200, body: {} });
   let bytesWritten = 0;
-  const disconnected = Promise.withResolvers<void>();
+  const disconnection = Promise.withResolvers<void>();
   const server = createServer((request, response) => {
     void (async () => {
       let body = '';
       for await (const chunk of request) body += String(chunk);
-      const received = {
+      const receivedRequest = {
         method: request.method ?? '',
         url: request.url ?? '',
         authorization: request.headers.authorization ?? '',
         body,
       };
-      requests.push(received);
-      const { status, body: responseBody, hang, events } = answer(received);
-      response.once('close', () => disconnected.resolve());
+      requests.push(receivedRequest);
+      const { status, body: responseBody, hang, events } = answer(receivedRequest);
+      response.once('close', () => disconnection.resolve());
       if (hang) return;
       if (events !== undefined) {
         response.writeHead(200, { 'content-type': 'text/event-stream' });
         for (const event of events) {
           bytesWritten += event.length;
-          if (!response.write(event)) await Promise.race([once(response, 'drain'), disconnected.promise]);
+          if (!response.write(event)) await Promise.race([once(response, 'drain'), disconnection.promise]);
           if (response.destroyed) return;
         }
         // Like an agent's event stream, this one never ends.
@@ -65,7 +65,7 @@ async function standIn() {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     requests,
-    disconnected: disconnected.promise,
+    disconnected: disconnection.promise,
     /** Bytes of events written so far. */
     written: () => bytesWritten,
     setAnswer(next: typeof answer) {
@@ -177,7 +177,7 @@ describe('the login', () => {
     expect(login.isValidKey(secret ?? '')).toBe(false);
   });
 
-  test('reads the token of a bearer header and nothing else', () => {
+  test('reads only the token of a bearer header', () => {
     expect(readBearer('Bearer abc')).toBe('abc');
     for (const header of [undefined, '', 'abc', 'Basic abc', 'Bearer ', 'Bearer a b', 'Bearer a, Bearer b'])
       expect(readBearer(header)).toBeUndefined();
@@ -488,14 +488,14 @@ describe('a forwarded call', () => {
 describe('the stream of a session', () => {
   const readyFrame = (after: number, headSeq: number) =>
     `data: ${JSON.stringify({ type: 'stream.ready', sessionId: 's', time: '2026-11-20T09:00:00.000Z', after, headSeq, status: 'idle', activeRunId: null, queueLength: 0 })}\n\n`;
-  const updated = (seq: number, title: string) =>
+  const updateFrame = (seq: number, title: string) =>
     `id: ${seq}\ndata: ${JSON.stringify({ type: 'session.updated', sessionId: 's', time: '2026-11-20T09:00:00.000Z', seq, title })}\n\n`;
   const open = (query: string, headers: Record<string, string>, signal?: AbortSignal) =>
     fetch(`${testConsole.url}/events?${query}`, { headers, ...(signal ? { signal } : {}) });
 
-  test('resumes at the page’s position and ends with the page', async () => {
+  test('resumes at the page’s position', async () => {
     const key = await testConsole.enter();
-    agent.setAnswer(() => ({ status: 200, events: [readyFrame(7, 8), updated(8, 'New')] }));
+    agent.setAnswer(() => ({ status: 200, events: [readyFrame(7, 8), updateFrame(8, 'New')] }));
     const page = new AbortController();
     const { body, headers } = await open('session=s&after=7', bearer(key), page.signal);
     expect(headers.get('content-type')).toContain('text/event-stream');
@@ -537,7 +537,7 @@ describe('the stream of a session', () => {
     const title = 'x'.repeat(64 * 1024);
     const events = function* () {
       yield readyFrame(0, 4_000);
-      for (let seq = 1; seq <= 4_000; seq += 1) yield updated(seq, title);
+      for (let seq = 1; seq <= 4_000; seq += 1) yield updateFrame(seq, title);
     };
     agent.setAnswer(() => ({ status: 200, events: events() }));
     const { port, host } = new URL(testConsole.url);
@@ -621,7 +621,7 @@ describe('console.runs', () => {
     startedAt,
     text: 'x'.repeat(1_000),
   });
-  const missing = {
+  const missingSession = {
     error: { type: 't', code: 'run_not_found', message: 'No.', param: 'runId', request_id: 'r' },
   };
 
@@ -635,7 +635,7 @@ describe('console.runs', () => {
       if (url === '/api/sdk/sessions/parent/runs/b')
         return { status: 200, body: run('b', '2026-11-20T09:00:00.000Z') };
       if (url === '/api/sdk/sessions/parent/runs/c') return { status: 200, body: run('c', null) };
-      return { status: 404, body: missing };
+      return { status: 404, body: missingSession };
     });
     const answer = await testConsole.call(
       'console.runs',

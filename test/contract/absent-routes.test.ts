@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { compareRoutes, specifiedRoutes } from '../../scripts/absent-routes.ts';
 import type { Document } from '../../scripts/generate/document.ts';
 
-function serving(...lines: string[]): Document {
+function documentServing(...lines: string[]): Document {
   const paths: Record<string, Record<string, unknown>> = {};
   for (const line of lines) {
     const [method = '', path = ''] = line.split(' ');
@@ -29,21 +29,21 @@ describe('the lint of absent routes', () => {
   });
 
   test('matches a route by any parameter name', () => {
-    const comparison = compareRoutes({ agent: serving('POST /api/sdk/sessions/{id}/fork') });
+    const comparison = compareRoutes({ agent: documentServing('POST /api/sdk/sessions/{id}/fork') });
     expect(comparison.present).toEqual(['agent: POST /api/sdk/sessions/{sessionId}/fork']);
     expect(comparison.absent).toContain('agent-classic: POST /api/sdk/sessions/{sessionId}/fork');
   });
 
   test('reports a route with another method as wrongMethod', () => {
-    const comparison = compareRoutes({ gateway: serving('GET /v1/ai/text') });
+    const comparison = compareRoutes({ gateway: documentServing('GET /v1/ai/text') });
     expect(comparison.wrongMethod).toEqual(['gateway: POST /v1/ai/text (has GET)']);
     expect(comparison.absent).not.toContain('gateway: POST /v1/ai/text');
   });
 
   test('accepts further methods and partly served paths', () => {
     const comparison = compareRoutes({
-      gateway: serving('POST /v1/ai/video', 'GET /v1/ai/video'),
-      agent: serving('GET /api/sdk/sessions'),
+      gateway: documentServing('POST /v1/ai/video', 'GET /v1/ai/video'),
+      agent: documentServing('GET /api/sdk/sessions'),
     });
     expect(comparison.wrongMethod).toEqual([]);
     expect(comparison.present).toEqual(['gateway: POST /v1/ai/video', 'agent: GET /api/sdk/sessions']);

@@ -14,11 +14,12 @@ const documentWith = (paths: object): Document =>
     paths: { '/v1/own/{thing_id}': { get: structuredClone(thingSchema) }, ...paths },
     components: { securitySchemes: { userToken: { type: 'http' }, keyHeader: { type: 'apiKey' } } },
   }) as unknown as Document;
-const aliased = () => documentWith({ '/v1/things/{thing_id}': { 'x-alias-of': '/v1/own/{thing_id}' } });
+const aliasedDocument = () =>
+  documentWith({ '/v1/things/{thing_id}': { 'x-alias-of': '/v1/own/{thing_id}' } });
 
 describe('an alias', () => {
   test('is an operation with an id of its own', () => {
-    const document = aliased();
+    const document = aliasedDocument();
     addAliases(document);
     expect(operationsOf(document).map(({ path, id }) => [path, id])).toEqual([
       ['/v1/own/{thing_id}', 'things.getThing'],
@@ -37,14 +38,14 @@ describe('an alias', () => {
   });
 
   test('of another alias fails the generator', () => {
-    const document = aliased();
+    const document = aliasedDocument();
     Object.assign(document.paths ?? {}, { '/v1/more': { 'x-alias-of': '/v1/things/{thing_id}' } });
     expect(() => addAliases(document)).toThrow('/v1/more is an alias');
   });
 });
 
 test('the document of the clients has each operation once and only bearer tokens', () => {
-  const document = aliased();
+  const document = aliasedDocument();
   addAliases(document);
   const client = clientDocument(document);
   expect(operationsOf(client).map(({ id }) => id)).toEqual(['things.getThing']);

@@ -44,7 +44,7 @@ function documentWith(operation: Partial<Operation>): Document {
   } as unknown as Document;
 }
 
-function complete(operation: Partial<Operation>): string[] {
+function codesWithFamilies(operation: Partial<Operation>): string[] {
   const document = documentWith(operation);
   completeErrorCodes(document, { name: 'gateway' });
   return codesOf(document, 'jobs.get');
@@ -52,7 +52,7 @@ function complete(operation: Partial<Operation>): string[] {
 
 describe('the error codes of an operation', () => {
   test('are its own and those of its families', () => {
-    expect(complete({ 'x-error-codes': ['job_not_found'] })).toEqual([
+    expect(codesWithFamilies({ 'x-error-codes': ['job_not_found'] })).toEqual([
       'invalid_request',
       'invalid_token',
       'job_not_found',
@@ -61,19 +61,22 @@ describe('the error codes of an operation', () => {
   });
 
   test('must be known, covered by a status and not of a family', () => {
-    expect(() => complete({ 'x-error-codes': ['job_not_found', 'jobs_lost'] })).toThrow(
+    expect(() => codesWithFamilies({ 'x-error-codes': ['job_not_found', 'jobs_lost'] })).toThrow(
       'jobs.get lists the unknown code jobs_lost',
     );
-    expect(() => complete({ 'x-error-codes': ['job_not_found', 'invalid_token'] })).toThrow(
+    expect(() => codesWithFamilies({ 'x-error-codes': ['job_not_found', 'invalid_token'] })).toThrow(
       'jobs.get lists invalid_token, which every such operation has',
     );
     expect(() =>
-      complete({ 'x-error-codes': ['job_not_found'], responses: { '400': problem, '500': problem } }),
+      codesWithFamilies({
+        'x-error-codes': ['job_not_found'],
+        responses: { '400': problem, '500': problem },
+      }),
     ).toThrow('jobs.get lists job_not_found and declares none of its statuses');
   });
 
   test('cover every declared error status', () => {
-    expect(() => complete({})).toThrow('jobs.get declares 404 and lists no code of it');
+    expect(() => codesWithFamilies({})).toThrow('jobs.get declares 404 and lists no code of it');
   });
 
   test('differ between model calls, bodies and plain reads', () => {

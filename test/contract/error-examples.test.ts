@@ -62,10 +62,10 @@ describe.each(surfaces.map(({ name }) => name))('the examples of errors of %s', 
     for (const { id, operation } of operationsOf(document)) {
       for (const [status, examples] of examplesOf(document, id)) {
         if (examples.length === 0) continue;
-        const listed = (operation['x-error-codes'] ?? []).filter((code) =>
+        const codesOfStatus = (operation['x-error-codes'] ?? []).filter((code) =>
           codes[code]?.status.includes(Number(status)),
         );
-        expect(examples.map(codeOf), `${id} ${status}`).toEqual(listed);
+        expect(examples.map(codeOf), `${id} ${status}`).toEqual(codesOfStatus);
       }
     }
   });
@@ -104,11 +104,11 @@ describe('an example of an error', () => {
 
   test('has a message that the code of the servers contains', () => {
     const patterns = messagePatterns();
-    const untrue = Object.entries(codesOf(gateway)).filter(
+    const wrongExamples = Object.entries(codesOf(gateway)).filter(
       ([, { example }]) => !patterns.some((pattern) => pattern.test(example.message)),
     );
     // Its message is written by the project's own action.
-    expect(untrue.map(([code]) => code)).toEqual(['service_refused']);
+    expect(wrongExamples.map(([code]) => code)).toEqual(['service_refused']);
   });
 
   test('must fit the schema of its response', () => {
@@ -140,7 +140,7 @@ function messagePatterns(): RegExp[] {
       const source = readFileSync(path.join(root, file), 'utf8');
       return Array.from(source.matchAll(/'((?:[^'\\\n]|\\.)+)'|`((?:[^`\\]|\\.)+)`|"((?:[^"\\\n]|\\.)+)"/g));
     })
-    .map(([, single, template, double]) => single ?? template ?? double ?? '')
+    .map(([, singleQuoted, template, double]) => singleQuoted ?? template ?? double ?? '')
     .filter((text) => /\w{2}.* \w{2}/.test(text.replaceAll(/\$\{[^}]*\}/g, '')))
     .map((text) => {
       const parts = text.replaceAll(String.raw`\``, '`').split(/\$\{(?:[^{}]|\{[^}]*\})*\}/);

@@ -158,20 +158,20 @@ describe('the bundle', () => {
 });
 
 describe('the problem codes', () => {
-  const listed = (codes: string[]) => ({
+  const operationWithCodes = (codes: string[]) => ({
     components: { schemas: { ProblemCode: { type: 'string', enum: codes } } },
   });
   test('are one list for all documents', () => {
     expect(
       writeProblemCodes([
-        { name: 'gateway', document: listed(['a', 'b']) },
+        { name: 'gateway', document: operationWithCodes(['a', 'b']) },
         { name: 'agent', document: {} },
       ]),
     ).toContain("  | 'a'\n  | 'b';");
     expect(() =>
       writeProblemCodes([
-        { name: 'gateway', document: listed(['a']) },
-        { name: 'agent', document: listed(['b']) },
+        { name: 'gateway', document: operationWithCodes(['a']) },
+        { name: 'agent', document: operationWithCodes(['b']) },
       ]),
     ).toThrow(/different problem codes/);
     expect(() => writeProblemCodes([{ name: 'gateway', document: {} }])).toThrow(
@@ -226,8 +226,8 @@ describe('the generated client', () => {
         'export type Thing = {};\nexport type ThingsCreateThingData = {};\nexport type ThingsCreateThingResponses = {};\n',
       'sdk.gen.ts': 'public createThing<T>() {}\nexport class GatewayOperations extends Base {}',
     };
-    const gaps = (changed: Record<string, string>) =>
-      findGaps(documentWith({}), gateway, (file) => ({ ...completeClient, ...changed })[file]);
+    const gaps = (changedFiles: Record<string, string>) =>
+      findGaps(documentWith({}), gateway, (file) => ({ ...completeClient, ...changedFiles })[file]);
     expect(gaps({})).toEqual([]);
     expect(gaps({ 'index.ts': ' ' })).toEqual(['index.ts is absent or empty']);
     expect(gaps({ 'types.gen.ts': 'export type Thing = {};' })).toHaveLength(2);

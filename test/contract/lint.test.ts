@@ -41,9 +41,9 @@ beforeAll(async () => {
     .replace(/^( {4}(?:gateway|agent|agent-classic): )\d+$/gm, (_line, name: string) => `${name}50`);
   writeFileSync(path.join(folder, 'redocly.yaml'), sampleConfig);
   const { stdout, stderr } = await runRedocly(folder, ['lint', '--format=json', '--max-problems=1000']);
-  const linted = Array.from(stderr.matchAll(/using lint rules for api '([\w-]+)'/g), (match) => match[1]);
+  const lintedApis = Array.from(stderr.matchAll(/using lint rules for api '([\w-]+)'/g), (match) => match[1]);
   expect(
-    linted.toSorted((a, b) => String(a).localeCompare(String(b))),
+    lintedApis.toSorted((a, b) => String(a).localeCompare(String(b))),
     stderr,
   ).toEqual([...samples.keys()].toSorted((a, b) => a.localeCompare(b)));
   // Redocly prints one JSON document after another without a separator.
@@ -371,11 +371,11 @@ describe('townhall/own-security', () => {
       'bureaus.pause': 'Pauses Bureaus.',
     }),
   );
-  const optional = sample(
+  const optionalSample = sample(
     'security-optional',
     change(goodFiles(), pause, ['post', 'security'], [{}, { adminSession: [] }]),
   );
-  test('accepts an optional credential', () => expect(optional()).toEqual([]));
+  test('accepts an optional credential', () => expect(optionalSample()).toEqual([]));
   const documentWithout = sample(
     'security-absent',
     change(goodFiles(), pause, ['post', 'security'], undefined),
@@ -445,14 +445,14 @@ describe('townhall/example-required', () => {
 });
 
 describe('townhall/component-file-unique', () => {
-  const twice = goodFiles();
-  twice['openapi/agent/sessions/schemas/Bureau.yaml'] = { type: 'object' };
+  const filesWithDuplicate = goodFiles();
+  filesWithDuplicate['openapi/agent/sessions/schemas/Bureau.yaml'] = { type: 'object' };
   refuses(
     'refuses one name on two surfaces',
     'townhall/component-file-unique',
     /schemas\/Bureau is used 2 times: agent\/.*, gateway\//,
     'unique-twice',
-    twice,
+    filesWithDuplicate,
   );
 });
 
@@ -507,7 +507,7 @@ describe('townhall/event-union', () => {
     change(goodFiles(), `${schemas}/BureauPaused.yaml`, ['properties', 'type', 'const'], 'archived'),
     { also: 'townhall/union-members' },
   );
-  const foreign = sample(
+  const foreignSample = sample(
     'events-foreign',
     change(
       change(
@@ -521,7 +521,7 @@ describe('townhall/event-union', () => {
       true,
     ),
   );
-  test('accepts any stream of a foreign format', () => expect(foreign()).toEqual([]));
+  test('accepts any stream of a foreign format', () => expect(foreignSample()).toEqual([]));
 });
 
 describe('townhall/wire-names', () => {
@@ -659,7 +659,7 @@ function exclusiveMember(name: string): Json {
 
 describe('townhall/typed-values', () => {
   const rule = 'townhall/typed-values';
-  const counting = (schema: Json) =>
+  const countingOperation = (schema: Json) =>
     change(goodFiles(), `${schemas}/BureauPaused.yaml`, ['properties', 'count'], schema);
   const count = { type: 'integer', description: 'How many.', minimum: 0, maximum: 9 };
   refuses(
@@ -669,23 +669,29 @@ describe('townhall/typed-values', () => {
     'typed-const',
     change(goodFiles(), `${schemas}/BureauPaused.yaml`, ['properties', 'type'], { const: 'paused' }),
   );
-  refuses('refuses an integer without a width', rule, /int32 or int64/, 'typed-width', counting(count));
+  refuses(
+    'refuses an integer without a width',
+    rule,
+    /int32 or int64/,
+    'typed-width',
+    countingOperation(count),
+  );
   refuses(
     'refuses an integer without a bound',
     rule,
     /a `minimum` and a `maximum`/,
     'typed-bounds',
-    counting({ type: 'integer', description: 'How many.', format: 'int64', minimum: 0 }),
+    countingOperation({ type: 'integer', description: 'How many.', format: 'int64', minimum: 0 }),
   );
   refuses(
     'refuses bounds that the width cannot hold',
     rule,
     /do not fit int32/,
     'typed-fit',
-    counting({ ...count, format: 'int32', maximum: 3_000_000_000 }),
+    countingOperation({ ...count, format: 'int32', maximum: 3_000_000_000 }),
   );
-  const complete = sample('typed-good', counting({ ...count, format: 'int32' }));
-  test('accepts an integer with width and bounds', () => expect(complete()).toEqual([]));
+  const completeSample = sample('typed-good', countingOperation({ ...count, format: 'int32' }));
+  test('accepts an integer with width and bounds', () => expect(completeSample()).toEqual([]));
 });
 
 describe('townhall/portable-pattern', () => {
@@ -731,7 +737,7 @@ describe('townhall/described', () => {
   const request = files[`${schemas}/PauseRequest.yaml`] as { properties: Record<string, Json> };
   for (let index = 0; index < 12; index += 1) request.properties[`member_${index}`] = { type: 'string' };
   const read = sample('described-few', files);
-  test('refuses a document with too few descriptions and names the members', () => {
+  test('names the members without a description', () => {
     const problems = read().filter((finding) => finding.ruleId === 'townhall/described');
     expect(problems[0]?.message).toMatch(/% of the members are described; .*PauseRequest.yaml.* member_11/);
   });

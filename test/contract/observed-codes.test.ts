@@ -18,7 +18,7 @@ function documentOf(operations: Record<string, { codes: string[]; aliasOf?: stri
   return { paths: Object.fromEntries(paths) as Document['paths'] & object };
 }
 
-const listed = listedCodes([
+const contractCodes = listedCodes([
   {
     name: 'gateway',
     document: documentOf({
@@ -32,22 +32,28 @@ const recordOf = (...lines: string[]) => new Set(lines);
 
 describe('a listed error code', () => {
   test('has to be seen at its operation', () => {
-    expect(findUnobserved(listed, recordOf('things.getThing draining'), {})).toEqual([
+    expect(findUnobserved(contractCodes, recordOf('things.getThing draining'), {})).toEqual([
       'no test sees things.getThing job_not_found',
     ]);
     expect(
-      findUnobserved(listed, recordOf('things.getThing draining', 'things.listThings job_not_found'), {}),
+      findUnobserved(
+        contractCodes,
+        recordOf('things.getThing draining', 'things.listThings job_not_found'),
+        {},
+      ),
     ).toEqual(['no test sees things.getThing job_not_found']);
   });
 
   test('of shared code has to be seen at one operation', () => {
     const record = recordOf('things.getThing job_not_found', 'things.listThings draining');
-    expect(findUnobserved(listed, record, {})).toEqual([]);
+    expect(findUnobserved(contractCodes, record, {})).toEqual([]);
   });
 
   test('of shared code may be seen before the operation is known', () => {
-    expect(findUnobserved(listed, recordOf('things.getThing job_not_found', ' draining'), {})).toEqual([]);
-    expect(findUnobserved(listed, recordOf(' job_not_found', ' draining'), {})).toHaveLength(1);
+    expect(findUnobserved(contractCodes, recordOf('things.getThing job_not_found', ' draining'), {})).toEqual(
+      [],
+    );
+    expect(findUnobserved(contractCodes, recordOf(' job_not_found', ' draining'), {})).toHaveLength(1);
   });
 });
 
@@ -56,14 +62,16 @@ describe('an exception', () => {
 
   test('is for a code that no test sees', () => {
     const name = 'things.getThing job_not_found';
-    expect(findUnobserved(listed, recordOf(' draining'), { [name]: 'A reason.' })).toEqual([]);
-    expect(findUnobserved(listed, record, { [name]: 'A reason.' })).toEqual([
+    expect(findUnobserved(contractCodes, recordOf(' draining'), { [name]: 'A reason.' })).toEqual([]);
+    expect(findUnobserved(contractCodes, record, { [name]: 'A reason.' })).toEqual([
       `the exception "${name}" is seen, or listed nowhere`,
     ]);
   });
 
   test('for a race may be seen', () => {
-    expect(findUnobserved(listed, record, { 'things.getThing job_not_found': 'Raced: …' })).toEqual([]);
-    expect(findUnobserved(listed, record, { 'things.getThing none': 'Raced: …' })).toHaveLength(1);
+    expect(findUnobserved(contractCodes, record, { 'things.getThing job_not_found': 'Raced: …' })).toEqual(
+      [],
+    );
+    expect(findUnobserved(contractCodes, record, { 'things.getThing none': 'Raced: …' })).toHaveLength(1);
   });
 });

@@ -44,7 +44,7 @@ function samplesOf(pattern: RegExp): string[] {
 }
 
 /** Variants of the sample: one piece repeated up to the length, and an end that never matches. */
-function pumped(sample: string, length: number): string[] {
+function pumpSamples(sample: string, length: number): string[] {
   const texts: string[] = [];
   for (let from = 0; from <= sample.length; from += 1) {
     for (const width of length > 10_000 ? [1] : [1, 2, 3]) {
@@ -60,18 +60,18 @@ function pumped(sample: string, length: number): string[] {
 
 /** The slowest text and its time. The first text above the limit ends the search. */
 function slowest(pattern: RegExp): { ms: number; text: string } {
-  let worst = { ms: 0, text: '' };
+  let worstMatch = { ms: 0, text: '' };
   const samples = samplesOf(pattern);
   for (const length of lengths) {
-    for (const text of samples.flatMap((sample) => pumped(sample, length))) {
+    for (const text of samples.flatMap((sample) => pumpSamples(sample, length))) {
       const startedMs = performance.now();
       pattern.test(text);
       const ms = performance.now() - startedMs;
-      if (ms > worst.ms) worst = { ms, text: text.slice(0, 60) };
-      if (ms > mostMs) return worst;
+      if (ms > worstMatch.ms) worstMatch = { ms, text: text.slice(0, 60) };
+      if (ms > mostMs) return worstMatch;
     }
   }
-  return worst;
+  return worstMatch;
 }
 
 const patterns = [...new Set([gateway, agent, classic].flatMap(patternsOf))];

@@ -17,7 +17,7 @@ const root = path.join(import.meta.dirname, '../..');
 const script = path.join(root, 'scripts/released.ts');
 const folder = mkdtempSync(path.join(tmpdir(), 'townhall-released-'));
 const contract = path.join(folder, 'contract');
-const released = path.join(folder, 'released');
+const releasedFolder = path.join(folder, 'released');
 
 beforeAll(async () => {
   for (const { name } of surfaces)
@@ -28,7 +28,9 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 function gate(...parameters: string[]) {
-  return runNode(script, ['--contract', contract, '--released', released, ...parameters], { cwd: root });
+  return runNode(script, ['--contract', contract, '--released', releasedFolder, ...parameters], {
+    cwd: root,
+  });
 }
 
 /** Runs the gate on a changed contract, then restores it. */

@@ -94,16 +94,18 @@ export async function checkEventStream(
 
   const session = (await (await send('POST', '', { title: 'Conformance' })).json()) as { id: string };
   const sessionId = session.id;
-  const live = await open('');
+  const liveStream = await open('');
   const receipt = (await (await send('POST', `/${sessionId}/prompt`, { text: 'Say something.' })).json()) as {
     runId: string;
   };
-  await live.until((text) => text.includes('run.settled') && /"status":\s*"idle"[^\n]*\n\n$/.test(text));
-  live.close();
+  await liveStream.until(
+    (text) => text.includes('run.settled') && /"status":\s*"idle"[^\n]*\n\n$/.test(text),
+  );
+  liveStream.close();
   const wholeText = await read('?until=idle');
   const frames = readFrames(wholeText.text());
-  const durable = frames.filter(({ id }) => id !== undefined);
-  const head = durable.length;
+  const durableFrames = frames.filter(({ id }) => id !== undefined);
+  const head = durableFrames.length;
 
   await hold('the answer is text/event-stream and is not kept by caches', () => {
     const contentType = wholeText.headers.get('content-type') ?? '';
@@ -124,48 +126,51 @@ export async function checkEventStream(
   );
   await hold('the seq of durable events has no gap and begins at 1', () =>
     firstGap(
-      durable.map(({ data }) => Number(data['seq'])),
+      durableFrames.map(({ data }) => Number(data['seq'])),
       1,
     ),
   );
   await hold('the id of a frame is its seq, and only durable events have either', () => {
-    const odd = frames.find(
+    const unexpectedFrame = frames.find(
       ({ id, data }) =>
         (id === undefined) !== (data['seq'] === undefined) ||
         (id !== undefined && id !== String(data['seq'])),
     );
-    return odd ? JSON.stringify(odd) : null;
+    return unexpectedFrame ? JSON.stringify(unexpectedFrame) : null;
   });
   await hold('data is one flat object whose type is the name of the frame, with session and time', () => {
-    const odd = frames.find(
+    const unexpectedFrame = frames.find(
       ({ event, data }) =>
         data['type'] !== event ||
         data['sessionId'] !== sessionId ||
         Number.isNaN(Date.parse(String(data['time']))),
     );
-    return odd ? JSON.stringify(odd) : null;
+    return unexpectedFrame ? JSON.stringify(unexpectedFrame) : null;
   });
   await hold('a run has exactly one run.settled with its outcome', () => {
-    const settled = frames.filter(
+    const settledFrames = frames.filter(
       ({ data }) => data['type'] === 'run.settled' && data['runId'] === receipt.runId,
     );
-    return settled.length === 1 && typeof settled[0]?.data['outcome'] === 'string'
+    return settledFrames.length === 1 && typeof settledFrames[0]?.data['outcome'] === 'string'
       ? null
-      : `there are ${settled.length}`;
+      : `there are ${settledFrames.length}`;
   });
   await hold('what was told live is what is told again', () => {
-    const liveFrames = readFrames(live.text()).filter(({ id }) => id !== undefined);
-    const framesById = new Map(durable.map((frame) => [frame.id, frame]));
-    const odd = liveFrames.find(
+    const liveFrames = readFrames(liveStream.text()).filter(({ id }) => id !== undefined);
+    const framesById = new Map(durableFrames.map((frame) => [frame.id, frame]));
+    const unexpectedFrame = liveFrames.find(
       (frame) =>
-        JSON.stringify(sorted(frame.data)) !== JSON.stringify(sorted(framesById.get(frame.id)?.data)),
+        JSON.stringify(sortMembers(frame.data)) !==
+        JSON.stringify(sortMembers(framesById.get(frame.id)?.data)),
     );
     if (liveFrames.length !== head) return `${liveFrames.length} live and ${head} again`;
-    return odd ? `${JSON.stringify(odd)} was ${JSON.stringify(framesById.get(odd.id))}` : null;
+    return unexpectedFrame
+      ? `${JSON.stringify(unexpectedFrame)} was ${JSON.stringify(framesById.get(unexpectedFrame.id))}`
+      : null;
   });
   await hold('deltas carry part and offset, and make the text that the part ends with', () => {
     const texts = new Map<string, string>();
-    for (const { data } of readFrames(live.text())) {
+    for (const { data } of readFrames(liveStream.text())) {
       const partId = String(data['partId']);
       if (data['type'] === 'part.snapshot') texts.set(partId, String(data['text']));
       if (data['type'] === 'part.delta') {
@@ -234,11 +239,12 @@ export async function checkEventStream(
       .filter((line) => line !== '')
       .map((line) => JSON.parse(line) as Record<string, unknown>)
       .filter((event) => event['seq'] !== undefined);
-    const odd = events.find(
-      (event, index) => JSON.stringify(sorted(event)) !== JSON.stringify(sorted(durable[index]?.data)),
+    const unexpectedEvent = events.find(
+      (event, index) =>
+        JSON.stringify(sortMembers(event)) !== JSON.stringify(sortMembers(durableFrames[index]?.data)),
     );
     if (events.length !== head) return `${events.length} of ${head} events`;
-    return odd ? JSON.stringify(odd) : null;
+    return unexpectedEvent ? JSON.stringify(unexpectedEvent) : null;
   });
   await hold('until=idle ends by itself', () => (wholeText.ended() ? null : 'it did not'));
   await send('DELETE', `/${sessionId}`);
@@ -260,17 +266,17 @@ export function readFrames(text: string): Frame[] {
 }
 
 function firstGap(numbers: readonly number[], from: number): string | null {
-  const at = numbers.findIndex((number, index) => number !== from + index);
-  return at < 0 ? null : `${numbers[at]} where ${from + at} was due`;
+  const gapIndex = numbers.findIndex((number, index) => number !== from + index);
+  return gapIndex < 0 ? null : `${numbers[gapIndex]} where ${from + gapIndex} was due`;
 }
 
-function sorted(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sorted);
+function sortMembers(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sortMembers);
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
     Object.entries(value)
       .sort(([a], [b]) => (a < b ? -1 : 1))
-      .map(([key, member]) => [key, sorted(member)]),
+      .map(([key, member]) => [key, sortMembers(member)]),
   );
 }
 

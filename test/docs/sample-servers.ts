@@ -26,14 +26,14 @@ export interface SampleServers {
 
 export const administratorPassword = testAdministrator.password;
 
-const anything = { type: 'object' };
+const anyObject = { type: 'object' };
 const notes = defineService({
   id: 'notes',
   name: 'Notes',
   actions: {
-    add: { method: 'POST', identities: [], input: anything, run: () => ({ added: true }) },
+    add: { method: 'POST', identities: [], input: anyObject, run: () => ({ added: true }) },
     list: { method: 'GET', identities: [], run: () => [] },
-    'add/start': { method: 'POST', identities: [], input: anything, run: () => ({ started: true }) },
+    'add/start': { method: 'POST', identities: [], input: anyObject, run: () => ({ started: true }) },
     'list/newest': { method: 'GET', identities: [], run: () => [] },
   },
 });
@@ -42,21 +42,21 @@ const house = definePlugin<{ act: object }>({
   name: 'careful',
   title: 'Careful',
   description: 'Asks before it acts.',
-  actions: { act: { description: 'Acts.', input: anything, needsApproval: true, run: async () => 'done' } },
+  actions: { act: { description: 'Acts.', input: anyObject, needsApproval: true, run: async () => 'done' } },
   services: [
     {
       name: 'bell',
       title: 'Bell',
       start: async () => {},
       stop: async () => {},
-      actions: { ring: { description: 'Rings.', input: anything, run: async () => 'ding' } },
+      actions: { ring: { description: 'Rings.', input: anyObject, run: async () => 'ding' } },
     },
     {
       name: 'web',
       title: 'Web',
       start: async () => {},
       stop: async () => {},
-      commands: { output: { description: 'What it printed.', input: anything, run: async () => 'ready' } },
+      commands: { output: { description: 'What it printed.', input: anyObject, run: async () => 'ready' } },
     },
   ],
 });
@@ -118,7 +118,7 @@ export async function startSampleServers(): Promise<SampleServers> {
 
 /** A models file with the models that the examples name. */
 function modelsOf(provider: ScriptedProvider): string {
-  const keyed = { base_url: provider.url, api_key_env: 'ACME_API_KEY' };
+  const providerEntry = { base_url: provider.url, api_key_env: 'ACME_API_KEY' };
   const rates = { input: 1, output: 1 };
   return JSON.stringify({
     providers: [
@@ -126,10 +126,10 @@ function modelsOf(provider: ScriptedProvider): string {
         id: 'acme',
         kind: 'openai-compatible',
         formats: ['chat', 'embeddings', 'responses', 'rerank'],
-        ...keyed,
+        ...providerEntry,
       },
-      { id: 'openai', kind: 'openai-compatible', formats: ['chat', 'responses'], ...keyed },
-      { id: 'anthropic', kind: 'anthropic', ...keyed },
+      { id: 'openai', kind: 'openai-compatible', formats: ['chat', 'responses'], ...providerEntry },
+      { id: 'anthropic', kind: 'anthropic', ...providerEntry },
     ],
     models: [
       { id: 'acme/fast', provider: 'acme', upstream_model: 'ok', rates },

@@ -24,13 +24,13 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('x-codeSamples', () => {
   test('cover each operation but the pages and webhooks', () => {
-    const incomplete = operations.filter(
+    const incompleteOperations = operations.filter(
       ({ samples: all }) =>
         !['curl', 'TypeScript', 'Python'].every((label) => all.some((sample) => sample.label === label)),
     );
     // Both variants of the agent have the same operations.
-    expect([...new Set(incomplete.map(({ id }) => id))].sort()).toEqual([...withoutSample].sort());
-    expect(1 - incomplete.length / operations.length).toBeGreaterThan(0.95);
+    expect([...new Set(incompleteOperations.map(({ id }) => id))].sort()).toEqual([...withoutSample].sort());
+    expect(1 - incompleteOperations.length / operations.length).toBeGreaterThan(0.95);
   });
 
   test('type-check in TypeScript', { timeout: 240_000 }, () => {
@@ -123,8 +123,8 @@ with urllib.request.urlopen(request) as response:
     const [, body = ''] = /-d ([\s\S]+)$/.exec(curl) ?? [];
     expect(JSON.parse(execFileSync('sh', ['-c', `printf %s ${body}`]).toString())).toEqual({ text });
     const [, literal = ''] = /json\.dumps\((.+)\)\.encode/.exec(Python) ?? [];
-    const printed = execFileSync('python3', ['-c', `import json\nprint(json.dumps(${literal}))`]);
-    expect(JSON.parse(printed.toString())).toEqual({ text });
+    const printedJson = execFileSync('python3', ['-c', `import json\nprint(json.dumps(${literal}))`]);
+    expect(JSON.parse(printedJson.toString())).toEqual({ text });
     expect(TypeScript).toContain(`'it\\'s "one" $HOME \\\\ line\\nnext'`);
   });
 

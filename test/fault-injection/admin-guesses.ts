@@ -21,7 +21,7 @@ const masterKey = randomBytes(32).toString('base64');
 
 async function start(
   url: string,
-  more: Partial<CreateGatewayOptions> = {},
+  overrides: Partial<CreateGatewayOptions> = {},
 ): Promise<{ gateway: Gateway; url: string }> {
   const env = {
     ...administrator,
@@ -40,7 +40,7 @@ async function start(
     log,
     redactor,
     clock: systemClock,
-    ...more,
+    ...overrides,
   });
   return { gateway, url: (await gateway.listen()).url };
 }
@@ -61,17 +61,17 @@ const median = (values: number[]): number =>
 let isBroken = false;
 const server = await startServer();
 try {
-  const lifted = { freeTries: 1e9, strangerTries: 1e9, addressTries: 1e9 };
-  const timed = await start(server.url, { attemptLimits: lifted });
+  const liftedLimits = { freeTries: 1e9, strangerTries: 1e9, addressTries: 1e9 };
+  const timedServer = await start(server.url, { attemptLimits: liftedLimits });
   const times: Record<'known' | 'unknown', number[]> = { known: [], unknown: [] };
   for (let n = 0; n < triesPerId; n += 1) {
     for (const adminId of n % 2 === 0 ? (['known', 'unknown'] as const) : (['unknown', 'known'] as const)) {
-      const { status, ms } = await guess(timed.url, adminId, n);
+      const { status, ms } = await guess(timedServer.url, adminId, n);
       if (status !== 401) throw new Error(`expected 401, got ${status}`);
       times[adminId].push(ms);
     }
   }
-  await timed.gateway.close();
+  await timedServer.gateway.close();
   const apartMs = Math.abs(median(times.known) - median(times.unknown));
   console.log(
     `${triesPerId} tries each: median ${median(times.known).toFixed(2)} ms for a known ID, ${median(times.unknown).toFixed(2)} ms for an unknown one, ${apartMs.toFixed(2)} ms apart`,
@@ -102,11 +102,11 @@ try {
   const counts = Object.fromEntries(
     [...Map.groupBy(statuses, (status) => status)].map(([status, all]) => [status, all.length]),
   );
-  const evaluated = counts[401] ?? 0;
+  const checkedCount = counts[401] ?? 0;
   console.log(
-    `${attempts} wrong passwords, 50 at a time, over two gateways in ${seconds.toFixed(1)} s: ${evaluated} looked at, answers ${JSON.stringify(counts)}`,
+    `${attempts} wrong passwords, 50 at a time, over two gateways in ${seconds.toFixed(1)} s: ${checkedCount} looked at, answers ${JSON.stringify(counts)}`,
   );
-  isBroken ||= evaluated > 10 || evaluated === 0;
+  isBroken ||= checkedCount > 10 || checkedCount === 0;
   for (const { gateway } of replicas) await gateway.close();
 } finally {
   await server.stop();

@@ -40,15 +40,15 @@ try {
     // The last connection stays, to see the end.
     let remainingBytes =
       droppedConnections < drops ? 1 + Math.floor(random() * 3_000) : Number.POSITIVE_INFINITY;
-    let pending = Buffer.alloc(0);
+    let pendingBytes = Buffer.alloc(0);
     response.on('error', () => {});
     for await (const chunk of response as AsyncIterable<Buffer>) {
       const part = chunk.subarray(0, Math.min(chunk.length, remainingBytes));
       remainingBytes -= part.length;
-      pending = Buffer.concat([pending, part]);
-      for (let end = pending.indexOf('\n\n'); end >= 0; end = pending.indexOf('\n\n')) {
-        const block = pending.subarray(0, end).toString('utf8');
-        pending = pending.subarray(end + 2);
+      pendingBytes = Buffer.concat([pendingBytes, part]);
+      for (let end = pendingBytes.indexOf('\n\n'); end >= 0; end = pendingBytes.indexOf('\n\n')) {
+        const block = pendingBytes.subarray(0, end).toString('utf8');
+        pendingBytes = pendingBytes.subarray(end + 2);
         const data = /^data: (.*)$/m.exec(block)?.[1];
         if (data === undefined) continue;
         const event = JSON.parse(data) as {

@@ -25,7 +25,7 @@ const postgres = isPostgres ? await startServer() : undefined;
 const server = postgres && { databaseUrl: postgres.url, leaseMs: 500 };
 const failures: string[] = [];
 let agent: AgentProcess | undefined;
-const accepted = new Map<string, { sessionId: string; runId: string }>();
+const acceptedRuns = new Map<string, { sessionId: string; runId: string }>();
 const startsMs: number[] = [];
 let worstLossMs = 0;
 let worstGoOnMs = 0;
@@ -41,7 +41,7 @@ try {
       // Some into one chat, so that a queue stands behind what is cut.
       const call = client.sessions.execute({ chatId: `chat-${round % 3}`, instructions: text });
       return call.then(
-        ({ sessionId, runId }) => void accepted.set(name, { sessionId, runId }),
+        ({ sessionId, runId }) => void acceptedRuns.set(name, { sessionId, runId }),
         () => {},
       );
     });
@@ -56,7 +56,7 @@ try {
     const next = createAgentClient({ baseUrl: agent.url, token: agent.token });
     // A run that still runs and started before the kill was left behind by the killed process.
     const isLeftBehind = async () => {
-      for (const { sessionId, runId } of accepted.values()) {
+      for (const { sessionId, runId } of acceptedRuns.values()) {
         const { status, startedAt } = await next.sessions.getRun({ sessionId, runId });
         if (status === 'running' && Date.parse(startedAt ?? '') < killedAt) return true;
       }
@@ -65,7 +65,7 @@ try {
     while ((await isLeftBehind()) && performance.now() - readyMs < 5 * goOnMs)
       await new Promise((resolve) => setTimeout(resolve, 20));
     worstGoOnMs = Math.max(worstGoOnMs, performance.now() - readyMs);
-    for (const [name, { sessionId, runId }] of accepted) {
+    for (const [name, { sessionId, runId }] of acceptedRuns) {
       const run = await next.sessions.getRun({ sessionId, runId });
       if (run.status === 'interrupted' && run.message !== null) {
         const pieces = gateway.sent.get(name) ?? [];
@@ -93,20 +93,20 @@ try {
     }
   }
   const client = createAgentClient({ baseUrl: agent.url, token: agent.token });
-  const sessions = new Set([...accepted.values()].map(({ sessionId }) => sessionId));
+  const sessions = new Set([...acceptedRuns.values()].map(({ sessionId }) => sessionId));
   for (const sessionId of sessions) {
     const seqs: number[] = [];
-    const settled = new Map<string, number>();
+    const settledRuns = new Map<string, number>();
     for await (const event of client.sessions.follow({ sessionId, until: 'idle' })) {
       if ('seq' in event) seqs.push(event.seq);
-      if (event.type === 'run.settled') settled.set(event.runId, (settled.get(event.runId) ?? 0) + 1);
+      if (event.type === 'run.settled') settledRuns.set(event.runId, (settledRuns.get(event.runId) ?? 0) + 1);
     }
     if (seqs.some((seq, index) => seq !== index + 1)) failures.push(`the log of ${sessionId} has a gap`);
-    for (const [runId, times] of settled)
+    for (const [runId, times] of settledRuns)
       if (times !== 1) failures.push(`${runId} was settled ${times} times`);
   }
   const outcomes: Record<string, number> = {};
-  for (const [name, { sessionId, runId }] of accepted) {
+  for (const [name, { sessionId, runId }] of acceptedRuns) {
     const run = await client.sessions.getRun({ sessionId, runId });
     outcomes[run.status] = (outcomes[run.status] ?? 0) + 1;
     if (run.status !== 'completed' && run.status !== 'interrupted') failures.push(`${name} is ${run.status}`);
@@ -125,7 +125,7 @@ try {
   for (const fault of failures) console.log(`FAIL ${fault}`);
   const sortedStarts = [...startsMs].sort((a, b) => a - b);
   console.log(
-    `${isPostgres ? 'postgres' : 'embedded'}: ${kills} kills, ${accepted.size} accepted, outcomes ${JSON.stringify(outcomes)}, at most ${Math.round(worstLossMs)} ms of text lost, gone on after at most ${Math.round(worstGoOnMs)} ms, restart p50 ${Math.round(sortedStarts[Math.floor(kills / 2)] ?? 0)} ms`,
+    `${isPostgres ? 'postgres' : 'embedded'}: ${kills} kills, ${acceptedRuns.size} accepted, outcomes ${JSON.stringify(outcomes)}, at most ${Math.round(worstLossMs)} ms of text lost, gone on after at most ${Math.round(worstGoOnMs)} ms, restart p50 ${Math.round(sortedStarts[Math.floor(kills / 2)] ?? 0)} ms`,
   );
   process.exitCode = failures.length === 0 ? 0 : 1;
 } finally {

@@ -33,7 +33,7 @@ export async function startDatabaseProxy(databaseUrl: string, random: () => numb
   const links = new Set<Link>();
   let isCut = false;
   let droppedPart = 0;
-  let awaited: { text: string; resolve(): void } | null = null;
+  let awaitedText: { text: string; resolve(): void } | null = null;
 
   const server = createServer((client) => {
     if (isCut) return void client.destroy();
@@ -47,10 +47,10 @@ export async function startDatabaseProxy(databaseUrl: string, random: () => numb
     };
     for (const socket of [client, database]) socket.on('error', end).on('close', end);
     client.on('data', (bytes) => {
-      if (awaited !== null && bytes.includes(awaited.text)) {
+      if (awaitedText !== null && bytes.includes(awaitedText.text)) {
         link.kept = [];
-        awaited.resolve();
-        awaited = null;
+        awaitedText.resolve();
+        awaitedText = null;
       }
       database.write(bytes);
     });
@@ -75,7 +75,7 @@ export async function startDatabaseProxy(databaseUrl: string, random: () => numb
     },
     heal: () => void (isCut = false),
     dropAnswers: (part) => void (droppedPart = part),
-    keepBackFrom: (text) => new Promise((resolve) => (awaited = { text, resolve })),
+    keepBackFrom: (text) => new Promise((resolve) => (awaitedText = { text, resolve })),
     release() {
       for (const link of links) {
         for (const bytes of link.kept ?? []) link.client.write(bytes);

@@ -105,14 +105,14 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
     const url = await addressOf(gateway.stdout, exit);
     const token = await userToken(url);
     const texts: string[] = [];
-    let underway = 0;
+    let startedStreams = 0;
     const allUnderway = Promise.withResolvers<void>();
     const streams = Array.from({ length: count }, (_, index) =>
       readStream(
         `${url}/v1/ai/chat/completions`,
         { token, model: index < longStreams ? 'acme/long' : 'acme/short' },
         (text) => {
-          if (texts[index] === undefined && ++underway === count) allUnderway.resolve();
+          if (texts[index] === undefined && ++startedStreams === count) allUnderway.resolve();
           texts[index] = (texts[index] ?? '') + text;
         },
       ),
@@ -120,7 +120,7 @@ export async function drainUnderStreams(options: DrainOptions): Promise<Drained>
     await Promise.race([
       allUnderway.promise,
       Promise.all(streams).then(() =>
-        Promise.reject(new Error(`only ${underway} of ${count} streams began: ${texts.join('')}`)),
+        Promise.reject(new Error(`only ${startedStreams} of ${count} streams began: ${texts.join('')}`)),
       ),
     ]);
 

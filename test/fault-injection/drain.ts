@@ -24,6 +24,6 @@ const options = {
   drainMs: Number(values['drain-ms']),
 };
 const result = await drainUnderStreams(options);
-const broken = brokenPromises(result, options);
-console.log(JSON.stringify({ ...result, broken }));
-process.exitCode = broken.length > 0 ? 1 : 0;
+const violations = brokenPromises(result, options);
+console.log(JSON.stringify({ ...result, broken: violations }));
+process.exitCode = violations.length > 0 ? 1 : 0;

@@ -48,7 +48,7 @@ const texts: readonly Filler[] = [
 ];
 
 // Members whose values select the action; another text would end the call at once.
-const choosing = new Set([
+const selectingMembers = new Set([
   'model',
   'role',
   'type',
@@ -105,14 +105,14 @@ function hostileRoots(
   only: HostileOptions['only'] = () => true,
 ): HostileBody[] {
   const budget = maxBytes - 64 - Buffer.byteLength(JSON.stringify(example));
-  const extra = (value: string) => withMembers(example, `"hostile":${value}`);
+  const withExtraMember = (value: string) => withMembers(example, `"hostile":${value}`);
   const roots: { name: string; build: () => Buffer }[] = [
     {
       name: 'root: members',
       build: () =>
         withMembers(
           example,
-          numbered((index) => `"k${index}":0`, budget),
+          repeatMembers((index) => `"k${index}":0`, budget),
         ),
     },
     {
@@ -120,7 +120,7 @@ function hostileRoots(
       build: () =>
         withMembers(
           example,
-          numbered((index) => `"k${index}":0`, budget, 9_900),
+          repeatMembers((index) => `"k${index}":0`, budget, 9_900),
         ),
     },
     {
@@ -128,55 +128,59 @@ function hostileRoots(
       build: () =>
         withMembers(
           example,
-          numbered((index) => `"\\u006b${index}":0`, budget, 9_900),
+          repeatMembers((index) => `"\\u006b${index}":0`, budget, 9_900),
         ),
     },
     {
       name: 'root: one name twice',
-      build: () => withMembers(example, `${numbered((index) => `"k${index}":0`, budget, 9_900)},"k0":1`),
+      build: () => withMembers(example, `${repeatMembers((index) => `"k${index}":0`, budget, 9_900)},"k0":1`),
     },
     {
       name: 'root: names that are numbers',
       build: () =>
         withMembers(
           example,
-          numbered((index) => `"${(index * 7_919) % 4_000_000_000}":0`, budget, 9_900),
+          repeatMembers((index) => `"${(index * 7_919) % 4_000_000_000}":0`, budget, 9_900),
         ),
     },
-    { name: 'root: objects', build: () => extra(`[${numbered(() => '{}', budget)}]`) },
+    { name: 'root: objects', build: () => withExtraMember(`[${repeatMembers(() => '{}', budget)}]`) },
     {
       name: 'root: objects of many shapes',
-      build: () => extra(`[${numbered((index) => `{"k${index}":0}`, budget, 49_900)}]`),
+      build: () => withExtraMember(`[${repeatMembers((index) => `{"k${index}":0}`, budget, 49_900)}]`),
     },
-    { name: 'root: arrays', build: () => extra(`[${numbered(() => '[]', budget, 99_000)}]`) },
+    { name: 'root: arrays', build: () => withExtraMember(`[${repeatMembers(() => '[]', budget, 99_000)}]`) },
     {
       name: 'root: numbers',
-      build: () => extra(`[${numbered((index) => String(index % 1_000), budget, 499_000)}]`),
+      build: () => withExtraMember(`[${repeatMembers((index) => String(index % 1_000), budget, 499_000)}]`),
     },
     {
       name: 'root: long numbers',
-      build: () => extra(`[${numbered(() => '0.123456789012345678e-7', budget, 499_000)}]`),
+      build: () => withExtraMember(`[${repeatMembers(() => '0.123456789012345678e-7', budget, 499_000)}]`),
     },
-    { name: 'root: one number', build: () => extra('1'.repeat(budget)) },
+    { name: 'root: one number', build: () => withExtraMember('1'.repeat(budget)) },
     {
       name: 'root: texts with escapes',
-      build: () => extra(`[${numbered((index) => `"\\u0041${index}"`, budget, 99_000)}]`),
+      build: () => withExtraMember(`[${repeatMembers((index) => `"\\u0041${index}"`, budget, 99_000)}]`),
     },
     {
       name: 'root: long names',
       build: () =>
         withMembers(
           example,
-          numbered((index) => `"${index}${'\\\\'.repeat(10_000)}":0`, budget),
+          repeatMembers((index) => `"${index}${'\\\\'.repeat(10_000)}":0`, budget),
         ),
     },
     {
       name: 'root: suspect names',
-      build: () => extra(`[${numbered((index) => `{"__proto_${index % 10}":"\\u005f"}`, budget, 33_000)}]`),
+      build: () =>
+        withExtraMember(
+          `[${repeatMembers((index) => `{"__proto_${index % 10}":"\\u005f"}`, budget, 33_000)}]`,
+        ),
     },
     {
       name: 'root: nesting',
-      build: () => extra(`[${numbered(() => '['.repeat(60) + ']'.repeat(60), budget, 1_600)}]`),
+      build: () =>
+        withExtraMember(`[${repeatMembers(() => '['.repeat(60) + ']'.repeat(60), budget, 1_600)}]`),
     },
     { name: 'root: nesting without an end', build: () => Buffer.from('['.repeat(maxBytes)) },
     { name: 'root: spaces', build: () => Buffer.from(`${' '.repeat(budget)}${JSON.stringify(example)}`) },
@@ -197,12 +201,12 @@ function hostileMembers(
   const bodies: HostileBody[] = [];
   const add = (name: string, path: Place['path'], write: (budget: number) => string): void => {
     if (only(`${prefix}${name}`))
-      bodies.push({ name: `${prefix}${name}`, bytes: filled(example, path, maxBytes, write) });
+      bodies.push({ name: `${prefix}${name}`, bytes: fillParameters(example, path, maxBytes, write) });
   };
-  const longs = places.filter(
-    ({ value, path }) => typeof value === 'string' && !choosing.has(String(path.at(-1))),
+  const longStrings = places.filter(
+    ({ value, path }) => typeof value === 'string' && !selectingMembers.has(String(path.at(-1))),
   );
-  for (const [index, { path }] of longs.entries()) {
+  for (const [index, { path }] of longStrings.entries()) {
     // The first position gets all fillers; the others get those that were slow somewhere.
     const selection =
       few || index > 0
@@ -213,40 +217,43 @@ function hostileMembers(
     const maximum = mostBytes[String(path.at(-1))];
     for (const filler of selection) {
       const { name } = filler;
-      add(`${dotted(path)}: ${name}`, path, (budget) => textOf(filler, budget, Number.POSITIVE_INFINITY));
+      add(`${dottedPath(path)}: ${name}`, path, (budget) => textOf(filler, budget, Number.POSITIVE_INFINITY));
       if (maximum !== undefined)
-        add(`${dotted(path)} at its own limit: ${name}`, path, (budget) => textOf(filler, budget, maximum));
+        add(`${dottedPath(path)} at its own limit: ${name}`, path, (budget) =>
+          textOf(filler, budget, maximum),
+        );
     }
     add(
-      `${dotted(path)}: many texts`,
+      `${dottedPath(path)}: many texts`,
       path,
-      (budget) => `[${numbered((item) => `"text ${item}"`, budget, 95_000)}]`,
+      (budget) => `[${repeatMembers((item) => `"text ${item}"`, budget, 95_000)}]`,
     );
     add(
-      `${dotted(path)}: tokens`,
+      `${dottedPath(path)}: tokens`,
       path,
-      (budget) => `[${numbered((item) => String(item % 50_000), budget, 300_000)}]`,
+      (budget) => `[${repeatMembers((item) => String(item % 50_000), budget, 300_000)}]`,
     );
   }
   for (const { path, value } of places) {
     if (Array.isArray(value) && value.length > 0) {
       const items = value.map((item) => JSON.stringify(item));
       add(
-        `${dotted(path)}: many items`,
+        `${dottedPath(path)}: many items`,
         path,
-        (budget) => `[${numbered((item) => items[item % items.length] as string, budget, mostItems(items))}]`,
+        (budget) =>
+          `[${repeatMembers((item) => items[item % items.length] as string, budget, mostItems(items))}]`,
       );
     } else if (value !== null && typeof value === 'object' && !Array.isArray(value) && path.length > 0) {
       add(
-        `${dotted(path)}: members`,
+        `${dottedPath(path)}: members`,
         path,
-        (budget) => `{${numbered((item) => `"k${item}":{"type":"string"}`, budget, 9_900)}}`,
+        (budget) => `{${repeatMembers((item) => `"k${item}":{"type":"string"}`, budget, 9_900)}}`,
       );
       add(
-        `${dotted(path)}: nesting`,
+        `${dottedPath(path)}: nesting`,
         path,
         (budget) =>
-          `{"a":[${numbered(() => '{"properties":'.repeat(25) + '{}' + '}'.repeat(25), budget, 1_800)}]}`,
+          `{"a":[${repeatMembers(() => '{"properties":'.repeat(25) + '{}' + '}'.repeat(25), budget, 1_800)}]}`,
       );
     }
   }
@@ -279,37 +286,37 @@ interface Place {
 }
 
 function placesOf(value: Json, path: (string | number)[] = []): Place[] {
-  const descendants = Array.isArray(value)
-    ? value.slice(0, 2).flatMap((item, index) => placesOf(item, [...path, index]))
-    : value !== null && typeof value === 'object'
-      ? Object.entries(value).flatMap(([name, member]) => placesOf(member, [...path, name]))
-      : [];
+  const entries: [string | number, Json][] = Array.isArray(value)
+    ? value.slice(0, 2).map((item, index) => [index, item])
+    : Object.entries(value !== null && typeof value === 'object' ? value : {});
+  const descendants = entries.flatMap(([step, member]) => placesOf(member, [...path, step]));
   return [{ path, value }, ...descendants];
 }
 
-function dotted(path: readonly (string | number)[]): string {
+function dottedPath(path: readonly (string | number)[]): string {
   return path.length === 0 ? 'body' : path.join('.');
 }
 
 /** The example with another value at the path; `write` gets the number of bytes left. */
-function filled(
+function fillParameters(
   example: Json,
   path: readonly (string | number)[],
   maxBytes: number,
   write: (budget: number) => string,
 ): Buffer {
-  const [before = '', after = ''] = JSON.stringify(changed(example, path)).split(JSON.stringify(marker));
+  const [before = '', after = ''] = JSON.stringify(withValueAt(example, path)).split(JSON.stringify(marker));
   const budget = maxBytes - Buffer.byteLength(before) - Buffer.byteLength(after) - 64;
   return Buffer.from(before + write(budget) + after);
 }
 
-function changed(value: Json, [step, ...rest]: readonly (string | number)[]): Json {
+function withValueAt(value: Json, [step, ...rest]: readonly (string | number)[]): Json {
   if (step === undefined) return marker;
-  if (Array.isArray(value)) return value.map((item, index) => (index === step ? changed(item, rest) : item));
+  if (Array.isArray(value))
+    return value.map((item, index) => (index === step ? withValueAt(item, rest) : item));
   return Object.fromEntries(
     Object.entries(value as Record<string, Json>).map(([name, member]) => [
       name,
-      name === step ? changed(member, rest) : member,
+      name === step ? withValueAt(member, rest) : member,
     ]),
   );
 }
@@ -323,7 +330,7 @@ function withMembers(example: Json, members: string): Buffer {
 }
 
 /** Comma-separated items, as many as there is room for. */
-function numbered(
+function repeatMembers(
   item: (index: number) => string,
   budget: number,
   maximum = Number.POSITIVE_INFINITY,

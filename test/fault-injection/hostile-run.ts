@@ -259,14 +259,12 @@ export function bodiesFor(
   options: Pick<HostileOptions, 'few' | 'only'> = {},
 ): (HostileBody & { mediaType: string })[] {
   const mostBytes = surface === 'agent' ? agentTexts : {};
+  const bodiesOf = (mediaType: string): HostileBody[] => {
+    if (mediaType === 'application/json') return hostileBodies(examples, maxBytes, { ...options, mostBytes });
+    return mediaType === 'multipart/form-data' ? hostileForms(maxBytes) : hostileQueries(maxBytes);
+  };
   return mediaTypes.flatMap((mediaType) => {
-    const bodies =
-      mediaType === 'application/json'
-        ? hostileBodies(examples, maxBytes, { ...options, mostBytes })
-        : mediaType === 'multipart/form-data'
-          ? hostileForms(maxBytes)
-          : hostileQueries(maxBytes);
-    return bodies
+    return bodiesOf(mediaType)
       .filter(({ name }) => options.only?.(name) ?? true)
       .map((body) => ({
         ...body,
@@ -278,17 +276,17 @@ export function bodiesFor(
 function hostileForms(maxBytes: number): HostileBody[] {
   const part = (head: string, content: string) =>
     `--hostile\r\nContent-Disposition: form-data; ${head}\r\n\r\n${content}\r\n`;
-  const whole = (content: string) =>
+  const wholeBody = (content: string) =>
     Buffer.from(
       `${part('name="model"', 'acme/whisper')}${part('name="file"; filename="a.wav"', content)}--hostile--\r\n`,
     );
   const budget = maxBytes - 300;
   const fill = (unit: string) => unit.repeat(Math.floor(budget / unit.length));
   return [
-    { name: 'form: a large file', bytes: whole(fill('RIFF')) },
-    { name: 'form: line breaks', bytes: whole(fill('\r\n')) },
-    { name: 'form: boundaries that are none', bytes: whole(fill('\r\n--hostil')) },
-    { name: 'form: hyphens', bytes: whole(fill('-')) },
+    { name: 'form: a large file', bytes: wholeBody(fill('RIFF')) },
+    { name: 'form: line breaks', bytes: wholeBody(fill('\r\n')) },
+    { name: 'form: boundaries that are none', bytes: wholeBody(fill('\r\n--hostil')) },
+    { name: 'form: hyphens', bytes: wholeBody(fill('-')) },
     { name: 'form: many parts', bytes: Buffer.from(fill(part('name="a"', ''))) },
     { name: 'form: a long field', bytes: Buffer.from(`${part('name="model"', fill('a'))}--hostile--\r\n`) },
     { name: 'form: a long head', bytes: Buffer.from(part(`name="${fill('a')}"`, 'a')) },

@@ -110,19 +110,19 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
     journal: join(folder, 'journal'),
   };
   const userIds = Array.from({ length: 10 }, () => id('usr'));
-  const preparing = await connect(place.database, { log: silentLog });
-  await migrateAll(preparing);
-  await preparing.sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1')`;
+  const setupDatabase = await connect(place.database, { log: silentLog });
+  await migrateAll(setupDatabase);
+  await setupDatabase.sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1')`;
   for (const userId of userIds) {
-    await preparing.sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
-    await preparing.sql`select gateway.credits_post(${userId}, 'grant', ${userId}, 1000000000, 'for the storm')`;
+    await setupDatabase.sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
+    await setupDatabase.sql`select gateway.credits_post(${userId}, 'grant', ${userId}, 1000000000, 'for the storm')`;
   }
-  await preparing.close();
+  await setupDatabase.close();
 
-  const acknowledged = new Map<string, number>();
+  const acknowledgedCredits = new Map<string, number>();
   const sentIds = new Set<string>();
   const refusals: Record<string, number> = {};
-  let doubles = 0;
+  let doubleCharges = 0;
   const spawn = (): ChildProcess => {
     const child = fork(fileURLToPath(import.meta.url), ['work', JSON.stringify({ ...place, userIds })], {
       stdio: ['ignore', 'inherit', 'ignore', 'ipc'],
@@ -131,8 +131,8 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
       if (message.kind === 'refused') refusals[message.code] = (refusals[message.code] ?? 0) + 1;
       else if (message.kind === 'sent') sentIds.add(message.requestId);
       else {
-        if (acknowledged.has(message.requestId)) doubles += 1;
-        acknowledged.set(message.requestId, message.credits);
+        if (acknowledgedCredits.has(message.requestId)) doubleCharges += 1;
+        acknowledgedCredits.set(message.requestId, message.credits);
       }
     });
     return child;
@@ -169,35 +169,37 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
   // The remaining gateway applies the journals of the others and ends their allotments.
   const { database, service } = await openLedger(place);
   try {
-    const frozen = await waitForCredits(database, endedMs);
+    const finalBalance = await waitForCredits(database, endedMs);
     const seconds = Math.round((performance.now() - endedMs) / 1_000);
     const rows = await database.sql<{ requestId: string; credits: bigint; outcome: string }[]>`
       select request_id as "requestId", credits, outcome from gateway.usage_records`;
     const byId = new Map(rows.map((row) => [row.requestId, row]));
-    const lostIds = [...acknowledged.keys()].filter((requestId) => !byId.has(requestId));
-    const wrongCalls = [...acknowledged].filter(
+    const lostIds = [...acknowledgedCredits.keys()].filter((requestId) => !byId.has(requestId));
+    const wrongCalls = [...acknowledgedCredits].filter(
       ([requestId, credits]) => byId.has(requestId) && byId.get(requestId)?.credits !== BigInt(credits),
     );
     const repeatedRows = rows.length - byId.size;
-    const excessive = rows.filter(({ credits }) => credits > BigInt(boundCredits));
+    const excessiveRows = rows.filter(({ credits }) => credits > BigInt(boundCredits));
     const estimates = rows.filter(({ outcome }) => outcome === 'upstream_failed');
     const verdict = await service.verify();
     console.log(
-      `${sentIds.size} calls, ${acknowledged.size} acknowledged charges, ${[...acknowledged.values()].reduce((a, b) => a + b, 0)} credits; refused ${JSON.stringify(refusals)}`,
+      `${sentIds.size} calls, ${acknowledgedCredits.size} acknowledged charges, ${[...acknowledgedCredits.values()].reduce((a, b) => a + b, 0)} credits; refused ${JSON.stringify(refusals)}`,
     );
     console.log(
-      `acknowledged and not charged ${lostIds.length}, charged otherwise ${wrongCalls.length}, acknowledged twice ${doubles}, charged twice ${repeatedRows}, beyond the bound ${excessive.length}`,
+      `acknowledged and not charged ${lostIds.length}, charged otherwise ${wrongCalls.length}, acknowledged twice ${doubleCharges}, charged twice ${repeatedRows}, beyond the bound ${excessiveRows.length}`,
     );
-    console.log(`${estimates.length} charged by their estimates; ${frozen} credits held after ${seconds} s`);
+    console.log(
+      `${estimates.length} charged by their estimates; ${finalBalance} credits held after ${seconds} s`,
+    );
     console.log(
       `the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself: ${verdict.transactions} transactions`,
     );
     if (!verdict.ok) console.log(verdict.faults.slice(0, 5));
     return (
-      lostIds.length + wrongCalls.length + doubles + repeatedRows + excessive.length === 0 &&
-      frozen === 0n &&
+      lostIds.length + wrongCalls.length + doubleCharges + repeatedRows + excessiveRows.length === 0 &&
+      finalBalance === 0n &&
       verdict.ok &&
-      acknowledged.size > 0
+      acknowledgedCredits.size > 0
     );
   } finally {
     await service.close();

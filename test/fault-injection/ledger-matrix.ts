@@ -44,30 +44,30 @@ async function cell(
       run({ userIds: [userId], calls: shares[n] ?? 0, bound: price, price, slowMs: random() < 0.5 ? 0 : 30 }),
     ),
   );
-  const granted = sum(results.map((result) => result.granted));
-  const busy = sum(results.map((result) => result.failed['credits_busy'] ?? 0));
-  const refusals = sum(results.map((result) => result.refused)) + busy;
+  const grantedCount = sum(results.map((result) => result.granted));
+  const busyCount = sum(results.map((result) => result.failed['credits_busy'] ?? 0));
+  const refusals = sum(results.map((result) => result.refused)) + busyCount;
   const expected = Math.min(Math.floor(credits / price), calls);
-  const failed = results
+  const failures = results
     .map(({ failed: { credits_busy: _busy, ...others } }) => JSON.stringify(others))
     .filter((text) => text !== '{}');
-  const { posted, held } = await balanceOf(ledger, userId, credits - granted * price);
+  const { posted, held } = await balanceOf(ledger, userId, credits - grantedCount * price);
   const isRight =
-    granted === expected &&
+    grantedCount === expected &&
     refusals === calls - expected &&
-    failed.length === 0 &&
-    (runs.length > 1 || busy === 0) &&
+    failures.length === 0 &&
+    (runs.length > 1 || busyCount === 0) &&
     posted === BigInt(credits - expected * price) &&
     held === 0n;
-  const line = `${runs.length} gateways, ${credits} credits, price ${price}, ${calls} calls: ${granted} granted of ${expected}, ${refusals} refused (${busy} busy), balance ${posted}, held ${held}`;
+  const line = `${runs.length} gateways, ${credits} credits, price ${price}, ${calls} calls: ${grantedCount} granted of ${expected}, ${refusals} refused (${busyCount} busy), balance ${posted}, held ${held}`;
   console.log(
-    `${isRight ? 'ok    ' : 'BROKEN'} ${line}${failed.length > 0 ? ` failed ${failed.join(' ')}` : ''}`,
+    `${isRight ? 'ok    ' : 'BROKEN'} ${line}${failures.length > 0 ? ` failed ${failures.join(' ')}` : ''}`,
   );
   if (!isRight) problems.push(line);
 }
 
 /** Calls whose price is known only afterwards, in waves until none is granted. */
-async function afterwards(
+async function checkAfterCrash(
   runs: readonly Run[],
   ledger: { database: Database; service: Credits },
   credits: number,
@@ -138,10 +138,10 @@ async function readBalance({ sql }: Database, userId: string): Promise<{ posted:
 
 async function matrix(options: ConnectOptions, folder: string): Promise<void> {
   const place: WorkerPlace = { database: options, journal: join(folder, 'journal') };
-  const preparing = await connect(options, { log: silentLog });
-  await migrateAll(preparing);
-  await preparing.sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
-  await preparing.close();
+  const setupDatabase = await connect(options, { log: silentLog });
+  await migrateAll(setupDatabase);
+  await setupDatabase.sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
+  await setupDatabase.close();
   const ledger = await openLedger(place);
   const children: ChildProcess[] = [];
   try {
@@ -165,7 +165,7 @@ async function matrix(options: ConnectOptions, folder: string): Promise<void> {
           for (const calls of [50, 51 + Math.floor(random() * 400), 1_000])
             await cell(runningGateways, ledger, { credits, price, calls });
         }
-        await afterwards(runningGateways, ledger, credits);
+        await checkAfterCrash(runningGateways, ledger, credits);
       }
     }
     const verdict = await ledger.service.verify();

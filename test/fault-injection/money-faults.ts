@@ -58,14 +58,14 @@ async function run(name: string): Promise<readonly string[]> {
   const scenario = scenarios[name] as Scenario;
   if (name !== 'restored') return runOnStage(server.url, scenario, random);
   // A backup needs pg_dump of the server's release.
-  const installed = await startInstalledPostgres();
-  if (installed === null) {
+  const installedPostgres = await startInstalledPostgres();
+  if (installedPostgres === null) {
     console.log('SKIPPED: no PostgreSQL with pg_dump is installed here');
     return [];
   }
   try {
-    return await runOnStage(installed.url, scenario, random);
+    return await runOnStage(installedPostgres.url, scenario, random);
   } finally {
-    await installed.stop();
+    await installedPostgres.stop();
   }
 }

@@ -51,19 +51,19 @@ async function matrix(
     ),
   );
   const counts = countBy(answers, ({ status, code }) => `${status} ${code}`.trim());
-  const granted = Math.min(Math.floor(credits / price), calls);
+  const paidCalls = Math.min(Math.floor(credits / price), calls);
   const { available, held } = await createGatewayClient({
     baseUrl: (gateways[0] as GatewayProcess).url,
     token,
   }).credits.getBalance();
   const isRight =
-    (counts['200'] ?? 0) === granted &&
-    (counts['402 insufficient_credits'] ?? 0) === calls - granted &&
-    available === credits - granted * price &&
+    (counts['200'] ?? 0) === paidCalls &&
+    (counts['402 insufficient_credits'] ?? 0) === calls - paidCalls &&
+    available === credits - paidCalls * price &&
     held === 0;
   hold(
     isRight,
-    `${gateways.length} gateways, ${credits} credits, price ${price}, ${calls} at once: ${JSON.stringify(counts)}, ${granted} expected, ${available} left, ${held} held`,
+    `${gateways.length} gateways, ${credits} credits, price ${price}, ${calls} at once: ${JSON.stringify(counts)}, ${paidCalls} expected, ${available} left, ${held} held`,
   );
 }
 
@@ -73,7 +73,7 @@ async function load(
   tokens: readonly string[],
   end: AbortSignal,
 ): Promise<Acknowledged[]> {
-  const acknowledged: Acknowledged[] = [];
+  const acknowledgedCalls: Acknowledged[] = [];
   const pick = <T>(items: readonly T[]): T => items[Math.floor(Math.random() * items.length)] as T;
   const client = async (): Promise<void> => {
     while (!end.aborted) {
@@ -81,16 +81,16 @@ async function load(
       const options = { model: `acme/fast-${pick([2, 5, 20])}`, stream: Math.random() < 0.5 };
       const answer = url === undefined ? null : await chat(url, pick(tokens), options).catch(() => null);
       if (answer === null) await sleep(50);
-      else acknowledged.push(answer);
+      else acknowledgedCalls.push(answer);
     }
   };
   await Promise.all(Array.from({ length: 20 }, client));
-  return acknowledged;
+  return acknowledgedCalls;
 }
 
 async function storm(gateways: GatewayProcess[], tokens: readonly string[]): Promise<Acknowledged[]> {
   const end = new AbortController();
-  const loading = load(gateways, tokens, end.signal);
+  const loadResult = load(gateways, tokens, end.signal);
   const stopAt = new Set(
     Array.from({ length: server === null ? 0 : stops }, (_, n) =>
       Math.floor(((n + 1) * kills) / (stops + 1)),
@@ -107,15 +107,15 @@ async function storm(gateways: GatewayProcess[], tokens: readonly string[]): Pro
     }
     const n = Math.floor(random() * gateways.length);
     await stopGateway(gateways[n] as GatewayProcess, 'SIGKILL');
-    const starting = startGateway();
+    const newGateway = startGateway();
     // The others go on while it starts; a lone one is waited for.
-    const other = gateways.find((_, index) => index !== n);
-    if (other !== undefined) gateways[n] = other;
-    gateways[n] = await starting;
+    const otherGateway = gateways.find((_, index) => index !== n);
+    if (otherGateway !== undefined) gateways[n] = otherGateway;
+    gateways[n] = await newGateway;
   }
   await sleep(1_000);
   end.abort();
-  return loading;
+  return loadResult;
 }
 
 async function verify(
@@ -135,10 +135,10 @@ async function verify(
     const usageRows = byRequest.get(requestId) ?? [];
     return usageRows.length === 1 && usageRows[0]?.credits !== BigInt(inputTokens + outputTokens);
   });
-  const double = [...byRequest.values()].filter((usageRows) => usageRows.length > 1);
-  const charged = records.reduce((total, { credits }) => total + credits, 0n);
+  const duplicates = [...byRequest.values()].filter((usageRows) => usageRows.length > 1);
+  const chargedCredits = records.reduce((total, { credits }) => total + credits, 0n);
   const chats = provider.calls.filter(({ path }) => path.endsWith('/chat/completions'));
-  const produced = chats.reduce(
+  const producedCredits = chats.reduce(
     (total, { tokens, finishedAt }) => total + 10 + (finishedAt === undefined ? tokens : Math.max(tokens, 4)),
     0,
   );
@@ -152,12 +152,15 @@ async function verify(
     `${acknowledged.length} answers held whole by clients, ${lostCalls.length} of them not recorded as completed`,
   );
   hold(wrongCalls.length === 0, `${wrongCalls.length} of them charged otherwise than their usage says`);
-  hold(double.length === 0, `${double.length} calls charged twice`);
+  hold(duplicates.length === 0, `${duplicates.length} calls charged twice`);
   hold(
-    Number(charged) <= produced,
-    `${charged} credits charged for ${produced} that the provider produced over ${chats.length} calls`,
+    Number(chargedCredits) <= producedCredits,
+    `${chargedCredits} credits charged for ${producedCredits} that the provider produced over ${chats.length} calls`,
   );
-  hold(balance?.spent === charged, `the balances lost ${balance?.spent}, the records say ${charged}`);
+  hold(
+    balance?.spent === chargedCredits,
+    `the balances lost ${balance?.spent}, the records say ${chargedCredits}`,
+  );
   hold(entries?.sum === 0n, `all entries add up to ${entries?.sum}`);
 }
 
@@ -192,7 +195,7 @@ try {
   provider.reset();
   while (gateways.length > (isEmbedded ? 1 : 2))
     await stopGateway(gateways.pop() as GatewayProcess, 'SIGKILL');
-  const acknowledged = await storm(gateways, tokens);
+  const acknowledgedCalls = await storm(gateways, tokens);
   for (const gateway of gateways) await stopGateway(gateway, 'SIGKILL');
   const lastGateway = await startGateway();
   await awaitCredits(lastGateway, tokens);
@@ -201,7 +204,7 @@ try {
   try {
     await verify(
       database,
-      acknowledged,
+      acknowledgedCalls,
       customers.map(({ userId }) => userId),
     );
   } finally {

@@ -16,17 +16,17 @@ import { chance, readSeed } from './agent-world.ts';
 import { clientOf, deliver, gatewayEnv, sell } from './payments-world.ts';
 
 const random = chance(readSeed());
-const [copies, rounds, perSecond, floodSeconds] = [3, 4, 5, 6].map((at, index) =>
-  Number(process.argv[at] ?? [200, 5, 500, 5][index]),
+const [copies, rounds, perSecond, floodSeconds] = [3, 4, 5, 6].map((argumentIndex, index) =>
+  Number(process.argv[argumentIndex] ?? [200, 5, 500, 5][index]),
 ) as [number, number, number, number];
 const healthMs = 200;
 const failures: string[] = [];
 const server = await startServer();
-const doubles = { stripe: await startStripe(), creem: await startCreem() };
+const providers = { stripe: await startStripe(), creem: await startCreem() };
 const gateways: { gateway: Gateway; url: string }[] = [];
 try {
   for (let n = 0; n < 2; n += 1) {
-    const env = gatewayEnv(server.url, doubles);
+    const env = gatewayEnv(server.url, providers);
     const redactor = createRedactor();
     const log = createLog({ level: 'silent', redactor });
     const gateway = await createGateway(readGatewayConfig({}, env), {
@@ -45,31 +45,31 @@ try {
   let expected = 0n;
   for (let round = 1; round <= rounds; round += 1) {
     for (const method of ['stripe', 'creem'] as const) {
-      const sold = await sell(client, method, doubles);
-      expected += BigInt(sold.credits);
+      const sale = await sell(client, method, providers);
+      expected += BigInt(sale.credits);
       const startedMs = performance.now();
       const answers = await Promise.all(
         Array.from({ length: copies }, (_, n) => {
-          const event = random() < 0.2 ? { ...sold.event, id: `${sold.event.id}_${n}` } : sold.event;
-          return deliver((random() < 0.5 ? first : second).url, { method, event }, doubles);
+          const event = random() < 0.2 ? { ...sale.event, id: `${sale.event.id}_${n}` } : sale.event;
+          return deliver((random() < 0.5 ? first : second).url, { method, event }, providers);
         }),
       );
       const ms = performance.now() - startedMs;
       const refusals = answers.filter(({ status }) => status !== 200);
-      const accepted = answers.filter(({ outcome }) => outcome === 'accepted').length;
+      const acceptedCount = answers.filter(({ outcome }) => outcome === 'accepted').length;
       const [account] = await sql<
         { posted: bigint }[]
       >`select posted from gateway.credits_accounts where account_id = ${userId}`;
       const transactions =
-        await sql`select 1 from gateway.credits_txs where ref like ${`${sold.paymentId}/%`}`;
+        await sql`select 1 from gateway.credits_txs where ref like ${`${sale.paymentId}/%`}`;
       console.log(
-        `round ${round}, ${method}: ${copies} copies in ${ms.toFixed(0)} ms, ${accepted} accepted, ${answers.length - refusals.length - accepted} duplicates, posted ${transactions.length} time(s)`,
+        `round ${round}, ${method}: ${copies} copies in ${ms.toFixed(0)} ms, ${acceptedCount} accepted, ${answers.length - refusals.length - acceptedCount} duplicates, posted ${transactions.length} time(s)`,
       );
       if (refusals.length > 0)
         failures.push(
           `round ${round}, ${method}: ${refusals.length} not answered with 200, such as ${refusals[0]?.status} ${refusals[0]?.outcome}`,
         );
-      if (accepted !== 1 || transactions.length !== 1 || account?.posted !== expected)
+      if (acceptedCount !== 1 || transactions.length !== 1 || account?.posted !== expected)
         failures.push(`round ${round}, ${method}: balance ${account?.posted}, expected ${expected}`);
     }
   }
@@ -115,7 +115,7 @@ try {
   if (p99 > healthMs) failures.push(`/health took ${p99.toFixed(0)} ms at p99`);
 } finally {
   for (const { gateway } of gateways) await gateway.close();
-  await Promise.all([doubles.stripe.close(), doubles.creem.close()]);
+  await Promise.all([providers.stripe.close(), providers.creem.close()]);
   await server.stop();
 }
 for (const fault of failures) console.log(`BROKEN: ${fault}`);

@@ -22,7 +22,7 @@ const failures: string[] = [];
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 const server = await startServer();
-const doubles = { stripe: await startStripe(), creem: await startCreem() };
+const providers = { stripe: await startStripe(), creem: await startCreem() };
 
 // A proxy between gateways and database, to cut the connection and restore it.
 let isAway = false;
@@ -55,7 +55,7 @@ interface Running {
 async function start(): Promise<Running> {
   for (;;) {
     const child = spawn(process.execPath, [join(import.meta.dirname, '../support/gateway-process.ts')], {
-      env: { PATH: process.env.PATH, ...gatewayEnv(proxyUrl.href, doubles) },
+      env: { PATH: process.env.PATH, ...gatewayEnv(proxyUrl.href, providers) },
       stdio: ['ignore', 'pipe', 'ignore'],
     });
     const exit = once(child, 'exit');
@@ -75,7 +75,7 @@ async function kill({ child }: Running): Promise<void> {
 
 const gateways: Running[] = [];
 const watcher = await connect({ url: server.url }, { log: silentLog });
-const sold: Sold[] = [];
+const sales: Sold[] = [];
 const counts = { answered: 0, again: 0, early: 0, kills: 0, cuts: 0 };
 try {
   gateways.push(await start(), await start());
@@ -83,23 +83,23 @@ try {
   const { user } = await client.accounts.getMe();
   let hasFaultsLeft = true;
 
-  async function deliverUntilStored(sold: Sold): Promise<void> {
+  async function deliverUntilStored(sale: Sold): Promise<void> {
     for (;;) {
       const { url } = gateways[Math.floor(random() * gateways.length)] as Running;
-      const { status } = await deliver(url, sold, doubles);
+      const { status } = await deliver(url, sale, providers);
       if (status === 200) {
         counts.answered += 1;
         // Reads over another connection, which sees committed rows only.
         const [order] = await watcher.sql<
           { posted: bigint }[]
-        >`select posted_credits as posted from gateway.payments_orders where payment_id = ${sold.paymentId}`;
-        if (order?.posted !== BigInt(sold.credits)) {
+        >`select posted_credits as posted from gateway.payments_orders where payment_id = ${sale.paymentId}`;
+        if (order?.posted !== BigInt(sale.credits)) {
           counts.early += 1;
-          failures.push(`${sold.paymentId} was answered with 200 and is not credited`);
+          failures.push(`${sale.paymentId} was answered with 200 and is not credited`);
         }
         return;
       }
-      if (status !== 503 && status !== 0) failures.push(`${sold.paymentId} was answered with ${status}`);
+      if (status !== 503 && status !== 0) failures.push(`${sale.paymentId} was answered with ${status}`);
       counts.again += 1;
       await pause(20 + random() * 80);
     }
@@ -116,9 +116,9 @@ try {
         isAway = false;
       } else {
         counts.kills += 1;
-        const at = Math.floor(random() * gateways.length);
-        await kill(gateways[at] as Running);
-        gateways[at] = await start();
+        const index = Math.floor(random() * gateways.length);
+        await kill(gateways[index] as Running);
+        gateways[index] = await start();
       }
     }
     hasFaultsLeft = false;
@@ -132,16 +132,18 @@ try {
         checkoutCount += 1;
         const { url, userToken } = gateways[Math.floor(random() * gateways.length)] as Running;
         // When a fault hits a checkout, the buyer has to start it again.
-        const sale = await sell(clientOf(url, userToken), random() < 0.5 ? 'stripe' : 'creem', doubles).catch(
-          () => null,
-        );
+        const sale = await sell(
+          clientOf(url, userToken),
+          random() < 0.5 ? 'stripe' : 'creem',
+          providers,
+        ).catch(() => null);
         if (sale === null) {
           checkoutCount -= 1;
           await watcher.sql`update gateway.payments_orders set failed_at = now() where checkout_id is null and failed_at is null and created_at < now() - interval '20 seconds'`;
           await pause(100);
           continue;
         }
-        sold.push(sale);
+        sales.push(sale);
         await deliverUntilStored(sale);
         await pause(random() * 100);
       }
@@ -151,30 +153,32 @@ try {
   isAway = false;
   // Redeliver all events, as a provider does that got no answer.
   const lastGateway = gateways[0] as Running;
-  for (const entry of sold)
-    if ((await deliver(lastGateway.url, entry, doubles)).outcome !== 'duplicate')
+  for (const entry of sales)
+    if ((await deliver(lastGateway.url, entry, providers)).outcome !== 'duplicate')
       failures.push(`${entry.paymentId} was applied a second time`);
   const rows = await watcher.sql<{ posted: bigint; credits: bigint; postings: number }[]>`
-    select posted_credits as posted, credits, postings from gateway.payments_orders where payment_id = any(${sold.map(({ paymentId }) => paymentId)}::text[])`;
-  const wrong = rows.filter(({ posted, credits, postings }) => posted !== credits || postings !== 1).length;
+    select posted_credits as posted, credits, postings from gateway.payments_orders where payment_id = any(${sales.map(({ paymentId }) => paymentId)}::text[])`;
+  const mismatches = rows.filter(
+    ({ posted, credits, postings }) => posted !== credits || postings !== 1,
+  ).length;
   const [account] = await watcher.sql<
     { posted: bigint }[]
   >`select posted from gateway.credits_accounts where account_id = ${user.user_id}`;
   const [ledger] = await watcher.sql<
     { sum: string }[]
   >`select coalesce(sum(amount), 0)::text as sum from gateway.credits_entries`;
-  const expected = sold.reduce((sum, { credits }) => sum + BigInt(credits), 0n);
+  const expected = sales.reduce((sum, { credits }) => sum + BigInt(credits), 0n);
   console.log(
-    `${sold.length} payments, ${counts.kills} kills and ${counts.cuts} cuts of the database: ${counts.answered} answered with 200, ${counts.again} sent again, ${counts.early} answered too early, ${wrong} credited wrongly; balance ${account?.posted} of ${expected}, the ledger adds up to ${ledger?.sum}`,
+    `${sales.length} payments, ${counts.kills} kills and ${counts.cuts} cuts of the database: ${counts.answered} answered with 200, ${counts.again} sent again, ${counts.early} answered too early, ${mismatches} credited wrongly; balance ${account?.posted} of ${expected}, the ledger adds up to ${ledger?.sum}`,
   );
-  if (wrong > 0 || account?.posted !== expected || ledger?.sum !== '0')
+  if (mismatches > 0 || account?.posted !== expected || ledger?.sum !== '0')
     failures.push('the balance is not what was paid');
 } finally {
   for (const gateway of gateways) await kill(gateway).catch(() => undefined);
   await watcher.close();
   for (const socket of sockets) socket.destroy();
   proxy.close();
-  await Promise.all([doubles.stripe.close(), doubles.creem.close()]);
+  await Promise.all([providers.stripe.close(), providers.creem.close()]);
   await server.stop();
 }
 for (const fault of failures.slice(0, 20)) console.log(`BROKEN: ${fault}`);

@@ -49,7 +49,7 @@ export function startLoad({
   let isRunning = true;
 
   async function ask(): Promise<void> {
-    const began = performance.now();
+    const startedMs = performance.now();
     tally.requests += 1;
     try {
       const { status, text } = await send(agent, `${url}${path}`, { method: 'GET', headers: {} });
@@ -59,7 +59,7 @@ export function startLoad({
         `GET ${path}: ${(error as NodeJS.ErrnoException).code ?? ''} ${(error as Error).message}`,
       );
     }
-    tally.longestMs = Math.max(tally.longestMs, performance.now() - began);
+    tally.longestMs = Math.max(tally.longestMs, performance.now() - startedMs);
   }
 
   async function stream(): Promise<void> {

@@ -77,7 +77,10 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
     clientRequest.on('timeout', () => clientRequest.destroy());
     clientRequest.end();
   };
-  const looking = setInterval(() => backends.forEach((backend) => backend && checkReadiness(backend)), 100);
+  const readinessTimer = setInterval(
+    () => backends.forEach((backend) => backend && checkReadiness(backend)),
+    100,
+  );
   const reach = (client: Socket, attempts: number): void => {
     const readyBackends = backends.filter((backend) => backend?.isReady);
     const backend = readyBackends[turn++ % Math.max(1, readyBackends.length)];
@@ -111,7 +114,7 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     close() {
-      clearInterval(looking);
+      clearInterval(readinessTimer);
       server.close();
       for (const socket of sockets) socket.destroy();
     },

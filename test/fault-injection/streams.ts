@@ -76,8 +76,8 @@ const hold = (isHeld: boolean, promise: string): void => {
   console.log(`${isHeld ? 'held  ' : 'BROKEN'}  ${promise}`);
   if (!isHeld) failures.push(promise);
 };
-const at = (sorted: number[], share: number): number =>
-  sorted[Math.min(Math.floor(sorted.length * share), sorted.length - 1)] ?? Number.NaN;
+const percentile = (sortedTimes: number[], share: number): number =>
+  sortedTimes[Math.min(Math.floor(sortedTimes.length * share), sortedTimes.length - 1)] ?? Number.NaN;
 
 /**
  * Reads one stream to its end; returns the number of its tokens, their order and whether the end
@@ -186,7 +186,7 @@ async function checkDisconnections(): Promise<void> {
   const lateCount = abortTimesMs.filter((ms) => ms > 50).length;
   hold(
     lateCount === 0,
-    `${aborts} clients gone: the provider's socket closed after ${at(abortTimesMs, 0.5).toFixed(1)} ms (median), ${at(abortTimesMs, 0.99).toFixed(1)} (p99), ${(abortTimesMs.at(-1) ?? 0).toFixed(1)} (most); ${lateCount} later than 50 ms`,
+    `${aborts} clients gone: the provider's socket closed after ${percentile(abortTimesMs, 0.5).toFixed(1)} ms (median), ${percentile(abortTimesMs, 0.99).toFixed(1)} (p99), ${(abortTimesMs.at(-1) ?? 0).toFixed(1)} (most); ${lateCount} later than 50 ms`,
   );
 }
 

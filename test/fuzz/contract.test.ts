@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startAgent } from '../support/agent.ts';
 import { startGateway } from '../support/gateway.ts';
-import { type Json, hostileValues, mutated } from './mutations.ts';
+import { type Json, hostileValues, mutationsOf } from './mutations.ts';
 
 interface MediaType {
   examples?: Record<string, { value: Json }>;
@@ -83,7 +83,7 @@ describe.each(Object.entries(surfaces))('wrong requests to the %s', (_name, { bu
       const parameters = parametersOf(operation);
       await fc.assert(
         fc.asyncProperty(
-          body === undefined ? fc.constant(undefined) : mutated(body),
+          body === undefined ? fc.constant(undefined) : mutationsOf(body),
           fc.record({
             name: fc.constantFrom(
               'limit',
@@ -103,14 +103,14 @@ describe.each(Object.entries(surfaces))('wrong requests to the %s', (_name, { bu
             );
             if (mutateHeaders === 'query')
               query.append(wrongQuery.name, wrongQuery.value.toWellFormed().slice(0, 2000));
-            const filled = path.replace(/\{([^}]+)\}/g, (_all, name: string) =>
+            const samplePath = path.replace(/\{([^}]+)\}/g, (_all, name: string) =>
               encodeURIComponent(
                 mutateHeaders === 'path'
                   ? wrongPath.toWellFormed().slice(0, 500)
                   : String(parameters.find((p) => p.name === name)?.example ?? 'x'),
               ),
             );
-            const answer = await fetch(`${surface.url}${filled}${query.size > 0 ? `?${query}` : ''}`, {
+            const answer = await fetch(`${surface.url}${samplePath}${query.size > 0 ? `?${query}` : ''}`, {
               method,
               redirect: 'manual',
               headers: {

@@ -34,16 +34,15 @@ export const hostileValues: readonly Json[] = [
 
 /** The paths of all members and items of a document, including the root. */
 export function placesOf(value: Json, path: readonly (string | number)[] = []): (string | number)[][] {
-  const descendants = Array.isArray(value)
-    ? value.flatMap((item, index) => placesOf(item, [...path, index]))
-    : value !== null && typeof value === 'object'
-      ? Object.entries(value).flatMap(([name, member]) => placesOf(member, [...path, name]))
-      : [];
+  const entries: [string | number, Json][] = Array.isArray(value)
+    ? value.map((item, index) => [index, item])
+    : Object.entries(value !== null && typeof value === 'object' ? value : {});
+  const descendants = entries.flatMap(([step, member]) => placesOf(member, [...path, step]));
   return [[...path], ...descendants];
 }
 
 /** An arbitrary that changes the document in one to three positions. */
-export function mutated(base: Json): fc.Arbitrary<Json> {
+export function mutationsOf(base: Json): fc.Arbitrary<Json> {
   const change = fc.tuple(
     fc.nat(),
     fc.oneof(
@@ -59,13 +58,13 @@ export function mutated(base: Json): fc.Arbitrary<Json> {
     for (const [position, mutation] of changes) {
       const places = placesOf(document);
       const place = places[position % places.length] ?? [];
-      document = changeAt(document, place, (old) => {
+      document = changeAt(document, place, (value) => {
         if (mutation.kind === 'replace') return mutation.value;
-        if (mutation.kind === 'nest') return nested(old ?? null, mutation.depth);
+        if (mutation.kind === 'nest') return nestValue(value ?? null, mutation.depth);
         if (mutation.kind === 'add')
-          return old !== null && typeof old === 'object' && !Array.isArray(old)
-            ? { ...old, [mutation.name]: 1 }
-            : old;
+          return value !== null && typeof value === 'object' && !Array.isArray(value)
+            ? { ...value, [mutation.name]: 1 }
+            : value;
         return undefined;
       });
     }
@@ -73,7 +72,7 @@ export function mutated(base: Json): fc.Arbitrary<Json> {
   });
 }
 
-function nested(value: Json, depth: number): Json {
+function nestValue(value: Json, depth: number): Json {
   let container = value;
   for (let level = 0; level < depth; level += 1) container = level % 2 === 0 ? [container] : { a: container };
   return container;
@@ -82,7 +81,7 @@ function nested(value: Json, depth: number): Json {
 function changeAt(
   document: Json,
   place: readonly (string | number)[],
-  change: (old: Json | undefined) => Json | undefined,
+  change: (value: Json | undefined) => Json | undefined,
 ): Json {
   const [step, ...rest] = place;
   if (step === undefined) return change(document) ?? null;
@@ -90,16 +89,16 @@ function changeAt(
     return document.flatMap((item, index) => {
       if (index !== step) return [item];
       if (rest.length > 0) return [changeAt(item, rest, change)];
-      const changed = change(item);
-      return changed === undefined ? [] : [changed];
+      const changedItem = change(item);
+      return changedItem === undefined ? [] : [changedItem];
     });
   }
   if (document === null || typeof document !== 'object') return document;
   const entries = Object.entries(document).flatMap(([name, member]): [string, Json][] => {
     if (name !== step) return [[name, member]];
     if (rest.length > 0) return [[name, changeAt(member, rest, change)]];
-    const changed = change(member);
-    return changed === undefined ? [] : [[name, changed]];
+    const changedMember = change(member);
+    return changedMember === undefined ? [] : [[name, changedMember]];
   });
   return Object.fromEntries(entries);
 }

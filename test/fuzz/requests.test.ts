@@ -56,9 +56,9 @@ describe.each(Object.entries(surfaces))('the %s', (surface, { url, callers }) =>
   ): Promise<void> {
     if (requests === undefined) return;
     const all = callers();
-    const admissible = all.filter((caller) => caller.expected(operation) === 'in');
+    const admittedCallers = all.filter((caller) => caller.expected(operation) === 'in');
     const senders = fc.oneof(
-      { weight: 3, arbitrary: fc.constantFrom(...(admissible.length > 0 ? admissible : all)) },
+      { weight: 3, arbitrary: fc.constantFrom(...(admittedCallers.length > 0 ? admittedCallers : all)) },
       fc.constantFrom(...all),
     );
     await fc.assert(

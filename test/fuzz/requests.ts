@@ -2,7 +2,7 @@
 // invalid ones that differ from a valid one at a single place.
 import fc from 'fast-check';
 import type { FuzzedDocument, FuzzedOperation, Parameter } from './document.ts';
-import { type Json, mutated } from './mutations.ts';
+import { type Json, mutationsOf } from './mutations.ts';
 import { filterValues, valuesOf } from './schema-values.ts';
 
 export interface FuzzedRequest {
@@ -52,7 +52,7 @@ export function invalidRequests(
     const isInvalid = (value: Json) =>
       document.check(schema, JSON.parse(JSON.stringify(value ?? null))) !== null;
     const wrongBodies = filterValues(
-      validBodies(document, operation).chain((body) => mutated(body ?? {})),
+      validBodies(document, operation).chain((body) => mutationsOf(body ?? {})),
       isInvalid,
     );
     if (wrongBodies !== undefined)
@@ -103,7 +103,7 @@ function wrongQueries(
     fc.oneof(fc.string(), fc.constantFrom('', '-1', '1.5', '1e999', 'null', '%', '{}')),
     (text) => schema !== undefined && readings(text).every((value) => document.check(schema, value) !== null),
   );
-  const replaced =
+  const replacements =
     wrongTexts === undefined
       ? []
       : [
@@ -113,7 +113,7 @@ function wrongQueries(
             return { ...request, target: `${path}?${query}`, fault: `the query parameter ${name}` };
           }),
         ];
-  if (required !== true) return replaced;
+  if (required !== true) return replacements;
   const unknownPaths = valid.map((request) => {
     const { path, query } = removeParameter(request);
     return {
@@ -122,16 +122,16 @@ function wrongQueries(
       fault: `no ${name} in the query`,
     };
   });
-  return [...replaced, unknownPaths];
+  return [...replacements, unknownPaths];
 }
 
 /** The values that the text of a query may represent, lists included. */
 function readings(text: string): unknown[] {
-  const single: unknown[] = [text, [text], text.split(',')];
-  if (text === 'true' || text === 'false') single.push(text === 'true');
-  if (text.trim() !== '' && Number.isFinite(Number(text))) single.push(Number(text));
-  if (text === '' || text === 'null') single.push(null);
-  return single;
+  const values: unknown[] = [text, [text], text.split(',')];
+  if (text === 'true' || text === 'false') values.push(text === 'true');
+  if (text.trim() !== '' && Number.isFinite(Number(text))) values.push(Number(text));
+  if (text === '' || text === 'null') values.push(null);
+  return values;
 }
 
 /** Whether a URL or a header can carry the value; fetch and URLs reject or change others. */
@@ -149,12 +149,14 @@ function parameterValues(
 ): fc.Arbitrary<Values> {
   const parameters = operation.parameters.filter((parameter) => parameter.in === place);
   const values = parameters.map(({ name, schema = {}, example }) => {
-    const own = filterValues(
+    const generatedValue = filterValues(
       valuesOf(schema, document.resolve),
       (value) => document.check(schema, value) === null && canStandIn(place, value),
     );
     const exampleValue = example === undefined ? undefined : fc.constant(example);
-    const arbitraries = [own, exampleValue, exampleValue].filter((arbitrary) => arbitrary !== undefined);
+    const arbitraries = [generatedValue, exampleValue, exampleValue].filter(
+      (arbitrary) => arbitrary !== undefined,
+    );
     if (arbitraries.length === 0) throw new Error(`${operation.id}: no value is known for ${name}`);
     return [name, fc.oneof(...arbitraries)] as const;
   });
@@ -171,26 +173,26 @@ function validBodies(document: FuzzedDocument, operation: FuzzedOperation): fc.A
   const examples = [media.example, ...Object.values(media.examples ?? {}).map(({ value }) => value)]
     .filter((value): value is Json => value !== undefined)
     .filter(isValid);
-  const generated = filterValues(valuesOf(schema, document.resolve), isValid);
-  const exact = examples.length === 0 ? undefined : fc.constantFrom(...examples);
+  const generatedBodies = filterValues(valuesOf(schema, document.resolve), isValid);
+  const exampleBodies = examples.length === 0 ? undefined : fc.constantFrom(...examples);
   // Most arbitrary requests fail early; the example with some changed members reaches more code.
   const mixedBodies =
-    exact === undefined || generated === undefined
+    exampleBodies === undefined || generatedBodies === undefined
       ? undefined
       : filterValues(
           fc
-            .tuple(exact, generated, fc.array(fc.boolean(), { minLength: 40, maxLength: 40 }))
-            .map(([example, other, picks]) => mixMembers(example, other, picks)),
+            .tuple(exampleBodies, generatedBodies, fc.array(fc.boolean(), { minLength: 40, maxLength: 40 }))
+            .map(([example, source, picks]) => mixMembers(example, source, picks)),
           isValid,
         );
-  const all = [exact, generated, mixedBodies].filter((arbitrary) => arbitrary !== undefined);
+  const all = [exampleBodies, generatedBodies, mixedBodies].filter((arbitrary) => arbitrary !== undefined);
   if (all.length === 0) throw new Error(`${operation.id}: no body is known`);
   return fc.oneof(...(all as fc.Arbitrary<Json | undefined>[]));
 }
 
-function mixMembers(example: Json, other: Json, picks: readonly boolean[]): Json {
-  if (!isObject(example) || !isObject(other)) return example;
-  const members = Object.entries(other).filter((_entry, index) => picks[index % picks.length]);
+function mixMembers(example: Json, source: Json, picks: readonly boolean[]): Json {
+  if (!isObject(example) || !isObject(source)) return example;
+  const members = Object.entries(source).filter((_entry, index) => picks[index % picks.length]);
   return { ...example, ...Object.fromEntries(members) };
 }
 
@@ -207,7 +209,7 @@ interface Parts {
 }
 
 function build(operation: FuzzedOperation, { path, query, headers, body, mediaType }: Parts): FuzzedRequest {
-  const filled = operation.path.replaceAll(/\{([^}]+)\}/g, (_whole, name: string) =>
+  const filledPath = operation.path.replaceAll(/\{([^}]+)\}/g, (_whole, name: string) =>
     encodeURIComponent(textOf(path[name] ?? 'x')),
   );
   const search = new URLSearchParams();
@@ -215,7 +217,7 @@ function build(operation: FuzzedOperation, { path, query, headers, body, mediaTy
     search.append(name, Array.isArray(value) ? value.map(textOf).join(',') : textOf(value));
   return {
     method: operation.method,
-    target: search.size > 0 ? `${filled}?${search}` : filled,
+    target: search.size > 0 ? `${filledPath}?${search}` : filledPath,
     headers: {
       ...Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, textOf(value)])),
       ...(body === undefined ? {} : { 'content-type': mediaType }),

@@ -32,7 +32,7 @@ export function valuesOf(schema: unknown, resolve: Resolve, depth = 0): fc.Arbit
     // The first variant of a deep recursive schema is the simple one.
     const list = depth > fullDepth ? variants.slice(0, 1) : variants;
     return fc.oneof(
-      ...list.map((variant) => valuesOf(merged(base, resolve(variant as Schema)), resolve, depth + 1)),
+      ...list.map((variant) => valuesOf(mergeSchemas(base, resolve(variant as Schema)), resolve, depth + 1)),
     );
   }
   const types = [target['type'] ?? (isRecord(target['properties']) ? 'object' : 'any')].flat() as string[];
@@ -40,7 +40,7 @@ export function valuesOf(schema: unknown, resolve: Resolve, depth = 0): fc.Arbit
 }
 
 /** The members of both; a variant of a union usually only requires members that the union describes. */
-function merged(base: Schema, variant: Schema): Schema {
+function mergeSchemas(base: Schema, variant: Schema): Schema {
   if (Object.keys(base).every((name) => ['title', 'description'].includes(name))) return variant;
   const properties = { ...recordOf(base['properties']), ...recordOf(variant['properties']) };
   const required = [...listOf(base['required']), ...listOf(variant['required'])];
@@ -89,10 +89,10 @@ function texts(schema: Schema): fc.Arbitrary<string> {
   const { pattern, format } = schema;
   const minLength = numberOf(schema['minLength'], 0);
   const maxLength = Math.min(numberOf(schema['maxLength'], minLength + 40), minLength + 200);
-  const fits = (text: string) => [...text].length >= minLength && [...text].length <= maxLength;
+  const hasAllowedLength = (text: string) => [...text].length >= minLength && [...text].length <= maxLength;
   const describedValues = valuesOfFormat(format) ?? valuesOfPattern(pattern);
   if (describedValues !== undefined) {
-    const fittingValues = filterValues(describedValues, fits);
+    const fittingValues = filterValues(describedValues, hasAllowedLength);
     const exampleValues = examples.length > 0 ? fc.constantFrom(...(examples as string[])) : undefined;
     if (fittingValues === undefined) return exampleValues ?? fc.constant('a'.repeat(minLength));
     return exampleValues === undefined ? fittingValues : fc.oneof(fittingValues, exampleValues);

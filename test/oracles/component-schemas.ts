@@ -14,29 +14,29 @@ export function writeComponentSchemas(
   { file, leaveOut = [] }: { file: string; leaveOut?: readonly string[] },
 ): void {
   const schemas = (document.components?.schemas ?? {}) as Record<string, object>;
-  const reachable = new Set<string>();
+  const reachableNames = new Set<string>();
   const open = [...names];
   for (let name = open.pop(); name !== undefined; name = open.pop()) {
-    if (reachable.has(name)) continue;
+    if (reachableNames.has(name)) continue;
     const schema = schemas[name];
     if (schema === undefined) throw new Error(`the document has no schema ${name}`);
-    reachable.add(name);
+    reachableNames.add(name);
     for (const [, reference = ''] of JSON.stringify(schema).matchAll(/"#\/components\/schemas\/([^"]+)"/g))
       open.push(reference);
   }
   // For Go, quicktype declares no type for a definition that is null or a union of scalars. So only
   // objects are in the place of top-level types, and the others in a place that it reaches by references.
   const isObject = (name: string) => (schemas[name] as { type?: unknown }).type === 'object';
-  const [objects, others] = [true, false].map((expected) =>
+  const [objectSchemas, otherSchemas] = [true, false].map((expected) =>
     Object.fromEntries(
-      [...reachable]
+      [...reachableNames]
         .filter((name) => isObject(name) === expected)
         .sort()
         .map((name) => [name, schemas[name]]),
     ),
   );
   const text = JSON.stringify(
-    { $schema: 'http://json-schema.org/draft-07/schema#', definitions: objects, others },
+    { $schema: 'http://json-schema.org/draft-07/schema#', definitions: objectSchemas, others: otherSchemas },
     (name, value: unknown) => (leaveOut.includes(name) && typeof value === 'string' ? undefined : value),
     2,
   );

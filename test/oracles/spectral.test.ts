@@ -41,8 +41,8 @@ async function lint(document: string): Promise<Finding[]> {
     { cwd: folder, maxBuffer: 1 << 28 },
   ).catch((error: unknown) => {
     // Findings of any severity cause exit code 1.
-    const { code, stdout: printed } = error as { code?: number; stdout?: string };
-    if (code === 1 && printed?.startsWith('[')) return { stdout: printed };
+    const { code, stdout: output } = error as { code?: number; stdout?: string };
+    if (code === 1 && output?.startsWith('[')) return { stdout: output };
     throw error;
   });
   return stdout.trim() === '' ? [] : (JSON.parse(stdout) as Finding[]);

@@ -10,19 +10,19 @@ import { walkThroughDeployments } from './deployed.ts';
 import { readmeCalls, root, start } from './installation.ts';
 
 const run = promisify(execFile);
-const temporary = mkdtempSync(path.join(tmpdir(), 'townhall-binary-'));
-const binary = path.join(temporary, 'townhall');
-const bare = { PATH: '/usr/bin:/bin' };
+const temporaryFolder = mkdtempSync(path.join(tmpdir(), 'townhall-binary-'));
+const binary = path.join(temporaryFolder, 'townhall');
+const bareEnv = { PATH: '/usr/bin:/bin' };
 
 beforeAll(async () => {
   await run(process.execPath, [path.join(root, 'scripts/binary.ts'), '--output', binary], {
     timeout: 800_000,
   });
 }, 820_000);
-afterAll(() => rmSync(temporary, { recursive: true, force: true }));
+afterAll(() => rmSync(temporaryFolder, { recursive: true, force: true }));
 
 function folder(name: string): string {
-  const folderPath = path.join(temporary, name);
+  const folderPath = path.join(temporaryFolder, name);
   mkdirSync(folderPath);
   return folderPath;
 }
@@ -32,9 +32,11 @@ test('prints its help and version', { timeout: 180_000 }, async () => {
   const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as {
     version: string;
   };
-  expect((await run(binary, ['--version'], { cwd, env: bare })).stdout.trim()).toBe(version);
-  expect((await run(binary, ['--help'], { cwd, env: bare })).stdout).toMatch(/start +Run the local edition/);
-  await expect(run(binary, ['nonsense'], { cwd, env: bare })).rejects.toMatchObject({ code: 2 });
+  expect((await run(binary, ['--version'], { cwd, env: bareEnv })).stdout.trim()).toBe(version);
+  expect((await run(binary, ['--help'], { cwd, env: bareEnv })).stdout).toMatch(
+    /start +Run the local edition/,
+  );
+  await expect(run(binary, ['nonsense'], { cwd, env: bareEnv })).rejects.toMatchObject({ code: 2 });
 });
 
 test('serves the local edition and the five calls of the README', { timeout: 300_000 }, async () => {
@@ -45,7 +47,7 @@ test('serves the local edition and the five calls of the README', { timeout: 300
     const [, gateway = ''] = await program.waitFor(/gateway +(http\S+)/);
     const [, agent = ''] = await program.waitFor(/agent +(http\S+)/);
     expect(program.screen()).not.toMatch(/Warning|Error/);
-    const { stdout } = await run('sh', ['-euc', readmeCalls({ gateway, agent })], { cwd, env: bare });
+    const { stdout } = await run('sh', ['-euc', readmeCalls({ gateway, agent })], { cwd, env: bareEnv });
     expect(stdout).toMatch(/"services":\[/);
     expect(stdout).toMatch(/From the documentation/);
     expect(stdout).toMatch(/data: \[DONE\]/);
@@ -63,7 +65,7 @@ test('serves the local edition and the five calls of the README', { timeout: 300
     });
     expect(speech.headers.get('content-type')).toBe('audio/wav');
     // The command asks the running server over its control socket.
-    const admin = await run(binary, ['admin', 'token', 'list', '--json'], { cwd, env: bare });
+    const admin = await run(binary, ['admin', 'token', 'list', '--json'], { cwd, env: bareEnv });
     expect(JSON.parse(admin.stdout)).toBeTypeOf('object');
   } finally {
     expect(await program.stop()).toBe(0);

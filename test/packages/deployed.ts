@@ -54,9 +54,9 @@ export async function walkThroughDeployments({
     { cwd = demo, input = '' }: { cwd?: string; input?: string } = {},
   ): Promise<Ended> => {
     const settings = { HOST: '127.0.0.1', PORT: '0', HOME: home, ...env };
-    const running = run(program, [...before, ...words], { cwd, env: settings, timeout: 240_000 });
-    running.child.stdin?.end(input);
-    return running.then(
+    const execution = run(program, [...before, ...words], { cwd, env: settings, timeout: 240_000 });
+    execution.child.stdin?.end(input);
+    return execution.then(
       ({ stdout, stderr }) => ({ code: 0, screen: stdout + stderr }),
       (error: unknown) => {
         const { code, stdout, stderr } = error as { code?: number; stdout: string; stderr: string };

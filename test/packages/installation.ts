@@ -26,9 +26,9 @@ export interface Installation {
 
 /** Packs and installs; other packages come from npm's cache or its registry. */
 export async function install(): Promise<Installation> {
-  const temporary = mkdtempSync(path.join(tmpdir(), 'townhall-installed-'));
-  const tarballs = path.join(temporary, 'tarballs');
-  const folder = path.join(temporary, 'project');
+  const temporaryFolder = mkdtempSync(path.join(tmpdir(), 'townhall-installed-'));
+  const tarballs = path.join(temporaryFolder, 'tarballs');
+  const folder = path.join(temporaryFolder, 'project');
   mkdirSync(folder);
   await run(process.execPath, [path.join(root, 'scripts/pack.ts'), '--output', tarballs], {
     timeout: 600_000,
@@ -46,7 +46,7 @@ export async function install(): Promise<Installation> {
     ],
     folder,
   );
-  return { folder, tarballs, remove: () => rmSync(temporary, { recursive: true, force: true }) };
+  return { folder, tarballs, remove: () => rmSync(temporaryFolder, { recursive: true, force: true }) };
 }
 
 /** The folder of a Node version; undefined, with a warning, when it cannot be installed. */

@@ -28,16 +28,16 @@ describe.each([22, 24])('the packages on Node %i', (major) => {
     async () => {
       const node = nodes.get(major) as string;
       const home = mkdtempSync(path.join(installation.folder, `home-${major}-`));
-      const running = start('npx', ['--no-install', 'townhall', 'start'], {
+      const server = start('npx', ['--no-install', 'townhall', 'start'], {
         cwd: home,
         node,
         env: { PORT: '0', AGENT_PORT: '0' },
       });
       try {
-        await running.waitFor(/Ctrl-C ends it/, 240_000);
-        const [, gateway = ''] = await running.waitFor(/gateway +(http\S+)/);
-        const [, agent = ''] = await running.waitFor(/agent +(http\S+)/);
-        expect(running.screen()).not.toMatch(/Warning|Error/);
+        await server.waitFor(/Ctrl-C ends it/, 240_000);
+        const [, gateway = ''] = await server.waitFor(/gateway +(http\S+)/);
+        const [, agent = ''] = await server.waitFor(/agent +(http\S+)/);
+        expect(server.screen()).not.toMatch(/Warning|Error/);
         const calls = await run('sh', [path.join(root, 'examples/first-five-minutes.sh')], {
           cwd: home,
           env: { PATH: '/usr/bin:/bin', TOWNHALL_URL: gateway, AGENT_URL: agent },
@@ -66,8 +66,8 @@ describe.each([22, 24])('the packages on Node %i', (major) => {
         });
       } finally {
         // npx itself ends by the signal; the command that it ran must exit normally.
-        expect([0, 130, 'SIGINT']).toContain(await running.stop());
-        expect(running.screen()).toMatch(/Stopping …/);
+        expect([0, 130, 'SIGINT']).toContain(await server.stop());
+        expect(server.screen()).toMatch(/Stopping …/);
       }
     },
   );
@@ -165,12 +165,12 @@ test('the types of the server and of the clients compile in a project', { timeou
       },
     }),
   );
-  const compiled = await run(process.execPath, [
+  const compilation = await run(process.execPath, [
     path.join(root, 'node_modules/typescript/bin/tsc'),
     '-p',
     home,
   ]).catch((error: unknown) => error as { stdout: string });
-  expect(compiled.stdout).toBe('');
+  expect(compilation.stdout).toBe('');
 });
 
 test('every tarball has a list of its content', () => {

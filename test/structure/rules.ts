@@ -254,14 +254,14 @@ function checkMentions(source: Source): Violation[] {
   if (!source.path.startsWith('src/') || isRoot || isPage) return unwanted;
   // clock.ts is the clock that is passed in; the time in an id only orders ids.
   const mayReadTime = source.path === 'src/kernel/clock.ts' || source.path === 'src/kernel/ids.ts';
-  const ambient = source.ambient
+  const ambientUses = source.ambient
     .filter(({ what }) => !mayReadTime || !what.includes('Date'))
     .map(({ what, line }) => ({
       rule: 'ambient',
       place: `${source.path}:${line}`,
       message: `uses ${what}; below the composition root it is passed in`,
     }));
-  return [...unwanted, ...ambient];
+  return [...unwanted, ...ambientUses];
 }
 
 function checkName(source: Source): Violation[] {

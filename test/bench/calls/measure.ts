@@ -86,9 +86,9 @@ export async function measureTarget(
   return { ...figures, memoryMb: target.pid === null ? null : readResidentMb(target.pid) };
 }
 
-function add(figures: Figures, measured: Partial<Figures>): void {
-  const errors = figures.errors + (measured.errors ?? 0);
-  Object.assign(figures, measured, { errors });
+function add(figures: Figures, measurement: Partial<Figures>): void {
+  const errors = figures.errors + (measurement.errors ?? 0);
+  Object.assign(figures, measurement, { errors });
 }
 
 async function measureCalls(target: Target, seconds: number): Promise<Partial<Figures>> {

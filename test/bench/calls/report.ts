@@ -101,8 +101,8 @@ function checkRow({ name, medians: ours }: TargetResult, references: References)
     value,
     isMet: value <= limit,
   });
-  const ratio = (key: keyof Figures, other: Medians) => figure(ours, key) / figure(other, key);
-  const added = (medians: Medians, key: 'oneClientMs' | 'firstByteMs') =>
+  const ratio = (key: keyof Figures, otherMedians: Medians) => figure(ours, key) / figure(otherMedians, key);
+  const addedMs = (medians: Medians, key: 'oneClientMs' | 'firstByteMs') =>
     figure(medians, key) - figure(provider, key);
   const processorMs = (medians: Medians) =>
     figure(medians, 'mainThreadMs') + figure(medians, 'otherThreadsMs');
@@ -110,7 +110,7 @@ function checkRow({ name, medians: ours }: TargetResult, references: References)
     atLeast('calls/s beside the relay', ratio('perSecond', relay), 0.5),
     atMost('processor time a call, main thread, ms', figure(ours, 'mainThreadMs'), 0.3),
     atMost('processor time a call beside the relay', processorMs(ours) / processorMs(relay), 1.5),
-    atMost('added first byte, ms', added(ours, 'firstByteMs'), 1),
+    atMost('added first byte, ms', addedMs(ours, 'firstByteMs'), 1),
     ...(isEmbedded ? [atMost('start with data, ms', figure(ours, 'startMs'), 1_000)] : []),
     ...(peer === undefined
       ? []
@@ -119,7 +119,7 @@ function checkRow({ name, medians: ours }: TargetResult, references: References)
           atLeast('streams/s beside Portkey', ratio('streamsPerSecond', peer), 3),
           atMost(
             'added time of one client beside Portkey',
-            added(ours, 'oneClientMs') / added(peer, 'oneClientMs'),
+            addedMs(ours, 'oneClientMs') / addedMs(peer, 'oneClientMs'),
             isFree ? 0.5 : 1,
           ),
           atMost('memory beside Portkey', ratio('memoryMb', peer), isEmbedded ? 0.75 : 0.5),
@@ -142,12 +142,12 @@ const plotWidth = 760;
 /** A bar chart of calls per second by target, in the reader's text color. */
 export function drawPlot(results: readonly TargetResult[]): string {
   const gateways = results.filter(({ name }) => name !== 'provider');
-  const highest = Math.max(...gateways.map(({ medians }) => medians.perSecond ?? 0));
+  const highestRate = Math.max(...gateways.map(({ medians }) => medians.perSecond ?? 0));
   const height = 44 + gateways.length * (barHeight + 10);
   const bars = gateways.map(({ name, medians }, index) => {
     const y = 40 + index * (barHeight + 10);
     const perSecond = medians.perSecond ?? 0;
-    const width = Math.round((perSecond / highest) * (plotWidth - labelWidth - 90));
+    const width = Math.round((perSecond / highestRate) * (plotWidth - labelWidth - 90));
     const fill = name.startsWith('Townhall') ? '#1f7a5a' : '#8c959f';
     return [
       `<text x="${labelWidth - 12}" y="${y + 16}" text-anchor="end">${name}</text>`,

@@ -173,8 +173,8 @@ async function issueToken(base: string): Promise<string> {
   const { session_token: session } = await createGatewayClient({ baseUrl: base }).admin.login(administrator);
   const admin = createGatewayClient({ baseUrl: base, token: session });
   const bureau = await admin.bureaus.createBureau({ server_url: 'https://bench.example' });
-  const issued = await admin.accounts.issueToken({ bureau_id: bureau.bureau_id, external_id: 'customer' });
-  return issued.user_token;
+  const token = await admin.accounts.issueToken({ bureau_id: bureau.bureau_id, external_id: 'customer' });
+  return token.user_token;
 }
 
 async function isAnswered(target: Omit<Target, 'pid' | 'startMs'>): Promise<boolean> {

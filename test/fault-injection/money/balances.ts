@@ -69,10 +69,10 @@ export async function deduction({ world }: Stage): Promise<void> {
 
 /** A payment is refunded while a stream runs on its credits. */
 export async function refund({ world }: Stage): Promise<void> {
-  const doubles = { stripe: await startStripe(), creem: await startCreem() };
+  const providers = { stripe: await startStripe(), creem: await startCreem() };
   const env = {
-    ...doubles.stripe.env,
-    ...doubles.creem.env,
+    ...providers.stripe.env,
+    ...providers.creem.env,
     CREDITS_PER_UNIT: '1000000',
     TOWNHALL_CITY_BASE_URL: 'https://city.example.test',
   };
@@ -80,19 +80,19 @@ export async function refund({ world }: Stage): Promise<void> {
   try {
     const { userId, token } = await makeCustomer(await world.logIn(first), 'refunded', 0);
     const client = createGatewayClient({ baseUrl: first.url, token });
-    const sold = await sell(client, 'stripe', doubles);
-    await deliver(first.url, sold, doubles);
+    const sale = await sell(client, 'stripe', providers);
+    await deliver(first.url, sale, providers);
     const { available } = await client.credits.getBalance();
     const stream = chat(second.url, token, { model: 'acme/slow-40', stream: true });
     await sleep(1_500);
-    const session = (sold.event as StripeEvent).data.object['id'];
-    const event = doubles.stripe.refund(String(session), 1_000);
-    const { outcome } = await deliver(first.url, { method: 'stripe', event }, doubles);
-    const during = await client.credits.getBalance();
+    const session = (sale.event as StripeEvent).data.object['id'];
+    const event = providers.stripe.refund(String(session), 1_000);
+    const { outcome } = await deliver(first.url, { method: 'stripe', event }, providers);
+    const balance = await client.credits.getBalance();
     const refusal = await speak(first.url, token, 1);
     world.hold(
-      outcome === 'accepted' && during.available <= 0 && refusal.status === 402,
-      `${available} credits refunded during a stream (${outcome}): ${during.available} available, ${during.held} held, ${during.owed} owed; a call ${refusal.status}`,
+      outcome === 'accepted' && balance.available <= 0 && refusal.status === 402,
+      `${available} credits refunded during a stream (${outcome}): ${balance.available} available, ${balance.held} held, ${balance.owed} owed; a call ${refusal.status}`,
     );
     const answer = await stream;
     world.hold(answer !== null, 'the stream ends whole');
@@ -104,8 +104,8 @@ export async function refund({ world }: Stage): Promise<void> {
     world.hold(isPaid, `what came free paid the debt but for the ${price} credits that the stream cost`);
     await endAndCheck({ world, gateways: [first, second], userId, posted: 0n });
   } finally {
-    await doubles.stripe.close();
-    await doubles.creem.close();
+    await providers.stripe.close();
+    await providers.creem.close();
   }
 }
 
@@ -135,9 +135,9 @@ export async function loweredCap({ world }: Stage): Promise<void> {
         async (_, n) => (await speak(urls[n % 2] as string, key.user_token, 10)).status,
       ),
     );
-    const granted = statuses.filter((status) => status === 200).length;
+    const successes = statuses.filter((status) => status === 200).length;
     world.hold(
-      row?.cap === 200n && granted === Math.floor(remainingCredits / 10),
+      row?.cap === 200n && successes === Math.floor(remainingCredits / 10),
       `a cap of 5000 lowered to ${row?.cap} at ${row?.spent} spent: ${JSON.stringify(countBy(statuses, (status) => status))}, ${Math.floor(remainingCredits / 10)} expected`,
     );
     const { posted } = await readBooks(database, userId);

@@ -11,14 +11,14 @@ export async function clockAhead({ world, databaseUrl }: Stage): Promise<void> {
   const gateways = [await world.startGateway(), await world.startGateway()];
   const urls = gateways.map(({ url }) => url);
   const admin = await world.logIn(gateways[0] as (typeof gateways)[0]);
-  const rich = await makeCustomer(admin, 'rich', 1_000_000);
-  const poor = await makeCustomer(admin, 'poor', 400);
+  const richCustomer = await makeCustomer(admin, 'rich', 1_000_000);
+  const poorCustomer = await makeCustomer(admin, 'poor', 400);
   const database = await world.connect();
   const name = new URL(databaseUrl).pathname.slice(1);
   try {
     const end = new AbortController();
-    const chatting = chatUntil(end.signal, { urls, token: rich.token, clients: 6 });
-    const streams = [rich, rich, poor].map(({ token }, n) =>
+    const chats = chatUntil(end.signal, { urls, token: richCustomer.token, clients: 6 });
+    const streams = [richCustomer, richCustomer, poorCustomer].map(({ token }, n) =>
       chat(urls[n % 2] as string, token, { model: 'acme/slow-40', stream: true }).catch(() => null),
     );
     await sleep(1_500);
@@ -29,16 +29,19 @@ export async function clockAhead({ world, databaseUrl }: Stage): Promise<void> {
     );
     const takenBack = await takeBackFor(aheadDatabase, 3_000);
     await aheadDatabase.close();
-    const { status } = await speak(urls[0] as string, poor.token, 390);
+    const { status } = await speak(urls[0] as string, poorCustomer.token, 390);
     await setClock(database, name, '0');
     const answers = await Promise.all(streams);
     await sleep(2_000);
     end.abort();
-    const { acknowledged, refusals } = await chatting;
+    const { acknowledged, refusals } = await chats;
     for (const gateway of gateways) await stopGateway(gateway, 'SIGTERM');
 
     world.hold(takenBack > 0, `${takenBack} allotments of live gateways were taken back`);
-    const [ofRich, ofPoor] = [await readBooks(database, rich.userId), await readBooks(database, poor.userId)];
+    const [ofRich, ofPoor] = [
+      await readBooks(database, richCustomer.userId),
+      await readBooks(database, poorCustomer.userId),
+    ];
     const ofStreams = answers.slice(0, 2).flatMap((entry) => entry ?? []);
     checkAcknowledged(world, [...acknowledged, ...ofStreams], ofRich);
     world.hold(

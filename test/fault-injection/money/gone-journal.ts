@@ -30,12 +30,12 @@ export async function goneJournal({ world, databaseUrl, random }: Stage): Promis
   const journal = join(world.folder, 'journal-elsewhere');
   const lostGateway = await world.startGateway({ databaseUrl: proxy.url, journal });
   const admin = await world.logIn(survivor);
-  const rich = await makeCustomer(admin, 'rich', 100_000);
-  const poor = await makeCustomer(admin, 'poor', 1_000);
+  const richCustomer = await makeCustomer(admin, 'rich', 100_000);
+  const poorCustomer = await makeCustomer(admin, 'poor', 1_000);
   const database = await world.connect();
   try {
     await sleep(Math.max(0, goneAtMs - (performance.now() - startedMs)));
-    const calls = [rich, poor].flatMap(({ token }) =>
+    const calls = [richCustomer, poorCustomer].flatMap(({ token }) =>
       Array.from({ length: 3 }, () =>
         chat(lostGateway.url, token, { model: 'acme/slow-40', stream: true, timeoutMs: 60_000 }).catch(
           () => null,
@@ -45,26 +45,26 @@ export async function goneJournal({ world, databaseUrl, random }: Stage): Promis
     await sleep(1_500);
     proxy.cut();
     const answers = await Promise.all(calls);
-    const [ofRich, ofPoor] = [answers.slice(0, 3), answers.slice(3)].map((some) =>
-      some.filter((entry): entry is Acknowledged => entry !== null),
+    const [ofRich, ofPoor] = [answers.slice(0, 3), answers.slice(3)].map((customerAnswers) =>
+      customerAnswers.filter((entry): entry is Acknowledged => entry !== null),
     ) as [Acknowledged[], Acknowledged[]];
     await stopGateway(lostGateway, 'SIGKILL');
     await rename(journal, `${journal}-gone`);
     world.hold(
-      ofRich.length + ofPoor.length === 6 && (await readBooks(database, rich.userId)).charged === 0n,
+      ofRich.length + ofPoor.length === 6 && (await readBooks(database, richCustomer.userId)).charged === 0n,
       `${ofRich.length + ofPoor.length} of 6 streams ended without a database; their charges are in the journal alone`,
     );
 
-    const isFree = async (): Promise<boolean> => (await readBooks(database, poor.userId)).held === 0n;
+    const isFree = async (): Promise<boolean> => (await readBooks(database, poorCustomer.userId)).held === 0n;
     world.hold(await waitUntil(isFree, 150_000), 'credits of a gateway without a journal come free');
-    const { status } = await speak(survivor.url, poor.token, 990);
+    const { status } = await speak(survivor.url, poorCustomer.token, 990);
     world.hold(status === 200, `another gateway spends them: ${status}`);
 
     await cp(`${journal}-gone`, `${journal}-copy`, { recursive: true });
     await rename(`${journal}-gone`, journal);
     await stopGateway(await world.startGateway({ journal }), 'SIGTERM');
-    checkAcknowledged(world, ofRich, await readBooks(database, rich.userId));
-    const poorBooks = await readBooks(database, poor.userId);
+    checkAcknowledged(world, ofRich, await readBooks(database, richCustomer.userId));
+    const poorBooks = await readBooks(database, poorCustomer.userId);
     world.hold(
       // Late charges do not reduce the survivor's own allotment: an eighth of the remaining credits.
       poorBooks.posted >= 0n &&
@@ -76,10 +76,10 @@ export async function goneJournal({ world, databaseUrl, random }: Stage): Promis
     await checkLedger(world, database);
 
     await dropEverythingOld(database);
-    const booksBefore = await readBooks(database, rich.userId);
+    const booksBefore = await readBooks(database, richCustomer.userId);
     await cp(`${journal}-copy`, journal, { recursive: true });
     await stopGateway(await world.startGateway({ journal }), 'SIGTERM');
-    const booksAfter = await readBooks(database, rich.userId);
+    const booksAfter = await readBooks(database, richCustomer.userId);
     world.hold(
       booksBefore.byRequest.size === 0 &&
         booksAfter.posted === booksBefore.posted &&

@@ -13,7 +13,7 @@ export async function journalErrors({ world }: Stage): Promise<void> {
   const { token, userId } = await makeCustomer(await world.logIn(gateway), 'rich', 1_000_000);
   const isReady = async (): Promise<boolean> => (await fetch(`${gateway.url}/ready`)).status === 200;
   const end = new AbortController();
-  const chatting = chatUntil(end.signal, { urls: [gateway.url], token, clients: 5 });
+  const chats = chatUntil(end.signal, { urls: [gateway.url], token, clients: 5 });
   await sleep(2_000);
 
   const failedSync = await injectErrors(pid, ['fdatasync:error=EIO:when=1']);
@@ -32,7 +32,7 @@ export async function journalErrors({ world }: Stage): Promise<void> {
   world.hold(await waitUntil(isServing, 20_000), 'with room on the disk calls are taken again');
 
   end.abort();
-  const { acknowledged, refusals } = await chatting;
+  const { acknowledged, refusals } = await chats;
   await stopGateway(gateway, 'SIGKILL');
   const next = await world.startGateway();
   const database = await world.connect();

@@ -25,18 +25,18 @@ export async function lostAnswers({ world, databaseUrl, random }: Stage): Promis
   for (const { url } of proxies) gateways.push(await world.startGateway({ databaseUrl: url }));
   const urls = gateways.map(({ url }) => url);
   const admin = await world.logIn(gateways[0] as GatewayProcess);
-  const rich = await makeCustomer(admin, 'rich', 1_000_000);
-  const poor = await makeCustomer(admin, 'poor', 500);
+  const richCustomer = await makeCustomer(admin, 'rich', 1_000_000);
+  const poorCustomer = await makeCustomer(admin, 'poor', 500);
   for (const proxy of proxies) proxy.dropAnswers(lostPart);
   const end = new AbortController();
-  const chatting = chatUntil(end.signal, { urls, token: rich.token, clients: 10 });
-  const speaking = Array.from({ length: 200 }, async (_, n) => {
+  const chats = chatUntil(end.signal, { urls, token: richCustomer.token, clients: 10 });
+  const speechCalls = Array.from({ length: 200 }, async (_, n) => {
     await sleep(random() * 15_000);
-    return speak(urls[n % urls.length] as string, poor.token, 20);
+    return speak(urls[n % urls.length] as string, poorCustomer.token, 20);
   });
-  const speeches = await Promise.all(speaking);
+  const speeches = await Promise.all(speechCalls);
   end.abort();
-  const { acknowledged, refusals } = await chatting;
+  const { acknowledged, refusals } = await chats;
   for (const proxy of proxies) proxy.dropAnswers(0);
   for (const gateway of gateways) await stopGateway(gateway, 'SIGKILL');
 
@@ -44,10 +44,10 @@ export async function lostAnswers({ world, databaseUrl, random }: Stage): Promis
   const database = await world.connect();
   try {
     const isFree = async (): Promise<boolean> =>
-      (await readBooks(database, poor.userId)).held === 0n &&
-      (await readBooks(database, rich.userId)).held === 0n;
+      (await readBooks(database, poorCustomer.userId)).held === 0n &&
+      (await readBooks(database, richCustomer.userId)).held === 0n;
     world.hold(await waitUntil(isFree, 150_000), 'nothing stays held');
-    const booksBefore = await readBooks(database, poor.userId);
+    const booksBefore = await readBooks(database, poorCustomer.userId);
     const successes = speeches.filter(({ status }) => status === 200);
     world.hold(
       successes.every(({ requestId }) => booksBefore.byRequest.get(requestId)?.join() === '20') &&
@@ -56,11 +56,11 @@ export async function lostAnswers({ world, databaseUrl, random }: Stage): Promis
     );
     const remainingCredits = Number(booksBefore.posted);
     const rest =
-      remainingCredits === 0 ? 200 : (await speak(survivor.url, poor.token, remainingCredits)).status;
+      remainingCredits === 0 ? 200 : (await speak(survivor.url, poorCustomer.token, remainingCredits)).status;
     world.hold(rest === 200, `the ${remainingCredits} credits that were left can be spent: ${rest}`);
     await stopGateway(survivor, 'SIGTERM');
     console.log(`       ${refusals} chats were refused or broke off`);
-    checkAcknowledged(world, acknowledged, await readBooks(database, rich.userId));
+    checkAcknowledged(world, acknowledged, await readBooks(database, richCustomer.userId));
     await checkLedger(world, database);
   } finally {
     await database.close();

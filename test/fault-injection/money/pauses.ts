@@ -23,14 +23,14 @@ const stopMs = 90_000;
 
 export async function pauses({ world, databaseUrl, random }: Stage): Promise<void> {
   const startedMs = performance.now();
-  const other = await world.startGateway();
+  const otherGateway = await world.startGateway();
   const proxy = await startDatabaseProxy(databaseUrl, random);
-  const [reserving, streaming] = await Promise.all([
+  const [reservingGateway, streamingGateway] = await Promise.all([
     world.startGateway({ databaseUrl: proxy.url }),
     world.startGateway(),
   ]);
-  const admin = await world.logIn(other);
-  const [waiting, poor, rich] = await Promise.all([
+  const admin = await world.logIn(otherGateway);
+  const [waitingCustomer, poorCustomer, richCustomer] = await Promise.all([
     makeCustomer(admin, 'waiting', 100),
     makeCustomer(admin, 'poor', 400),
     makeCustomer(admin, 'rich', 10_000),
@@ -44,30 +44,33 @@ export async function pauses({ world, databaseUrl, random }: Stage): Promise<voi
   try {
     await sleep(Math.max(0, stopAtMs - (performance.now() - startedMs)));
     const reservation = proxy.keepBackFrom('gateway.credits_allot(');
-    const lateCall = speak(reserving.url, waiting.token, 60);
+    const lateCall = speak(reservingGateway.url, waitingCustomer.token, 60);
     await reservation;
-    await waitUntil(() => isSetAside(waiting, true), 5_000);
-    const streams = [poor, rich].map(({ token }) => stream(streaming, token));
+    await waitUntil(() => isSetAside(waitingCustomer, true), 5_000);
+    const streams = [poorCustomer, richCustomer].map(({ token }) => stream(streamingGateway, token));
     await sleep(1_500);
-    for (const { process } of [reserving, streaming]) process.kill('SIGSTOP');
+    for (const { process } of [reservingGateway, streamingGateway]) process.kill('SIGSTOP');
     const stoppedMs = performance.now();
     proxy.release();
 
     const takenBack = await waitUntil(
       async () =>
-        (await Promise.all([waiting, poor].map((entry) => isSetAside(entry, false)))).every(
+        (await Promise.all([waitingCustomer, poorCustomer].map((entry) => isSetAside(entry, false)))).every(
           (isTakenBack) => isTakenBack,
         ),
       stopMs - 5_000,
     );
     world.hold(takenBack, `allotments taken back ${seconds(stoppedMs)} s after the stop`);
-    const speeches = [await speak(other.url, waiting.token, 60), await speak(other.url, poor.token, 390)];
+    const speeches = [
+      await speak(otherGateway.url, waitingCustomer.token, 60),
+      await speak(otherGateway.url, poorCustomer.token, 390),
+    ];
     world.hold(
       speeches.every(({ status }) => status === 200),
       `another gateway spends them: ${speeches.map(({ status }) => status).join(' and ')}`,
     );
     await sleep(Math.max(0, stopMs - (performance.now() - stoppedMs)));
-    for (const { process } of [reserving, streaming]) process.kill('SIGCONT');
+    for (const { process } of [reservingGateway, streamingGateway]) process.kill('SIGCONT');
 
     const { status } = await lateCall;
     const requests = world.provider.calls.filter(({ path }) => path.endsWith('/audio/speech')).length;
@@ -76,8 +79,11 @@ export async function pauses({ world, databaseUrl, random }: Stage): Promise<voi
       `the call that was reserved before the stop: ${status}, ${requests - speeches.length} requests of it upstream`,
     );
     const [poorAnswer = null, richAnswer = null] = await Promise.all(streams);
-    for (const gateway of [reserving, streaming, other]) await stopGateway(gateway, 'SIGTERM');
-    const books = await Promise.all([waiting, poor, rich].map(({ userId }) => readBooks(database, userId)));
+    for (const gateway of [reservingGateway, streamingGateway, otherGateway])
+      await stopGateway(gateway, 'SIGTERM');
+    const books = await Promise.all(
+      [waitingCustomer, poorCustomer, richCustomer].map(({ userId }) => readBooks(database, userId)),
+    );
     const [ofWaiting, ofPoor, ofRich] = books as [Books, Books, Books];
     world.hold(ofWaiting.posted === 40n, `the waiting user has ${ofWaiting.posted} of 100 credits left`);
     world.hold(

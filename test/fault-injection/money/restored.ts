@@ -23,16 +23,16 @@ export async function restored({ world, databaseUrl }: Stage): Promise<void> {
   const database = await world.connect();
   try {
     const first = new AbortController();
-    const loading = load(first.signal);
+    const firstLoad = load(first.signal);
     await sleep(3_000);
     first.abort();
-    const before = await loading;
+    const firstResult = await firstLoad;
     const file = join(world.folder, 'first.backup');
     await townhall('db', 'backup', file);
     const backedUp = await readBooks(database, userId);
 
     const second = new AbortController();
-    const during = load(second.signal);
+    const secondLoad = load(second.signal);
     await sleep(3_000);
     const { posted } = await readBooks(database, userId);
     await database.sql.unsafe('drop schema gateway cascade; drop schema if exists pgboss cascade');
@@ -44,11 +44,11 @@ export async function restored({ world, databaseUrl }: Stage): Promise<void> {
     world.hold(isBack, 'the gateway goes on in the restored ledger without a restart');
     await sleep(2_000);
     second.abort();
-    const { acknowledged, refusals } = await during;
+    const { acknowledged, refusals } = await secondLoad;
     await stopGateway(gateway, 'SIGTERM');
 
     const books = await readBooks(database, userId);
-    checkAcknowledged(world, before.acknowledged, books);
+    checkAcknowledged(world, firstResult.acknowledged, books);
     const inLedger = acknowledged.filter(({ requestId }) => books.byRequest.has(requestId));
     checkAcknowledged(world, inLedger, books);
     world.hold(
