@@ -5,16 +5,15 @@
 // The agent is a process of its own with its defaults, and its model is scripted (agent-model.ts). Sessions have
 // 10 turns each, 8 of them at a time. After a deletion the agent rests, so that it may vacuum. At the end its
 // database is compacted. Takes about five minutes on two cores.
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
-import { createAgentClient, type AgentClient } from '@townhall/agent';
+import type { AgentClient } from '@townhall/agent';
 import { connect } from '../../src/kernel/data/database.ts';
 import { silentLog } from '../support/template.ts';
+import { root, startScriptedAgent, type ScriptedAgent } from './agent-process.ts';
 
 const { values } = parseArgs({
   options: {
@@ -31,32 +30,7 @@ const [turns, turnsAfterDeletion, restSeconds] = [values.turns, values.again, va
 const turnsOfSession = 10;
 const clients = 8;
 
-const root = join(import.meta.dirname, '..', '..');
 const folder = mkdtempSync(join(tmpdir(), 'townhall-growth-'));
-const children: ChildProcess[] = [];
-
-/** Starts a program and returns the first match in its output. */
-async function launch(argumentList: readonly string[], pattern: RegExp): Promise<string> {
-  const child = spawn(process.execPath, argumentList, {
-    cwd: folder,
-    env: {
-      PATH: process.env['PATH'],
-      HOME: folder,
-      AGENT_GATEWAY_TOKEN: 'th_usr_bench',
-      LOG_LEVEL: 'info',
-    },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  children.push(child);
-  const lines = createInterface({ input: child.stdout });
-  for await (const line of lines) {
-    const match = pattern.exec(line)?.[1];
-    if (match === undefined) continue;
-    child.stdout.resume();
-    return match;
-  }
-  throw new Error(`${argumentList[0]} ended before it was ready.`);
-}
 
 interface Sizes {
   /** Tables and indexes. */
@@ -117,23 +91,7 @@ async function removeAll(client: AgentClient): Promise<number> {
   }
 }
 
-async function run(): Promise<void> {
-  const port = await launch([join(root, 'test/bench/agent-model.ts')], /^(\d+)/);
-  const url = await launch(
-    [
-      join(root, 'src/cli/main.ts'),
-      'agent',
-      '--port',
-      '0',
-      '--data-dir',
-      folder,
-      '--gateway-url',
-      `http://127.0.0.1:${port}`,
-    ],
-    /"url":"(http:[^"]+)"/,
-  );
-  const token = readFileSync(join(folder, 'agent.token'), 'utf8').trim();
-  const client = createAgentClient({ baseUrl: url, token });
+async function run({ client, stop }: ScriptedAgent): Promise<void> {
   console.log(
     '| stage | tables and indexes, MB | write-ahead log, MB | after, s |\n| --- | --- | --- | --- |',
   );
@@ -180,17 +138,13 @@ async function largestTables(): Promise<string[]> {
   }
 }
 
-async function stop(): Promise<void> {
-  for (const child of children.splice(0)) {
-    const end = once(child, 'exit');
-    child.kill('SIGTERM');
-    await end;
-  }
-}
-
 try {
-  await run();
+  const agent = await startScriptedAgent(folder);
+  try {
+    await run(agent);
+  } finally {
+    await agent.stop();
+  }
 } finally {
-  await stop();
   rmSync(folder, { recursive: true, force: true });
 }
