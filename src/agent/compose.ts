@@ -25,12 +25,14 @@ import { createExtensions, type Extensions } from './extensions.ts';
 import { frontPage, type LocalAgentLinks } from './front-page.ts';
 import { gatewayAccess } from './gateway.ts';
 import { idempotencyCaller, type Identity } from './identity.ts';
+import { childEnvironment } from './processes/index.ts';
 import { createPermissions, permissionService, permissionStore } from './permissions/index.ts';
 import { isWithin, isWithinDatabase, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
 import { createChat, createSessions, type Sessions } from './sessions/index.ts';
 import { createSnapshots } from './snapshots/index.ts';
 import { status, type AgentContract } from './status.ts';
 import { openTokens, tokenStore, type Tokens } from './tokens/index.ts';
+import { createWorkspaces, type Workspaces } from './workspaces/index.ts';
 
 export interface AgentOptions {
   log: Log;
@@ -103,7 +105,16 @@ async function compose(
   const { agentId } = tokens;
 
   const workspace = await prepareWorkspace(config, options.hidden ?? []);
-  const extensions = await createExtensions(closers, {
+  const env = childEnvironment(options.env ?? process.env);
+  const workspaces: Workspaces = await createWorkspaces({
+    shared: workspace,
+    dataDir: config.dataDir,
+    env,
+    sandbox: () => extensions.sandbox,
+    clock,
+    log,
+  });
+  const extensions: Extensions = await createExtensions(closers, {
     config,
     database,
     agentId,
@@ -112,7 +123,8 @@ async function compose(
     chat: () => chat,
     readOutput: (sessionId, seq) => sessions.readOutput(sessionId, seq),
     workspace,
-    env: options.env ?? process.env,
+    workspaceAt: workspaces.at,
+    env,
     plugins: options.plugins ?? [],
     logsPrints: options.logsPrints ?? false,
     redactor,
@@ -128,7 +140,7 @@ async function compose(
   const { permissions, sessions, chat } = openSessions(
     config,
     { database, clock, closers },
-    { agentId, workspace, extensions, redactor, log, traces: telemetry.traces },
+    { agentId, workspaces, extensions, redactor, log, traces: telemetry.traces },
   );
 
   const idempotency = await openIdempotency(agentId, { database, clock, log, receiptOf: sessions.receiptOf });
@@ -154,6 +166,9 @@ async function compose(
   });
   await extensions.start();
   await sessions.runs.recover();
+  workspaces
+    .sweep((keys) => sessions.store.existingKeys(keys))
+    .catch((error: unknown) => log.warn({ err: error }, 'old workspaces could not be removed'));
 
   const control = await openControl({
     dataDir: config.dataDir,
@@ -188,14 +203,14 @@ function openSessions(
   { database, clock, closers }: Base,
   {
     agentId,
-    workspace,
+    workspaces,
     extensions,
     redactor,
     log,
     traces,
   }: Pick<AgentOptions, 'redactor' | 'log'> & {
     agentId: string;
-    workspace: Workspace;
+    workspaces: Workspaces;
     extensions: Extensions;
     traces: Traces;
   },
@@ -208,7 +223,6 @@ function openSessions(
     now: () => clock.now(),
   });
   const snapshots = createSnapshots({
-    workspace,
     dataDir: config.dataDir,
     database,
     agentId,
@@ -222,7 +236,7 @@ function openSessions(
     agentId,
     name: config.name,
     dataDir: config.dataDir,
-    workspace: workspace.root,
+    workspaces,
     registry: extensions.registry,
     permissions,
     snapshots,

@@ -93,6 +93,12 @@ export const agentSettings = {
     'Most files of a workspace whose changes can be undone; 0 takes no snapshots.',
     { flag: null, min: 0, max: 1_000_000 },
   ),
+  maxWorkspaces: integer(
+    'AGENT_MAX_WORKSPACES',
+    100,
+    'Sessions that may have a workspace of their own; more are refused with 409.',
+    { flag: null, min: 0, max: 10_000 },
+  ),
   executeWaitMs: integer(
     'AGENT_EXECUTE_WAIT_MS',
     120_000,

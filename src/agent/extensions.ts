@@ -32,8 +32,9 @@ import {
   type ProgramRunner,
   type ReadOutput,
   type Workspace,
+  type WorkspaceAt,
 } from './plugins/index.ts';
-import { childEnvironment, openSandbox, startOrphanReaper, type Sandbox } from './processes/index.ts';
+import { openSandbox, startOrphanReaper, type Sandbox } from './processes/index.ts';
 import type { ConfiguredRule } from './permissions/index.ts';
 import type { Chat } from './sessions/index.ts';
 import {
@@ -55,9 +56,11 @@ export interface ExtensionOptions {
   chat(): Chat;
   /** Not called before `start`. */
   readOutput: ReadOutput;
+  /** Of calls without a session, and of MCP servers and services. */
   workspace: Workspace;
-  /** The environment of the agent; child processes get its search path, home and language. */
-  env: Readonly<Record<string, string | undefined>>;
+  workspaceAt: WorkspaceAt;
+  /** Of child processes: the agent's search path, home and language. */
+  env: Readonly<Record<string, string>>;
   /** Beside the built-in plugins and those of the configuration. */
   plugins: readonly Plugin[];
   /**
@@ -74,6 +77,7 @@ export interface ExtensionOptions {
 export interface Extensions {
   registry: PluginRegistry;
   pluginCore: PluginCore;
+  sandbox: Sandbox;
   /** Rules for calls of tools, out of the configuration. */
   permissionRules: readonly ConfiguredRule[];
   /** What the operator has to know about the sandbox; undefined when programs are confined. */
@@ -94,7 +98,7 @@ export async function createExtensions(closers: Closers, options: ExtensionOptio
   closers.defer(() => reaper.close());
   const containment = createContainment({ log, logsPrints: options.logsPrints });
   closers.defer(() => containment.close());
-  const env = { ...childEnvironment(options.env), ...reaper.env };
+  const env = { ...options.env, ...reaper.env };
   const file = await readPluginFile(config.pluginConfig);
   await workspace.protect(programFiles(file, config, workspace.root));
   const sandbox = await startSandbox(options);
@@ -142,6 +146,7 @@ export async function createExtensions(closers: Closers, options: ExtensionOptio
   return {
     registry,
     pluginCore: core,
+    sandbox,
     permissionRules: file.permissions,
     notice: describeSandbox(sandbox),
     handlers,
@@ -195,7 +200,18 @@ function describeSandbox({ isOff, missing }: Sandbox): string | undefined {
 // other. Only `mcp` has an owner, which contains its errors like those of foreign
 // plugins: most of it is an SDK that handles what servers send.
 function builtInPlugins(
-  { database, agentId, workspace, execute, readOutput, redactor, fetch, clock, log }: ExtensionOptions,
+  {
+    database,
+    agentId,
+    workspace,
+    workspaceAt,
+    execute,
+    readOutput,
+    redactor,
+    fetch,
+    clock,
+    log,
+  }: ExtensionOptions,
   { file, programs, containment }: { file: PluginFile; programs: ProgramRunner; containment: Containment },
 ): { plugin: Plugin; owner?: PluginOwner }[] {
   // pg-boss takes a while to load and polls the database; an agent without a schedule needs
@@ -204,8 +220,8 @@ function builtInPlugins(
     (await import('../kernel/data/jobs.ts')).createJobs(database, { schema: 'pgboss', log, pollSeconds: 1 });
   const servers = file.mcpServers;
   return [
-    { plugin: files(workspace) },
-    { plugin: shell({ workspace, programs, clock }) },
+    { plugin: files(workspaceAt) },
+    { plugin: shell({ workspaceAt, programs, clock }) },
     { plugin: context({ readOutput }) },
     { plugin: memory({ store: noteStore(database, agentId) }) },
     {

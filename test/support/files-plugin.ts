@@ -26,7 +26,7 @@ export interface FilesPlugin {
 export async function openFilesPlugin(hidden: readonly string[] = []): Promise<FilesPlugin> {
   const folder = await realpath(await mkdtemp(join(tmpdir(), 'townhall-files-')));
   const workspace = await openWorkspace({ folder, hidden: hidden.map((path) => join(folder, path)) });
-  const registry = createRegistry([files(workspace)]);
+  const registry = createRegistry([files(() => workspace)]);
   const tool = (action: string): Tool => {
     const existing = registry.tool(`files_${action}`);
     if (!existing) throw new Error(`There is no files_${action}.`);

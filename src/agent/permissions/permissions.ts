@@ -18,6 +18,8 @@ export interface ConfiguredRule {
 export interface ToolCall {
   tool: Tool;
   input: unknown;
+  /** The folder of the session. */
+  workspace: string;
 }
 
 export interface Decision {
@@ -75,21 +77,25 @@ export function createPermissions({ agentId, store, configured, now }: Permissio
       return (await store.list(agentId)).find((entry) => entry.ruleId === ruleId);
     },
     revoke: (ruleId) => store.remove(agentId, ruleId),
-    async decide(sessionKey, { tool, input }) {
+    async decide(sessionKey, call) {
+      const { tool, input } = call;
       const granted: GrantedRule[] = await store.list(agentId, sessionKey);
       const rules: PermissionRule[] = [
         ...current().map((rule) => ({ ...rule, pattern: rule.pattern ?? null })),
         ...granted,
       ];
-      const needs = await permissionsOf(tool, input);
+      const needs = await permissionsOf(call);
       const verdict = decide(needs ?? [{ tool: actionOf(tool) }], rules);
       if (needs === undefined && verdict.effect !== 'deny')
         return { effect: 'ask', reason: '', failedPlugin: tool.plugin };
       if (verdict.effect !== 'default') return { effect: verdict.effect, reason: describeRule(verdict.rule) };
-      return { effect: tool.needsApproval(input) ? 'ask' : 'allow', reason: '' };
+      return {
+        effect: tool.needsApproval(input, { workspace: call.workspace }) ? 'ask' : 'allow',
+        reason: '',
+      };
     },
-    async grantLike({ tool, input }, { session, effect, pattern, expiresInMs = null, createdBy }) {
-      const rules = rulesLike((await permissionsOf(tool, input)) ?? [], { effect, pattern });
+    async grantLike(call, { session, effect, pattern, expiresInMs = null, createdBy }) {
+      const rules = rulesLike((await permissionsOf(call)) ?? [], { effect, pattern });
       for (const rule of rules)
         await store.upsert({
           ...rule,
@@ -108,8 +114,8 @@ function actionOf({ plugin, action }: Tool): string {
   return `${plugin}.${action}`;
 }
 
-async function permissionsOf(tool: Tool, input: unknown): Promise<Permission[] | undefined> {
-  const needs = await tool.permissions(input);
+async function permissionsOf({ tool, input, workspace }: ToolCall): Promise<Permission[] | undefined> {
+  const needs = await tool.permissions(input, { workspace });
   const action = actionOf(tool);
   return needs?.map(({ right, isIncluded = false, ...need }) => ({
     ...need,

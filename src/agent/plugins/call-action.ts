@@ -50,7 +50,7 @@ export async function callAction(call: ActionCall): Promise<ActionOutcome> {
   }
 }
 
-async function requireCallable({ tool, input, isApproved = false }: ActionCall): Promise<void> {
+async function requireCallable({ tool, input, workspace, isApproved = false }: ActionCall): Promise<void> {
   const result = tool.check(input);
   if (!result.ok) {
     throw new Problem(
@@ -76,7 +76,7 @@ async function requireCallable({ tool, input, isApproved = false }: ActionCall):
       `The plugin "${tool.plugin}" is not available now.${explanation}`,
     );
   }
-  if (!isApproved && tool.needsApproval(input)) {
+  if (!isApproved && tool.needsApproval(input, { workspace })) {
     throw new Problem(
       'forbidden',
       'approval_required',

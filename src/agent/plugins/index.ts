@@ -35,5 +35,5 @@ export { shell } from './builtin/shell.ts';
 export { createProgramRunner, type ProgramRunner } from './builtin/program-runner.ts';
 export { namedFiles } from './builtin/protected-files.ts';
 export { isWithin, isWithinDatabase } from './builtin/secret-places.ts';
-export { openWorkspace, type Workspace } from './builtin/workspace.ts';
+export { openWorkspace, type Workspace, type WorkspaceAt } from './builtin/workspace.ts';
 export { noteStore, scheduleStore } from './builtin/store.ts';

@@ -6,7 +6,7 @@ import { compileSchema, type JsonSchema, type SchemaCheck } from '../../kernel/c
 import { isRecord } from '../../kernel/json-value.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { ProblemDetail } from '../../kernel/problem.ts';
-import type { Action, Plugin, ToolPermission } from './definition/plugin.ts';
+import type { Action, PermissionContext, Plugin, ToolPermission } from './definition/plugin.ts';
 
 /** One action from the view of the model. */
 export interface Tool {
@@ -19,13 +19,13 @@ export interface Tool {
   check: SchemaCheck;
   /** Checks the result; absent without an output schema. */
   checkOutput?: SchemaCheck;
-  /** Whether a person has to approve a call with this input. */
-  needsApproval(input: unknown): boolean;
+  /** Whether a person has to approve a call with this input in a workspace. */
+  needsApproval(input: unknown, context: PermissionContext): boolean;
   /**
    * The commands or paths that permission rules match, never empty; undefined when the plugin's own
    * function failed.
    */
-  permissions(input: unknown): Promise<readonly ToolPermission[] | undefined>;
+  permissions(input: unknown, context: PermissionContext): Promise<readonly ToolPermission[] | undefined>;
   /** Of the tool's plugin; read before each call. */
   availability(): Promise<PluginAvailability>;
 }
@@ -81,8 +81,8 @@ export function toolsOf(
         : {
             checkOutput: compile(`output schema of "${name}"`, definition.output, { isObject: false }),
           }),
-      needsApproval: (input) => needsApproval(definition, input, settings),
-      permissions: (input) => permissionsOf(definition, input, context),
+      needsApproval: (input, call) => needsApproval(definition, input, { ...call, settings }),
+      permissions: (input, call) => permissionsOf(definition, input, { ...context, ...call }),
       availability,
     });
   }
@@ -123,11 +123,11 @@ export function listErrors(details: readonly ProblemDetail[], root: string): str
 function needsApproval(
   { needsApproval: policy = false }: Action,
   input: unknown,
-  settings: Readonly<Record<string, unknown>>,
+  { settings, workspace }: PermissionContext & Pick<ToolContext, 'settings'>,
 ): boolean {
   if (typeof policy === 'boolean') return policy;
   try {
-    const answer: unknown = policy(structuredClone(input) as never, settings);
+    const answer: unknown = policy(structuredClone(input) as never, settings, { workspace });
     return answer !== false;
   } catch {
     return true;
@@ -150,14 +150,17 @@ function containCheck(check: SchemaCheck, log: Log): SchemaCheck {
 async function permissionsOf(
   { permissions }: Action,
   input: unknown,
-  { permissionsMs, clock, log }: ToolContext,
+  { permissionsMs, clock, log, workspace }: ToolContext & PermissionContext,
 ): Promise<readonly ToolPermission[] | undefined> {
   if (permissions === undefined) return [{}];
   try {
-    const needs: unknown = await withTimeout(async () => permissions(structuredClone(input) as never), {
-      ms: permissionsMs,
-      clock,
-    });
+    const needs: unknown = await withTimeout(
+      async () => permissions(structuredClone(input) as never, { workspace }),
+      {
+        ms: permissionsMs,
+        clock,
+      },
+    );
     if (!Array.isArray(needs) || !needs.every(isToolPermission))
       throw new Error('The function `permissions` of an action returned no list of permissions.');
     // Without a permission for the action itself, no rule that names the action would hold.

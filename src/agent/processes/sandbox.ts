@@ -34,6 +34,8 @@ export interface SandboxedProgram {
 
 export interface ProgramOptions {
   command: readonly string[];
+  /** Absolute and without links; that of the sandbox when absent. */
+  workspace?: string;
   /** Absolute. */
   folder: string;
   /** Search path, language and time zone of the agent; in a sandbox its home and user are left out. */
@@ -56,7 +58,7 @@ export interface Sandbox {
 }
 
 export interface SandboxOptions {
-  /** Absolute and without links. */
+  /** The workspace of programs that name none; absolute and without links. */
   workspace: string;
   /** Absolute paths that no program may see. */
   hidden: readonly string[];
@@ -117,11 +119,12 @@ interface OpenOptions extends Omit<SandboxOptions, 'read'> {
 }
 
 function confine(
-  { command, folder, env, ownEnv, settings, paths }: ProgramOptions,
+  { command, folder, env, ownEnv, settings, paths, ...program }: ProgramOptions,
   options: OpenOptions & { bubblewrap: string; disablesUserNamespaces: boolean },
 ): SandboxedProgram {
   const { network = false, read = [], write = [] } = settings === false ? {} : (settings ?? {});
-  const { workspace, shared } = options;
+  const { shared } = options;
+  const { workspace = options.workspace } = program;
   const [file = ''] = command;
   const writable = resolvePaths(write, [workspace]);
   const changeable = [workspace, ...writable.paths];

@@ -8,6 +8,7 @@ export function approvalHandlers({
   permissions,
   approvals,
   approvalStore,
+  workspaces,
   requireSession,
 }: HandlerOptions): SessionHandlers<'sessions.listApprovals' | 'sessions.decideApproval'> {
   return {
@@ -34,7 +35,7 @@ export function approvalHandlers({
       const tool = registry.tool(approval.toolName);
       if (body.scope !== undefined && body.scope !== 'once' && tool !== undefined)
         await permissions.grantLike(
-          { tool, input: approval.input },
+          { tool, input: approval.input, workspace: workspaces.rootOf(session) },
           {
             session: body.scope === 'session' ? session : null,
             effect: body.decision === 'approve' ? 'allow' : 'deny',

@@ -17,7 +17,8 @@ export function changeHandlers(
       const session = await requireRun(options, sessionId, runId);
       const body = { sessionId: session.id, runId };
       if (session.activeRunId === runId) return { status: 200, body: { ...body, status: 'open', files: [] } };
-      const changes = await options.snapshots.changes({ sessionKey: session.key, runId });
+      const workspace = await options.workspaces.of(session).catch(ignoreUnavailable);
+      const changes = await options.snapshots.changes({ sessionKey: session.key, runId, workspace });
       return { status: 200, body: { ...body, ...changes } };
     },
 
@@ -32,12 +33,13 @@ async function restore(
   { sessionId, runId }: { sessionId: string; runId: string },
   direction: Direction,
 ) {
-  const { agentId, eventLog, snapshots } = options;
+  const { agentId, eventLog, snapshots, workspaces } = options;
   const session = await requireRun(options, sessionId, runId);
   if (session.activeRunId !== null) throw sessionBusy(session.activeRunId);
   const run = { sessionKey: session.key, runId };
+  const workspace = await workspaces.of(session);
   // The files change under the lock of the session, so that no run of it starts meanwhile.
-  return snapshots.restore(run, direction, async (apply, files) => {
+  return snapshots.restore({ ...run, workspace }, direction, async (apply, files) => {
     const seq = await eventLog.transact<number>(async (unit) => {
       const locked = await lockSession(unit, agentId, { key: session.key });
       if (!locked) return sessionNotFound();
@@ -53,6 +55,11 @@ async function restore(
     const status = direction === 'undo' ? ('undone' as const) : ('applied' as const);
     return { sessionId: session.id, runId, status, seq, files };
   });
+}
+
+function ignoreUnavailable(error: unknown): null {
+  if (error instanceof Problem && error.code === 'workspace_unavailable') return null;
+  throw error;
 }
 
 async function requireRun(

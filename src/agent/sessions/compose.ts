@@ -9,6 +9,7 @@ import type { Permissions } from '../permissions/index.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
 import type { Snapshots } from '../snapshots/index.ts';
 import type { Service } from '../service.ts';
+import type { Workspaces } from '../workspaces/index.ts';
 import { createApprovals } from './approvals/approvals.ts';
 import { approvalStore as openApprovalStore } from './approvals/store.ts';
 import { attachmentFiles } from './attachments/files.ts';
@@ -34,7 +35,7 @@ export interface SessionsOptions {
   agentId: string;
   name: string;
   dataDir: string;
-  workspace: string;
+  workspaces: Workspaces;
   registry: PluginRegistry;
   permissions: Permissions;
   snapshots: Snapshots;
@@ -47,6 +48,7 @@ export interface SessionsOptions {
     heartbeatMs: number;
     maxReplayEvents: number;
     unattendedApprovals: 'deny' | 'approve';
+    maxWorkspaces: number;
   };
   clock: Clock;
   log: Log;
@@ -99,8 +101,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     modelLimits,
     render,
     hasReplicas: database.engine === 'postgres',
-    removeSession: (session) =>
-      removeSession({ runs, eventLog, files, snapshots: options.snapshots }, session),
+    removeSession: (session) => removeSession({ ...options, runs, eventLog, files }, session),
     foldSessions: (signal) => foldSessionsAtRest({ database, agentId, clock }, signal),
   });
   const { hooks } = registry;
@@ -138,6 +139,7 @@ export function createSessions(options: SessionsOptions): Sessions {
         files,
         attachments,
         executeWaitMs,
+        maxWorkspaces: limits.maxWorkspaces,
         modelLimits,
         render,
         follow: { heartbeatMs, maxReplayEvents, maxBufferBytes },

@@ -12,6 +12,7 @@ import { withMessageSeq, type EventStore, type Segment } from './event-log/store
 import type { LogEntry } from './event-log/unit.ts';
 import { foldEvents, type OpenText } from './model-loop/message.ts';
 import { endsOfWaitingInputs } from './fork-queue.ts';
+import { requirePlace } from './own-workspaces.ts';
 import { toSession } from './records.ts';
 import { sessionNotFound } from './runs/submission.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
@@ -134,7 +135,7 @@ async function createFork(
   point: ForkPoint,
   request: ForkRequest,
 ): Promise<SessionRecord> {
-  const { eventLog, agentId } = options;
+  const { eventLog, agentId, workspaces } = options;
   const { session: parent, seq, messageId, openRun } = point;
   const key = id('ses');
   const isHead = seq === parent.headSeq;
@@ -145,6 +146,9 @@ async function createFork(
     ...(await endsOfWaitingInputs(options, parent, seq)),
     { type: 'status.changed', status: 'idle', activeRunId: null, queueLength: 0 },
   ];
+  const fork = { key, workspace: parent.workspace };
+  await requirePlace(options, fork);
+  await workspaces.copy(parent, fork);
   const created = await eventLog.create({
     key,
     id: key,
@@ -157,6 +161,7 @@ async function createFork(
     metadata: request.metadata ?? parent.metadata,
     attended: parent.attended,
     mode: parent.mode,
+    workspace: parent.workspace,
     parentKey: parent.key,
     forkSeq: seq,
     forkMessageId: messageId,
@@ -164,7 +169,10 @@ async function createFork(
     messageCount: point.messageCount,
     events: events.map((event, index) => withMessageSeq(event, seq + index + 1)),
   });
-  if (!created) throw sessionNotFound();
+  if (!created) {
+    await workspaces.remove(fork);
+    throw sessionNotFound();
+  }
   return { ...created, parentId: parent.id };
 }
 

@@ -84,7 +84,7 @@ function followSession(
 }
 
 async function describeSystem(options: HandlerOptions, session: SessionRecord) {
-  const { eventLog, name, registry, defaultModel } = options;
+  const { eventLog, name, registry, defaultModel, workspaces } = options;
   const conversation = await eventLog.conversation(session, session.headSeq, null);
   const sections = [...systemSections(name, registry, session), ...summarySections(conversation.summary)].map(
     (section) => ({ ...section, hash: hashOf(section.text), tokens: estimateText(section.text) }),
@@ -97,6 +97,11 @@ async function describeSystem(options: HandlerOptions, session: SessionRecord) {
     sections,
     tools,
     contextWindow: await describeWindow(options, { model, conversation, sections, tools }),
+    workspace: {
+      kind: session.workspace,
+      folder: workspaces.rootOf(session),
+      branch: workspaces.branchOf(session),
+    },
     hash: createHash('sha256').update(hashes.join('\n')).digest('hex'),
   };
 }

@@ -32,6 +32,7 @@ export function toSession(session: SessionRecord): Session {
     reasoningEffort: session.reasoningEffort,
     attended: session.attended,
     mode: session.mode,
+    workspace: session.workspace,
     messageCount: session.messageCount,
     headSeq: session.headSeq,
     usage: {

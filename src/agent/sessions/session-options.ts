@@ -6,6 +6,7 @@ import type { Identity } from '../identity.ts';
 import type { Permissions } from '../permissions/index.ts';
 import type { PluginRegistry } from '../plugins/index.ts';
 import type { Snapshots } from '../snapshots/index.ts';
+import type { Workspaces } from '../workspaces/index.ts';
 import type { Approvals } from './approvals/approvals.ts';
 import type { ApprovalStore } from './approvals/store.ts';
 import type { AttachmentFiles } from './attachments/files.ts';
@@ -42,6 +43,9 @@ export interface HandlerOptions {
   registry: PluginRegistry;
   permissions: Permissions;
   snapshots: Snapshots;
+  workspaces: Workspaces;
+  /** Most sessions with a workspace of their own. */
+  maxWorkspaces: number;
   /** The model of inputs and sessions that name none. */
   defaultModel: string;
   modelLimits: ModelLimits;

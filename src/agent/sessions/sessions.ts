@@ -6,13 +6,10 @@ import { isRecord } from '../../kernel/json-value.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Service } from '../service.ts';
 import { allSessionsHandlers } from './all-sessions.ts';
-import type { Snapshots } from '../snapshots/index.ts';
 import { approvalHandlers } from './approval-handlers.ts';
 import { attachmentHandlers } from './attachment-handlers.ts';
-import type { AttachmentFiles } from './attachments/files.ts';
 import { changeHandlers } from './changes.ts';
 import type { SessionEvent } from './event-log/events.ts';
-import type { EventLog } from './event-log/log.ts';
 import {
   lockSession,
   patchSession,
@@ -25,8 +22,8 @@ import { forkHandlers } from './fork.ts';
 import { historyHandlers } from './history.ts';
 import { queueHandlers } from './queue.ts';
 import { toSession } from './records.ts';
+import { requirePlace } from './own-workspaces.ts';
 import { regenerateHandlers } from './regenerate.ts';
-import type { Runs } from './runs/runs.ts';
 import { sessionNotFound } from './runs/submission.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
 
@@ -134,12 +131,16 @@ function parseMetadataFilter(text: string): object {
 }
 
 async function createSession(
-  { agentId, eventLog, requireSession }: HandlerOptions,
+  options: HandlerOptions,
   { body }: Parameters<RecordHandlers['sessions.create']>[0],
 ): ReturnType<RecordHandlers['sessions.create']> {
   if (body.metadata !== undefined) requireStorable(body.metadata, 'metadata');
   const key = makeId('ses');
-  const { id = key, title = null } = body;
+  const { id = key, title = null, workspace = 'shared' } = body;
+  const { agentId, eventLog, workspaces, requireSession } = options;
+  const session = { key, workspace };
+  await requirePlace(options, session);
+  await workspaces.create(session);
   const created = await eventLog.create({
     ...body,
     title,
@@ -149,6 +150,7 @@ async function createSession(
     kind: 'sdk',
     events: [{ type: 'session.created', kind: 'sdk', title, chatId: null }],
   });
+  if (!created) await workspaces.remove(session);
   if (created) return { status: 201, body: toSession(created) };
   if (body.ifExists !== 'return')
     throw new Problem('conflict', 'session_exists', `There is a session with the id "${id}" already.`, {
@@ -177,14 +179,15 @@ async function updateSession(
   });
 }
 
-/** Cancels the runs of a session and removes it with its files. */
+/** Cancels the runs of a session and removes it with its files and its own workspace. */
 export async function removeSession(
   {
     runs,
     eventLog,
     files,
     snapshots,
-  }: { runs: Runs; eventLog: EventLog; files: AttachmentFiles; snapshots: Snapshots },
+    workspaces,
+  }: Pick<HandlerOptions, 'runs' | 'eventLog' | 'files' | 'snapshots' | 'workspaces'>,
   session: SessionRecord,
 ): Promise<void> {
   await runs.cancel(session, { queue: true });
@@ -192,4 +195,5 @@ export async function removeSession(
   // Forks of a hidden session may still show its attachments.
   if (outcome === 'gone') await files.removeAll(session.key);
   await snapshots.removeSession(session.key);
+  await workspaces.remove(session);
 }

@@ -1,6 +1,7 @@
-// Snapshots of the workspace: what a run changed in its files, and the way back. All work on files here is
+// Snapshots of workspaces: what a run changed in the files of its workspace, and the way back. All work on files here is
 // done one after the other, so that a snapshot never sees half of a restoration.
 import { join } from 'node:path';
+import { createLruCache } from '../../kernel/cache.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Database, Sql } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -25,6 +26,8 @@ import { readTree } from './tree.ts';
 export interface RunReference {
   sessionKey: string;
   runId: string;
+  /** Of the session. */
+  workspace: Workspace;
 }
 
 export type Direction = 'undo' | 'redo';
@@ -33,8 +36,13 @@ export type Commit<T> = (apply: (tx: Sql) => Promise<Problem | null>, files: Cha
 
 export interface Snapshots {
   begin(run: RunReference): RunSnapshot;
-  /** What a run that is not active changed; `none` where that is not known. */
-  changes(run: RunReference): Promise<{ status: ChangesStatus | 'none'; files: FileDiff[] }>;
+  /**
+   * What a run that is not active changed; `none` where that is not known. Without a workspace only changes that
+   * are written already are known.
+   */
+  changes(
+    run: Omit<RunReference, 'workspace'> & { workspace: Workspace | null },
+  ): Promise<{ status: ChangesStatus | 'none'; files: FileDiff[] }>;
   /**
    * Sets the files of a run back, or forth again. `commit` gets a function that changes the files and writes
    * the new status in the transaction of the caller, and returns the reason where that is refused; it may be
@@ -48,7 +56,6 @@ export interface Snapshots {
 }
 
 export interface SnapshotsOptions {
-  workspace: Workspace;
   dataDir: string;
   database: Pick<Database, 'sql' | 'tx'>;
   agentId: string;
@@ -66,11 +73,10 @@ const maxStoreBytes = 1024 * 1024 * 1024;
 const sweepDelayMs = 60_000;
 
 interface Context {
-  workspace: Workspace;
   limits: SnapshotLimits;
   contents: ContentStore;
   store: SnapshotStore;
-  snapshotter: Snapshotter;
+  snapshotters: Snapshotters;
   exclusive<T>(work: () => Promise<T>): Promise<T>;
   /** Runs of this process that have a snapshot or may take one. */
   activeRuns: Set<string>;
@@ -82,7 +88,7 @@ interface Context {
 
 export function createSnapshots(options: SnapshotsOptions): Snapshots {
   const context = createContext(options);
-  const { store, activeRuns, exclusive, contents, snapshotter } = context;
+  const { store, activeRuns, exclusive, contents, snapshotters } = context;
   const sweeper = createSweeper(context);
   return {
     begin(run) {
@@ -91,6 +97,7 @@ export function createSnapshots(options: SnapshotsOptions): Snapshots {
       return createRunSnapshot({
         ...context,
         ...run,
+        snapshotter: snapshotters.of(run.workspace),
         onEnd(hasSnapshot) {
           activeRuns.delete(run.runId);
           if (hasSnapshot) sweeper.plan();
@@ -108,14 +115,13 @@ export function createSnapshots(options: SnapshotsOptions): Snapshots {
     },
     sweep: () =>
       exclusive(() =>
-        sweepContents({ contents, store, lastHashes: snapshotter.lastHashes, maxBytes: maxStoreBytes }),
+        sweepContents({ contents, store, lastHashes: snapshotters.lastHashes, maxBytes: maxStoreBytes }),
       ),
     close: sweeper.close,
   };
 }
 
 function createContext({
-  workspace,
   dataDir,
   database,
   agentId,
@@ -126,16 +132,40 @@ function createContext({
   const limits = { ...defaultLimits, ...ownLimits };
   const contents = contentStore(join(dataDir, 'snapshots'));
   return {
-    workspace,
     limits,
     contents,
     store: snapshotStore(database, agentId),
-    snapshotter: createSnapshotter({ workspace, contents, limits, clock }),
+    snapshotters: createSnapshotters((workspace) =>
+      createSnapshotter({ workspace, contents, limits, clock }),
+    ),
     exclusive: createSerializer(),
     activeRuns: new Set(),
     isFirstNotice: createOnce(),
     clock,
     log,
+  };
+}
+
+interface Snapshotters {
+  of(workspace: Workspace): Snapshotter;
+  /** Of all of them. */
+  lastHashes(): ReadonlySet<string>;
+}
+
+// One that is dropped reads all files of its workspace again.
+const maxSnapshotters = 50;
+
+function createSnapshotters(create: (workspace: Workspace) => Snapshotter): Snapshotters {
+  const snapshotters = createLruCache<string, Snapshotter>({ capacity: maxSnapshotters });
+  return {
+    of(workspace) {
+      const existing = snapshotters.get(workspace.root);
+      if (existing !== undefined) return existing;
+      const snapshotter = create(workspace);
+      snapshotters.set(workspace.root, snapshotter);
+      return snapshotter;
+    },
+    lastHashes: () => new Set([...snapshotters.entries()].flatMap(([, one]) => [...one.lastHashes()])),
   };
 }
 
@@ -164,16 +194,20 @@ function createSerializer(): <T>(work: () => Promise<T>) => Promise<T> {
 /** A record that a dead process left open is closed first, with the workspace as it is now. */
 async function readChanges(
   context: Context,
-  { sessionKey, runId }: RunReference,
+  { sessionKey, runId, workspace }: Parameters<Snapshots['changes']>[0],
 ): Promise<{ status: ChangesStatus | 'none'; changes: StoredChange[] }> {
-  const { store, contents, activeRuns } = context;
+  const { store, contents, activeRuns, snapshotters } = context;
   const record = await store.record(sessionKey, runId);
   if (record === undefined) return { status: 'none', changes: [] };
   if (record.status !== 'open') return { status: record.status, changes: await store.changes(runId) };
   if (activeRuns.has(runId)) return { status: 'open', changes: [] };
+  if (workspace === null) return { status: 'none', changes: [] };
+  const snapshotter = snapshotters.of(workspace);
   const tree = record.treeHash === null ? undefined : await contents.get(record.treeHash);
   const changes =
-    tree === undefined ? 'too_many' : await closeRecord({ ...context, sessionKey, runId }, readTree(tree));
+    tree === undefined
+      ? 'too_many'
+      : await closeRecord({ ...context, snapshotter, sessionKey, runId }, readTree(tree));
   if (changes !== 'too_many' && changes.length > 0) return { status: 'applied', changes };
   await store.remove(runId);
   return { status: 'none', changes: [] };
@@ -184,7 +218,8 @@ async function restore<T>(
   { run, direction }: { run: RunReference; direction: Direction },
   commit: Commit<T>,
 ): Promise<T> {
-  const { workspace, limits, contents } = context;
+  const { limits, contents } = context;
+  const { workspace } = run;
   const [from, to] =
     direction === 'undo' ? (['applied', 'undone'] as const) : (['undone', 'applied'] as const);
   const { status, changes } = await readChanges(context, run);
@@ -267,7 +302,7 @@ function contentGone(direction: Direction): Problem {
   );
 }
 
-function createSweeper({ contents, store, snapshotter, exclusive, clock, log }: Context): {
+function createSweeper({ contents, store, snapshotters, exclusive, clock, log }: Context): {
   plan(): void;
   close(): Promise<void>;
 } {
@@ -278,7 +313,7 @@ function createSweeper({ contents, store, snapshotter, exclusive, clock, log }: 
     await clock.sleep(sweepDelayMs, closing.signal).catch(() => {});
     plannedSweep = undefined;
     if (closing.signal.aborted) return;
-    const options = { contents, store, lastHashes: snapshotter.lastHashes, maxBytes: maxStoreBytes };
+    const options = { contents, store, lastHashes: snapshotters.lastHashes, maxBytes: maxStoreBytes };
     await exclusive(() => sweepContents(options)).catch((error: unknown) =>
       log.warn({ err: error }, 'contents of old snapshots could not be deleted'),
     );

@@ -160,7 +160,7 @@ describe('files.patch with a diff', () => {
 describe('the permissions of files.patch', () => {
   test('are those of the files in it, also for writing and editing them', async () => {
     const diff = '--- a/src/a.txt\n+++ b/src/a.txt\n@@ -1 +1 @@\n-a\n+b\n';
-    expect(await plugin.tool('patch').permissions({ diff })).toEqual([
+    expect(await plugin.tool('patch').permissions({ diff }, { workspace: plugin.folder })).toEqual([
       { path: 'src/a.txt', isProtected: false },
       { right: 'write', path: 'src/a.txt', isProtected: false },
       { right: 'edit', path: 'src/a.txt', isProtected: false },
@@ -170,6 +170,10 @@ describe('the permissions of files.patch', () => {
   test('include an approval for a protected file', () => {
     const { needsApproval } = plugin.tool('patch');
     const edit = (path: string) => ({ edits: [{ path, oldText: 'a', newText: 'b' }] });
-    expect([needsApproval(edit('package.json')), needsApproval(edit('a.txt'))]).toEqual([true, false]);
+    const call = { workspace: plugin.folder };
+    expect([needsApproval(edit('package.json'), call), needsApproval(edit('a.txt'), call)]).toEqual([
+      true,
+      false,
+    ]);
   });
 });

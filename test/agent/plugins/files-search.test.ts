@@ -90,7 +90,8 @@ describe('files.glob', () => {
   });
 
   test('needs the right to list as well', async () => {
-    expect(await plugin.tool('glob').permissions({ pattern: '*', path: '.' })).toEqual([
+    const call = { workspace: plugin.folder };
+    expect(await plugin.tool('glob').permissions({ pattern: '*', path: '.' }, call)).toEqual([
       { path: '.', includesBelow: true },
       { right: 'list', path: '.', includesBelow: true },
     ]);

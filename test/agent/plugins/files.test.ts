@@ -33,7 +33,7 @@ describe('the plugin files', () => {
 
   async function open(hidden: string[]): Promise<void> {
     const workspaceFiles = await openWorkspace({ folder: workspace, hidden });
-    const registry = createRegistry([files(workspaceFiles)]);
+    const registry = createRegistry([files(() => workspaceFiles)]);
     call = (action, input) => {
       const tool = registry.tool(`files_${action}`);
       if (!tool) throw new Error(`There is no files_${action}.`);

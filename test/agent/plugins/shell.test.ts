@@ -30,12 +30,12 @@ describe('the plugin shell', () => {
     // The ends of processes are watched from here, so the commands must have no process ids of their own.
     const sandbox = await openSandbox({ workspace: folder, hidden: [], read: [], isOff: true, path: '' });
     const programs = createProgramRunner({ sandbox, workspace, env });
-    const registry = createRegistry([shell({ workspace, programs, clock: systemClock })], {
+    const registry = createRegistry([shell({ workspaceAt: () => workspace, programs, clock: systemClock })], {
       config: new Map([['shell', { settings }]]),
     });
     const tool = registry.tool('shell_run');
     if (!tool) throw new Error('There is no shell_run.');
-    needsApproval = (input) => tool.needsApproval(input);
+    needsApproval = (input) => tool.needsApproval(input, { workspace: folder });
     call = (input, { signal = new AbortController().signal, isApproved = true } = {}) =>
       callAction({
         tool,

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { openWorkspace } from '../../../src/agent/plugins/index.ts';
+import { openWorkspace, type Workspace } from '../../../src/agent/plugins/index.ts';
 import { createSnapshots, type Snapshots } from '../../../src/agent/snapshots/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import type { TestAgent } from '../../support/agent.ts';
@@ -13,6 +13,7 @@ import { openWorld, type World } from '../../support/session-world.ts';
 let world: World;
 let agent: TestAgent;
 let folder: string;
+let workspace: Workspace;
 let sessionKey: string;
 beforeAll(async () => {
   world = await openWorld();
@@ -21,6 +22,7 @@ beforeAll(async () => {
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-snapshots-'));
   await mkdir(join(folder, 'workspace'));
+  workspace = await openWorkspace({ folder: join(folder, 'workspace'), hidden: [] });
   const { id } = await agent.client.sessions.create({});
   const [row] = await agent.sql<{ session_id: string }[]>`
     select session_id from agent.sessions_sessions where public_id = ${id}`;
@@ -37,9 +39,7 @@ const put = (path: string, text: string) => writeFile(join(folder, 'workspace', 
 
 /** As a new process would open them. */
 async function open(limits = {}): Promise<Snapshots> {
-  const workspace = await openWorkspace({ folder: join(folder, 'workspace'), hidden: [] });
   return createSnapshots({
-    workspace,
     dataDir: folder,
     database: agent.database,
     agentId: folder,
@@ -54,7 +54,7 @@ async function contents(): Promise<string[]> {
   return names.filter((name) => name.length > 10).sort();
 }
 
-const runOf = (runId: string) => ({ sessionKey, runId: `${runId}-${sessionKey}` });
+const runOf = (runId: string) => ({ sessionKey, runId: `${runId}-${sessionKey}`, workspace });
 
 describe('a run whose process died', () => {
   test('has changed what the next process finds', async () => {

@@ -2,12 +2,17 @@
 // workspace decides which paths may be used; this file defines the actions and their limits.
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
-import { definePlugin, type Plugin, type ToolPermission } from '../definition/plugin.ts';
+import {
+  definePlugin,
+  type PermissionContext,
+  type Plugin,
+  type ToolPermission,
+} from '../definition/plugin.ts';
 import { applyPatch, patchedPaths, replaceText, type PatchInput, type Replacement } from './file-patch.ts';
 import { inputs, maxReadBytes } from './files-inputs.ts';
 import { readLines } from './read-lines.ts';
 import { findPaths, searchWorkspace } from './search.ts';
-import type { Workspace } from './workspace.ts';
+import type { Workspace, WorkspaceAt } from './workspace.ts';
 
 const maxEntries = 1000;
 const defaultLines = 2_000;
@@ -36,12 +41,13 @@ interface ReadInput {
   limit?: number;
 }
 
-/** The plugin over one workspace. */
-export function files(workspace: Workspace): Plugin {
+/** The plugin; each call works in the workspace of its session. */
+export function files(workspaceAt: WorkspaceAt): Plugin {
   const serialize = createSerializer();
   // One thread at a time for regular expressions.
   const serializeSearch = createSerializer();
   const reachable = { api: true, command: true };
+  const of = ({ workspace }: PermissionContext) => workspaceAt(workspace);
   return definePlugin<FilesInputs>({
     name: 'files',
     title: 'Files',
@@ -52,10 +58,10 @@ export function files(workspace: Workspace): Plugin {
           'Lists one folder of the workspace: names, kinds and sizes. Without a path, the workspace itself.',
         ...reachable,
         readOnly: true,
-        permissions: async ({ path = '.' }) => [{ path: await workspace.resolve(path) }],
+        permissions: async ({ path = '.' }, call) => [{ path: await of(call).resolve(path) }],
         input: inputs.list,
-        async run({ path = '.' }) {
-          const { entries, truncated } = await workspace.list(path, maxEntries);
+        async run({ path = '.' }, call) {
+          const { entries, truncated } = await of(call).list(path, maxEntries);
           return { path, entries, ...(truncated ? { truncated } : {}) };
         },
       },
@@ -64,40 +70,42 @@ export function files(workspace: Workspace): Plugin {
           'Finds files by a glob over their paths, below a folder if one is given. Folders such as node_modules and .git are left out.',
         ...reachable,
         readOnly: true,
-        permissions: ({ path = '.' }) => globPermissions(workspace, path),
+        permissions: ({ path = '.' }, call) => globPermissions(of(call), path),
         input: inputs.glob,
-        run: ({ pattern, path: folder = '.' }, { signal }) =>
-          findPaths(workspace, { pattern, folder, signal }),
+        run: ({ pattern, path: folder = '.' }, call) =>
+          findPaths(of(call), { pattern, folder, signal: call.signal }),
       },
       search: {
         description:
           'Finds lines that hold a text or match a regular expression in the text files of the workspace, below a folder if one is given. Folders such as node_modules and .git are left out.',
         ...reachable,
         readOnly: true,
-        permissions: async ({ path = '.' }) => [{ path: await workspace.resolve(path), includesBelow: true }],
+        permissions: async ({ path = '.' }, call) => [
+          { path: await of(call).resolve(path), includesBelow: true },
+        ],
         input: inputs.search,
-        run: (search, { signal }) => serializeSearch(() => searchFor(workspace, search, signal)),
+        run: (search, call) => serializeSearch(() => searchFor(of(call), search, call.signal)),
       },
       read: {
         description:
           'Reads a text file of the workspace, at most 256 KiB; with an offset or a limit some of its lines, also of a larger file.',
         ...reachable,
         readOnly: true,
-        permissions: async ({ path }) => [{ path: await workspace.resolve(path) }],
+        permissions: async ({ path }, call) => [{ path: await of(call).resolve(path) }],
         input: inputs.read,
-        run: (input) => readFile(workspace, input),
+        run: (input, call) => readFile(of(call), input),
       },
       write: {
         description:
           'Writes a text file of the workspace as a whole, making it and its folders if they are not there.',
         ...reachable,
-        needsApproval: ({ path }) => workspace.isProtected(path),
-        permissions: ({ path }) => writePermissions(workspace, path),
+        needsApproval: ({ path }, _settings, call) => of(call).isProtected(path),
+        permissions: ({ path }, call) => writePermissions(of(call), path),
         input: inputs.write,
-        run: ({ path, content }) =>
+        run: ({ path, content }, call) =>
           serialize(async () => {
             const bytes = Buffer.from(content, 'utf8');
-            const { created } = await workspace.write(path, bytes);
+            const { created } = await of(call).write(path, bytes);
             return { path, bytes: bytes.length, created };
           }),
       },
@@ -105,23 +113,24 @@ export function files(workspace: Workspace): Plugin {
         description:
           'Replaces a piece of a text file by another. The old piece must be there exactly as given, and once, unless all are to be replaced.',
         ...reachable,
-        needsApproval: ({ path }) => workspace.isProtected(path),
-        permissions: ({ path }) => writePermissions(workspace, path),
+        needsApproval: ({ path }, _settings, call) => of(call).isProtected(path),
+        permissions: ({ path }, call) => writePermissions(of(call), path),
         input: inputs.edit,
-        run: (edit) => serialize(() => editFile(workspace, edit)),
+        run: (edit, call) => serialize(() => editFile(of(call), edit)),
       },
       patch: {
         description:
           'Changes several text files at once, by exact replacements or by a unified diff. Either all changes are made or, where one does not fit, none.',
         ...reachable,
-        needsApproval: (input) => patchedPaths(input).some((path) => workspace.isProtected(path)),
-        permissions: (input) => patchPermissions(workspace, input),
+        needsApproval: (input, _settings, call) =>
+          patchedPaths(input).some((path) => of(call).isProtected(path)),
+        permissions: (input, call) => patchPermissions(of(call), input),
         input: inputs.patch,
-        run: (input) =>
+        run: (input, call) =>
           serialize(() =>
             applyPatch(input, {
-              workspace,
-              readText: async (path) => (await readText(workspace, path)).text,
+              workspace: of(call),
+              readText: async (path) => (await readText(of(call), path)).text,
               maxBytes: maxReadBytes,
             }),
           ),

@@ -16,6 +16,8 @@ import { makeUsable, type ProtectedEntry, type WorkspaceScan } from './workspace
 
 export interface ProgramRequest {
   command: readonly string[];
+  /** That of the agent when absent. */
+  workspace?: Workspace | undefined;
   /** Absolute; the workspace itself when absent. */
   folder?: string | undefined;
   /** Of the program's own configuration. */
@@ -62,10 +64,10 @@ export function createProgramRunner(options: {
   env: Readonly<Record<string, string>>;
   log?: Pick<Log, 'warn'>;
 }): ProgramRunner {
-  const { sandbox, workspace, env, log } = options;
-  const lock = createSharedLock();
+  const { sandbox, env, log } = options;
+  const lockOf = createLocks();
 
-  async function scan(settings: SandboxSettings | undefined): Promise<WorkspaceScan> {
+  async function scan({ workspace = options.workspace, settings }: ProgramRequest): Promise<WorkspaceScan> {
     const isConfined = settings !== false && !sandbox.isOff && sandbox.missing === undefined;
     return isConfined
       ? workspace.scan()
@@ -73,8 +75,9 @@ export function createProgramRunner(options: {
   }
 
   function confine(
-    { command, folder = workspace.root, ownEnv, settings }: ProgramRequest,
+    { command, workspace = options.workspace, folder = workspace.root, ownEnv, settings }: ProgramRequest,
     paths: { hidden: readonly string[]; readOnly: readonly string[] },
+    repositoryAccess: 'read' | 'write' = 'read',
   ): { program: SandboxedProgram; coveredFolders: CoveredFolders } {
     const { coveredFolders, ...limitedPaths } = boundPaths(workspace.root, paths);
     const closedFolder = coveredFolders.hidden.find((path) => isWithin(folder, join(workspace.root, path)));
@@ -82,14 +85,22 @@ export function createProgramRunner(options: {
       throw refusal(
         `The folder ${closedFolder} holds so many secrets that it is hidden as a whole, so no command runs in it.`,
       );
-    const program = sandbox.prepare({ command, folder, env, ownEnv, settings, paths: limitedPaths });
+    const program = sandbox.prepare({
+      command,
+      workspace: workspace.root,
+      folder,
+      env,
+      ownEnv,
+      settings: withRepository(settings, workspace, repositoryAccess),
+      paths: limitedPaths,
+    });
     return { program, coveredFolders };
   }
 
   return {
     sandbox,
     async prepare(request) {
-      const scanBefore = await scan(request.settings);
+      const scanBefore = await scan(request);
       const paths = { hidden: scanBefore.hidden, readOnly: readOnlyPaths(scanBefore) };
       const { program, coveredFolders } = confine(request, paths);
       if (coveredFolders.hidden.length + coveredFolders.readOnly.length > 0)
@@ -102,16 +113,39 @@ export function createProgramRunner(options: {
     async run({ mayChangeProtected, ...request }, execute) {
       // A command that may change protected files runs alone; otherwise those files
       // could be attributed to another command.
+      const { workspace = options.workspace } = request;
+      const lock = lockOf(workspace);
       return (mayChangeProtected ? lock.exclusive : lock.shared)(async () => {
-        const scanBefore = await scan(request.settings);
+        const scanBefore = await scan(request);
         const readOnly = mayChangeProtected ? [] : readOnlyPaths(scanBefore);
-        const { program, coveredFolders } = confine(request, { hidden: scanBefore.hidden, readOnly });
+        const paths = { hidden: scanBefore.hidden, readOnly };
+        const { program, coveredFolders } = confine(request, paths, mayChangeProtected ? 'write' : 'read');
         const result = await execute(program);
         const isChecked = program.isSandboxed && !mayChangeProtected;
         return { result, renamed: isChecked ? await renameNew(workspace, scanBefore) : [], coveredFolders };
       });
     },
   };
+}
+
+/** One lock for each workspace. */
+function createLocks(): (workspace: Workspace) => ReturnType<typeof createSharedLock> {
+  const locks = new WeakMap<Workspace, ReturnType<typeof createSharedLock>>();
+  return (workspace) => {
+    const lock = locks.get(workspace) ?? createSharedLock();
+    locks.set(workspace, lock);
+    return lock;
+  };
+}
+
+// git in a worktree reads the repository beside it. A commit also writes there, where hooks and config are.
+function withRepository(
+  settings: SandboxSettings | undefined,
+  { repository }: Workspace,
+  access: 'read' | 'write',
+): SandboxSettings | undefined {
+  if (repository === null || settings === false) return settings;
+  return { ...settings, [access]: [...(settings?.[access] ?? []), repository] };
 }
 
 /** Throws a Problem when no folders can stand for the paths. */

@@ -4,7 +4,7 @@ import type { Clock } from '../../../kernel/clock.ts';
 import { outputDecoder, runProcess, type ProcessEnd } from '../../processes/index.ts';
 import { definePlugin, type ActionContext, type Plugin, type ToolPermission } from '../definition/plugin.ts';
 import type { CoveredFolders, ProgramRunner, RenamedFile } from './program-runner.ts';
-import type { Workspace } from './workspace.ts';
+import type { Workspace, WorkspaceAt } from './workspace.ts';
 
 // The model pays for every byte of output in each later step.
 const maxOutputBytes = 128 * 1024;
@@ -53,12 +53,13 @@ const inputSchema = {
 };
 
 interface ShellOptions {
-  workspace: Workspace;
+  /** Each call runs in the workspace of its session. */
+  workspaceAt: WorkspaceAt;
   programs: ProgramRunner;
   clock: Clock;
 }
 
-export function shell({ workspace, programs, clock }: ShellOptions): Plugin {
+export function shell({ workspaceAt, programs, clock }: ShellOptions): Plugin {
   return definePlugin<{ run: ShellInput }>({
     name: 'shell',
     title: 'Shell',
@@ -79,9 +80,12 @@ export function shell({ workspace, programs, clock }: ShellOptions): Plugin {
         api: true,
         command: true,
         needsApproval,
-        permissions: async ({ command, folder = '.', input, network, protected: changesProtected }) => [
+        permissions: async (
+          { command, folder = '.', input, network, protected: changesProtected },
+          { workspace },
+        ) => [
           { command },
-          ...(await folderRight(workspace, folder)),
+          ...(await folderRight(workspaceAt(workspace), folder)),
           // A program may run what it reads, as sh and python do.
           ...(input === undefined || input === '' ? [] : [{ right: 'input', command, isIncluded: true }]),
           ...(network === true ? [{ right: 'network', command }] : []),
@@ -89,10 +93,17 @@ export function shell({ workspace, programs, clock }: ShellOptions): Plugin {
         ],
         timeoutMs: maxSeconds * 1000 + processEndMs,
         input: inputSchema,
-        run: (input, { signal, settings, showOutput, refuse }) => {
+        run: (input, { workspace, signal, settings, showOutput, refuse }) => {
           if (input.network === true && settings['network'] === 'deny')
             refuse('The settings of the agent allow no command the network.');
-          return runCommand(input, { workspace, programs, clock, signal, settings, showOutput });
+          return runCommand(input, {
+            workspace: workspaceAt(workspace),
+            programs,
+            clock,
+            signal,
+            settings,
+            showOutput,
+          });
         },
       },
     },
@@ -122,7 +133,10 @@ async function runCommand(
     signal,
     settings,
     showOutput,
-  }: ShellOptions & Pick<ActionContext, 'signal' | 'settings' | 'showOutput'>,
+  }: Omit<ShellOptions, 'workspaceAt'> & { workspace: Workspace } & Pick<
+      ActionContext,
+      'signal' | 'settings' | 'showOutput'
+    >,
 ): Promise<object> {
   const decode = outputDecoder();
   const { command, folder = '.', timeoutSeconds = defaultSeconds, network = false } = input;
@@ -130,6 +144,7 @@ async function runCommand(
     {
       // Both outputs go to one pipe, which keeps their order.
       command: ['/bin/sh', '-c', `exec 2>&1\n${command}`],
+      workspace,
       folder: await workspace.folder(folder),
       settings: { network: network || settings['network'] === 'allow' },
       mayChangeProtected: input.protected ?? false,

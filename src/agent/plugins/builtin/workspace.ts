@@ -83,7 +83,12 @@ export interface Workspace {
   updateProtected(): Promise<void>;
   /** Absolute paths outside and inside of the workspace that no program may see. */
   hidden: readonly string[];
+  /** The repository of a worktree, absolute; null where the workspace is none. */
+  repository: string | null;
 }
+
+/** The workspace with this root. Throws a Problem for a folder that is no workspace of the agent. */
+export type WorkspaceAt = (root: string) => Workspace;
 
 export interface WorkspaceOptions {
   folder: string;
@@ -92,10 +97,16 @@ export interface WorkspaceOptions {
    * and tokens.
    */
   hidden: readonly string[];
+  /** The repository of a worktree: programs may read it, and write it where they may change protected files. */
+  repository?: string | null;
 }
 
 /** Throws when `folder` does not exist or is not a folder. */
-export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promise<Workspace> {
+export async function openWorkspace({
+  folder,
+  hidden,
+  repository = null,
+}: WorkspaceOptions): Promise<Workspace> {
   const root = await realpath(folder);
   if (!(await lstat(root)).isDirectory()) throw new Error(`The workspace ${folder} is not a folder.`);
   const hiddenPaths = await Promise.all(hidden.map(futureRealPath));
@@ -113,6 +124,7 @@ export async function openWorkspace({ folder, hidden }: WorkspaceOptions): Promi
   return {
     root,
     hidden: hiddenPaths,
+    repository,
     updateProtected,
     async scan(makesUsable) {
       const result = await scanWorkspace(root, secrets, programs, makesUsable);

@@ -11,7 +11,7 @@ import type { InputOf } from './schema-type.ts';
 export interface ActionContext {
   /** Aborted at the deadline and when the run ends; a later result is dropped. */
   signal: AbortSignal;
-  /** The folder that tools may use, absolute and without symbolic links. */
+  /** The folder of the session that tools may use, absolute and without symbolic links. */
   workspace: string;
   /** The session of the run; null for a call over HTTP or from the command line. */
   sessionId: string | null;
@@ -29,6 +29,9 @@ export interface ActionContext {
    */
   refuse(reason: string): never;
 }
+
+/** What the decision about a call may depend on, beside its input. */
+export type PermissionContext = Pick<ActionContext, 'workspace'>;
 
 /** One permission that a call of an action needs. */
 export interface ToolPermission {
@@ -66,11 +69,16 @@ export interface Action<Input = never> {
    * Whether a person has to approve a call of the model; a function decides by input
    * and settings. One that throws requires approval.
    */
-  needsApproval?: boolean | ((input: Input, settings: Readonly<Record<string, unknown>>) => boolean);
+  needsApproval?:
+    | boolean
+    | ((input: Input, settings: Readonly<Record<string, unknown>>, context: PermissionContext) => boolean);
   /** Whether it only reads, so that sessions of mode `plan` may call it; false by default. */
   readOnly?: boolean;
   /** The command or path that permission rules match; without it a rule can only name the action. */
-  permissions?(input: Input): readonly ToolPermission[] | Promise<readonly ToolPermission[]>;
+  permissions?(
+    input: Input,
+    context: PermissionContext,
+  ): readonly ToolPermission[] | Promise<readonly ToolPermission[]>;
   /** A longer deadline than that of all tools. */
   timeoutMs?: number;
   /**

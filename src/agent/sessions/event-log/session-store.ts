@@ -9,6 +9,8 @@ import type { LogEntry, UnitOfWork } from './unit.ts';
 
 export type SessionMode = 'work' | 'plan';
 
+export type SessionWorkspace = 'shared' | 'folder' | 'worktree';
+
 export type SessionKind = 'sdk' | 'chat' | 'dashboard' | 'execute';
 
 export interface SessionRecord {
@@ -25,6 +27,7 @@ export interface SessionRecord {
   metadata: Record<string, unknown>;
   attended: boolean;
   mode: SessionMode;
+  workspace: SessionWorkspace;
   chatId: string | null;
   parentKey: string | null;
   parentId: string | null;
@@ -72,6 +75,7 @@ export interface NewSession {
   metadata?: object;
   attended?: boolean;
   mode?: SessionMode;
+  workspace?: SessionWorkspace;
   chatId?: string | null;
   parentKey?: string | null;
   forkSeq?: number;
@@ -93,6 +97,7 @@ interface SessionRow {
   metadata: Record<string, unknown>;
   attended: boolean;
   mode: SessionMode;
+  workspace: SessionWorkspace;
   chat_id: string | null;
   parent_id: string | null;
   parent_public_id: string | null;
@@ -127,6 +132,7 @@ function sessionOf(row: SessionRow): SessionRecord {
     metadata: row.metadata,
     attended: row.attended,
     mode: row.mode,
+    workspace: row.workspace,
     chatId: row.chat_id,
     parentKey: row.parent_id,
     parentId: row.parent_public_id,
@@ -203,16 +209,16 @@ export async function insertSessions(
   const rows = await tx<SessionRow[]>`
     with requested as materialized (
       select * from jsonb_to_recordset(${asJson(sessions.map(toRow))}::text::jsonb) as session (session_id text, public_id text, agent_id text, kind text, head_seq integer,
-        title text, model text, reasoning_effort text, system text, metadata jsonb, attended boolean, mode text, chat_id text, parent_id text, fork_seq integer,
+        title text, model text, reasoning_effort text, system text, metadata jsonb, attended boolean, mode text, workspace text, chat_id text, parent_id text, fork_seq integer,
         fork_message_id text, lineage jsonb, message_count integer, events jsonb)
     ), parent as (
       select session_id from agent.sessions_sessions
       where session_id = any(${sessions.flatMap(({ parentKey }) => parentKey ?? [])}::text[]) and deleted_at is null for key share
     ), created as (
       insert into agent.sessions_sessions (session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata,
-        attended, mode, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count)
+        attended, mode, workspace, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count)
       select session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata,
-        attended, mode, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count
+        attended, mode, workspace, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count
       from requested where parent_id is null or parent_id in (select session_id from parent)
       on conflict do nothing returning *
     ), inserted as (
@@ -238,6 +244,7 @@ function toRow(session: NewSession): object {
     metadata: session.metadata ?? {},
     attended: session.attended ?? false,
     mode: session.mode ?? 'work',
+    workspace: session.workspace ?? 'shared',
     chat_id: session.chatId ?? null,
     parent_id: session.parentKey ?? null,
     fork_seq: session.forkSeq ?? 0,
@@ -320,6 +327,10 @@ export async function copyAncestors({ tx }: UnitOfWork, session: SessionRecord):
 export interface SessionStore {
   session(agentId: string, locator: SessionLocator): Promise<SessionRecord | undefined>;
   list(query: ListQuery): Promise<SessionRecord[]>;
+  /** Sessions of an agent whose workspace is not the shared one. */
+  countOwnWorkspaces(agentId: string): Promise<number>;
+  /** Those of the keys that are sessions. */
+  existingKeys(keys: readonly string[]): Promise<Set<string>>;
   /** `execute` sessions whose retention is over. */
   expiredSessions(agentId: string, keptDays: number): Promise<string[]>;
 }
@@ -346,7 +357,7 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
       const matches = searchConditions(sql, agentId, search);
       // All columns but the system prompt, which may be long and is not in the list.
       const rows = await sql<SessionRow[]>`
-        select own.session_id, own.public_id, own.agent_id, own.kind, own.title, own.model, own.reasoning_effort, null as system, own.metadata, own.attended, own.mode, own.chat_id,
+        select own.session_id, own.public_id, own.agent_id, own.kind, own.title, own.model, own.reasoning_effort, null as system, own.metadata, own.attended, own.mode, own.workspace, own.chat_id,
           own.parent_id, own.fork_seq, own.fork_message_id, own.lineage, own.head_seq, own.active_run_id, own.queue_length, own.pending_approvals, own.message_count,
           own.input_tokens, own.output_tokens, own.cached_input_tokens, own.reasoning_tokens, own.credits, own.created_at, own.updated_at, own.archived_at, parent.public_id as parent_public_id from agent.sessions_sessions own
         left join agent.sessions_sessions parent on parent.session_id = own.parent_id
@@ -358,6 +369,17 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
           and (${before === undefined}::boolean or (date_trunc('milliseconds', own.created_at), own.session_id) < (${before?.createdAt ?? null}::timestamptz, ${before?.key ?? null}::text))
         order by date_trunc('milliseconds', own.created_at) desc, own.session_id desc limit ${limit}`;
       return rows.map(sessionOf);
+    },
+    async countOwnWorkspaces(agentId) {
+      const [row] = await sql<{ count: number }[]>`
+        select count(*)::integer as count from agent.sessions_sessions
+        where agent_id = ${agentId} and workspace <> 'shared' and deleted_at is null`;
+      return row?.count ?? 0;
+    },
+    async existingKeys(keys) {
+      const rows = await sql<{ session_id: string }[]>`
+        select session_id from agent.sessions_sessions where session_id = any(${[...keys]}::text[]) and deleted_at is null`;
+      return new Set(rows.map((row) => row.session_id));
     },
     async expiredSessions(agentId, keptDays) {
       const rows = await sql<{ session_id: string }[]>`

@@ -6,8 +6,9 @@ import type { Log } from '../../../kernel/log.ts';
 import type { Problem } from '../../../kernel/problem.ts';
 import type { Traces } from '../../../kernel/telemetry/traces.ts';
 import type { Permissions } from '../../permissions/index.ts';
-import type { PluginRegistry } from '../../plugins/index.ts';
+import type { PluginRegistry, Workspace } from '../../plugins/index.ts';
 import type { RunSnapshot, Snapshots } from '../../snapshots/index.ts';
+import type { Workspaces } from '../../workspaces/index.ts';
 import type { Approvals } from '../approvals/approvals.ts';
 import type { EventLog } from '../event-log/log.ts';
 import type { SessionStore } from '../event-log/session-store.ts';
@@ -36,7 +37,7 @@ export interface RunnerOptions {
   modelLimits: ModelLimits;
   render: RenderConversation;
   registry: PluginRegistry;
-  workspace: string;
+  workspaces: Workspaces;
   limits: ModelRetryLimits & { maxSteps: number; toolTimeoutMs: number };
   /** Whether another process may queue inputs for the runs of this one. */
   hasReplicas: boolean;
@@ -80,6 +81,8 @@ export interface ActiveRun {
   handle: RunHandle;
   writer: RunWriter;
   snapshot: RunSnapshot;
+  /** The folder of the session; a Problem where there is none on this machine. */
+  workspace: Workspace | Problem;
   /** The message that the model is writing; null for a compaction. A steer ends it and begins another. */
   messageId: string | null;
   /** The event up to which the run has read its conversation. */

@@ -200,6 +200,7 @@ function emptyRecord(session: NewSession): SessionRecord {
     metadata: {},
     attended: session.attended ?? false,
     mode: session.mode ?? 'work',
+    workspace: session.workspace ?? 'shared',
     chatId: session.chatId ?? null,
     parentKey: null,
     parentId: null,

@@ -2,6 +2,7 @@
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import type { Conversation } from '../event-log/conversation.ts';
+import { Problem } from '../../../kernel/problem.ts';
 import { createRunContext } from '../model-loop/context.ts';
 import { runModelLoop, type LoopResult, type ModelLoopOptions } from '../model-loop/loop.ts';
 import { createToolDeltas } from '../model-loop/tool-deltas.ts';
@@ -17,7 +18,8 @@ export async function answer(
   model: LanguageModelV3,
 ): Promise<LoopResult> {
   const { registry, limits, clock } = options;
-  const { started, handle, writer, runLog } = run;
+  const { started, handle, writer, runLog, workspace } = run;
+  if (workspace instanceof Problem) throw workspace;
   const { session, runId } = started;
   const { signal } = handle.abort;
   const { hooks } = registry;
@@ -56,7 +58,7 @@ export async function answer(
     hooks,
     sessionId: session.id,
     runId,
-    workspace: options.workspace,
+    workspace: workspace.root,
     maxSteps: limits.maxSteps,
     toolTimeoutMs: limits.toolTimeoutMs,
     modelRetries: limits.modelRetries,
@@ -64,7 +66,11 @@ export async function answer(
     signal,
     writer,
     toolDeltas,
-    permit: (call) => untilAvailable(() => permit(options, session.key, call), { clock, signal }),
+    permit: (call) =>
+      untilAvailable(() => permit(options, session.key, { ...call, workspace: workspace.root }), {
+        clock,
+        signal,
+      }),
     approve: (call) => requestApproval(options, run, call),
     beforeChange: () => takeSnapshot(run),
     steer: (parts) => (handle.hasSteer ? takeSteers(options, run, parts) : Promise.resolve(false)),
@@ -91,7 +97,7 @@ function readConversation(
 async function permit(
   { store, agentId, permissions }: RunnerOptions,
   sessionKey: string,
-  call: Parameters<ModelLoopOptions['permit']>[0],
+  call: Parameters<ModelLoopOptions['permit']>[0] & { workspace: string },
 ): ReturnType<ModelLoopOptions['permit']> {
   // Read again, because the mode may have changed since the run started.
   const current = await store.session(agentId, { key: sessionKey });

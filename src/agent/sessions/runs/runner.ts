@@ -2,6 +2,7 @@
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import { asProblem, Problem } from '../../../kernel/problem.ts';
+import { noSnapshot } from '../../snapshots/index.ts';
 import type { RunOutcome, SessionEvent } from '../event-log/events.ts';
 import { compact, planWhole } from '../model-loop/compaction.ts';
 import type { LoopResult } from '../model-loop/loop.ts';
@@ -54,11 +55,16 @@ async function execute(options: RunnerOptions, started: StartedRun, handle: RunH
     onFailure: (error) => handle.abort.abort(asProblem(error)),
   });
   if (messageId !== null) writer.setMessage(messageId);
+  const workspace = await options.workspaces.of(session).catch(asProblem);
   const run: ActiveRun = {
     started,
     handle,
     writer,
-    snapshot: options.snapshots.begin({ sessionKey: session.key, runId }),
+    workspace,
+    snapshot:
+      workspace instanceof Problem
+        ? noSnapshot
+        : options.snapshots.begin({ sessionKey: session.key, runId, workspace }),
     messageId,
     seq: started.seq,
     createdAt: clock.now().toISOString(),

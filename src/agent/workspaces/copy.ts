@@ -1,0 +1,73 @@
+// Copies the files of a session's workspace for its fork. Programs of the session may still run and could replace a
+// folder by a link meanwhile, so the copying program runs in the sandbox, which shows it only the two folders.
+import { lstat, opendir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../../kernel/clock.ts';
+import { runProcess, type Sandbox } from '../processes/index.ts';
+import { workspaceUnavailable } from './unavailable.ts';
+
+export interface CopyOptions {
+  sandbox: Sandbox;
+  env: Readonly<Record<string, string>>;
+  clock: Clock;
+}
+
+const maxEntries = 50_000;
+const maxBytes = 512 * 1024 * 1024;
+const timeoutMs = 60_000;
+// `.git` in a worktree says where its repository is, so each has its own. A copy keeps links as they are.
+const copyAll = 'find . -mindepth 1 -maxdepth 1 -exec cp -a {} "$0/" \\;';
+const copyWithoutGit = 'find . -mindepth 1 -maxdepth 1 ! -name .git -exec cp -a {} "$0/" \\;';
+
+/** Throws a Problem for a folder that is too large, or that cannot be copied within a minute. */
+export async function copyFiles(
+  { from, to, isWorktree }: { from: string; to: string; isWorktree: boolean },
+  { sandbox, env, clock }: CopyOptions,
+): Promise<void> {
+  await requireSize(from);
+  const isConfined = !sandbox.isOff && sandbox.missing === undefined;
+  const program = sandbox.prepare({
+    command: ['/bin/sh', '-c', isWorktree ? copyWithoutGit : copyAll, to],
+    workspace: from,
+    folder: from,
+    env,
+    settings: isConfined ? { write: [to] } : false,
+    paths: { hidden: [], readOnly: [] },
+  });
+  const { exitCode, output, because } = await runProcess({
+    ...program,
+    maxOutputBytes: 4 * 1024,
+    timeoutMs,
+    signal: new AbortController().signal,
+    clock,
+  });
+  if (exitCode === 0) return;
+  const reason =
+    because === 'deadline' ? 'it took longer than a minute' : (output.trim().split('\n')[0] ?? '');
+  throw workspaceUnavailable(`The files of the session could not be copied: ${reason.slice(0, 300)}.`);
+}
+
+async function requireSize(folder: string): Promise<void> {
+  let entries = 0;
+  let bytes = 0;
+  const folders = [folder];
+  for (let next = folders.pop(); next !== undefined; next = folders.pop()) {
+    // A folder may be removed meanwhile, or not be readable; then the copy says so.
+    const content = await opendir(next).catch(() => undefined);
+    if (content === undefined) continue;
+    for await (const entry of content) {
+      entries += 1;
+      const path = join(next, entry.name);
+      if (entry.isDirectory()) folders.push(path);
+      if (entry.isFile())
+        bytes += await lstat(path).then(
+          ({ size }) => size,
+          () => 0,
+        );
+      if (entries > maxEntries || bytes > maxBytes)
+        throw workspaceUnavailable(
+          `The workspace of the session has more than ${maxEntries} files or ${maxBytes / 1024 ** 2} MiB, too much for a copy.`,
+        );
+    }
+  }
+}

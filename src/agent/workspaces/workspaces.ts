@@ -1,0 +1,189 @@
+// The workspace of each session: that of the agent, or an own one, which is an empty folder or a worktree of the
+// agent's repository. Own ones lie in the data folder, under the keys of their sessions, and end with them.
+import { execFile } from 'node:child_process';
+import { chmod, lstat, mkdir, readdir, realpath, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { createLruCache } from '../../kernel/cache.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import type { Log } from '../../kernel/log.ts';
+import { openWorkspace, type Workspace, type WorkspaceAt } from '../plugins/index.ts';
+import type { Sandbox } from '../processes/index.ts';
+import { copyFiles } from './copy.ts';
+import { branchOf, openRepository, type Repository } from './repository.ts';
+import { workspaceUnavailable } from './unavailable.ts';
+
+export type WorkspaceKind = 'shared' | 'folder' | 'worktree';
+
+export interface WorkspaceSession {
+  key: string;
+  workspace: WorkspaceKind;
+}
+
+export interface Workspaces {
+  /** One that was opened before: that of the agent, or one that `of` has returned. */
+  at: WorkspaceAt;
+  /** Throws a Problem when the folder is not on this machine. */
+  of(session: WorkspaceSession): Promise<Workspace>;
+  rootOf(session: WorkspaceSession): string;
+  /** The branch of a worktree; null for other kinds. */
+  branchOf(session: WorkspaceSession): string | null;
+  /** Creates the folder of a new session. Throws a Problem, and leaves nothing, when that is impossible. */
+  create(session: WorkspaceSession): Promise<void>;
+  /** Creates the folder of a fork with the files of its parent as they are now; the same errors. */
+  copy(parent: WorkspaceSession, fork: WorkspaceSession): Promise<void>;
+  /** Never throws: what is left is removed by a later sweep. */
+  remove(session: WorkspaceSession): Promise<void>;
+  /** Removes folders without a session, which a crash has left. */
+  sweep(existingKeys: (keys: readonly string[]) => Promise<ReadonlySet<string>>): Promise<void>;
+}
+
+export interface WorkspacesOptions {
+  shared: Workspace;
+  dataDir: string;
+  /** Of git and other programs; none of the agent's secrets are in it. */
+  env: Readonly<Record<string, string>>;
+  /** Not called before a session is forked. */
+  sandbox(): Sandbox;
+  clock: Clock;
+  log: Pick<Log, 'warn'>;
+}
+
+interface Context extends WorkspacesOptions {
+  /** The parent of all own workspaces, absolute and without links. */
+  folder: string;
+}
+
+const maxOpen = 1_000;
+// Another process with the same data folder may be about to insert its session.
+const sweepAgeMs = 10 * 60_000;
+
+export async function createWorkspaces(options: WorkspacesOptions): Promise<Workspaces> {
+  const { shared } = options;
+  const folder = join(await realpath(options.dataDir), 'workspaces');
+  const context: Context = { ...options, folder };
+  const open = createLruCache<string, Workspace>({ capacity: maxOpen });
+  const rootOf = ({ key, workspace }: WorkspaceSession) =>
+    workspace === 'shared' ? shared.root : join(folder, key);
+
+  async function create(session: WorkspaceSession, fill: () => Promise<void>): Promise<void> {
+    if (session.workspace === 'shared') return;
+    try {
+      await mkdir(folder, { recursive: true, mode: 0o700 });
+      await fill();
+    } catch (error) {
+      await discard(context, session.key);
+      throw error;
+    }
+  }
+
+  return {
+    rootOf,
+    branchOf: ({ key, workspace }) => (workspace === 'worktree' ? branchOf(key) : null),
+    at(root) {
+      const workspace = root === shared.root ? shared : open.get(root);
+      if (workspace === undefined) throw workspaceUnavailable('The workspace of the session is not open.');
+      return workspace;
+    },
+    async of(session) {
+      if (session.workspace === 'shared') return shared;
+      const root = rootOf(session);
+      const workspace = open.get(root);
+      if (workspace !== undefined && (await isFolder(root))) return workspace;
+      const ownWorkspace = await openOwn(context, session);
+      open.set(root, ownWorkspace);
+      return ownWorkspace;
+    },
+    create: (session) =>
+      create(session, async () => {
+        if (session.workspace === 'folder') await mkdir(rootOf(session), { mode: 0o700 });
+        if (session.workspace === 'worktree') {
+          const worktree = { name: session.key, path: rootOf(session) };
+          await (await repositoryOf(context)).add(worktree, { commit: 'HEAD', withFiles: true });
+        }
+      }),
+    copy: (parent, fork) => create(fork, () => copyOwn(context, { parent, fork })),
+    async remove(session) {
+      if (session.workspace === 'shared') return;
+      open.delete(rootOf(session));
+      await discard(context, session.key);
+    },
+    async sweep(existingKeys) {
+      const keys = await readdir(folder).catch(() => []);
+      if (keys.length === 0) return;
+      const existing = await existingKeys(keys);
+      for (const key of keys)
+        if (!existing.has(key) && (await isOld(context, key))) await discard(context, key);
+    },
+  };
+}
+
+function repositoryOf({ shared, env }: Context): Promise<Repository> {
+  return openRepository(shared.root, env);
+}
+
+async function openOwn(
+  { shared, folder }: Context,
+  { key, workspace }: WorkspaceSession,
+): Promise<Workspace> {
+  const root = join(folder, key);
+  if (!(await isFolder(root)))
+    throw workspaceUnavailable('The workspace of the session is not on this machine, or was deleted.');
+  return openWorkspace({
+    folder: root,
+    hidden: shared.hidden,
+    repository: workspace === 'worktree' ? join(shared.root, '.git') : null,
+  });
+}
+
+async function copyOwn(
+  context: Context,
+  { parent, fork }: { parent: WorkspaceSession; fork: WorkspaceSession },
+): Promise<void> {
+  const [from, to] = [join(context.folder, parent.key), join(context.folder, fork.key)];
+  const { env, clock } = context;
+  if (!(await isFolder(from)))
+    throw workspaceUnavailable('The workspace of the parent is not on this machine, or was deleted.');
+  const isWorktree = parent.workspace === 'worktree';
+  const worktree = { name: fork.key, path: to };
+  const repository = isWorktree ? await repositoryOf(context) : undefined;
+  if (repository === undefined) await mkdir(to, { mode: 0o700 });
+  else {
+    const commit = await repository.commitOf({ name: parent.key, path: from });
+    await repository.add(worktree, { commit, withFiles: false });
+  }
+  await copyFiles({ from, to, isWorktree }, { sandbox: context.sandbox(), env, clock });
+  await repository?.resetIndex(worktree);
+}
+
+/** Removes a folder and what the repository knows of it. */
+async function discard(context: Context, key: string): Promise<void> {
+  const { folder, log } = context;
+  const path = join(folder, key);
+  try {
+    if (await isFolder(path)) {
+      // A program may have taken the rights to folders, which `rm` needs.
+      await promisify(execFile)('chmod', ['-R', 'u+rwX', path], { timeout: 60_000 }).catch(() => {});
+      await chmod(path, 0o700);
+      await rm(path, { recursive: true, force: true });
+    }
+    const repository = await repositoryOf(context).catch(() => undefined);
+    await repository?.forget({ name: key, path });
+  } catch (error) {
+    log.warn({ err: error, workspace: key }, 'the workspace of a session could not be removed');
+  }
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  return lstat(path).then(
+    (stats) => stats.isDirectory(),
+    () => false,
+  );
+}
+
+async function isOld({ folder, clock }: Context, key: string): Promise<boolean> {
+  return lstat(join(folder, key)).then(
+    ({ mtimeMs }) => clock.now().getTime() - mtimeMs > sweepAgeMs,
+    () => false,
+  );
+}

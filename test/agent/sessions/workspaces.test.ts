@@ -1,0 +1,275 @@
+// Sessions with a workspace of their own: a folder, or a git worktree of the agent's workspace.
+import { execFileSync } from 'node:child_process';
+import { chmod, mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { TestAgent } from '../../support/agent.ts';
+import { hasBubblewrap } from '../../support/bubblewrap.ts';
+import { calls, says, type StreamRequest } from '../../support/scripted-gateway.ts';
+import { openWorld, type World } from '../../support/session-world.ts';
+
+let world: World;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.reset());
+afterAll(() => world.close());
+
+const wait = { headers: { prefer: 'wait=60' } };
+const unavailable = { status: 409, code: 'workspace_unavailable', param: 'workspace' };
+
+function git(folder: string, ...words: string[]): string {
+  const identity = ['-c', 'user.name=Test', '-c', 'user.email=test@example.com'];
+  return execFileSync('git', ['-C', folder, ...identity, ...words], { encoding: 'utf8' }).trim();
+}
+
+/** An agent whose workspace is a repository with one commit. */
+async function startInRepository(settings = {}): Promise<TestAgent> {
+  const agent = await world.start({ settings });
+  git(agent.workspace, 'init', '--quiet', '--initial-branch=main');
+  await writeFile(join(agent.workspace, 'a.txt'), 'one\n');
+  git(agent.workspace, 'add', '.');
+  git(agent.workspace, 'commit', '--quiet', '--message', 'First');
+  return agent;
+}
+
+/** Runs a tool in a session and returns its output, or what the model is told instead. */
+async function callTool(
+  { client }: TestAgent,
+  sessionId: string,
+  tool: { name: string; input: object },
+): Promise<unknown> {
+  world.gateway.answer((request: StreamRequest) =>
+    request.prompt.at(-1)?.role === 'tool' ? says('Done.') : calls({ ...tool, id: 'call' }),
+  );
+  await client.sessions.prompt({ sessionId, text: 'Go.' }, wait);
+  const { items } = await client.sessions.listMessages({ sessionId });
+  const part = items.at(-1)?.parts.find(({ type }) => type === 'dynamic-tool');
+  if (part?.type !== 'dynamic-tool') throw new Error('No tool was called.');
+  return part.state === 'output-available' ? part.output : part.state;
+}
+
+const write = (path: string, content: string) => ({ name: 'files_write', input: { path, content } });
+const command = (text: string, input = {}) => ({ name: 'shell_run', input: { command: text, ...input } });
+
+async function folderOf({ client }: TestAgent, sessionId: string): Promise<string> {
+  return (await client.sessions.getSystem({ sessionId })).workspace.folder;
+}
+
+async function lastRunOf({ client }: TestAgent, sessionId: string): Promise<string> {
+  const [message] = (await client.sessions.listMessages({ sessionId, order: 'desc' })).items;
+  return String(message?.metadata?.['runId']);
+}
+
+async function forkOf({ client }: TestAgent, sessionId: string): Promise<string> {
+  const fork = await client.sessions.fork({ sessionId });
+  return 'id' in fork ? fork.id : '';
+}
+
+async function allowShell({ client }: TestAgent): Promise<void> {
+  for (const tool of ['shell.run', 'shell.protected'])
+    await client.permissions.create({ tool, effect: 'allow' });
+}
+
+const text = (folder: string, path: string) => readFile(join(folder, path), 'utf8').catch(() => null);
+const exists = (path: string) =>
+  stat(path).then(
+    () => true,
+    () => false,
+  );
+
+describe('a session with a folder of its own', () => {
+  test('works in it, and not in the workspace of the agent', async () => {
+    const agent = await world.start();
+    const { id, workspace } = await agent.client.sessions.create({ workspace: 'folder' });
+    expect(workspace).toBe('folder');
+    await callTool(agent, id, write('a.txt', 'own'));
+    expect(await text(await folderOf(agent, id), 'a.txt')).toBe('own');
+    expect(await text(agent.workspace, 'a.txt')).toBeNull();
+  });
+
+  test('needs an approval for a protected file', async () => {
+    const agent = await world.start();
+    const { id } = await agent.client.sessions.create({ workspace: 'folder' });
+    expect(await callTool(agent, id, write('package.json', '{}'))).toBe('output-denied');
+  });
+
+  test('undoes and redoes a run', async () => {
+    const agent = await world.start();
+    const { id: sessionId } = await agent.client.sessions.create({ workspace: 'folder' });
+    await callTool(agent, sessionId, write('a.txt', 'own'));
+    const folder = await folderOf(agent, sessionId);
+    const runId = await lastRunOf(agent, sessionId);
+    await agent.client.sessions.undoRun({ sessionId, runId });
+    expect(await text(folder, 'a.txt')).toBeNull();
+    await agent.client.sessions.redoRun({ sessionId, runId });
+    expect(await text(folder, 'a.txt')).toBe('own');
+  });
+
+  test('takes its folder along when it is deleted', async () => {
+    const agent = await world.start();
+    const { id: sessionId } = await agent.client.sessions.create({ workspace: 'folder' });
+    const folder = await folderOf(agent, sessionId);
+    await mkdir(join(folder, 'closed'));
+    await chmod(join(folder, 'closed'), 0);
+    await agent.client.sessions.remove({ sessionId });
+    expect(await exists(folder)).toBe(false);
+  });
+
+  test.runIf(hasBubblewrap)('sees no other workspace in a command', async () => {
+    const agent = await world.start();
+    await allowShell(agent);
+    await writeFile(join(agent.workspace, 'shared.txt'), 'x');
+    const other = await agent.client.sessions.create({ workspace: 'folder' });
+    const { id } = await agent.client.sessions.create({ workspace: 'folder' });
+    const otherFolder = await folderOf(agent, other.id);
+    const probe = `pwd; ls ${agent.workspace} ${otherFolder} 2>/dev/null; ls ..`;
+    const { output } = (await callTool(agent, id, command(probe))) as { output: string };
+    const folder = await folderOf(agent, id);
+    expect(output.trim().split('\n')).toEqual([folder, folder.split('/').at(-1)]);
+  });
+});
+
+describe('a session with a worktree', () => {
+  test('has the files of the commit, and a branch of its own', async () => {
+    const agent = await startInRepository();
+    await writeFile(join(agent.workspace, 'a.txt'), 'not committed\n');
+    const { id: sessionId } = await agent.client.sessions.create({ workspace: 'worktree' });
+    const { workspace } = await agent.client.sessions.getSystem({ sessionId });
+    expect(await text(workspace.folder, 'a.txt')).toBe('one\n');
+    expect(git(workspace.folder, 'branch', '--show-current')).toBe(workspace.branch);
+  });
+
+  test.runIf(hasBubblewrap)('uses git in commands, and commits only with an approval', async () => {
+    const agent = await startInRepository();
+    await allowShell(agent);
+    const { id } = await agent.client.sessions.create({ workspace: 'worktree' });
+    await callTool(agent, id, write('b.txt', 'new\n'));
+    expect(await callTool(agent, id, command('git status --porcelain'))).toMatchObject({
+      output: '?? b.txt\n',
+    });
+    const commit = 'git add . && git -c user.name=T -c user.email=t@example.com commit -qm Second';
+    expect(await callTool(agent, id, command(commit))).not.toMatchObject({ exitCode: 0 });
+    expect(await callTool(agent, id, command(commit, { protected: true }))).toMatchObject({ exitCode: 0 });
+    expect(git(await folderOf(agent, id), 'log', '--format=%s', '-1')).toBe('Second');
+  });
+
+  test('is forgotten by git when the session is deleted', async () => {
+    const agent = await startInRepository();
+    const { id: sessionId } = await agent.client.sessions.create({ workspace: 'worktree' });
+    await agent.client.sessions.remove({ sessionId });
+    expect(git(agent.workspace, 'worktree', 'list').split('\n')).toHaveLength(1);
+    expect(git(agent.workspace, 'branch', '--list', 'townhall/*')).toBe('');
+  });
+
+  test('leaves its branch when that has commits of its own', async () => {
+    const agent = await startInRepository();
+    const { id: sessionId } = await agent.client.sessions.create({ workspace: 'worktree' });
+    const { workspace } = await agent.client.sessions.getSystem({ sessionId });
+    git(workspace.folder, 'commit', '--quiet', '--allow-empty', '--message', 'Second');
+    await agent.client.sessions.remove({ sessionId });
+    expect(git(agent.workspace, 'branch', '--list', 'townhall/*')).toBe(workspace.branch);
+  });
+
+  test('runs no hook of the repository', async () => {
+    const agent = await startInRepository();
+    const hook = join(agent.workspace, '.git/hooks/post-checkout');
+    await writeFile(hook, `#!/bin/sh\ntouch ${agent.dataDir}/hooked\n`, { mode: 0o755 });
+    await agent.client.sessions.create({ workspace: 'worktree' });
+    expect(await exists(join(agent.dataDir, 'hooked'))).toBe(false);
+  });
+
+  test('is refused where the workspace is no repository, and leaves nothing', async () => {
+    const agent = await world.start();
+    await expect(agent.client.sessions.create({ workspace: 'worktree' })).rejects.toMatchObject(unavailable);
+    expect(await readdir(join(agent.dataDir, 'workspaces'))).toEqual([]);
+  });
+
+  test('is refused where the workspace is a folder of a repository', async () => {
+    const { workspace } = await startInRepository();
+    await mkdir(join(workspace, 'part'));
+    const agent = await world.start({ workspace: join(workspace, 'part') });
+    await expect(agent.client.sessions.create({ workspace: 'worktree' })).rejects.toMatchObject(unavailable);
+  });
+});
+
+describe('sessions.create with a workspace', () => {
+  test('is refused beyond the limit', async () => {
+    const { client } = await world.start({ settings: { maxWorkspaces: 1 } });
+    await client.sessions.create({ workspace: 'folder' });
+    await expect(client.sessions.create({ workspace: 'folder' })).rejects.toMatchObject(unavailable);
+  });
+
+  test('makes no second folder for a session that exists', async () => {
+    const { client, dataDir } = await world.start();
+    const request = { id: 's', workspace: 'folder', ifExists: 'return' } as const;
+    await client.sessions.create(request);
+    await client.sessions.create(request);
+    expect(await readdir(join(dataDir, 'workspaces'))).toHaveLength(1);
+  });
+});
+
+describe('the fork of a session with a workspace of its own', () => {
+  test('has a copy of the folder', async () => {
+    const agent = await world.start();
+    const { id: sessionId } = await agent.client.sessions.create({ workspace: 'folder' });
+    await callTool(agent, sessionId, write('sub/a.txt', 'before'));
+    const forkId = await forkOf(agent, sessionId);
+    await callTool(agent, forkId, write('sub/a.txt', 'after'));
+    expect(await text(await folderOf(agent, sessionId), 'sub/a.txt')).toBe('before');
+    expect(await text(await folderOf(agent, forkId), 'sub/a.txt')).toBe('after');
+  });
+
+  test('has a worktree with the same changes at the same commit', async () => {
+    const agent = await startInRepository();
+    const { id: sessionId } = await agent.client.sessions.create({ workspace: 'worktree' });
+    const folder = await folderOf(agent, sessionId);
+    git(folder, 'commit', '--quiet', '--allow-empty', '--message', 'Second');
+    await callTool(agent, sessionId, write('a.txt', 'two\n'));
+    const fork = await folderOf(agent, await forkOf(agent, sessionId));
+    expect(git(fork, 'status', '--porcelain')).toBe('M a.txt');
+    expect(git(fork, 'rev-parse', 'HEAD')).toBe(git(folder, 'rev-parse', 'HEAD'));
+    expect(git(fork, 'branch', '--show-current')).not.toBe(git(folder, 'branch', '--show-current'));
+  });
+});
+
+describe('a workspace whose folder is gone', () => {
+  test('refuses undo, redo and forks', async () => {
+    const agent = await world.start();
+    const { client } = agent;
+    const { id: sessionId } = await client.sessions.create({ workspace: 'folder' });
+    await callTool(agent, sessionId, write('a.txt', 'own'));
+    const run = { sessionId, runId: await lastRunOf(agent, sessionId) };
+    await rm(await folderOf(agent, sessionId), { recursive: true });
+    await expect(client.sessions.undoRun(run)).rejects.toMatchObject(unavailable);
+    await expect(client.sessions.redoRun(run)).rejects.toMatchObject(unavailable);
+    await expect(client.sessions.fork({ sessionId })).rejects.toMatchObject(unavailable);
+    expect(await client.sessions.getChanges(run)).toMatchObject({ files: [{ path: 'a.txt' }] });
+  });
+
+  test('fails a run with the reason', async () => {
+    const agent = await world.start();
+    const { id: sessionId } = await agent.client.sessions.create({ workspace: 'folder' });
+    await rm(await folderOf(agent, sessionId), { recursive: true });
+    const { runId } = await agent.client.sessions.prompt({ sessionId, text: 'Go.' });
+    await expect
+      .poll(() => agent.client.sessions.getRun({ sessionId, runId }))
+      .toMatchObject({
+        status: 'failed',
+        error: { code: 'workspace_unavailable' },
+      });
+  });
+});
+
+test('a start removes old folders without a session, and no others', async () => {
+  const first = await world.start();
+  const { id } = await first.client.sessions.create({ workspace: 'folder' });
+  const folder = await folderOf(first, id);
+  const folders = ['old', 'new'].map((name) => join(first.dataDir, 'workspaces', name));
+  for (const path of folders) await mkdir(path);
+  const hourAgo = new Date(Date.now() - 3_600_000);
+  for (const path of [folders[0] ?? '', folder]) await utimes(path, hourAgo, hourAgo);
+  await world.start({ dataDir: first.dataDir, name: first.name });
+  await expect.poll(() => readdir(join(first.dataDir, 'workspaces'))).not.toContain('old');
+  expect(await readdir(join(first.dataDir, 'workspaces'))).toHaveLength(2);
+});
