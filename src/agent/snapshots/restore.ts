@@ -21,10 +21,11 @@ type CurrentState = FileState | null | 'occupied';
 export async function findConflicts(
   workspace: Workspace,
   restorations: readonly Restoration[],
-  maxFileBytes: number,
+  { maxFileBytes, signal }: { maxFileBytes: number; signal: AbortSignal },
 ): Promise<string[]> {
   const conflicts: string[] = [];
   for (const { path, from, to } of restorations) {
+    signal.throwIfAborted();
     const current = await currentState(workspace, path, maxFileBytes);
     const isExpected = current !== 'occupied' && (isSame(current, from) || isSame(current, to));
     if (!isExpected) conflicts.push(path);
@@ -47,32 +48,43 @@ export async function readContents(
   return result;
 }
 
-/** Returns the path that could not be written, after the files before it were set back again. */
+/**
+ * Returns the path that could not be written, after the files before it were set back again. Sets them back also
+ * where the signal is aborted, and throws its reason.
+ */
 export async function restoreFiles(
   workspace: Workspace,
   restorations: readonly Restoration[],
-  contentOf: (hash: string) => Promise<Buffer | undefined>,
+  { contentOf, signal }: { contentOf: ContentOf; signal?: AbortSignal },
 ): Promise<string | undefined> {
   const restored: Restoration[] = [];
+  const setBack = async () => {
+    for (const { path, from } of restored.reverse()) await put(workspace, path, from, contentOf).catch(() => {});
+  };
   for (const restoration of restorations) {
     try {
       await put(workspace, restoration.path, restoration.to, contentOf);
       restored.push(restoration);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
-      for (const { path, from } of restored.reverse())
-        await put(workspace, path, from, contentOf).catch(() => {});
+      await setBack();
       return restoration.path;
+    }
+    if (signal?.aborted === true) {
+      await setBack();
+      throw signal.reason;
     }
   }
   return undefined;
 }
 
+type ContentOf = (hash: string) => Promise<Buffer | undefined>;
+
 async function put(
   workspace: Workspace,
   path: string,
   state: FileState | null,
-  contentOf: (hash: string) => Promise<Buffer | undefined>,
+  contentOf: ContentOf,
 ): Promise<void> {
   if (state === null) {
     await workspace.remove(path, { withFolders: true }).catch(ignoreAbsent);

@@ -1,6 +1,7 @@
 // Snapshots of workspaces: what a run changed in the files of its workspace, and the way back. All work on files here is
 // done one after the other, so that a snapshot never sees half of a restoration.
 import { join } from 'node:path';
+import { settlesWithin, withTimeout } from '../../kernel/async.ts';
 import { createLruCache } from '../../kernel/cache.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Database, Sql } from '../../kernel/data/database.ts';
@@ -71,6 +72,8 @@ const defaultLimits: SnapshotLimits = {
 };
 const maxStoreBytes = 1024 * 1024 * 1024;
 const sweepDelayMs = 60_000;
+// Of one undo or redo; a thousand files take about a second.
+const restoreMs = 15_000;
 
 interface Context {
   limits: SnapshotLimits;
@@ -218,7 +221,7 @@ async function restore<T>(
   { run, direction }: { run: RunReference; direction: Direction },
   commit: Commit<T>,
 ): Promise<T> {
-  const { limits, contents } = context;
+  const { limits, contents, clock } = context;
   const { workspace } = run;
   const [from, to] =
     direction === 'undo' ? (['applied', 'undone'] as const) : (['undone', 'applied'] as const);
@@ -229,12 +232,27 @@ async function restore<T>(
   if (contentsByHash === undefined) throw contentGone(direction);
   const contentOf = async (hash: string) => contentsByHash.get(hash) ?? contents.get(hash);
   let isRestored = false;
+  let lastWork: Promise<unknown> = Promise.resolve();
 
-  async function apply(tx: Sql): Promise<Problem | null> {
-    const conflicts = await findConflicts(workspace, restorations, limits.maxFileBytes);
+  async function changeFiles(signal: AbortSignal): Promise<Problem | null> {
+    const { maxFileBytes } = limits;
+    const conflicts = await findConflicts(workspace, restorations, { maxFileBytes, signal });
     if (conflicts.length > 0) return filesChanged(conflicts);
-    const failedPath = await restoreFiles(workspace, restorations, contentOf);
-    if (failedPath !== undefined) return filesChanged([failedPath]);
+    const failedPath = await restoreFiles(workspace, restorations, { contentOf, signal });
+    return failedPath === undefined ? null : filesChanged([failedPath]);
+  }
+
+  // The caller holds the lock of the session, so that a slow disk must not keep it for long.
+  async function apply(tx: Sql): Promise<Problem | null> {
+    const problem = await withTimeout(
+      (signal) => {
+        const work = changeFiles(signal);
+        lastWork = work.catch(() => {});
+        return work;
+      },
+      { ms: restoreMs, clock, error: tooSlow },
+    );
+    if (problem !== null) return problem;
     isRestored = true;
     if (await changeStatus(tx, run.runId, { from, to })) return null;
     return nothingTo(direction, to);
@@ -245,7 +263,9 @@ async function restore<T>(
   } catch (error) {
     // After a lost connection the new status may be committed. The files stay: another call finds them in place.
     const isInDoubt = error instanceof Problem && error.kind === 'unavailable';
-    if (isRestored && !isInDoubt) await restoreFiles(workspace, restorations.map(reverse), contentOf);
+    if (isRestored && !isInDoubt) await restoreFiles(workspace, restorations.map(reverse), { contentOf });
+    // After its deadline a restoration sets its files back; the next work on files comes after that.
+    await settlesWithin(lastWork, { ms: restoreMs, clock });
     throw error;
   }
 }
@@ -291,6 +311,15 @@ function explainNothingTo(direction: Direction, status: ChangesStatus | 'none'):
   return direction === 'undo'
     ? 'The changes of the run are undone already.'
     : 'The changes of the run are in place; undo them first.';
+}
+
+function tooSlow(): Problem {
+  const seconds = restoreMs / 1_000;
+  return new Problem(
+    'unavailable',
+    'not_ready',
+    `The files could not be set back within ${seconds} seconds, so they are as they were; try again.`,
+  );
 }
 
 function contentGone(direction: Direction): Problem {

@@ -1,10 +1,11 @@
 // Snapshots of the workspace without an agent around them: what a crash leaves, and what is deleted.
-import { mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { openWorkspace, type Workspace } from '../../../src/agent/plugins/index.ts';
 import { createSnapshots, type Snapshots } from '../../../src/agent/snapshots/index.ts';
+import { restoreFiles } from '../../../src/agent/snapshots/restore.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import type { TestAgent } from '../../support/agent.ts';
 import { silentLog } from '../../support/databases.ts';
@@ -38,13 +39,13 @@ const { signal } = new AbortController();
 const put = (path: string, text: string) => writeFile(join(folder, 'workspace', path), text);
 
 /** As a new process would open them. */
-async function open(limits = {}): Promise<Snapshots> {
+async function open(limits = {}, clock = systemClock): Promise<Snapshots> {
   return createSnapshots({
     dataDir: folder,
     database: agent.database,
     agentId: folder,
     limits,
-    clock: systemClock,
+    clock,
     log: silentLog,
   });
 }
@@ -127,6 +128,48 @@ test('a folder that was a link before has no changes', async () => {
   await put('lib/deep/a.txt', 'x');
   await put('library.txt', 'x');
   expect((await run.end()).files).toMatchObject([{ path: 'library.txt' }]);
+});
+
+describe('an undo', () => {
+  async function changeFile(): Promise<void> {
+    await put('a.txt', 'one');
+    const run = (await open()).begin(runOf('run'));
+    await run.beforeChange(signal);
+    await put('a.txt', 'two');
+    await run.end();
+  }
+
+  test('gives the lock of the session back at its deadline', async () => {
+    await changeFile();
+    const snapshots = await open({}, { ...systemClock, sleep: async () => {} });
+    const slowDisk = { ...workspace, open: () => new Promise<never>(() => {}) };
+    const restoration = snapshots.restore({ ...runOf('run'), workspace: slowDisk }, 'undo', (apply) =>
+      apply(agent.sql),
+    );
+    await expect(restoration).rejects.toMatchObject({ status: 503, code: 'not_ready' });
+  });
+
+  test('sets the files back that it has changed by its deadline', async () => {
+    await put('a.txt', 'after');
+    await put('b.txt', 'after');
+    const deadline = new AbortController();
+    const [before, after] = ['before', 'after'].map((hash) => ({ hash, mode: 0o644 }));
+    const restorations = ['a.txt', 'b.txt'].map((path) => ({
+      path,
+      from: after ?? null,
+      to: before ?? null,
+    }));
+    const restoration = restoreFiles(workspace, restorations, {
+      signal: deadline.signal,
+      async contentOf(hash) {
+        deadline.abort(new Error('It is late.'));
+        return Buffer.from(hash);
+      },
+    });
+    await expect(restoration).rejects.toThrow('It is late.');
+    const texts = ['a.txt', 'b.txt'].map((path) => readFile(join(folder, 'workspace', path), 'utf8'));
+    expect(await Promise.all(texts)).toEqual(['after', 'after']);
+  });
 });
 
 describe('the contents of snapshots', () => {
