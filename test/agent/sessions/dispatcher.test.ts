@@ -26,4 +26,35 @@ describe('startWaiting', () => {
     await dispatcher.startWaiting();
     expect(dispatcher.hasWaiting()).toBe(true);
   });
+
+  test('starts the other sessions when one cannot be started', async () => {
+    const waiting = ['broken', 'a', 'b'];
+    const attempts: string[] = [];
+    const startedRuns: unknown[] = [];
+    const dispatcher = createDispatcher({
+      eventLog: {
+        async transact() {
+          const next = waiting.find((key) => !attempts.includes(key)) ?? '';
+          attempts.push(next);
+          if (next === 'broken') throw new Error('The session is broken.');
+          waiting.splice(waiting.indexOf(next), 1);
+          return { runId: next } as never;
+        },
+      },
+      runStore: {
+        idleQueues: async (_agentId, limit, except) =>
+          waiting.filter((key) => !except.includes(key)).slice(0, limit),
+      },
+      rules: { agentId: 'agent', mayStartNext: () => true } as SettlementRules,
+      localRuns: { freePlaces: () => 1 },
+      start: ({ runId }) => startedRuns.push(runId),
+      retryLater: () => {},
+      log: { warn() {} } as unknown as Log,
+    });
+    await expect(dispatcher.startWaiting()).rejects.toThrow('The session is broken.');
+    expect([attempts, startedRuns]).toEqual([
+      ['broken', 'a', 'b'],
+      ['a', 'b'],
+    ]);
+  });
 });

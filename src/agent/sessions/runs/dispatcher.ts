@@ -1,6 +1,7 @@
 // Starts the inputs that wait while this process executes as many runs as it may: the oldest first, each time
 // a run ends.
 import type { Log } from '../../../kernel/log.ts';
+import { Problem } from '../../../kernel/problem.ts';
 import type { EventLog } from '../event-log/log.ts';
 import type { LocalRuns } from './local-runs.ts';
 import { startQueued, type SettlementRules } from './settlement.ts';
@@ -66,20 +67,43 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   };
 }
 
-/** True when no input waits any more. */
+// Beyond it the fault is hardly that of single sessions.
+const maxFailures = 100;
+
+/**
+ * True when no input waits any more. A session whose start fails does not keep the others back: the round goes on
+ * without it and then throws its error.
+ */
 async function startIdleQueues(options: DispatcherOptions): Promise<boolean> {
-  const { runStore, rules, localRuns, start } = options;
+  const { runStore, rules, localRuns, start, log } = options;
+  const failures = new Map<string, unknown>();
   for (;;) {
     const places = localRuns.freePlaces();
-    const sessionKeys = await runStore.idleQueues(rules.agentId, places + 1);
+    const sessionKeys = await runStore.idleQueues(rules.agentId, places + 1, [...failures.keys()]);
     for (const sessionKey of sessionKeys) {
       // While the process drains, nothing starts, and the queues stay as they are.
-      if (localRuns.freePlaces() === 0 || !rules.mayStartNext()) return false;
-      const started = await startFirst(options, sessionKey);
-      if (started) start(started);
+      if (localRuns.freePlaces() === 0 || !rules.mayStartNext()) return endRound(failures, false);
+      try {
+        const started = await startFirst(options, sessionKey);
+        if (started) start(started);
+      } catch (error) {
+        if (isUnavailable(error) || failures.size === maxFailures) throw error;
+        log.warn({ sessionKey, err: error }, 'the first input of a session could not be started');
+        failures.set(sessionKey, error);
+      }
     }
-    if (sessionKeys.length <= places) return true;
+    if (sessionKeys.length <= places) return endRound(failures, true);
   }
+}
+
+function endRound(failures: ReadonlyMap<string, unknown>, isEmpty: boolean): boolean {
+  for (const error of failures.values()) throw error;
+  return isEmpty;
+}
+
+/** Without a database no other session can be started either. */
+function isUnavailable(error: unknown): boolean {
+  return error instanceof Problem && error.kind === 'unavailable';
 }
 
 /** A run whose start fails is claimed no longer: it would take up a place for ever. */

@@ -304,7 +304,7 @@ export interface RunStore {
   /** Until the next input expires; null when none will. */
   nextExpiryMs(agentId: string): Promise<number | null>;
   /** Sessions with waiting inputs and no active run, in the order in which they start. */
-  idleQueues(agentId: string, limit: number): Promise<string[]>;
+  idleQueues(agentId: string, limit: number, except: readonly string[]): Promise<string[]>;
   /** How many inputs start before one whose session has no active run. */
   waitingAhead(agentId: string, run: Pick<RunRecord, 'isUrgent' | 'place'>): Promise<number>;
 }
@@ -367,10 +367,11 @@ export function runStore({ sql }: Pick<Database, 'sql'>): RunStore {
         where agent_id = ${agentId} and status = 'accepted' and steered_into is null and expires_at is not null`;
       return row?.in_ms ?? null;
     },
-    async idleQueues(agentId, limit) {
+    async idleQueues(agentId, limit, except) {
       const rows = await sql<{ session_id: string }[]>`
         select run.session_id from agent.sessions_runs run join agent.sessions_sessions session using (session_id)
         where run.agent_id = ${agentId} and run.status = 'accepted' and run.settled_at is null and run.steered_into is null and session.active_run_id is null
+          and run.session_id <> all(${[...except]}::text[])
         group by run.session_id order by bool_or(run.is_urgent) desc, min(run.place) limit ${limit}`;
       return rows.map((row) => row.session_id);
     },
