@@ -262,8 +262,10 @@ async function submitUnattended({ inputs }: Sessions, instructions: string): Pro
   return receipt;
 }
 
-// An agent serves the programs of one person, so its quotas are those of one user of a gateway.
-const maxKeys = 50_000;
+// An agent serves the programs of one person, who repeat a call within minutes. With these limits the table of
+// keys stays below 15 MB however many calls a day has.
+const maxKeys = 10_000;
+const maxAnswerBytes = 4 * 1024 * 1024;
 const keyLeaseMs = 20_000;
 
 async function openIdempotency(
@@ -275,6 +277,7 @@ async function openIdempotency(
     schema: 'agent',
     leaseMs: keyLeaseMs,
     maxKeysPerCaller: maxKeys,
+    maxBytesPerCaller: maxAnswerBytes,
   });
   // The embedded database has one process at a time, so calls that are stored as running ended with
   // the process before.
