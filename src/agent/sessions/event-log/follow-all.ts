@@ -8,6 +8,7 @@ import type { AllSessionsStore, ChangedSession } from './all-sessions-store.ts';
 import type { StoredEvent } from './events.ts';
 import type { FollowLimits } from './follow.ts';
 import { heartbeats, liveText, timedEventText } from './frames.ts';
+import { createInbox, type Inbox, type InboxOptions } from './inbox.ts';
 import type { LiveFeed } from './live-feed.ts';
 
 export interface FollowAllOptions {
@@ -70,69 +71,29 @@ export async function* followAll(
   }
 }
 
-function requireReadable(inbox: Inbox, signal: AbortSignal): void {
+function requireReadable(inbox: Inbox<StoredEvent>, signal: AbortSignal): void {
   if (inbox.isOverflown())
     throw new Problem('unavailable', 'not_ready', 'The reader is too slow; reconnect with the last id.');
   if (signal.aborted)
     throw new Problem('unavailable', 'draining', 'The stream was cut; reconnect with the last id.');
 }
 
-interface Inbox {
-  hasItems(): boolean;
-  takeItems(): StoredEvent[];
-  isOverflown(): boolean;
-  /** False as soon as there is something to do; true when nothing has happened for so long. */
-  waitForQuiet(ms: number): Promise<boolean>;
-  close(): void;
-}
-
 // Members and frame around an event, about.
 const overheadBytes = 200;
 
-function openInbox(
-  feed: FollowAllOptions['feed'],
-  { maxBytes, signal }: { maxBytes: number; signal: AbortSignal },
-): Inbox {
-  let items: StoredEvent[] = [];
-  let bytes = 0;
-  let isOverflown = false;
-  let wake = () => {};
-  const unsubscribe = feed.subscribeAll((events) => {
-    if (isOverflown) return;
-    for (const event of events) bytes += event.json.length + overheadBytes;
-    items.push(...events);
-    // One commit may be larger than the limit, so only what waits longer counts.
-    if (bytes > maxBytes && items.length > events.length) {
-      isOverflown = true;
-      items = [];
-    }
-    wake();
-  });
-  const onAbort = () => wake();
-  signal.addEventListener('abort', onAbort);
+function openInbox(feed: FollowAllOptions['feed'], options: InboxOptions): Inbox<StoredEvent> {
+  const inbox = createInbox<StoredEvent>(options);
+  const unsubscribe = feed.subscribeAll((events) =>
+    inbox.push(
+      events,
+      events.reduce((sum, event) => sum + event.json.length + overheadBytes, 0),
+    ),
+  );
   return {
-    hasItems: () => items.length > 0,
-    takeItems() {
-      const batch = items;
-      items = [];
-      bytes = 0;
-      return batch;
-    },
-    isOverflown: () => isOverflown,
-    waitForQuiet: (ms) =>
-      new Promise((resolve) => {
-        const settle = (isQuiet: boolean) => {
-          clearTimeout(timer);
-          wake = () => {};
-          resolve(isQuiet);
-        };
-        const timer = setTimeout(() => settle(true), ms);
-        wake = () => settle(false);
-        if (items.length > 0 || isOverflown || signal.aborted) settle(false);
-      }),
+    ...inbox,
     close() {
       unsubscribe();
-      signal.removeEventListener('abort', onAbort);
+      inbox.close();
     },
   };
 }

@@ -14,6 +14,7 @@ import {
   toolDeltaBytes,
   type StreamFormat,
 } from './frames.ts';
+import { createInbox, type Inbox, type InboxOptions } from './inbox.ts';
 import type { LiveFeed, OpenPart, TextDelta, ToolDelta } from './live-feed.ts';
 
 /** The session as read at the start of the request. */
@@ -64,7 +65,7 @@ export async function* follow(
   { feed, session, readHeadSeq, readEvents, clock, limits }: FollowOptions,
 ): AsyncGenerator<Uint8Array, void, void> {
   const inbox = openInbox(feed, session.key, {
-    maxBufferBytes: limits.maxBufferBytes,
+    maxBytes: limits.maxBufferBytes,
     signal: request.signal,
   });
   const writer = createFrameWriter(session, request);
@@ -107,7 +108,7 @@ export async function* follow(
   }
 }
 
-function requireReadable(inbox: Inbox, signal: AbortSignal): void {
+function requireReadable(inbox: SessionInbox, signal: AbortSignal): void {
   if (inbox.isOverflown())
     throw new Problem(
       'unavailable',
@@ -123,25 +124,17 @@ function requireReadable(inbox: Inbox, signal: AbortSignal): void {
     );
 }
 
-/** The state of one reader's queue. `replay`: the reader needs events of the database first. */
-type InboxPhase = 'replay' | 'live' | 'overflown';
-
 type FeedItem = StoredEvent | TextDelta | ToolDelta;
 
-interface Inbox {
-  hasItems(): boolean;
-  takeItems(): FeedItem[];
+interface SessionInbox extends Omit<Inbox<FeedItem>, 'push' | 'wake'> {
   headSeq(): number;
   /** Undefined for a session that has been removed. */
   advanceHead(seq: number | undefined): void;
+  /** Otherwise the reader needs events of the database first. */
   isLive(): boolean;
-  isOverflown(): boolean;
   isRemoved(): boolean;
   /** From here on events after this seq are delivered. */
   goLive(lastSeq: number): void;
-  /** False as soon as there is something to do; true when nothing has happened for so long. */
-  waitForQuiet(ms: number): Promise<boolean>;
-  close(): void;
 }
 
 // Members and frames around the text of an item, about.
@@ -151,34 +144,23 @@ const deltaOverheadBytes = 250;
 function openInbox(
   feed: Pick<LiveFeed, 'subscribe'>,
   sessionKey: string,
-  { maxBufferBytes, signal }: { maxBufferBytes: number; signal: AbortSignal },
-): Inbox {
-  let phase: InboxPhase = 'replay';
+  options: Omit<InboxOptions, 'isDue'>,
+): SessionInbox {
+  let isLive = false;
   let isRemoved = false;
   let headSeq = 0;
   let deliveredSeq = 0;
-  let items: FeedItem[] = [];
-  let bytes = 0;
-  let wake = () => {};
-
-  function push(item: FeedItem, itemBytes: number): void {
-    if (bytes > maxBufferBytes) {
-      phase = 'overflown';
-      items = [];
-    } else items.push(item);
-    bytes += itemBytes;
-    wake();
-  }
+  const inbox = createInbox<FeedItem>({ ...options, isDue: () => !isLive || isRemoved });
 
   function deliver(event: StoredEvent): void {
     headSeq = Math.max(headSeq, event.seq);
-    if (phase !== 'live' || event.seq <= deliveredSeq) return;
+    if (!isLive || event.seq <= deliveredSeq) return;
     if (event.seq !== deliveredSeq + 1) {
-      phase = 'replay';
+      isLive = false;
       return;
     }
     deliveredSeq = event.seq;
-    push(event, event.json.length + eventOverheadBytes);
+    inbox.push([event], event.json.length + eventOverheadBytes);
   }
 
   function advanceHead(seq: number | undefined): void {
@@ -188,59 +170,39 @@ function openInbox(
       // The poll of other processes repeats the head; waking for that would put off every heartbeat.
       if (seq <= headSeq) return;
       headSeq = seq;
-      if (seq > deliveredSeq && phase === 'live') phase = 'replay';
+      if (seq > deliveredSeq) isLive = false;
     }
-    wake();
+    inbox.wake();
   }
 
   const unsubscribe = feed.subscribe(sessionKey, {
     onEvents(events) {
       events.forEach(deliver);
-      wake();
+      inbox.wake();
     },
     onDelta(delta) {
-      if (phase === 'live') push(delta, delta.text.length + deltaOverheadBytes);
+      if (isLive) inbox.push([delta], delta.text.length + deltaOverheadBytes);
     },
     onToolDelta(delta) {
-      if (phase === 'live') push(delta, delta.delta.length + deltaOverheadBytes);
+      if (isLive) inbox.push([delta], delta.delta.length + deltaOverheadBytes);
     },
     onHead: advanceHead,
     onRemoved: () => advanceHead(undefined),
   });
-  const onAbort = () => wake();
-  signal.addEventListener('abort', onAbort);
 
   return {
-    hasItems: () => items.length > 0,
-    takeItems() {
-      const batch = items;
-      items = [];
-      bytes = 0;
-      return batch;
-    },
+    ...inbox,
     headSeq: () => headSeq,
     advanceHead,
-    isLive: () => phase === 'live',
-    isOverflown: () => phase === 'overflown',
+    isLive: () => isLive,
     isRemoved: () => isRemoved,
     goLive(lastSeq) {
-      phase = 'live';
+      isLive = true;
       deliveredSeq = lastSeq;
     },
-    waitForQuiet: (ms) =>
-      new Promise((resolve) => {
-        const settle = (isQuiet: boolean) => {
-          clearTimeout(timer);
-          wake = () => {};
-          resolve(isQuiet);
-        };
-        const timer = setTimeout(() => settle(true), ms);
-        wake = () => settle(false);
-        if (items.length > 0 || phase !== 'live' || isRemoved || signal.aborted) settle(false);
-      }),
     close() {
       unsubscribe();
-      signal.removeEventListener('abort', onAbort);
+      inbox.close();
     },
   };
 }

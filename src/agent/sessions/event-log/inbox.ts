@@ -1,0 +1,66 @@
+// What waits for one reader of a stream: items up to a number of bytes, and the wait for the next ones.
+
+export interface Inbox<Item> {
+  hasItems(): boolean;
+  takeItems(): Item[];
+  /**
+   * Adds items that were published together. They may be larger than the limit, so only what waits already counts;
+   * beyond it all items are dropped, and nothing is added any more.
+   */
+  push(items: readonly Item[], bytes: number): void;
+  isOverflown(): boolean;
+  /** Ends the wait of the reader. */
+  wake(): void;
+  /** False as soon as there is something to do; true when nothing has happened for so long. */
+  waitForQuiet(ms: number): Promise<boolean>;
+  close(): void;
+}
+
+export interface InboxOptions {
+  maxBytes: number;
+  /** The client has disconnected, or the agent stops. */
+  signal: AbortSignal;
+  /** Whether the reader has something to do beside taking items. */
+  isDue?(): boolean;
+}
+
+export function createInbox<Item>({ maxBytes, signal, isDue = () => false }: InboxOptions): Inbox<Item> {
+  let items: Item[] = [];
+  let bytes = 0;
+  let isOverflown = false;
+  let wake = () => {};
+  const onAbort = () => wake();
+  signal.addEventListener('abort', onAbort);
+  return {
+    hasItems: () => items.length > 0,
+    takeItems() {
+      const batch = items;
+      items = [];
+      bytes = 0;
+      return batch;
+    },
+    push(more, moreBytes) {
+      if (isOverflown) return;
+      if (bytes > maxBytes) {
+        isOverflown = true;
+        items = [];
+      } else items.push(...more);
+      bytes += moreBytes;
+      wake();
+    },
+    isOverflown: () => isOverflown,
+    wake: () => wake(),
+    waitForQuiet: (ms) =>
+      new Promise((resolve) => {
+        const settle = (isQuiet: boolean) => {
+          clearTimeout(timer);
+          wake = () => {};
+          resolve(isQuiet);
+        };
+        const timer = setTimeout(() => settle(true), ms);
+        wake = () => settle(false);
+        if (items.length > 0 || isOverflown || signal.aborted || isDue()) settle(false);
+      }),
+    close: () => signal.removeEventListener('abort', onAbort),
+  };
+}
