@@ -12,8 +12,9 @@ import {
 } from '../../shared/src/operations.ts';
 import { createTransport } from '../../shared/src/transport.ts';
 import { AgentError } from './errors.ts';
-import { createFollow, type FollowOptions, type FollowRequest } from './follow.ts';
+import { createFollow, type FollowRequest } from './follow.ts';
 import { createFollowAll, type FollowAllRequest } from './follow-all.ts';
+import type { FollowOptions } from './reconnecting.ts';
 import { createClient, createConfig } from './generated/current/client/index.ts';
 import type { SessionEvent } from './generated/current/types.gen.ts';
 

@@ -4,8 +4,8 @@
 import type { EventStream } from '../../shared/src/operations.ts';
 import type { Target } from '../../shared/src/call-options.ts';
 import type { Transport } from '../../shared/src/transport.ts';
-import { delayOf, type FollowOptions, healthyMs, isFinal, silenceMs, sleep } from './follow.ts';
 import type { SessionEvent } from './generated/current/types.gen.ts';
+import { reconnecting, type FollowOptions, type ReaderState } from './reconnecting.ts';
 
 export interface FollowAllRequest {
   /** The time of the last known event, in milliseconds since 1970; without it only new events. */
@@ -20,55 +20,26 @@ export function createFollowAll(
   transport: Transport,
   target: Target,
 ): (request?: FollowAllRequest, options?: FollowOptions) => EventStream<SessionEvent> {
-  return ({ after } = {}, options = {}) => ({
-    [Symbol.asyncIterator]() {
-      const stop = new AbortController();
-      const { signal: caller, onRejoin, ...call } = options;
-      const signal = caller === undefined ? stop.signal : AbortSignal.any([caller, stop.signal]);
-      const events = read();
-      return {
-        next: () => events.next(),
-        // A generator's own `return` waits for a pending event; this one does not.
-        return: () => {
-          stop.abort();
-          return events.return();
-        },
-      };
+  return ({ after } = {}, options = {}) =>
+    reconnecting({ transport, target }, () => createState(after), options);
+}
 
-      async function* read(): AsyncGenerator<SessionEvent, void, undefined> {
-        const seqs = createSeqs();
-        let cursorMs = after;
-        let failures = 0;
-        while (!signal.aborted) {
-          const joinedAt = performance.now();
-          let error: unknown;
-          try {
-            const members = cursorMs === undefined ? {} : { after: cursorMs };
-            const stream = await transport.openStream<SessionEvent>(target, members, {
-              idleTimeoutMs: silenceMs,
-              ...call,
-              signal,
-            });
-            // By the server's clock, since a reconnect before the first event continues from here.
-            cursorMs ??= Date.parse(stream.headers['date'] ?? '') || Date.now();
-            for await (const event of stream.events) {
-              cursorMs = Math.max(cursorMs, Date.parse(event.time));
-              if (seqs.isNew(event)) yield event;
-            }
-          } catch (caught) {
-            error = caught;
-          }
-          if (signal.aborted) return;
-          if (isFinal(error)) throw error;
-          if (performance.now() - joinedAt >= healthyMs) failures = 0;
-          const delayMs = delayOf(error, failures);
-          failures += 1;
-          onRejoin?.({ error, delayMs, after: cursorMs ?? 0 });
-          await sleep(delayMs, signal);
-        }
+function createState(after: number | undefined): ReaderState {
+  const seqs = createSeqs();
+  let cursorMs = after;
+  return {
+    request: () => (cursorMs === undefined ? {} : { after: cursorMs }),
+    after: () => cursorMs ?? 0,
+    isEnd: () => false,
+    async *read({ headers, events }) {
+      // By the server's clock, since a reconnect before the first event continues from here.
+      cursorMs ??= Date.parse(headers['date'] ?? '') || Date.now();
+      for await (const event of events) {
+        cursorMs = Math.max(cursorMs, Date.parse(event.time));
+        if (seqs.isNew(event)) yield event;
       }
     },
-  });
+  };
 }
 
 function seqOf(event: SessionEvent): number | undefined {

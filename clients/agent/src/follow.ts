@@ -2,10 +2,11 @@
 // delivers each event once and in order, without repeated text.
 
 import type { EventStream } from '../../shared/src/operations.ts';
-import type { StreamCallOptions, Target } from '../../shared/src/call-options.ts';
+import type { Target } from '../../shared/src/call-options.ts';
 import type { Transport } from '../../shared/src/transport.ts';
 import { AgentError } from './errors.ts';
 import type { SessionEvent } from './generated/current/types.gen.ts';
+import { reconnecting, type FollowOptions, type ReaderState } from './reconnecting.ts';
 
 export interface FollowRequest {
   sessionId: string;
@@ -15,18 +16,6 @@ export interface FollowRequest {
   until?: 'idle' | undefined;
 }
 
-export interface FollowOptions extends Omit<StreamCallOptions, 'query'> {
-  /** Called before each reconnect with the error of the last connection. */
-  onRejoin?: ((attempt: { error: unknown; delayMs: number; after: number }) => void) | undefined;
-}
-
-const firstDelayMs = 250;
-const longestDelayMs = 10_000;
-/** A connection that lasted this long resets the backoff. */
-export const healthyMs = 60_000;
-// The server's heartbeat comes every 15 seconds.
-export const silenceMs = 45_000;
-
 /**
  * Ends without an error when the signal is aborted or the reader stops; throws permanent errors.
  */
@@ -34,79 +23,37 @@ export function createFollow(
   transport: Transport,
   target: Target,
 ): (request: FollowRequest, options?: FollowOptions) => EventStream<SessionEvent> {
-  return ({ sessionId, after = 0, until }, options = {}) => ({
-    [Symbol.asyncIterator]() {
-      const stop = new AbortController();
-      const { signal: caller, onRejoin, ...call } = options;
-      const signal = caller === undefined ? stop.signal : AbortSignal.any([caller, stop.signal]);
-      const events = read();
-      return {
-        next: () => events.next(),
-        // A generator's own `return` waits for a pending event; this one does not.
-        return: () => {
-          stop.abort();
-          return events.return();
-        },
-      };
+  return (request, options = {}) => reconnecting({ transport, target }, () => createState(request), options);
+}
 
-      async function* read(): AsyncGenerator<SessionEvent, void, undefined> {
-        const cursor = createCursor(after);
-        let failures = 0;
-        let hasBegun = false;
-        while (!signal.aborted) {
-          const joinedAt = performance.now();
-          let error: unknown;
-          try {
-            const members = { sessionId, after: cursor.seq(), ...(until === undefined ? {} : { until }) };
-            const stream = await transport.openStream<SessionEvent>(target, members, {
-              idleTimeoutMs: silenceMs,
-              ...call,
-              signal,
-            });
-            for await (const event of stream.events) {
-              if (event.type === 'stream.ready') {
-                cursor.note(event);
-                if (!hasBegun) yield event;
-                hasBegun = true;
-                continue;
-              }
-              const newEvent = cursor.take(event);
-              if (newEvent === 'gap') {
-                stream.close();
-                break;
-              }
-              if (newEvent !== null) yield newEvent;
-            }
-          } catch (caught) {
-            error = caught;
-          }
-          if (signal.aborted) return;
-          const isEnded = AgentError.isInstance(error) && error.code === 'stream_truncated';
-          if (until === 'idle' && isEnded && cursor.isIdle()) return;
-          if (isFinal(error)) throw error;
-          if (performance.now() - joinedAt >= healthyMs) failures = 0;
-          const delayMs = delayOf(error, failures);
-          failures += 1;
-          onRejoin?.({ error, delayMs, after: cursor.seq() });
-          await sleep(delayMs, signal);
+function createState({ sessionId, after = 0, until }: FollowRequest): ReaderState {
+  const cursor = createCursor(after);
+  let hasBegun = false;
+  return {
+    request: () => ({ sessionId, after: cursor.seq(), ...(until === undefined ? {} : { until }) }),
+    after: cursor.seq,
+    isEnd: (error) =>
+      until === 'idle' &&
+      AgentError.isInstance(error) &&
+      error.code === 'stream_truncated' &&
+      cursor.isIdle(),
+    async *read({ events, close }) {
+      for await (const event of events) {
+        if (event.type === 'stream.ready') {
+          cursor.note(event);
+          if (!hasBegun) yield event;
+          hasBegun = true;
+          continue;
         }
+        const newEvent = cursor.take(event);
+        if (newEvent === 'gap') {
+          close();
+          return;
+        }
+        if (newEvent !== null) yield newEvent;
       }
     },
-  });
-}
-
-// A refusal is final unless its status is transient.
-export function isFinal(error: unknown): boolean {
-  if (!AgentError.isInstance(error)) return error !== undefined;
-  if (error.code === 'stream_event_too_large') return true;
-  return error.status >= 400 && error.status < 500 && error.status !== 408 && error.status !== 429;
-}
-
-export function delayOf(error: unknown, failures: number): number {
-  const retryAfterMs = AgentError.isInstance(error) ? (error.retryAfterMs ?? 0) : 0;
-  const delayMs = Math.min(longestDelayMs, firstDelayMs * 2 ** Math.min(failures, 10));
-  // Jitter: many readers of one server must not reconnect at the same moment.
-  return Math.max(retryAfterMs, delayMs * (0.75 + Math.random() * 0.25));
+  };
 }
 
 interface Cursor {
@@ -163,17 +110,4 @@ function createCursor(after: number): Cursor {
       return event;
     },
   };
-}
-
-export function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    const done = () => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', done);
-      resolve();
-    };
-    const timer = setTimeout(done, ms);
-    signal.addEventListener('abort', done, { once: true });
-  });
 }

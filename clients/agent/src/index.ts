@@ -10,8 +10,9 @@ export type { CallResponse, PendingCall, PendingPage } from '../../shared/src/pe
 export { hasType } from '../../shared/src/type-guards.ts';
 export type { CallOptions, StreamCallOptions } from '../../shared/src/call-options.ts';
 export { AgentError } from './errors.ts';
-export type { FollowOptions, FollowRequest } from './follow.ts';
+export type { FollowRequest } from './follow.ts';
 export type { FollowAllRequest } from './follow-all.ts';
+export type { FollowOptions } from './reconnecting.ts';
 export type * from './generated/current/error-codes.gen.ts';
 export type * from './generated/current/types.gen.ts';
 export type { AgentClientOptions };
