@@ -40,8 +40,22 @@ export interface ScriptedProvider {
    * script.
    */
   modelsFile(scripts: Record<string, string>, more?: ModelsFileMore): string;
+  /** Answers every call with this key by the status instead of its script; without an answer no longer. */
+  answerKey(key: string, answer?: KeyAnswer): void;
   reset(): void;
   close(): Promise<void>;
+}
+
+export interface KeyAnswer {
+  status: number;
+  /** Seconds. */
+  retryAfter?: number;
+}
+
+/** The key of a call, from the header of any format. */
+export function keyOf({ headers }: Pick<ProviderCall, 'headers'>): string {
+  const bearer = headers.authorization?.replace(/^Bearer /, '');
+  return bearer ?? String(headers['x-api-key'] ?? headers['x-goog-api-key'] ?? '');
 }
 
 export interface ModelsFileMore {
@@ -80,6 +94,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
   const watchers = new Set<() => void>();
   const timers = new Set<NodeJS.Timeout>();
   const playVideo = createVideos();
+  const keyAnswers = new Map<string, KeyAnswer>();
   let count = 0;
   const notify = () => {
     // A watcher may remove itself meanwhile; iterating a Set allows that.
@@ -116,6 +131,15 @@ export async function startProvider(): Promise<ScriptedProvider> {
       if (!response.writableFinished && call.finishedAt === undefined) call.abortedAt = performance.now();
       notify();
     });
+    const keyAnswer = keyAnswers.get(keyOf(call));
+    if (keyAnswer !== undefined) {
+      response.writeHead(keyAnswer.status, {
+        'content-type': 'application/json',
+        ...(keyAnswer.retryAfter === undefined ? {} : { 'retry-after': String(keyAnswer.retryAfter) }),
+      });
+      response.end(JSON.stringify({ error: { message: 'not this key', type: 'scripted' } }));
+      return;
+    }
     const scene: Scene = {
       request,
       response,
@@ -209,7 +233,12 @@ export async function startProvider(): Promise<ScriptedProvider> {
         ],
       });
     },
+    answerKey(key, answer) {
+      if (answer === undefined) keyAnswers.delete(key);
+      else keyAnswers.set(key, answer);
+    },
     reset() {
+      keyAnswers.clear();
       calls.length = 0;
     },
     close() {

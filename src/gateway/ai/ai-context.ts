@@ -17,6 +17,7 @@ import type { Passthrough } from './formats/passthrough/calls.ts';
 import type { Demand } from './metering/bound.ts';
 import type { Units } from './metering/price.ts';
 import type { ProviderModels } from './providers/text-models.ts';
+import type { Backend, Backends } from './upstream/backends.ts';
 import type { Timeouts } from './upstream/deadlines.ts';
 import type { ModelHealth } from './upstream/model-health.ts';
 
@@ -25,6 +26,7 @@ export interface AiContext {
   catalog: Catalog;
   billing: Billing;
   health: ModelHealth;
+  backends: Backends;
   providers: ProviderModels;
   passthrough: Passthrough;
   clock: Clock;
@@ -37,6 +39,8 @@ export type AiHandlers = Handlers<Operations, 'ai', Identity>;
 export interface PaidRequest {
   operationId: string;
   requestId: string;
+  /** The caller's headers that the contract names. */
+  headers?: object;
   identity: Identity;
   signal: AbortSignal;
   log: Log;
@@ -65,11 +69,12 @@ export type StreamErrorBody = ReturnType<typeof renderProblem>;
 export function streamErrorBody(
   { health }: Pick<AiContext, 'health'>,
   call: PaidRequest,
-  { error, model }: { error: unknown; model: CatalogModel },
+  { error, attempt }: { error: unknown; attempt: { model: CatalogModel; backend?: Backend | undefined } },
 ): StreamErrorBody | undefined {
   const { signal, log } = call;
+  const { model } = attempt;
   if (signal.aborted && !(signal.reason instanceof Problem)) return undefined;
-  health.recordStreamFailure(model, error);
+  health.recordStreamFailure(attempt, error);
   const problem = asProblem(signal.aborted ? signal.reason : error);
   if (problem.kind === 'internal') log.error({ err: problem.cause ?? problem }, 'stream failed');
   else

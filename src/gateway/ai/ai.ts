@@ -36,6 +36,7 @@ import type { StoredResponses } from './stored-responses/stored-responses.ts';
 import { streamHandlers } from './stream-handlers.ts';
 import { textHandlers } from './text-handlers.ts';
 import type { Proxies } from './upstream/agent.ts';
+import { createBackends } from './upstream/backends.ts';
 import { createUpstream, type Upstream } from './upstream/client.ts';
 import { defaultTimeouts, type Timeouts } from './upstream/deadlines.ts';
 import {
@@ -203,12 +204,15 @@ async function openContext(
     modelsFile: options.modelsFile,
     log,
   });
-  const providers = createProviderModels({ env, upstream, timeouts, local: local.models });
+  const backends = createBackends({ env, clock });
+  const providers = createProviderModels({ env, backends, upstream, timeouts, local: local.models });
   return {
     catalog,
     billing: createBilling({ ledger, clock, alarmsToStop, alarmStore: alarms, log }),
+    backends,
     health: createModelHealth({
       clock,
+      backends,
       watch: options.watch,
       breakerChannel: options.breakerChannel,
       ...options.resilience,

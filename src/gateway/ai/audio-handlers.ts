@@ -67,9 +67,7 @@ export async function streamSpeech(
 ): Promise<SpeechReply> {
   const { bill, result } = await startSpeech(options, call, body);
   const { content, format } = result.answer;
-  const charged = chargedStream(content, bill, (error) =>
-    options.health.recordStreamFailure(result.model, error),
-  );
+  const charged = chargedStream(content, bill, (error) => options.health.recordStreamFailure(result, error));
   const mediaType = speechMediaTypes[format] as 'audio/wav';
   return { status: 200, content: charged, mediaType, headers: attemptHeaders(result) };
 }
@@ -132,8 +130,8 @@ function runSpeech(
     modality: 'tts',
     signal,
     deadlineMs: options.timeouts.answerMs,
-    async call(model, firstMs) {
-      const answer = await options.models.speech(model, firstMs).generate({ ...input, signal: bill.signal });
+    async call(model, attempt) {
+      const answer = await options.models.speech(model, attempt).generate({ ...input, signal: bill.signal });
       // From here on the provider synthesizes and charges the whole text, even if the client disconnects.
       bill.recordUnits(speechUnits(body));
       return answer;
@@ -236,9 +234,9 @@ function runTranscription(
     modality: 'asr',
     signal,
     deadlineMs: options.timeouts.answerMs,
-    call: (model, firstMs) =>
+    call: (model, attempt) =>
       options.models
-        .transcription(model, firstMs)
+        .transcription(model, attempt)
         .generate({ audio, fileName, language, prompt, signal: bill.signal }),
   });
   return callModel(request, { ...options, bill });

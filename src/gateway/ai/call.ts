@@ -5,6 +5,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Bill } from './billing/bill.ts';
 import type { CatalogModel } from './catalog/catalog.ts';
+import type { Backend } from './upstream/backends.ts';
 import type { Attempt, ModelHealth } from './upstream/model-health.ts';
 
 /**
@@ -18,6 +19,8 @@ export interface ModelRequest<T, Content = undefined> {
   signal: AbortSignal;
   /** Deadline of all attempts together, to the first byte. */
   deadlineMs: number;
+  /** The hash of the call's session, which keeps it at one key of a provider with several. */
+  session?: (() => number | undefined) | undefined;
   /**
    * Throws a Problem when the model cannot execute the call. After `unsupported_by_model` the next
    * model is tried.
@@ -47,11 +50,14 @@ interface Plan<Content> {
 export interface ModelAttempt<Content = unknown> extends Plan<Content> {
   /** Time left to the first byte, in milliseconds. */
   firstMs: number;
+  /** The key and the endpoint of the provider. */
+  backend: Backend;
 }
 
 export interface ModelResult<T> {
   answer: T;
   model: CatalogModel;
+  backend: Backend;
   attempts: readonly Attempt[];
 }
 
@@ -70,7 +76,7 @@ export async function callModel<T, Content>(
   request: ModelRequest<T, Content>,
   options: CallOptions,
 ): Promise<ModelResult<T>> {
-  const { chain, signal, deadlineMs } = request;
+  const { chain, signal, deadlineMs, session } = request;
   const { health, clock, bill } = options;
   const endsMs = clock.monotonicMs() + deadlineMs;
   const attempts: Attempt[] = [];
@@ -88,18 +94,21 @@ export async function callModel<T, Content>(
       }
       const fallbacks = chain.slice(index + 1);
       await bill?.reserve(model, fallbacks);
-      const send = (firstMs: number) => sendAttempt(request, { ...plan, firstMs }, bill);
+      const send = (firstMs: number, backend: Backend) =>
+        sendAttempt(request, { ...plan, firstMs, backend }, bill);
       const isLast = fallbacks.length === 0;
       const outcome = await health
-        .retrying({ model, signal, endsMs, isLast, attempts, send })
+        .retrying({ model, signal, endsMs, isLast, attempts, session, send })
         .catch(requireMisfit);
       if (outcome instanceof Problem) {
         misfit ??= outcome;
         continue;
       }
       if ('answer' in outcome) {
-        bill?.follow(attempts.length);
-        return { answer: outcome.answer, model, attempts };
+        const { answer, backend } = outcome;
+        if (bill === undefined) backend.release();
+        else bill.follow(attempts.length, backend);
+        return { answer, model, backend, attempts };
       }
       failure = outcome.failure;
     }

@@ -35,6 +35,7 @@ import { requirePrice } from './metering/bound.ts';
 import { generate, streamParts } from './model-calls.ts';
 import { passthroughDemand, passthroughReply, toPassthroughCall } from './passthrough-reply.ts';
 import { refuseUnsafeMembers } from './upstream/request-guard.ts';
+import { sessionHash } from './upstream/session-hash.ts';
 import { checkChatTools } from './upstream/tool-guard.ts';
 import { warningHeaders } from './warning-headers.ts';
 
@@ -60,6 +61,7 @@ export function chatHandlers(context: AiContext): Pick<AiHandlers, 'ai.createCha
         {
           chain,
           signal,
+          session: () => sessionHash(call),
           deadlineMs: firstByteDeadlineMs(context, body.stream === true),
           check: (model) => checkModel(model, body),
           effort: (model) => checkEffort(model, body.reasoning_effort),
@@ -147,7 +149,7 @@ async function render(
   if (result.kind === 'chunks')
     return {
       status: 200,
-      events: asEvents(result.chunks, (error) => context.health.recordStreamFailure(model, error)),
+      events: asEvents(result.chunks, (error) => context.health.recordStreamFailure(modelResult, error)),
       end: '[DONE]',
       headers: { ...warningHeaders([...memberWarnings, ...result.warnings]), ...attempts },
     };

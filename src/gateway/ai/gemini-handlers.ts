@@ -70,17 +70,17 @@ async function streamContent(
   });
   return {
     status: 200,
-    events: asEvents(result.answer, (error) => context.health.recordStreamFailure(result.model, error)),
+    events: asEvents(result.answer, (error) => context.health.recordStreamFailure(result, error)),
     headers: headersOf(call.body, result),
   };
 }
 
 /** Copies the members one by one, because a spread would omit the getters of the call. */
 function toStreamCall(call: GenerateCall | Call<Operations['ai.streamGeminiContent'], Identity>): StreamCall {
-  const { operationId, requestId, identity, signal, log, note, remember, path, body } = call;
+  const { operationId, requestId, identity, signal, log, note, remember, headers, path, body } = call;
   checkReplays(body);
   const request = toStreamRequest(path.model_id, body);
-  return { operationId, requestId, identity, signal, log, note, remember, body: request, headers: {} };
+  return { operationId, requestId, identity, signal, log, note, remember, body: request, headers };
 }
 
 function answerOptions(

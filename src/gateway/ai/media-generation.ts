@@ -13,6 +13,7 @@ import { generatedUnits, requestedUnits } from './media/units.ts';
 import { imageCallOf, videoCallOf } from './media/visual-input.ts';
 import { maximumPrice, noTokens, priceOf } from './metering/price.ts';
 import type { MediaModels } from './providers/media-models.ts';
+import type { Backends } from './upstream/backends.ts';
 import type { Timeouts } from './upstream/deadlines.ts';
 import type { ModelHealth } from './upstream/model-health.ts';
 
@@ -20,12 +21,13 @@ export interface MediaGenerationOptions {
   catalog: Catalog;
   health: ModelHealth;
   models: MediaModels;
+  backends: Pick<Backends, 'find'>;
   clock: Pick<Clock, 'monotonicMs'>;
   timeouts: Pick<Timeouts, 'answerMs'>;
 }
 
 export function mediaGenerator(options: MediaGenerationOptions): MediaGenerator {
-  const { catalog, models } = options;
+  const { catalog, models, backends } = options;
   return {
     generate: (job, run) =>
       job.kind === 'image' ? generateImages(options, job, run) : generateVideo(options, job, run),
@@ -37,8 +39,9 @@ export function mediaGenerator(options: MediaGenerationOptions): MediaGenerator 
       return prices.reduce((most, price) => (price > most ? price : most), 0n);
     },
     chargeForOrder: (job, order) => priceOfOrder(options, job, order),
-    cancelUpstreamJob({ model, id }) {
-      return models.asyncVideo(catalog.callableModel({ kind: 'admin' }, model, 'video')).cancel(id);
+    cancelUpstreamJob({ model: modelId, id, backend }) {
+      const model = catalog.callableModel({ kind: 'admin' }, modelId, 'video');
+      return models.asyncVideo(model, { backend: backends.find(model.providerEntry, backend) }).cancel(id);
     },
   };
 }
@@ -59,7 +62,7 @@ async function generateImages(
       signal: run.signal,
       deadlineMs: timeouts.answerMs,
       check: (candidate) => models.checkImage(candidate, call),
-      call: (candidate, firstMs) => models.image(candidate, firstMs).generate(call, run),
+      call: (candidate, attempt) => models.image(candidate, attempt).generate(call, run),
     }),
     options,
   );
@@ -102,12 +105,12 @@ function startVideo(
       signal: neverAborted,
       deadlineMs: timeouts.answerMs,
       check: (candidate) => models.checkVideo(candidate, call),
-      async call(candidate, firstMs) {
+      async call(candidate, attempt) {
         run.signal.throwIfAborted();
-        const model = models.video(candidate, firstMs);
+        const model = models.video(candidate, attempt);
         if (!('submit' in model)) return { kind: 'generated', files: await model.generate(call, run) };
         const id = await model.submit(call, neverAborted);
-        return { kind: 'submitted', upstreamJob: { model: candidate.id, id } };
+        return { kind: 'submitted', upstreamJob: { model: candidate.id, id, backend: attempt.backend.id } };
       },
     }),
     options,
@@ -120,10 +123,12 @@ async function fetchVideo(
   job: JobInput,
   { upstreamJob, run }: { upstreamJob: UpstreamJob; run: JobRun },
 ): Promise<GeneratedMedia> {
-  const { catalog, models, clock } = options;
+  const { catalog, models, backends, clock } = options;
   const startedMs = clock.monotonicMs();
   const model = catalog.callableModel(viewerOfJob(job), upstreamJob.model, 'video');
-  const file = await models.asyncVideo(model).fetchResult(upstreamJob.id, run);
+  const file = await models
+    .asyncVideo(model, { backend: backends.find(model.providerEntry, upstreamJob.backend) })
+    .fetchResult(upstreamJob.id, run);
   return charged(options, job, { files: [file], model, startedMs });
 }
 

@@ -1,5 +1,5 @@
 // A media call: the chain of models that may run it, and the call of each model.
-import type { ModelRequest } from './call.ts';
+import type { ModelAttempt, ModelRequest } from './call.ts';
 import type { Catalog, CatalogModel, Viewer } from './catalog/catalog.ts';
 import type { Modality } from './catalog/models-file.ts';
 import { videoResolutions, type Rates } from './catalog/rates.ts';
@@ -24,8 +24,8 @@ export interface MediaRequest<T> {
   deadlineMs: number;
   /** Throws a 422 for a call that the model does not support; its fallbacks are tried next. */
   check?: (model: CatalogModel) => void;
-  /** Calls the model; `firstMs` is the time left to the first byte. */
-  call: (model: CatalogModel, firstMs: number) => Promise<T>;
+  /** Calls the model. */
+  call: (model: CatalogModel, attempt: ModelAttempt) => Promise<T>;
 }
 
 /** Throws a 404 for a model that the viewer may not use or that has another modality. */
@@ -41,6 +41,6 @@ export function mediaRequest<T>(
       requirePrice(model, ratesByModality[modality]);
       check?.(model);
     },
-    send: ({ model, firstMs }) => call(model, firstMs),
+    send: (attempt) => call(attempt.model, attempt),
   };
 }

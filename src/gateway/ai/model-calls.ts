@@ -39,12 +39,13 @@ export function streamParts(
 /** The language model and its call. A call without an output limit gets one that the caller can pay for. */
 function prepare(
   { providers }: Pick<AiContext, 'providers'>,
-  { model, effort, firstMs }: ModelAttempt,
+  { model, effort, firstMs, backend }: ModelAttempt,
   { hub, bill }: HubCall,
 ): { languageModel: LanguageModel; modelCall: ModelCall } {
   const languageModel = providers.languageModel(model, {
     effort,
     firstMs,
+    backend,
     approveOutputLimit: (tokens) => bill.approveOutputLimit(tokens),
     onAnswerComplete: () => bill.markComplete(),
   });

@@ -14,6 +14,7 @@ import {
   toPassthroughCall,
 } from './passthrough-reply.ts';
 import { refuseUnsafeMembers } from './upstream/request-guard.ts';
+import { sessionHash } from './upstream/session-hash.ts';
 import { refusePricedTools } from './upstream/tool-guard.ts';
 
 export function passthroughHandlers(
@@ -45,6 +46,7 @@ async function passThrough(
     {
       chain: [requested, ...fallbacks.filter(({ providerEntry }) => providerEntry.formats.includes(name))],
       signal,
+      session: () => sessionHash({ headers: call.headers, body: {} }),
       deadlineMs: firstByteDeadlineMs(context, body.stream === true),
       check: (model) => requirePrice(model, ['input', 'output']),
       content(model) {

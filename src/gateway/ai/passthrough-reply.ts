@@ -38,7 +38,7 @@ export function toPassthroughCall(
     formatHeaders,
     bill,
     timing: (name, durationMs) => call.timing(name, durationMs),
-    streamErrorBody: (error, model) => streamErrorBody(context, call, { error, model }),
+    streamErrorBody: (error, attempt) => streamErrorBody(context, call, { error, attempt }),
   };
 }
 

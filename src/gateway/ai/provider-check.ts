@@ -4,6 +4,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CatalogModel } from './catalog/catalog.ts';
+import { hasUsableKey, missingKeys } from './catalog/provider-keys.ts';
 import type { Passthrough } from './formats/passthrough/calls.ts';
 import { embeddings } from './formats/passthrough/formats.ts';
 import { adapterOf } from './providers/adapters.ts';
@@ -50,9 +51,9 @@ async function checkProvider(
   models: readonly CatalogModel[],
   options: ProviderCheckOptions,
 ): Promise<ProviderCheck> {
-  const key = models[0]?.providerEntry.api_key_env;
-  if (key !== undefined && (options.env.get(key) ?? '') === '')
-    return notConfigured(provider, `${key} is not set.`);
+  const entry = models[0]?.providerEntry;
+  if (entry !== undefined && !hasUsableKey(entry, options.env))
+    return notConfigured(provider, `${missingKeys(entry)}.`);
   const model =
     models.find(({ modalities }) => modalities.includes('text')) ??
     models.find(({ modalities }) => modalities.includes('embedding'));

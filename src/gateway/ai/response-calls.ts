@@ -59,9 +59,9 @@ export function withBody(
   { body, rawBody }: Pick<ResponsePlan, 'body' | 'rawBody'>,
   detached: Detached = call,
 ) {
-  const { operationId, requestId, identity, log, note, timing } = call;
+  const { operationId, requestId, headers, identity, log, note, timing } = call;
   const { signal, remember } = detached;
-  return { operationId, requestId, identity, signal, log, note, timing, remember, body, rawBody };
+  return { operationId, requestId, headers, identity, signal, log, note, timing, remember, body, rawBody };
 }
 
 /** A 400 that names the member. */

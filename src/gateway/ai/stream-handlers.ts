@@ -27,6 +27,7 @@ import type { ModelCall } from './hub/language-model.ts';
 import { type Demand, requirePrice } from './metering/bound.ts';
 import { isKeptLong, sizeOf } from './metering/measure.ts';
 import { generate, streamParts } from './model-calls.ts';
+import { sessionHash } from './upstream/session-hash.ts';
 import { checkProviderTools } from './upstream/tool-guard.ts';
 
 export interface StreamCall extends PaidRequest {
@@ -56,7 +57,7 @@ async function streamAnswer(context: AiContext, call: StreamCall, action: string
     send: (attempt, { hub, bill }) =>
       specification.serializeStream(streamParts(context, attempt, { hub, bill }), {
         ...serializeOptions(context, call, attempt.model),
-        renderError: (error) => streamErrorBody(context, call, { error, model: attempt.model })?.error,
+        renderError: (error) => streamErrorBody(context, call, { error, attempt })?.error,
       }),
   });
   return {
@@ -110,6 +111,7 @@ export async function callInFormat<T>(
   const request: ModelRequest<T> = {
     chain,
     signal,
+    session: () => sessionHash(call),
     deadlineMs: firstByteDeadlineMs(context, streams),
     check(model) {
       requirePrice(model, ['input', 'output']);

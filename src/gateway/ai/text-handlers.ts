@@ -17,6 +17,7 @@ import { checkDefinitions } from './formats/tool-definitions.ts';
 import { requirePrice } from './metering/bound.ts';
 import { sizeOf } from './metering/measure.ts';
 import { generate } from './model-calls.ts';
+import { sessionHash } from './upstream/session-hash.ts';
 
 export function textHandlers(context: AiContext): Pick<AiHandlers, 'ai.generateText'> {
   const { catalog } = context;
@@ -32,6 +33,7 @@ export function textHandlers(context: AiContext): Pick<AiHandlers, 'ai.generateT
         {
           chain,
           signal,
+          session: () => sessionHash(call),
           deadlineMs: firstByteDeadlineMs(context, false),
           check(candidate: CatalogModel) {
             requirePrice(candidate, ['input', 'output']);

@@ -33,6 +33,7 @@ import {
 } from './passthrough-reply.ts';
 import { adapterOf } from './providers/adapters.ts';
 import { refuseUnsafeMembers } from './upstream/request-guard.ts';
+import { sessionHash } from './upstream/session-hash.ts';
 import { refusePricedTools } from './upstream/tool-guard.ts';
 import { warningHeaders } from './warning-headers.ts';
 
@@ -121,6 +122,7 @@ export async function answerTranslated<B extends Body, Whole, Event extends { ty
     {
       chain,
       signal,
+      session: () => sessionHash(call),
       deadlineMs: firstByteDeadlineMs(context, body.stream === true),
       check: (model) => checkModel(model, format.passthrough, body),
       effort: (model) => format.effort(model, body, collectDroppedHints()),
@@ -222,7 +224,7 @@ async function send<B extends Body, Whole, Event extends { type: string }>(
   return {
     kind: 'events',
     events: withErrorEvent(events, (error, count) => {
-      const body = streamErrorBody(context, call, { error, model });
+      const body = streamErrorBody(context, call, { error, attempt });
       return body && format.errorEvent(body, count);
     }),
     warnings: [...warnings, ...streamWarnings],

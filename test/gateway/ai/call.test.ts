@@ -387,7 +387,10 @@ describe('a model that keeps failing', () => {
     const fastModel = model('acme/fast');
     for (let call = 0; call < 10; call += 1) {
       await runWith(calls, { outcomes: ['ok'] }).run;
-      calls.health.recordStreamFailure(fastModel, new Problem('upstream_failed', 'upstream_truncated', 'x'));
+      calls.health.recordStreamFailure(
+        { model: fastModel },
+        new Problem('upstream_failed', 'upstream_truncated', 'x'),
+      );
     }
     await expect(runWith(calls, { outcomes: ['ok'] }).run).rejects.toMatchObject({
       headers: { 'x-townhall-attempts': 'acme/fast;breaker_open' },

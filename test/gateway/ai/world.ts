@@ -14,7 +14,7 @@ import {
   type StoredResponses,
 } from '../../../src/gateway/ai/index.ts';
 import { identityOfScheme, type Identity } from '../../../src/gateway/identity.ts';
-import { systemClock } from '../../../src/kernel/clock.ts';
+import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { createContract } from '../../../src/kernel/contract/contract.ts';
 import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
@@ -67,6 +67,8 @@ export interface WorldOptions {
   alarmsToStop?: number;
   /** The user's initial credits. */
   balance?: bigint;
+  /** The system's by default. */
+  clock?: Clock;
 }
 
 export async function startAi(options: WorldOptions = {}): Promise<World> {
@@ -83,7 +85,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
     modelsFile: options.models === undefined ? undefined : modelsFile,
     guideDirectory: options.guideDirectory ?? new URL('../../../docs', import.meta.url).pathname,
     localModels: options.localModels ?? true,
-    clock: systemClock,
+    clock: options.clock ?? systemClock,
     log,
     timeouts: options.timeouts ?? {},
     heartbeatMs: options.heartbeatMs ?? 15_000,

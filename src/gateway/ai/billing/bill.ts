@@ -52,6 +52,11 @@ export interface BillOptions {
   track(settlement: Promise<unknown>): void;
 }
 
+/** What is occupied until the bill ends, such as a key of the provider. */
+export interface Releasable {
+  release(): void;
+}
+
 /** The called model, its bound, and its reservation; an administrator's call reserves nothing. */
 interface Terms {
   model: CatalogModel;
@@ -81,6 +86,7 @@ export class Bill {
   /** Replaced by a tighter bound when the first reservation is rejected. */
   #demand: Demand;
   #isRunning = false;
+  #backend: Releasable | undefined;
   #attempts: CallAttempts = {};
   #state: BillState = { phase: 'open' };
 
@@ -170,6 +176,8 @@ export class Bill {
     const { identity } = this.#call;
     if (this.#isRunning && identity.kind === 'user') this.#options.running.end(identity.userId);
     this.#isRunning = false;
+    this.#backend?.release();
+    this.#backend = undefined;
     this.#upstream.end();
   }
 
@@ -206,11 +214,13 @@ export class Bill {
 
   /**
    * sent → streaming. The answer has begun after so many attempts: it is charged from here on, and no retry
-   * or fallback follows.
+   * or fallback follows. The backend is released when the bill ends.
    */
-  follow(attempts: number): void {
+  follow(attempts: number, backend?: Releasable): void {
     this.#attempts = { attempts };
     const state = this.#state;
+    if (state.phase === 'settled' || state.phase === 'released') backend?.release();
+    else this.#backend = backend;
     if (state.phase === 'sent') this.#state = { ...state, phase: 'streaming' };
   }
 

@@ -15,6 +15,7 @@ import {
   type ProviderEntry,
 } from './models-file.ts';
 import { toModelEntry } from './client-models.ts';
+import { hasUsableKey, keyEnvs, missingKeys } from './provider-keys.ts';
 import { priceLines } from './rates.ts';
 
 /** A model with the entry of its provider. */
@@ -132,8 +133,8 @@ function createCatalog({
   snapshot: () => Snapshot;
   close: () => void;
 }): Catalog {
-  function isReady({ providerEntry: { api_key_env: key } }: CatalogModel): boolean {
-    return key === undefined || (env.get(key) ?? '') !== '';
+  function isReady({ providerEntry }: CatalogModel): boolean {
+    return hasUsableKey(providerEntry, env);
   }
 
   function isCallable(viewer: Viewer, model: CatalogModel, modality?: Modality): boolean {
@@ -156,7 +157,7 @@ function createCatalog({
   function callableModel(viewer: Viewer, id: string, modality?: Modality): CatalogModel {
     const model = find(viewer, id);
     if (!isReady(model))
-      throw modelNotFound(`The model ${id} cannot be called: ${model.providerEntry.api_key_env} is not set.`);
+      throw modelNotFound(`The model ${id} cannot be called: ${missingKeys(model.providerEntry)}.`);
     if (!hasModality(model, modality)) {
       throw new Problem(
         'impossible',
@@ -213,10 +214,16 @@ function mergeFiles(files: readonly ModelsFile[]): Snapshot {
 }
 
 function requirementsOf(model: CatalogModel): Requirement[] {
-  const { api_key_env: key, name } = model.providerEntry;
-  return key === undefined
-    ? []
-    : [{ key, description: `Key of the model provider ${name}.`, required: true }];
+  const { name } = model.providerEntry;
+  const keys = keyEnvs(model.providerEntry);
+  const isOne = keys.length === 1;
+  return keys.map((key) => ({
+    key,
+    description: isOne
+      ? `Key of the model provider ${name}.`
+      : `One of ${keys.length} keys of the model provider ${name}; at least one of them is required.`,
+    required: isOne,
+  }));
 }
 
 // One requirement for each key, with all models that need it.

@@ -1,6 +1,7 @@
 // The JSON Schema of the operator's MODELS_FILE.
 import { providerKinds } from '../providers/adapters.ts';
 import { passthroughFormatNames, videoFormats } from '../providers/adapter/provider-adapter.ts';
+import { maxKeysAtEndpoints } from './provider-keys.ts';
 import { videoResolutions } from './rates.ts';
 
 const text = { type: 'string' };
@@ -11,6 +12,8 @@ const modelId = { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,255}
 const member = { type: 'string', pattern: '^[A-Za-z_][A-Za-z0-9_]{0,63}$' };
 const count = { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER };
 const credits = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
+const keyEnv = { type: 'string', pattern: '^[A-Z][A-Z0-9_]{0,127}$' };
+const weight = { type: 'integer', minimum: 1, maximum: 1000 };
 const rateKinds = [
   'input',
   'cached_input',
@@ -47,7 +50,33 @@ export const modelsFileSchema = {
           name,
           kind: { type: 'string', pattern: `^(${providerKinds.join('|')})$` },
           base_url: { type: 'string', pattern: '^https?://' },
-          api_key_env: { type: 'string', pattern: '^[A-Z][A-Z0-9_]{0,127}$' },
+          api_key_env: keyEnv,
+          keys: {
+            type: 'array',
+            minItems: 1,
+            maxItems: maxKeysAtEndpoints,
+            items: {
+              type: 'object',
+              required: ['env'],
+              properties: { env: keyEnv, weight },
+              additionalProperties: false,
+            },
+          },
+          endpoints: {
+            type: 'array',
+            minItems: 1,
+            maxItems: maxKeysAtEndpoints,
+            items: {
+              type: 'object',
+              required: ['base_url'],
+              properties: {
+                base_url: { type: 'string', pattern: '^https?://' },
+                weight,
+                api_key_env: keyEnv,
+              },
+              additionalProperties: false,
+            },
+          },
           usage: { enum: ['ask', 'none'] },
           output_limit_member: member,
           unpriced_members: { type: 'array', items: member },
@@ -58,7 +87,10 @@ export const modelsFileSchema = {
           },
           video_format: { enum: videoFormats },
         },
-        if: { properties: { kind: { const: 'openai-compatible' } } },
+        if: {
+          properties: { kind: { const: 'openai-compatible' } },
+          not: { required: ['endpoints'] },
+        },
         then: { required: ['base_url'] },
         additionalProperties: false,
       },

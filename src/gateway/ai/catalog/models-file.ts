@@ -6,10 +6,11 @@ import { SettingError } from '../../../kernel/settings.ts';
 import { adapterOfKind, type ProviderKind } from '../providers/adapters.ts';
 import type { PassthroughFormatName, VideoFormat } from '../providers/adapter/provider-adapter.ts';
 import { modelsFileSchema } from './models-file-schema.ts';
+import { keysAtEndpoints, maxKeysAtEndpoints, type ProviderKeys } from './provider-keys.ts';
 import type { Rates, Tier } from './rates.ts';
 import type { Reasoning } from './reasoning.ts';
 
-export interface ProviderEntry {
+export interface ProviderEntry extends ProviderKeys {
   id: string;
   name: string;
   kind: ProviderKind;
@@ -17,8 +18,6 @@ export interface ProviderEntry {
    * Without a trailing slash; absent for local models. An environment variable can replace it (`baseUrlKey`).
    */
   base_url?: string;
-  /** The environment variable with the API key; absent if none is needed. */
-  api_key_env?: string;
   /** `ask`: streamed calls of the chat format request their usage (`stream_options.include_usage`). */
   usage: 'ask' | 'none';
   /** The request member that limits the output, if a limit has to be sent. */
@@ -137,7 +136,15 @@ export function withDefaults(input: ModelsFileInput): ModelsFile {
       usage: 'ask',
       ...adapterOfKind(provider.kind).defaults,
       ...provider,
-      ...(provider.base_url === undefined ? {} : { base_url: provider.base_url.replace(/\/+$/, '') }),
+      ...(provider.base_url === undefined ? {} : { base_url: withoutSlash(provider.base_url) }),
+      ...(provider.endpoints === undefined
+        ? {}
+        : {
+            endpoints: provider.endpoints.map((endpoint) => ({
+              ...endpoint,
+              base_url: withoutSlash(endpoint.base_url),
+            })),
+          }),
     })),
     models: (input.models ?? []).map((model) => ({
       name: model.id,
@@ -157,19 +164,48 @@ export function withDefaults(input: ModelsFileInput): ModelsFile {
   };
 }
 
+function withoutSlash(address: string): string {
+  return address.replace(/\/+$/, '');
+}
+
 type Refuse = (valuePath: string, reason: string) => never;
 
 function checkProviders(file: ModelsFile, existing: ExistingEntries, refuse: Refuse): void {
   const ids = new Set<string>();
-  for (const [index, { id, kind, base_url: baseUrl }] of file.providers.entries()) {
+  for (const [index, provider] of file.providers.entries()) {
+    const { id, kind, base_url: baseUrl, endpoints } = provider;
     const path = `providers[${index}]`;
     if (existing.providers.some((provider) => provider.id === id && isLocal(provider.kind)))
       refuse(`${path}.id`, `"${id}" is built in and cannot be declared`);
     if (ids.has(id)) refuse(`${path}.id`, `"${id}" is declared twice`);
     ids.add(id);
-    if (!isLocal(kind) && !isPlainUrl(baseUrl ?? ''))
-      refuse(`${path}.base_url`, 'must be an http or https address without credentials, query and fragment');
+    const addresses =
+      endpoints === undefined
+        ? [[`${path}.base_url`, baseUrl ?? '']]
+        : endpoints.map(({ base_url: address }, at) => [`${path}.endpoints[${at}].base_url`, address]);
+    for (const [place = '', address = ''] of isLocal(kind) ? [] : addresses)
+      if (!isPlainUrl(address))
+        refuse(place, 'must be an http or https address without credentials, query and fragment');
+    checkKeys(provider, (member, reason) => refuse(`${path}.${member}`, reason));
   }
+}
+
+function checkKeys(provider: ProviderEntry, refuse: Refuse): void {
+  const { api_key_env: ownKey, keys, endpoints } = provider;
+  if (keys !== undefined && ownKey !== undefined)
+    refuse('api_key_env', 'cannot be set beside `keys`; name the variable in one of the two');
+  const names = (keys ?? []).map(({ env }) => env);
+  const twice = names.findIndex((name, at) => names.indexOf(name) < at);
+  if (twice >= 0) refuse(`keys[${twice}].env`, `"${names[twice]}" is named twice`);
+  const addresses = (endpoints ?? []).map(({ base_url: address }) => address);
+  const again = addresses.findIndex((address, at) => addresses.indexOf(address) < at);
+  if (again >= 0) refuse(`endpoints[${again}].base_url`, `"${addresses[again]}" is named twice`);
+  const count = keysAtEndpoints(provider).length;
+  if (count > maxKeysAtEndpoints)
+    refuse(
+      'endpoints',
+      `with the keys there are ${count} combinations of an endpoint and a key; at most ${maxKeysAtEndpoints} are allowed`,
+    );
 }
 
 function isLocal(kind: ProviderKind): boolean {

@@ -74,6 +74,11 @@ export interface UpstreamJob {
   model: string;
   /** The provider's id. */
   id: string;
+  /**
+   * The key and the endpoint that accepted it, by the id of the backend: no other key can read it. Absent in
+   * jobs of earlier versions.
+   */
+  backend?: string;
 }
 
 /** A job that this process runs. The run updates `holdId` and `upstreamJob`. */

@@ -19,20 +19,26 @@ import type { LocalMediaModels } from './local/media-models.ts';
 import { openAiImageModel } from './openai/image.ts';
 import { openAiSpeechModel } from './openai/speech.ts';
 import { openAiTranscriptionModel } from './openai/transcription.ts';
+import type { Backend } from '../upstream/backends.ts';
 import type { ModelAccess } from './adapter/model-access.ts';
 import type { ProviderModels } from './text-models.ts';
 
-/**
- * All throw a 422 for a model whose provider has no supported format. `firstMs` is
- * the time left to the first byte.
- */
+/** The options in which calls of one model differ. */
+export interface MediaCallOptions {
+  /** Time left to the first byte. */
+  firstMs?: number;
+  /** The key and the endpoint; without it the first ones that can be used. */
+  backend?: Backend;
+}
+
+/** All throw a 422 for a model whose provider has no supported format. */
 export interface MediaModels {
-  image(model: CatalogModel, firstMs?: number): ImageModel;
-  video(model: CatalogModel, firstMs?: number): VideoModel | AsyncVideoModel;
+  image(model: CatalogModel, call?: MediaCallOptions): ImageModel;
+  video(model: CatalogModel, call?: MediaCallOptions): VideoModel | AsyncVideoModel;
   /** The model of a job that is already submitted to its provider. */
-  asyncVideo(model: CatalogModel, firstMs?: number): AsyncVideoModel;
-  speech(model: CatalogModel, firstMs?: number): SpeechModel;
-  transcription(model: CatalogModel, firstMs?: number): TranscriptionModel;
+  asyncVideo(model: CatalogModel, call?: MediaCallOptions): AsyncVideoModel;
+  speech(model: CatalogModel, call?: MediaCallOptions): SpeechModel;
+  transcription(model: CatalogModel, call?: MediaCallOptions): TranscriptionModel;
   /** Throws a 422 for a call that the model does not support. */
   checkImage(model: CatalogModel, call: ImageCall): void;
   checkVideo(model: CatalogModel, call: VideoCall): void;
@@ -49,33 +55,37 @@ export function createMediaModels({
   clock: Pick<Clock, 'sleep'>;
   videoLimits: VideoLimits;
 }): MediaModels {
-  const access = (model: CatalogModel, firstMs: number | undefined) =>
-    providers.access(model, { effort: undefined, firstMs });
-  const openAiAccess = (model: CatalogModel, operation: string, firstMs: number | undefined): ModelAccess => {
+  const access = (model: CatalogModel, call: MediaCallOptions | undefined) =>
+    providers.access(model, { effort: undefined, firstMs: call?.firstMs, backend: call?.backend });
+  const openAiAccess = (
+    model: CatalogModel,
+    operation: string,
+    call: MediaCallOptions | undefined,
+  ): ModelAccess => {
     requireOpenAiFormat(model, operation);
-    return access(model, firstMs);
+    return access(model, call);
   };
 
   const models: MediaModels = {
-    image: (model, firstMs) =>
+    image: (model, call) =>
       isLocal(model)
         ? localModel(local.images, model)
-        : openAiImageModel(model, openAiAccess(model, 'images', firstMs)),
-    video: (model, firstMs) =>
-      isLocal(model) ? localModel(local.videos, model) : models.asyncVideo(model, firstMs),
-    asyncVideo(model, firstMs) {
+        : openAiImageModel(model, openAiAccess(model, 'images', call)),
+    video: (model, call) =>
+      isLocal(model) ? localModel(local.videos, model) : models.asyncVideo(model, call),
+    asyncVideo(model, call) {
       const format = model.providerEntry.video_format;
       if (format === undefined) throw unsupportedKind(model, 'videos');
-      return asyncVideoModel(model, format, { ...access(model, firstMs), clock, limits: videoLimits });
+      return asyncVideoModel(model, format, { ...access(model, call), clock, limits: videoLimits });
     },
-    speech: (model, firstMs) =>
+    speech: (model, call) =>
       isLocal(model)
         ? localModel(local.speech, model)
-        : openAiSpeechModel(model, openAiAccess(model, 'speech', firstMs)),
-    transcription: (model, firstMs) =>
+        : openAiSpeechModel(model, openAiAccess(model, 'speech', call)),
+    transcription: (model, call) =>
       openAiTranscriptionModel(
         model,
-        openAiAccess(model, 'recognition', firstMs),
+        openAiAccess(model, 'recognition', call),
         adapterOf(model).audioTokensPerSecond,
       ),
     checkImage(model, call) {

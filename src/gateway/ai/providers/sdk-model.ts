@@ -3,6 +3,7 @@
 import type { LanguageModelV4, LanguageModelV4CallOptions } from '@ai-sdk/provider';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
+import { maxKeysAtEndpoints } from '../catalog/provider-keys.ts';
 import type {
   FinishReason,
   LanguageModel,
@@ -95,21 +96,24 @@ function normalizeFinishReason(reason: FinishReason): FinishReason {
   return reason.raw === 'error' ? { ...reason, unified: 'error' } : reason;
 }
 
+// Two formats at each of the most endpoints of a provider.
+const maximumModels = 2 * maxKeysAtEndpoints;
+
 function cachedModel(
   model: CatalogModel,
   format: SdkFormat,
   { sdkModels, baseUrl }: ModelAccess,
 ): CachedSdkModel {
-  const sameAddress = (sdkModels.get(model) ?? []).filter((cached) => cached.baseUrl === baseUrl);
-  const existing = sameAddress.find((cached) => cached.format === format);
+  const earlier = sdkModels.get(model) ?? [];
+  const existing = earlier.find((cached) => cached.baseUrl === baseUrl && cached.format === format);
   if (existing !== undefined) return existing;
   const transport = createSdkTransport();
   const { fetch, deferBody } = transport;
   const settings = { baseURL: baseUrl, apiKey: 'sent by the transport', fetch, deferBody };
   const sdk = format.load(model, settings);
   const created: CachedSdkModel = { baseUrl, format, sdk, transport };
-  // Drops models of an earlier base URL.
-  sdkModels.set(model, [...sameAddress, created]);
+  // A provider may have several endpoints; the oldest models are those of an earlier base URL.
+  sdkModels.set(model, [...earlier.slice(1 - maximumModels), created]);
   // The next call retries a package that failed to load.
   sdk.catch(() => sdkModels.delete(model));
   return created;

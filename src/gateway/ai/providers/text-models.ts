@@ -2,8 +2,10 @@
 // the provider, the deadlines of the call, and the format of the provider's package.
 // media-models.ts does the same for images, videos and audio.
 import type { CatalogModel } from '../catalog/catalog.ts';
+import type { ProviderEntry } from '../catalog/models-file.ts';
 import { isAboveDefaultEffort } from '../catalog/reasoning.ts';
 import type { LanguageModel } from '../hub/language-model.ts';
+import type { Backend, Backends } from '../upstream/backends.ts';
 import type { Upstream } from '../upstream/client.ts';
 import type { Timeouts } from '../upstream/deadlines.ts';
 import type { ModelAccess, SdkModelCache } from './adapter/model-access.ts';
@@ -17,6 +19,8 @@ export interface CallOptions extends Pick<
   'firstMs' | 'approveOutputLimit' | 'onAnswerComplete'
 > {
   effort: string | undefined;
+  /** The key and the endpoint of the call; without it the first ones that can be used. */
+  backend?: Backend | undefined;
 }
 
 export interface ProviderModels {
@@ -29,13 +33,24 @@ export function baseUrlKey(providerId: string): string {
   return `${providerId.toUpperCase().replace(/[^A-Z0-9]+/g, '_')}_BASE_URL`;
 }
 
+/** The address of a provider without `endpoints`. */
+function ownBaseUrl(
+  { id, base_url: defaultUrl = '' }: ProviderEntry,
+  env: { get(key: string): string | undefined },
+): string {
+  const ownUrl = env.get(baseUrlKey(id)) ?? '';
+  return ownUrl === '' ? defaultUrl : ownUrl.replace(/\/+$/, '');
+}
+
 export function createProviderModels({
   env,
+  backends,
   upstream,
   timeouts,
   local,
 }: {
   env: { get(key: string): string | undefined };
+  backends: Pick<Backends, 'find'>;
   upstream: Upstream;
   timeouts: Timeouts;
   /** The models that run in this process, by `upstream_model`. */
@@ -43,15 +58,14 @@ export function createProviderModels({
 }): ProviderModels {
   const sdkModels: SdkModelCache = new WeakMap();
 
-  function access(model: CatalogModel, { effort, ...call }: CallOptions): ModelAccess {
-    const { id, api_key_env: key, base_url: defaultUrl = '' } = model.providerEntry;
-    const ownUrl = env.get(baseUrlKey(id)) ?? '';
+  function access(model: CatalogModel, { effort, backend, ...call }: CallOptions): ModelAccess {
+    const { keyEnv, baseUrl } = backend ?? backends.find(model.providerEntry, undefined);
     const idleMs = model.idle_timeout_s === undefined ? timeouts.idleMs : model.idle_timeout_s * 1000;
     return {
       ...call,
       upstream,
-      baseUrl: ownUrl === '' ? defaultUrl : ownUrl.replace(/\/+$/, ''),
-      apiKey: key === undefined ? undefined : env.get(key),
+      baseUrl: baseUrl ?? ownBaseUrl(model.providerEntry, env),
+      apiKey: keyEnv === undefined ? undefined : env.get(keyEnv),
       // At a higher effort a model may be silent for as long as a whole answer may take.
       idleMs: isAboveDefaultEffort(model, effort) ? Math.max(idleMs, timeouts.answerMs) : idleMs,
       sdkModels,

@@ -11,6 +11,7 @@ import {
   defaultBreakerSettings,
   type Permit,
 } from './breaker.ts';
+import { type Backend, type BackendPool, type Backends, coolingReason, createBackends } from './backends.ts';
 import {
   createRetryBudget,
   defaultRetrySettings,
@@ -20,7 +21,7 @@ import {
   type RetrySettings,
 } from './retry.ts';
 
-/** One attempt, sent or skipped: `outcome` is `answered`, `breaker_open`, or the code of the error. */
+/** One attempt, sent or skipped: `outcome` is `answered`, `breaker_open`, `keys_cooling`, or the code of the error. */
 export interface Attempt {
   model: string;
   outcome: string;
@@ -28,7 +29,7 @@ export interface Attempt {
 
 /** Wraps one call of a model for tracing and metrics; returns the call's result and rethrows its error. */
 export type WatchAttempt = <T>(
-  attempt: { model: string; provider: string; retry: number },
+  attempt: { model: string; provider: string; retry: number; key?: string | undefined },
   call: () => Promise<T>,
 ) => Promise<T>;
 
@@ -42,6 +43,8 @@ export interface BreakerChannel {
 
 export interface ModelHealthOptions {
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
+  /** The keys and endpoints of the providers, which the owner shares with the transport. */
+  backends?: Backends;
   watch?: WatchAttempt | undefined;
   random?: () => number;
   retry?: Partial<RetrySettings>;
@@ -59,30 +62,38 @@ export interface RetryingCall<T> {
   isLast: boolean;
   /** Receives each attempt. */
   attempts: Attempt[];
-  /** Sends one attempt; `firstMs` is the time left to the first byte. */
-  send: (firstMs: number) => Promise<T>;
+  /** The hash of the call's session, which is asked for only where there are several keys or endpoints. */
+  session?: (() => number | undefined) | undefined;
+  /** Sends one attempt to the backend; `firstMs` is the time left to the first byte. */
+  send: (firstMs: number, backend: Backend) => Promise<T>;
 }
+
+/** An answer of the backend, which counts the call as outstanding until its caller releases it. */
+export type RetryingOutcome<T> = { answer: T; backend: Backend } | { failure: Problem };
 
 export interface ModelHealth {
   /**
    * Calls the model, and again after transient failures. Returns its answer, or the
    * failure after which a fallback may answer; throws a failure that ends the call.
    */
-  retrying<T>(call: RetryingCall<T>): Promise<{ answer: T } | { failure: Problem }>;
+  retrying<T>(call: RetryingCall<T>): Promise<RetryingOutcome<T>>;
   /** State of the circuit breaker of each model that was called, by the id of its first call. */
   breakers(): { model: string; provider: string; isOpen: boolean }[];
-  /** Records with the model's circuit breaker that a stream failed after it had begun. */
-  recordStreamFailure(model: CatalogModel, error: unknown): void;
+  /** Records with the circuit breaker of the model at the backend that a stream failed after it had begun. */
+  recordStreamFailure(call: { model: CatalogModel; backend?: Backend | undefined }, error: unknown): void;
 }
 
 interface Health {
   model: string;
   provider: string;
-  breaker: Breaker;
   budget: RetryBudget;
+  /** By endpoint; undefined is the provider's own address. */
+  breakers: Map<string | undefined, Breaker>;
+  breakerOf(backend: Pick<Backend, 'baseUrl'>): Breaker;
 }
 
 interface HealthContext extends ModelHealthOptions {
+  backends: Backends;
   random: () => number;
   watch: WatchAttempt;
   settings: RetrySettings;
@@ -94,26 +105,47 @@ export function createModelHealth(options: ModelHealthOptions): ModelHealth {
   const breakerSettings = { ...defaultBreakerSettings, ...options.breaker };
   const context: HealthContext = {
     ...options,
+    backends: options.backends ?? createBackends({ env: new Map<string, string>(), clock }),
     random: options.random ?? Math.random,
     watch: options.watch ?? ((_attempt, call) => call()),
     settings,
   };
   const healths = new Map<string, Health>();
+  const breakersByKey = new Map<string, Breaker>();
   // Breakers that are open in another process, for models that this one has not
   // called yet; at most one for each model.
   const openElsewhere = new Set<string>();
 
-  function healthOf({ id, provider, upstream_model: name }: CatalogModel): Health {
-    const key = `${provider} ${name}`;
+  function createHealth({ id, provider, upstream_model: name }: CatalogModel): Health {
+    const breakers = new Map<string | undefined, Breaker>();
+    return {
+      model: id,
+      provider,
+      budget: createRetryBudget({ clock, settings }),
+      breakers,
+      breakerOf({ baseUrl }) {
+        let breaker = breakers.get(baseUrl);
+        if (breaker === undefined) {
+          const key = breakerKey(provider, name, baseUrl);
+          breaker = createBreaker({
+            clock,
+            settings: breakerSettings,
+            onChange: (isOpen) => options.breakerChannel?.publish(key, isOpen),
+          });
+          if (openElsewhere.has(key)) breaker.follow(true);
+          breakersByKey.set(key, breaker);
+          breakers.set(baseUrl, breaker);
+        }
+        return breaker;
+      },
+    };
+  }
+
+  function healthOf(model: CatalogModel): Health {
+    const key = breakerKey(model.provider, model.upstream_model, undefined);
     let health = healths.get(key);
     if (health === undefined) {
-      const breaker = createBreaker({
-        clock,
-        settings: breakerSettings,
-        onChange: (isOpen) => options.breakerChannel?.publish(key, isOpen),
-      });
-      if (openElsewhere.has(key)) breaker.follow(true);
-      health = { model: id, provider, breaker, budget: createRetryBudget({ clock, settings }) };
+      health = createHealth(model);
       healths.set(key, health);
     }
     return health;
@@ -122,61 +154,143 @@ export function createModelHealth(options: ModelHealthOptions): ModelHealth {
   options.breakerChannel?.onChange((key, isOpen) => {
     if (isOpen) openElsewhere.add(key);
     else openElsewhere.delete(key);
-    healths.get(key)?.breaker.follow(isOpen);
+    breakersByKey.get(key)?.follow(isOpen);
   });
 
   return {
     retrying: (call) => retryingCall(context, healthOf(call.model), call),
     breakers: () =>
-      [...healths.values()].map(({ model, provider, breaker }) => ({
+      [...healths.values()].map(({ model, provider, breakers }) => ({
         model,
         provider,
-        isOpen: breaker.waitMs() > 0,
+        isOpen: [...breakers.values()].some((breaker) => breaker.waitMs() > 0),
       })),
-    recordStreamFailure(model, error) {
+    recordStreamFailure({ model, backend }, error) {
       const isFailure =
         error instanceof Problem && (error.kind === 'upstream_failed' || error.kind === 'upstream_timeout');
-      if (isFailure && adapterOf(model).isLocal !== true) healthOf(model).breaker.recordLateFailure();
+      if (isFailure && adapterOf(model).isLocal !== true)
+        healthOf(model)
+          .breakerOf(backend ?? ownEndpoint)
+          .recordLateFailure();
     },
   };
+}
+
+const ownEndpoint = { baseUrl: undefined };
+
+/** The name of a breaker in all processes: a model of a provider, at one of its endpoints. */
+function breakerKey(provider: string, name: string, baseUrl: string | undefined): string {
+  return baseUrl === undefined ? `${provider} ${name}` : `${provider} ${name} ${baseUrl}`;
 }
 
 async function retryingCall<T>(
   context: HealthContext,
   health: Health,
   call: RetryingCall<T>,
-): Promise<{ answer: T } | { failure: Problem }> {
+): Promise<RetryingOutcome<T>> {
   const { model, attempts, signal } = call;
+  const selection = new BackendSelection(context.backends.poolOf(model.providerEntry), health, call);
   health.budget.recordCall();
-  for (let retry = 0; ; retry += 1) {
-    const permit = health.breaker.tryAcquire();
-    if (permit === undefined) {
-      attempts.push({ model: model.id, outcome: 'breaker_open' });
-      return { failure: breakerOpenProblem(health.breaker.waitMs()) };
+  for (let attempt = 0, delays = 0; ; attempt += 1) {
+    const permitted = selection.next();
+    if ('problem' in permitted) {
+      attempts.push({ model: model.id, outcome: permitted.outcome });
+      return { failure: permitted.problem };
     }
-    const outcome = await attemptOnce(context, permit, { ...call, retry });
+    const outcome = await attemptOnce(context, permitted, { ...call, attempt });
     if ('answer' in outcome) return outcome;
-    const waitMs = retryDelayMs(context, health, { ...call, ...outcome, retry });
+    if (selection.moveOn(permitted.backend, outcome.failure) && context.clock.monotonicMs() < call.endsMs)
+      continue;
+    const waitMs = retryDelayMs(context, health, { ...call, ...outcome, ...permitted, retry: delays });
     if (waitMs === undefined) return outcome;
+    delays += 1;
     await context.clock.sleep(waitMs, signal);
   }
 }
 
-/** Runs one attempt and reports its outcome to the breaker. Throws a failure that no retry can fix. */
+/** The backends of one call: which one is next, and which ones have failed. */
+class BackendSelection {
+  readonly #pool: BackendPool;
+  readonly #health: Health;
+  readonly #call: Pick<RetryingCall<unknown>, 'session' | 'isLast'>;
+  readonly #session: number | undefined;
+  /** The backends that have failed in this call. */
+  #failedBits = 0;
+
+  constructor(pool: BackendPool, health: Health, call: Pick<RetryingCall<unknown>, 'session' | 'isLast'>) {
+    this.#pool = pool;
+    this.#health = health;
+    this.#call = call;
+    this.#session = pool.isShared ? call.session?.() : undefined;
+  }
+
+  /** The backend of the next attempt, or why there is none. */
+  next(): PermittedBackend | { outcome: 'breaker_open' | 'keys_cooling'; problem: Problem } {
+    const pool = this.#pool;
+    let openBits = 0;
+    for (;;) {
+      const backend =
+        this.#choose(openBits) ?? (this.#call.isLast || !pool.isShared ? pool.soonest(openBits) : undefined);
+      if (backend === undefined) break;
+      const permit = this.#health.breakerOf(backend).tryAcquire();
+      if (permit !== undefined) return { pool, backend, permit };
+      openBits |= pool.endpointBits(backend);
+    }
+    return openBits === 0
+      ? { outcome: 'keys_cooling', problem: coolingProblem(pool.restMs()) }
+      : { outcome: 'breaker_open', problem: breakerOpenProblem(this.#breakerWaitMs()) };
+  }
+
+  /** A ready backend; one that has failed in this call only when there is no other. */
+  #choose(openBits: number): Backend | undefined {
+    const pool = this.#pool;
+    if (!pool.isShared) return openBits === 0 ? pool.backends[0] : undefined;
+    return (
+      (this.#failedBits === 0 ? undefined : pool.choose(this.#session, openBits | this.#failedBits)) ??
+      pool.choose(this.#session, openBits)
+    );
+  }
+
+  /** Whether another backend can take the call at once: its key has not failed, and no waiting helps this one. */
+  moveOn(backend: Backend, failure: Problem): boolean {
+    this.#failedBits |= backend.bit;
+    if (coolingReason(failure) === undefined) return false;
+    return this.#pool.isShared && this.#pool.hasReady(this.#failedBits);
+  }
+
+  #breakerWaitMs(): number {
+    return Math.min(...this.#pool.backends.map((backend) => this.#health.breakerOf(backend).waitMs()));
+  }
+}
+
+interface PermittedBackend {
+  pool: BackendPool;
+  backend: Backend;
+  permit: Permit;
+}
+
+/**
+ * Runs one attempt and reports its outcome to the breaker and the backend. Throws a failure that no retry can
+ * fix.
+ */
 async function attemptOnce<T>(
   { watch, clock }: HealthContext,
-  permit: Permit,
-  { model, signal, endsMs, attempts, send, retry }: RetryingCall<T> & { retry: number },
-): Promise<{ answer: T } | { failure: Problem }> {
+  { pool, backend, permit }: PermittedBackend,
+  { model, signal, endsMs, attempts, send, attempt }: RetryingCall<T> & { attempt: number },
+): Promise<RetryingOutcome<T>> {
   let failure: Problem;
+  backend.occupy();
   try {
-    const answer = await watch({ model: model.id, provider: model.provider, retry }, () =>
-      send(Math.max(endsMs - clock.monotonicMs(), 1)),
+    const key = pool.isShared ? backend.keyEnv : undefined;
+    const answer = await watch({ model: model.id, provider: model.provider, retry: attempt, key }, () =>
+      send(Math.max(endsMs - clock.monotonicMs(), 1), backend),
     );
     permit.recordSuccess();
+    pool.recordAnswer(backend);
     attempts.push({ model: model.id, outcome: 'answered' });
-    return { answer };
+    return { answer, backend };
   } catch (error) {
+    backend.release();
     if (signal.aborted || !(error instanceof Problem)) {
       permit.release();
       throw error;
@@ -184,8 +298,11 @@ async function attemptOnce<T>(
     failure = error;
   }
   attempts.push({ model: model.id, outcome: failure.code });
-  recordOutcome(permit, failure, model);
-  if (!isTransient(failure)) throw failure;
+  const isKeyFailure = pool.isShared && coolingReason(failure) !== undefined;
+  pool.recordFailure(backend, failure);
+  if (isKeyFailure) permit.release();
+  else recordOutcome(permit, failure, model);
+  if (!isTransient(failure) && !isKeyFailure) throw failure;
   return { failure };
 }
 
@@ -200,14 +317,19 @@ function recordOutcome(permit: Permit, failure: Problem, model: CatalogModel): v
 /** How long to wait before the next attempt, in milliseconds; undefined where there is none. */
 function retryDelayMs<T>(
   { clock, settings, random }: HealthContext,
-  { breaker, budget }: Health,
-  { failure, retry, endsMs, isLast }: RetryingCall<T> & { failure: Problem; retry: number },
+  { budget, breakerOf }: Health,
+  call: RetryingCall<T> & PermittedBackend & { failure: Problem; retry: number },
 ): number | undefined {
-  if (retry >= settings.retries) return undefined;
+  const { failure, retry, endsMs, isLast, pool, backend } = call;
+  if (retry >= settings.retries || !isTransient(failure)) return undefined;
+  // Without a fallback the call waits even for a key that cools down.
+  if (!isLast && pool.isShared && !pool.hasReady(0)) return undefined;
   const waitMs = delayMs(failure, retry, { settings, random });
   // Skip a long retry delay while a fallback could answer.
   const isTooLong = clock.monotonicMs() + waitMs >= endsMs || (!isLast && waitMs > settings.longestDelayMs);
-  return isTooLong || breaker.waitMs() > 0 || !budget.take() ? undefined : waitMs;
+  if (isTooLong) return undefined;
+  const isOpen = breakerOf(backend).waitMs() > 0 && !pool.hasOtherEndpoint(backend);
+  return isOpen || !budget.take() ? undefined : waitMs;
 }
 
 // A refused key is a configuration error, not an outage. Local models have no provider to
@@ -218,6 +340,15 @@ function countsAsFailure(problem: Problem, model: CatalogModel): boolean {
     problem.code === 'upstream_failed' ||
     problem.code === 'upstream_truncated' ||
     problem.kind === 'upstream_timeout'
+  );
+}
+
+function coolingProblem(waitMs: number): Problem {
+  return new Problem(
+    'rate_limited',
+    'rate_limited',
+    'Every key of the model provider is limited or refused just now; try again later.',
+    { headers: { 'retry-after': String(Math.max(Math.ceil(waitMs / 1000), 1)) } },
   );
 }
 

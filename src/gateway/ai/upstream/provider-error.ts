@@ -43,7 +43,12 @@ export function problemOfErrorResponse(response: ErrorResponse): Problem {
       'rate_limited',
       'The model provider is limiting requests; try again later.',
       {
-        cause: { status, hasRetryAfter, words },
+        cause: {
+          status,
+          hasRetryAfter,
+          words,
+          ...(hasRetryAfter ? { retryAfterMs: requestedSeconds(response) * 1000 } : {}),
+        },
         headers: { 'retry-after': String(retryAfterSeconds(response)) },
       },
     );
@@ -107,13 +112,18 @@ export function toTransportProblem(
  * Seconds of a `Retry-After` header, given in seconds or as a date: from 0 to 60,
  * and 1 if it is missing or invalid.
  */
-export function retryAfterSeconds({ retryAfter, now }: Pick<ErrorResponse, 'retryAfter' | 'now'>): number {
+export function retryAfterSeconds(response: Pick<ErrorResponse, 'retryAfter' | 'now'>): number {
+  return Math.min(requestedSeconds(response), maxRetryAfterSeconds);
+}
+
+/** The same without the limit. */
+function requestedSeconds({ retryAfter, now }: Pick<ErrorResponse, 'retryAfter' | 'now'>): number {
   if (retryAfter === undefined) return 1;
   const seconds = /^\s*-?\d+(\.\d+)?\s*$/.test(retryAfter)
     ? Number(retryAfter)
     : (Date.parse(retryAfter) - now.getTime()) / 1000;
   if (Number.isNaN(seconds)) return 1;
-  return Math.min(Math.max(Math.ceil(seconds), 0), maxRetryAfterSeconds);
+  return Math.max(Math.ceil(seconds), 0);
 }
 
 // Longer messages are cut in the log.

@@ -5,6 +5,7 @@ import type { Bill } from '../../billing/bill.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import { adapterOf } from '../../providers/adapters.ts';
 import type { ProviderModels } from '../../providers/text-models.ts';
+import type { Backend } from '../../upstream/backends.ts';
 import type { UpstreamAnswer } from '../../upstream/client.ts';
 import { type PassthroughAnswer, readPassthroughAnswer } from './answer.ts';
 import type { PassthroughFormat } from './formats.ts';
@@ -23,7 +24,7 @@ export interface PassthroughCall {
   /** Renders the error that ends a stream which failed midway; undefined when the caller has disconnected. */
   streamErrorBody(
     error: unknown,
-    model: CatalogModel,
+    attempt: Pick<PassthroughAttempt, 'model' | 'backend'>,
   ): Parameters<PassthroughFormat['errorFrame']>[0] | undefined;
   /** Absent for calls that the gateway makes itself. */
   bill?: Bill;
@@ -35,6 +36,8 @@ export interface PassthroughAttempt {
   effort: string | undefined;
   /** Time left to the first byte, in milliseconds. */
   firstMs?: number;
+  /** The key and the endpoint; absent for calls that the gateway makes itself. */
+  backend?: Backend;
 }
 
 /** A whole answer, counted and not settled; or a stream that settles itself before its last event. */
@@ -71,6 +74,7 @@ async function send(
   const { upstream, baseUrl, apiKey, idleMs, firstMs } = providers.access(model, {
     effort,
     firstMs: attempt.firstMs,
+    backend: attempt.backend,
   });
   const { bytes, bytesWithoutUsage, wantsUsage } = buildProviderRequest(call.rawBody, call.body, {
     model,
@@ -92,8 +96,8 @@ async function send(
     signal: call.signal,
   });
   const result = streams
-    ? await readStream(answer, { format, call, model, wantsUsage, heartbeatMs })
-    : await readWhole(answer, { format, call, model });
+    ? await readStream(answer, { format, call, attempt, wantsUsage, heartbeatMs })
+    : await readWhole(answer, { format, call, attempt });
   call.timing('upstream', clock.monotonicMs() - startedMs);
   return result;
 }
@@ -101,14 +105,14 @@ async function send(
 interface ReadOptions {
   format: PassthroughFormat;
   call: PassthroughCall;
-  model: CatalogModel;
+  attempt: PassthroughAttempt;
 }
 
 async function readWhole(
   upstreamAnswer: UpstreamAnswer,
-  { format, call: { bill }, model }: ReadOptions,
+  { format, call: { bill }, attempt }: ReadOptions,
 ): Promise<PassthroughResult> {
-  const answer = await readPassthroughAnswer(upstreamAnswer, model.id, format);
+  const answer = await readPassthroughAnswer(upstreamAnswer, attempt.model.id, format);
   if (bill !== undefined) countPassthroughAnswer(format, answer.value, bill);
   return { kind: 'whole', answer };
 }
@@ -118,18 +122,18 @@ async function readStream(
   {
     format,
     call,
-    model,
+    attempt,
     wantsUsage,
     heartbeatMs,
   }: ReadOptions & { wantsUsage: boolean; heartbeatMs: number },
 ): Promise<PassthroughResult> {
   const content = await readPassthroughStream(answer, {
-    model,
+    model: attempt.model,
     format,
     wantsUsage,
     heartbeatMs,
     errorFrame: (error) => {
-      const body = call.streamErrorBody(error, model);
+      const body = call.streamErrorBody(error, attempt);
       return body && format.errorFrame(body);
     },
     bill: call.bill,

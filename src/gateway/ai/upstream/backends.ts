@@ -1,0 +1,326 @@
+// The backends of a provider, each one endpoint with one key, and the choice of one for a call: by
+// weighted rendezvous hashing with bounded loads for calls of a session, else by the least
+// outstanding calls by weight. A backend whose key is refused or limited cools down.
+import type { Clock } from '../../../kernel/clock.ts';
+import type { Problem } from '../../../kernel/problem.ts';
+import type { ProviderEntry } from '../catalog/models-file.ts';
+import { keysAtEndpoints, type KeyAtEndpoint } from '../catalog/provider-keys.ts';
+import { hashText, mixHashes } from './session-hash.ts';
+
+/** Why a backend cools down: the statuses 429, 401 and 402. */
+export type CoolingReason = 'rate_limited' | 'key_refused' | 'payment_required';
+
+/** One endpoint of a provider with one of its keys. */
+export class Backend {
+  readonly id: string;
+  readonly keyEnv: string | undefined;
+  /** Undefined for the provider's own address. */
+  readonly baseUrl: string | undefined;
+  readonly weight: number;
+  /** Its bit in the sets of backends of its pool. */
+  readonly bit: number;
+  readonly hash: number;
+  readonly state: BackendState;
+
+  constructor({ keyEnv, baseUrl, weight }: KeyAtEndpoint, bit: number, state: BackendState) {
+    this.id = backendId({ keyEnv, baseUrl });
+    this.keyEnv = keyEnv;
+    this.baseUrl = baseUrl;
+    this.weight = weight;
+    this.bit = bit;
+    this.hash = hashText(this.id);
+    this.state = state;
+  }
+
+  /** Counts a call that begins; `release` ends it. */
+  occupy(): void {
+    this.state.outstanding += 1;
+    this.state.calls += 1;
+  }
+
+  release(): void {
+    this.state.outstanding -= 1;
+  }
+}
+
+/** The counts and the cool-down of a backend. They outlive a change of the models file. */
+export class BackendState {
+  outstanding = 0;
+  calls = 0;
+  failures = 0;
+  /** Cool-downs since the last answer. */
+  strikes = 0;
+  cooling: { reason: CoolingReason; untilMs: number; apiKey: string | undefined } | undefined;
+  /** For turns among equally loaded backends (smooth weighted round robin). */
+  turn = 0;
+}
+
+/** A backend for the operator. It names the key by its environment variable only. */
+export interface BackendReport {
+  provider: string;
+  keyEnv: string | undefined;
+  baseUrl: string | undefined;
+  weight: number;
+  outstanding: number;
+  calls: number;
+  failures: number;
+  cooling: { reason: CoolingReason; restMs: number } | undefined;
+}
+
+export interface Backends {
+  poolOf(entry: ProviderEntry): BackendPool;
+  /** The backend with the id; the first usable one when there is none. */
+  find(entry: ProviderEntry, id: string | undefined): Backend;
+}
+
+interface BackendsOptions {
+  env: { get(key: string): string | undefined };
+  clock: Pick<Clock, 'monotonicMs'>;
+}
+
+// Cool-downs double with each one in a row.
+const limitedMs = { first: 1_000, longest: 60_000 };
+const refusedMs = { first: 60_000, longest: 600_000 };
+// A provider may request hours; the key is tried again sooner.
+const longestRetryAfterMs = 300_000;
+// A session leaves its backend when that has more than this share of the calls that are its due.
+const loadFactor = 1.25;
+const freeCalls = 4;
+// Each change of the models file may add some.
+const maximumStates = 1_000;
+
+export function createBackends({ env, clock }: BackendsOptions): Backends {
+  const pools = new WeakMap<ProviderEntry, BackendPool>();
+  const states = new Map<string, BackendState>();
+
+  function stateOf(key: string): BackendState {
+    let state = states.get(key);
+    if (state === undefined) {
+      if (states.size >= maximumStates) states.clear();
+      state = new BackendState();
+      states.set(key, state);
+    }
+    return state;
+  }
+
+  function poolOf(entry: ProviderEntry): BackendPool {
+    let pool = pools.get(entry);
+    if (pool === undefined) {
+      const backends = keysAtEndpoints(entry).map(
+        (item, index) => new Backend(item, 1 << index, stateOf(`${entry.id} ${backendId(item)}`)),
+      );
+      pool = new BackendPool(entry.id, backends, { env, clock });
+      pools.set(entry, pool);
+    }
+    return pool;
+  }
+
+  return {
+    poolOf,
+    find(entry, id) {
+      const pool = poolOf(entry);
+      return pool.backends.find((backend) => backend.id === id) ?? pool.firstUsable();
+    },
+  };
+}
+
+function backendId({ keyEnv = '', baseUrl = '' }: Pick<KeyAtEndpoint, 'keyEnv' | 'baseUrl'>): string {
+  return `${keyEnv} ${baseUrl}`;
+}
+
+export class BackendPool {
+  readonly backends: readonly Backend[];
+  /** Whether there is a choice. A single backend never cools down. */
+  readonly isShared: boolean;
+  readonly #provider: string;
+  readonly #env: BackendsOptions['env'];
+  readonly #clock: BackendsOptions['clock'];
+
+  constructor(provider: string, backends: readonly Backend[], { env, clock }: BackendsOptions) {
+    this.#provider = provider;
+    this.backends = backends;
+    this.isShared = backends.length > 1;
+    this.#env = env;
+    this.#clock = clock;
+  }
+
+  /**
+   * A backend that is ready and not among `without`, a set of bits; undefined when there is none.
+   * Allocates nothing: one multiplication and one logarithm for each backend.
+   */
+  choose(session: number | undefined, without: number): Backend | undefined {
+    let ready = 0;
+    let weights = 0;
+    let outstanding = 1;
+    for (const backend of this.backends) {
+      if ((backend.bit & without) !== 0 || !this.#isReady(backend)) continue;
+      ready |= backend.bit;
+      weights += backend.weight;
+      outstanding += backend.state.outstanding;
+    }
+    if (ready === 0) return undefined;
+    return session === undefined
+      ? this.#leastLoaded(ready)
+      : this.#ofSession(session, ready, (outstanding * loadFactor) / weights);
+  }
+
+  hasReady(without: number): boolean {
+    return this.backends.some((backend) => (backend.bit & without) === 0 && this.#isReady(backend));
+  }
+
+  /** The backend whose cool-down ends first, for a call that has no other choice. */
+  soonest(without: number): Backend | undefined {
+    let soonest: Backend | undefined;
+    for (const backend of this.backends) {
+      if ((backend.bit & without) !== 0 || !this.#hasKey(backend)) continue;
+      if (soonest === undefined || untilMs(backend) < untilMs(soonest)) soonest = backend;
+    }
+    return soonest;
+  }
+
+  /** The first backend whose key is set, for calls outside of the choice, such as a check of the provider. */
+  firstUsable(): Backend {
+    return this.backends.find((backend) => this.#hasKey(backend)) ?? (this.backends[0] as Backend);
+  }
+
+  /** The bits of all backends at the same endpoint. */
+  endpointBits({ baseUrl }: Backend): number {
+    return this.backends.reduce(
+      (bits, backend) => (backend.baseUrl === baseUrl ? bits | backend.bit : bits),
+      0,
+    );
+  }
+
+  hasOtherEndpoint({ baseUrl }: Backend): boolean {
+    return this.backends.some((backend) => backend.baseUrl !== baseUrl && this.#isReady(backend));
+  }
+
+  /** Time to the end of the first cool-down. */
+  restMs(): number {
+    const first = this.soonest(0);
+    return first === undefined ? 0 : Math.max(untilMs(first) - this.#clock.monotonicMs(), 0);
+  }
+
+  recordAnswer({ state }: Backend): void {
+    state.strikes = 0;
+    state.cooling = undefined;
+  }
+
+  /** Counts the failure, and lets the backend cool down when its key is limited or refused. */
+  recordFailure(backend: Backend, failure: Problem): void {
+    backend.state.failures += 1;
+    const reason = this.isShared ? coolingReason(failure) : undefined;
+    if (reason === undefined) return;
+    const isLimited = reason === 'rate_limited';
+    // A refused key is refused at every endpoint; limits are often those of one endpoint.
+    for (const other of this.backends)
+      if (other === backend || (!isLimited && other.keyEnv === backend.keyEnv))
+        this.#cool(other, reason, failure);
+  }
+
+  #cool({ state, keyEnv }: Backend, reason: CoolingReason, failure: Problem): void {
+    const apiKey = keyEnv === undefined ? undefined : this.#env.get(keyEnv);
+    const forMs = coolingMs(reason, state.strikes, failure);
+    state.strikes += 1;
+    state.cooling = { reason, untilMs: this.#clock.monotonicMs() + forMs, apiKey };
+  }
+
+  reports(): BackendReport[] {
+    return this.backends.map((backend) => {
+      const { keyEnv, baseUrl, weight, state } = backend;
+      const { outstanding, calls, failures, cooling } = state;
+      return {
+        provider: this.#provider,
+        keyEnv,
+        baseUrl,
+        weight,
+        outstanding,
+        calls,
+        failures,
+        cooling:
+          cooling === undefined || !this.#isCooling(backend)
+            ? undefined
+            : { reason: cooling.reason, restMs: cooling.untilMs - this.#clock.monotonicMs() },
+      };
+    });
+  }
+
+  #hasKey({ keyEnv }: Backend): boolean {
+    return keyEnv === undefined || (this.#env.get(keyEnv) ?? '') !== '';
+  }
+
+  #isReady(backend: Backend): boolean {
+    return this.#hasKey(backend) && !this.#isCooling(backend);
+  }
+
+  #isCooling({ keyEnv, state: { cooling } }: Backend): boolean {
+    if (cooling === undefined || this.#clock.monotonicMs() >= cooling.untilMs) return false;
+    // Another key in the same variable starts without the cool-down of the former one.
+    return keyEnv === undefined || this.#env.get(keyEnv) === cooling.apiKey;
+  }
+
+  /** The least outstanding calls by weight; equal ones take turns by weight. */
+  #leastLoaded(ready: number): Backend {
+    let least = Infinity;
+    for (const backend of this.backends)
+      if ((backend.bit & ready) !== 0) least = Math.min(least, loadOf(backend));
+    let next: Backend | undefined;
+    let weights = 0;
+    for (const backend of this.backends) {
+      if ((backend.bit & ready) === 0 || loadOf(backend) > least) continue;
+      weights += backend.weight;
+      backend.state.turn += backend.weight;
+      if (next === undefined || backend.state.turn > next.state.turn) next = backend;
+    }
+    (next as Backend).state.turn -= weights;
+    return next as Backend;
+  }
+
+  /**
+   * The highest score of the session among the backends with room. The limits add up to more
+   * than all calls, so one always has room.
+   */
+  #ofSession(session: number, ready: number, callsPerWeight: number): Backend {
+    let best: Backend | undefined;
+    let highest = -1;
+    for (const backend of this.backends) {
+      if ((backend.bit & ready) === 0) continue;
+      const limit = Math.max(Math.ceil(callsPerWeight * backend.weight), freeCalls);
+      if (backend.state.outstanding >= limit) continue;
+      const score = -backend.weight / Math.log((mixHashes(session, backend.hash) + 0.5) / 2 ** 32);
+      if (score > highest) {
+        highest = score;
+        best = backend;
+      }
+    }
+    return best as Backend;
+  }
+}
+
+function loadOf({ state, weight }: Backend): number {
+  return state.outstanding / weight;
+}
+
+function untilMs({ state }: Backend): number {
+  return state.cooling?.untilMs ?? 0;
+}
+
+const reasonOfStatus: Readonly<Record<number, CoolingReason>> = {
+  401: 'key_refused',
+  402: 'payment_required',
+  429: 'rate_limited',
+};
+
+/** Undefined for a failure that another key would not change. */
+export function coolingReason(failure: Problem): CoolingReason | undefined {
+  const { status } = (failure.cause ?? {}) as { status?: unknown };
+  return typeof status === 'number' ? reasonOfStatus[status] : undefined;
+}
+
+function coolingMs(reason: CoolingReason, strikes: number, failure: Problem): number {
+  const { retryAfterMs } = (failure.cause ?? {}) as { retryAfterMs?: unknown };
+  if (reason === 'rate_limited' && typeof retryAfterMs === 'number')
+    return Math.min(Math.max(retryAfterMs, limitedMs.first), longestRetryAfterMs);
+  const { first, longest } = reason === 'rate_limited' ? limitedMs : refusedMs;
+  return Math.min(first * 2 ** Math.min(strikes, 20), longest);
+}

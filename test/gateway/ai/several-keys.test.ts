@@ -1,0 +1,350 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { keyOf, startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { adminToken, errorOf, startAi, testResilience, type World, type WorldOptions } from './world.ts';
+
+const keys = [{ env: 'A_KEY' }, { env: 'B_KEY' }];
+const [firstKey, secondKey] = ['the-value-of-a', 'the-value-of-b'];
+const messages = [{ role: 'user', content: 'hi' }];
+
+let provider: ScriptedProvider;
+let second: ScriptedProvider;
+beforeAll(async () => {
+  provider = await startProvider();
+  second = await startProvider();
+});
+afterAll(async () => {
+  await provider.close();
+  await second.close();
+});
+beforeEach(() => {
+  provider.reset();
+  second.reset();
+});
+
+/** A gateway of its own, since cool-downs outlive a test. */
+async function withWorld(
+  use: (world: World) => Promise<void>,
+  { members = { keys }, options = {} }: { members?: object; options?: WorldOptions } = {},
+): Promise<void> {
+  const priced = {
+    rates: { input: 1_000_000, output: 1_000_000 },
+    context_window: 1_000,
+    max_output_tokens: 100,
+  };
+  const modalities = ['text', 'stream', 'openai', 'embedding'];
+  const world = await startAi({
+    models: provider.modelsFile(
+      { ok: 'ok', broken: 'status?code=503' },
+      {
+        provider: { api_key_env: undefined, output_limit_member: 'max_tokens', ...members },
+        model: { ...priced, fallbacks: ['spare/ok'] },
+        providers: [
+          { id: 'claude', kind: 'anthropic', base_url: provider.url, keys },
+          { id: 'gpt', kind: 'openai', base_url: provider.url, keys },
+          { id: 'spare', kind: 'openai-compatible', base_url: second.url, output_limit_member: 'max_tokens' },
+        ],
+        models: [
+          { id: 'claude/ok', provider: 'claude', ...priced },
+          { id: 'gpt/ok', provider: 'gpt', ...priced },
+          { id: 'acme/alone', provider: 'acme', upstream_model: 'ok', modalities, ...priced },
+          { id: 'acme/broken-alone', provider: 'acme', upstream_model: 'status?code=503', ...priced },
+          { id: 'spare/ok', provider: 'spare', ...priced },
+        ],
+      },
+    ),
+    env: { A_KEY: firstKey, B_KEY: secondKey },
+    resilience: testResilience,
+    ...options,
+  });
+  try {
+    await use(world);
+  } finally {
+    await world.close();
+  }
+}
+
+const chat = (world: World, more: object = {}, headers: Record<string, string> = {}) =>
+  world.post('/v1/ai/chat/completions', { model: 'acme/alone', messages, ...more }, { headers });
+const keysOfCalls = () => provider.calls.map((call) => keyOf(call));
+/** A session whose calls reach the first key while it is ready. */
+const firstSession = { 'x-session-id': 'session 1' };
+
+async function usualKey(world: World, session: Record<string, string>): Promise<string> {
+  expect((await chat(world, {}, session)).status).toBe(200);
+  return keysOfCalls().at(-1) ?? '';
+}
+
+const otherThan = (key: string) => (key === firstKey ? secondKey : firstKey);
+
+describe('a provider with two keys', () => {
+  test.each([
+    ['429', { status: 429, retryAfter: 30 }],
+    ['401', { status: 401 }],
+    ['402', { status: 402 }],
+  ])('answers with the other key after %s and charges once', async (_name, answer) => {
+    await withWorld(async (world) => {
+      const usual = await usualKey(world, firstSession);
+      provider.reset();
+      world.ledger.reset();
+      provider.answerKey(usual, answer);
+      const response = await chat(world, {}, firstSession);
+      expect(response.status).toBe(200);
+      expect(response.headers.get('x-townhall-attempts')).toMatch(
+        /^acme\/alone;[a-z_]+, acme\/alone;answered$/,
+      );
+      expect((await chat(world, {}, firstSession)).status).toBe(200);
+      expect(keysOfCalls()).toEqual([usual, otherThan(usual), otherThan(usual)]);
+      // 10 tokens of input and 4 of output for each call.
+      expect(world.ledger.charges.map(({ charged }) => charged)).toEqual([14n, 14n]);
+      expect(world.ledger.held()).toBe(0n);
+    });
+  });
+
+  const formats: [string, (world: World) => Promise<Response>][] = [
+    ['chat, whole', (world) => chat(world)],
+    ['chat, streamed', (world) => chat(world, { stream: true })],
+    ['chat, translated', (world) => chat(world, { model: 'claude/ok', stream: true })],
+    ...[true, false].flatMap((stream): [string, (world: World) => Promise<Response>][] => [
+      [
+        `messages, ${stream ? 'streamed' : 'whole'}`,
+        (world) => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages, stream }),
+      ],
+      [
+        `messages, translated, ${stream ? 'streamed' : 'whole'}`,
+        (world) => world.post('/v1/ai/messages', { model: 'acme/alone', max_tokens: 50, messages, stream }),
+      ],
+      [
+        `responses, ${stream ? 'streamed' : 'whole'}`,
+        (world) => world.post('/v1/ai/responses', { model: 'gpt/ok', input: 'hi', store: false, stream }),
+      ],
+      [
+        `responses, translated, ${stream ? 'streamed' : 'whole'}`,
+        (world) => world.post('/v1/ai/responses', { model: 'claude/ok', input: 'hi', store: false, stream }),
+      ],
+    ]),
+    ['text', (world) => world.post('/v1/ai/text', { model: 'acme/alone', prompt: 'hi' })],
+    [
+      'stream',
+      (world) =>
+        world.post('/v1/ai/stream', {
+          model: 'acme/alone',
+          prompt: [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }],
+        }),
+    ],
+    [
+      'Gemini',
+      (world) =>
+        world.post('/v1beta/models/acme%2Falone:generateContent', {
+          contents: [{ role: 'user', parts: [{ text: 'hi' }] }],
+        }),
+    ],
+    ['embeddings', (world) => world.post('/v1/ai/embeddings', { model: 'acme/alone', input: 'hi' })],
+  ];
+  test.each(formats)('answers with either key: %s', async (_name, call) => {
+    await withWorld(async (world) => {
+      for (const limited of [firstKey, secondKey]) {
+        provider.reset();
+        provider.answerKey(limited, { status: 429, retryAfter: 0 });
+        const response = await call(world);
+        expect(response.status).toBe(200);
+        await response.text();
+        expect(keysOfCalls().at(-1)).toBe(otherThan(limited));
+      }
+    });
+  });
+
+  test('reports the refusal when both keys are refused', async () => {
+    await withWorld(async (world) => {
+      provider.answerKey(firstKey, { status: 401 });
+      provider.answerKey(secondKey, { status: 401 });
+      const response = await chat(world);
+      expect(response.status).toBe(502);
+      const error = await errorOf(response);
+      expect(error).toMatchObject({ code: 'provider_credentials' });
+      expect(new Set(keysOfCalls())).toEqual(new Set([firstKey, secondKey]));
+      expect(provider.calls).toHaveLength(2);
+      expect(world.ledger.charges.map(({ charged }) => charged)).toEqual([0n]);
+      for (const secret of [firstKey, secondKey])
+        expect(JSON.stringify([error, world.logged])).not.toContain(secret);
+    });
+  });
+
+  test('uses a key again when its cool-down ends', async () => {
+    let aheadMs = 0;
+    const clock = { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + aheadMs };
+    await withWorld(
+      async (world) => {
+        const usual = await usualKey(world, firstSession);
+        provider.answerKey(usual, { status: 429, retryAfter: 100 });
+        await chat(world, {}, firstSession);
+        provider.answerKey(usual);
+        aheadMs = 90_000;
+        await chat(world, {}, firstSession);
+        expect(keysOfCalls().at(-1)).toBe(otherThan(usual));
+        aheadMs = 100_001;
+        await chat(world, {}, firstSession);
+        expect(keysOfCalls().at(-1)).toBe(usual);
+      },
+      { options: { clock } },
+    );
+  });
+
+  test('goes to the fallback at once while all of its keys cool down', async () => {
+    await withWorld(async (world) => {
+      provider.answerKey(firstKey, { status: 401 });
+      provider.answerKey(secondKey, { status: 402 });
+      expect((await chat(world, { model: 'acme/ok' })).headers.get('x-townhall-attempts')).toMatch(
+        /^acme\/ok;[a-z_]+, acme\/ok;[a-z_]+, spare\/ok;answered$/,
+      );
+      expect((await chat(world, { model: 'acme/ok' })).headers.get('x-townhall-attempts')).toBe(
+        'acme/ok;keys_cooling, spare/ok;answered',
+      );
+      expect(provider.calls).toHaveLength(2);
+    });
+  });
+
+  test('tries a cooling key when no fallback is left', async () => {
+    await withWorld(async (world) => {
+      provider.answerKey(firstKey, { status: 401 });
+      provider.answerKey(secondKey, { status: 401 });
+      expect((await chat(world)).status).toBe(502);
+      provider.reset();
+      expect((await chat(world)).status).toBe(200);
+    });
+  });
+
+  test('is listed and called while one of its keys is set', async () => {
+    await withWorld(
+      async (world) => {
+        expect((await chat(world)).status).toBe(200);
+        expect(keysOfCalls()).toEqual([secondKey]);
+        const model = (await (
+          await world.get('/v1/ai/models/acme%2Falone', { token: adminToken })
+        ).json()) as {
+          env_requirements: object[];
+        };
+        expect(model.env_requirements).toMatchObject([
+          { key: 'A_KEY', required: false },
+          { key: 'B_KEY', required: false },
+        ]);
+        world.env.delete('B_KEY');
+        expect((await chat(world)).status).toBe(404);
+      },
+      { options: { env: { B_KEY: secondKey } } },
+    );
+  });
+});
+
+describe('the calls of a session', () => {
+  const manySessions = Array.from({ length: 12 }, (_, index) => `session ${index}`);
+
+  test.each<[string, (session: string) => [path: string, body: object, headers?: Record<string, string>]]>([
+    [
+      'x-session-id',
+      (session) => ['/v1/ai/text', { model: 'acme/alone', prompt: 'hi' }, { 'x-session-id': session }],
+    ],
+    [
+      'metadata.user_id of messages',
+      (session) => [
+        '/v1/ai/messages',
+        { model: 'claude/ok', max_tokens: 9, messages, metadata: { user_id: session } },
+      ],
+    ],
+    [
+      'prompt_cache_key of responses',
+      (session) => [
+        '/v1/ai/responses',
+        { model: 'gpt/ok', input: 'hi', store: false, prompt_cache_key: session },
+      ],
+    ],
+    [
+      'the start of the prompt',
+      (session) => [
+        '/v1/ai/chat/completions',
+        { model: 'acme/alone', messages: [{ role: 'user', content: session }] },
+      ],
+    ],
+  ])('reach one key: %s', async (_name, callOf) => {
+    await withWorld(async (world) => {
+      for (const session of [...manySessions, ...manySessions]) {
+        const [path, body, headers = {}] = callOf(session);
+        expect((await world.post(path, body, { headers })).status).toBe(200);
+      }
+      const first = keysOfCalls().slice(0, manySessions.length);
+      expect(keysOfCalls().slice(manySessions.length)).toEqual(first);
+      expect(new Set(first).size).toBe(2);
+    });
+  });
+});
+
+describe('the circuit breaker of a provider with several keys', () => {
+  const breaker = { consecutiveFailures: 2 };
+  const resilience = { ...testResilience, breaker, retry: { ...testResilience.retry, retries: 0 } };
+
+  test('stays closed when a key is limited, refused or unpaid', async () => {
+    await withWorld(
+      async (world) => {
+        for (const status of [429, 401, 402, 402, 402]) {
+          provider.answerKey(firstKey, { status });
+          provider.answerKey(secondKey, { status });
+          expect((await chat(world)).status).toBeGreaterThanOrEqual(400);
+        }
+        provider.reset();
+        expect((await chat(world)).status).toBe(200);
+      },
+      { options: { resilience } },
+    );
+  });
+
+  test('opens for the endpoint that fails, and calls go to the other one', async () => {
+    const endpoints = [{ base_url: provider.url }, { base_url: second.url }];
+    await withWorld(
+      async (world) => {
+        provider.answerKey(firstKey, { status: 503 });
+        const statuses: number[] = [];
+        for (let call = 0; call < 6; call += 1)
+          statuses.push((await chat(world, {}, { 'x-session-id': `${call}` })).status);
+        const failures = statuses.filter((status) => status !== 200).length;
+        expect(failures).toBe(2);
+        expect(provider.calls).toHaveLength(2);
+        for (let call = 0; call < 6; call += 1)
+          expect((await chat(world, {}, { 'x-session-id': `${call}` })).status).toBe(200);
+        expect(provider.calls).toHaveLength(2);
+      },
+      { members: { base_url: undefined, keys: [{ env: 'A_KEY' }], endpoints }, options: { resilience } },
+    );
+  });
+
+  test('retries a failed endpoint at the other one', async () => {
+    const endpoints = [{ base_url: provider.url }, { base_url: second.url }];
+    await withWorld(
+      async (world) => {
+        provider.answerKey(firstKey, { status: 503 });
+        for (let call = 0; call < 6; call += 1)
+          expect((await chat(world, {}, { 'x-session-id': `${call}` })).status).toBe(200);
+        expect(second.calls).toHaveLength(6);
+        expect(provider.calls.length).toBeGreaterThan(0);
+      },
+      { members: { base_url: undefined, keys: [{ env: 'A_KEY' }], endpoints } },
+    );
+  });
+});
+
+describe('the models file', () => {
+  test.each([
+    [{ api_key_env: 'C_KEY', keys }, /api_key_env.*cannot be set beside `keys`/],
+    [{ keys: [...keys, { env: 'A_KEY' }] }, /keys\[2\]\.env.*named twice/],
+    [{ keys: [{ env: 'a' }] }, /keys\[0\]\.env/],
+    [{ keys: [{ env: 'A_KEY', weight: 0 }] }, /keys\[0\]\.weight/],
+    [{ keys: [] }, /keys/],
+    [{ endpoints: [{ base_url: 'http://u:p@127.0.0.1' }] }, /endpoints\[0\]\.base_url/],
+    [{ endpoints: [{ base_url: 'http://a.example/' }, { base_url: 'http://a.example' }] }, /named twice/],
+    [
+      { keys, endpoints: Array.from({ length: 16 }, (_, at) => ({ base_url: `http://${at}.example` })) },
+      /32 combinations .* at most 30/,
+    ],
+  ])('is refused: %j', async (members, message) => {
+    await expect(withWorld(async () => {}, { members })).rejects.toThrow(message);
+  });
+});
