@@ -682,6 +682,7 @@ async function openModels(
     }),
   );
   upstream.showBreakers(() => aiService.breakers());
+  upstream.showKeys(() => aiService.sharedKeys());
   upstream.showUsageAlarms(() => aiService.usageAlarms());
   await aiService.refreshAlarms();
   changes.onChange(() => void aiService.refreshAlarms());

@@ -42,6 +42,15 @@ beforeAll(async () => {
             rates: null,
             modalities: ['image'],
           },
+          { id: 'twin/fast', provider: 'twin', upstream_model: 'ok', rates: null },
+        ],
+        providers: [
+          {
+            id: 'twin',
+            kind: 'openai-compatible',
+            base_url: provider.url,
+            keys: [{ env: 'TWIN_KEY_1' }, { env: 'TWIN_KEY_2' }],
+          },
         ],
       },
     ),
@@ -52,6 +61,8 @@ beforeAll(async () => {
     env: {
       MODELS_FILE: modelsFile,
       ACME_API_KEY: 'CANARY-key-of-acme',
+      TWIN_KEY_1: 'CANARY-first-key',
+      TWIN_KEY_2: 'CANARY-second-key',
       METRICS_PORT: String(port),
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
       OTEL_EXPORTER_OTLP_HEADERS: 'x-key=CANARY-collector-key',
@@ -88,6 +99,22 @@ function ask(model: string, members: object = {}): Promise<Response> {
     body: JSON.stringify({ model, messages: [{ role: 'user', content: 'CANARY-prompt' }], ...members }),
   });
 }
+
+test('the keys of a provider with several are counted by their variables', async () => {
+  provider.answerKey('CANARY-first-key', { status: 429, retryAfter: 60 });
+  provider.answerKey('CANARY-second-key', { status: 402 });
+  expect((await ask('twin/fast')).status).toBe(502);
+  provider.answerKey('CANARY-first-key');
+  const answer = await ask('twin/fast');
+  await answer.text();
+  await lineOf(answer.headers.get('x-request-id'));
+  const text = await metrics();
+  const labels = 'provider="twin",key="TWIN_KEY_2"';
+  expect(text).toContain(`townhall_upstream_key_requests_total{${labels},outcome="upstream_failed"} 1`);
+  expect(text).toContain(`townhall_upstream_key_cooling{${labels},endpoint=""} 1`);
+  expect(text).toContain(`townhall_upstream_key_running{${labels},endpoint=""} 0`);
+  expect(text).not.toContain('CANARY');
+});
 
 describe('a call to a provider', () => {
   test.each([[false], [true]])('is counted, traced and logged once (stream: %s)', async (stream) => {

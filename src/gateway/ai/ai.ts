@@ -12,6 +12,7 @@ import type { UsageAlarmCounts } from './billing/usage-alarms.ts';
 import { checkModelsFile, openCatalog } from './catalog/catalog.ts';
 import { curatedModels } from './catalog/curated.ts';
 import type { ModelsFile } from './catalog/models-file.ts';
+import { remoteProviders } from './catalog/provider-views.ts';
 import { chatHandlers } from './chat-handlers.ts';
 import { createPassthrough } from './formats/passthrough/calls.ts';
 import type { MediaJobs } from './jobs/jobs.ts';
@@ -36,7 +37,7 @@ import type { StoredResponses } from './stored-responses/stored-responses.ts';
 import { streamHandlers } from './stream-handlers.ts';
 import { textHandlers } from './text-handlers.ts';
 import type { Proxies } from './upstream/agent.ts';
-import { createBackends } from './upstream/backends.ts';
+import { type BackendReport, createBackends } from './upstream/backends.ts';
 import { createUpstream, type Upstream } from './upstream/client.ts';
 import { defaultTimeouts, type Timeouts } from './upstream/deadlines.ts';
 import {
@@ -109,6 +110,8 @@ export interface AiService extends Service<'ai'> {
   refreshAlarms(): Promise<void>;
   /** State of the circuit breaker of each model. */
   breakers(): { model: string; provider: string; isOpen: boolean }[];
+  /** State of the keys of each provider with several keys or endpoints. */
+  sharedKeys(): BackendReport[];
 }
 
 /**
@@ -147,6 +150,10 @@ export async function ai(options: AiOptions): Promise<AiService> {
       return catalog.requirements();
     },
     breakers: () => health.breakers(),
+    sharedKeys: () =>
+      remoteProviders(catalog.all())
+        .map((entry) => context.backends.poolOf(entry))
+        .flatMap((pool) => (pool.isShared ? pool.reports() : [])),
     usageAlarms: () => billing.alarms.counts(),
     refreshAlarms: () => billing.alarms.refresh(),
     checkProviders: () => checkProviders({ ...context, env: options.env, models: () => catalog.all() }),

@@ -5,22 +5,32 @@ import type { Identity } from '../identity.ts';
 import type { AiContext, AiHandlers } from './ai-context.ts';
 import { type Catalog, viewerOf } from './catalog/catalog.ts';
 import { toMessagesModel, toMessagesModelList, toModelEntry } from './catalog/client-models.ts';
+import { remoteProviders, toModelProvider } from './catalog/provider-views.ts';
 import { sdkConfig } from './catalog/sdk-config.ts';
 
 type ModelOperation =
   | 'ai.listModels'
   | 'ai.getModel'
+  | 'ai.listProviders'
   | 'ai.getConfig'
   | 'ai.listClientModels'
   | 'ai.getClientModel';
 
-export function modelHandlers({ catalog }: Pick<AiContext, 'catalog'>): Pick<AiHandlers, ModelOperation> {
+export function modelHandlers({
+  catalog,
+  backends,
+}: Pick<AiContext, 'catalog' | 'backends'>): Pick<AiHandlers, ModelOperation> {
   return {
     'ai.listModels': async ({ identity }) => ({ status: 200, body: catalog.list(viewerOf(identity)) }),
 
     'ai.getModel': async ({ identity, path }) => ({
       status: 200,
       body: catalog.get(viewerOf(identity), path.model_id),
+    }),
+
+    'ai.listProviders': async () => ({
+      status: 200,
+      body: { items: remoteProviders(catalog.all()).map((entry) => toModelProvider(entry, backends)) },
     }),
 
     'ai.getConfig': async ({ identity, request }) => ({

@@ -17,6 +17,8 @@ export interface UpstreamMetrics {
   /** The labels of a call, which marks its model as one that has run. */
   labelsOfCall(call: { provider: string; model: string }): string[];
   countCall(labels: readonly string[], outcome: string): void;
+  /** Counts a call by its key; without effect where the provider has one only. */
+  countKey(call: { provider: string; key?: string | undefined }, outcome: string): void;
   countRetry(labels: readonly string[]): void;
   measureDuration(labels: readonly string[], ms: number): void;
   measureFirstPiece(labels: readonly string[], ms: number): void;
@@ -28,6 +30,11 @@ export function createUpstreamMetrics(metrics: Metrics): UpstreamMetrics {
     'townhall_upstream_requests_total',
     'Calls to model providers; the outcome is answered, aborted or the code of the failure.',
     [...callLabels, 'outcome'],
+  );
+  const keyCalls = metrics.counter(
+    'townhall_upstream_key_requests_total',
+    'Calls to model providers with several keys, by the environment variable of the key.',
+    ['provider', 'key', 'outcome'],
   );
   const retries = metrics.counter(
     'townhall_upstream_retries_total',
@@ -58,6 +65,9 @@ export function createUpstreamMetrics(metrics: Metrics): UpstreamMetrics {
       return [provider, modelLabel(model)];
     },
     countCall: (labels, outcome) => calls.add([...labels, outcome]),
+    countKey({ provider, key }, outcome) {
+      if (key !== undefined) keyCalls.add([provider, key, outcome]);
+    },
     countRetry: (labels) => retries.add(labels),
     measureDuration: (labels, ms) => durations.observe(labels, ms / 1000),
     measureFirstPiece: (labels, ms) => firstPieces.observe(labels, ms / 1000),
@@ -91,6 +101,38 @@ function createUsageCounters(metrics: Metrics) {
     }
     if (notes.credits !== undefined && Number(notes.credits) > 0) credits.add([model], Number(notes.credits));
   };
+}
+
+/** A key at an endpoint, by the environment variable of the key. */
+export interface KeyReport {
+  provider: string;
+  keyEnv: string | undefined;
+  baseUrl: string | undefined;
+  outstanding: number;
+  cooling: object | undefined;
+}
+
+export function registerKeyGauges(metrics: Metrics, reports: () => readonly KeyReport[]): void {
+  const labels = ['provider', 'key', 'endpoint'];
+  const read = (valueOf: (report: KeyReport) => number) => () =>
+    reports().map((report) => ({ labels: labelsOfKey(report), value: valueOf(report) }));
+  metrics.gauge(
+    'townhall_upstream_key_running',
+    'Calls that run now, by key of a provider with several.',
+    read(({ outstanding }) => outstanding),
+    labels,
+  );
+  metrics.gauge(
+    'townhall_upstream_key_cooling',
+    '1 while no calls are sent with the key, after the provider limited or refused it.',
+    read(({ cooling }) => (cooling === undefined ? 0 : 1)),
+    labels,
+  );
+}
+
+/** The endpoint without its scheme; empty where the provider has only one. */
+function labelsOfKey({ provider, keyEnv = '', baseUrl = '' }: KeyReport): string[] {
+  return [provider, keyEnv, baseUrl.replace(/^https?:\/\//, '')];
 }
 
 export function registerUsageAlarmGauges(

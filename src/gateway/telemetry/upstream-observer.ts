@@ -9,7 +9,9 @@ import type { Telemetry } from '../../kernel/telemetry/telemetry.ts';
 import { codeOf, type Span } from '../../kernel/telemetry/traces.ts';
 import {
   createUpstreamMetrics,
+  type KeyReport,
   registerBreakerGauge,
+  registerKeyGauges,
   registerUsageAlarmGauges,
   type UpstreamMetrics,
 } from './upstream-metrics.ts';
@@ -21,6 +23,8 @@ export interface UpstreamAttempt {
   provider: string;
   /** 0 for the first attempt. */
   retry: number;
+  /** The environment variable of the key, where the provider has several. */
+  key?: string | undefined;
 }
 
 export interface UpstreamObserver {
@@ -30,6 +34,8 @@ export interface UpstreamObserver {
   note(fields: CallNote): void;
   /** Registers the gauge of open breakers. */
   showBreakers(states: () => readonly { model: string; provider: string; isOpen: boolean }[]): void;
+  /** Registers the gauges of the keys of providers with several. */
+  showKeys(states: () => readonly KeyReport[]): void;
   /** Registers the gauges of implausible usage: affected calls, and users whose paid calls are stopped. */
   showUsageAlarms(counts: () => { alarms: number; stoppedUsers: number }): void;
 }
@@ -90,6 +96,7 @@ export function createUpstreamObserver({
       }
     },
     showUsageAlarms: (counts) => registerUsageAlarmGauges(metrics, counts),
+    showKeys: (states) => registerKeyGauges(metrics, states),
     showBreakers: (states) => registerBreakerGauge(metrics, states, upstreamMetrics.modelLabel),
   };
 }
@@ -151,6 +158,7 @@ function recordAnswer(observation: Observation): void {
   const answeredMs = clock.monotonicMs();
   const upstreamMs = addUpstreamMs(request, answeredMs - startedMs);
   upstreamMetrics.countCall(labels, 'answered');
+  upstreamMetrics.countKey(attempt, 'answered');
   // A streamed answer lasts as long as its request.
   if (request === undefined) {
     recordEnd(observation, answeredMs, { isStream: false, clientGone: false, notes: {} });
@@ -184,6 +192,7 @@ function recordFailure(
   const { model, provider } = attempt;
   const outcome = isAbort(error) ? 'aborted' : codeOf(error);
   upstreamMetrics.countCall(labels, outcome);
+  upstreamMetrics.countKey(attempt, outcome);
   const spentMs = clock.monotonicMs() - startedMs;
   request?.note({ model, provider, upstreamMs: addUpstreamMs(request, spentMs) });
   upstreamMetrics.measureDuration(labels, spentMs);

@@ -204,6 +204,36 @@ describe('a provider with two keys', () => {
     });
   });
 
+  test('shows the state of its keys to an administrator, without the keys', async () => {
+    await withWorld(async (world) => {
+      const usual = await usualKey(world, firstSession);
+      provider.answerKey(usual, { status: 429, retryAfter: 30 });
+      await chat(world, {}, firstSession);
+      expect((await world.get('/v1/ai/providers')).status).toBe(403);
+      const text = await (await world.get('/v1/ai/providers', { token: adminToken })).text();
+      expect(text).not.toContain(firstKey);
+      expect(text).not.toContain(secondKey);
+      const { items } = JSON.parse(text) as { items: { id: string; keys: { env: string }[] }[] };
+      expect(items.map(({ id }) => id)).toEqual(['acme', 'claude', 'gpt', 'spare']);
+      const isUsual = ({ env }: { env: string }) => (env === 'A_KEY') === (usual === firstKey);
+      const states = items[0]?.keys ?? [];
+      expect(states.find(isUsual)).toMatchObject({
+        state: 'rate_limited',
+        calls: 2,
+        failures: 1,
+        running: 0,
+      });
+      expect(states.find((key) => !isUsual(key))).toMatchObject({
+        state: 'ready',
+        ready_in_seconds: 0,
+        calls: 1,
+        failures: 0,
+        weight: 1,
+        base_url: null,
+      });
+    });
+  });
+
   test('tries a cooling key when no fallback is left', async () => {
     await withWorld(async (world) => {
       provider.answerKey(firstKey, { status: 401 });

@@ -59,6 +59,8 @@ export class BackendState {
 export interface BackendReport {
   provider: string;
   keyEnv: string | undefined;
+  /** Whether the key is set, or none is needed. */
+  hasKey: boolean;
   baseUrl: string | undefined;
   weight: number;
   outstanding: number;
@@ -232,6 +234,7 @@ export class BackendPool {
       return {
         provider: this.#provider,
         keyEnv,
+        hasKey: this.#hasKey(backend),
         baseUrl,
         weight,
         outstanding,
