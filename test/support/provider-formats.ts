@@ -153,6 +153,10 @@ function messageEvents({ script, body: input }: ForeignScene): string[] | undefi
       return [start, ...text(0)];
     case 'error':
       return [start, ...text(0), overloaded];
+    case 'error-start':
+      return [start, frame({ type: 'ping' }), overloaded];
+    case 'cut-start':
+      return [start];
     case 'error-first':
       return [overloaded];
     default:
@@ -412,6 +416,21 @@ function responseEvents({ script, body: input }: ForeignScene): string[] | undef
       return startEvents;
     case 'error':
       return [...startEvents, frame(failure)];
+    case 'error-start':
+      return [...startEvents.slice(0, 1), frame(failure)];
+    case 'cut-start':
+      return startEvents.slice(0, 1);
+    case 'failed-start':
+      return [
+        ...startEvents.slice(0, 1),
+        frame({
+          type: 'response.failed',
+          response: {
+            ...responseObject(input, 'failed', []),
+            error: { code: 'server_error', message: 'boom' },
+          },
+        }),
+      ];
     case 'error-first':
       return [frame(failure)];
     default:

@@ -1,6 +1,11 @@
+import { markBeforeContent } from './upstream/retry.ts';
+
 /** Waits for the first item of a stream, so that an earlier failure still gets an HTTP status. */
 export async function waitForFirst<T>(items: AsyncGenerator<T>): Promise<AsyncGenerator<T>> {
-  const first = await items.next();
+  const first = await items.next().catch((error: unknown) => {
+    markBeforeContent(error);
+    throw error;
+  });
   return (async function* () {
     if (first.done !== true) yield first.value;
     yield* items;

@@ -257,6 +257,20 @@ function classify(
   return text === 'message_stop' || lastResponseEvents.has(text) ? 'end' : undefined;
 }
 
+/** The type that the data of an event names; empty without one. */
+export function eventType({ bytes, data }: ProviderEvent): string {
+  const type = data.kind === 'object' ? data.members.find(({ name }) => name === 'type') : undefined;
+  return type === undefined ? '' : bytes.toString('latin1', type.start + 1, type.end - 1);
+}
+
+/** The error in the event of a failed response; undefined for all other events. */
+export function failureOfResponse({ bytes, data, hasFailed }: ProviderEvent): Problem | undefined {
+  if (hasFailed !== true || data.kind !== 'object') return undefined;
+  const response = data.members.find(({ name }) => name === 'response');
+  const object = response && topLevelMembers(bytes, response.start, response.end);
+  return object && findError(bytes, object);
+}
+
 const reasonName = Buffer.from('"finish_reason"');
 const completeTypes = new Set([
   'content_block_stop',
@@ -361,6 +375,7 @@ function invalidData(reason: string): Problem {
 const statusOfType: Readonly<Record<string, number>> = {
   overloaded_error: 529,
   rate_limit_error: 429,
+  rate_limit_exceeded: 429,
   api_error: 500,
   server_error: 500,
 };

@@ -1,7 +1,7 @@
 // Retries of calls to providers: which failures are transient, how long to wait (exponential
 // backoff with jitter), and a retry budget that bounds the extra load on a failing provider.
 import type { Clock } from '../../../kernel/clock.ts';
-import type { Problem } from '../../../kernel/problem.ts';
+import { Problem } from '../../../kernel/problem.ts';
 import { ConnectionFailure } from './provider-error.ts';
 
 export interface RetrySettings {
@@ -33,9 +33,19 @@ export const defaultRetrySettings: RetrySettings = {
 
 const transientStatuses = new Set([408, 429, 500, 502, 503, 504, 529]);
 
-/** Whether a retry may succeed: the connection failed, or the provider answered with a transient status. */
+const cutStarts = new WeakSet<Problem>();
+
+/**
+ * Marks the failure of a stream without content. A stream that breaks off there can be repeated, as the caller has
+ * received nothing of it.
+ */
+export function markBeforeContent(error: unknown): void {
+  if (error instanceof Problem && error.code === 'upstream_truncated') cutStarts.add(error);
+}
+
+/** Whether a retry may succeed: the stream broke off before its content, the connection failed, or the provider answered with a transient status. */
 export function isTransient(problem: Problem): boolean {
-  if (problem.cause instanceof ConnectionFailure) return true;
+  if (problem.cause instanceof ConnectionFailure || cutStarts.has(problem)) return true;
   const { status } = (problem.cause ?? {}) as { status?: unknown };
   return typeof status === 'number' && transientStatuses.has(status);
 }

@@ -16,6 +16,9 @@ beforeAll(async () => {
     'cut',
     'error',
     'error-first',
+    'error-start',
+    'cut-start',
+    'failed-start',
     'tools',
     'status?code=400&error_code=bad_thing',
     'html?code=200',
@@ -215,6 +218,17 @@ describe('the answer to a request that passes through', () => {
       expect(await errorOf(response)).toMatchObject({ code: 'bad_thing' });
       expect((await stream('html')).status).toBe(502);
     });
+
+    test.each(['error-start', 'cut-start', ...(owner === 'acme' ? ['failed-start'] : [])])(
+      'is retried before its first content (%s)',
+      async (script) => {
+        const response = await stream(script);
+        expect(response.status).toBe(502);
+        expect(response.headers.get('x-townhall-attempts')?.split(', ')).toHaveLength(3);
+        expect(provider.calls).toHaveLength(3);
+        expect(world.ledger.last().charged).toBe(0n);
+      },
+    );
 
     test('is retried before its first event', async () => {
       const response = await stream('flaky');

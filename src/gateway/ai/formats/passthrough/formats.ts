@@ -35,6 +35,8 @@ export interface PassthroughFormat {
   usageMember: string;
   /** The member of a stream's event whose object also holds usage, and whether those counts are final. */
   nestedUsage?: { member: string; isFinal: boolean };
+  /** Types of the events before the first content; absent where the first event has content. */
+  openingEvents?: ReadonlySet<string>;
   /** Members of an event and of a whole answer that hold text of the model. */
   textMembers: readonly string[];
   /** Serializes the frame that ends a stream which failed midway. `body` is the rendered Problem. */
@@ -86,6 +88,7 @@ export const responses: PassthroughFormat = {
   readClaim: responsesClaim,
   usageMember: 'usage',
   nestedUsage: { member: 'response', isFinal: true },
+  openingEvents: new Set(['response.created', 'response.queued', 'response.in_progress']),
   textMembers: ['delta', 'output'],
   // Clients of this format read the event's type, or its member `error`.
   errorFrame: ({ error }) =>
@@ -104,6 +107,7 @@ export const messages: PassthroughFormat = {
   readClaim: messagesClaim,
   usageMember: 'usage',
   nestedUsage: { member: 'message', isFinal: false },
+  openingEvents: new Set(['message_start', 'ping']),
   textMembers: ['delta', 'content'],
   errorFrame: ({ error }) => `event: error\ndata: ${JSON.stringify({ type: 'error', error })}\n\n`,
 };

@@ -5,7 +5,7 @@ import type { Bill } from '../../billing/bill.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import { maxEventBytesFor, type UpstreamAnswer } from '../../upstream/client.ts';
 import { redactErrorEdits } from '../../upstream/error-text.ts';
-import { providerEvents, type ProviderEvent } from '../../upstream/events.ts';
+import { eventType, failureOfResponse, providerEvents, type ProviderEvent } from '../../upstream/events.ts';
 import type { EventPattern } from '../../upstream/event-pattern.ts';
 import {
   concatEdited,
@@ -14,6 +14,7 @@ import {
   type EditedBytes,
   type Member,
 } from '../../upstream/json-members.ts';
+import { isTransient, markBeforeContent } from '../../upstream/retry.ts';
 import type { PassthroughFormat } from './formats.ts';
 import { modelNameEdits } from './request.ts';
 import { SilenceTimer } from './silence-timer.ts';
@@ -35,7 +36,7 @@ export interface PassthroughStreamOptions {
 }
 
 /**
- * Resolves at the first event, in groups of whole events. Throws failures before it. A later
+ * Resolves at the first content, in groups of whole events. Throws failures before it. A later
  * failure ends the stream with the frame of `errorFrame` instead of the format's own end.
  */
 export async function readPassthroughStream(
@@ -53,36 +54,81 @@ export async function readPassthroughStream(
   }
   const maxEventBytes = maxEventBytesFor(endRule, options.model);
   const groups = providerEvents(answer.body, { maxEventBytes, endRule, textMembers });
-  const first = await readFirstEvents(groups, options.heartbeatMs);
-  return forward(first, groups, { ...options, redact: answer.redact });
+  const start = await readStart(groups, options).catch((error: unknown) => {
+    markBeforeContent(error);
+    throw error;
+  });
+  return forward(start, groups, { ...options, redact: answer.redact });
 }
 
-// Reads up to the first event with data, as an error after comments can still have a status of its own. After
-// `heartbeatMs` comments alone are enough: a caller that receives nothing would time out.
-async function readFirstEvents(
+/** The events up to the first content, and the next group if it was waited for in vain. */
+interface StreamStart {
+  events: ProviderEvent[];
+  pending?: NextGroup;
+}
+
+type StartOptions = Pick<PassthroughStreamOptions, 'heartbeatMs' | 'format'>;
+
+// Reads up to the first event with content, as a failure before it can still be retried, or have a status of its own.
+// After `heartbeatMs` other events are enough: a caller that receives nothing would time out.
+async function readStart(
   groups: AsyncGenerator<ProviderEvent[]>,
-  heartbeatMs: number,
-): Promise<ProviderEvent[]> {
+  { heartbeatMs, format }: StartOptions,
+): Promise<StreamStart> {
   const events: ProviderEvent[] = [];
-  let isLate = false;
-  const timer = setTimeout(() => (isLate = true), heartbeatMs);
+  const late = createDelay(heartbeatMs);
   try {
-    while (events.every((event) => event.data.kind === 'none') && !(isLate && events.length > 0)) {
-      const next = await groups.next();
-      if (next.done === true) break;
+    for (let pending = groups.next(); ; pending = groups.next()) {
+      const next = events.length === 0 ? await pending : await Promise.race([pending, late.promise()]);
+      if (next === undefined) {
+        // `forward` awaits it, unless the caller disconnects first.
+        pending.catch(() => {});
+        return { events, pending };
+      }
+      if (next.done === true) return { events };
       events.push(...next.value);
+      const content = next.value.find((event) => hasContent(event, format));
+      if (content === undefined) continue;
+      const failure = failureOfResponse(content);
+      if (failure !== undefined && isTransient(failure)) {
+        await groups.return(undefined);
+        throw failure;
+      }
+      return { events };
     }
   } finally {
-    clearTimeout(timer);
+    late.stop();
   }
-  return events;
+}
+
+function hasContent(event: ProviderEvent, { openingEvents }: PassthroughFormat): boolean {
+  if (event.data.kind === 'none') return false;
+  return openingEvents === undefined || !openingEvents.has(eventType(event));
+}
+
+/** Resolves to undefined after the time; the promise is made only for a stream that does not start with content. */
+function createDelay(ms: number) {
+  let promise: Promise<undefined> | undefined;
+  let isOver = false;
+  let resolve = () => {
+    isOver = true;
+  };
+  const timer = setTimeout(() => resolve(), ms);
+  return {
+    promise: () =>
+      (promise ??= new Promise((settle) => {
+        if (isOver) settle(undefined);
+        resolve = () => settle(undefined);
+      })),
+    stop: () => clearTimeout(timer),
+  };
 }
 
 type ForwardOptions = PassthroughStreamOptions & Pick<UpstreamAnswer, 'redact'>;
 type NextGroup = Promise<IteratorResult<ProviderEvent[]>>;
 
 async function* forward(
-  first: ProviderEvent[],
+  start: StreamStart,
   groups: AsyncGenerator<ProviderEvent[]>,
   options: ForwardOptions,
 ): AsyncGenerator<Uint8Array> {
@@ -90,12 +136,12 @@ async function* forward(
   const count = bill === undefined ? () => {} : createEventCounter(format, bill);
   const edit = createEventEditor(options);
   const silence = new SilenceTimer(heartbeatMs);
-  let pending: NextGroup | undefined;
+  let { pending } = start;
   try {
-    for (let group = first; ;) {
+    for (let group = start.events; ;) {
       group.forEach(count);
       yield* forwardGroup(group, edit, bill);
-      pending = groups.next();
+      pending ??= groups.next();
       let next = await silence.orSettled(pending);
       // A comment may only stand between two events.
       for (; next === undefined; next = await silence.orSettled(pending)) yield heartbeat;
