@@ -16,6 +16,7 @@ import type { Catalog, CatalogModel } from './catalog/catalog.ts';
 import type { Passthrough } from './formats/passthrough/calls.ts';
 import type { Demand } from './metering/bound.ts';
 import type { Units } from './metering/price.ts';
+import type { ModelRouter } from './model-router.ts';
 import type { ProviderModels } from './providers/text-models.ts';
 import type { Backend, Backends } from './upstream/backends.ts';
 import type { Timeouts } from './upstream/deadlines.ts';
@@ -27,6 +28,7 @@ export interface AiContext {
   billing: Billing;
   health: ModelHealth;
   backends: Backends;
+  router: ModelRouter;
   providers: ProviderModels;
   passthrough: Passthrough;
   clock: Clock;

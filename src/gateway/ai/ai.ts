@@ -22,6 +22,7 @@ import { mediaGenerator } from './media-generation.ts';
 import { mediaHandlers } from './media-handlers.ts';
 import { messageHandlers } from './message-handlers.ts';
 import { modelHandlers } from './model-handlers.ts';
+import { createModelRouter } from './model-router.ts';
 import { openAiAudioHandlers } from './openai-audio-handlers.ts';
 import { openAiImageHandlers } from './openai-image-handlers.ts';
 import { passthroughHandlers } from './passthrough-handlers.ts';
@@ -217,6 +218,7 @@ async function openContext(
     catalog,
     billing: createBilling({ ledger, clock, alarmsToStop, alarmStore: alarms, log }),
     backends,
+    router: createModelRouter({ clock }),
     health: createModelHealth({
       clock,
       backends,

@@ -1,10 +1,11 @@
-// One model call: for the requested model and then each fallback it checks, reserves and sends with
+// One model call: for the requested model and then each fallback, or in the order of the router, it checks, reserves and sends with
 // retries; then it follows the answer, whose end settles the bill. docs/architecture.md walks
 // through this file.
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Bill } from './billing/bill.ts';
 import type { CatalogModel } from './catalog/catalog.ts';
+import type { ModelRouter } from './model-router.ts';
 import type { Backend } from './upstream/backends.ts';
 import type { Attempt, ModelHealth } from './upstream/model-health.ts';
 
@@ -63,6 +64,8 @@ export interface ModelResult<T> {
 
 export interface CallOptions {
   health: ModelHealth;
+  /** Absent: the models are tried in the order of the chain. */
+  router?: ModelRouter;
   clock: Pick<Clock, 'monotonicMs'>;
   /** Absent for jobs, which have their own hold. */
   bill?: Bill | undefined;
@@ -76,8 +79,9 @@ export async function callModel<T, Content>(
   request: ModelRequest<T, Content>,
   options: CallOptions,
 ): Promise<ModelResult<T>> {
-  const { chain, signal, deadlineMs, session } = request;
-  const { health, clock, bill } = options;
+  const { signal, deadlineMs, session } = request;
+  const { health, router, clock, bill } = options;
+  const chain = router?.order(request.chain, session) ?? request.chain;
   const endsMs = clock.monotonicMs() + deadlineMs;
   const attempts: Attempt[] = [];
   let misfit: Problem | undefined;
@@ -97,6 +101,7 @@ export async function callModel<T, Content>(
       const send = (firstMs: number, backend: Backend) =>
         sendAttempt(request, { ...plan, firstMs, backend }, bill);
       const isLast = fallbacks.length === 0;
+      const startedMs = clock.monotonicMs();
       const outcome = await health
         .retrying({ model, signal, endsMs, isLast, attempts, session, send })
         .catch(requireMisfit);
@@ -106,10 +111,12 @@ export async function callModel<T, Content>(
       }
       if ('answer' in outcome) {
         const { answer, backend } = outcome;
+        router?.record(model, clock.monotonicMs() - startedMs);
         if (bill === undefined) backend.release();
         else bill.follow(attempts.length, backend);
         return { answer, model, backend, attempts };
       }
+      router?.record(model, undefined);
       failure = outcome.failure;
     }
     throw failure ?? misfit ?? new Error('A call without a model was created.');

@@ -12,6 +12,7 @@ import { mediaRequest } from './media-request.ts';
 import { generatedUnits, requestedUnits } from './media/units.ts';
 import { imageCallOf, videoCallOf } from './media/visual-input.ts';
 import { maximumPrice, noTokens, priceOf } from './metering/price.ts';
+import type { ModelRouter } from './model-router.ts';
 import type { MediaModels } from './providers/media-models.ts';
 import type { Backends } from './upstream/backends.ts';
 import type { Timeouts } from './upstream/deadlines.ts';
@@ -20,6 +21,7 @@ import type { ModelHealth } from './upstream/model-health.ts';
 export interface MediaGenerationOptions {
   catalog: Catalog;
   health: ModelHealth;
+  router?: ModelRouter;
   models: MediaModels;
   backends: Pick<Backends, 'find'>;
   clock: Pick<Clock, 'monotonicMs'>;

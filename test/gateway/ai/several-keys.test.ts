@@ -50,6 +50,15 @@ async function withWorld(
           { id: 'acme/alone', provider: 'acme', upstream_model: 'ok', modalities, ...priced },
           { id: 'acme/broken-alone', provider: 'acme', upstream_model: 'status?code=503', ...priced },
           { id: 'spare/ok', provider: 'spare', ...priced },
+          ...['acme', 'spare'].map((owner) => ({
+            id: `${owner}/dear`,
+            provider: owner,
+            upstream_model: 'ok',
+            ...priced,
+            rates: { input: 2_000_000, output: 2_000_000 },
+            fallbacks: ['acme/alone'],
+            route_by: 'price',
+          })),
         ],
       },
     ),
@@ -358,6 +367,26 @@ describe('the circuit breaker of a provider with several keys', () => {
       },
       { members: { base_url: undefined, keys: [{ env: 'A_KEY' }], endpoints } },
     );
+  });
+});
+
+describe('a model of several providers', () => {
+  test('is called at the cheapest one and charged by its rates', async () => {
+    await withWorld(async (world) => {
+      const response = await chat(world, { model: 'acme/dear' });
+      expect(response.headers.get('x-townhall-model')).toBe('acme/alone');
+      expect(world.ledger.last().charged).toBe(14n);
+      expect(world.ledger.held()).toBe(0n);
+    });
+  });
+
+  test('is called at the next one when the cheapest fails', async () => {
+    await withWorld(async (world) => {
+      for (const key of [firstKey, secondKey]) provider.answerKey(key, { status: 503 });
+      const response = await chat(world, { model: 'spare/dear' });
+      expect(response.headers.get('x-townhall-attempts')).toMatch(/^acme\/alone;.*, spare\/dear;answered$/);
+      expect(world.ledger.last().charged).toBe(28n);
+    });
   });
 });
 

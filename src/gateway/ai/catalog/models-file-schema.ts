@@ -148,6 +148,8 @@ export const modelsFileSchema = {
             additionalProperties: false,
           },
           fallbacks: { type: 'array', items: modelId },
+          route_by: { enum: ['weight', 'price', 'latency'] },
+          weight,
         },
         additionalProperties: false,
       },

@@ -53,6 +53,10 @@ export interface ModelEntry {
   tiers: Tier[];
   reasoning?: Reasoning;
   fallbacks: string[];
+  /** By what the model and its fallbacks are ordered for each call; absent: the model first, then its fallbacks. */
+  route_by?: 'weight' | 'price' | 'latency';
+  /** Its share of the calls where a chain is ordered by weight; 1 by default. */
+  weight?: number;
 }
 
 export interface ModelsFile {
@@ -239,6 +243,8 @@ function checkModels(file: ModelsFile, existing: ExistingEntries, refuse: Refuse
       );
     }
     checkReasoning(model, kind, (member, reason) => refuse(`${path}.reasoning.${member}`, reason));
+    if (model.route_by !== undefined && model.fallbacks.length === 0)
+      refuse(`${path}.route_by`, 'has no effect without `fallbacks`, the other models of the choice');
     for (const [position, fallback] of model.fallbacks.entries()) {
       if (fallback === model.id || !allIds.has(fallback))
         refuse(`${path}.fallbacks[${position}]`, `there is no other model "${fallback}"`);

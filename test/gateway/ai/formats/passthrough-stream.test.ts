@@ -7,25 +7,29 @@ import {
 import { readPassthroughStream } from '../../../../src/gateway/ai/formats/passthrough/stream.ts';
 import type { UpstreamAnswer } from '../../../../src/gateway/ai/upstream/client.ts';
 
+function read(body: AsyncIterable<Uint8Array>, format: PassthroughFormat, heartbeatMs = 60_000) {
+  const answer: UpstreamAnswer = {
+    mediaType: 'text/event-stream',
+    body,
+    redact: (text) => text,
+    abort: () => {},
+  };
+  return readPassthroughStream(answer, {
+    model: { id: 'acme/a-longer-name', modalities: ['text'] } as never,
+    format,
+    wantsUsage: true,
+    heartbeatMs,
+    errorFrame: () => 'the error frame',
+  });
+}
+
 /** The caller's bytes of a stream that arrives in pieces of this size. */
 async function forward(source: string, format: PassthroughFormat, pieceBytes: number): Promise<string> {
   const bytes = Buffer.from(source);
   async function* body(): AsyncGenerator<Uint8Array> {
     for (let at = 0; at < bytes.length; at += pieceBytes) yield bytes.subarray(at, at + pieceBytes);
   }
-  const answer: UpstreamAnswer = {
-    mediaType: 'text/event-stream',
-    body: body(),
-    redact: (text) => text,
-    abort: () => {},
-  };
-  const content = await readPassthroughStream(answer, {
-    model: { id: 'acme/a-longer-name', modalities: ['text'] } as never,
-    format,
-    wantsUsage: true,
-    heartbeatMs: 60_000,
-    errorFrame: () => undefined,
-  });
+  const content = await read(body(), format);
   const parts: Uint8Array[] = [];
   for await (const part of content) parts.push(part);
   return Buffer.concat(parts).toString();
@@ -53,5 +57,41 @@ describe('a stream of events that differ in their text', () => {
       )
       .join('')}event: message_stop\ndata: {"type":"message_stop"}\n\n`;
     for (const pieceBytes of [50, 10_000]) expect(await forward(source, messages, pieceBytes)).toBe(source);
+  });
+});
+
+describe('a stream before its first content', () => {
+  const opening = 'event: message_start\ndata: {"type":"message_start","message":{}}\n\n';
+  const content =
+    'event: content_block_start\ndata: {"type":"content_block_start","index":0}\n\n' +
+    'event: message_stop\ndata: {"type":"message_stop"}\n\n';
+
+  /** A body that continues with `rest` only when the caller has received something. */
+  function stalledBody(rest: () => Promise<string>) {
+    const { promise: received, resolve: release } = Promise.withResolvers<void>();
+    async function* body(): AsyncGenerator<Uint8Array> {
+      yield Buffer.from(opening);
+      await received;
+      yield Buffer.from(await rest());
+    }
+    return { body: body(), release };
+  }
+
+  test.each([
+    ['continues', async () => content, content],
+    ['ends with an error', async () => Promise.reject(new Error('cut')), 'the error frame'],
+  ])('is forwarded after a heartbeat without content, and %s', async (_name, rest, end) => {
+    const { body, release } = stalledBody(rest);
+    const parts = (await read(body, messages, 1))[Symbol.asyncIterator]();
+    expect(Buffer.from((await parts.next()).value as Uint8Array).toString()).toBe(opening);
+    release();
+    let text = '';
+    for (let next = await parts.next(); next.done !== true; next = await parts.next())
+      text += Buffer.from(next.value).toString();
+    expect(text.replaceAll(': hb\n\n', '')).toBe(end);
+  });
+
+  test('is held back until its content, and then whole', async () => {
+    expect(await forward(opening + content, messages, 40)).toBe(opening + content);
   });
 });

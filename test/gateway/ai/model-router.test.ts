@@ -1,0 +1,88 @@
+import { describe, expect, test } from 'vitest';
+import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
+import { createModelRouter } from '../../../src/gateway/ai/model-router.ts';
+import { hashText } from '../../../src/gateway/ai/upstream/session-hash.ts';
+import { catalogModel } from './catalog-model.ts';
+
+function routerAt(clock = { nowMs: 0 }) {
+  return createModelRouter({ clock: { monotonicMs: () => clock.nowMs } });
+}
+
+const idsOf = (models: readonly CatalogModel[]) => models.map(({ id }) => id);
+const priced = (id: string, input: number, output: number, more: Partial<CatalogModel> = {}) =>
+  catalogModel({ id, rates: { input, output }, ...more });
+
+describe('the order of a chain', () => {
+  test('is the requested model and its fallbacks without route_by', () => {
+    const chain = [priced('a/x', 9, 9), priced('b/x', 1, 1)];
+    expect(routerAt().order(chain, undefined)).toBe(chain);
+  });
+
+  test('is by price for three tokens of input and one of output', () => {
+    const chain = [
+      priced('a/x', 10, 10, { route_by: 'price' }),
+      priced('b/x', 1, 36),
+      priced('c/x', 9, 9),
+      catalogModel({ id: 'd/x', rates: null }),
+    ];
+    expect(idsOf(routerAt().order(chain, undefined))).toEqual(['d/x', 'c/x', 'b/x', 'a/x']);
+  });
+
+  test('keeps models of one price in their order', () => {
+    const chain = [priced('a/x', 1, 1, { route_by: 'price' }), priced('b/x', 1, 1)];
+    expect(idsOf(routerAt().order(chain, undefined))).toEqual(['a/x', 'b/x']);
+  });
+
+  test('shares calls by weight', () => {
+    const chain = [priced('a/x', 1, 1, { route_by: 'weight', weight: 3 }), priced('b/x', 1, 1)];
+    const router = routerAt();
+    const first = Array.from({ length: 4_000 }, () => router.order(chain, undefined)[0]?.id);
+    expect(first.filter((id) => id === 'a/x').length / 4_000).toBeCloseTo(0.75, 1);
+  });
+
+  test('keeps the calls of a session at one model by weight', () => {
+    const chain = [priced('a/x', 1, 1, { route_by: 'weight' }), priced('b/x', 1, 1)];
+    const router = routerAt();
+    const firstOf = (session: string) => router.order(chain, () => hashText(session))[0]?.id;
+    const sessions = Array.from({ length: 20 }, (_, index) => `session ${index}`);
+    expect(sessions.map(firstOf)).toEqual(sessions.map(firstOf));
+    expect(new Set(sessions.map(firstOf)).size).toBe(2);
+  });
+});
+
+describe('the order by latency', () => {
+  const slow = priced('a/x', 1, 1, { route_by: 'latency' });
+  const fast = priced('b/x', 1, 1);
+  const chain = [slow, fast];
+
+  test('measures each model once and then prefers the fastest', () => {
+    const router = routerAt();
+    expect(idsOf(router.order(chain, undefined))).toEqual(['a/x', 'b/x']);
+    router.record(slow, 900);
+    expect(idsOf(router.order(chain, undefined))).toEqual(['b/x', 'a/x']);
+    router.record(fast, 300);
+    for (let call = 0; call < 3; call += 1)
+      expect(idsOf(router.order(chain, undefined))).toEqual(['b/x', 'a/x']);
+  });
+
+  test('measures a slower model again by one call a minute', () => {
+    const clock = { nowMs: 0 };
+    const router = routerAt(clock);
+    router.record(slow, 900);
+    router.record(fast, 300);
+    clock.nowMs = 59_000;
+    router.record(fast, 300);
+    expect(router.order(chain, undefined)[0]).toBe(fast);
+    clock.nowMs = 60_000;
+    expect(router.order(chain, undefined)[0]).toBe(slow);
+    expect(router.order(chain, undefined)[0]).toBe(fast);
+  });
+
+  test('leaves a model that fails', () => {
+    const router = routerAt();
+    router.record(slow, 900);
+    router.record(fast, 300);
+    router.record(fast, undefined);
+    expect(router.order(chain, undefined)[0]).toBe(slow);
+  });
+});
