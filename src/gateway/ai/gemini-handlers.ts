@@ -15,8 +15,10 @@ import { checkReplays } from './formats/translation/replay.ts';
 import { ignoredHints, toStreamRequest } from './formats/gemini/request.ts';
 import { sizeOf } from './metering/measure.ts';
 import { tokensOfRequest } from './metering/token-count.ts';
+import type { StreamPart, Warning } from './hub/language-model.ts';
 import { generate, streamParts } from './model-calls.ts';
 import { callInFormat, type StreamCall } from './stream-handlers.ts';
+import { warningHeaders } from './warning-headers.ts';
 
 type GeminiOperation = 'ai.generateGeminiContent' | 'ai.streamGeminiContent' | 'ai.getGeminiTokenCount';
 type GenerateCall = Call<Operations['ai.generateGeminiContent'], Identity>;
@@ -51,7 +53,7 @@ async function generateContent(
   const options = answerOptions(call.body, result);
   const { body, headers } = await settleAndRender<GeminiAnswer>(streamCall, result.bill, (credits) => ({
     body: serializeAnswer(result.answer, options),
-    headers: { ...headersOf(call.body, result), ...creditsHeader(credits) },
+    headers: { ...headersOf(call.body, result, result.answer.warnings), ...creditsHeader(credits) },
   }));
   return { status: 200, body, headers };
 }
@@ -60,19 +62,33 @@ async function streamContent(
   context: AiContext,
   call: Call<Operations['ai.streamGeminiContent'], Identity>,
 ): Promise<Reply<Operations['ai.streamGeminiContent']>> {
+  let warnings: readonly Warning[] = [];
   const result = await callInFormat(context, toStreamCall(call), {
     action: 'streamGenerateContent',
     streams: true,
-    send: async (attempt, { hub, bill }) =>
-      waitForFirst(
-        serializeChunks(streamParts(context, attempt, { hub, bill }), answerOptions(call.body, attempt)),
-      ),
+    send: async (attempt, { hub, bill }) => {
+      const parts = withWarnings(streamParts(context, attempt, { hub, bill }), (list) => {
+        warnings = list;
+      });
+      return waitForFirst(serializeChunks(parts, answerOptions(call.body, attempt)));
+    },
   });
   return {
     status: 200,
     events: asEvents(result.answer, (error) => context.health.recordStreamFailure(result, error)),
-    headers: headersOf(call.body, result),
+    headers: headersOf(call.body, result, warnings),
   };
+}
+
+/** Passes the parts on. Warnings come with the first part, before any text. */
+async function* withWarnings(
+  parts: AsyncIterable<StreamPart>,
+  onWarnings: (warnings: readonly Warning[]) => void,
+): AsyncGenerator<StreamPart> {
+  for await (const part of parts) {
+    if (part.type === 'stream-start') onWarnings(part.warnings);
+    yield part;
+  }
 }
 
 /** Copies the members one by one, because a spread would omit the getters of the call. */
@@ -94,8 +110,15 @@ function answerOptions(
   };
 }
 
-function headersOf(body: GeminiRequest, result: ModelResult<unknown>): Record<string, string> {
-  const hints = ignoredHints(body);
-  const headers = attemptHeaders(result);
-  return hints.length === 0 ? headers : { ...headers, 'x-townhall-warnings': `ignored: ${hints.join(', ')}` };
+function headersOf(
+  body: GeminiRequest,
+  result: ModelResult<unknown>,
+  warnings: readonly Warning[],
+): Record<string, string> {
+  const hints = ignoredHints(body).map((feature): Warning => ({
+    type: 'unsupported',
+    feature,
+    details: 'is not sent to this model',
+  }));
+  return { ...attemptHeaders(result), ...warningHeaders([...hints, ...warnings]) };
 }

@@ -167,9 +167,24 @@ describe('a setting', () => {
       generationConfig: { thinkingConfig: { thinkingBudget: 100 } },
     });
     expect(response.headers.get('x-townhall-warnings')).toBe(
-      'ignored: safetySettings, generationConfig.thinkingConfig.thinkingBudget',
+      'safetySettings: is not sent to this model; generationConfig.thinkingConfig.thinkingBudget: is not sent to this model',
     );
   });
+
+  test.each(['generateContent', 'streamGenerateContent?alt=sse'])(
+    'that the called model cannot honour is named in the warnings of %s',
+    async (method) => {
+      const response = await post(`/v1beta/models/acme/ok:${method}`, {
+        ...hello,
+        generationConfig: { topK: 5 },
+      });
+      await response.text();
+      expect([response.status, response.headers.get('x-townhall-warnings')]).toEqual([
+        200,
+        expect.stringContaining('topK'),
+      ]);
+    },
+  );
 
   test.each([
     ['several candidates', { generationConfig: { candidateCount: 2 } }, 422],
