@@ -349,7 +349,20 @@ describe('the curated models', () => {
     expect(curatedCatalog(catalog.models[0]?.meta.price_date ?? '')).toEqual(catalog);
   });
 
-  test('are at least twenty of seven providers, listed once the key is set', async () => {
+  test('count an announced rise of a price at once', () => {
+    // The package lists 0.75 dollars until 2026-12-31 and 1.5 from then on.
+    const model = curatedModels().models.find(({ id }) => id === 'google/gemini-3.8-flash');
+    expect(model?.rates).toMatchObject({ input: 1_500_000, output: 7_500_000 });
+  });
+
+  test('have the price of long calls as a tier', () => {
+    const model = curatedModels().models.find(({ id }) => id === 'anthropic/claude-haiku-5-5');
+    expect(model?.tiers).toEqual([
+      { above_input_tokens: 100_000, rates: expect.objectContaining({ input: 500_000, output: 2_500_000 }) },
+    ]);
+  });
+
+  test('are more than forty of seven providers, listed once the key is set', async () => {
     const world = await startAi({ curated: curatedModels(), env: {} });
     try {
       expect(await ids(world)).toEqual([]);
@@ -357,7 +370,7 @@ describe('the curated models', () => {
       expect(new Set(models.map((item) => item.owned_by))).toEqual(
         new Set(['openai', 'anthropic', 'google', 'deepseek', 'mistral', 'xai', 'groq']),
       );
-      expect(models.length).toBeGreaterThan(22);
+      expect(models.length).toBeGreaterThan(40);
       world.env.set('ANTHROPIC_API_KEY', 'k');
       const listed = await items(await world.get('/v1/ai/models'));
       expect(new Set(listed.map((item) => item.owned_by))).toEqual(new Set(['anthropic']));
