@@ -97,7 +97,7 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: 'models',
-    summary: 'List the models, or call each configured provider once and report what is wrong.',
+    summary: 'List the models, check their providers, and update the catalog of models and prices.',
     load: () => import('./commands/models.ts'),
   },
   {

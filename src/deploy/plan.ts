@@ -216,6 +216,7 @@ function gatewayEnvironment(
 // Relative paths are resolved here, because the gateway runs in another folder than the operator.
 const pathKeys = [
   'MODELS_FILE',
+  'MODELS_CATALOG_FILE',
   'STORAGE_PATH',
   'JOURNAL_PATH',
   'TOWNHALL_MASTER_KEY_FILE',

@@ -48,7 +48,7 @@ import {
   jobPayments,
   jobsStore,
   mediaJobs,
-  requireModelsFile,
+  requireModelsFiles,
   createResponseSockets,
   maxSocketMessageBytes,
   storedResponses,
@@ -58,7 +58,7 @@ import type { BreakerChannel, ProviderCheck } from './ai/index.ts';
 import { audit, auditStore } from './audit/index.ts';
 import { bureaus, bureausStore } from './bureaus/index.ts';
 import { cities, citiesStore, type Deployment } from './cities/index.ts';
-import { isStartupKey, journalFolder } from './config.ts';
+import { catalogFile, isStartupKey, journalFolder } from './config.ts';
 import type { GatewayConfig } from './config.ts';
 import { loginPaths, reservedServiceIds } from './contract-paths.ts';
 import { createControlHandlers } from './control.ts';
@@ -240,8 +240,12 @@ async function checkSettings(
   const isEmbedded = config.databaseUrl === undefined;
   const projectServices = await loadProjectServices(options);
   await requireMasterKeys(config, { isEmbedded, redactor });
-  if (config.modelsFile !== undefined)
-    await requireModelsFile(config.modelsFile, { clock, guideDirectory: assetPath('docs/guides') });
+  await requireModelsFiles({
+    catalogFile: catalogFile(config),
+    modelsFile: config.modelsFile,
+    clock,
+    guideDirectory: assetPath('docs/guides'),
+  });
   if (isEmbedded) await makeSettingFolder('DATABASE_PATH', config.databasePath);
   return projectServices;
 }
@@ -661,6 +665,7 @@ async function openModels(
       ledger,
       alarms,
       env: env.reader,
+      catalogFile: catalogFile(config),
       modelsFile: config.modelsFile,
       guideDirectory: assetPath('docs/guides'),
       localModels: config.localModels === 'on',

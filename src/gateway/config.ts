@@ -68,6 +68,14 @@ export const gatewaySettings = {
     'MODELS_FILE',
     'JSON file with providers and models of your own; read again on change.',
   ),
+  modelsCatalogFile: optionalText(
+    'MODELS_CATALOG_FILE',
+    'Catalog that "townhall models update" writes; in the folder of the embedded database. Read again on change.',
+  ),
+  modelsCatalogKeys: list(
+    'MODELS_CATALOG_KEYS',
+    'Public keys of the publishers whose catalogs "townhall models update" accepts, separated by commas.',
+  ),
   localModels: choice(
     'LOCAL_MODELS',
     ['on', 'off'],
@@ -254,6 +262,17 @@ export function readGatewayConfig(
 /** JOURNAL_PATH, or its default: beside the embedded database, else below the folder of the process. */
 export function journalFolder({ journalPath, databaseUrl, databasePath }: GatewayConfig): string {
   return journalPath ?? (databaseUrl === undefined ? join(databasePath, 'journal') : './data/journal');
+}
+
+/** MODELS_CATALOG_FILE, or its default beside the embedded database; undefined if there is none. */
+export function catalogFile({
+  modelsCatalogFile,
+  databaseUrl,
+  databasePath,
+}: Pick<GatewayConfig, 'modelsCatalogFile' | 'databaseUrl' | 'databasePath'>): string | undefined {
+  return (
+    modelsCatalogFile ?? (databaseUrl === undefined ? join(databasePath, 'models-catalog.json') : undefined)
+  );
 }
 
 /** Checks before the start that the folders can be used. Creates nothing. Throws a SettingError. */

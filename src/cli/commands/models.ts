@@ -1,4 +1,5 @@
-// `townhall models check`: calls each configured provider once and reports failures. A running
+// `townhall models`: the catalog, its updates, and the check of the providers.
+// `townhall models check` calls each configured provider once and reports failures. A running
 // local edition does it on request over its control socket, because only it can read the stored
 // keys; otherwise the command opens the database, if any.
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -11,11 +12,15 @@ import { action, settingOption, type Command, type CommandContext } from '../com
 import { askServer, gatewayDatabase, hasDatabase } from '../data/database-location.ts';
 import { dataNotes, dataOptions, readConfigHere } from '../data/gateway-config.ts';
 import { withGateway } from '../data/gateway.ts';
+import { pinAction, unpinAction } from '../models/pin-actions.ts';
+import { exportAction, keygenAction, signAction } from '../models/publish-actions.ts';
+import { rollbackAction, updateAction } from '../models/update-actions.ts';
 
 export const command: Command = {
   description: [
-    'Calls one model of each model provider whose key is set, with a prompt of a few words, and reports what is wrong.',
-    'Exits 1 when a provider does not answer correctly. Each call costs a few tokens.',
+    'Lists the models, checks their providers, and keeps the catalog of models and prices up to date.',
+    '"check" calls one model of each model provider whose key is set, with a prompt of a few words, and reports what is',
+    'wrong. It exits 1 when a provider does not answer correctly. Each call costs a few tokens.',
   ],
   actions: [
     resourceAction({
@@ -35,8 +40,19 @@ export const command: Command = {
         return checks.some(({ state }) => state === 'failing') ? 1 : 0;
       },
     }),
+    updateAction,
+    rollbackAction,
+    pinAction,
+    unpinAction,
+    exportAction,
+    keygenAction,
+    signAction,
   ],
-  notes: dataNotes,
+  notes: [
+    '"update" accepts a catalog with an Ed25519 signature by one of MODELS_CATALOG_KEYS, shows what changes, and asks.',
+    'Entries of your MODELS_FILE always win over the catalog.',
+    ...dataNotes,
+  ],
 };
 
 function checkProviders(config: GatewayConfig, { env }: CommandContext): Promise<ProviderCheck[]> {

@@ -9,7 +9,7 @@ import { audioHandlers } from './audio-handlers.ts';
 import { createBilling } from './billing/billing.ts';
 import type { AlarmStore } from './billing/alarm-store.ts';
 import type { UsageAlarmCounts } from './billing/usage-alarms.ts';
-import { checkModelsFile, openCatalog } from './catalog/catalog.ts';
+import { checkModelsFiles, openCatalog } from './catalog/catalog.ts';
 import { curatedModels } from './catalog/curated.ts';
 import type { ModelsFile } from './catalog/models-file.ts';
 import { remoteProviders } from './catalog/provider-views.ts';
@@ -52,6 +52,8 @@ import {
 export interface AiOptions {
   /** Provider keys, read again for each call. */
   env: { get(key: string): string | undefined };
+  /** The file that `townhall models update` writes; it need not exist, but its folder must. */
+  catalogFile?: string | undefined;
   /** The operator's providers and models; read at start and on change. */
   modelsFile?: string | undefined;
   /** The built-in models; those of catalog.json by default. */
@@ -116,14 +118,17 @@ export interface AiService extends Service<'ai'> {
 }
 
 /**
- * Validates the models file as `ai` does, and opens nothing. Throws a SettingError for an invalid
- * file.
+ * Validates the catalog file and the models file as `ai` does, and opens nothing. Throws a
+ * SettingError for an invalid file.
  */
-export async function requireModelsFile(
-  path: string,
-  { clock, guideDirectory }: Pick<AiOptions, 'clock' | 'guideDirectory'>,
-): Promise<void> {
-  await checkModelsFile(path, localProvider({ clock, guideDirectory }).entries, curatedModels());
+export async function requireModelsFiles({
+  clock,
+  guideDirectory,
+  catalogFile,
+  modelsFile,
+}: Pick<AiOptions, 'clock' | 'guideDirectory' | 'catalogFile' | 'modelsFile'>): Promise<void> {
+  const { entries } = localProvider({ clock, guideDirectory });
+  await checkModelsFiles({ builtin: entries, curated: curatedModels(), catalogFile, modelsFile });
 }
 
 /** Opens the service. Throws a ModelsFileError for an invalid models file. */
@@ -209,6 +214,7 @@ async function openContext(
     env,
     builtin: local.entries,
     curated: options.curated ?? curatedModels(),
+    catalogFile: options.catalogFile,
     modelsFile: options.modelsFile,
     log,
   });

@@ -1,6 +1,17 @@
-export { ai, requireModelsFile, type AiOptions, type AiService } from './ai.ts';
+export { ai, requireModelsFiles, type AiOptions, type AiService } from './ai.ts';
 export { createResponseSockets, maxSocketMessageBytes } from './response-socket.ts';
 export { curatedModels } from './catalog/curated.ts';
+export { parseCatalogDocument, type CatalogDocument, type Pin } from './catalog/catalog-document.ts';
+export { readCatalogFile, writeCatalogFile, previousFile } from './catalog/catalog-file.ts';
+export {
+  catalogDocument,
+  planUpdate,
+  pinEntry,
+  unpinEntry,
+  type UpdateLimits,
+  type UpdatePlan,
+} from './catalog/catalog-update.ts';
+export type { EntryChange, MemberChange } from './catalog/catalog-changes.ts';
 export type { ProviderCheck } from './provider-check.ts';
 export type { BreakerChannel } from './upstream/model-health.ts';
 export { jobPayments } from './jobs/payments.ts';

@@ -1,16 +1,19 @@
 // The model catalog: the existing models, those that can be called now, and their views for users and
 // administrators. It is an immutable snapshot that is replaced as a whole, so that a request sees one state.
-import { watch } from 'node:fs';
+import { existsSync, watch } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import type { Model, ModelList } from '../../../contract/gateway/types.gen.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Requirement } from '../../service.ts';
+import { catalogFileKind, overlay } from './catalog-document.ts';
 import {
   createModelsFileReader,
+  ModelsFileError,
   type ExistingEntries,
   type ModelEntry,
   type ModelsFile,
+  type ModelsFileReader,
   type Modality,
   type ProviderEntry,
 } from './models-file.ts';
@@ -60,6 +63,8 @@ export interface CatalogOptions {
   builtin: ModelsFile;
   /** The models of every gateway. The operator's file can replace a provider or model by its id. */
   curated: ModelsFile;
+  /** The file that `townhall models update` writes; it need not exist. It replaces curated entries by their id. */
+  catalogFile?: string | undefined;
   modelsFile: string | undefined;
   log: Log;
 }
@@ -78,9 +83,16 @@ function existingEntries(builtin: ModelsFile, curated: ModelsFile): ExistingEntr
   };
 }
 
-/** Validates a models file. Throws a ModelsFileError where `openCatalog` would. */
-export async function checkModelsFile(path: string, builtin: ModelsFile, curated: ModelsFile): Promise<void> {
-  (await createModelsFileReader()(path)).parse(existingEntries(builtin, curated));
+interface ModelsFiles {
+  builtin: ModelsFile;
+  curated: ModelsFile;
+  catalogFile?: string | undefined;
+  modelsFile?: string | undefined;
+}
+
+/** Validates the files. Throws a ModelsFileError where `openCatalog` would. */
+export async function checkModelsFiles(files: ModelsFiles): Promise<void> {
+  (await createFilesReader(files)()).parse();
 }
 
 /**
@@ -92,36 +104,84 @@ export async function openCatalog(options: CatalogOptions): Promise<Catalog> {
   return createCatalog({ env: options.env, snapshot: source.current, close: source.close });
 }
 
+interface FileContents {
+  /** Differs when one of the files has changed. */
+  text: string;
+  parse(): Snapshot;
+}
+
+/** Reads the catalog file, if it exists, and the models file. */
+function createFilesReader({
+  builtin,
+  curated,
+  catalogFile,
+  modelsFile,
+}: ModelsFiles): () => Promise<FileContents> {
+  // Compiled at the first use: most gateways start without a file.
+  let readCatalog: ModelsFileReader | undefined;
+  let readModels: ModelsFileReader | undefined;
+  return async () => {
+    const hasCatalog = catalogFile !== undefined && existsSync(catalogFile);
+    const update = hasCatalog
+      ? await (readCatalog ??= createModelsFileReader(catalogFileKind))(catalogFile)
+      : undefined;
+    const own =
+      modelsFile === undefined ? undefined : await (readModels ??= createModelsFileReader())(modelsFile);
+    return {
+      text: JSON.stringify([update?.text, own?.text]),
+      parse() {
+        const shared =
+          update === undefined ? curated : overlay(curated, update.parse(existingEntries(builtin, curated)));
+        const declared = own?.parse(existingEntries(builtin, shared));
+        return mergeFiles([builtin, shared, ...(declared === undefined ? [] : [declared])]);
+      },
+    };
+  };
+}
+
 interface SnapshotSource {
   current(): Snapshot;
   close(): void;
 }
 
-// Reads the models file, and reads it again whenever it changes.
-async function openSnapshots({ builtin, curated, modelsFile, log }: CatalogOptions): Promise<SnapshotSource> {
-  if (modelsFile === undefined) {
-    const snapshot = mergeFiles([builtin, curated]);
-    return { current: () => snapshot, close: () => {} };
-  }
-  const existing = existingEntries(builtin, curated);
-  const read = createModelsFileReader();
-  const file = await read(modelsFile);
-  let currentText = file.text;
-  let snapshot = mergeFiles([builtin, curated, file.parse(existing)]);
+// Reads the files, and reads them again whenever one of them changes.
+async function openSnapshots({ log, ...files }: CatalogOptions): Promise<SnapshotSource> {
+  const read = createFilesReader(files);
+  const contents = await read();
+  let currentText = contents.text;
+  let snapshot = contents.parse();
 
-  async function reload(path: string): Promise<void> {
+  async function reload(): Promise<void> {
     try {
-      const next = await read(path);
+      const next = await read();
       if (next.text === currentText) return;
       currentText = next.text;
-      snapshot = mergeFiles([builtin, curated, next.parse(existing)]);
+      snapshot = next.parse();
       log.info({ models: snapshot.size }, 'models file read again');
     } catch (error) {
       log.error({ err: error }, 'models file refused; the last good one stays');
     }
   }
 
-  return { current: () => snapshot, close: watchFile(modelsFile, () => reload(modelsFile)) };
+  if (files.catalogFile !== undefined && !existsSync(dirname(files.catalogFile))) {
+    throw new ModelsFileError(
+      `MODELS_CATALOG_FILE ${files.catalogFile}: its folder does not exist; create it first.`,
+    );
+  }
+  const paths = [files.catalogFile, files.modelsFile].filter((path) => path !== undefined);
+  // One after another: a slow read of the old files must not replace the new ones.
+  let lastReload = Promise.resolve();
+  const watchers = paths.map((path) =>
+    watchFile(path, () => {
+      lastReload = lastReload.then(reload);
+    }),
+  );
+  return {
+    current: () => snapshot,
+    close() {
+      for (const stop of watchers) stop();
+    },
+  };
 }
 
 function createCatalog({
@@ -269,16 +329,13 @@ function toModel(model: CatalogModel, viewer: Viewer): Model {
 
 // Watches the folder of the file: most programs replace a file by a rename, and Kubernetes
 // swaps a symbolic link beside a mounted file. Returns the function that stops watching.
-function watchFile(file: string, onChange: () => Promise<void>): () => void {
+function watchFile(file: string, onChange: () => void): () => void {
   let timer: NodeJS.Timeout | undefined;
-  let lastRead = Promise.resolve();
   const watcher = watch(dirname(file), { persistent: false }, (_event, name) => {
     // Names that begin with two dots belong to swaps of links, which may change the file.
     if (name !== null && name !== basename(file) && !name.startsWith('..')) return;
     clearTimeout(timer);
-    timer = setTimeout(() => {
-      lastRead = lastRead.then(onChange);
-    }, settleMs);
+    timer = setTimeout(onChange, settleMs);
     timer.unref();
   });
   // If the folder is removed, the catalog keeps its last entries.

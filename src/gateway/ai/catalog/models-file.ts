@@ -1,7 +1,7 @@
-// Reads the operator's MODELS_FILE. An invalid file is rejected as a whole, with the
-// path of the first invalid value.
+// Reads files of providers and models, such as the operator's MODELS_FILE. An invalid file is
+// rejected as a whole, with the path of the first invalid value.
 import { readFile } from 'node:fs/promises';
-import { compileSchema } from '../../../kernel/contract/schema.ts';
+import { compileSchema, type JsonSchema } from '../../../kernel/contract/schema.ts';
 import { SettingError } from '../../../kernel/settings.ts';
 import { adapterOfKind, type ProviderKind } from '../providers/adapters.ts';
 import type { PassthroughFormatName, VideoFormat } from '../providers/adapter/provider-adapter.ts';
@@ -91,43 +91,59 @@ export interface ExistingEntries {
   localModels: readonly string[];
 }
 
+/** A file with providers and models: the operator's, or the catalog that updates write. */
+export interface ModelsFileKind {
+  /** The setting with its path; errors name it. */
+  setting: string;
+  schema: JsonSchema;
+}
+
+const operatorFile: ModelsFileKind = { setting: 'MODELS_FILE', schema: modelsFileSchema };
+
 /** Compiles the schema once. Reading and parsing throw a ModelsFileError. */
-export function createModelsFileReader(): ModelsFileReader {
-  const check = compileSchema(modelsFileSchema);
+export function createModelsFileReader(kind: ModelsFileKind = operatorFile): ModelsFileReader {
+  const parse = createModelsParser(kind.schema);
   return async (path) => {
-    let content: string;
-    try {
-      content = await readFile(path, 'utf8');
-    } catch (error) {
-      const reason =
-        (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'there is no such file' : 'it cannot be read';
-      throw new ModelsFileError(`MODELS_FILE ${path}: ${reason}.`, { cause: error });
-    }
-    return {
-      text: content,
-      parse(existing) {
-        const refuse: Refuse = (valuePath, reason) => {
-          throw new ModelsFileError(
-            `MODELS_FILE ${path}: ${valuePath === '' ? '' : `${valuePath}: `}${reason}`,
-          );
-        };
-        let value: unknown;
-        try {
-          value = JSON.parse(content);
-        } catch (error) {
-          return refuse('', `is not valid JSON (${(error as Error).message})`);
-        }
-        const result = check(value);
-        if (!result.ok) {
-          const [first] = result.details;
-          return refuse(first?.path ?? '', first?.message ?? 'is not valid');
-        }
-        const file = withDefaults(value as ModelsFileInput);
-        checkProviders(file, existing, refuse);
-        checkModels(file, existing, refuse);
-        return file;
-      },
+    const name = `${kind.setting} ${path}`;
+    const text = await readText(path, name);
+    return { text, parse: (existing) => parse(text, name, existing) };
+  };
+}
+
+async function readText(path: string, name: string): Promise<string> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT';
+    const reason = isMissing ? 'there is no such file' : 'it cannot be read';
+    throw new ModelsFileError(`${name}: ${reason}.`, { cause: error });
+  }
+}
+
+export type ModelsParser = (text: string, name: string, existing: ExistingEntries) => ModelsFile;
+
+/** Parses texts of one schema. It throws a ModelsFileError that begins with the name of the file. */
+export function createModelsParser(schema: JsonSchema): ModelsParser {
+  const check = compileSchema(schema);
+  return (text, name, existing) => {
+    const refuse: Refuse = (valuePath, reason) => {
+      throw new ModelsFileError(`${name}: ${valuePath === '' ? '' : `${valuePath}: `}${reason}`);
     };
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch (error) {
+      return refuse('', `is not valid JSON (${(error as Error).message})`);
+    }
+    const result = check(value);
+    if (!result.ok) {
+      const [first] = result.details;
+      return refuse(first?.path ?? '', first?.message ?? 'is not valid');
+    }
+    const file = withDefaults(value as ModelsFileInput);
+    checkProviders(file, existing, refuse);
+    checkModels(file, existing, refuse);
+    return file;
   };
 }
 

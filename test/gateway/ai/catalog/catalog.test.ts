@@ -1,8 +1,14 @@
-import { readFile, rename, writeFile } from 'node:fs/promises';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { openCatalog } from '../../../../src/gateway/ai/catalog/catalog.ts';
+import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { openCatalog, type Catalog } from '../../../../src/gateway/ai/catalog/catalog.ts';
 import { curatedModels } from '../../../../src/gateway/ai/catalog/curated.ts';
-import { createModelsFileReader } from '../../../../src/gateway/ai/catalog/models-file.ts';
+import {
+  createModelsFileReader,
+  withDefaults,
+  type ModelsFileInput,
+} from '../../../../src/gateway/ai/catalog/models-file.ts';
 import { priceLines } from '../../../../src/gateway/ai/catalog/rates.ts';
 import { adminToken, errorOf, startAi, type World } from '../world.ts';
 
@@ -325,6 +331,49 @@ describe('MODELS_FILE', () => {
     } finally {
       await world.close();
     }
+  });
+});
+
+describe('the catalog file', () => {
+  const silent = { debug() {}, info() {}, warn() {}, error() {}, child: () => silent };
+  const priced = (input: number) => ({ id: 'acme/a', provider: 'acme', rates: { input, output: 1 } });
+  const acme = { id: 'acme', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' };
+  let folder: string;
+  let catalogFile: string;
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'townhall-catalog-'));
+    catalogFile = join(folder, 'catalog.json');
+  });
+  afterEach(() => rm(folder, { recursive: true, force: true }));
+
+  async function open(modelsFile?: string) {
+    const curated = withDefaults({ providers: [acme], models: [priced(1)] } as ModelsFileInput);
+    const builtin = { providers: [], models: [] };
+    return openCatalog({ env: new Map(), builtin, curated, catalogFile, modelsFile, log: silent });
+  }
+  const inputRate = (catalog: Catalog) => catalog.get({ kind: 'admin' }, 'acme/a').price[0];
+
+  test('is read when it appears, and is between the built-in models and MODELS_FILE', async () => {
+    const catalog = await open();
+    try {
+      expect(inputRate(catalog)).toBe('0.001 credits per 1K input tokens');
+      await writeFile(catalogFile, JSON.stringify({ models: [priced(2)] }));
+      await expect.poll(() => inputRate(catalog)).toBe('0.002 credits per 1K input tokens');
+    } finally {
+      catalog.close();
+    }
+    const modelsFile = join(folder, 'models.json');
+    await writeFile(modelsFile, JSON.stringify({ models: [priced(3)] }));
+    const own = await open(modelsFile);
+    expect(inputRate(own)).toBe('0.003 credits per 1K input tokens');
+    own.close();
+  });
+
+  test('refuses the start when it is invalid, and names its setting', async () => {
+    await writeFile(catalogFile, JSON.stringify({ models: [{ ...priced(2), provider: 'nobody' }] }));
+    await expect(open()).rejects.toThrow(
+      `MODELS_CATALOG_FILE ${catalogFile}: models[0].provider: there is no provider "nobody"`,
+    );
   });
 });
 

@@ -1,0 +1,162 @@
+// The differences between two catalogs, and the changes among them that an update refuses unless
+// the operator allows them: jumps of a price, and other addresses or keys of a provider.
+import type { ModelEntry, ModelsFile, ProviderEntry } from './models-file.ts';
+import type { Rates } from './rates.ts';
+
+export interface MemberChange {
+  member: string;
+  before: unknown;
+  after: unknown;
+}
+
+export interface EntryChange {
+  entry: 'provider' | 'model';
+  id: string;
+  change: 'added' | 'removed' | 'changed';
+  /** Empty for an added or removed entry. */
+  members: MemberChange[];
+}
+
+/** Credits per million tokens or per unit; null for a model without a price, undefined for none of this kind. */
+type Rate = number | null | undefined;
+
+export interface PriceJump {
+  id: string;
+  /** The kind of the rate, such as `output`. */
+  rate: string;
+  aboveInputTokens: number;
+  before: Rate;
+  after: Rate;
+}
+
+// Other values of these send keys or prompts to another place, or allow requests that have no price.
+const guardedMembers: readonly (keyof ProviderEntry)[] = [
+  'kind',
+  'base_url',
+  'api_key_env',
+  'unpriced_members',
+];
+
+export function compareCatalogs(before: ModelsFile, after: ModelsFile): EntryChange[] {
+  return [
+    ...compareEntries('provider', before.providers, after.providers),
+    ...compareEntries('model', before.models, after.models),
+  ];
+}
+
+function compareEntries(
+  entry: EntryChange['entry'],
+  before: readonly { id: string }[],
+  after: readonly { id: string }[],
+): EntryChange[] {
+  const former = new Map(before.map((value) => [value.id, value]));
+  const next = new Map(after.map((value) => [value.id, value]));
+  const ids = [...new Set([...former.keys(), ...next.keys()])];
+  return ids.flatMap((id): EntryChange[] => {
+    const [old, current] = [former.get(id), next.get(id)];
+    if (old === undefined) return [{ entry, id, change: 'added', members: [] }];
+    if (current === undefined) return [{ entry, id, change: 'removed', members: [] }];
+    const members = compareMembers(old, current);
+    return members.length === 0 ? [] : [{ entry, id, change: 'changed', members }];
+  });
+}
+
+function compareMembers(before: object, after: object): MemberChange[] {
+  const [former, next] = [flatten(before), flatten(after)];
+  const members = [...new Set([...former.keys(), ...next.keys()])];
+  return members
+    .map((member) => ({ member, before: former.get(member), after: next.get(member) }))
+    .filter((change) => JSON.stringify(change.before) !== JSON.stringify(change.after));
+}
+
+// Rates are compared one by one, all other members as a whole.
+function flatten(entry: object): Map<string, unknown> {
+  const { rates, tiers = [], ...others } = entry as Partial<ModelEntry>;
+  const members = new Map<string, unknown>(Object.entries(others));
+  if (rates === null) members.set('rates', null);
+  for (const [kind, rate] of Object.entries(rates ?? {})) members.set(`rates.${kind}`, rate);
+  for (const tier of tiers)
+    for (const [kind, rate] of Object.entries(tier.rates))
+      members.set(`rates.${kind} above ${tier.above_input_tokens} input tokens`, rate);
+  return members;
+}
+
+/** The providers that are new, or whose address, key, kind or unpriced members differ. */
+export function guardedProviders(changes: readonly EntryChange[]): string[] {
+  return changes
+    .filter(({ entry, change }) => entry === 'provider' && change !== 'removed')
+    .filter(
+      ({ change, members }) =>
+        change === 'added' || members.some(({ member }) => (guardedMembers as string[]).includes(member)),
+    )
+    .map(({ id }) => id);
+}
+
+/** The rates of models in both catalogs that rise or fall by more than the factor. */
+export function findPriceJumps(before: ModelsFile, after: ModelsFile, factor: number): PriceJump[] {
+  const next = new Map(after.models.map((model) => [model.id, model]));
+  return before.models.flatMap((model) => {
+    const current = next.get(model.id);
+    return current === undefined ? [] : jumpsOf(model, current, factor);
+  });
+}
+
+function jumpsOf(before: ModelEntry, after: ModelEntry, factor: number): PriceJump[] {
+  const { id } = before;
+  if (before.rates === null || after.rates === null) {
+    const isSame = before.rates === after.rates;
+    const [old, current] = [before.rates?.input, after.rates?.input];
+    return isSame
+      ? []
+      : [{ id, rate: 'rates', aboveInputTokens: 0, before: old ?? null, after: current ?? null }];
+  }
+  const kinds = [...new Set([...kindsOf(before), ...kindsOf(after)])];
+  const thresholds = [
+    ...new Set([0, ...[...before.tiers, ...after.tiers].map((tier) => tier.above_input_tokens)]),
+  ];
+  return thresholds
+    .toSorted((a, b) => a - b)
+    .flatMap((aboveInputTokens) =>
+      kinds
+        .map((rate) => ({
+          id,
+          rate,
+          aboveInputTokens,
+          before: rateAt(before, rate, aboveInputTokens),
+          after: rateAt(after, rate, aboveInputTokens),
+        }))
+        .filter((jump) => isJump(jump, factor)),
+    );
+}
+
+function kindsOf({ rates, tiers }: ModelEntry): (keyof Rates)[] {
+  return [rates ?? {}, ...tiers.map((tier) => tier.rates)].flatMap(
+    (table) => Object.keys(table) as (keyof Rates)[],
+  );
+}
+
+// Tokens without a rate of their own are charged at another one (metering/price.ts).
+const substituteRates: Partial<Record<keyof Rates, keyof Rates>> = {
+  cached_input: 'input',
+  cache_write: 'input',
+  cache_write_1h: 'cache_write',
+  reasoning: 'output',
+};
+
+/** The rate in a call with more than this many input tokens. */
+function rateAt(model: ModelEntry, kind: keyof Rates, inputTokens: number): number | undefined {
+  const tier = model.tiers
+    .filter((candidate) => candidate.above_input_tokens <= inputTokens)
+    .toSorted((a, b) => b.above_input_tokens - a.above_input_tokens)
+    .find((candidate) => candidate.rates[kind] !== undefined);
+  const rate = tier?.rates[kind] ?? model.rates?.[kind];
+  const substitute = substituteRates[kind];
+  return rate ?? (substitute === undefined ? undefined : rateAt(model, substitute, inputTokens));
+}
+
+function isJump({ before, after }: PriceJump, factor: number): boolean {
+  if (before === undefined || before === null || before === after) return false;
+  if (after === undefined || after === null) return true;
+  const [low, high] = before < after ? [before, after] : [after, before];
+  return low === 0 || high / low > factor;
+}

@@ -1,0 +1,79 @@
+// The catalog document: providers and models that replace built-in ones. Operators publish it with
+// a signature, `townhall models update` writes it to the catalog file, and gateways read that file.
+import type { JsonSchema } from '../../../kernel/contract/schema.ts';
+import { modelsFileSchema } from './models-file-schema.ts';
+import {
+  type ExistingEntries,
+  type ModelsFile,
+  type ModelsFileInput,
+  type ModelsFileKind,
+  createModelsParser,
+} from './models-file.ts';
+
+/** An entry of the catalog that updates leave as it is: the whole model, or its rates only. */
+export interface Pin {
+  id: string;
+  member: 'model' | 'price';
+}
+
+export interface CatalogDocument extends ModelsFileInput {
+  /** When the document was published; an update refuses an older document than its own. */
+  published_at?: string;
+  /** In the catalog file only: a published document cannot pin anything. */
+  pins?: Pin[];
+}
+
+const schema: JsonSchema = {
+  ...modelsFileSchema,
+  properties: {
+    ...modelsFileSchema.properties,
+    published_at: { type: 'string', pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{1,9})?Z$' },
+    pins: {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['id', 'member'],
+        properties: {
+          id: modelsFileSchema.properties.models.items.properties.id,
+          member: { enum: ['model', 'price'] },
+        },
+        additionalProperties: false,
+      },
+    },
+  },
+};
+
+export const catalogFileKind: ModelsFileKind = { setting: 'MODELS_CATALOG_FILE', schema };
+
+/** The entries to which a document or a models file may refer, those of all `files` together. */
+export function entriesOf(...files: readonly ModelsFile[]): ExistingEntries {
+  return {
+    providers: files.flatMap((file) => file.providers),
+    models: files.flatMap((file) => file.models.map((model) => model.id)),
+    localModels: [],
+  };
+}
+
+/** Entries of both files; those of `second` replace the ones of the same id in `first`. */
+export function overlay(first: ModelsFile, second: ModelsFile): ModelsFile {
+  return {
+    providers: replaceById(first.providers, second.providers),
+    models: replaceById(first.models, second.models),
+  };
+}
+
+function replaceById<Entry extends { id: string }>(
+  first: readonly Entry[],
+  second: readonly Entry[],
+): Entry[] {
+  return [...new Map([...first, ...second].map((entry) => [entry.id, entry])).values()];
+}
+
+/**
+ * Parses and checks a document against the built-in catalog. Throws a ModelsFileError whose message
+ * begins with `name`.
+ */
+export function parseCatalogDocument(text: string, name: string, builtIn: ModelsFile): CatalogDocument {
+  createModelsParser(schema)(text, name, entriesOf(builtIn));
+  return JSON.parse(text) as CatalogDocument;
+}

@@ -1,0 +1,74 @@
+// The catalog file and its former content. Both are replaced by a rename, so that a gateway that
+// watches the file reads either the old or the new content.
+import { randomBytes } from 'node:crypto';
+import { open, readFile, rename, rm } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { makeSettingFolder } from '../../../kernel/folder.ts';
+import { parseCatalogDocument, type CatalogDocument } from './catalog-document.ts';
+import type { ModelsFile } from './models-file.ts';
+
+/** The file with the content before the last change. */
+export function previousFile(file: string): string {
+  return `${file}.previous`;
+}
+
+/** Undefined if there is no file. Throws a ModelsFileError for an invalid one. */
+export async function readCatalogFile(
+  file: string,
+  builtIn: ModelsFile,
+): Promise<CatalogDocument | undefined> {
+  const text = await readIfPresent(file);
+  return text === undefined ? undefined : parseCatalogDocument(text, `The catalog file ${file}`, builtIn);
+}
+
+export interface CatalogWrite {
+  next: CatalogDocument;
+  /** What a rollback brings back; absent if it stays what it is. */
+  former?: CatalogDocument;
+  /** Checks a file with the next content; its error leaves everything as it is. */
+  check(path: string): Promise<void>;
+}
+
+/** Replaces the content. */
+export async function writeCatalogFile(file: string, { next, former, check }: CatalogWrite): Promise<void> {
+  await makeSettingFolder('MODELS_CATALOG_FILE', dirname(file));
+  await replaceFile(file, textOf(next), async (staging) => {
+    await check(staging);
+    if (former !== undefined) await replaceFile(previousFile(file), textOf(former));
+  });
+}
+
+function textOf(document: CatalogDocument): string {
+  return `${JSON.stringify(document, null, 2)}\n`;
+}
+
+async function readIfPresent(file: string): Promise<string | undefined> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+async function replaceFile(
+  file: string,
+  text: string,
+  beforeRename: (staging: string) => Promise<void> = () => Promise.resolve(),
+): Promise<void> {
+  const staging = join(dirname(file), `.${basename(file)}.${randomBytes(6).toString('hex')}`);
+  try {
+    const handle = await open(staging, 'wx', 0o644);
+    try {
+      await handle.writeFile(text);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await beforeRename(staging);
+    await rename(staging, file);
+  } catch (error) {
+    await rm(staging, { force: true });
+    throw error;
+  }
+}
