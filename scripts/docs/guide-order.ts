@@ -11,6 +11,7 @@ const groups: readonly { title: string; guides: readonly string[] }[] = [
       'model-providers',
       'providers-by-example',
       'formats',
+      'format-members',
       'local-models',
       'reliability-of-models',
       'media',

@@ -1,11 +1,13 @@
-// The tables of docs/guides/formats.md against the behavior of a server. UPDATE_TABLES=1 writes them.
+// The table of docs/guides/format-members.md against a server and against the rules in the code.
+// UPDATE_TABLES=1 writes the guide.
 import { readFile, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { startAi, type World } from '../world.ts';
-import { memberTables, renderTable, type MemberTable } from './member-tables.ts';
+import { memberRules } from '../../../../src/gateway/ai/formats/member-rules.ts';
+import { memberTables, providers, renderTable, type MemberTable } from './member-tables.ts';
 
-const guide = new URL('../../../../docs/guides/formats.md', import.meta.url);
+const guide = new URL('../../../../docs/guides/format-members.md', import.meta.url);
 
 let provider: ScriptedProvider;
 let world: World;
@@ -44,27 +46,41 @@ afterAll(async () => {
   await provider.close();
 });
 
-/** `yes`, `warning` when the header names the member, or the status of the rejection. */
-async function outcomeOf(path: string, owner: string, body: object): Promise<string> {
+/**
+ * `as sent` when the provider received the members unchanged in the format of the request,
+ * `translated`, `warning` when the header names a member, or the status of the rejection.
+ */
+async function outcomeOf({ path, upstream }: MemberTable, owner: string, body: object): Promise<string> {
   const model = owner === 'local' ? 'local/echo' : `${owner}/ok`;
-  const response = await world.post(path, { model, ...body });
+  const callCount = provider.calls.length;
+  const response = await world.post(path(model), { model, ...body });
   await response.text();
   if (response.status !== 200) return String(response.status);
-  return response.headers.has('x-townhall-warnings') ? 'warning' : 'yes';
+  if (response.headers.has('x-townhall-warnings')) return 'warning';
+  const call = provider.calls.at(callCount);
+  const isNative = upstream !== undefined && call?.path.endsWith(upstream) === true;
+  return isNative && isPassedThrough(JSON.parse(String(call.body)), body) ? 'as sent' : 'translated';
 }
 
-async function tableOf(table: MemberTable): Promise<string> {
+// Streams get `stream_options` of their own for the usage.
+function isPassedThrough(upstreamBody: Record<string, unknown>, body: object): boolean {
+  return Object.entries(body)
+    .filter(([name]) => name !== 'stream_options')
+    .every(([name, value]) => JSON.stringify(upstreamBody[name]) === JSON.stringify(value));
+}
+
+async function rowsOf(table: MemberTable): Promise<string> {
   const rows = [];
   for (const { member, body } of table.probes) {
     const outcomes: string[] = [];
-    for (const owner of Object.values(table.columns)) outcomes.push(await outcomeOf(table.path, owner, body));
+    for (const owner of Object.values(providers)) outcomes.push(await outcomeOf(table, owner, body));
     rows.push({ member, outcomes });
   }
-  return renderTable(table, rows);
+  return renderTable(rows);
 }
 
 test.each(memberTables)('the guide matches the server: $heading', async (table) => {
-  const expected = await tableOf(table);
+  const expected = await rowsOf(table);
   const text = await readFile(guide, 'utf8');
   const [before = '', rest = ''] = text.split(`${table.heading}\n`);
   const existing = /^\|.*(?:\n\|.*)*/m.exec(rest)?.[0] ?? '';
@@ -72,3 +88,12 @@ test.each(memberTables)('the guide matches the server: $heading', async (table) 
     await writeFile(guide, `${before}${table.heading}\n${rest.replace(existing, () => expected)}`);
   else expect(existing).toBe(expected);
 });
+
+test.each(memberTables.filter(({ rules }) => rules !== undefined))(
+  'every rule of the code has a row: $heading',
+  ({ rules = 'chat', probes }) => {
+    const { supported, hints, refusals } = memberRules[rules];
+    const probed = new Set(['model', ...probes.flatMap(({ body }) => Object.keys(body))]);
+    expect([...supported, ...hints, ...refusals].filter((name) => !probed.has(name))).toEqual([]);
+  },
+);

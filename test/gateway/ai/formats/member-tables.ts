@@ -1,5 +1,6 @@
-// Requests with one member each, for the tables of docs/guides/formats.md: the
-// treatment of the member for a translated model.
+// Requests with one member each, for the table of docs/guides/format-members.md: what the model of
+// each kind of provider gets of the member.
+import type { memberRules } from '../../../../src/gateway/ai/formats/member-rules.ts';
 
 export interface Probe {
   /** The row's name in the guide. */
@@ -8,28 +9,28 @@ export interface Probe {
 }
 
 export interface MemberTable {
-  /** The heading above the table in the guide. */
+  /** The heading above the rows of the format in the guide. */
   heading: string;
-  path: string;
-  /** Providers whose models are translated in this format, by the names of the columns. */
-  columns: Readonly<Record<string, string>>;
+  /** The path for a model. */
+  path(model: string): string;
+  /** The end of the path of providers that speak the format; absent if requests are always translated. */
+  upstream?: string;
+  /** The format's name in the code; absent where its members are typed in the contract. */
+  rules?: keyof typeof memberRules;
   probes: readonly Probe[];
 }
 
 const schema = { type: 'object', properties: { city: { type: 'string' } } };
 const png = 'iVBORw0KGgo=';
 const pdf = 'JVBERg==';
-const providers = {
+/** The providers of the columns, by their headings. */
+export const providers = {
   'OpenAI-compatible': 'acme',
   OpenAI: 'openai',
   Anthropic: 'claude',
   Google: 'gemini',
   local: 'local',
-};
-
-function withoutMembers(name: keyof typeof providers): Record<string, string> {
-  return Object.fromEntries(Object.entries(providers).filter(([provider]) => provider !== name));
-}
+} as const;
 
 const user = (content: unknown) => ({ messages: [{ role: 'user', content }] });
 const messageTools = [{ name: 'f', input_schema: schema }];
@@ -96,11 +97,16 @@ const messageProbes: Probe[] = [
   ['`stop_sequences`', { ...user('hi'), stop_sequences: ['x'] }],
   ['`temperature`, `top_p`', { ...user('hi'), temperature: 0.5, top_p: 0.5 }],
   ['`top_k`', { ...user('hi'), top_k: 5 }],
-  ['`cache_control`', user([{ type: 'text', text: 'hi', cache_control: { type: 'ephemeral' } }])],
+  ['`cache_control` of a block', user([{ type: 'text', text: 'hi', cache_control: { type: 'ephemeral' } }])],
+  ['`cache_control` of the request', { ...user('hi'), cache_control: { type: 'ephemeral' } }],
   [
     '`metadata`, `context_management`',
     { ...user('hi'), metadata: { user_id: 'a' }, context_management: { edits: [] } },
   ],
+  ['`diagnostics`', { ...user('hi'), diagnostics: {} }],
+  ['`service_tier: "auto"`', { ...user('hi'), service_tier: 'auto' }],
+  ['`output_format`', { ...user('hi'), output_format: { type: 'json_schema', schema } }],
+  ['`stream`', { ...user('hi'), stream: true }],
   ['`container`, `mcp_servers`', { ...user('hi'), container: 'a' }],
 ].map(([member, body]) => ({ member, body: { max_tokens: 100, ...(body as object) } }) as Probe);
 
@@ -151,32 +157,165 @@ const responseProbes: Probe[] = [
     '`metadata`, `user`, `prompt_cache_key`',
     { ...input('hi'), metadata: { a: 'b' }, user: 'a', prompt_cache_key: 'a' },
   ],
+  ['`max_output_tokens`', { ...input('hi'), max_output_tokens: 50 }],
+  [
+    '`presence_penalty`, `frequency_penalty`',
+    { ...input('hi'), presence_penalty: 0.5, frequency_penalty: 0.5 },
+  ],
+  ['`include` of encrypted reasoning', { ...input('hi'), include: ['reasoning.encrypted_content'] }],
+  ['`stream`', { ...input('hi'), stream: true }],
+  ['`stream_options`', { ...input('hi'), stream: true, stream_options: { include_obfuscation: false } }],
+  ['`max_tool_calls`', { ...input('hi'), max_tool_calls: 1 }],
+  [
+    '`client_metadata`, `safety_identifier`',
+    { ...input('hi'), client_metadata: { a: 'b' }, safety_identifier: 'a' },
+  ],
+  ['`prompt_cache_retention`', { ...input('hi'), prompt_cache_retention: '24h' }],
+  ['`service_tier: "default"`', { ...input('hi'), service_tier: 'default' }],
+  ['`service_tier: "flex"`', { ...input('hi'), service_tier: 'flex' }],
+  ['`truncation: "auto"`', { ...input('hi'), truncation: 'auto' }],
+  ['`store: false`, `background: false`', { ...input('hi'), store: false, background: false }],
   ['`conversation`', { ...input('hi'), conversation: 'a' }],
   ['`prompt`', { ...input('hi'), prompt: { id: 'a' } }],
   ['`top_logprobs`', { ...input('hi'), top_logprobs: 2 }],
 ].map(([member, body]) => ({ member, body }) as Probe);
 
+const chat = (content: unknown) => ({ messages: [{ role: 'user', content }] });
+const chatTools = [{ type: 'function', function: { name: 'f', parameters: schema } }];
+const jsonSchema = { type: 'json_schema', json_schema: { name: 'a', schema } };
+
+const chatProbes: Probe[] = [
+  [
+    'text, system message, several turns',
+    { messages: [{ role: 'system', content: 'Be brief.' }, ...chat('hi').messages] },
+  ],
+  ['images in base64', chat([{ type: 'image_url', image_url: { url: `data:image/png;base64,${png}` } }])],
+  [
+    '`detail` of an image',
+    chat([{ type: 'image_url', image_url: { url: `data:image/png;base64,${png}`, detail: 'low' } }]),
+  ],
+  [
+    'files in base64',
+    chat([{ type: 'file', file: { filename: 'a.pdf', file_data: `data:application/pdf;base64,${pdf}` } }]),
+  ],
+  ['audio in base64', chat([{ type: 'input_audio', input_audio: { data: 'UklGRg==', format: 'wav' } }])],
+  ['names of speakers', { messages: [{ role: 'user', name: 'ann', content: 'hi' }] }],
+  ['`tools` of the type `function`', { ...chat('hi'), tools: chatTools }],
+  ['`tools` of the type `custom`', { ...chat('hi'), tools: [{ type: 'custom', custom: { name: 'f' } }] }],
+  ['`tool_choice`', { ...chat('hi'), tools: chatTools, tool_choice: 'required' }],
+  ['`parallel_tool_calls: false`', { ...chat('hi'), tools: chatTools, parallel_tool_calls: false }],
+  ['`response_format` with a schema', { ...chat('hi'), response_format: jsonSchema }],
+  [
+    '`response_format` `json_object`',
+    { ...chat('Answer in JSON.'), response_format: { type: 'json_object' } },
+  ],
+  ['`reasoning_effort` that the model has', { ...chat('hi'), reasoning_effort: 'high' }],
+  ['`reasoning_effort` that it lacks', { ...chat('hi'), reasoning_effort: 'medium' }],
+  ['`max_tokens`', { ...chat('hi'), max_tokens: 50 }],
+  ['`max_completion_tokens`', { ...chat('hi'), max_completion_tokens: 50 }],
+  ['`temperature`, `top_p`', { ...chat('hi'), temperature: 0.5, top_p: 0.5 }],
+  ['`top_k`', { ...chat('hi'), top_k: 5 }],
+  [
+    '`presence_penalty`, `frequency_penalty`',
+    { ...chat('hi'), presence_penalty: 0.5, frequency_penalty: 0.5 },
+  ],
+  ['`seed`', { ...chat('hi'), seed: 1 }],
+  ['`stop`', { ...chat('hi'), stop: ['x'] }],
+  ['`n: 1`', { ...chat('hi'), n: 1 }],
+  ['`n: 2`', { ...chat('hi'), n: 2 }],
+  ['`logprobs`', { ...chat('hi'), logprobs: true }],
+  ['`logit_bias`', { ...chat('hi'), logit_bias: { '1': 1 } }],
+  ['`modalities: ["text"]`', { ...chat('hi'), modalities: ['text'] }],
+  ['`service_tier: "auto"`', { ...chat('hi'), service_tier: 'auto' }],
+  ['`service_tier: "flex"`', { ...chat('hi'), service_tier: 'flex' }],
+  [
+    '`stream`, `stream_options.include_usage`',
+    { ...chat('hi'), stream: true, stream_options: { include_usage: true } },
+  ],
+  ['`cache_control` of a part', chat([{ type: 'text', text: 'hi', cache_control: { type: 'ephemeral' } }])],
+  [
+    '`user`, `metadata`, `store`, `safety_identifier`',
+    { ...chat('hi'), user: 'a', metadata: { a: 'b' }, store: false, safety_identifier: 'a' },
+  ],
+  [
+    '`prompt_cache_key`, `prompt_cache_retention`',
+    { ...chat('hi'), prompt_cache_key: 'a', prompt_cache_retention: '24h' },
+  ],
+].map(([member, body]) => ({ member, body }) as Probe);
+
+const contents = (...parts: unknown[]) => ({ contents: [{ role: 'user', parts }] });
+const generate = (config: object) => ({ ...contents({ text: 'hi' }), generationConfig: config });
+const declarations = [{ functionDeclarations: [{ name: 'f', parametersJsonSchema: schema }] }];
+
+const geminiProbes: Probe[] = [
+  [
+    'text, `systemInstruction`',
+    { ...contents({ text: 'hi' }), systemInstruction: { parts: [{ text: 'Be brief.' }] } },
+  ],
+  ['images in base64', contents({ inlineData: { mimeType: 'image/png', data: png } })],
+  ['files in base64', contents({ inlineData: { mimeType: 'application/pdf', data: pdf } })],
+  ['`functionDeclarations`', { ...contents({ text: 'hi' }), tools: declarations }],
+  ['`googleSearch`, `codeExecution`', { ...contents({ text: 'hi' }), tools: [{ googleSearch: {} }] }],
+  [
+    '`toolConfig`',
+    {
+      ...contents({ text: 'hi' }),
+      tools: declarations,
+      toolConfig: { functionCallingConfig: { mode: 'ANY' } },
+    },
+  ],
+  ['`maxOutputTokens`', generate({ maxOutputTokens: 50 })],
+  ['`temperature`, `topP`', generate({ temperature: 0.5, topP: 0.5 })],
+  ['`topK`', generate({ topK: 5 })],
+  ['`stopSequences`', generate({ stopSequences: ['x'] })],
+  ['`seed`', generate({ seed: 1 })],
+  ['`presencePenalty`, `frequencyPenalty`', generate({ presencePenalty: 0.5, frequencyPenalty: 0.5 })],
+  [
+    '`responseMimeType` with a schema',
+    generate({ responseMimeType: 'application/json', responseJsonSchema: schema }),
+  ],
+  ['`responseMimeType` without a schema', generate({ responseMimeType: 'application/json' })],
+  ['`thinkingLevel` that the model has', generate({ thinkingConfig: { thinkingLevel: 'HIGH' } })],
+  ['`thinkingLevel` that it lacks', generate({ thinkingConfig: { thinkingLevel: 'MEDIUM' } })],
+  ['`thinkingBudget`', generate({ thinkingConfig: { thinkingBudget: 1_024 } })],
+  ['`candidateCount: 2`', generate({ candidateCount: 2 })],
+  ['`responseModalities: ["IMAGE"]`', generate({ responseModalities: ['IMAGE'] })],
+  ['`cachedContent`', { ...contents({ text: 'hi' }), cachedContent: 'cachedContents/a' }],
+  ['`safetySettings`, `labels`', { ...contents({ text: 'hi' }), safetySettings: [], labels: { a: 'b' } }],
+].map(([member, body]) => ({ member, body }) as Probe);
+
 export const memberTables: readonly MemberTable[] = [
   {
-    heading: '## Members of messages',
-    path: '/v1/ai/messages',
-    columns: withoutMembers('Anthropic'),
+    heading: '## Chat completions',
+    path: () => '/v1/ai/chat/completions',
+    upstream: '/chat/completions',
+    rules: 'chat',
+    probes: chatProbes,
+  },
+  {
+    heading: '## Responses',
+    path: () => '/v1/ai/responses',
+    upstream: '/responses',
+    rules: 'responses',
+    probes: responseProbes,
+  },
+  {
+    heading: '## Messages',
+    path: () => '/v1/ai/messages',
+    upstream: '/messages',
+    rules: 'messages',
     probes: messageProbes,
   },
   {
-    heading: '## Members of responses',
-    path: '/v1/ai/responses',
-    columns: withoutMembers('OpenAI'),
-    probes: responseProbes,
+    heading: '## Gemini',
+    path: (model) => `/v1beta/models/${encodeURIComponent(model)}:generateContent`,
+    probes: geminiProbes,
   },
 ];
 
-/** The table in Markdown. */
-export function renderTable(
-  { columns }: MemberTable,
-  rows: readonly { member: string; outcomes: readonly string[] }[],
-): string {
-  const names = Object.keys(columns);
+/** The rows of one format in Markdown. */
+export function renderTable(rows: readonly { member: string; outcomes: readonly string[] }[]): string {
+  const names = Object.keys(providers);
   return [
     `| member | ${names.join(' | ')} |`,
     `| --- |${' --- |'.repeat(names.length)}`,

@@ -61,8 +61,8 @@ export function parseResponseFormat(body: ChatCompletionRequest): ModelCall['res
   return toResponseFormat(body.response_format ?? undefined)?.responseFormat;
 }
 
-// The members that reach a model of the hub, or that the serializer of the answer reads.
-const supportedMembers = new Set([
+/** The members that reach a model of the hub, or that the serializer of the answer reads. */
+export const supportedMembers: ReadonlySet<string> = new Set([
   'model',
   'messages',
   'stream',

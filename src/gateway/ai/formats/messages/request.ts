@@ -62,7 +62,8 @@ export function toModelCall(body: MessageRequest, options: MessageCallOptions): 
   };
 }
 
-const supportedMembers = new Set([
+/** Members that reach a model of the hub. */
+export const supportedMembers: ReadonlySet<string> = new Set([
   'model',
   'messages',
   'max_tokens',
@@ -81,7 +82,7 @@ const supportedMembers = new Set([
 ]);
 
 /** Members that the answer does not depend on, each with the reason of its warning. */
-const hintMembers: Readonly<Record<string, string>> = {
+export const hintMembers: Readonly<Record<string, string>> = {
   metadata: 'labels are not sent to this model',
   cache_control: 'this model caches by rules of its own',
   context_management: 'the conversation is sent to this model as it is',

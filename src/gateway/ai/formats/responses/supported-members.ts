@@ -5,7 +5,8 @@ import { asRecord } from '../../../../kernel/json-value.ts';
 import { readList, readString, unsupportedMember } from '../chat-completions/members.ts';
 import type { DroppedHints } from '../translation/dropped-hints.ts';
 
-const supportedMembers = new Set([
+/** Members that reach a model of the hub. */
+export const supportedMembers: ReadonlySet<string> = new Set([
   'model',
   'input',
   'instructions',
@@ -26,7 +27,7 @@ const supportedMembers = new Set([
 const label = 'labels are not sent to this model';
 
 /** Members that the answer does not depend on, each with the reason of its warning. */
-const hintMembers: Readonly<Record<string, string>> = {
+export const hintMembers: Readonly<Record<string, string>> = {
   metadata: label,
   client_metadata: label,
   user: label,
@@ -38,7 +39,7 @@ const hintMembers: Readonly<Record<string, string>> = {
 };
 
 /** Values that match the gateway's behavior. */
-const usualValues: Readonly<Record<string, readonly unknown[]>> = {
+export const usualValues: Readonly<Record<string, readonly unknown[]>> = {
   store: [false],
   background: [false],
   service_tier: ['auto', 'default'],
@@ -47,7 +48,7 @@ const usualValues: Readonly<Record<string, readonly unknown[]>> = {
 };
 
 /** Reasons for rejecting members that clients of this format use; other members get a general sentence. */
-const refusals: Readonly<Record<string, string>> = {
+export const refusals: Readonly<Record<string, string>> = {
   prompt: 'Stored prompts are not supported by this model; send instructions and input.',
   service_tier: 'This model has no such tier; use auto or default.',
   truncation: 'Input of this model is never truncated; leave truncation out or send disabled.',

@@ -1,0 +1,29 @@
+// The rules of each translated format for the members of a request, as data: those that reach a model
+// of the hub, hints that cause a warning, and values that are rejected by name. Members that no rule
+// names are rejected. The guide's table of members is checked against them.
+import { labelMembers } from './chat-completions/dropped-members.ts';
+import { supportedMembers as chatMembers } from './chat-completions/request.ts';
+import { hintMembers as messageHints, supportedMembers as messageMembers } from './messages/request.ts';
+import {
+  hintMembers as responseHints,
+  refusals as responseRefusals,
+  supportedMembers as responseMembers,
+  usualValues,
+} from './responses/supported-members.ts';
+
+export interface MemberRules {
+  supported: readonly string[];
+  hints: readonly string[];
+  /** Members with values that are rejected by a sentence of their own. */
+  refusals: readonly string[];
+}
+
+export const memberRules: Readonly<Record<'chat' | 'responses' | 'messages', MemberRules>> = {
+  chat: { supported: [...chatMembers], hints: [...labelMembers], refusals: [] },
+  responses: {
+    supported: [...responseMembers],
+    hints: Object.keys(responseHints),
+    refusals: [...new Set([...Object.keys(responseRefusals), ...Object.keys(usualValues)])],
+  },
+  messages: { supported: [...messageMembers], hints: Object.keys(messageHints), refusals: [] },
+};
