@@ -102,7 +102,7 @@ describe.skipIf(!hasChromium)('a page of a Bureau', () => {
 
   test('reads no answers of operations outside the login', async () => {
     const page = await open(shop.origin);
-    expect(await ask(page, '/v1/accounts/me', undefined, world.userToken)).toBeNull();
+    expect(await ask(page, '/v1/accounts/keys/list', undefined, world.userToken)).toBeNull();
     await page.close();
   });
 

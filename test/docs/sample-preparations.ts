@@ -26,6 +26,9 @@ const example = {
   login: 'lgn_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
   verification: 'lgv_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
   deviceCode: 'lgd_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
+  appCode: 'lga_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
+  /** Its verifier is the one of the example (RFC 7636, appendix B). */
+  codeChallenge: 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM',
   userCode: 'WDJB-MJHT',
   session: 'ses_01jd6zv0c5e9fsr8m2w4x1k7qa',
   run: 'run_01jd6zv0c5e9fsr8m2w4x1k7qb',
@@ -41,6 +44,8 @@ const example = {
 
 /** The password of every user that registers here. */
 export const samplePassword = example.password;
+
+const appAddress = 'https://shop.example/welcome';
 
 async function newUser({ gateway }: SampleServers) {
   return gateway.admin.accounts.issueToken({ bureau_id: 'local', external_id: `person-${randomUUID()}` });
@@ -88,6 +93,23 @@ const withConfirmedDevice: Prepare = async (servers) => {
   await servers.gateway.user.accounts.decideDeviceLogin({ user_code, decision: 'confirm' });
   return { replace: { [example.deviceCode]: device_code } };
 };
+
+/** A finished login of a Bureau that lists the sample's address. */
+async function finishedLogin({ gateway }: SampleServers): Promise<string> {
+  await gateway.admin.bureaus.updateBureau({ bureau_id: 'local', redirect_uris: [appAddress] });
+  const { login_id } = await gateway.guest.accounts.startLogin({ provider: 'local', bureau_id: 'local' });
+  return login_id;
+}
+
+async function newAppCode(servers: SampleServers): Promise<string> {
+  const { url } = await servers.gateway.guest.accounts.issueLoginCode({
+    login_id: await finishedLogin(servers),
+    redirect_uri: appAddress,
+    code_challenge: example.codeChallenge,
+    state: 'a-sample',
+  });
+  return new URL(url).searchParams.get('code') ?? '';
+}
 
 async function newBureau({ gateway }: SampleServers): Promise<string> {
   const { bureau_id } = await gateway.admin.bureaus.createBureau({ server_url: 'https://example.test' });
@@ -230,6 +252,12 @@ export const preparations: Readonly<Record<string, Prepare>> = {
     const { login_id } = await gateway.guest.accounts.startLogin({ provider: 'local', bureau_id: 'local' });
     return { replace: { [example.login]: login_id } };
   },
+  'gateway/accounts.issueLoginCode': async (servers) => ({
+    replace: { [example.login]: await finishedLogin(servers) },
+  }),
+  'gateway/accounts.issueLoginToken': async (servers) => ({
+    replace: { [example.appCode]: await newAppCode(servers) },
+  }),
   'gateway/accounts.getDeviceLogin': withDeviceLogin,
   'gateway/accounts.getDeviceLoginResult': withConfirmedDevice,
   'gateway/accounts.decideDeviceLogin': withDeviceLogin,

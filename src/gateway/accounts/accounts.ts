@@ -19,6 +19,7 @@ import { createAttemptLimits, type AttemptLimits, type AttemptLimitSettings } fr
 import { deviceLoginHandlers } from './device/handlers.ts';
 import { createIdentityCache, type IdentityRecord } from './identity-cache.ts';
 import { createLoginAttempts, defaultLoginTimes, type LoginTimes } from './login/attempts.ts';
+import { appCodeHandlers } from './login/app-codes.ts';
 import { createCallback } from './login/callback.ts';
 import { createEmailVerification } from './login/email-verification.ts';
 import { loginHandlers } from './login/handlers.ts';
@@ -116,6 +117,7 @@ export interface Accounts extends Service<'accounts'> {
 }
 
 const callbackPath = '/v1/accounts/oauth/callback';
+const loginPagePath = '/login';
 
 /** What the parts of the slice share. */
 interface Shared {
@@ -204,14 +206,15 @@ function createLogin({
   passwords,
   background,
   requireActiveBureau,
-}: Shared): ReturnType<typeof loginHandlers> {
+}: Shared): ReturnType<typeof loginHandlers> & ReturnType<typeof appCodeHandlers> {
   const { bureaus, env, mail, stores } = options;
   const { loginAttempts, oneTimeTokens } = stores;
   const { refuseUnlessActive } = bureaus;
-  const callbackUrl = () => {
+  const addressOf = (path: string) => {
     const base = options.baseUrl();
-    return base === null ? null : base.replace(/\/+$/, '') + callbackPath;
+    return base === null ? null : base.replace(/\/+$/, '') + path;
   };
+  const callbackUrl = () => addressOf(callbackPath);
   const openId = createOpenId({
     fetch: options.fetch,
     clock: options.clock,
@@ -242,7 +245,7 @@ function createLogin({
       redirectProviders.find((provider) => provider.id === providerId),
     confirmSeconds: times.attemptSeconds,
   });
-  return loginHandlers({
+  const handlers = loginHandlers({
     providers,
     attempts,
     readResult: createResultReader({ store, loginAttempts, times, refuseUnlessActive }),
@@ -252,7 +255,17 @@ function createLogin({
     attemptLimits,
     background,
     requireActiveBureau,
+    loginPageUrl: () => addressOf(loginPagePath),
   });
+  const appCodes = appCodeHandlers({
+    store,
+    loginAttempts,
+    oneTimeTokens,
+    times,
+    requireActiveBureau,
+    refuseUnlessActive,
+  });
+  return { ...handlers, ...appCodes };
 }
 
 function createDeviceLogins({ options, store, times, background, requireActiveBureau }: Shared) {

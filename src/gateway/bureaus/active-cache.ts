@@ -20,9 +20,11 @@ export function createActiveBureauCache(store: Pick<BureausStore, 'listActive'>)
     async refresh() {
       const rows = await store.listActive();
       loginOrigins = new Set(
-        rows.flatMap(({ redirectOrigins, serverUrl }) => [
+        rows.flatMap(({ redirectOrigins, redirectUris, serverUrl }) => [
           ...redirectOrigins,
-          ...(URL.canParse(serverUrl) ? [new URL(serverUrl).origin] : []),
+          ...[...redirectUris, serverUrl].flatMap((address) =>
+            URL.canParse(address) ? [new URL(address).origin] : [],
+          ),
         ]),
       );
       limits = new Map(

@@ -36,6 +36,8 @@ export function createCreateBureau({
       name: hostOf(serverUrl),
       serverUrl,
       redirectOrigins: [],
+      redirectUris: [],
+      color: null,
       models: null,
       limits: null,
       startingCredits: null,

@@ -11,6 +11,8 @@ export function serializeBureau(bureau: Bureau): BureauBody {
   return {
     ...summarizeBureau(bureau),
     redirect_origins: bureau.redirectOrigins,
+    redirect_uris: bureau.redirectUris,
+    color: bureau.color,
     models: bureau.models,
     limits: bureau.limits,
     starting_credits: bureau.startingCredits === null ? null : Number(bureau.startingCredits),

@@ -1,5 +1,5 @@
-// Validates addresses of a Bureau: its Server entrypoint and the origins that a
-// login may redirect to. Both must be https, or http on this machine.
+// Validates addresses of a Bureau: its Server entrypoint, and the origins and addresses that a
+// login may redirect to. All must be https, or http on this machine.
 import { isLoopbackHost } from '../../kernel/http/address.ts';
 import { Problem } from '../../kernel/problem.ts';
 
@@ -24,6 +24,18 @@ export function requireOrigins(origins: readonly string[]): string[] {
     }
   }
   return [...new Set(origins)];
+}
+
+/** Throws 400 unless each is an address of an app; returns them as the URL parser writes them, without duplicates. */
+export function requireRedirectUris(addresses: readonly string[]): string[] {
+  const hrefs = addresses.map((address, index) => {
+    const param = `redirect_uris[${index}]`;
+    const url = requireAddress(address, param);
+    if (url.username !== '' || url.password !== '') throw invalidMember(param, 'must not hold credentials');
+    if (address.includes('#')) throw invalidMember(param, 'must not have a fragment');
+    return url.href;
+  });
+  return [...new Set(hrefs)];
 }
 
 /** The default name of a Bureau. */

@@ -1,11 +1,13 @@
 // The settings of a Bureau in request bodies, and their differences for the audit log.
 import { requireStorable } from '../../kernel/contract/storable.ts';
-import { requireOrigins } from './server-url.ts';
+import { requireOrigins, requireRedirectUris } from './server-url.ts';
 import type { Bureau, BureauSettings } from './store.ts';
 
 export interface SettingsBody {
   name?: string;
   redirect_origins?: string[];
+  redirect_uris?: string[];
+  color?: string | null;
   models?: string[] | null;
   limits?: { requests_per_minute?: number } | null;
   starting_credits?: number | null;
@@ -24,6 +26,8 @@ export function readSettings(body: SettingsBody): Partial<BureauSettings> {
     ...(body.redirect_origins === undefined
       ? {}
       : { redirectOrigins: requireOrigins(body.redirect_origins) }),
+    ...(body.redirect_uris === undefined ? {} : { redirectUris: requireRedirectUris(body.redirect_uris) }),
+    ...(body.color === undefined ? {} : { color: body.color?.toLowerCase() ?? null }),
     ...(body.models === undefined ? {} : { models: body.models }),
     ...(body.limits === undefined ? {} : { limits: body.limits }),
     ...(body.starting_credits === undefined
@@ -37,6 +41,8 @@ const contractNames: Record<keyof BureauSettings, string> = {
   name: 'name',
   serverUrl: 'server_url',
   redirectOrigins: 'redirect_origins',
+  redirectUris: 'redirect_uris',
+  color: 'color',
   models: 'models',
   limits: 'limits',
   startingCredits: 'starting_credits',

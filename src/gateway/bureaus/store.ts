@@ -16,6 +16,10 @@ export interface Bureau {
   state: BureauState;
   serverUrl: string;
   redirectOrigins: string[];
+  /** Where the login page may return, as the URL parser writes the addresses. */
+  redirectUris: string[];
+  /** Six hexadecimal digits in lower case; null means the login page's own colour. */
+  color: string | null;
   models: string[] | null;
   limits: BureauLimits | null;
   startingCredits: bigint | null;
@@ -28,7 +32,15 @@ export interface Bureau {
 /** The members that an administrator can set. */
 export type BureauSettings = Pick<
   Bureau,
-  'name' | 'serverUrl' | 'redirectOrigins' | 'models' | 'limits' | 'startingCredits' | 'metadata'
+  | 'name'
+  | 'serverUrl'
+  | 'redirectOrigins'
+  | 'redirectUris'
+  | 'color'
+  | 'models'
+  | 'limits'
+  | 'startingCredits'
+  | 'metadata'
 >;
 
 /** A piece of SQL within another query. */
@@ -36,6 +48,12 @@ export type SqlFragment = ReturnType<Sql['unsafe']>;
 
 /** Creation time in microseconds and ID of the last Bureau of the previous page. */
 export type BureauCursor = [createdAt: string, bureauId: string];
+
+/** What every request needs of the Bureaus. */
+export type ActiveBureau = Pick<
+  Bureau,
+  'bureauId' | 'limits' | 'redirectOrigins' | 'redirectUris' | 'serverUrl'
+>;
 
 export interface BureausStore {
   /** Returns false, and changes nothing, when the ID exists. */
@@ -46,7 +64,7 @@ export interface BureausStore {
   stateOf(sql: Sql, column: string): SqlFragment;
   modelsOf(sql: Sql, column: string): SqlFragment;
   startingCreditsOf(sql: Sql, column: string): SqlFragment;
-  listActive(): Promise<Pick<Bureau, 'bureauId' | 'limits' | 'redirectOrigins' | 'serverUrl'>[]>;
+  listActive(): Promise<ActiveBureau[]>;
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /** Null when the ID exists. */
   insert(tx: Tx, bureauId: string, settings: BureauSettings): Promise<Bureau | null>;
@@ -88,17 +106,19 @@ export function bureausStore(database: Database): BureausStore {
       outerSql`(select starting_credits from gateway.bureaus_records where bureau_id = ${outerSql(column)})`,
     async listActive() {
       return [
-        ...(await sql<Pick<Bureau, 'bureauId' | 'limits' | 'redirectOrigins' | 'serverUrl'>[]>`
-        select bureau_id as "bureauId", limits, redirect_origins as "redirectOrigins", server_url as "serverUrl"
+        ...(await sql<ActiveBureau[]>`
+        select bureau_id as "bureauId", limits, redirect_origins as "redirectOrigins",
+          redirect_uris as "redirectUris", server_url as "serverUrl"
         from gateway.bureaus_records where state = 'active'`),
       ];
     },
     tx: (work) => database.tx(work),
     async insert(tx, bureauId, settings) {
       const [bureau] = await tx<Bureau[]>`
-        insert into gateway.bureaus_records (bureau_id, name, server_url, redirect_origins, models, limits, starting_credits, metadata)
+        insert into gateway.bureaus_records (bureau_id, name, server_url, redirect_origins,
+          redirect_uris, color, models, limits, starting_credits, metadata)
         values (${bureauId}, ${settings.name}, ${settings.serverUrl}, ${settings.redirectOrigins}::text[],
-          ${settings.models}::text[], ${json(tx, settings.limits)}, ${settings.startingCredits}, ${json(tx, settings.metadata)})
+          ${settings.redirectUris}::text[], ${settings.color}, ${settings.models}::text[], ${json(tx, settings.limits)}, ${settings.startingCredits}, ${json(tx, settings.metadata)})
         on conflict (bureau_id) do nothing
         returning ${columns(tx)}`;
       return bureau ?? null;
@@ -111,7 +131,8 @@ export function bureausStore(database: Database): BureausStore {
     async update(tx, bureauId, settings) {
       const [bureau] = await tx<Bureau[]>`
         update gateway.bureaus_records set name = ${settings.name}, server_url = ${settings.serverUrl},
-          redirect_origins = ${settings.redirectOrigins}::text[], models = ${settings.models}::text[],
+          redirect_origins = ${settings.redirectOrigins}::text[],
+          redirect_uris = ${settings.redirectUris}::text[], color = ${settings.color}, models = ${settings.models}::text[],
           limits = ${json(tx, settings.limits)}, starting_credits = ${settings.startingCredits},
           metadata = ${json(tx, settings.metadata)}, updated_at = gateway.townhall_now()
         where bureau_id = ${bureauId} returning ${columns(tx)}`;
@@ -128,7 +149,8 @@ export function bureausStore(database: Database): BureausStore {
 }
 
 function columns(sql: Sql) {
-  return sql`bureau_id as "bureauId", name, state, server_url as "serverUrl", redirect_origins as "redirectOrigins", models,
+  return sql`bureau_id as "bureauId", name, state, server_url as "serverUrl", redirect_origins as "redirectOrigins",
+    redirect_uris as "redirectUris", color, models,
     limits, starting_credits as "startingCredits", metadata, created_at as "createdAt", updated_at as "updatedAt",
     archived_at as "archivedAt"`;
 }

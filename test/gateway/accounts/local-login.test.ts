@@ -72,7 +72,7 @@ describe('a server', () => {
         body: { provider: 'local', bureau_id: 'local' },
       });
       expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
-      expect((await world.call('GET', '/v1/accounts/providers?bureau_id=local')).body).toEqual({ items: [] });
+      expect((await world.call('GET', '/v1/accounts/providers?bureau_id=local')).body.items).toEqual([]);
     } finally {
       await world.close();
     }

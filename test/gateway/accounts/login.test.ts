@@ -29,14 +29,17 @@ describe('accounts.listProviders', () => {
   test('lists the local login to a caller on this machine', async () => {
     const { status, body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local');
     expect(status).toBe(200);
-    expect(body).toEqual({ items: [{ id: 'local', label: 'This machine', kind: 'instant', inputs: [] }] });
+    expect(body).toEqual({
+      bureau: { bureau_id: 'local', name: 'Local', color: null },
+      items: [{ id: 'local', label: 'This machine', kind: 'instant', inputs: [] }],
+    });
   });
 
   test('lists nothing to a caller under a foreign Host', async () => {
     const { body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local', {
       headers: { host: 'rebound.example' },
     });
-    expect(body).toEqual({ items: [] });
+    expect(body.items).toEqual([]);
   });
 
   test('names the missing and the malformed bureau_id', async () => {

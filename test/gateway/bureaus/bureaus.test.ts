@@ -18,6 +18,8 @@ describe('the Bureau of the local edition', () => {
       state: 'active',
       serverUrl: world.url,
       redirectOrigins: [],
+      redirectUris: [],
+      color: null,
       models: null,
       limits: null,
       startingCredits: null,

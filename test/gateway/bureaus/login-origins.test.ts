@@ -10,6 +10,9 @@ const operations = [
   'login/start',
   'login/continue',
   'login/result',
+  'login/token',
+  'me',
+  'logout',
   'register',
   'verify',
   'password/forgot',
@@ -22,6 +25,7 @@ beforeAll(async () => {
     bureau_id: 'shop',
     server_url: 'https://shop.example/path',
     redirect_origins: [origin],
+    redirect_uris: ['https://spa.shop.example/welcome'],
   });
   // A change applies within a second.
   await until(
@@ -58,6 +62,11 @@ describe('the login operations', () => {
     ).toBe('https://shop.example');
   });
 
+  test('allow the origins of the addresses to which the login page returns', async () => {
+    const { headers } = await preflight('login/token', 'https://spa.shop.example');
+    expect(headers.get('access-control-allow-origin')).toBe('https://spa.shop.example');
+  });
+
   test.each([
     'https://evil.example',
     'https://app.shop.example.evil.example',
@@ -82,7 +91,7 @@ describe('the login operations', () => {
   });
 
   test('are the only operations with these headers', async () => {
-    for (const path of ['me', 'keys/list', 'logout', 'oauth/callback', 'tokens/issue']) {
+    for (const path of ['keys/list', 'keys/create', 'login/code', 'oauth/callback', 'tokens/issue']) {
       expect((await preflight(path, origin)).headers.get('access-control-allow-origin'), path).toBeNull();
     }
   });

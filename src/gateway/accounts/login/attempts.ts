@@ -271,7 +271,8 @@ export function requireAttempt(attempt: LoginAttempt | null): LoginAttempt {
   return attempt;
 }
 
-function attemptEndedProblem(): Problem {
+/** 410 `login_spent`. */
+export function attemptEndedProblem(): Problem {
   return new Problem('gone', 'login_spent', 'This login attempt has ended; start another one.', {
     param: 'login_id',
   });

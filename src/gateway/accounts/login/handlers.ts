@@ -15,7 +15,7 @@ import { serializeUser } from '../core/serialize-user.ts';
 import type { LoginAttempts, NextStep } from './attempts.ts';
 import type { LoginCallback } from './callback.ts';
 import type { OneTimeTokenStore } from './one-time-tokens-store.ts';
-import { redirectBinding } from './redirect-target.ts';
+import { redirectBinding, requireRedirectUri } from './redirect-target.ts';
 import type { LoginOutcome, ReadLoginResult } from './result.ts';
 import type { LoginAttemptStore } from './store.ts';
 
@@ -46,6 +46,8 @@ interface LoginHandlerOptions {
   attemptLimits: Pick<AttemptLimits, 'deleteOld'>;
   background: Background;
   requireActiveBureau: RequireActiveBureau;
+  /** The address of the login page; null while it is not known. */
+  loginPageUrl: () => string | null;
 }
 
 export function loginHandlers(
@@ -62,7 +64,9 @@ export function loginHandlers(
   const { providers, attempts, readResult, callback, requireActiveBureau } = options;
   return {
     'accounts.listProviders': async (call) => {
-      const context = loginContext(await requireActiveBureau(call.query.bureau_id), call);
+      const bureau = await requireActiveBureau(call.query.bureau_id);
+      if (call.query.redirect_uri !== undefined) requireRedirectUri(call.query.redirect_uri, bureau);
+      const context = loginContext(bureau, call);
       const available = providers.filter((provider) => provider.available(context));
       const items = available.map(({ id, label, kind, inputs }) => ({
         id,
@@ -70,12 +74,13 @@ export function loginHandlers(
         kind,
         inputs: [...inputs],
       }));
-      return { status: 200, body: { items } };
+      const { bureauId, name, color } = bureau;
+      return { status: 200, body: { bureau: { bureau_id: bureauId, name, color }, items } };
     },
     'accounts.startLogin': async (call) => {
       const bureau = await requireActiveBureau(call.body.bureau_id);
       const provider = providerOf(providers, call.body.provider, loginContext(bureau, call));
-      const binding = redirectBinding(call.body, bureau);
+      const binding = redirectBinding(call.body, bureau, options.loginPageUrl());
       const { loginId, next } = await attempts.start(
         provider,
         bureau,

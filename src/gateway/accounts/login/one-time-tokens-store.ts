@@ -1,7 +1,12 @@
 // SQL for one-time tokens. The database's clock decides whether a token has expired.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 
-export type OneTimeTokenPurpose = 'oauth_state' | 'confirmation' | 'registration' | 'password_reset';
+export type OneTimeTokenPurpose =
+  | 'oauth_state'
+  | 'confirmation'
+  | 'registration'
+  | 'password_reset'
+  | 'login_code';
 
 export interface StoredOneTimeToken {
   /** The digest of the login attempt that the token belongs to, if any. */

@@ -18,6 +18,7 @@ const kinds = {
   confirmation: { secret: 'confirmation', seal: 'login confirmation' },
   registration: { secret: 'verification', seal: 'e-mail code' },
   password_reset: { secret: 'verification', seal: 'e-mail code' },
+  login_code: { secret: 'app', seal: 'app code' },
 } as const satisfies Record<OneTimeTokenPurpose, { secret: SecretKind; seal: SealPurpose }>;
 
 export interface OneTimeToken<T> {

@@ -1,4 +1,4 @@
-// Validates where a redirect login may send the browser at its end: only origins that the Bureau lists.
+// Validates where a login may send the browser at its end: only origins and addresses that the Bureau lists.
 // The URL is used as the parser normalized it, so it cannot mean one thing here and another in a browser.
 import { Problem } from '../../../kernel/problem.ts';
 import { isLoopbackHost } from '../../../kernel/http/address.ts';
@@ -10,13 +10,14 @@ export interface RedirectBinding {
   codeChallenge: string;
 }
 
-/** Null when both members are absent. Throws 400 when the Bureau does not list the origin. */
+/** Null when both members are absent. Throws 400 when the Bureau does not list the origin; `loginPage` is always allowed. */
 export function redirectBinding(
   {
     redirect_to: redirectTo,
     code_challenge: codeChallenge,
   }: { redirect_to?: string; code_challenge?: string },
   bureau: Pick<Bureau, 'redirectOrigins' | 'serverUrl'>,
+  loginPage: string | null,
 ): RedirectBinding | null {
   // The contract refuses one without the other.
   if (redirectTo === undefined || codeChallenge === undefined) return null;
@@ -24,12 +25,21 @@ export function redirectBinding(
   if (!url || !isWebAddress(url))
     throw invalid('redirect_to', 'must be an https address, or an http address of this machine');
   if (url.username !== '' || url.password !== '') throw invalid('redirect_to', 'must not hold credentials');
+  if (url.href === loginPage) return { redirectTo: url.href, codeChallenge };
   const allowed = [bureau.serverUrl, ...bureau.redirectOrigins].map((address) =>
     URL.canParse(address) ? new URL(address).origin : null,
   );
   if (!allowed.includes(url.origin))
     throw invalid('redirect_to', `has the origin ${url.origin}, which is not one of the Bureau's`);
   return { redirectTo: url.href, codeChallenge };
+}
+
+/** The address as the URL parser writes it. Throws 400 unless it is one of the Bureau's `redirect_uris`. */
+export function requireRedirectUri(text: string, { redirectUris }: Pick<Bureau, 'redirectUris'>): string {
+  const href = URL.canParse(text) ? new URL(text).href : undefined;
+  if (href === undefined || !redirectUris.includes(href))
+    throw invalid('redirect_uri', 'is not one of the `redirect_uris` of this Bureau');
+  return href;
 }
 
 /** Adds the result as a fragment, which browsers do not send to servers. */

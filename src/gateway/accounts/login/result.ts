@@ -105,6 +105,11 @@ async function doneOutcome(
   return { status: 'done', userToken, expiresAt, user };
 }
 
+/** Throws 400 for a missing proof and 401 for a wrong one. */
+export function requireProof(attempt: LoginAttempt, proof: Proof): void {
+  if (!isProven(attempt, proof)) throw unproven(proof);
+}
+
 function isProven(
   { codeChallenge, loginCodeDigest }: LoginAttempt,
   { loginCode, codeVerifier }: Proof,

@@ -12,7 +12,8 @@ export type SealPurpose =
   | 'login memory'
   | 'oauth state'
   | 'login confirmation'
-  | 'e-mail code';
+  | 'e-mail code'
+  | 'app code';
 
 // The log's redactor recognises secrets by these prefixes.
 const prefixes = {
@@ -22,6 +23,7 @@ const prefixes = {
   confirmation: 'lgf_',
   verification: 'lgv_',
   device: 'lgd_',
+  app: 'lga_',
 } as const;
 
 export type SecretKind = keyof typeof prefixes;

@@ -50,7 +50,8 @@ export interface LoginAttemptQueries {
   setProviderState(digest: Buffer, sealedProviderState: Buffer): Promise<void>;
   finish(digest: Buffer, result: { userId: string; loginCodeDigest?: Buffer }): Promise<boolean>;
   fail(digest: Buffer, error: string): Promise<boolean>;
-  recordFirstRead(digest: Buffer, token: { tokenId: string; sealedToken: Buffer }): Promise<void>;
+  /** Without a sealed token the result cannot be read again. */
+  recordFirstRead(digest: Buffer, token: { tokenId: string; sealedToken: Buffer | null }): Promise<void>;
   dropSealedToken(digest: Buffer): Promise<void>;
   deleteForUser(userId: string): Promise<void>;
   /** Deletes the attempts of all users of a Bureau. */
