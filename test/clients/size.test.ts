@@ -22,7 +22,7 @@ async function compressedBytes(entry: string): Promise<number> {
 describe('a client in a page', () => {
   // The budgets are the sizes of 2026-11-23 plus a tenth; a new operation adds about 50 bytes.
   test.each([
-    ['clients/gateway/src/index.ts', 17_700],
+    ['clients/gateway/src/index.ts', 19_000],
     ['clients/agent/src/index.ts', 14_000],
     ['clients/agent/src/classic.ts', 14_000],
   ])('%s stays below its budget', async (entry, budget) => {

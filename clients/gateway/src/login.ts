@@ -6,6 +6,7 @@ import type { Services } from '../../shared/src/operations.ts';
 import { GatewayError } from './errors.ts';
 import type { GatewayOperations } from './generated/sdk.gen.ts';
 import type { LoginInput, LoginOutcome, LoginResult, User } from './generated/types.gen.ts';
+import { challengeOf, randomText } from './pkce.ts';
 
 /** The result of a login. */
 export interface LoginSuccess {
@@ -149,9 +150,7 @@ async function startRedirect(
   { bureauId, provider, redirectTo, signal }: RedirectRequest,
 ): Promise<StartedRedirect> {
   const verifier = randomText();
-  const challenge = base64Url(
-    new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier))),
-  );
+  const challenge = await challengeOf(verifier);
   const started = await accounts.startLogin(
     { bureau_id: bureauId, provider, redirect_to: redirectTo, code_challenge: challenge },
     { signal },
@@ -213,16 +212,4 @@ function pause(pauseMs: number, signal: AbortSignal | undefined): Promise<void> 
     if (signal?.aborted) stop();
     else signal?.addEventListener('abort', stop, { once: true });
   });
-}
-
-/** 256 random bits: the code verifier of RFC 7636. */
-function randomText(): string {
-  return base64Url(crypto.getRandomValues(new Uint8Array(32)));
-}
-
-function base64Url(bytes: Uint8Array): string {
-  return btoa(String.fromCharCode(...bytes))
-    .replaceAll('+', '-')
-    .replaceAll('/', '_')
-    .replace(/=+$/, '');
 }

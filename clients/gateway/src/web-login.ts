@@ -1,0 +1,226 @@
+// The login of a web page through the gateway's own page `/login`: the authorization code flow with PKCE (RFC 7636).
+// It keeps the token in the browser's storage and gives it to a client of its own.
+
+import { createGatewayClient, type GatewayClient, type GatewayClientOptions } from './client.ts';
+import type { User } from './generated/types.gen.ts';
+import { challengeOf, randomText } from './pkce.ts';
+
+export interface WebLoginOptions extends Omit<GatewayClientOptions, 'token'> {
+  bureauId: string;
+  /**
+   * Where the login page returns to: one of the Bureau's `redirect_uris`. By default the address of the page that
+   * calls `signIn`, without its query and fragment.
+   */
+  redirectUri?: string | undefined;
+  /**
+   * Keeps the token and the pending login. `sessionStorage` by default, so a login ends with its tab; pass
+   * `localStorage` for one that lasts as long as the token and is shared by all tabs.
+   */
+  storage?: Pick<Storage, 'getItem' | 'setItem' | 'removeItem'> | undefined;
+}
+
+/** What a page shows; a new object with each change. */
+export type WebLoginState =
+  | { readonly status: 'loading' | 'signed-out'; readonly user: null }
+  | { readonly status: 'signed-in'; readonly user: User };
+
+export interface SignInOptions {
+  /** The view that the login page opens with; the sign-in by default. */
+  screen?: 'register' | undefined;
+  /** An e-mail address that the page fills in. */
+  loginHint?: string | undefined;
+}
+
+export interface WebLogin {
+  /** A client with the token of the user who is signed in. */
+  readonly client: GatewayClient;
+  /**
+   * Finishes a login with which the browser has just returned, or restores the stored one. Call it once when the page
+   * loads. Null where the user is signed out. Throws a `GatewayError` when a returned login cannot be finished.
+   */
+  handle(): Promise<User | null>;
+  /** Leaves the page for the login page. The promise stays pending while the browser goes there. */
+  signIn(options?: SignInOptions): Promise<never>;
+  /** Revokes the token and forgets it, also where the server cannot be reached. */
+  signOut(): Promise<void>;
+  /** The token of the user who is signed in. */
+  token(): string | undefined;
+  state(): WebLoginState;
+  /** Calls the listener after each change of the state; returns the end of that. */
+  subscribe(listener: () => void): () => void;
+}
+
+/** A login that waits for the browser to return. */
+interface PendingLogin {
+  state: string;
+  verifier: string;
+  redirectUri: string;
+}
+
+interface StoredSession {
+  userToken: string;
+  expiresAt: string;
+  user: User;
+}
+
+interface Session {
+  read(): StoredSession | null;
+  write(session: StoredSession | null): void;
+}
+
+/** Creates the login of a page. It sends nothing, and touches no storage, until a method is called. */
+export function createWebLogin(options: WebLoginOptions): WebLogin {
+  const { bureauId, redirectUri, storage, ...connection } = options;
+  const keys = storageKeys(connection.baseUrl, bureauId);
+  const place = () => storage ?? sessionStorage;
+  const listeners = new Set<() => void>();
+  let current: WebLoginState = { status: 'loading', user: null };
+  let handling: Promise<User | null> | undefined;
+
+  function change(user: User | null): void {
+    current = user === null ? { status: 'signed-out', user } : { status: 'signed-in', user };
+    for (const listener of listeners) listener();
+  }
+
+  const session: Session = {
+    read: () => liveSession(readJson<StoredSession>(place(), keys.session)),
+    write(value) {
+      if (value === null) place().removeItem(keys.session);
+      else place().setItem(keys.session, JSON.stringify(value));
+      change(value?.user ?? null);
+    },
+  };
+  const token = () => session.read()?.userToken;
+  const client = createGatewayClient({
+    ...connection,
+    token: () => token() ?? '',
+    fetch: endingFetch(connection.fetch, session),
+  });
+
+  // Another tab signed in or out; sessionStorage belongs to one tab and sends no such event.
+  const followTabs = (event: StorageEvent) => {
+    if (event.key === keys.session || event.key === null) change(session.read()?.user ?? null);
+  };
+
+  return {
+    client,
+    token,
+    state: () => current,
+    handle() {
+      // Frameworks may run the effect of a page twice; the code works once.
+      handling ??= handle({ client, session, place: place(), key: keys.pending })
+        .catch((error: unknown) => {
+          change(session.read()?.user ?? null);
+          throw error;
+        })
+        .finally(() => {
+          handling = undefined;
+        });
+      return handling;
+    },
+    async signIn({ screen, loginHint } = {}) {
+      const pending: PendingLogin = {
+        state: randomText(),
+        verifier: randomText(),
+        redirectUri: redirectUri ?? location.origin + location.pathname,
+      };
+      place().setItem(keys.pending, JSON.stringify(pending));
+      const query = new URLSearchParams({
+        response_type: 'code',
+        client_id: bureauId,
+        redirect_uri: pending.redirectUri,
+        code_challenge: await challengeOf(pending.verifier),
+        code_challenge_method: 'S256',
+        state: pending.state,
+        ...(screen === undefined ? {} : { screen }),
+        ...(loginHint === undefined ? {} : { login_hint: loginHint }),
+      });
+      location.assign(`${connection.baseUrl.replace(/\/+$/, '')}/login?${query}`);
+      return new Promise<never>(() => {});
+    },
+    async signOut() {
+      // The token is forgotten first, so a page that is left meanwhile is signed out too.
+      const userToken = token();
+      session.write(null);
+      if (userToken === undefined) return;
+      const headers = { authorization: `Bearer ${userToken}` };
+      await client.accounts.logout(undefined, { headers }).catch(() => undefined);
+    },
+    subscribe(listener) {
+      if (listeners.size === 0 && typeof addEventListener === 'function')
+        addEventListener('storage', followTabs);
+      listeners.add(listener);
+      return () => {
+        listeners.delete(listener);
+        if (listeners.size === 0 && typeof removeEventListener === 'function')
+          removeEventListener('storage', followTabs);
+      };
+    },
+  };
+}
+
+interface HandleOptions {
+  client: GatewayClient;
+  session: Session;
+  place: NonNullable<WebLoginOptions['storage']>;
+  /** Under which the pending login is stored. */
+  key: string;
+}
+
+async function handle({ client, session, place, key }: HandleOptions): Promise<User | null> {
+  const address = new URL(location.href);
+  const [code, state] = [address.searchParams.get('code'), address.searchParams.get('state')];
+  const pending = readJson<PendingLogin>(place, key);
+  // A foreign code, such as one of an attacker's own login, has another state: it is left alone.
+  if (code === null || pending === null || state !== pending.state) {
+    const existing = session.read();
+    session.write(existing);
+    // A token that was revoked meanwhile is noticed by this call, and ends the session (endingFetch).
+    if (existing !== null) await client.accounts.getMe().catch(() => undefined);
+    return session.read()?.user ?? null;
+  }
+  place.removeItem(key);
+  for (const name of ['code', 'state']) address.searchParams.delete(name);
+  history.replaceState(history.state, '', address);
+  const answer = await client.accounts.issueLoginToken({
+    code,
+    code_verifier: pending.verifier,
+    redirect_uri: pending.redirectUri,
+  });
+  const { user_token: userToken, expires_at: expiresAt, user } = answer;
+  session.write({ userToken, expiresAt, user });
+  return user;
+}
+
+/** Ends the session when the server refuses its token, such as one that was revoked. */
+function endingFetch(inner: GatewayClientOptions['fetch'], session: Session): typeof globalThis.fetch {
+  return async (input, init) => {
+    const response = await (inner ?? globalThis.fetch)(input, init);
+    if (response.status !== 401) return response;
+    const body = (await response
+      .clone()
+      .json()
+      .catch(() => null)) as { error?: { code?: unknown } } | null;
+    if (body?.error?.code === 'invalid_token' && session.read() !== null) session.write(null);
+    return response;
+  };
+}
+
+function liveSession(session: StoredSession | null): StoredSession | null {
+  return session !== null && Date.parse(session.expiresAt) > Date.now() ? session : null;
+}
+
+// Two gateways, or two Bureaus of one, do not share a session of one page.
+function storageKeys(baseUrl: string, bureauId: string): { session: string; pending: string } {
+  const name = `townhall ${baseUrl.replace(/\/+$/, '')} ${bureauId}`;
+  return { session: `${name} session`, pending: `${name} pending` };
+}
+
+/** Null where there is none, or where another program has stored something else. */
+function readJson<T>(place: NonNullable<WebLoginOptions['storage']>, key: string): T | null {
+  try {
+    return JSON.parse(place.getItem(key) ?? 'null') as T | null;
+  } catch {
+    return null;
+  }
+}
