@@ -79,6 +79,7 @@ import type { RewrapResult } from './env/index.ts';
 import { frontPage, type LocalEditionLinks } from './front-page.ts';
 import { idempotencyCaller, identityLogFields, identityOfScheme, type Identity } from './identity.ts';
 import { restrictToOwnBureau } from './machine-scope.ts';
+import { loginPages } from './login-page/index.ts';
 import { mail } from './mail.ts';
 import { payments, paymentsStore } from './payments/index.ts';
 import { createRequestLimiter } from './rate-limits.ts';
@@ -836,7 +837,7 @@ function openHttp(
         hasPortal: pages.length > 0,
         local: options.localEdition?.(),
       }),
-    fixedPages: new Map([[devicePath, devicePage]]),
+    fixedPages: new Map([[devicePath, devicePage], ...loginPages]),
     log,
     clock,
     observer: telemetry.observer,

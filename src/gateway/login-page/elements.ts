@@ -1,0 +1,107 @@
+// The parts of the login page's script that build elements and call the server. Texts of the server are set as text,
+// never as markup.
+export const elements = `
+const card = document.getElementById('card');
+
+/** An element with properties, and with children that are elements, texts or absent. */
+function el(tag, properties, ...children) {
+  const { attributes = {}, ...rest } = properties || {};
+  const element = Object.assign(document.createElement(tag), rest);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children.filter((child) => child !== undefined));
+  return element;
+}
+
+function show(children, title) {
+  card.setAttribute('aria-busy', 'false');
+  card.replaceChildren(...children.filter((child) => child !== undefined));
+  document.title = title;
+  const first = card.querySelector('input') || card.querySelector('h1');
+  if (first) first.focus();
+}
+
+function heading(text) { return el('h1', { textContent: text, tabIndex: -1 }); }
+
+function link(text, action) {
+  return el('button', { type: 'button', className: 'link', textContent: text, onclick: () => act(action) });
+}
+
+/** Runs an action once at a time and shows its error in the box, in that of the view by default. */
+async function act(action, box) {
+  const buttons = [...card.querySelectorAll('button')];
+  if (buttons.some((button) => button.disabled)) return;
+  for (const alert of card.querySelectorAll('[role=alert]')) alert.textContent = '';
+  for (const input of card.querySelectorAll('[aria-invalid]')) input.removeAttribute('aria-invalid');
+  for (const button of buttons) button.disabled = true;
+  try {
+    await action();
+  } catch (error) {
+    for (const button of buttons) button.disabled = false;
+    showError(error, box || card.querySelector('[role=alert]'));
+  }
+}
+
+function alertBox(text = '') { return el('div', { textContent: text, attributes: { role: 'alert' } }); }
+
+function showError(error, alert) {
+  if (!alert) return showEnd('Something went wrong', error.message);
+  const name = error.param ? error.param.replace('input.', '') : '';
+  const field = [...card.querySelectorAll('input')].find((input) => input.name === name)
+    || (error.code === 'invalid_credentials' ? card.querySelector('input[type=password], input.code') : null);
+  // The server names a member by its own name; a person knows the field by its label.
+  const label = field && field.labels[0] ? field.labels[0].textContent : '';
+  alert.textContent = label ? error.message.replace(/^\\x60[\\w.]+\\x60/, label) : error.message;
+  if (!field) return;
+  field.setAttribute('aria-invalid', 'true');
+  field.focus();
+  field.select();
+}
+
+const completions = { email: 'username', password: 'current-password', code: 'one-time-code', display_name: 'name' };
+
+function field({ name, type, label, required, value = '', completion, hint, aside }) {
+  const id = 'input-' + name;
+  const input = el('input', {
+    id, name, required, value, autocomplete: completion || completions[name] || 'off', spellcheck: false,
+    type: ['email', 'password'].includes(type) ? type : 'text', maxLength: 320,
+  });
+  if (type === 'code') Object.assign(input, { className: 'code', inputMode: 'numeric', autocapitalize: 'characters', maxLength: 20 });
+  if (completion === 'new-password') input.minLength = 12;
+  if (hint) input.setAttribute('aria-describedby', id + '-hint');
+  const title = el('label', { htmlFor: id, textContent: label });
+  return [
+    aside ? el('div', { className: 'row' }, title, aside) : title,
+    input,
+    ...(hint ? [el('p', { id: id + '-hint', className: 'hint', textContent: hint })] : []),
+  ];
+}
+
+/** A form whose action gets the inputs by name; empty ones are absent. */
+function form({ fields, button, action }) {
+  const box = alertBox();
+  return el('form', {
+    onsubmit: (event) => {
+      event.preventDefault();
+      const input = Object.fromEntries([...new FormData(event.target)].filter(([, value]) => value !== ''));
+      act(() => action(input), box);
+    },
+  }, box, ...fields.flatMap(field), el('button', { className: 'main', textContent: button }));
+}
+
+async function call(path, body) {
+  const options = body === undefined ? {} : {
+    method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json' },
+  };
+  const answer = await fetch('v1/accounts/' + path, { ...options, signal: AbortSignal.timeout(20000) })
+    .catch(() => { throw new Error('The server does not answer. Check your connection and try again.'); });
+  const value = await answer.json().catch(() => ({}));
+  if (answer.ok) return value;
+  const { code = '', param = null, message = 'The server answered ' + answer.status + '.' } = value.error || {};
+  const waitSeconds = Number(answer.headers.get('retry-after'));
+  const isLimited = answer.status === 429 && waitSeconds > 0;
+  const minutes = Math.ceil(waitSeconds / 60);
+  const pause = minutes > 1 ? minutes + ' minutes' : 'a minute';
+  const text = isLimited ? 'There were too many attempts. Try again in ' + pause + '.' : message;
+  throw Object.assign(new Error(text), { code, param, status: answer.status });
+}
+`;

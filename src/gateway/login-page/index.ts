@@ -1,0 +1,65 @@
+// `/login`: the page on which a person logs in to an app of another origin. It gets a one-time code for the app and
+// returns there. The document and its script are two files of this server; no other source is loaded.
+import { createHash } from 'node:crypto';
+import type { FixedPage } from '../../kernel/http/fixed-pages.ts';
+import { elements } from './elements.ts';
+import { script } from './script.ts';
+import { style } from './style.ts';
+import { views } from './views.ts';
+
+const policy = [
+  "default-src 'none'",
+  `style-src 'sha256-${createHash('sha256').update(style).digest('base64')}'`,
+  "script-src 'self'",
+  "connect-src 'self'",
+  'img-src data:',
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+  "base-uri 'none'",
+  "require-trusted-types-for 'script'",
+].join('; ');
+
+const body = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<link rel="icon" href="data:,">
+<title>Sign in</title>
+<style>${style}</style>
+<script src="login.js" defer></script>
+</head>
+<body><main>
+<div id="card" aria-busy="true">
+<noscript><h1>Sign in</h1><p>This page needs JavaScript to sign you in. Turn it on for this address and reload the page.</p></noscript>
+</div>
+</main></body>
+</html>
+`;
+
+const page: FixedPage = {
+  body,
+  headers: {
+    'content-type': 'text/html; charset=utf-8',
+    'content-security-policy': policy,
+    'cache-control': 'no-store',
+    'referrer-policy': 'no-referrer',
+    'x-frame-options': 'DENY',
+    'cross-origin-opener-policy': 'same-origin',
+  },
+};
+
+const scriptFile: FixedPage = {
+  body: `'use strict';\n${elements}${views}${script}`,
+  headers: {
+    'content-type': 'text/javascript; charset=utf-8',
+    'cache-control': 'no-cache',
+    'cross-origin-resource-policy': 'same-origin',
+  },
+};
+
+export const loginPages: readonly (readonly [path: string, page: FixedPage])[] = [
+  ['/login', page],
+  ['/login.js', scriptFile],
+];

@@ -1,0 +1,167 @@
+// What the login page does: it reads the app's request from its address, logs the person in with the operations of the
+// contract, and sends the browser back with a one-time code. The page never holds a user token.
+export const script = `
+// What must outlive the way to a third party and back, in this tab alone.
+const storageKey = 'townhall-login';
+let app;
+let bureau;
+let providers = [];
+let email = '';
+
+function readRequest(search) {
+  const query = new URLSearchParams(search);
+  const names = ['client_id', 'redirect_uri', 'code_challenge', 'state'];
+  const [bureauId, redirectUri, challenge, state] = names.map((name) => query.get(name) || '');
+  const missing = names.filter((name) => !query.get(name));
+  const isOther = (query.get('response_type') || 'code') !== 'code' || (query.get('code_challenge_method') || 'S256') !== 'S256';
+  if (missing.length > 0 || isOther || !URL.canParse(redirectUri)) {
+    const detail = missing.length > 0 ? 'Missing in the address: ' + missing.join(', ')
+      : 'The address asks for something other than a code with PKCE (S256).';
+    throw Object.assign(new Error('Open this page from the app that you want to sign in to.'), { detail });
+  }
+  email = email || query.get('login_hint') || '';
+  return { bureauId, redirectUri, challenge, state, screen: query.get('screen') };
+}
+
+async function loadBureau() {
+  const query = new URLSearchParams({ bureau_id: app.bureauId, redirect_uri: app.redirectUri });
+  ({ bureau, items: providers } = await call('providers?' + query));
+  if (bureau.color) paint(bureau.color);
+}
+
+/** Sets the colour of the Bureau, with black or white upon it, whichever has more contrast. */
+function paint(color) {
+  const [red, green, blue] = [1, 3, 5].map((at) => {
+    const part = parseInt(color.slice(at, at + 2), 16) / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  document.documentElement.style.setProperty('--accent', color);
+  document.documentElement.style.setProperty('--on-accent', luminance > 0.179 ? '#000' : '#fff');
+}
+
+function start(provider, more) { return call('login/start', { provider, bureau_id: app.bureauId, ...more }); }
+
+async function signInWithPassword(input) {
+  email = input.email;
+  const { login_id: loginId } = await start('password');
+  await call('login/continue', { login_id: loginId, input });
+  await returnToApp({ login_id: loginId });
+}
+
+async function sendCode(input) {
+  email = input.email;
+  const { login_id: loginId } = await start('email_code');
+  await call('login/continue', { login_id: loginId, input: { email } });
+  showCode({
+    button: 'Sign in',
+    again: () => sendCode({ email }),
+    action: async ({ code }) => {
+      await call('login/continue', { login_id: loginId, input: { code } }).catch(restartWhenSpent);
+      await returnToApp({ login_id: loginId });
+    },
+  });
+}
+
+/** An attempt that has ended cannot take another input, so the person starts again. */
+function restartWhenSpent(error) {
+  if (error.code === 'login_spent' || error.code === 'login_not_found')
+    throw Object.assign(new Error('This code has ended. Send another one.'), { code: error.code });
+  throw error;
+}
+
+async function register(input) {
+  email = input.email;
+  const { verification_id: id } = await call('register', { bureau_id: app.bureauId, ...input });
+  showCode({
+    button: 'Finish',
+    again: () => register(input),
+    action: async ({ code }) => {
+      await call('verify', { verification_id: id, code });
+      await signInWithPassword({ email: input.email, password: input.password });
+    },
+  });
+}
+
+async function requestReset(input) {
+  email = input.email;
+  const { verification_id: id } = await call('password/forgot', { bureau_id: app.bureauId, email });
+  showCode({
+    title: 'Set a new password',
+    button: 'Set password and sign in',
+    again: () => requestReset({ email }),
+    fields: [{ name: 'password', type: 'password', label: 'New password', required: true, completion: 'new-password', hint: passwordHint }],
+    action: async ({ code, password }) => {
+      await call('password/reset', { verification_id: id, code, password });
+      await signInWithPassword({ email, password });
+    },
+  });
+}
+
+const base64Url = (bytes) => btoa(String.fromCharCode(...new Uint8Array(bytes)))
+  .replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '');
+
+/** Sends the browser to a third party. The attempt is bound to this tab by a verifier that stays in it. */
+async function leaveFor(provider) {
+  if (!window.isSecureContext) throw new Error('This sign-in needs https.');
+  const verifier = base64Url(crypto.getRandomValues(new Uint8Array(32)));
+  const challenge = base64Url(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier)));
+  const redirectTo = location.origin + location.pathname;
+  const started = await start(provider, { redirect_to: redirectTo, code_challenge: challenge });
+  sessionStorage.setItem(storageKey, JSON.stringify({ loginId: started.login_id, verifier, search: location.search }));
+  location.assign(started.url);
+}
+
+/** Issues the code for the app and goes there; the entry of this page is replaced, so Back does not return to it. */
+async function returnToApp(login) {
+  const { redirectUri, challenge, state } = app;
+  const { url } = await call('login/code', { ...login, redirect_uri: redirectUri, code_challenge: challenge, state });
+  showWait('You are signed in');
+  location.replace(url);
+}
+
+const refusals = {
+  login_denied: 'The sign-in was cancelled.',
+  user_blocked: 'This account is blocked.',
+  upstream_failed: 'The other service failed. Try again.',
+  upstream_timeout: 'The other service did not answer in time. Try again.',
+};
+
+/** Takes what the third party's redirect brought back; undefined where this is no return. */
+function takeReturn() {
+  const fragment = new URLSearchParams(location.hash.slice(1));
+  const [code, refusal] = [fragment.get('login_code'), fragment.get('login_error')];
+  if (code === null && refusal === null) return undefined;
+  const stored = JSON.parse(sessionStorage.getItem(storageKey) || 'null');
+  sessionStorage.removeItem(storageKey);
+  history.replaceState(null, '', location.pathname + (stored ? stored.search : ''));
+  // Without the tab's own verifier the return may belong to the login of another person.
+  if (!stored) throw new Error('This sign-in was started elsewhere or is over. Start again from the app.');
+  return { code, refusal, ...stored };
+}
+
+async function main() {
+  try {
+    const back = takeReturn();
+    app = readRequest(location.search);
+    await loadBureau();
+    if (back && back.code !== null) {
+      showWait('Signing you in');
+      const login = { login_id: back.loginId, login_code: back.code, code_verifier: back.verifier };
+      return await returnToApp(login).catch((error) => showSignIn(error.message));
+    }
+    if (back) return showSignIn(refusals[back.refusal] || 'The sign-in failed. Try again.');
+    const hasAccounts = providers.some(({ id }) => id === 'password');
+    if (app.screen === 'register' && hasAccounts) return showRegistration();
+    showSignIn();
+  } catch (error) {
+    const isForeign = error.param === 'redirect_uri';
+    showEnd('You cannot sign in here', isForeign ? 'This app is not registered for sign-in.' : error.message,
+      isForeign ? 'Its address is not among the redirect_uris of the Bureau: ' + app.redirectUri : error.detail);
+  }
+}
+
+// A page that comes back from the browser's cache has disabled buttons and an attempt that is over.
+addEventListener('pageshow', (event) => { if (event.persisted) location.reload(); });
+main();
+`;

@@ -1,0 +1,255 @@
+// The login page with an app of another origin, in a real Chromium that reaches only this machine, with a real mail
+// server and a real OpenID provider. Skipped with a warning where Chromium is absent. LOGIN_PICTURES=FOLDER stores
+// pictures of the views.
+import { createHash, randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { startMailbox, type Mailbox } from '../gateway/accounts/mailbox.ts';
+import { hasChromium, launchChromium, openLocalPage, type LocalPage } from '../support/chromium.ts';
+import { startGateway, type GatewayWorld } from '../support/gateway.ts';
+import { startOidc, type Oidc } from '../support/oidc.ts';
+import { until } from '../support/until.ts';
+import { plainProgram, startWebApp, type WebApp } from './web-app.ts';
+
+vi.setConfig({ testTimeout: 180_000 });
+
+const pictures = process.env['LOGIN_PICTURES'];
+
+describe.skipIf(!hasChromium)('the login page', () => {
+  let world: GatewayWorld;
+  let mailbox: Mailbox;
+  let oidc: Oidc;
+  let browser: Browser;
+  let app: WebApp;
+
+  beforeAll(async () => {
+    [mailbox, app, browser] = await Promise.all([startMailbox(), startWebApp(), launchChromium()]);
+    world = await startGateway({
+      withAdmin: true,
+      env: { SMTP_URL: mailbox.url, MAIL_FROM: 'login@shop.example', CORS_ORIGINS: app.origin },
+    });
+    oidc = await startOidc(`${world.url}/v1/accounts/oauth/callback`);
+    oidc.account = { sub: 'grace', email: 'grace@shop.example', email_verified: true, name: 'Grace Hopper' };
+    for (const [key, value] of Object.entries({
+      OIDC_ISSUER: oidc.issuer,
+      OIDC_CLIENT_ID: oidc.clientId,
+      OIDC_CLIENT_SECRET: oidc.clientSecret,
+    }))
+      await world.admin.env.upsertVariable({ key, value });
+    await world.admin.bureaus.createBureau({
+      bureau_id: 'shop',
+      name: 'Corner Shop',
+      server_url: 'https://shop.example',
+      redirect_uris: [app.address],
+      color: '#0b6e4f',
+      starting_credits: 1_000_000,
+    });
+    await world.admin.bureaus.createBureau({ bureau_id: 'other', server_url: 'https://other.example' });
+    await app.run(plainProgram({ url: world.url, bureauId: 'shop' }));
+    await until(async () => {
+      const answer = await fetch(`${world.url}/v1/accounts/providers?bureau_id=shop`, {
+        headers: { origin: app.origin },
+      });
+      const { items } = (await answer.json()) as { items: unknown[] };
+      return answer.headers.get('access-control-allow-origin') === app.origin && items.length === 3;
+    }, 'the providers are there');
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await oidc?.close();
+    await world?.close();
+    await mailbox?.close();
+    app?.close();
+  });
+
+  const proof = () => createHash('sha256').update(randomBytes(8)).digest('base64url');
+  const loginPage = (members: Record<string, string> = {}) =>
+    `${world.url}/login?${new URLSearchParams({
+      client_id: 'shop',
+      redirect_uri: app.address,
+      code_challenge: proof(),
+      state: 's',
+      ...members,
+    })}`;
+
+  async function open(address: string): Promise<LocalPage> {
+    const local = await openLocalPage(browser);
+    await local.page.goto(address);
+    return local;
+  }
+
+  /** The app, and from there its login page. */
+  async function openFromApp(button = 'Sign in'): Promise<LocalPage> {
+    const local = await open(app.address);
+    await local.page.getByRole('button', { name: button }).click();
+    await local.page.getByRole('heading').waitFor();
+    return local;
+  }
+
+  async function picture(page: Page, view: string): Promise<void> {
+    if (pictures === undefined) return;
+    for (const width of [1280, 390])
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.setViewportSize({ width, height: 844 });
+        await page.emulateMedia({ colorScheme });
+        await page.screenshot({ path: join(pictures, `${view}-${width}-${colorScheme}.png`) });
+      }
+  }
+
+  const greeting = (page: Page, name: string) => page.getByText(`Hello ${name}`).waitFor();
+
+  async function register(page: Page, email: string): Promise<void> {
+    await page.getByLabel('Your name').fill('Ada Lovelace');
+    await page.getByLabel('E-mail address').fill(email);
+    await page.getByLabel('Password').fill('correct horse battery');
+    await picture(page, '4-register');
+    await page.keyboard.press('Enter');
+    await page.getByLabel('Code from the e-mail').waitFor();
+    await page.keyboard.type((await mailbox.letterTo(email)).code);
+    await page.keyboard.press('Enter');
+  }
+
+  test('signs in with a code, by keyboard alone', async () => {
+    const { page, outside, complaints } = await openFromApp();
+    expect(await page.title()).toBe('Sign in to Corner Shop');
+    await picture(page, '1-sign-in');
+    await page.getByRole('button', { name: 'E-mail me a code instead' }).focus();
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Sign in with a code' }).waitFor();
+    await picture(page, '2-email');
+    await page.keyboard.type('ada@shop.example');
+    await page.keyboard.press('Enter');
+    await page.getByLabel('Code from the e-mail').waitFor();
+    await picture(page, '3-code');
+    await page.keyboard.type((await mailbox.letterTo('ada@shop.example')).code);
+    await page.keyboard.press('Enter');
+    await greeting(page, 'ada@shop.example');
+    expect(page.url()).toBe(app.address);
+    await page.getByRole('button', { name: 'Ask' }).click();
+    await page.getByText('Good morning').waitFor();
+    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
+    await page.reload();
+    await greeting(page, 'ada@shop.example');
+    await page.close();
+  });
+
+  test('registers, signs out and sets a new password', async () => {
+    const { page } = await openFromApp('Create an account');
+    await register(page, 'eve@shop.example');
+    await greeting(page, 'Ada Lovelace');
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByLabel('E-mail address').fill('eve@shop.example');
+    await page.getByRole('button', { name: 'Forgot it?' }).click();
+    await page.getByRole('heading', { name: 'Set a new password' }).waitFor();
+    expect(await page.getByLabel('E-mail address').inputValue()).toBe('eve@shop.example');
+    await page.keyboard.press('Enter');
+    await page.getByLabel('Code from the e-mail').fill((await mailbox.letterTo('eve@shop.example', 2)).code);
+    await page.getByLabel('New password').fill('another horse battery');
+    await picture(page, '5-reset');
+    await page.keyboard.press('Enter');
+    await greeting(page, 'Ada Lovelace');
+    expect(page.url()).toBe(app.address);
+    await page.close();
+  });
+
+  test('signs in through an OpenID provider', async () => {
+    const { page, complaints } = await openFromApp();
+    await page.getByRole('button', { name: 'Continue with Single sign-on' }).click();
+    await greeting(page, 'Grace Hopper');
+    expect(page.url()).toBe(app.address);
+    expect(complaints).toEqual([]);
+    await page.close();
+  });
+
+  test('offers the sign-in again after a refusal at the provider', async () => {
+    oidc.refuses = true;
+    const { page } = await openFromApp();
+    await page.getByRole('button', { name: 'Continue with Single sign-on' }).click();
+    await page.getByText('The sign-in was cancelled.').waitFor();
+    oidc.refuses = false;
+    await page.getByRole('button', { name: 'Continue with Single sign-on' }).click();
+    await greeting(page, 'Grace Hopper');
+    expect(page.url()).toBe(app.address);
+    await page.close();
+  });
+
+  test('shows a wrong password at its field', async () => {
+    const { page } = await open(loginPage({ login_hint: 'nobody@shop.example' }));
+    await page.getByLabel('Password').fill('wrong');
+    await page.keyboard.press('Enter');
+    await page.getByRole('alert').getByText('wrong').waitFor();
+    expect(await page.getByLabel('Password').getAttribute('aria-invalid')).toBe('true');
+    await picture(page, '6-wrong');
+    await page.close();
+  });
+
+  test.each([
+    [
+      'an address that the Bureau has not listed',
+      { redirect_uri: 'https://evil.example/' },
+      'not registered',
+    ],
+    ['another method than S256', { code_challenge_method: 'plain' }, 'Open this page from the app'],
+    ['an unknown Bureau', { client_id: 'nobody' }, 'no such Bureau'],
+    ['the address of another Bureau', { client_id: 'other' }, 'not registered'],
+  ])('refuses %s', async (_name, members, text) => {
+    const { page } = await open(loginPage(members));
+    await page.getByText(text).waitFor();
+    expect(await page.locator('input').count()).toBe(0);
+    await picture(page, '7-refused');
+    await page.close();
+  });
+
+  test('refuses the return of a login that another browser started', async () => {
+    const { page } = await open(`${world.url}/login#login_code=lgc_${'0'.repeat(43)}`);
+    await page.getByText('This sign-in was started elsewhere').waitFor();
+    expect(new URL(page.url()).hash).toBe('');
+    await page.close();
+  });
+
+  test('leaves a code with a foreign state alone', async () => {
+    const { page } = await open(`${app.address}?code=lga_${'0'.repeat(43)}&state=of-an-attacker`);
+    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+    expect(page.url()).toContain('state=of-an-attacker');
+    await page.close();
+  });
+
+  test('ends the session of a token that was revoked', async () => {
+    const { page } = await openFromApp();
+    await page.getByRole('button', { name: 'Continue with Single sign-on' }).click();
+    await greeting(page, 'Grace Hopper');
+    await world.admin.accounts.revokeTokens({ bureau_id: 'shop' });
+    await page.reload();
+    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+    expect(await page.getByText('Hello').count()).toBe(0);
+    await page.close();
+  });
+
+  test('fits a phone without a scrollbar', async () => {
+    const { page } = await open(loginPage());
+    await page.setViewportSize({ width: 320, height: 640 });
+    await page.getByLabel('Password').waitFor();
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
+    await page.close();
+  });
+
+  test('allows no inline script, no frame and no other source', async () => {
+    const { headers } = await fetch(`${world.url}/login`);
+    const policy = headers.get('content-security-policy') ?? '';
+    expect(policy).toMatch(
+      /^default-src 'none'; style-src 'sha256-[^']+'; script-src 'self'; connect-src 'self';/,
+    );
+    expect(policy).toContain("frame-ancestors 'none'");
+    expect(headers.get('x-frame-options')).toBe('DENY');
+  });
+
+  test('says what it needs without a script', async () => {
+    const context = await browser.newContext({ javaScriptEnabled: false });
+    const page = await context.newPage();
+    await page.goto(loginPage());
+    expect(await page.locator('main').innerText()).toContain('needs JavaScript');
+    await context.close();
+  });
+});
