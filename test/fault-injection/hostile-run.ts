@@ -181,6 +181,23 @@ const modelTools = [
 ];
 const models = ['acme/ok', 'anthropic/ok', 'google/ok', 'openai/ok'];
 
+const uiMessages = [
+  { id: 'a', role: 'user', parts: [{ type: 'text', text: 'The weather?' }] },
+  {
+    id: 'b',
+    role: 'assistant',
+    parts: [
+      {
+        type: 'tool-get_weather',
+        toolCallId: 'call_1',
+        state: 'output-available',
+        input: {},
+        output: 'rain',
+      },
+    ],
+  },
+];
+
 /**
  * Calls that the scripted provider answers, beside the contract's examples, many of which name
  * models that are not here.
@@ -197,6 +214,7 @@ const providerExamples: Readonly<Record<string, Json[]>> = {
     { model, prompt: toolPrompt },
   ]),
   'ai.createLanguageModelAnswer': [{ prompt: modelPrompt, tools: modelTools }],
+  'ai.streamUiMessage': models.map((model) => ({ model, messages: uiMessages, tools: modelTools })),
   'ai.createResponse': [
     {
       model: 'acme/ok',

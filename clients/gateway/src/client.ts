@@ -24,9 +24,12 @@ import type {
   GeminiEvent,
   StreamPart,
   StreamRequest,
+  UiChatChunk,
+  UiChatRequest,
 } from './generated/types.gen.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
 import type { ImageModelV3, LanguageModelV3, SpeechModelV3, TranscriptionModelV3 } from '@ai-sdk/provider';
+import { type ChatSettings, type ChatTransport, createChatTransport } from './chat-transport.ts';
 import { createImageModel } from './image-model.ts';
 import { createLanguageModel, type ModelRoute } from './language-model.ts';
 import type { MediaRoute } from './media-call.ts';
@@ -82,6 +85,11 @@ export type GatewayClient = Omit<Generated, 'ai' | 'services'> & {
   /** A model for the AI SDK: `generateText({ model: client.model('local/echo'), … })`. */
   model(modelId: string, settings?: ModelSettings): LanguageModelV3;
   readonly login: Login;
+  /**
+   * A transport for chats of the AI SDK: `useChat({ transport: client.chatTransport({ model: 'local/echo' }) })`.
+   * A function as settings is called for each message.
+   */
+  chatTransport(settings: ChatSettings | (() => ChatSettings | Promise<ChatSettings>)): ChatTransport;
   /** An image model for the AI SDK: `generateImage({ model: client.imageModel('local/shapes'), … })`. */
   imageModel(modelId: string): ImageModelV3;
   /** A speech model for the AI SDK: `generateSpeech({ model: client.speechModel('local/flite'), … })`. */
@@ -107,6 +115,9 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
   const streamTarget = targetOf(generated.ai, 'streamText');
   const chatTarget = targetOf(generated.ai, 'createChatCompletion');
   const geminiTarget = targetOf(generated.ai, 'streamGeminiContent');
+  const chatMessageTarget = targetOf(generated.ai, 'streamUiMessage');
+  const openChat = (request: UiChatRequest, call: StreamCallOptions = {}) =>
+    createEventStream(transport, chatMessageTarget, request, call, chatRule);
   const modelRoute: ModelRoute = {
     url: addresses.buildUrl({ url: streamTarget.url }),
     open: (request, call) => transport.openStream(streamTarget, request, withVersion(call), partRule),
@@ -120,6 +131,7 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
       request.stream === true
         ? createEventStream(transport, chatTarget, request, call, chunkRule)
         : transport.call(chatTarget, request, call),
+    streamUiMessage: openChat,
     streamGeminiContent: (
       request: Parameters<typeof services.ai.streamGeminiContent>[0],
       call: StreamCallOptions = {},
@@ -147,6 +159,7 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
     login: createLogin(services.accounts),
     call: createServiceCall(transport),
     model: (modelId, settings = {}) => createLanguageModel(modelId, settings, modelRoute),
+    chatTransport: (settings) => createChatTransport(settings, openChat),
     imageModel: (modelId) => createImageModel(modelId, mediaRoute),
     speechModel: (modelId) => createSpeechModel(modelId, mediaRoute),
     transcriptionModel: (modelId) => createTranscriptionModel(modelId, mediaRoute),
@@ -154,6 +167,7 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
 }
 
 const partRule: StreamRule<StreamPart> = { isLast: (part) => part.type === 'finish' };
+const chatRule: StreamRule<UiChatChunk> = { isLast: (chunk) => chunk.type === 'finish' };
 const chunkRule: StreamRule<ChatCompletionChunk> = { failsByError: true };
 // Google's streams end with a reason to finish and no mark.
 const geminiRule: StreamRule<GeminiEvent> = {

@@ -4,6 +4,7 @@ export type { EventStream, StreamedCall } from '../../shared/src/operations.ts';
 export type { CallResponse, PendingCall, PendingPage } from '../../shared/src/pending-call.ts';
 export { hasType } from '../../shared/src/type-guards.ts';
 export type { CallOptions, StreamCallOptions } from '../../shared/src/call-options.ts';
+export type { ChatCall, ChatChunk, ChatSettings, ChatTransport } from './chat-transport.ts';
 export {
   type AiMethods,
   createGatewayClient,

@@ -37,6 +37,7 @@ import { createResponseRuns } from './response-runs/runs.ts';
 import type { StoredResponses } from './stored-responses/stored-responses.ts';
 import { streamHandlers } from './stream-handlers.ts';
 import { textHandlers } from './text-handlers.ts';
+import { uiHandlers } from './ui-handlers.ts';
 import type { Proxies } from './upstream/agent.ts';
 import { type BackendReport, createBackends } from './upstream/backends.ts';
 import { createUpstream, type Upstream } from './upstream/client.ts';
@@ -175,6 +176,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
       ...modelHandlers(context),
       ...textHandlers(context),
       ...streamHandlers(context),
+      ...uiHandlers(context),
       ...chatHandlers(context),
       ...passthroughHandlers(context),
       ...messageHandlers(context),

@@ -74,6 +74,12 @@ describe('a client that disconnects', () => {
     ['chat, whole', '/v1/ai/chat/completions', { model: 'acme/never', messages }, 'called'],
     ['text', '/v1/ai/text', { model: 'acme/never', prompt: 'hi' }, 'called'],
     ['stream, midway', '/v1/ai/stream', { model: 'acme/slow', prompt }, 'first byte'],
+    [
+      'chat of the AI SDK, midway',
+      '/v1/ai/ui',
+      { model: 'acme/slow', messages: [{ role: 'user', parts: [{ type: 'text', text: 'hi' }] }] },
+      'first byte',
+    ],
     ['stream, before the first byte', '/v1/ai/stream', { model: 'acme/never', prompt }, 'called'],
   ])("closes the provider's socket within 50 ms: %s", async (_name, path, body, moment) => {
     // The first call also compiles code, so the quickest round counts.

@@ -1,0 +1,113 @@
+// Calls of tools in the messages of a chat: the call itself, and its output once the browser has added one.
+import type {
+  StreamRequest,
+  UiChatOtherPart,
+  UiChatPart,
+  UiChatToolPart,
+} from '../../../../contract/gateway/types.gen.ts';
+import { parseToolInput } from '../../../../kernel/json-value.ts';
+import { readString, readToolName } from '../chat-completions/members.ts';
+import type { DroppedHints } from '../translation/dropped-hints.ts';
+
+type PromptMessage = StreamRequest['prompt'][number];
+type AssistantPart = Exclude<Extract<PromptMessage, { role: 'assistant' }>['content'], string>[number];
+type ToolPart = Extract<PromptMessage, { role: 'tool' }>['content'][number];
+type ToolResult = Extract<ToolPart, { type: 'tool-result' }>;
+
+export interface ToolParts {
+  /** For the message of the assistant. */
+  content: AssistantPart[];
+  /** For the message with outputs after it. */
+  results: ToolPart[];
+}
+
+type CallPart = UiChatToolPart | UiChatOtherPart;
+
+const staticPrefix = 'tool-';
+
+export function isToolPart(part: UiChatPart): part is CallPart {
+  return part.type === 'dynamic-tool' || part.type.startsWith(staticPrefix);
+}
+
+/**
+ * Empty, with a hint, for a call without an output: providers refuse a conversation with such a call,
+ * and a chat that was stopped would have no way on.
+ */
+export function toToolParts(part: CallPart, path: string, hints: DroppedHints): ToolParts {
+  const { approval, providerExecuted } = part;
+  const toolCallId = readString(part.toolCallId, `${path}.toolCallId`);
+  readString(part.state, `${path}.state`);
+  const toolName = toolNameOf(part, path);
+  const call: AssistantPart = {
+    type: 'tool-call',
+    toolCallId,
+    toolName,
+    input: inputOf(part),
+    ...(providerExecuted === undefined ? {} : { providerExecuted }),
+    ...optionsOf(part.callProviderMetadata),
+  };
+  const output = outputOf(part);
+  if (output !== undefined) {
+    const result: ToolResult = {
+      type: 'tool-result',
+      toolCallId,
+      toolName,
+      output,
+      ...optionsOf(part.resultProviderMetadata ?? part.callProviderMetadata),
+    };
+    return providerExecuted === true
+      ? { content: [call, result], results: [] }
+      : { content: [call], results: [result] };
+  }
+  if (providerExecuted === true && approval?.approved !== undefined)
+    return { content: [call], results: [toDecision(approval.id, approval.approved, approval.reason)] };
+  hints.add('tool calls without an output', 'are not sent to the model');
+  return { content: [], results: [] };
+}
+
+function toolNameOf({ type, ...part }: CallPart, path: string): string {
+  return type === 'dynamic-tool'
+    ? readToolName(part['toolName'], `${path}.toolName`)
+    : readToolName(type.slice(staticPrefix.length), `${path}.type`);
+}
+
+// A provider requires an object, so an input that is missing becomes an empty one.
+function inputOf({ input, rawInput }: CallPart): unknown {
+  if (input !== undefined && input !== null) return input;
+  return typeof rawInput === 'string' ? parseToolInput(rawInput) : (rawInput ?? {});
+}
+
+/** Undefined while there is no output. */
+function outputOf({
+  state,
+  output,
+  preliminary,
+  errorText,
+  approval,
+}: CallPart): ToolResult['output'] | undefined {
+  if (state === 'output-error') return { type: 'error-text', value: errorText ?? 'The tool failed.' };
+  if (state === 'output-denied' || (state === 'approval-responded' && approval?.approved === false))
+    return {
+      type: 'execution-denied',
+      ...(approval?.reason === undefined ? {} : { reason: approval.reason }),
+    };
+  if (state !== 'output-available' || preliminary === true) return undefined;
+  return typeof output === 'string'
+    ? { type: 'text', value: output }
+    : { type: 'json', value: output ?? null };
+}
+
+function toDecision(approvalId: string, approved: boolean, reason: string | undefined): ToolPart {
+  return {
+    type: 'tool-approval-response',
+    approvalId,
+    approved,
+    ...(reason === undefined ? {} : { reason }),
+  };
+}
+
+function optionsOf(metadata: UiChatToolPart['callProviderMetadata']): {
+  providerOptions?: NonNullable<UiChatToolPart['callProviderMetadata']>;
+} {
+  return metadata === undefined ? {} : { providerOptions: metadata };
+}
