@@ -28,6 +28,8 @@ export function createResponseSockets(clock: { now(): Date }): () => SocketConve
     let last: LastResponse | undefined;
     /** The input of the running call. */
     let current: JsonRecord[] = [];
+    /** Whether the running call continues the last response. */
+    let continues = false;
 
     function keep(responseId: string, items: JsonRecord[]): void {
       forget();
@@ -44,13 +46,14 @@ export function createResponseSockets(clock: { now(): Date }): () => SocketConve
 
     return {
       read(message) {
+        continues = false;
         const { type, stream_id: _streamId, generate, stream: _stream, background, ...body } = message;
         // Codex confirms each response that it has processed.
         if (type === 'response.processed') return undefined;
         if (type !== 'response.create') throw unknownType(type);
         if (background === true) throw noBackground();
         const input = toItems(body['input']);
-        const continues = last !== undefined && body['previous_response_id'] === last.responseId;
+        continues = last !== undefined && body['previous_response_id'] === last.responseId;
         current = continues ? [...(last?.items ?? []), ...input] : input;
         const request: JsonRecord = continues
           ? { ...body, previous_response_id: null, input: current }
@@ -75,6 +78,8 @@ export function createResponseSockets(clock: { now(): Date }): () => SocketConve
         // Between two calls a socket has no memory beside `last`, which `maxTotalBytes` bounds.
         const input = current;
         current = [];
+        // As at OpenAI, a failed call ends the conversation that it continued: its client sends the whole input.
+        if (continues && !continuableTypes.has(type)) forget();
         if (!continuableTypes.has(type) || !isRecord(response) || typeof response['id'] !== 'string') return;
         const output = Array.isArray(response['output']) ? response['output'].filter(isRecord) : [];
         keep(response['id'], [...input, ...toContextItems(output, { passesThrough: false })]);

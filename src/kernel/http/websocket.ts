@@ -21,7 +21,7 @@ export interface SocketConversation {
    * without an answer. Throws a Problem.
    */
   read(message: JsonRecord): { body: JsonRecord } | { events: readonly JsonRecord[] } | undefined;
-  /** Each event of a call, before it is sent. */
+  /** Each event of a call, and the error of a message that was refused, before it is sent. */
   observe(event: JsonRecord): void;
   close(): void;
 }
@@ -309,7 +309,9 @@ class Session {
       const problem = asProblem(request.abortReason instanceof Problem ? request.abortReason : error);
       if (problem.kind === 'internal')
         request.log.error({ err: problem.cause ?? problem }, 'a call of a socket failed');
-      await this.#send(withStreamId(errorEvent(problem, request.requestId), streamId));
+      const event = errorEvent(problem, request.requestId);
+      this.#conversation.observe(event);
+      await this.#send(withStreamId(event, streamId));
     }
   }
 

@@ -180,6 +180,32 @@ describe('a socket', () => {
     socket.socket.close();
   });
 
+  test('forgets the response whose continuation fails', async () => {
+    const socket = await open();
+    const first = await socket.call({ model: 'acme/ok', store: false, input: 'the first question' });
+    const continued = { model: 'acme/ok', store: false, previous_response_id: first.response?.id };
+    const orphan = { type: 'function_call_output', call_id: 'call_none', output: 'x' };
+    expect(await socket.call({ ...continued, input: [orphan] })).toMatchObject({
+      type: 'error',
+      status: 400,
+    });
+    expect(await socket.call({ ...continued, input: 'go on' })).toMatchObject({
+      type: 'error',
+      error: { code: 'previous_response_not_found' },
+    });
+    socket.socket.close();
+  });
+
+  test('keeps its last response after another message was refused', async () => {
+    const socket = await open();
+    const first = await socket.call({ model: 'acme/ok', store: false, input: 'the first question' });
+    expect(await socket.call({ type: 'response.steer' })).toMatchObject({ type: 'error' });
+    expect(
+      await socket.call({ model: 'acme/ok', previous_response_id: first.response?.id, input: 'go on' }),
+    ).toMatchObject({ type: 'response.completed' });
+    socket.socket.close();
+  });
+
   test('runs its calls one after another, each in its lane', async () => {
     const socket = await open();
     socket.send({ type: 'response.create', stream_id: 'one', model: 'acme/ok', input: 'a' });
