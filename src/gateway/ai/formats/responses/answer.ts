@@ -4,6 +4,7 @@ import type {
   ResponseEvent,
   ResponseOutputItem,
   ResponseRequest,
+  ResponseTool,
   ResponseUsage,
 } from '../../../../contract/gateway/types.gen.ts';
 import { asRecord } from '../../../../kernel/json-value.ts';
@@ -156,7 +157,7 @@ export function responseObject({ modelId, responseId, nowSeconds, body }: Respon
     temperature: body['temperature'] ?? 1,
     text: { format: { type: 'text' }, ...asRecord(repeat(body['text'], undefined)) },
     tool_choice: repeat(body['tool_choice'], 'auto'),
-    tools: repeat(body.tools, []),
+    tools: repeat(body.tools?.map(toRepeatedTool), []),
     top_logprobs: 0,
     top_p: body['top_p'] ?? 1,
     truncation: 'disabled',
@@ -164,4 +165,9 @@ export function responseObject({ modelId, responseId, nowSeconds, body }: Respon
     user: null,
     metadata: asRecord(repeat(body['metadata'], {})),
   };
+}
+
+/** OpenAI's answers have all members of a function, null where the request has none. */
+function toRepeatedTool(tool: ResponseTool): ResponseTool {
+  return tool?.type === 'function' ? { description: null, parameters: null, strict: null, ...tool } : tool;
 }
