@@ -25,12 +25,25 @@ export function repeatedNameBytes(body: object, format: RequestFormat): number {
 // schema, the gateway adds a schema of about 110 bytes (formats/responses/tools.ts).
 const customSchemaBytes = 160;
 
-/** The bytes of the schemas that the gateway may write for the custom tools of the request. */
+// Between the name of a namespace and that of its tool, or a hash that shortens both
+// (formats/responses/tool-table.ts).
+const joinBytes = 16;
+
+/** The bytes of schemas and names that the gateway may write for the tools of the request. */
 export function addedSchemaBytes(body: object, format: RequestFormat): number {
   if (format !== 'responses') return 0;
-  return (
-    objectsIn((body as Part)['tools']).filter(({ type }) => type === 'custom').length * customSchemaBytes
-  );
+  let bytes = 0;
+  for (const tool of objectsIn((body as Part)['tools'])) {
+    bytes += schemaBytesOf(tool);
+    if (tool['type'] !== 'namespace') continue;
+    const nameBytes = typeof tool['name'] === 'string' ? Buffer.byteLength(tool['name']) : 0;
+    for (const member of objectsIn(tool['tools'])) bytes += schemaBytesOf(member) + nameBytes + joinBytes;
+  }
+  return bytes;
+}
+
+function schemaBytesOf({ type }: Part): number {
+  return type === 'custom' ? customSchemaBytes : 0;
 }
 
 /**
@@ -131,7 +144,12 @@ function idsOf(part: Part): string[] {
 function addCall(bytesOfCalls: Map<string, number>, part: Part): void {
   const calledFunction = part['function'] as Part | null | undefined;
   const names = [part['name'], part['tool_name'], calledFunction?.['name']];
-  const bytes = Math.max(0, ...names.map((name) => (typeof name === 'string' ? Buffer.byteLength(name) : 0)));
+  const nameBytes = Math.max(
+    0,
+    ...names.map((name) => (typeof name === 'string' ? Buffer.byteLength(name) : 0)),
+  );
+  const namespace = part['namespace'];
+  const bytes = nameBytes + (typeof namespace === 'string' ? Buffer.byteLength(namespace) + joinBytes : 0);
   if (bytes === 0) return;
   for (const id of idsOf(part)) bytesOfCalls.set(id, Math.max(bytes, bytesOfCalls.get(id) ?? 0));
 }

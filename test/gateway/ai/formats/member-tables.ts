@@ -123,6 +123,7 @@ const responseProbes: Probe[] = [
   ['stored files (`file_id`)', input([{ type: 'input_file', file_id: 'a' }])],
   ['`tools` of the type `function`', { ...input('hi'), tools }],
   ['`tools` of the type `custom`', { ...input('hi'), tools: [{ type: 'custom', name: 'f' }] }],
+  ['`tools` of the type `namespace`', { ...input('hi'), tools: [{ type: 'namespace', name: 'crm', tools }] }],
   [
     '`custom` with a grammar',
     {

@@ -155,6 +155,57 @@ describe('ai.createResponse with a local model', () => {
     expect(await next.json()).toMatchObject({ output: [{ content: [{ text: 'Louder.' }] }] });
   });
 
+  describe('with a namespace of tools', () => {
+    const namespace = (name: string, ...names: string[]) => ({
+      type: 'namespace',
+      name,
+      description: 'Some tools.',
+      tools: names.map((tool) => ({ type: 'function', name: tool, parameters: { type: 'object' } })),
+    });
+
+    test('names the namespace of a call, whole and streamed', async () => {
+      const body = {
+        input: '@tool mcp__crm__find {"id":1}\n@tool find',
+        tools: [namespace('mcp__crm__', 'find'), { type: 'function', name: 'find' }],
+      };
+      const calls = [
+        { type: 'function_call', namespace: 'mcp__crm__', name: 'find', arguments: '{"id":1}' },
+        { type: 'function_call', name: 'find', arguments: '{}' },
+      ];
+      const response = await post(body);
+      expect(response.headers.get('x-townhall-warnings')).toContain('description: of a namespace');
+      const { output } = (await response.json()) as { output: Json[] };
+      expect(output).toMatchObject(calls);
+      expect(output[1]).not.toHaveProperty('namespace');
+      expect((await stream(body)).at(-1)).toMatchObject({ response: { output: calls } });
+    });
+
+    test('reads a call of an earlier turn and its result', async () => {
+      const call = { type: 'function_call', namespace: 'crm', name: 'find', call_id: 'a', arguments: '{}' };
+      const answer = await post({
+        input: [
+          { role: 'user', content: 'x' },
+          call,
+          { type: 'function_call_output', call_id: 'a', output: 'Found.' },
+        ],
+        tools: [namespace('crm', 'find')],
+        tool_choice: { type: 'allowed_tools', mode: 'auto', tools: [{ type: 'namespace', name: 'crm' }] },
+      });
+      expect(await answer.json()).toMatchObject({ output: [{ content: [{ text: 'Found.' }] }] });
+    });
+
+    test('requires a tool of it by name', async () => {
+      const { output } = (await (
+        await post({
+          input: 'x',
+          tools: [namespace('crm', 'find', 'add')],
+          tool_choice: { type: 'function', namespace: 'crm', name: 'add' },
+        })
+      ).json()) as { output: Json[] };
+      expect(output.at(-1)).toMatchObject({ type: 'function_call', namespace: 'crm', name: 'add' });
+    });
+  });
+
   test('is incomplete at the output limit', async () => {
     const body = { input: 'a b c', max_output_tokens: 2 };
     const incompleteDetails = {

@@ -19,7 +19,7 @@ import { answerBlocks, streamBlocks, type StreamOptions } from '../translation/b
 import { approximateJsonBytes } from '../translation/json-size.ts';
 import { createItem, replayItem, serializeItem } from './items.ts';
 import { createItemEvents, type UnnumberedEvent } from './item-events.ts';
-import { customToolNames } from './tools.ts';
+import { createToolTable } from './tool-table.ts';
 
 export interface ResponseOptions {
   modelId: string;
@@ -33,9 +33,9 @@ export interface ResponseOptions {
 
 /** The whole answer as one response. Throws for a failed answer. */
 export function serializeResponse(answer: Answer, options: ResponseOptions): ResponseAnswer {
-  const customTools = customToolNames(options.body);
+  const table = createToolTable(options.body);
   const output = answerBlocks(answer).flatMap((block): ResponseOutputItem[] => {
-    const item = createItem(block, customTools);
+    const item = createItem(block, table);
     const serialized = serializeItem(item, 'completed');
     return block.kind === 'tool' && block.replay !== undefined
       ? [replayItem(item), serialized]
@@ -55,7 +55,7 @@ export async function* serializeResponseEvents(
   { onWarnings, ...options }: ResponseStreamOptions,
 ): AsyncGenerator<ResponseEvent> {
   const response = responseObject(options);
-  const items = createItemEvents(customToolNames(options.body));
+  const items = createItemEvents(createToolTable(options.body));
   let count = 0;
   const numbered = (event: UnnumberedEvent): ResponseEvent => {
     const sequence = count;

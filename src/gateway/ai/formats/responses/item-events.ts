@@ -2,6 +2,7 @@
 import type { ResponseEvent, ResponseOutputItem } from '../../../../contract/gateway/types.gen.ts';
 import type { BlockEvent } from '../translation/blocks.ts';
 import { type BlockItem, createItem, outputText, replayItem, serializeItem, summaryText } from './items.ts';
+import type { ToolTable } from './tool-table.ts';
 import { readCustomInput } from './tools.ts';
 
 /** An event without its `sequence_number`. */
@@ -13,7 +14,7 @@ export interface ItemEvents {
   readonly output: ResponseOutputItem[];
 }
 
-export function createItemEvents(customTools: ReadonlySet<string>): ItemEvents {
+export function createItemEvents(table: ToolTable): ItemEvents {
   const output: ResponseOutputItem[] = [];
   let item: BlockItem | undefined;
   let hasReplay = false;
@@ -40,7 +41,7 @@ export function createItemEvents(customTools: ReadonlySet<string>): ItemEvents {
     output,
     *serialize(event) {
       if (event.type === 'start') {
-        item = createItem(event.block, customTools);
+        item = createItem(event.block, table);
         hasReplay = event.block.kind === 'tool' && event.block.replay !== undefined;
         if (hasReplay) yield* whole(replayItem(item));
         const added = serializeItem(item, 'in_progress');
@@ -68,7 +69,7 @@ function* contentStart({ itemId, block }: BlockItem, outputIndex: number): Gener
 }
 
 function* contentDelta(
-  { itemId, block, isCustom }: BlockItem,
+  { itemId, block, tool }: BlockItem,
   outputIndex: number,
   delta: string,
 ): Generator<UnnumberedEvent> {
@@ -77,13 +78,10 @@ function* contentDelta(
     yield { type: 'response.output_text.delta', ...place, content_index: 0, delta, logprobs: [] };
   else if (block.kind === 'reasoning')
     yield { type: 'response.reasoning_summary_text.delta', ...place, summary_index: 0, delta };
-  else if (!isCustom) yield { type: 'response.function_call_arguments.delta', ...place, delta };
+  else if (!tool.isCustom) yield { type: 'response.function_call_arguments.delta', ...place, delta };
 }
 
-function* contentEnd(
-  { itemId, block, isCustom }: BlockItem,
-  outputIndex: number,
-): Generator<UnnumberedEvent> {
+function* contentEnd({ itemId, block, tool }: BlockItem, outputIndex: number): Generator<UnnumberedEvent> {
   const place = { item_id: itemId, output_index: outputIndex };
   const { text } = block;
   if (block.kind === 'text') {
@@ -95,7 +93,7 @@ function* contentEnd(
     const at = { ...place, summary_index: 0 };
     yield { type: 'response.reasoning_summary_text.done', ...at, text };
     yield { type: 'response.reasoning_summary_part.done', ...at, part: summaryText(text) };
-  } else if (isCustom) {
+  } else if (tool.isCustom) {
     // The model writes the text inside a JSON value, so it is sent once the JSON is complete.
     const input = readCustomInput(text);
     yield { type: 'response.custom_tool_call_input.delta', ...place, delta: input };
@@ -104,7 +102,7 @@ function* contentEnd(
     yield {
       type: 'response.function_call_arguments.done',
       ...place,
-      name: block.toolName,
+      name: tool.name,
       arguments: text,
     };
 }

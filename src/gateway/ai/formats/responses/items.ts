@@ -3,6 +3,7 @@ import type { ResponseContentPart, ResponseOutputItem } from '../../../../contra
 import { id } from '../../../../kernel/ids.ts';
 import type { Block } from '../translation/blocks.ts';
 import { encodeReplay } from '../translation/replay.ts';
+import type { CallerTool, ToolTable } from './tool-table.ts';
 import { readCustomInput } from './tools.ts';
 
 export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
@@ -11,14 +12,15 @@ export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 export interface BlockItem {
   itemId: string;
   block: Block;
-  /** Whether the block calls a custom tool, whose input is plain text. */
-  isCustom: boolean;
+  /** The tool that the block calls; one without a name in other blocks. */
+  tool: CallerTool;
 }
 
-export function createItem(block: Block, customTools: ReadonlySet<string>): BlockItem {
-  const isCustom = block.kind === 'tool' && customTools.has(block.toolName);
+export function createItem(block: Block, table: ToolTable): BlockItem {
+  const tool = table.find(block.toolName);
+  const { isCustom } = tool;
   const prefixes = { text: 'msg', reasoning: 'rs', tool: isCustom ? 'ctc' : 'fc' };
-  return { itemId: id(prefixes[block.kind]), block, isCustom };
+  return { itemId: id(prefixes[block.kind]), block, tool };
 }
 
 /** The item with the content of its block; an `in_progress` item has no content. */
@@ -46,8 +48,15 @@ export function serializeItem(item: BlockItem, status: ItemStatus): ResponseOutp
   }
 }
 
-function serializeToolCall({ itemId, block, isCustom }: BlockItem, status: ItemStatus): ResponseOutputItem {
-  const call = { id: itemId, call_id: block.toolCallId, name: block.toolName, status };
+function serializeToolCall({ itemId, block, tool }: BlockItem, status: ItemStatus): ResponseOutputItem {
+  const { name, namespace, isCustom } = tool;
+  const call = {
+    id: itemId,
+    call_id: block.toolCallId,
+    ...(namespace === undefined ? {} : { namespace }),
+    name,
+    status,
+  };
   const text = status === 'in_progress' ? '' : block.text;
   return isCustom
     ? { type: 'custom_tool_call', ...call, input: text === '' ? '' : readCustomInput(text) }

@@ -7,7 +7,6 @@ import {
   readList,
   readObject,
   readString,
-  readToolName,
   unsupportedMember,
 } from '../chat-completions/members.ts';
 import {
@@ -21,16 +20,21 @@ import {
   type PromptContext,
 } from '../translation/prompt-parts.ts';
 import { decodeReplay } from '../translation/replay.ts';
-import { toCustomInput } from './tools.ts';
+import type { ToolTable } from './tool-table.ts';
+import { readChosenTool, toCustomInput } from './tools.ts';
 
 type JsonObject = Record<string, unknown>;
 type ToolCallPart = Extract<AssistantPart, { type: 'tool-call' }>;
+
+export interface ResponsePromptContext extends PromptContext {
+  table: ToolTable;
+}
 
 /**
  * Throws a 400 for a member that the schema leaves open and the hub requires, and a
  * 422 for content that the hub cannot express.
  */
-export function toPrompt({ instructions, input }: ResponseRequest, context: PromptContext): Prompt {
+export function toPrompt({ instructions, input }: ResponseRequest, context: ResponsePromptContext): Prompt {
   const builder = new PromptBuilder(context);
   if (typeof instructions === 'string') builder.addSystem(instructions);
   else if (Array.isArray(instructions)) builder.addItems(instructions, 'instructions');
@@ -44,14 +48,14 @@ export function toPrompt({ instructions, input }: ResponseRequest, context: Prom
  * Merges the items of one turn into one message: reasoning, text and calls of a model, and results of tools.
  */
 class PromptBuilder {
-  readonly #context: PromptContext;
+  readonly #context: ResponsePromptContext;
   readonly #prompt: Prompt = [];
   readonly #toolNames = new ToolNames();
   readonly #toolCalls = new Map<string, ToolCallPart>();
   /** The replay metadata of a tool call is in a reasoning item of its own, before or after the call. */
   readonly #replays = new Map<string, ProviderOptions>();
 
-  constructor(context: PromptContext) {
+  constructor(context: ResponsePromptContext) {
     this.#context = context;
   }
 
@@ -152,7 +156,7 @@ class PromptBuilder {
 
   #addToolCall(item: JsonObject, path: string): void {
     const toolCallId = readString(item['call_id'], `${path}.call_id`);
-    const toolName = readToolName(item['name'], `${path}.name`);
+    const toolName = readChosenTool(item, path, this.#context.table);
     const input =
       item['type'] === 'function_call'
         ? parseToolInput(readString(item['arguments'], `${path}.arguments`))

@@ -15,6 +15,7 @@ import {
 import type { DroppedHints } from '../translation/dropped-hints.ts';
 import { toPrompt } from './prompt.ts';
 import { refuseUnsupported } from './supported-members.ts';
+import { createToolTable } from './tool-table.ts';
 import { toToolChoice, toTools } from './tools.ts';
 
 export interface ResponseCallOptions {
@@ -30,13 +31,14 @@ export function toModelCall(body: ResponseRequest, options: ResponseCallOptions)
   const { model, effort, hints, signal } = options;
   refuseUnsupported(body, hints);
   const format = toResponseFormat(body);
-  const { toolChoice, allowedTools } = toToolChoice(body['tool_choice'] ?? undefined);
-  const tools = toTools(body.tools ?? undefined, hints);
+  const table = createToolTable(body);
+  const { toolChoice, allowedTools } = toToolChoice(body['tool_choice'] ?? undefined, table);
+  const tools = toTools(body.tools ?? undefined, { hints, table });
   const parallel = body['parallel_tool_calls'] ?? undefined;
   if (parallel !== undefined && typeof parallel !== 'boolean')
     throw invalidMember('parallel_tool_calls', 'must be true or false');
   return {
-    prompt: toPrompt(body, { model, hints }),
+    prompt: toPrompt(body, { model, hints, table }),
     maxOutputTokens: body.max_output_tokens ?? undefined,
     temperature: readNumber(body['temperature'], 'temperature'),
     topP: readNumber(body['top_p'], 'top_p'),

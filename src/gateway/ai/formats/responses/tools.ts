@@ -12,6 +12,7 @@ import {
   unsupportedMember,
 } from '../chat-completions/members.ts';
 import type { DroppedHints } from '../translation/dropped-hints.ts';
+import type { ToolTable } from './tool-table.ts';
 
 type HubTool = NonNullable<ModelCall['tools']>[number];
 
@@ -23,18 +24,45 @@ const customSchema = {
   additionalProperties: false,
 };
 
-export function toTools(tools: ResponseRequest['tools'], hints: DroppedHints): HubTool[] | undefined {
-  return tools?.map((tool, index) => {
+/** Of all namespaces together. */
+const maxNamespaceTools = 1_024;
+
+/** Throws a 400 for a tool of the wrong shape, and a 422 for one that the model does not support. */
+export function toTools(
+  tools: ResponseRequest['tools'],
+  { hints, table }: { hints: DroppedHints; table: ToolTable },
+): HubTool[] | undefined {
+  let namespaceTools = 0;
+  return tools?.flatMap((tool, index) => {
     const path = `tools[${index}]`;
     const members = readObject(tool, path);
-    const type = readString(members['type'], `${path}.type`);
-    if (type === 'function') return toFunctionTool(members, path, hints);
-    if (type === 'custom') return toCustomTool(members, path);
-    throw unsupportedMember(
-      `${path}.type`,
-      `This model supports only tools of the types function and custom, not ${type.slice(0, 64)}.`,
-    );
+    if (members['type'] !== 'namespace') return [toTool(members, path, hints)];
+    const namespace = readToolName(members['name'], `${path}.name`);
+    if ((members['description'] ?? '') !== '')
+      hints.add('description', 'of a namespace is not sent to this model');
+    const list = readList(members['tools'], `${path}.tools`);
+    namespaceTools += list.length;
+    if (namespaceTools > maxNamespaceTools)
+      throw unsupportedMember(
+        `${path}.tools`,
+        `This model takes ${maxNamespaceTools} tools in namespaces; send fewer.`,
+      );
+    return list.map((member, memberIndex) => {
+      const memberPath = `${path}.tools[${memberIndex}]`;
+      const hubTool = toTool(readObject(member, memberPath), memberPath, hints);
+      return { ...hubTool, name: table.modelName(hubTool.name, namespace) };
+    });
   });
+}
+
+function toTool(members: Record<string, unknown>, path: string, hints: DroppedHints): HubTool {
+  const type = readString(members['type'], `${path}.type`);
+  if (type === 'function') return toFunctionTool(members, path, hints);
+  if (type === 'custom') return toCustomTool(members, path);
+  throw unsupportedMember(
+    `${path}.type`,
+    `This model supports only tools of the types function and custom, not ${type.slice(0, 64)}.`,
+  );
 }
 
 const functionMembers = new Set(['type', 'name', 'description', 'parameters', 'strict']);
@@ -68,12 +96,6 @@ function toCustomTool({ name, description, format }: Record<string, unknown>, pa
   };
 }
 
-/** The names of the custom tools of the request. */
-export function customToolNames({ tools }: Pick<ResponseRequest, 'tools'>): ReadonlySet<string> {
-  const names = (tools ?? []).flatMap((tool) => (tool?.type === 'custom' ? [tool.name] : []));
-  return new Set(names.filter((name) => typeof name === 'string'));
-}
-
 /** The hub's input for a call of a custom tool. */
 export function toCustomInput(text: string): Record<string, string> {
   return { [customInput]: text };
@@ -87,7 +109,10 @@ export function readCustomInput(json: string): string {
 }
 
 /** The choice of a tool, and the names that it is limited to. */
-export function toToolChoice(choice: unknown): {
+export function toToolChoice(
+  choice: unknown,
+  table: ToolTable,
+): {
   toolChoice: ModelCall['toolChoice'];
   allowedTools?: ReadonlySet<string>;
 } {
@@ -99,7 +124,7 @@ export function toToolChoice(choice: unknown): {
   const members = readObject(choice, 'tool_choice');
   const type = readString(members['type'], 'tool_choice.type');
   if (type === 'function' || type === 'custom')
-    return { toolChoice: { type: 'tool', toolName: readToolName(members['name'], 'tool_choice.name') } };
+    return { toolChoice: { type: 'tool', toolName: readChosenTool(members, 'tool_choice', table) } };
   if (type !== 'allowed_tools')
     throw unsupportedMember(
       'tool_choice.type',
@@ -108,9 +133,19 @@ export function toToolChoice(choice: unknown): {
   const mode = members['mode'] ?? 'auto';
   if (mode !== 'auto' && mode !== 'required')
     throw invalidMember('tool_choice.mode', 'must be auto or required');
-  const names = readList(members['tools'], 'tool_choice.tools').map((tool, index) => {
+  const names = readList(members['tools'], 'tool_choice.tools').flatMap((tool, index) => {
     const path = `tool_choice.tools[${index}]`;
-    return readToolName(readObject(tool, path)['name'], `${path}.name`);
+    const allowed = readObject(tool, path);
+    return allowed['type'] === 'namespace'
+      ? table.namesIn(readToolName(allowed['name'], `${path}.name`))
+      : [readChosenTool(allowed, path, table)];
   });
   return { toolChoice: { type: mode }, allowedTools: new Set(names) };
+}
+
+/** The model's name for a tool that is named with its namespace. */
+export function readChosenTool(members: Record<string, unknown>, path: string, table: ToolTable): string {
+  const name = readToolName(members['name'], `${path}.name`);
+  const namespace = members['namespace'] ?? undefined;
+  return namespace === undefined ? name : table.modelName(name, readToolName(namespace, `${path}.namespace`));
 }

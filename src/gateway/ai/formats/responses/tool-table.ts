@@ -1,0 +1,74 @@
+// The names of tools for models that know no namespaces. Codex groups the tools of an MCP server in a
+// `namespace`; such a tool gets one name for the model, which the answer takes apart again.
+import { createHash } from 'node:crypto';
+import type { ResponseRequest } from '../../../../contract/gateway/types.gen.ts';
+import { asRecord, type JsonRecord } from '../../../../kernel/json-value.ts';
+
+/** A tool in the words of the caller. */
+export interface CallerTool {
+  name: string;
+  namespace?: string;
+  /** Whether its input is plain text. */
+  isCustom: boolean;
+}
+
+export interface ToolTable {
+  /** The name for the model. */
+  modelName(name: string, namespace: string | undefined): string;
+  /** The tool with this name for the model; a plain function where the request has none. */
+  find(modelName: string): CallerTool;
+  /** The names for the model of all tools in the namespace. */
+  namesIn(namespace: string): string[];
+}
+
+// OpenAI's limit, the lowest of all providers.
+const maxNameLength = 64;
+
+/** Ignores tools of the wrong shape; `toTools` refuses them. */
+export function createToolTable({ tools }: Pick<ResponseRequest, 'tools'>): ToolTable {
+  const byModelName = new Map<string, CallerTool>();
+  const modelNames = new Map<string, string>();
+  const entries = (tools ?? []).map(asRecord);
+  // Plain tools keep their names, so they come first.
+  for (const tool of entries)
+    if (tool['type'] !== 'namespace' && typeof tool['name'] === 'string')
+      byModelName.set(tool['name'], callerTool(tool, tool['name']));
+  for (const { type, name: namespace, tools: members } of entries) {
+    if (type !== 'namespace' || typeof namespace !== 'string' || !Array.isArray(members)) continue;
+    for (const member of members.map(asRecord)) {
+      const name = member['name'];
+      if (typeof name !== 'string') continue;
+      const joined = joinNames(namespace, name);
+      const modelName = byModelName.has(joined) ? shorten(joined, namespace, name) : joined;
+      byModelName.set(modelName, { ...callerTool(member, name), namespace });
+      modelNames.set(keyOf(namespace, name), modelName);
+    }
+  }
+  return {
+    modelName: (name, namespace) =>
+      namespace === undefined ? name : (modelNames.get(keyOf(namespace, name)) ?? joinNames(namespace, name)),
+    find: (modelName) => byModelName.get(modelName) ?? { name: modelName, isCustom: false },
+    namesIn: (namespace) =>
+      [...byModelName].flatMap(([modelName, tool]) => (tool.namespace === namespace ? [modelName] : [])),
+  };
+}
+
+function callerTool({ type }: JsonRecord, name: string): CallerTool {
+  return { name, isCustom: type === 'custom' };
+}
+
+function keyOf(namespace: string, name: string): string {
+  return JSON.stringify([namespace, name]);
+}
+
+/** Names of MCP servers end with the separator already. */
+function joinNames(namespace: string, name: string): string {
+  const joined = `${namespace}${namespace.endsWith('__') ? '' : '__'}${name}`;
+  return joined.length <= maxNameLength ? joined : shorten(joined, namespace, name);
+}
+
+/** A name of its own for each pair, and the same one in each turn. */
+function shorten(joined: string, namespace: string, name: string): string {
+  const hash = createHash('sha256').update(keyOf(namespace, name)).digest('hex').slice(0, 8);
+  return `${joined.slice(0, maxNameLength - hash.length - 1)}_${hash}`;
+}

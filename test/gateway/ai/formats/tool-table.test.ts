@@ -1,0 +1,42 @@
+// Names of tools in namespaces: one name for the model, and back.
+import { describe, expect, test } from 'vitest';
+import { createToolTable } from '../../../../src/gateway/ai/formats/responses/tool-table.ts';
+
+const functions = (...names: string[]) => names.map((name) => ({ type: 'function', name }));
+const namespace = (name: string, ...names: string[]) => ({
+  type: 'namespace',
+  name,
+  tools: functions(...names),
+});
+
+describe('a tool of a namespace', () => {
+  test('has one name for the model that leads back to both', () => {
+    const table = createToolTable({ tools: [namespace('crm', 'find'), namespace('mcp__a__', 'find')] });
+    expect(table.modelName('find', 'crm')).toBe('crm__find');
+    expect(table.modelName('find', 'mcp__a__')).toBe('mcp__a__find');
+    expect(table.find('crm__find')).toEqual({ name: 'find', namespace: 'crm', isCustom: false });
+  });
+
+  test('has a name of its own where a plain tool has the joined one', () => {
+    const table = createToolTable({ tools: [namespace('crm', 'find'), ...functions('crm__find')] });
+    const modelName = table.modelName('find', 'crm');
+    expect(modelName).not.toBe('crm__find');
+    expect(table.find(modelName)).toMatchObject({ name: 'find', namespace: 'crm' });
+    expect(table.find('crm__find')).toEqual({ name: 'crm__find', isCustom: false });
+  });
+
+  test('has a name of its own where two pairs join to the same one', () => {
+    const table = createToolTable({ tools: [namespace('a', 'b__c'), namespace('a__b', 'c')] });
+    const names = [table.modelName('b__c', 'a'), table.modelName('c', 'a__b')];
+    expect(new Set(names).size).toBe(2);
+    expect(names.map((name) => table.find(name).namespace)).toEqual(['a', 'a__b']);
+  });
+
+  test('has 64 characters at most, and the same ones in each turn', () => {
+    const [long, other] = ['x'.repeat(128), `${'x'.repeat(127)}y`];
+    const table = createToolTable({ tools: [namespace('crm', long, other)] });
+    expect(table.modelName(long, 'crm')).toHaveLength(64);
+    expect(table.modelName(long, 'crm')).not.toBe(table.modelName(other, 'crm'));
+    expect(createToolTable({}).modelName(long, 'crm')).toBe(table.modelName(long, 'crm'));
+  });
+});
