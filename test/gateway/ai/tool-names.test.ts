@@ -79,6 +79,12 @@ describe('the size of a request', () => {
   });
 });
 
+test('the size of a request counts the name of a namespace with each of its tools', () => {
+  const tools = repeat((index) => ({ type: 'function', name: `f${index}` }));
+  const body = { input: 'hi', tools: [{ type: 'namespace', name: toolName, tools }] };
+  expect(sizeOf(body, 'responses').textBytes).toBeGreaterThanOrEqual((1 + results) * toolName.length);
+});
+
 describe('a member of another format', () => {
   test.each<[string, RequestFormat, object]>([
     [
