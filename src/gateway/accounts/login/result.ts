@@ -107,7 +107,7 @@ async function doneOutcome(
 
 /** Throws 400 for a missing proof and 401 for a wrong one. */
 export function requireProof(attempt: LoginAttempt, proof: Proof): void {
-  if (!isProven(attempt, proof)) throw unproven(proof);
+  if (!isProven(attempt, proof)) throw unprovenProblem(proof);
 }
 
 function isProven(
