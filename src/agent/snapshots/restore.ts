@@ -59,7 +59,8 @@ export async function restoreFiles(
 ): Promise<string | undefined> {
   const restored: Restoration[] = [];
   const setBack = async () => {
-    for (const { path, from } of restored.reverse()) await put(workspace, path, from, contentOf).catch(() => {});
+    for (const { path, from } of restored.reverse())
+      await put(workspace, path, from, contentOf).catch(() => {});
   };
   for (const restoration of restorations) {
     try {

@@ -41,7 +41,7 @@ async function streamMessage(
         modelId: attempt.model.id,
         responseId: messageId,
         now: context.clock.now(),
-        renderError: (error) => streamErrorBody(context, streamCall, { error, model: attempt.model })?.error,
+        renderError: (error) => streamErrorBody(context, streamCall, { error, attempt })?.error,
       });
       return waitForFirst(
         serializeChunks(parts, {
