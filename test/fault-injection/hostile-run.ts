@@ -204,6 +204,7 @@ const uiMessages = [
  */
 const providerExamples: Readonly<Record<string, Json[]>> = {
   'ai.createChatCompletion': models.map((model) => ({ model, messages: chatMessages, tools: chatTools })),
+  'ai.createCompletion': models.map((model) => ({ model, prompt: 'function add(', suffix: '}' })),
   'ai.generateText': models.map((model) => ({
     model,
     messages: [{ role: 'user', content: [{ type: 'text', text: 'The weather?' }] }],

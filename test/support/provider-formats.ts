@@ -1,5 +1,5 @@
 // The scripted provider's other formats: Anthropic's messages, Google's generateContent, OpenAI's
-// responses and embeddings, and rerank. The script names are those of chat completions: `ok`,
+// responses, older completions and embeddings, and rerank. The script names are those of chat completions: `ok`,
 // `tools`, `reasoning`, `cut` (a stream without its end), `error` (midway), `error-first`; `status`
 // and the like are in provider.ts.
 import type { ServerResponse } from 'node:http';
@@ -25,6 +25,9 @@ export function playForeign(scene: ForeignScene): boolean {
     return play(scene, scene.body['stream'] === true, messageEvents, message);
   if (scene.path.endsWith('/responses'))
     return play(scene, scene.body['stream'] === true, responseEvents, response);
+  // The older format; chat has the same end of the path.
+  if (/(?<!\/chat)\/completions$/.test(scene.path))
+    return play(scene, scene.body['stream'] === true, completionEvents, completion);
   if (/:streamGenerateContent\b/.test(scene.path)) return play(scene, true, contentEvents, content);
   if (scene.path.endsWith(':generateContent')) return play(scene, false, contentEvents, content);
   if (scene.path.endsWith('/embeddings')) return play(scene, false, () => undefined, embeddings);
@@ -436,6 +439,40 @@ function responseEvents({ script, body: input }: ForeignScene): string[] | undef
     default:
       return undefined;
   }
+}
+
+const completionUsage = { prompt_tokens: 10, completion_tokens: 4, total_tokens: 14 };
+
+function completionChunk({ body }: ForeignScene, text: string, reason: string | null): object {
+  return {
+    id: 'cmpl-scripted',
+    object: 'text_completion',
+    created: 1_700_000_000,
+    model: body['model'],
+    choices: [{ index: 0, text, logprobs: null, finish_reason: reason }],
+  };
+}
+
+function completion(scene: ForeignScene): object | undefined {
+  if (scene.script !== 'ok') return undefined;
+  return { ...completionChunk(scene, 'Hello from the provider.', 'stop'), usage: completionUsage };
+}
+
+function completionEvents(scene: ForeignScene): string[] | undefined {
+  const frame = (data: object) => `data: ${JSON.stringify(data)}\n\n`;
+  const pieces = ['Hello ', 'from ', 'the provider.'].map((text) =>
+    frame(completionChunk(scene, text, null)),
+  );
+  if (scene.script === 'cut') return pieces;
+  if (scene.script !== 'ok') return undefined;
+  const usage = { ...completionChunk(scene, '', null), choices: [], usage: completionUsage };
+  const { stream_options: options } = scene.body as { stream_options?: { include_usage?: boolean } };
+  return [
+    ...pieces,
+    frame(completionChunk(scene, '', 'stop')),
+    ...(options?.include_usage === true ? [frame(usage)] : []),
+    'data: [DONE]\n\n',
+  ];
 }
 
 function embeddings({ script, body }: ForeignScene): object | undefined {

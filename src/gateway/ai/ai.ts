@@ -14,6 +14,7 @@ import { curatedModels } from './catalog/curated.ts';
 import type { ModelsFile } from './catalog/models-file.ts';
 import { remoteProviders } from './catalog/provider-views.ts';
 import { chatHandlers } from './chat-handlers.ts';
+import { completionHandlers } from './completion-handlers.ts';
 import { createPassthrough } from './formats/passthrough/calls.ts';
 import type { MediaJobs } from './jobs/jobs.ts';
 import type { MediaLinks } from './media/links.ts';
@@ -178,6 +179,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
       ...streamHandlers(context),
       ...uiHandlers(context),
       ...chatHandlers(context),
+      ...completionHandlers(context),
       ...passthroughHandlers(context),
       ...messageHandlers(context),
       ...responseHandlers({

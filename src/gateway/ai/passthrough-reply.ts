@@ -91,8 +91,8 @@ export function passthroughDemand(
     limitMember:
       (format.usesProviderLimit ? model?.providerEntry.output_limit_member : undefined) ??
       format.limitMembers[0],
-    // Only chat completions have `n`; the contract limits it.
-    choices: format.name === 'chat' && typeof n === 'number' ? n : 1,
+    // Only these formats have `n`; the contract limits it.
+    choices: (format.name === 'chat' || format.name === 'completions') && typeof n === 'number' ? n : 1,
     hasOutput: format.limitMembers.length > 0,
     // The reranking model reads the query once per document.
     repeatedBytes:

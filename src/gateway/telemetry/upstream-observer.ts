@@ -41,6 +41,7 @@ export interface UpstreamObserver {
 }
 
 const operationNames: Readonly<Record<string, string>> = {
+  'ai.createCompletion': 'text_completion',
   'ai.embedText': 'embeddings',
   'ai.rerankDocuments': 'rerank',
   'ai.synthesizeSpeech': 'generate_content',

@@ -121,6 +121,14 @@ const requests: Record<RequestFormat, (parts: Parts) => object> = {
       { type: 'reasoning', summary: [input] },
     ],
   }),
+  // Has text alone.
+  completions: ({ input, schema, metadata }) => ({
+    model: 'x',
+    prompt: [JSON.stringify(schema)],
+    suffix: 'hi',
+    extra: [input],
+    metadata,
+  }),
   embeddings: ({ input, metadata, media }) => ({
     model: 'x',
     input: ['hi', ...media],
@@ -295,7 +303,7 @@ describe(`the size of a request (seed ${seed})`, () => {
           lookalike,
           lookalike,
           lookalike,
-          fc.array(mediumOf(format), { maxLength: 3 }),
+          fc.array(mediumOf(format), { maxLength: format === 'completions' ? 0 : 3 }),
           (input, schema, metadata, media) => {
             const body = request({ input, schema, metadata, media: media.map(({ part }) => part) });
             const size = sizeOf(body, format);

@@ -32,6 +32,7 @@ test.each([
   ['ai.streamText', { prompt: [] }],
   ['ai.createLanguageModelAnswer', { prompt: [] }],
   ['ai.createChatCompletion', { messages }],
+  ['ai.createCompletion', { prompt: 'hi' }],
   ['ai.createResponse', { input: 'hi' }],
   ['ai.createMessage', { messages }],
   ['ai.embedText', { input: 'hi' }],

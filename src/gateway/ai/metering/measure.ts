@@ -99,9 +99,22 @@ export function sizeOf(body: object, format: RequestFormat): Size {
   return size;
 }
 
+// The instruction for a model that is to fill in the text before `suffix` (formats/completions/request.ts).
+const instructionBytes = 512;
+
+function addedInstructionBytes(body: object, format: RequestFormat): number {
+  const { suffix } = body as { suffix?: unknown };
+  return format === 'completions' && typeof suffix === 'string' ? instructionBytes : 0;
+}
+
 /** Bytes of text that the gateway or the provider adds to the body. */
 function addedBytes(body: object, format: RequestFormat): number {
-  return repeatedNameBytes(body, format) + addedSchemaBytes(body, format) + addedArgumentBytes(body, format);
+  return (
+    repeatedNameBytes(body, format) +
+    addedSchemaBytes(body, format) +
+    addedArgumentBytes(body, format) +
+    addedInstructionBytes(body, format)
+  );
 }
 
 /** The text of a request, for a tokenizer. */

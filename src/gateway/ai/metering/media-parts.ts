@@ -86,6 +86,7 @@ type Body = Readonly<Record<string, unknown>>;
 const formats: Readonly<Record<RequestFormat, { types: MediaTypes; parts: (body: Body) => Iterable<Part> }>> =
   {
     chat: { types: chat, parts: ({ messages: turns }) => contentsOf(turns) },
+    completions: { types: chat, parts: () => [] },
     messages: { types: messages, parts: ({ messages: turns }) => withNested(contentsOf(turns)) },
     responses: { types: responses, parts: responseParts },
     embeddings: {

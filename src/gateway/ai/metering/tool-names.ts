@@ -14,7 +14,7 @@ const namesPerResult = 2;
 export function repeatedNameBytes(body: object, format: RequestFormat): number {
   const { messages, prompt, input, instructions } = body as Part;
   if (format === 'responses') return repeatedBytes([...objectsIn(instructions), ...objectsIn(input)]);
-  if (format === 'embeddings' || format === 'rerank') return 0;
+  if (format === 'embeddings' || format === 'rerank' || format === 'completions') return 0;
   const turns = objectsIn(format === 'stream' ? prompt : messages);
   return repeatedBytes(
     turns.flatMap((turn) => [turn, ...objectsIn(turn['tool_calls']), ...objectsIn(turn['content'])]),

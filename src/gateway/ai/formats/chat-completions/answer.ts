@@ -226,7 +226,7 @@ function extraContent({ providerMetadata }: { providerMetadata?: ProviderMetadat
   return signature === undefined ? {} : { extra_content: { google: { thought_signature: signature } } };
 }
 
-function serializeFinishReason({ unified }: FinishReason): string {
+export function serializeFinishReason({ unified }: FinishReason): string {
   switch (unified) {
     case 'length':
       return 'length';
@@ -240,7 +240,7 @@ function serializeFinishReason({ unified }: FinishReason): string {
   }
 }
 
-function serializeUsage({ inputTokens, outputTokens }: Usage): NonNullable<ChatCompletion['usage']> {
+export function serializeUsage({ inputTokens, outputTokens }: Usage): NonNullable<ChatCompletion['usage']> {
   const prompt = validTokenCount(inputTokens.total) ?? 0;
   const output = validTokenCount(outputTokens.total) ?? 0;
   return {

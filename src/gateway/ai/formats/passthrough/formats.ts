@@ -60,6 +60,14 @@ export const chat: PassthroughFormat = {
   errorFrame: dataFrame,
 };
 
+export const completions: PassthroughFormat = {
+  ...chat,
+  name: 'completions',
+  path: '/completions',
+  limitMembers: ['max_tokens'],
+  usesProviderLimit: false,
+};
+
 export const embeddings: PassthroughFormat = {
   name: 'embeddings',
   path: '/embeddings',

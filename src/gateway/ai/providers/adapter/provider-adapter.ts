@@ -6,7 +6,14 @@ import type { UpstreamRequest } from '../../upstream/client.ts';
 import type { EndRule } from '../../upstream/events.ts';
 
 /** The formats that pass through to providers which support them. */
-export const passthroughFormatNames = ['chat', 'embeddings', 'responses', 'messages', 'rerank'] as const;
+export const passthroughFormatNames = [
+  'chat',
+  'completions',
+  'embeddings',
+  'responses',
+  'messages',
+  'rerank',
+] as const;
 export type PassthroughFormatName = (typeof passthroughFormatNames)[number];
 
 /** The formats of asynchronous video jobs. */
