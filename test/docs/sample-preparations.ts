@@ -179,6 +179,19 @@ const withMedia: Prepare = async (servers) => {
   };
 };
 
+const withVideo: Prepare = async ({ gateway }) => {
+  const { id } = await gateway.user.ai.createClientVideo({ model: 'local/storyboard', prompt: 'A sun.' });
+  return { replace: { [example.job]: id } };
+};
+
+const withFinishedVideo: Prepare = async (servers, agent) => {
+  const preparation = await withVideo(servers, agent);
+  const video_id = preparation.replace?.[example.job] ?? '';
+  const getVideo = () => servers.gateway.user.ai.getClientVideo({ video_id });
+  await expect.poll(async () => (await getVideo()).status, { timeout: 30_000 }).toBe('completed');
+  return preparation;
+};
+
 const withSession: Prepare = async (_servers, { client }) => {
   const { id } = await client.sessions.create({ title: 'The weather', attended: true });
   return { replace: { [example.session]: id } };
@@ -338,6 +351,10 @@ export const preparations: Readonly<Record<string, Prepare>> = {
   'gateway/ai.listResponseInputItems': withStoredResponse,
   'gateway/ai.cancelImage': withImage,
   'gateway/ai.getMedia': withMedia,
+  'gateway/ai.listClientVideos': withVideo,
+  'gateway/ai.getClientVideo': withVideo,
+  'gateway/ai.removeClientVideo': withVideo,
+  'gateway/ai.getClientVideoContent': withFinishedVideo,
   'agent/sessions.executeInSession': withSession,
   'agent/sessions.get': withSession,
   'agent/sessions.update': withSession,

@@ -26,6 +26,7 @@ import { modelHandlers } from './model-handlers.ts';
 import { createModelRouter } from './model-router.ts';
 import { openAiAudioHandlers } from './openai-audio-handlers.ts';
 import { openAiImageHandlers } from './openai-image-handlers.ts';
+import { openAiVideoHandlers } from './openai-video-handlers.ts';
 import { passthroughHandlers } from './passthrough-handlers.ts';
 import { checkProviders, type ProviderCheck } from './provider-check.ts';
 import { defaultVideoLimits, type VideoLimits } from './providers/async-video.ts';
@@ -194,6 +195,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
       ...openAiAudioHandlers({ ...context, models: media }),
       ...mediaHandlers(mediaOptions),
       ...openAiImageHandlers(mediaOptions),
+      ...openAiVideoHandlers(mediaOptions),
     },
   };
 }

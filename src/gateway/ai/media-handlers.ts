@@ -129,6 +129,20 @@ export type JobCreation = Pick<
   'requestId' | 'identity' | 'remember'
 >;
 
+/** Creates a video job; `reply` is the call's reply, for a repetition with its Idempotency-Key. */
+export async function createVideoJob(
+  options: MediaOptions,
+  call: JobCreation,
+  { request, reply }: { request: StartVideoRequest; reply: (jobId: string) => JobReply },
+): Promise<string> {
+  requireVideoModel(options, call, request);
+  return options.jobs.create(newJob('video', call, request), (tx, newJobId) =>
+    call.remember(tx, reply(newJobId)),
+  );
+}
+
+type JobReply = Parameters<JobCreation['remember']>[1];
+
 async function acceptJob(
   jobs: MediaJobs,
   kind: JobKind,
@@ -168,6 +182,13 @@ async function openMedia(
   const media = links.verify(mediaId, expires, signature) ? await jobs.openMedia(mediaId, expires) : null;
   if (media === null)
     throw new Problem('not_found', 'media_not_found', 'This link is invalid, or it or its file has expired.');
+  return mediaReply(media);
+}
+
+/** The reply with the bytes of a file. */
+export function mediaReply(
+  media: NonNullable<Awaited<ReturnType<MediaJobs['openMedia']>>>,
+): Extract<Reply<Operations['ai.getMedia']>, { status: 200 }> {
   return {
     status: 200,
     content: media.content,

@@ -146,6 +146,8 @@ const idleJobs: MediaJobs = {
   create: absent,
   find: absent,
   cancel: absent,
+  list: absent,
+  remove: absent,
   openMedia: absent,
   start: absent,
   ready: absent,

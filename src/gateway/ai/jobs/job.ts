@@ -54,6 +54,8 @@ export interface Job {
   jobId: string;
   kind: JobKind;
   model: string;
+  /** The request of a video, without its images; null for images, and once the job has ended. */
+  request: JobRequest | null;
   status: JobStatus;
   /** From 0 to 1. */
   progress: number;

@@ -17,7 +17,7 @@ import { type JobPayments, unpaidJobs } from './payments.ts';
 import { mediaQueue, type MediaQueue } from './queue.ts';
 import { cancelUpstreamJob, type MediaGenerator, runJob, type RunContext } from './run.ts';
 import { defaultMediaJobsSettings, type MediaJobsSettings } from './settings.ts';
-import type { CanceledJob, JobAddress, JobsStore } from './store.ts';
+import type { CanceledJob, JobAddress, JobsPage, JobsStore } from './store.ts';
 
 export interface MediaJobs {
   /** Sets the generator of all jobs; once, before `start`. */
@@ -31,6 +31,10 @@ export interface MediaJobs {
   find(job: JobAddress): Promise<Job>;
   /** Cancels the job unless it has ended; throws like `find`. */
   cancel(job: JobAddress): Promise<Job>;
+  /** A page of the owner's jobs; throws a 404 for a cursor that is no job of the owner. */
+  list(page: JobsPage): Promise<Job[]>;
+  /** Hides the job and expires its files, after a cancellation of an open one; throws like `find`. */
+  remove(job: JobAddress): Promise<void>;
   /** The media under a link, with its bytes; null when the link or the media has expired. */
   openMedia(
     mediaId: string,
@@ -93,6 +97,15 @@ export function mediaJobs(options: MediaJobsOptions): MediaJobs {
     create: (job, within) => createJob(context, job, within),
     find: (address) => findJob(context, address),
     cancel: (address) => cancelJob(context, address),
+    async list(page) {
+      const { after, kind, owner } = page;
+      if (after !== undefined) await findJob(context, { jobId: after, kind, owner });
+      return options.store.list(page);
+    },
+    async remove(address) {
+      await cancelJob(context, address);
+      await options.store.remove(address);
+    },
     async openMedia(mediaId, expires) {
       const record = await options.store.findMedia(mediaId, expires);
       const file = record && (await options.storage.open(mediaId));

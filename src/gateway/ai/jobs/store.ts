@@ -23,6 +23,9 @@ interface JobQueries {
   countCanceledRuns(tx: Tx, owner: Owner): Promise<number>;
   insert(tx: Tx, job: JobRow): Promise<void>;
   find(job: JobAddress): Promise<Job | null>;
+  list(page: JobsPage): Promise<Job[]>;
+  /** Hides the job and expires its files. */
+  remove(job: JobAddress): Promise<void>;
   /** Whether there is any job, in any state. */
   hasJobs(): Promise<boolean>;
   hasWaiting(kind: JobKind): Promise<boolean>;
@@ -115,6 +118,16 @@ export interface JobAddress {
   owner: Owner;
 }
 
+/** A page of an owner's jobs. */
+export interface JobsPage {
+  kind: JobKind;
+  owner: Owner;
+  /** The last job of the page before. */
+  after: string | undefined;
+  order: 'asc' | 'desc';
+  limit: number;
+}
+
 /** A job that ended without a result; its hold has to be released and its upstream job canceled. */
 export interface AbortedJob extends PayableJob {
   upstreamJob: UpstreamJob | null;
@@ -175,7 +188,17 @@ export function jobsStore(database: Database): JobsStore {
   };
 }
 
-function jobQueries({ sql }: Database): JobQueries {
+function jobColumns(sql: Database['sql']) {
+  return sql`job_id as "jobId", kind, model, case when kind = 'video' then request - 'images' - 'provider_options' end as request, status, progress, error, credits, created_at as "createdAt", finished_at as "finishedAt", gateway.townhall_now() as "readAt",
+    (select jsonb_agg(jsonb_build_object('mediaId', media_id, 'mediaType', media_type, 'width', width, 'height', height, 'durationSeconds', duration_seconds) order by position)
+      from gateway.ai_media m where m.job_id = j.job_id and is_ready and keep_until > gateway.townhall_now()) as media`;
+}
+
+function selectedJob({ credits, media, ...job }: SelectedJob): Job {
+  return { ...job, credits: credits === null ? null : Number(credits), media: media ?? [] };
+}
+
+function jobQueries({ sql, tx: transaction }: Database): JobQueries {
   return {
     async countOpen(tx, owner) {
       const [row] = await tx<{ count: bigint }[]>`
@@ -197,15 +220,30 @@ function jobQueries({ sql }: Database): JobQueries {
     },
     async find({ jobId, kind, owner }) {
       const [row] = await sql<SelectedJob[]>`
-        select job_id as "jobId", kind, model, status, progress, error, credits, created_at as "createdAt", finished_at as "finishedAt", gateway.townhall_now() as "readAt",
-          (select jsonb_agg(jsonb_build_object('mediaId', media_id, 'mediaType', media_type, 'width', width, 'height', height, 'durationSeconds', duration_seconds) order by position)
-            from gateway.ai_media m where m.job_id = j.job_id and is_ready and keep_until > gateway.townhall_now()) as media
-        from gateway.ai_jobs j
-        where job_id = ${jobId} and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id}`;
-      return row
-        ? { ...row, credits: row.credits === null ? null : Number(row.credits), media: row.media ?? [] }
-        : null;
+        select ${jobColumns(sql)} from gateway.ai_jobs j
+        where job_id = ${jobId} and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and removed_at is null`;
+      return row ? selectedJob(row) : null;
     },
+    async list({ kind, owner, after, order, limit }) {
+      const isDescending = order === 'desc';
+      const rest =
+        after === undefined
+          ? sql``
+          : sql`and (created_at, job_id) ${isDescending ? sql`<` : sql`>`} (select created_at, job_id from gateway.ai_jobs where job_id = ${after})`;
+      const rows = await sql<SelectedJob[]>`
+        select ${jobColumns(sql)} from gateway.ai_jobs j
+        where kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and removed_at is null ${rest}
+        order by ${isDescending ? sql`created_at desc, job_id desc` : sql`created_at, job_id`} limit ${limit}`;
+      return rows.map(selectedJob);
+    },
+    remove: ({ jobId, kind, owner }) =>
+      transaction(async (tx) => {
+        const rows = await tx`
+          update gateway.ai_jobs set removed_at = gateway.townhall_now()
+          where job_id = ${jobId} and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and removed_at is null returning 1`;
+        if (rows.length > 0)
+          await tx`update gateway.ai_media set keep_until = gateway.townhall_now() where job_id = ${jobId} and is_ready and keep_until > gateway.townhall_now()`;
+      }),
     async hasJobs() {
       const [row] = await sql<{ exists: boolean }[]>`select exists (select 1 from gateway.ai_jobs) as exists`;
       return row?.exists === true;

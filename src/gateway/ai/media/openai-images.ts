@@ -52,7 +52,9 @@ export function toEditRequest(form: ImageEditForm): CreateImageRequest {
       ...(compression === undefined ? {} : { output_compression: Number(compression) }),
     }),
     ...(form.n === undefined ? {} : { n: Number(form.n) }),
-    images: files.map(({ content }, index) => toInputImage(content, files.length === 1 ? '' : `[${index}]`)),
+    images: files.map(({ content }, index) =>
+      toInputImage(content, files.length === 1 ? 'image' : `image[${index}]`),
+    ),
   };
 }
 
@@ -70,15 +72,16 @@ function sharedMembers(body: SharedMembers): CreateImageRequest {
   };
 }
 
-function toInputImage(content: Uint8Array, place: string): NonNullable<CreateImageRequest['images']>[number] {
+/** Throws a 400 for a file that is not an image; `param` is its place in the request. */
+export function toInputImage(
+  content: Uint8Array,
+  param: string,
+): NonNullable<CreateImageRequest['images']>[number] {
   const mediaType = detectImage(content)?.mediaType;
   if (mediaType !== 'image/png' && mediaType !== 'image/jpeg' && mediaType !== 'image/webp')
-    throw new Problem(
-      'bad_request',
-      'invalid_request',
-      `The file image${place} is not a PNG, a JPEG or a WebP.`,
-      { param: `image${place}` },
-    );
+    throw new Problem('bad_request', 'invalid_request', `The file ${param} is not a PNG, a JPEG or a WebP.`, {
+      param,
+    });
   return { data: Buffer.from(content).toString('base64'), media_type: mediaType };
 }
 

@@ -43,6 +43,8 @@ const scripts = {
   whisper: 'whisper',
   listener: 'listener',
   silent: 'never-headers',
+  'film-forever': 'film-forever',
+  'film-failed': 'film-failed',
 };
 
 // A model that fails and has a fallback.
@@ -63,6 +65,22 @@ const paid = {
   modalities: ['image'],
 };
 
+const paidFilm = {
+  id: 'acme/film-paid',
+  provider: 'acme',
+  upstream_model: 'film',
+  rates: { video_second: 10_000 },
+  modalities: ['video'],
+};
+
+const vectors = {
+  id: 'acme/vectors',
+  provider: 'acme',
+  upstream_model: 'ok',
+  rates: { input: 1_000_000 },
+  modalities: ['embedding'],
+};
+
 const paidLarge = { ...paid, id: 'acme/paid-large', upstream_model: 'images-large' };
 const paidLater = { ...paid, id: 'acme/paid-later', upstream_model: 'images-slow?ms=1500' };
 
@@ -73,8 +91,9 @@ export async function startMedia(options: GatewayWorldOptions = {}): Promise<Med
   await writeFile(
     modelsFile,
     provider.modelsFile(scripts, {
+      provider: { formats: ['chat', 'embeddings', 'rerank'] },
       model: { modalities: ['image', 'tts', 'asr', 'video'] },
-      models: [leaning, paid, paidLarge, paidLater],
+      models: [leaning, paid, paidLarge, paidLater, paidFilm, vectors],
     }),
   );
   const world = await startGateway({
