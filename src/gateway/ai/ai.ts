@@ -36,6 +36,8 @@ import { createProviderModels } from './providers/text-models.ts';
 import { createBackgroundResponses } from './response-background.ts';
 import { responseHandlers } from './response-handlers.ts';
 import { createResponseRuns } from './response-runs/runs.ts';
+import { sdkEmbeddingHandlers } from './sdk-embedding-handlers.ts';
+import { sdkMediaHandlers } from './sdk-media-handlers.ts';
 import type { StoredResponses } from './stored-responses/stored-responses.ts';
 import { streamHandlers } from './stream-handlers.ts';
 import { textHandlers } from './text-handlers.ts';
@@ -192,6 +194,8 @@ export async function ai(options: AiOptions): Promise<AiService> {
       }),
       ...audioHandlers({ ...context, models: media }),
       ...geminiHandlers(context),
+      ...sdkEmbeddingHandlers(context),
+      ...sdkMediaHandlers(mediaOptions),
       ...openAiAudioHandlers({ ...context, models: media }),
       ...mediaHandlers(mediaOptions),
       ...openAiImageHandlers(mediaOptions),

@@ -3,7 +3,14 @@ import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { Transcription } from '../../contract/gateway/types.gen.ts';
 import type { Call, Handlers, Reply } from '../../kernel/contract/operation.ts';
 import type { Identity } from '../identity.ts';
-import { type AiContext, creditsHeader, openBill, type PaidRequest, settleAndRender } from './ai-context.ts';
+import {
+  type AiContext,
+  creditsHeader,
+  openBill,
+  type PaidRequest,
+  type RenderedAnswer,
+  settleAndRender,
+} from './ai-context.ts';
 import type { Bill } from './billing/bill.ts';
 import { attemptHeaders, callModel, type ModelResult } from './call.ts';
 import { viewerOf } from './catalog/catalog.ts';
@@ -38,25 +45,40 @@ async function synthesizeSpeech(
   call: SpeechCall,
 ): Promise<Reply<Operations['ai.synthesizeSpeech']>> {
   if (!prefersJson(call.request.headers.accept)) return streamSpeech(options, call, call.body);
-  const { bill, result } = await startSpeech(options, call, call.body);
-  const { content, format } = result.answer;
-  // A JSON answer is complete when it is charged, so it can be stored for its
-  // idempotency key in the same transaction.
-  const audio = await readAll(content, maxAnswerBytes).catch(async (error: unknown) => {
+  const rendered = await wholeSpeech(options, call, {
+    body: call.body,
+    render: (audio, { format }, model) => ({
+      model,
+      media_type: speechMediaTypes[format],
+      audio: audio.toString('base64'),
+      duration_seconds: audioSeconds(audio),
+    }),
+  });
+  return { status: 200, ...rendered };
+}
+
+/**
+ * The whole audio as `render` writes it. It is complete when it is charged, so it can be stored for its
+ * idempotency key in the same transaction.
+ */
+export async function wholeSpeech<T>(
+  options: AudioOptions,
+  call: PaidRequest,
+  {
+    body,
+    render,
+  }: { body: SpeechCall['body']; render: (audio: Buffer, answer: SpeechAnswer, model: string) => T },
+): Promise<RenderedAnswer<T>> {
+  const { bill, result } = await startSpeech(options, call, body);
+  const audio = await readAll(result.answer.content, maxAnswerBytes).catch(async (error: unknown) => {
     await settleForNothing(bill);
     throw error;
   });
-  const body = {
-    model: result.model.id,
-    media_type: speechMediaTypes[format],
-    audio: audio.toString('base64'),
-    duration_seconds: audioSeconds(audio),
-  };
-  const rendered = await settleAndRender(call, bill, (credits) => ({
-    body,
+  const answer = render(audio, result.answer, result.model.id);
+  return settleAndRender(call, bill, (credits) => ({
+    body: answer,
     headers: { ...attemptHeaders(result), ...creditsHeader(credits) },
   }));
-  return { status: 200, ...rendered };
 }
 
 /** The reply with the audio itself, charged before its last byte. */

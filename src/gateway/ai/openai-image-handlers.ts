@@ -8,7 +8,7 @@ import { notReplayable } from '../../kernel/data/idempotency.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
 import { type AiHandlers, creditsHeader } from './ai-context.ts';
-import { ownerOf } from './jobs/job.ts';
+import { type Job, ownerOf } from './jobs/job.ts';
 import { waitForJob } from './jobs/wait-for-job.ts';
 import { createImageJob, type MediaOptions } from './media-handlers.ts';
 import { type RenameMember, withMemberNames } from './member-names.ts';
@@ -49,8 +49,22 @@ async function generate(
   call: ImageCall,
   { request, format }: { request: CreateImageRequest; format: 'url' | 'b64_json' | null | undefined },
 ): Promise<ImageReply> {
-  const { jobs, links, clock, timeouts } = options;
-  const { jobId, isKeyed } = await withMemberNames(imageMember, () => createImageJob(options, call, request));
+  const { job, headers } = await withMemberNames(imageMember, () => runImageJob(options, call, request));
+  const body = await toImageList(job, format, {
+    urlFor: (mediaId) => options.links.urlFor(mediaId, job.readAt),
+    read: (mediaId) => readMedia(options, mediaId, job.readAt),
+  });
+  return { status: 200, body, headers };
+}
+
+/** Creates an image job and waits for its images; `headers` has its price, unless the call is a repetition. */
+export async function runImageJob(
+  options: OpenAiImageOptions,
+  call: ImageCall,
+  request: CreateImageRequest,
+): Promise<{ job: Job; headers: Record<string, string> }> {
+  const { jobs, clock, timeouts } = options;
+  const { jobId, isKeyed } = await createImageJob(options, call, request);
   const address = { jobId, kind: 'image', owner: ownerOf(call.identity) } as const;
   const job = await waitForJob(jobs, address, {
     signal: call.signal,
@@ -60,11 +74,7 @@ async function generate(
   });
   const isRepetition = call.remember.started !== undefined;
   if (job.media.length === 0) throw isRepetition ? notReplayable() : deletedImage();
-  const body = await toImageList(job, format, {
-    urlFor: (mediaId) => links.urlFor(mediaId, job.readAt),
-    read: (mediaId) => readMedia(options, mediaId, job.readAt),
-  });
-  return { status: 200, body, headers: isRepetition ? {} : creditsHeader(job.credits ?? 0) };
+  return { job, headers: isRepetition ? {} : creditsHeader(job.credits ?? 0) };
 }
 
 const optionsPath = 'provider_options.';
@@ -75,7 +85,12 @@ const imageMember: RenameMember = (member) =>
 const linkSeconds = 60;
 const maxImageBytes = 64 * 2 ** 20;
 
-async function readMedia({ jobs }: OpenAiImageOptions, mediaId: string, now: Date): Promise<Buffer> {
+/** The bytes of a file of a job that was just read. */
+export async function readMedia(
+  { jobs }: Pick<OpenAiImageOptions, 'jobs'>,
+  mediaId: string,
+  now: Date,
+): Promise<Buffer> {
   const media = await jobs.openMedia(mediaId, Math.floor(now.getTime() / 1000) + linkSeconds);
   if (media === null) throw deletedImage();
   return readAll(media.content, maxImageBytes);

@@ -2,7 +2,8 @@
 import { type AiContext, type AiHandlers, firstByteDeadlineMs, openBill } from './ai-context.ts';
 import { attemptHeaders, callModel } from './call.ts';
 import { viewerOf } from './catalog/catalog.ts';
-import { requireFormat } from './formats/passthrough/calls.ts';
+import type { Bill } from './billing/bill.ts';
+import { type PassthroughResult, requireFormat } from './formats/passthrough/calls.ts';
 import * as formats from './formats/passthrough/formats.ts';
 import { checkDefinitions } from './formats/tool-definitions.ts';
 import { requirePrice } from './metering/bound.ts';
@@ -27,12 +28,28 @@ export function passthroughHandlers(
   };
 }
 
-/** Sends a call untranslated. Only models whose provider accepts its format can run it. */
 async function passThrough(
   context: AiContext,
   call: PassthroughRequest,
   format: formats.PassthroughFormat,
 ): Promise<PassthroughReply> {
+  const { result, bill, headers } = await callPassthrough(context, call, format);
+  return passthroughReply(format, call, { result, bill, headers });
+}
+
+/** The result of a call, still to be settled, and the headers that name the model. */
+export interface PassthroughOutcome {
+  result: PassthroughResult;
+  bill: Bill;
+  headers: Record<string, string>;
+}
+
+/** Sends a call untranslated. Only models whose provider accepts its format can run it. */
+export async function callPassthrough(
+  context: AiContext,
+  call: PassthroughRequest,
+  format: formats.PassthroughFormat,
+): Promise<PassthroughOutcome> {
   const { catalog, passthrough } = context;
   const { body, identity, signal } = call;
   checkDefinitions(body);
@@ -57,5 +74,5 @@ async function passThrough(
     },
     { ...context, bill },
   );
-  return passthroughReply(format, call, { result: result.answer, bill, headers: attemptHeaders(result) });
+  return { result: result.answer, bill, headers: attemptHeaders(result) };
 }

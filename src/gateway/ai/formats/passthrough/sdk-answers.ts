@@ -1,0 +1,89 @@
+// Answers of embeddings and rerank in the form of the AI SDK's gateway. Vectors are copied as bytes, since
+// parsing 32 MiB of them would block the event loop for 100 ms.
+import { nextTurn } from '../../../../kernel/async.ts';
+import { asRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import type { Warning } from '../../hub/language-model.ts';
+import { arrayItems, type Span, topLevelMembers } from '../../upstream/json-members.ts';
+import type { PassthroughAnswer } from './answer.ts';
+
+/** Throws a Problem for an answer whose vectors are no lists of numbers, such as base64. */
+export async function toSdkEmbeddings(
+  { bytes, value }: PassthroughAnswer,
+  warnings: readonly Warning[],
+): Promise<Buffer> {
+  const vectors = (await vectorsOf(bytes)).map(({ start, end }) => bytes.subarray(start, end));
+  const pieces: Uint8Array[] = [Buffer.from('{"embeddings":[')];
+  for (const [position, vector] of vectors.entries()) {
+    if (position > 0) pieces.push(Buffer.from(','));
+    pieces.push(vector);
+  }
+  const { prompt_tokens: promptTokens, total_tokens: totalTokens } = asRecord(value['usage']);
+  const tokens = [promptTokens, totalTokens].find((count) => Number.isSafeInteger(count));
+  const usage = tokens === undefined ? null : { tokens };
+  pieces.push(Buffer.from(`],"usage":${JSON.stringify(usage)},"warnings":${JSON.stringify(warnings)}}`));
+  return Buffer.concat(pieces);
+}
+
+interface Vector {
+  index: number;
+  start: number;
+  end: number;
+}
+
+// Yields to the event loop between the steps over a large answer, and after so many vectors.
+const vectorsPerTurn = 256;
+
+async function vectorsOf(bytes: Buffer): Promise<Vector[]> {
+  await nextTurn();
+  const data = topLevelMembers(bytes)?.members.find(({ name }) => name === 'data');
+  await nextTurn();
+  const items = data && arrayItems(bytes, data.start, data.end);
+  if (items === undefined) throw otherAnswer();
+  const vectors: Vector[] = [];
+  for (const [position, item] of items.entries()) {
+    if (position % vectorsPerTurn === 0) await nextTurn();
+    vectors.push(vectorOf(bytes, item, position));
+  }
+  return vectors.toSorted((one, other) => one.index - other.index);
+}
+
+function vectorOf(bytes: Buffer, { start, end }: Span, position: number): Vector {
+  const members = topLevelMembers(bytes, start, end)?.members ?? [];
+  const vector = members.find(({ name }) => name === 'embedding');
+  if (vector === undefined || bytes[vector.start] !== openBracket) throw otherAnswer();
+  const index = members.find(({ name }) => name === 'index');
+  const number = index === undefined ? position : Number(bytes.toString('latin1', index.start, index.end));
+  return { ...vector, index: Number.isSafeInteger(number) ? number : position };
+}
+
+const openBracket = 0x5b;
+
+// The answer is parsed here where its long members were left empty: some servers repeat the documents.
+const maxRankingBytes = 4 * 1024 * 1024;
+
+/** The order of the documents. Throws a Problem for an answer of another form, or of more than 4 MiB. */
+export function toRanking({ bytes, value, isComplete }: PassthroughAnswer): RankedDocument[] {
+  if (!isComplete && bytes.length > maxRankingBytes) throw otherAnswer();
+  const { results, data } = isComplete ? value : asRecord(parseJsonOrUndefined(bytes.toString('utf8')));
+  const documents = Array.isArray(results) ? results : data;
+  if (!Array.isArray(documents)) throw otherAnswer();
+  return documents.map((document: unknown) => {
+    const { index, relevance_score: score } = asRecord(document);
+    if (typeof index !== 'number' || typeof score !== 'number') throw otherAnswer();
+    return { index, relevanceScore: score };
+  });
+}
+
+interface RankedDocument {
+  index: number;
+  relevanceScore: number;
+}
+
+function otherAnswer(): Problem {
+  return new Problem(
+    'upstream_failed',
+    'upstream_failed',
+    'The model provider answered with something that is not of the format that was asked for.',
+  );
+}

@@ -1,0 +1,94 @@
+// The AI SDK's media calls: converts its requests to requests of our own operations, and names what does
+// not reach the model.
+import type {
+  CreateImageRequest,
+  SdkImageFile,
+  SdkImageRequest,
+  SdkSpeechRequest,
+  SdkTranscription,
+  SynthesizeSpeechRequest,
+  Transcription,
+} from '../../../contract/gateway/types.gen.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { Warning } from '../hub/language-model.ts';
+import { decodeBase64 } from './base64.ts';
+import { toInputImage } from './openai-images.ts';
+
+export type SdkOptions = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+
+/** The options for the provider, and a warning for those of each other one. */
+export function optionsFor(
+  provider: string,
+  options: SdkOptions = {},
+): { own: Readonly<Record<string, unknown>>; warnings: Warning[] } {
+  const warnings = Object.entries(options)
+    .filter(([name, members]) => name !== provider && Object.keys(members).length > 0)
+    .map(([name]) => ({
+      type: 'unsupported' as const,
+      feature: `providerOptions.${name}`,
+      details: `only options of ${provider} reach this model`,
+    }));
+  return { own: (Object.hasOwn(options, provider) ? options[provider] : undefined) ?? {}, warnings };
+}
+
+/** Throws a 400 for a file that is no image, and a 422 for a mask and for a file by its address. */
+export function toImageRequest(
+  { prompt, n, size, aspectRatio, seed, files = [], mask }: SdkImageRequest,
+  { model, options }: { model: string; options: Readonly<Record<string, unknown>> },
+): CreateImageRequest {
+  if (mask !== undefined) throw unsupported('mask', 'A mask is not supported; leave mask out.');
+  return {
+    model,
+    prompt,
+    ...(n === undefined ? {} : { n }),
+    ...(size === undefined ? {} : { size }),
+    ...(aspectRatio === undefined ? {} : { aspect_ratio: aspectRatio }),
+    ...(seed === undefined ? {} : { seed }),
+    ...(files.length === 0
+      ? {}
+      : { images: files.map((file, index) => inputImage(file, `files[${index}]`)) }),
+    ...(Object.keys(options).length === 0 ? {} : { provider_options: { ...options } }),
+  };
+}
+
+function inputImage({ data }: SdkImageFile, param: string): ReturnType<typeof toInputImage> {
+  if (data === undefined)
+    throw unsupported(param, 'The gateway fetches no address; send the bytes of the image.');
+  return toInputImage(decodeBase64(data, `${param}.data`), param);
+}
+
+export function toSpeechRequest(
+  { text, voice, outputFormat, instructions, speed, language }: SdkSpeechRequest,
+  model: string,
+): SynthesizeSpeechRequest {
+  return {
+    model,
+    text,
+    ...(voice === undefined ? {} : { voice }),
+    ...(outputFormat === undefined ? {} : { format: outputFormat }),
+    ...(instructions === undefined ? {} : { instructions }),
+    ...(speed === undefined ? {} : { speed }),
+    ...(language === undefined ? {} : { language }),
+  };
+}
+
+export function toSdkTranscription(
+  { text, segments, language, duration_seconds: seconds }: Transcription,
+  warnings: Warning[],
+): SdkTranscription {
+  return {
+    text,
+    segments: segments.map(({ text: words, start_second: startSecond, end_second: endSecond }) => ({
+      text: words,
+      startSecond,
+      endSecond,
+    })),
+    language,
+    durationInSeconds: seconds,
+    warnings,
+  };
+}
+
+function unsupported(param: string, message: string): Problem {
+  return new Problem('impossible', 'unsupported_by_model', message, { param });
+}

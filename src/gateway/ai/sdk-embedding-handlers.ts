@@ -1,0 +1,178 @@
+// Handlers of the AI SDK's embedding and reranking models: calls of the formats that pass through, with
+// answers in the SDK's form.
+import type { Operations } from '../../contract/gateway/operations.gen.ts';
+import { parseJsonOrUndefined } from '../../kernel/json-value.ts';
+import { Problem } from '../../kernel/problem.ts';
+import {
+  type AiContext,
+  type AiHandlers,
+  answerForReplay,
+  creditsHeader,
+  settleAndRender,
+} from './ai-context.ts';
+import type { Bill } from './billing/bill.ts';
+import { type Catalog, viewerOf } from './catalog/catalog.ts';
+import type { PassthroughAnswer } from './formats/passthrough/answer.ts';
+import * as formats from './formats/passthrough/formats.ts';
+import { toRanking, toSdkEmbeddings } from './formats/passthrough/sdk-answers.ts';
+import type { Warning } from './hub/language-model.ts';
+import { type SdkOptions, optionsFor } from './media/sdk-media.ts';
+import { type RenameMember, withMemberNames } from './member-names.ts';
+import { callPassthrough, type PassthroughOutcome } from './passthrough-handlers.ts';
+import type { PassthroughReply, PassthroughRequest } from './passthrough-reply.ts';
+
+type EmbeddingCall = Parameters<AiHandlers['ai.embedSdkValues']>[0];
+type RerankingCall = Parameters<AiHandlers['ai.rerankSdkDocuments']>[0];
+type RerankingBody = Operations['ai.rerankSdkDocuments']['body'];
+
+export function sdkEmbeddingHandlers(
+  context: AiContext,
+): Pick<AiHandlers, 'ai.embedSdkValues' | 'ai.rerankSdkDocuments'> {
+  return {
+    'ai.embedSdkValues': (call) => embed(context, call),
+
+    'ai.rerankSdkDocuments': (call) => rerank(context, call),
+  };
+}
+
+async function embed(context: AiContext, call: EmbeddingCall): Promise<PassthroughReply> {
+  const { values, dimensions, providerOptions } = call.body;
+  const { model, own, warnings, rename } = target(context.catalog, call, providerOptions);
+  const request = withBody(call, {
+    ...own,
+    model,
+    input: values,
+    encoding_format: 'float',
+    ...(dimensions === undefined ? {} : { dimensions }),
+  });
+  const { answer, bill, headers } = await withMemberNames(rename, () =>
+    wholeAnswer(context, request, formats.embeddings),
+  );
+  const content = await unlessOtherAnswer(bill, () => toSdkEmbeddings(answer, warnings));
+  const replay =
+    content.length <= maxReplayBytes
+      ? answerForReplay(call, {
+          body: parseJsonOrUndefined(content.toString('utf8')),
+          headers: { ...headers, ...creditsHeader(Number(bill.price)) },
+        })
+      : undefined;
+  const credits = await bill.settle('completed', replay);
+  return {
+    status: 200,
+    content,
+    mediaType: 'application/json; charset=utf-8',
+    headers: { ...headers, ...creditsHeader(credits) },
+  };
+}
+
+// Longer answers are not kept for a replay.
+const maxReplayBytes = 64 * 1024;
+
+async function rerank(context: AiContext, call: RerankingCall) {
+  const { query, documents, topN, providerOptions } = call.body;
+  const { model, own, warnings, rename } = target(context.catalog, call, providerOptions);
+  const request = withBody(call, {
+    ...own,
+    model,
+    query,
+    documents: documentsOf(documents),
+    ...(topN === undefined ? {} : { top_n: topN }),
+  });
+  const { answer, bill, headers } = await withMemberNames(rename, () =>
+    wholeAnswer(context, request, formats.rerank),
+  );
+  const ranking = await unlessOtherAnswer(bill, () => toRanking(answer));
+  const rendered = await settleAndRender(call, bill, (credits) => ({
+    body: { ranking, warnings },
+    headers: { ...headers, ...creditsHeader(credits) },
+  }));
+  return { status: 200 as const, ...rendered };
+}
+
+/** Objects as JSON: most rerank servers read texts alone. */
+function documentsOf({ values }: RerankingBody['documents']): string[] {
+  return values.map((value) => (typeof value === 'string' ? value : JSON.stringify(value)));
+}
+
+interface Target {
+  model: string;
+  /** The options for the provider of the model. */
+  own: Readonly<Record<string, unknown>>;
+  warnings: Warning[];
+  rename: RenameMember;
+}
+
+/** Throws a 404 for an unknown model, and a 400 for an option that is a member of the request itself. */
+function target(
+  catalog: Catalog,
+  { identity, headers }: Pick<EmbeddingCall, 'identity' | 'headers'>,
+  providerOptions: SdkOptions | undefined,
+): Target {
+  const model = headers['ai-model-id'];
+  const provider = catalog.chain(viewerOf(identity), model)[0]?.provider ?? '';
+  const { own, warnings } = optionsFor(provider, providerOptions);
+  const ownPath = (name: string) => `providerOptions.${provider}.${name}`;
+  const fixed = Object.keys(own).find((name) => fixedMembers.has(name));
+  if (fixed !== undefined)
+    throw new Problem(
+      'bad_request',
+      'invalid_request',
+      `The option ${ownPath(fixed)} is refused: the gateway sends this member itself.`,
+      { param: ownPath(fixed) },
+    );
+  const rename: RenameMember = (member) => {
+    if (Object.hasOwn(own, member)) return ownPath(member);
+    return member === 'input' ? 'values' : undefined;
+  };
+  return { model, own, warnings, rename };
+}
+
+const fixedMembers = new Set([
+  'model',
+  'input',
+  'encoding_format',
+  'dimensions',
+  'query',
+  'documents',
+  'top_n',
+  'stream',
+]);
+
+/** Settles the bill without a charge when the answer cannot be converted. */
+async function unlessOtherAnswer<T>(bill: Bill, convert: () => T | Promise<T>): Promise<T> {
+  try {
+    return await convert();
+  } catch (error) {
+    await bill.settle('rejected');
+    throw error;
+  }
+}
+
+function withBody(
+  call: EmbeddingCall | RerankingCall,
+  body: PassthroughRequest['body'] & Record<string, unknown>,
+): PassthroughRequest {
+  const { operationId, requestId, identity, signal, log, remember } = call;
+  return {
+    operationId,
+    requestId,
+    identity,
+    signal,
+    log,
+    remember,
+    note: (fields) => call.note(fields),
+    timing: (name, durationMs) => call.timing(name, durationMs),
+    body,
+    rawBody: Buffer.from(JSON.stringify(body)),
+  };
+}
+
+async function wholeAnswer(
+  context: AiContext,
+  request: PassthroughRequest,
+  format: formats.PassthroughFormat,
+): Promise<Omit<PassthroughOutcome, 'result'> & { answer: PassthroughAnswer }> {
+  const { result, bill, headers } = await callPassthrough(context, request, format);
+  if (result.kind === 'stream') throw new Error(`The format ${format.name} was streamed.`);
+  return { answer: result.answer, bill, headers };
+}
