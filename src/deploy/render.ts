@@ -1,5 +1,5 @@
 // Renders a project for other process managers: a Dockerfile with its compose file, and a systemd
-// unit. Tests check their syntax and do not run them.
+// unit. Tests check their syntax; `test/deploy/image.ts` builds and starts the image.
 import { posix, relative } from 'node:path';
 import { defaultPort, type Declaration } from './declaration.ts';
 
@@ -37,7 +37,7 @@ const ignoredPatterns = [
     '.ssh',
     '.aws',
     '.gnupg',
-  ].map(anywherePattern),
+  ].map(anywhere),
   ...[
     '*.key',
     '*.pem',
@@ -50,13 +50,13 @@ const ignoredPatterns = [
     '*.token',
     'credentials*.json',
     'service-account*.json',
-  ].map(anywherePattern),
-  ...['*.db', '*.db-*', '*.sqlite*', '*.backup', '*.dump', '*.log'].map(anywherePattern),
+  ].map(anywhere),
+  ...['*.db', '*.db-*', '*.sqlite*', '*.backup', '*.dump', '*.log'].map(anywhere),
 ];
 
 // Patterns of a .dockerignore are relative to the root; `**/` matches any number of folders,
 // including none.
-function anywherePattern(pattern: string): string {
+function anywhere(pattern: string): string {
   return `**/${pattern}`;
 }
 
@@ -98,11 +98,15 @@ function dockerfile(options: RenderOptions): string {
     .join(' ');
   return `# ${notice}
 # Build it from the project's folder: docker build -f ${dockerfilePath(options)} -t ${declaration.name.toLowerCase()} .
-FROM node:24-bookworm-slim
+# A Debian image with Node and a user "node", such as a copy of this one in a registry of your own.
+ARG BASE_IMAGE=node:24-bookworm-slim
+FROM \${BASE_IMAGE}
+# What npm installs: a version, or paths of tarballs that the build can read.
+ARG TOWNHALL_PACKAGE=townhall@${version}
 # For an agent in this image, which runs commands in a sandbox. Its container also needs user namespaces:
 # --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined
 RUN apt-get update && apt-get install --yes --no-install-recommends bubblewrap && rm -rf /var/lib/apt/lists/*
-RUN npm install --global townhall@${version} && npm cache clean --force
+RUN npm install --global \${TOWNHALL_PACKAGE} && npm cache clean --force
 WORKDIR /city
 COPY --chown=node:node . /city
 RUN if [ -f package-lock.json ]; then npm ci --omit=dev; else npm install --omit=dev; fi && npm cache clean --force

@@ -93,8 +93,13 @@ describe('rendered files', () => {
       .split('\n')
       .filter((line) => line !== '' && !line.startsWith('#'));
     for (const line of lines)
-      expect(line).toMatch(/^(FROM|RUN|WORKDIR|COPY|USER|ENV|EXPOSE|VOLUME|STOPSIGNAL|HEALTHCHECK|CMD) \S/);
-    expect(lines[0]).toMatch(/^FROM node:24/);
+      expect(line).toMatch(
+        /^(ARG|FROM|RUN|WORKDIR|COPY|USER|ENV|EXPOSE|VOLUME|STOPSIGNAL|HEALTHCHECK|CMD) \S/,
+      );
+    expect(lines.slice(0, 2)).toEqual([
+      expect.stringMatching(/^ARG BASE_IMAGE=node:24/),
+      'FROM ${BASE_IMAGE}',
+    ]);
     expect(lines).toContain('USER node');
     expect(lines).toContain('STOPSIGNAL SIGTERM');
     const command = lines.find((line) => line.startsWith('CMD '))?.slice(4) ?? '';
