@@ -43,6 +43,14 @@ export class Backend {
   }
 }
 
+interface Cooling {
+  reason: CoolingReason;
+  sinceMs: number;
+  untilMs: number;
+  /** The value of the key that was limited or refused. */
+  apiKey: string | undefined;
+}
+
 /** The counts and the cool-down of a backend. They outlive a change of the models file. */
 export class BackendState {
   outstanding = 0;
@@ -50,7 +58,7 @@ export class BackendState {
   failures = 0;
   /** Cool-downs since the last answer. */
   strikes = 0;
-  cooling: { reason: CoolingReason; untilMs: number; apiKey: string | undefined } | undefined;
+  cooling: Cooling | undefined;
   /** For turns among equally loaded backends (smooth weighted round robin). */
   turn = 0;
 }
@@ -203,13 +211,15 @@ export class BackendPool {
     return first === undefined ? 0 : Math.max(untilMs(first) - this.#clock.monotonicMs(), 0);
   }
 
-  recordAnswer({ state }: Backend): void {
+  /** The answer to a call that was sent before the cool-down began does not end it. */
+  recordAnswer({ state }: Backend, sentMs = this.#clock.monotonicMs()): void {
+    if (state.cooling !== undefined && sentMs < state.cooling.sinceMs) return;
     state.strikes = 0;
     state.cooling = undefined;
   }
 
   /** Counts the failure, and lets the backend cool down when its key is limited or refused. */
-  recordFailure(backend: Backend, failure: Problem): void {
+  recordFailure(backend: Backend, failure: Problem, sentMs = this.#clock.monotonicMs()): void {
     backend.state.failures += 1;
     const reason = this.isShared ? coolingReason(failure) : undefined;
     if (reason === undefined) return;
@@ -217,14 +227,24 @@ export class BackendPool {
     // A refused key is refused at every endpoint; limits are often those of one endpoint.
     for (const other of this.backends)
       if (other === backend || (!isLimited && other.keyEnv === backend.keyEnv))
-        this.#cool(other, reason, failure);
+        this.#cool(other, { reason, failure, sentMs });
   }
 
-  #cool({ state, keyEnv }: Backend, reason: CoolingReason, failure: Problem): void {
-    const apiKey = keyEnv === undefined ? undefined : this.#env.get(keyEnv);
-    const forMs = coolingMs(reason, state.strikes, failure);
-    state.strikes += 1;
-    state.cooling = { reason, untilMs: this.#clock.monotonicMs() + forMs, apiKey };
+  /** Calls that were sent before the cool-down began and fail after it count as one failure. */
+  #cool(
+    { state, keyEnv }: Backend,
+    { reason, failure, sentMs }: { reason: CoolingReason; failure: Problem; sentMs: number },
+  ): void {
+    const nowMs = this.#clock.monotonicMs();
+    const isRepeated = state.cooling !== undefined && sentMs < state.cooling.sinceMs;
+    const strikes = isRepeated ? Math.max(state.strikes - 1, 0) : state.strikes;
+    state.strikes = strikes + 1;
+    state.cooling = {
+      reason,
+      sinceMs: isRepeated ? (state.cooling?.sinceMs ?? nowMs) : nowMs,
+      untilMs: nowMs + coolingMs(reason, strikes, failure),
+      apiKey: keyEnv === undefined ? undefined : this.#env.get(keyEnv),
+    };
   }
 
   reports(): BackendReport[] {

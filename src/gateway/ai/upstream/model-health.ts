@@ -278,6 +278,7 @@ async function attemptOnce<T>(
   { pool, backend, permit }: PermittedBackend,
   { model, signal, endsMs, attempts, send, attempt }: RetryingCall<T> & { attempt: number },
 ): Promise<RetryingOutcome<T>> {
+  const sentMs = clock.monotonicMs();
   let failure: Problem;
   backend.occupy();
   try {
@@ -286,7 +287,7 @@ async function attemptOnce<T>(
       send(Math.max(endsMs - clock.monotonicMs(), 1), backend),
     );
     permit.recordSuccess();
-    pool.recordAnswer(backend);
+    pool.recordAnswer(backend, sentMs);
     attempts.push({ model: model.id, outcome: 'answered' });
     return { answer, backend };
   } catch (error) {
@@ -299,7 +300,7 @@ async function attemptOnce<T>(
   }
   attempts.push({ model: model.id, outcome: failure.code });
   const isKeyFailure = pool.isShared && coolingReason(failure) !== undefined;
-  pool.recordFailure(backend, failure);
+  pool.recordFailure(backend, failure, sentMs);
   if (isKeyFailure) permit.release();
   else recordOutcome(permit, failure, model);
   if (!isTransient(failure) && !isKeyFailure) throw failure;

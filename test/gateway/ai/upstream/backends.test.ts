@@ -150,6 +150,30 @@ describe('a cool-down', () => {
     expect(coolingOf(pool)).toBeUndefined();
   });
 
+  test('counts calls that were sent together and fail together once', () => {
+    const pool = poolOf({ keys });
+    const [backend] = pool.backends as [Backend];
+    nowMs = 100;
+    for (let call = 0; call < 5; call += 1) {
+      pool.recordFailure(backend, failure(429), 0);
+      nowMs += 10;
+    }
+    expect(coolingOf(pool)?.restMs).toBe(990);
+    pool.recordFailure(backend, failure(429), nowMs);
+    expect(coolingOf(pool)?.restMs).toBe(2_000);
+  });
+
+  test('is not ended by the answer to an earlier call', () => {
+    const pool = poolOf({ keys });
+    const [backend] = pool.backends as [Backend];
+    nowMs = 100;
+    pool.recordFailure(backend, failure(429, '9'), 50);
+    pool.recordAnswer(backend, 60);
+    expect(coolingOf(pool)?.restMs).toBe(9_000);
+    pool.recordAnswer(backend, 100);
+    expect(coolingOf(pool)).toBeUndefined();
+  });
+
   test('ends when the variable has another key', () => {
     const pool = poolOf({ keys });
     pool.recordFailure(pool.backends[0] as Backend, failure(401));
