@@ -113,6 +113,26 @@ describe('townhall models check', () => {
     expect(provider.calls.length - callCount).toBe(5);
   });
 
+  test('calls a provider with each of its keys', async () => {
+    await declare({}, [
+      {
+        id: 'twin',
+        kind: 'openai-compatible',
+        base_url: provider.url,
+        keys: [{ env: 'TWIN_KEY_1' }, { env: 'TWIN_KEY_2' }, { env: 'TWIN_KEY_3' }],
+      },
+    ]);
+    provider.answerKey('CANARY-second', { status: 401 });
+    const twinKeys = { TWIN_KEY_1: 'CANARY-first', TWIN_KEY_2: 'CANARY-second' };
+    const run = townhall(['models', 'check'], { cwd: folder, env: { ...env, ...twinKeys } });
+    expect(await run.ended, run.screen()).toBe(1);
+    provider.answerKey('CANARY-second');
+    expect(run.screen()).toMatch(/^twin \(TWIN_KEY_1\) is well: twin\/one answers/m);
+    expect(run.screen()).toMatch(/^twin \(TWIN_KEY_2\) is failing: .*refused the key of TWIN_KEY_2/m);
+    expect(run.screen()).not.toContain('TWIN_KEY_3');
+    expect(run.screen()).not.toContain('CANARY');
+  });
+
   test('asks a running server, whose database it could not open', async () => {
     await declare({ acme: 'ok' });
     const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env });

@@ -76,8 +76,9 @@ function describe(checks: readonly ProviderCheck[]): string[] {
     checks.filter(({ state }) => state !== 'not_configured'),
     checks.filter(({ state }) => state === 'not_configured'),
   ];
-  const lines = called.map(({ provider, state, model, message, duration_ms: ms }) => {
-    const subject = state === 'well' ? `${provider} is well: ${model}` : `${provider} is failing: ${model}`;
+  const lines = called.map(({ provider, key, state, model, message, duration_ms: ms }) => {
+    const name = key === undefined ? provider : `${provider} (${key})`;
+    const subject = state === 'well' ? `${name} is well: ${model}` : `${name} is failing: ${model}`;
     return `${subject} ${message.replace(/\.$/, '')}${ms === null ? '' : `, after ${ms} ms`}.`;
   });
   if (called.length === 0) lines.push('No model provider is configured; the local models need none.');

@@ -9,6 +9,7 @@ import type { Passthrough } from './formats/passthrough/calls.ts';
 import { embeddings } from './formats/passthrough/formats.ts';
 import { adapterOf } from './providers/adapters.ts';
 import { baseUrlKey, type ProviderModels } from './providers/text-models.ts';
+import type { Backend, Backends } from './upstream/backends.ts';
 import { ConnectionFailure } from './upstream/provider-error.ts';
 
 /**
@@ -17,6 +18,8 @@ import { ConnectionFailure } from './upstream/provider-error.ts';
  */
 export interface ProviderCheck {
   provider: string;
+  /** The environment variable of the key, for a provider with several: each of its keys has a result. */
+  key?: string;
   state: 'well' | 'failing' | 'not_configured';
   /** The model that was called. */
   model: string | null;
@@ -29,6 +32,7 @@ export interface ProviderCheck {
 export interface ProviderCheckOptions {
   env: { get(key: string): string | undefined };
   models: () => readonly CatalogModel[];
+  backends: Pick<Backends, 'poolOf'>;
   providers: ProviderModels;
   passthrough: Passthrough;
   clock: Pick<Clock, 'monotonicMs'>;
@@ -43,32 +47,54 @@ export async function checkProviders(options: ProviderCheckOptions): Promise<Pro
     options.models().filter((model) => adapterOf(model).isLocal !== true),
     (model) => model.provider,
   );
-  return Promise.all([...byProvider].map(([provider, models]) => checkProvider(provider, models, options)));
+  const checks = await Promise.all(
+    [...byProvider].map(([provider, models]) => checkProvider(provider, models, options)),
+  );
+  return checks.flat();
 }
 
 async function checkProvider(
   provider: string,
   models: readonly CatalogModel[],
   options: ProviderCheckOptions,
-): Promise<ProviderCheck> {
+): Promise<ProviderCheck[]> {
   const entry = models[0]?.providerEntry;
-  if (entry !== undefined && !hasUsableKey(entry, options.env))
-    return notConfigured(provider, `${missingKeys(entry)}.`);
+  if (entry === undefined || !hasUsableKey(entry, options.env))
+    return [notConfigured(provider, entry === undefined ? 'It has no model.' : `${missingKeys(entry)}.`)];
   const model =
     models.find(({ modalities }) => modalities.includes('text')) ??
     models.find(({ modalities }) => modalities.includes('embedding'));
   if (model === undefined)
-    return notConfigured(provider, 'None of its models answers in text or vectors; it was not called.');
+    return [notConfigured(provider, 'None of its models answers in text or vectors; it was not called.')];
+  const pool = options.backends.poolOf(entry);
+  const usable = pool.backends.filter((backend) => pool.hasKey(backend));
+  return Promise.all(
+    usable.map(async (backend) => ({
+      ...(pool.isShared && backend.keyEnv !== undefined ? { key: backend.keyEnv } : {}),
+      ...(await checkBackend(model, backend, options)),
+    })),
+  );
+}
+
+async function checkBackend(
+  model: CatalogModel,
+  backend: Backend,
+  options: ProviderCheckOptions,
+): Promise<ProviderCheck> {
   const startedMs = options.clock.monotonicMs();
-  const failure = await callOnce(model, options).then(
+  const failure = await callOnce(model, backend, options).then(
     () => undefined,
     (error: unknown) => error ?? new Error('unknown failure'),
   );
   const duration = Math.round(options.clock.monotonicMs() - startedMs);
-  const result = { provider, model: model.id, duration_ms: duration };
+  const result = { provider: model.provider, model: model.id, duration_ms: duration };
   if (failure === undefined) return { ...result, state: 'well', code: null, message: 'answers.' };
-  const { baseUrl } = options.providers.access(model, { effort: undefined });
-  return { ...result, state: 'failing', ...describeFailure(failure, model, baseUrl) };
+  const { baseUrl } = options.providers.access(model, { effort: undefined, backend });
+  return {
+    ...result,
+    state: 'failing',
+    ...describeFailure(failure, model, { keyEnv: backend.keyEnv, baseUrl }),
+  };
 }
 
 function notConfigured(provider: string, message: string): ProviderCheck {
@@ -77,6 +103,7 @@ function notConfigured(provider: string, message: string): ProviderCheck {
 
 async function callOnce(
   model: CatalogModel,
+  backend: Backend,
   { providers, passthrough }: ProviderCheckOptions,
 ): Promise<void> {
   const signal = AbortSignal.timeout(deadlineMs);
@@ -85,7 +112,7 @@ async function callOnce(
       { role: 'user' as const, content: [{ type: 'text' as const, text: 'Answer with one word: hello.' }] },
     ];
     await providers
-      .languageModel(model, { effort: undefined })
+      .languageModel(model, { effort: undefined, backend })
       .generate({ prompt, maxOutputTokens: 16, reasoningEffort: undefined, signal });
     return;
   }
@@ -93,14 +120,14 @@ async function callOnce(
   await passthrough.send(
     embeddings,
     { body: {}, rawBody, signal, timing: () => {}, streamErrorBody: () => undefined },
-    { model, effort: undefined },
+    { model, effort: undefined, backend },
   );
 }
 
 function describeFailure(
   error: unknown,
   model: CatalogModel,
-  baseUrl: string,
+  { keyEnv, baseUrl }: { keyEnv: string | undefined; baseUrl: string },
 ): { code: string; message: string } {
   if (!(error instanceof Problem)) {
     const isTimeout = (error as { name?: unknown } | null)?.name === 'TimeoutError';
@@ -117,7 +144,7 @@ function describeFailure(
   if (error.code === 'provider_credentials')
     return {
       code,
-      message: `refused the key of ${model.providerEntry.api_key_env ?? 'no variable'}${status}.`,
+      message: `refused the key of ${keyEnv ?? 'no variable'}${status}.`,
     };
   if (error.cause instanceof ConnectionFailure)
     return {

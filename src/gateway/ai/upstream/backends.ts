@@ -182,7 +182,7 @@ export class BackendPool {
   soonest(without: number): Backend | undefined {
     let soonest: Backend | undefined;
     for (const backend of this.backends) {
-      if ((backend.bit & without) !== 0 || !this.#hasKey(backend)) continue;
+      if ((backend.bit & without) !== 0 || !this.hasKey(backend)) continue;
       if (soonest === undefined || untilMs(backend) < untilMs(soonest)) soonest = backend;
     }
     return soonest;
@@ -190,7 +190,7 @@ export class BackendPool {
 
   /** The first backend whose key is set, for calls outside of the choice, such as a check of the provider. */
   firstUsable(): Backend {
-    return this.backends.find((backend) => this.#hasKey(backend)) ?? (this.backends[0] as Backend);
+    return this.backends.find((backend) => this.hasKey(backend)) ?? (this.backends[0] as Backend);
   }
 
   /** The bits of all backends at the same endpoint. */
@@ -254,7 +254,7 @@ export class BackendPool {
       return {
         provider: this.#provider,
         keyEnv,
-        hasKey: this.#hasKey(backend),
+        hasKey: this.hasKey(backend),
         baseUrl,
         weight,
         outstanding,
@@ -268,12 +268,12 @@ export class BackendPool {
     });
   }
 
-  #hasKey({ keyEnv }: Backend): boolean {
+  hasKey({ keyEnv }: Backend): boolean {
     return keyEnv === undefined || (this.#env.get(keyEnv) ?? '') !== '';
   }
 
   #isReady(backend: Backend): boolean {
-    return this.#hasKey(backend) && !this.#isCooling(backend);
+    return this.hasKey(backend) && !this.#isCooling(backend);
   }
 
   #isCooling({ keyEnv, state: { cooling } }: Backend): boolean {
