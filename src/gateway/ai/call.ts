@@ -7,7 +7,7 @@ import type { Bill } from './billing/bill.ts';
 import type { CatalogModel } from './catalog/catalog.ts';
 import type { ModelRouter } from './model-router.ts';
 import type { Backend } from './upstream/backends.ts';
-import type { Attempt, ModelHealth } from './upstream/model-health.ts';
+import type { Attempt, AttemptTarget, ModelHealth } from './upstream/model-health.ts';
 
 /**
  * A call of a model: how each model of the chain is checked, and how the call is sent. `T` is the
@@ -20,6 +20,8 @@ export interface ModelRequest<T, Content = undefined> {
   signal: AbortSignal;
   /** Deadline of all attempts together, to the first byte. */
   deadlineMs: number;
+  /** Whether the answer is streamed; `first_content_s` of a model applies then. */
+  streams?: boolean;
   /** The hash of the call's session, which keeps it at one key of a provider with several. */
   session?: (() => number | undefined) | undefined;
   /**
@@ -51,6 +53,8 @@ interface Plan<Content> {
 export interface ModelAttempt<Content = unknown> extends Plan<Content> {
   /** Time left to the first byte, in milliseconds. */
   firstMs: number;
+  /** Time to the first content of a stream, where the call can go elsewhere after it. */
+  firstContentMs?: number | undefined;
   /** The key and the endpoint of the provider. */
   backend: Backend;
 }
@@ -79,7 +83,7 @@ export async function callModel<T, Content>(
   request: ModelRequest<T, Content>,
   options: CallOptions,
 ): Promise<ModelResult<T>> {
-  const { signal, deadlineMs, session } = request;
+  const { signal, deadlineMs, session, streams } = request;
   const { health, router, clock, bill } = options;
   const chain = router?.order(request.chain, session) ?? request.chain;
   const endsMs = clock.monotonicMs() + deadlineMs;
@@ -98,12 +102,11 @@ export async function callModel<T, Content>(
       }
       const fallbacks = chain.slice(index + 1);
       await bill?.reserve(model, fallbacks);
-      const send = (firstMs: number, backend: Backend) =>
-        sendAttempt(request, { ...plan, firstMs, backend }, bill);
+      const send = (target: AttemptTarget) => sendAttempt(request, { ...plan, ...target }, bill);
       const isLast = fallbacks.length === 0;
       const startedMs = clock.monotonicMs();
       const outcome = await health
-        .retrying({ model, signal, endsMs, isLast, attempts, session, send })
+        .retrying({ model, signal, endsMs, isLast, attempts, streams, session, send })
         .catch(requireMisfit);
       if (outcome instanceof Problem) {
         misfit ??= outcome;

@@ -61,6 +61,7 @@ export function chatHandlers(context: AiContext): Pick<AiHandlers, 'ai.createCha
         {
           chain,
           signal,
+          streams: body.stream === true,
           session: () => sessionHash(call),
           deadlineMs: firstByteDeadlineMs(context, body.stream === true),
           check: (model) => checkModel(model, body),

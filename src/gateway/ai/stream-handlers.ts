@@ -111,6 +111,7 @@ export async function callInFormat<T>(
   const request: ModelRequest<T> = {
     chain,
     signal,
+    streams,
     session: () => sessionHash(call),
     deadlineMs: firstByteDeadlineMs(context, streams),
     check(model) {

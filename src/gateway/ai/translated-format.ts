@@ -122,6 +122,7 @@ export async function answerTranslated<B extends Body, Whole, Event extends { ty
     {
       chain,
       signal,
+      streams: body.stream === true,
       session: () => sessionHash(call),
       deadlineMs: firstByteDeadlineMs(context, body.stream === true),
       check: (model) => checkModel(model, format.passthrough, body),

@@ -50,6 +50,14 @@ async function withWorld(
           { id: 'acme/alone', provider: 'acme', upstream_model: 'ok', modalities, ...priced },
           { id: 'acme/broken-alone', provider: 'acme', upstream_model: 'status?code=503', ...priced },
           { id: 'spare/ok', provider: 'spare', ...priced },
+          {
+            id: 'spare/silent',
+            provider: 'spare',
+            upstream_model: 'never-headers',
+            ...priced,
+            first_content_s: 1,
+            fallbacks: ['acme/alone'],
+          },
           ...['acme', 'spare'].map((owner) => ({
             id: `${owner}/dear`,
             provider: owner,
@@ -386,6 +394,21 @@ describe('a model of several providers', () => {
       const response = await chat(world, { model: 'spare/dear' });
       expect(response.headers.get('x-townhall-attempts')).toMatch(/^acme\/alone;.*, spare\/dear;answered$/);
       expect(world.ledger.last().charged).toBe(28n);
+    });
+  });
+});
+
+describe('a stream without content', () => {
+  test('goes to the fallback after first_content_s', async () => {
+    await withWorld(async (world) => {
+      const response = await chat(world, { model: 'spare/silent', stream: true });
+      expect(response.headers.get('x-townhall-attempts')).toBe(
+        'spare/silent;upstream_timeout, acme/alone;answered',
+      );
+      await response.text();
+      expect((await world.ledger.until(1)).charged).toBeGreaterThan(0n);
+      expect(world.ledger.charges).toHaveLength(1);
+      await second.until(([call]) => call?.abortedAt !== undefined);
     });
   });
 });

@@ -119,6 +119,7 @@ export const modelsFileSchema = {
           inputs: { type: 'array', items: { enum: ['text', 'image', 'audio', 'video', 'file'] } },
           covered_options: { type: 'array', uniqueItems: true, items: member },
           idle_timeout_s: { type: 'integer', minimum: 1, maximum: 3600 },
+          first_content_s: { type: 'integer', minimum: 1, maximum: 600 },
           rates: { ...rates, type: ['object', 'null'] },
           tiers: {
             type: 'array',

@@ -47,6 +47,8 @@ export interface ModelEntry {
   /** The media types that the model accepts; undefined if the file does not name them. */
   inputs?: string[];
   idle_timeout_s?: number;
+  /** A streamed call without content after so long goes elsewhere, if another key, endpoint or model is left. */
+  first_content_s?: number;
   /** Options of images and videos that do not change the price, or whose dearest value the rates are for. */
   covered_options?: string[];
   rates: Rates | null;

@@ -64,8 +64,18 @@ export interface RetryingCall<T> {
   attempts: Attempt[];
   /** The hash of the call's session, which is asked for only where there are several keys or endpoints. */
   session?: (() => number | undefined) | undefined;
-  /** Sends one attempt to the backend; `firstMs` is the time left to the first byte. */
-  send: (firstMs: number, backend: Backend) => Promise<T>;
+  /** Whether the answer is streamed. */
+  streams?: boolean | undefined;
+  /** Sends one attempt. */
+  send: (target: AttemptTarget) => Promise<T>;
+}
+
+export interface AttemptTarget {
+  backend: Backend;
+  /** Time left to the first byte, in milliseconds. */
+  firstMs: number;
+  /** Time to the first content of a stream, where the call can go elsewhere after it. */
+  firstContentMs?: number | undefined;
 }
 
 /** An answer of the backend, which counts the call as outstanding until its caller releases it. */
@@ -197,10 +207,17 @@ async function retryingCall<T>(
       attempts.push({ model: model.id, outcome: permitted.outcome });
       return { failure: permitted.problem };
     }
-    const outcome = await attemptOnce(context, permitted, { ...call, attempt });
+    const firstContentMs = selection.firstContentMs(permitted.backend);
+    const outcome = await attemptOnce(context, permitted, { ...call, attempt, firstContentMs });
     if ('answer' in outcome) return outcome;
-    if (selection.moveOn(permitted.backend, outcome.failure) && context.clock.monotonicMs() < call.endsMs)
+    const isSlow = isSlowStart(outcome.failure, firstContentMs);
+    if (
+      selection.moveOn(permitted.backend, isSlow ? undefined : outcome.failure) &&
+      context.clock.monotonicMs() < call.endsMs
+    )
       continue;
+    // Another attempt at the same place would be as slow.
+    if (isSlow) return outcome;
     const waitMs = retryDelayMs(context, health, { ...call, ...outcome, ...permitted, retry: delays });
     if (waitMs === undefined) return outcome;
     delays += 1;
@@ -208,16 +225,18 @@ async function retryingCall<T>(
   }
 }
 
+type SelectionCall = Pick<RetryingCall<unknown>, 'model' | 'session' | 'isLast' | 'streams'>;
+
 /** The backends of one call: which one is next, and which ones have failed. */
 class BackendSelection {
   readonly #pool: BackendPool;
   readonly #health: Health;
-  readonly #call: Pick<RetryingCall<unknown>, 'session' | 'isLast'>;
+  readonly #call: SelectionCall;
   readonly #session: number | undefined;
   /** The backends that have failed in this call. */
   #failedBits = 0;
 
-  constructor(pool: BackendPool, health: Health, call: Pick<RetryingCall<unknown>, 'session' | 'isLast'>) {
+  constructor(pool: BackendPool, health: Health, call: SelectionCall) {
     this.#pool = pool;
     this.#health = health;
     this.#call = call;
@@ -251,11 +270,22 @@ class BackendSelection {
     );
   }
 
-  /** Whether another backend can take the call at once: its key has not failed, and no waiting helps this one. */
-  moveOn(backend: Backend, failure: Problem): boolean {
+  /**
+   * Whether another backend can take the call at once, after a failure of the key or, when undefined, a slow start.
+   */
+  moveOn(backend: Backend, failure: Problem | undefined): boolean {
     this.#failedBits |= backend.bit;
-    if (coolingReason(failure) === undefined) return false;
+    if (failure !== undefined && coolingReason(failure) === undefined) return false;
     return this.#pool.isShared && this.#pool.hasReady(this.#failedBits);
+  }
+
+  /** The model's limit, where the call could go to another backend or model after it. */
+  firstContentMs(backend: Backend): number | undefined {
+    const { model, streams, isLast } = this.#call;
+    const seconds = streams === true ? model.first_content_s : undefined;
+    if (seconds === undefined) return undefined;
+    const hasOther = this.#pool.isShared && this.#pool.hasReady(this.#failedBits | backend.bit);
+    return isLast && !hasOther ? undefined : seconds * 1000;
   }
 
   #breakerWaitMs(): number {
@@ -276,15 +306,16 @@ interface PermittedBackend {
 async function attemptOnce<T>(
   { watch, clock }: HealthContext,
   { pool, backend, permit }: PermittedBackend,
-  { model, signal, endsMs, attempts, send, attempt }: RetryingCall<T> & { attempt: number },
+  call: RetryingCall<T> & { attempt: number; firstContentMs: number | undefined },
 ): Promise<RetryingOutcome<T>> {
   const sentMs = clock.monotonicMs();
+  const { model, signal, endsMs, attempts, send, attempt, firstContentMs } = call;
   let failure: Problem;
   backend.occupy();
   try {
     const key = pool.isShared ? backend.keyEnv : undefined;
     const answer = await watch({ model: model.id, provider: model.provider, retry: attempt, key }, () =>
-      send(Math.max(endsMs - clock.monotonicMs(), 1), backend),
+      send({ backend, firstMs: firstByteMs(endsMs - clock.monotonicMs(), firstContentMs), firstContentMs }),
     );
     permit.recordSuccess();
     pool.recordAnswer(backend, sentMs);
@@ -303,8 +334,16 @@ async function attemptOnce<T>(
   pool.recordFailure(backend, failure, sentMs);
   if (isKeyFailure) permit.release();
   else recordOutcome(permit, failure, model);
-  if (!isTransient(failure) && !isKeyFailure) throw failure;
+  if (!isTransient(failure) && !isKeyFailure && !isSlowStart(failure, firstContentMs)) throw failure;
   return { failure };
+}
+
+function firstByteMs(leftMs: number, firstContentMs = Infinity): number {
+  return Math.max(Math.min(leftMs, firstContentMs), 1);
+}
+
+function isSlowStart({ kind }: Problem, firstContentMs: number | undefined): boolean {
+  return firstContentMs !== undefined && kind === 'upstream_timeout';
 }
 
 // A rejected request shows that the provider works. A rate limit, or a request that

@@ -7,7 +7,11 @@ import {
 import { readPassthroughStream } from '../../../../src/gateway/ai/formats/passthrough/stream.ts';
 import type { UpstreamAnswer } from '../../../../src/gateway/ai/upstream/client.ts';
 
-function read(body: AsyncIterable<Uint8Array>, format: PassthroughFormat, heartbeatMs = 60_000) {
+function read(
+  body: AsyncIterable<Uint8Array>,
+  format: PassthroughFormat,
+  { heartbeatMs = 60_000, ...options }: { heartbeatMs?: number; firstContentMs?: number } = {},
+) {
   const answer: UpstreamAnswer = {
     mediaType: 'text/event-stream',
     body,
@@ -19,6 +23,7 @@ function read(body: AsyncIterable<Uint8Array>, format: PassthroughFormat, heartb
     format,
     wantsUsage: true,
     heartbeatMs,
+    ...options,
     errorFrame: () => 'the error frame',
   });
 }
@@ -82,13 +87,20 @@ describe('a stream before its first content', () => {
     ['ends with an error', async () => Promise.reject(new Error('cut')), 'the error frame'],
   ])('is forwarded after a heartbeat without content, and %s', async (_name, rest, end) => {
     const { body, release } = stalledBody(rest);
-    const parts = (await read(body, messages, 1))[Symbol.asyncIterator]();
+    const parts = (await read(body, messages, { heartbeatMs: 1 }))[Symbol.asyncIterator]();
     expect(Buffer.from((await parts.next()).value as Uint8Array).toString()).toBe(opening);
     release();
     let text = '';
     for (let next = await parts.next(); next.done !== true; next = await parts.next())
       text += Buffer.from(next.value).toString();
     expect(text.replaceAll(': hb\n\n', '')).toBe(end);
+  });
+
+  test('is given up after the time to its first content', async () => {
+    const { body } = stalledBody(async () => content);
+    await expect(read(body, messages, { firstContentMs: 1 })).rejects.toMatchObject({
+      code: 'upstream_timeout',
+    });
   });
 
   test('is held back until its content, and then whole', async () => {

@@ -36,6 +36,8 @@ export interface PassthroughAttempt {
   effort: string | undefined;
   /** Time left to the first byte, in milliseconds. */
   firstMs?: number;
+  /** Time to the first content of a stream. */
+  firstContentMs?: number | undefined;
   /** The key and the endpoint; absent for calls that the gateway makes itself. */
   backend?: Backend;
 }
@@ -96,7 +98,14 @@ async function send(
     signal: call.signal,
   });
   const result = streams
-    ? await readStream(answer, { format, call, attempt, wantsUsage, heartbeatMs })
+    ? await readStream(answer, {
+        format,
+        call,
+        attempt,
+        wantsUsage,
+        heartbeatMs,
+        firstContentMs: attempt.firstContentMs && attempt.firstContentMs - (clock.monotonicMs() - startedMs),
+      })
     : await readWhole(answer, { format, call, attempt });
   call.timing('upstream', clock.monotonicMs() - startedMs);
   return result;
@@ -125,13 +134,15 @@ async function readStream(
     attempt,
     wantsUsage,
     heartbeatMs,
-  }: ReadOptions & { wantsUsage: boolean; heartbeatMs: number },
+    firstContentMs,
+  }: ReadOptions & { wantsUsage: boolean; heartbeatMs: number; firstContentMs: number | undefined },
 ): Promise<PassthroughResult> {
   const content = await readPassthroughStream(answer, {
     model: attempt.model,
     format,
     wantsUsage,
     heartbeatMs,
+    firstContentMs,
     errorFrame: (error) => {
       const body = call.streamErrorBody(error, attempt);
       return body && format.errorFrame(body);

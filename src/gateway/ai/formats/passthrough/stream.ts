@@ -14,6 +14,7 @@ import {
   type EditedBytes,
   type Member,
 } from '../../upstream/json-members.ts';
+import { timeoutProblem } from '../../upstream/provider-error.ts';
 import { isTransient, markBeforeContent } from '../../upstream/retry.ts';
 import type { PassthroughFormat } from './formats.ts';
 import { modelNameEdits } from './request.ts';
@@ -26,6 +27,8 @@ export interface PassthroughStreamOptions {
   wantsUsage: boolean;
   /** Interval of comments while the provider is silent. */
   heartbeatMs: number;
+  /** Time left to the first content, where the call can go elsewhere after it. */
+  firstContentMs?: number | undefined;
   /** Renders the frame that ends a stream which failed midway; undefined when the caller has disconnected. */
   errorFrame: (error: unknown) => string | undefined;
   /**
@@ -54,7 +57,7 @@ export async function readPassthroughStream(
   }
   const maxEventBytes = maxEventBytesFor(endRule, options.model);
   const groups = providerEvents(answer.body, { maxEventBytes, endRule, textMembers });
-  const start = await readStart(groups, options).catch((error: unknown) => {
+  const start = await readStart(groups, options, answer).catch((error: unknown) => {
     markBeforeContent(error);
     throw error;
   });
@@ -67,22 +70,27 @@ interface StreamStart {
   pending?: NextGroup;
 }
 
-type StartOptions = Pick<PassthroughStreamOptions, 'heartbeatMs' | 'format'>;
+type StartOptions = Pick<PassthroughStreamOptions, 'heartbeatMs' | 'firstContentMs' | 'format'>;
 
 // Reads up to the first event with content, as a failure before it can still be retried, or have a status of its own.
 // After `heartbeatMs` other events are enough: a caller that receives nothing would time out.
 async function readStart(
   groups: AsyncGenerator<ProviderEvent[]>,
-  { heartbeatMs, format }: StartOptions,
+  { heartbeatMs, firstContentMs = Infinity, format }: StartOptions,
+  { abort }: Pick<UpstreamAnswer, 'abort'>,
 ): Promise<StreamStart> {
   const events: ProviderEvent[] = [];
-  const late = createDelay(heartbeatMs);
+  const late = createDelay(Math.min(heartbeatMs, firstContentMs));
   try {
     for (let pending = groups.next(); ; pending = groups.next()) {
       const next = events.length === 0 ? await pending : await Promise.race([pending, late.promise()]);
       if (next === undefined) {
         // `forward` awaits it, unless the caller disconnects first.
         pending.catch(() => {});
+        if (firstContentMs <= heartbeatMs) {
+          abort();
+          throw timeoutProblem();
+        }
         return { events, pending };
       }
       if (next.done === true) return { events };
