@@ -1,6 +1,6 @@
 // Builds the published packages of clients/ with tsc: ESM, types and source maps into each `dist`.
-// The shared code is compiled into both, so that neither package needs another. A failed build
-// keeps the last good one.
+// The shared code is compiled into the two clients, so that neither needs another package;
+// @townhall/react is built on the gateway's client. A failed build keeps the last good one.
 //
 //   node scripts/build-clients.ts [--into DIR] [--no-check]
 //
@@ -34,7 +34,9 @@ const { values: options } = parseArgs({
 const startedMs = performance.now();
 try {
   await Promise.all(['gateway', 'agent'].filter((name) => !isCurrent(name)).map(build));
-  console.log(`build-clients: gateway, agent (${Math.round(performance.now() - startedMs)} ms)`);
+  // It compiles against the types of the gateway's client.
+  if (!isCurrent('react')) await build('react');
+  console.log(`build-clients: gateway, agent, react (${Math.round(performance.now() - startedMs)} ms)`);
 } catch (error) {
   const { stdout = '', message } = error as { stdout?: string; message: string };
   console.error(`build-clients: ${stdout || message}`);
@@ -59,6 +61,7 @@ function inputDigest(name: string): string {
   const sources = [
     `clients/${name}/src`,
     `clients/${name}/tsconfig.json`,
+    ...(name === 'react' ? ['clients/gateway/src', 'clients/gateway/tsconfig.json'] : []),
     'clients/shared/src',
     'tsconfig.json',
   ];

@@ -209,7 +209,7 @@ interface Sources {
 function readSources(from: string): Sources {
   const guides = readdirSync(path.join(from, 'docs/guides')).filter((name) => name.endsWith('.md'));
   const programs = readdirSync(path.join(from, 'examples'), { recursive: true, encoding: 'utf8' }).filter(
-    (name) => /\.(?:ts|sh|json)$/.test(name) && !name.includes('node_modules'),
+    (name) => /\.(?:tsx?|sh|json)$/.test(name) && !name.includes('node_modules'),
   );
   return {
     guides: new Map(
@@ -250,12 +250,12 @@ function writeExample(from: string, name: string): string {
 }
 
 function checkAllTypes(from: string, texts: ReadonlyMap<string, string>, examples: readonly string[]): void {
-  const clients = ['clients/gateway/README.md', 'clients/agent/README.md'].map(
-    (name) => [name, readFileSync(path.join(root, name), 'utf8')] as const,
-  );
+  const clients = ['gateway', 'agent', 'react']
+    .map((client) => `clients/${client}/README.md`)
+    .map((name) => [name, readFileSync(path.join(root, name), 'utf8')] as const);
   const fences = [...texts, ...clients].flatMap(([name, markdown]) => fencesOf(markdown, name));
   const programs = examples
-    .filter((name) => name.endsWith('.ts'))
+    .filter((name) => /\.tsx?$/.test(name))
     .map((name) => path.join(from, 'examples', name));
   refuse(checkTypes(root, { fences, examples: programs }));
 }

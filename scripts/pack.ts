@@ -1,4 +1,4 @@
-// Builds the published packages into build/packages: the tarballs of the server and of both
+// Builds the published packages into build/packages: the tarballs of the server and of the
 // clients, and the server's bill of materials. Each has to pass its checks: the package's
 // structure, its files, and the absence of secrets.
 //
@@ -79,8 +79,7 @@ async function main(output: string): Promise<void> {
     step('the tarballs');
     for (const folder of [
       path.join(staging, 'townhall'),
-      path.join(clients, 'gateway'),
-      path.join(clients, 'agent'),
+      ...['gateway', 'agent', 'react'].map((name) => path.join(clients, name)),
     ]) {
       await runNpm(['pack', '--pack-destination', tarballs], folder);
     }
@@ -141,11 +140,17 @@ async function billOfMaterials(): Promise<string> {
   const text = await runNpm(['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only'], root);
   const bill = JSON.parse(text) as Bill;
   const { packages } = JSON.parse(readFileSync(path.join(root, 'package-lock.json'), 'utf8')) as {
-    packages: Record<string, { dev?: boolean }>;
+    packages: Record<string, { dev?: boolean; peerDependencies?: Record<string, string> }>;
   };
   const pathOf = ({ properties }: Component) =>
     properties?.find(({ name }) => name === 'cdx:npm:package:path')?.value ?? '';
-  bill.components = bill.components.filter((component) => packages[pathOf(component)]?.dev !== true);
+  // React belongs to the page that uses @townhall/react, not to the server.
+  const { peerDependencies = {} } = packages['clients/react'] ?? {};
+  const isPeer = (name: string) =>
+    Object.keys(peerDependencies).some((peer) => name === `node_modules/${peer}`);
+  bill.components = bill.components.filter(
+    (component) => packages[pathOf(component)]?.dev !== true && !isPeer(pathOf(component)),
+  );
   const keptNames = new Set([
     bill.metadata.component['bom-ref'],
     ...bill.components.map((component) => component['bom-ref']),

@@ -13,7 +13,10 @@ import { runNode } from './generate/tools.ts';
 import { runNpm } from './pack/npm.ts';
 
 const root = path.join(import.meta.dirname, '..');
-const manifests = ['package.json', 'clients/gateway/package.json', 'clients/agent/package.json'];
+const manifests = [
+  'package.json',
+  ...['gateway', 'agent', 'react'].map((name) => `clients/${name}/package.json`),
+];
 const documents = ['gateway/openapi.yaml', 'agent/openapi.yaml', 'agent/openapi.classic.yaml'].map(
   (name) => `openapi/${name}`,
 );
@@ -73,8 +76,10 @@ async function main(): Promise<number> {
   const { code, stdout, stderr } = await packing;
   if (code !== 0) throw new Error(`pack:\n${stdout}${stderr}`);
   const tarballs = globSync(path.join(root, 'build/packages/*.tgz'));
-  // The server depends on the gateway's client, so it comes last.
-  for (const tarball of tarballs.sort((a, b) => Number(isServer(a)) - Number(isServer(b)))) {
+  // The server and @townhall/react depend on the gateway's client: the server comes last, and `react` follows by name.
+  for (const tarball of tarballs.sort(
+    (a, b) => Number(isServer(a)) - Number(isServer(b)) || a.localeCompare(b),
+  )) {
     await runNpm(['publish', tarball, ...(options['dry-run'] ? ['--dry-run'] : [])], root);
     console.log(`publish: ${path.basename(tarball)}`);
   }

@@ -135,7 +135,14 @@ function plainText(markdown: string): string {
 
 function languageName(language: string): string {
   return (
-    { sh: 'shell', ts: 'TypeScript', js: 'JavaScript', json: 'JSON', yaml: 'YAML', py: 'Python' }[language] ??
-    language
+    {
+      sh: 'shell',
+      ts: 'TypeScript',
+      tsx: 'TypeScript',
+      js: 'JavaScript',
+      json: 'JSON',
+      yaml: 'YAML',
+      py: 'Python',
+    }[language] ?? language
   );
 }

@@ -1,11 +1,11 @@
-// The manifests of the project and its two published packages have the same origin.
+// The manifests of the project and its published packages have the same origin.
 
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 
 const root = path.join(import.meta.dirname, '../..');
-const manifests = ['.', 'clients/gateway', 'clients/agent'].map(
+const manifests = ['.', 'clients/gateway', 'clients/agent', 'clients/react'].map(
   (folder) =>
     JSON.parse(readFileSync(path.join(root, folder, 'package.json'), 'utf8')) as Record<string, unknown>,
 );

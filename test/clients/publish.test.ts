@@ -19,7 +19,7 @@ let folder: string;
 beforeEach(() => {
   folder = mkdtempSync(path.join(tmpdir(), 'townhall-publish-'));
   write('package.json', JSON.stringify(addresses));
-  for (const name of ['gateway', 'agent'])
+  for (const name of ['gateway', 'agent', 'react'])
     write(
       `clients/${name}/package.json`,
       JSON.stringify({ ...addresses, repository: { type: 'git', url, directory: `clients/${name}` } }),

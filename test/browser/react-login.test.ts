@@ -1,0 +1,80 @@
+// The example of the guide: a React app of another origin whose users sign in at the login page, in a real Chromium.
+// Skipped with a warning where Chromium is absent. LOGIN_PICTURES=FOLDER stores pictures.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { hasChromium, launchChromium, openLocalPage } from '../support/chromium.ts';
+import { startGateway, type GatewayWorld } from '../support/gateway.ts';
+import { startOidc, type Oidc } from '../support/oidc.ts';
+import { until } from '../support/until.ts';
+import { startWebApp, type WebApp } from './web-app.ts';
+
+vi.setConfig({ testTimeout: 180_000 });
+
+const example = join(import.meta.dirname, '../../examples/react-login.tsx');
+const pictures = process.env['LOGIN_PICTURES'];
+
+describe.skipIf(!hasChromium)('the React example', () => {
+  let world: GatewayWorld;
+  let oidc: Oidc;
+  let browser: Browser;
+  let app: WebApp;
+
+  beforeAll(async () => {
+    [app, browser] = await Promise.all([startWebApp(), launchChromium()]);
+    world = await startGateway({ withAdmin: true, env: { CORS_ORIGINS: app.origin } });
+    oidc = await startOidc(`${world.url}/v1/accounts/oauth/callback`);
+    oidc.account = { sub: 'grace', email: 'grace@shop.example', email_verified: true, name: 'Grace Hopper' };
+    for (const [key, value] of Object.entries({
+      OIDC_ISSUER: oidc.issuer,
+      OIDC_CLIENT_ID: oidc.clientId,
+      OIDC_CLIENT_SECRET: oidc.clientSecret,
+    }))
+      await world.admin.env.upsertVariable({ key, value });
+    await world.admin.bureaus.updateBureau({ bureau_id: 'local', redirect_uris: [app.address] });
+    const source = readFileSync(example, 'utf8').replace(
+      "'http://127.0.0.1:43127'",
+      JSON.stringify(world.url),
+    );
+    await app.run(source, 'tsx');
+    await until(async () => {
+      const { items } = await world.guest.accounts.listProviders({
+        bureau_id: 'local',
+        redirect_uri: app.address,
+      });
+      return items.some(({ id }) => id === 'oidc');
+    }, 'the provider is there');
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await oidc?.close();
+    await world?.close();
+    app?.close();
+  });
+
+  test('signs in, calls a model and signs out', async () => {
+    const { page, outside, complaints } = await openLocalPage(browser);
+    await page.goto(app.address);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('button', { name: 'Continue with Single sign-on' }).click();
+    await page.getByText('Hello Grace Hopper').waitFor();
+    await page.getByRole('button', { name: 'Ask' }).click();
+    await page.getByText('Good morning').waitFor();
+    await page.getByLabel('Account of Grace Hopper').click();
+    if (pictures !== undefined) await page.screenshot({ path: join(pictures, '8-user-button.png') });
+    await page.keyboard.press('Escape');
+    expect(await page.getByRole('button', { name: 'Sign out' }).isVisible()).toBe(false);
+    await page.getByLabel('Account of Grace Hopper').click();
+    const menu = await page.getByRole('button', { name: 'Sign out' }).boundingBox();
+    expect(menu?.x).toBeGreaterThan(0);
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+    await page.reload();
+    await page.getByRole('button', { name: 'Create an account' }).click();
+    // The Bureau has no e-mail accounts, so the page shows the sign-in.
+    await page.getByRole('button', { name: 'Continue with Single sign-on' }).waitFor();
+    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
+    await page.close();
+  });
+});
