@@ -115,7 +115,7 @@ async function render(
   if (result.kind === 'chunks')
     return {
       status: 200,
-      events: asEvents(result.chunks, (error) => context.health.recordStreamFailure(model, error)),
+      events: asEvents(result.chunks, (error) => context.health.recordStreamFailure(modelResult, error)),
       end: '[DONE]',
       headers: { ...warningHeaders([...memberWarnings, ...result.warnings]), ...attempts },
     };
