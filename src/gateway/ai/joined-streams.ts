@@ -5,8 +5,17 @@ import { framesOf } from '../../kernel/http/reply-events.ts';
 import { id } from '../../kernel/ids.ts';
 import type { SseEvent } from '../../kernel/contract/operation.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { type Detached, startedResponse, type StreamReply } from './response-background.ts';
+import type { JsonRecord } from '../../kernel/json-value.ts';
+import type { Log } from '../../kernel/log.ts';
+import {
+  type BackgroundResponses,
+  type Detached,
+  ownerName,
+  startedResponse,
+  type StreamReply,
+} from './response-background.ts';
 import type { ResponseRuns, Run } from './response-runs/runs.ts';
+import type { ResponseOwner } from './stored-responses/store.ts';
 import type { StoredResponses } from './stored-responses/stored-responses.ts';
 
 interface Head {
@@ -20,8 +29,12 @@ export type JoinableReply = Head & StreamReply;
 
 export interface JoinedStreamOptions {
   runs: ResponseRuns;
-  storedResponses: Pick<StoredResponses, 'within'>;
-  owner: string;
+  storedResponses: Pick<StoredResponses, 'begin' | 'find' | 'remove'>;
+  background: Pick<BackgroundResponses, 'keepLease'>;
+  log: Log;
+  owner: ResponseOwner;
+  /** The response before its first item. It is stored while the call runs, for the case of a crash. */
+  response: JsonRecord;
   remember: Remember;
   /** The client's signal. */
   signal: AbortSignal;
@@ -32,12 +45,15 @@ export interface JoinedStreamOptions {
   answer(detached: Detached, beforeSend: () => Promise<void>): Promise<JoinableReply>;
 }
 
-/** The stream of a first call, or of the call that it repeats. Throws a 409 when its events are gone. */
+/**
+ * The stream of a first call, or of the call that it repeats. Throws a 409 when its events are gone; a call
+ * that a crash of its process ended is failed.
+ */
 export async function joinStream(options: JoinedStreamOptions): Promise<JoinableReply> {
   const { runs, remember, signal, afterSequence } = options;
   const earlier = startedResponse(remember);
   const run = (earlier === undefined ? start(options) : runs.find(earlier)) as Run | undefined;
-  if (run === undefined) throw notReplayable();
+  if (run === undefined) return readCrashed(options, earlier);
   const reader = readLog(run, afterSequence);
   const leave = (): void => void reader.return?.();
   signal.addEventListener('abort', leave, { once: true });
@@ -63,20 +79,45 @@ function readLog(run: Run, afterSequence: number): AsyncIterableIterator<unknown
   }
 }
 
-function start({ runs, storedResponses, owner, remember, graceMs, answer }: JoinedStreamOptions): Run {
-  const runId = id('run');
-  let isBound = false;
-  const bind = async (): Promise<void> => {
-    if (isBound) return;
-    await storedResponses.within((tx) => remember.bind(tx, { responseId: runId }));
-    isBound = true;
+/** The end of a call whose process has stopped. Throws a 409 for any other call without events here. */
+async function readCrashed(
+  { storedResponses, owner, afterSequence }: JoinedStreamOptions,
+  runId: string | undefined,
+): Promise<JoinableReply> {
+  if (runId === undefined) throw notReplayable();
+  const response = await storedResponses.find({ responseId: runId, owner }).catch((error: unknown) => {
+    if (error instanceof Problem && error.kind === 'not_found') throw notReplayable();
+    throw error;
+  });
+  if (response['status'] !== 'failed') throw notReplayable();
+  const events: JsonRecord[] = [];
+  const add = (type: string, view: JsonRecord): void => {
+    const sequence = Math.max(afterSequence, -1) + events.length + 1;
+    events.push({ type, response: view, sequence_number: sequence });
   };
+  // Clients expect this event first; one that joins again has it already.
+  if (afterSequence < 0) add('response.created', { ...response, status: 'in_progress', error: null });
+  add('response.failed', { ...response, error: { code: 'server_error', message: crashed } });
+  return { status: 200, headers: {}, events: toEvents(events) };
+}
+
+const crashed =
+  'The gateway that ran this call has stopped; what the model wrote until then is charged. Send the call again with another Idempotency-Key.';
+
+async function* toEvents(events: readonly JsonRecord[]): AsyncGenerator<SseEvent<JsonRecord>> {
+  for (const data of events) yield { event: String(data['type']), id: String(data['sequence_number']), data };
+}
+
+function start(options: JoinedStreamOptions): Run {
+  const { runs, owner, graceMs, answer } = options;
+  const runId = id('run');
+  const row = createRow(options, runId);
   const ready = Promise.withResolvers<Head & { isEvents: boolean }>();
   // Without a reader at that moment there is no other handler.
   ready.promise.catch(() => {});
-  const run = runs.start<unknown>({ runId, owner, graceMs }, async (current) => {
+  const run = runs.start<unknown>({ runId, owner: ownerName(owner), graceMs }, async (current) => {
     try {
-      const reply = await answer({ signal: current.signal, remember: rememberNothing }, bind);
+      const reply = await answer({ signal: current.signal, remember: rememberNothing }, row.begin);
       const { status, headers, mediaType } = reply;
       const isEvents = 'events' in reply;
       ready.resolve({ status, headers, isEvents, ...(mediaType === undefined ? {} : { mediaType }) });
@@ -85,12 +126,42 @@ function start({ runs, storedResponses, owner, remember, graceMs, answer }: Join
     } catch (error) {
       ready.reject(error);
       throw error;
+    } finally {
+      await row.end(current.signal);
     }
     // A reader must not take a part of the answer for the whole.
     if (current.signal.aborted) throw notReplayable();
   });
   run.head = ready.promise;
   return run;
+}
+
+/** The row of a running call. After a crash its lease ends, and the row has the end of the call. */
+function createRow(
+  { storedResponses, background, log, owner, response, remember }: JoinedStreamOptions,
+  runId: string,
+) {
+  let endLease: (() => void) | undefined;
+  return {
+    async begin(): Promise<void> {
+      if (endLease !== undefined) return;
+      await storedResponses.begin({ responseId: runId, owner, previousId: null, input: [], response }, (tx) =>
+        remember.bind(tx, { responseId: runId }),
+      );
+      endLease = background.keepLease(runId);
+    },
+    async end({ aborted, reason }: AbortSignal): Promise<void> {
+      if (endLease === undefined) return;
+      endLease();
+      // A server that stops leaves the row as a crash does.
+      if (aborted && reason instanceof Problem && reason.code === 'draining') return;
+      await storedResponses
+        .remove({ responseId: runId, owner })
+        .catch((error: unknown) =>
+          log.warn({ err: error, runId }, 'the row of a stream could not be deleted'),
+        );
+    },
+  };
 }
 
 async function recordEvents(run: Run, events: AsyncIterable<SseEvent<unknown>>): Promise<void> {

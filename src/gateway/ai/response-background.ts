@@ -36,6 +36,8 @@ export interface BackgroundResponses {
   events(responseId: string, afterSequence: number): AsyncIterable<EventItem> | undefined;
   /** Cancels the response and resolves at its end; false when it does not run here. */
   cancel(responseId: string): Promise<boolean>;
+  /** Renews the lease of a stored response that runs in this process, until the returned function is called. */
+  keepLease(responseId: string): () => void;
   /** Ends all responses as failed. */
   close(): Promise<void>;
 }
@@ -59,6 +61,10 @@ export function createBackgroundResponses(options: BackgroundOptions): Backgroun
       run.abort(cancellation);
       await run.completion;
       return true;
+    },
+    keepLease(responseId) {
+      runningIds.add(responseId);
+      return () => void runningIds.delete(responseId);
     },
     async close() {
       await runs.close();

@@ -2,15 +2,18 @@
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { ResponseAnswer, ResponseInputItem } from '../../contract/gateway/types.gen.ts';
 import type { Call, Reply } from '../../kernel/contract/operation.ts';
+import { id } from '../../kernel/ids.ts';
+import type { JsonRecord } from '../../kernel/json-value.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
 import type { AiHandlers } from './ai-context.ts';
 import { cancelResponse, createInBackground, readResponse } from './background-handlers.ts';
 import { viewerOf } from './catalog/catalog.ts';
+import { responseObject } from './formats/responses/answer.ts';
 import { type JoinableReply, joinStream } from './joined-streams.ts';
 import { sizeOf } from './metering/measure.ts';
 import { tokensOfRequest } from './metering/token-count.ts';
-import { type Detached, ownerName } from './response-background.ts';
+import type { Detached } from './response-background.ts';
 import {
   invalidMember,
   planOf,
@@ -90,11 +93,15 @@ async function createResponse(context: ResponsesContext, call: ResponseCall): Pr
   if (body.background === true) return createInBackground(context, call);
   const isKeyed = remember.started !== undefined || call.headers['idempotency-key'] !== undefined;
   if (body.stream !== true || !isKeyed) return answerCall(context, call, {});
-  const { runs, storedResponses, rejoinMs: graceMs } = context;
+  const { runs, storedResponses, background, clock, rejoinMs: graceMs } = context;
+  const nowSeconds = () => Math.floor(clock.now().getTime() / 1000);
   return joinStream({
     runs,
     storedResponses,
-    owner: ownerName(ownerOf(call.identity)),
+    background,
+    log: call.log,
+    owner: ownerOf(call.identity),
+    response: responseObject({ modelId: body.model, responseId: id('resp'), nowSeconds, body }) as JsonRecord,
     remember,
     signal: call.signal,
     graceMs,

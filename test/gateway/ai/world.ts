@@ -160,7 +160,6 @@ const noStoredResponses: StoredResponses = {
   save: absent,
   begin: absent,
   finish: absent,
-  within: absent,
   renew: absent,
   findUncanceled: absent,
   requestCancel: absent,

@@ -51,8 +51,6 @@ export interface StoredResponsesStore {
     alongside?: (tx: Tx) => Promise<unknown>,
   ): Promise<void>;
   find(address: ResponseAddress): Promise<FoundResponse | null>;
-  /** Executes the work in a transaction. */
-  within(work: (tx: Tx) => Promise<unknown>): Promise<void>;
   /** Stores the final response of one that runs. False when it is final or deleted. */
   finish(row: Pick<StoredResponseRow, 'responseId' | 'response'>): Promise<boolean>;
   requestCancel(address: ResponseAddress): Promise<void>;
@@ -101,9 +99,6 @@ export function storedResponsesStore({ sql, tx: transaction }: Database): Stored
         where response_id = ${responseId} and owner_kind = ${owner.kind} and owner_id = ${owner.id}
           and keep_until > gateway.townhall_now()`;
       return row ?? null;
-    },
-    async within(work) {
-      await transaction(work);
     },
     async finish({ responseId, response }) {
       const rows = await sql`

@@ -37,8 +37,6 @@ export interface StoredResponses {
    * needs `renew` within 30 seconds, again and again.
    */
   begin(response: NewResponse, alongside?: (tx: Tx) => Promise<unknown>): Promise<void>;
-  /** Executes the work in a transaction. */
-  within(work: (tx: Tx) => Promise<unknown>): Promise<void>;
   /** Stores the final response of one that runs; no effect when it is deleted or final. */
   finish(responseId: string, response: JsonRecord): Promise<void>;
   renew(responseIds: readonly string[]): Promise<void>;
@@ -137,7 +135,6 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
       }
       background.run(`the quota after ${responseId}`, () => store.deleteBeyond(owner, maxBytesPerOwner));
     },
-    within: (work) => store.within(work),
     async finish(responseId, response) {
       const sealed = sealText(options, responseId, { member: 'response', value: response });
       await store.finish({ responseId, response: sealed });
@@ -160,6 +157,7 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
       return response as JsonRecord;
     },
     async remove(address) {
+      runningIds.delete(address.responseId);
       if (!(await store.remove(address))) throw responseNotFound(address.responseId);
     },
     async inputItems(address) {
