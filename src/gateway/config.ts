@@ -255,6 +255,7 @@ export function readGatewayConfig(
   if (config.cityBaseUrl !== undefined) requireBaseUrl(config.cityBaseUrl);
   requireProxies(config.trustedProxies);
   config.corsOrigins.forEach(requireOrigin);
+  config.modelsCatalogKeys.forEach(requirePublicKey);
   telemetrySettings(config);
   return config;
 }
@@ -305,6 +306,14 @@ function requireOrigin(origin: string): void {
   if (!isUsable)
     throw new SettingError(
       `CORS_ORIGINS takes origins such as https://shop.example, without a path, not "${origin}".`,
+    );
+}
+
+function requirePublicKey(text: string): void {
+  const bytes = Buffer.from(text, 'base64');
+  if (bytes.length !== 32 || bytes.toString('base64') !== text)
+    throw new SettingError(
+      `MODELS_CATALOG_KEYS takes public keys of 32 bytes in base64, as "townhall models keygen" prints them, not "${text}".`,
     );
 }
 
