@@ -135,6 +135,15 @@ describe('townhall models update', () => {
     expect((await update(next as CatalogDocument, '--allow-jump', modelId)).code).toBe(0);
   });
 
+  test.each([
+    ['a new model that is free', { upstream_model: 'gpt-9', rates: null }],
+    ['a further name that makes a model cheap', { rates: { input: 1, output: 1 } }],
+  ])('refuses %s', async (_name, members) => {
+    const model = { ...documentWith(inputRate).models?.[0], id: 'openai/other', ...members };
+    const { code, output } = await update({ models: [model] } as CatalogDocument);
+    expect([code, output.join('\n')]).toEqual([1, expect.stringContaining('--allow-jump openai/other')]);
+  });
+
   test('refuses another address of a provider unless providers are allowed', async () => {
     const provider = curatedModels().providers.find(({ id }) => id === 'mistral');
     const next = {

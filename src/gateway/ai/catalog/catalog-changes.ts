@@ -92,17 +92,52 @@ export function guardedProviders(changes: readonly EntryChange[]): string[] {
     .map(({ id }) => id);
 }
 
-/** The rates of models in both catalogs that rise or fall by more than the factor. */
+/**
+ * The rates that rise or fall by more than the factor. A model is compared with itself and with the
+ * models that call the same model of the provider: a further name must not make it cheap. A model
+ * with neither must have a price.
+ */
 export function findPriceJumps(before: ModelsFile, after: ModelsFile, factor: number): PriceJump[] {
-  const next = new Map(after.models.map((model) => [model.id, model]));
-  return before.models.flatMap((model) => {
-    const current = next.get(model.id);
-    return current === undefined ? [] : jumpsOf(model, current, factor);
+  return after.models.flatMap((model) => {
+    const own = before.models.filter(({ id }) => id === model.id);
+    const same = before.models.filter(
+      (candidate) => candidate.id !== model.id && isSameModel(candidate, model),
+    );
+    // An entry that stays as it is may have had another price than its namesakes all along.
+    if (own.some((entry) => compareMembers(entry, model).length === 0)) return [];
+    if (own.length + same.length === 0) return isFree(model) ? [jumpOfNewModel(model)] : [];
+    return uniqueJumps([...own, ...same].flatMap((reference) => jumpsOf(reference, model, factor)));
   });
 }
 
+function isSameModel(a: ModelEntry, b: ModelEntry): boolean {
+  return a.provider === b.provider && a.upstream_model === b.upstream_model;
+}
+
+function isFree({ rates }: ModelEntry): boolean {
+  return Object.values(rates ?? {}).every((rate) => rate === 0);
+}
+
+function jumpOfNewModel({ id, rates }: ModelEntry): PriceJump {
+  return {
+    id,
+    rate: 'rates',
+    aboveInputTokens: 0,
+    before: undefined,
+    after: rates === null ? null : 0,
+  };
+}
+
+function uniqueJumps(jumps: readonly PriceJump[]): PriceJump[] {
+  return [
+    ...new Map(
+      jumps.map((jump) => [`${jump.rate} ${jump.aboveInputTokens} ${jump.before ?? ''}`, jump]),
+    ).values(),
+  ];
+}
+
 function jumpsOf(before: ModelEntry, after: ModelEntry, factor: number): PriceJump[] {
-  const { id } = before;
+  const { id } = after;
   if (before.rates === null || after.rates === null) {
     const isSame = before.rates === after.rates;
     const [old, current] = [before.rates?.input, after.rates?.input];

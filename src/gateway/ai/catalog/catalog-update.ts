@@ -138,6 +138,7 @@ function jumpRefusal(
   { id, rate, aboveInputTokens, before, after }: PriceJump,
   { maximumFactor }: UpdateLimits,
 ): string {
+  if (before === undefined) return `${id} is new and free; --allow-jump ${id} applies it.`;
   const condition = aboveInputTokens === 0 ? '' : ` above ${aboveInputTokens} input tokens`;
   return `${id}: ${rate}${condition} would change from ${before ?? 'no price'} to ${after ?? 'no price'} credits, by more than the factor ${maximumFactor}; --allow-jump ${id} applies it.`;
 }
