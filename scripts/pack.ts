@@ -139,18 +139,8 @@ async function billOfMaterials(): Promise<string> {
   // file is right.
   const text = await runNpm(['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only'], root);
   const bill = JSON.parse(text) as Bill;
-  const { packages } = JSON.parse(readFileSync(path.join(root, 'package-lock.json'), 'utf8')) as {
-    packages: Record<string, { dev?: boolean; peerDependencies?: Record<string, string> }>;
-  };
-  const pathOf = ({ properties }: Component) =>
-    properties?.find(({ name }) => name === 'cdx:npm:package:path')?.value ?? '';
-  // React belongs to the page that uses @townhall/react, not to the server.
-  const { peerDependencies = {} } = packages['clients/react'] ?? {};
-  const isPeer = (name: string) =>
-    Object.keys(peerDependencies).some((peer) => name === `node_modules/${peer}`);
-  bill.components = bill.components.filter(
-    (component) => packages[pathOf(component)]?.dev !== true && !isPeer(pathOf(component)),
-  );
+  const names = runtimePackages();
+  bill.components = bill.components.filter((component) => names.has(component['bom-ref']));
   const keptNames = new Set([
     bill.metadata.component['bom-ref'],
     ...bill.components.map((component) => component['bom-ref']),
@@ -167,7 +157,38 @@ async function billOfMaterials(): Promise<string> {
   return `${JSON.stringify(bill, null, 2)}\n`;
 }
 
+interface LockedPackage {
+  /** Where it differs from the folder, as of an alias. */
+  name?: string;
+  version?: string;
+  dev?: boolean;
+  /** Of a workspace: its folder. */
+  resolved?: string;
+  link?: boolean;
+  dependencies?: Record<string, string>;
+  peerDependencies?: Record<string, string>;
+}
+
+/** Each package that the server runs, as `name@version`. */
+function runtimePackages(): Set<string> {
+  const { packages } = JSON.parse(readFileSync(path.join(root, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, LockedPackage>;
+  };
+  const { dependencies = {} } = packages[''] ?? {};
+  // React belongs to the page that uses @townhall/react, not to the server.
+  const { peerDependencies: peers = {} } = packages['clients/react'] ?? {};
+  const names = new Set<string>();
+  for (const [place, { name, version, dev, link, resolved = '' }] of Object.entries(packages)) {
+    const folder = place.split('node_modules/').at(-1) ?? '';
+    if (!place.includes('node_modules/') || dev === true || folder in peers) continue;
+    if (link === true && !(folder in dependencies)) continue;
+    names.add(`${name ?? folder}@${link === true ? packages[resolved]?.version : version}`);
+  }
+  return names;
+}
+
 interface Component {
+  /** `name@version`, with the scope. */
   'bom-ref': string;
   properties?: { name: string; value: string }[];
 }
