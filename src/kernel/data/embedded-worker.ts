@@ -18,6 +18,7 @@ import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
 import { isSingleExecutable, readBytes, readPieces, assetPath } from '../assets.ts';
 import { messages, rowsOf, simpleQuery } from './embedded-protocol.ts';
+import { rawProtocol } from './embedded-raw.ts';
 import { createTurns } from './embedded-turns.ts';
 import { createVacuum } from './embedded-vacuum.ts';
 
@@ -280,7 +281,7 @@ async function openCluster({ cluster, seed }: EmbeddedStart) {
     },
   });
   return {
-    run: (bytes: Uint8Array) => db.execProtocolRawSync(bytes),
+    run: rawProtocol(db),
     hasPanicked: () => hasPanicked,
     /**
      * Statements of the work end with an error at their next read of a table once `isInterrupted` is true.

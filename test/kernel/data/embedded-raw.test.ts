@@ -1,0 +1,37 @@
+// Raw calls of PGlite, without a file under them.
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { PGlite } from '@electric-sql/pglite';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { messages, simpleQuery } from '../../../src/kernel/data/embedded-protocol.ts';
+import { rawProtocol } from '../../../src/kernel/data/embedded-raw.ts';
+
+describe('raw calls', { timeout: 60_000 }, () => {
+  let engine: PGlite;
+  let run: (bytes: Uint8Array) => Uint8Array;
+  beforeAll(async () => {
+    engine = await PGlite.create();
+    run = rawProtocol(engine);
+  }, 60_000);
+  afterAll(() => engine.close());
+
+  test('answer rows and errors', () => {
+    expect(messages(run(simpleQuery('select 1')), 'D')).toHaveLength(1);
+    expect(messages(run(simpleQuery('select nothing')), 'E')).toHaveLength(1);
+    expect(messages(run(simpleQuery("select repeat('x', 300000)")), 'D')).toHaveLength(1);
+  });
+
+  test('keep nothing of their answers', () => {
+    setFlagsFromString('--expose-gc');
+    const collect = runInNewContext('gc') as () => void;
+    const heapBytes = () => {
+      collect();
+      return process.memoryUsage().heapUsed;
+    };
+    const statement = simpleQuery("select repeat('x', 200000)");
+    run(statement);
+    const before = heapBytes();
+    for (let index = 0; index < 100; index += 1) run(statement);
+    expect(heapBytes() - before).toBeLessThan(5_000_000);
+  });
+});
