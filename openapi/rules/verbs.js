@@ -84,6 +84,7 @@ export const verbs = {
   // Instructions and actions
   execute: { meaning: 'has the agent carry out instructions', methods: changing },
   prompt: { meaning: 'gives a session its next input and does not wait for the answer', methods: changing },
+  moderate: { meaning: 'has a model check content for harm', methods: changing },
   regenerate: {
     meaning: 'has the model answer an input of a session again, in place of its former answer',
     methods: changing,

@@ -125,7 +125,7 @@ function modelsOf(provider: ScriptedProvider): string {
       {
         id: 'acme',
         kind: 'openai-compatible',
-        formats: ['chat', 'embeddings', 'responses', 'rerank'],
+        formats: ['chat', 'embeddings', 'responses', 'rerank', 'moderations'],
         ...providerEntry,
       },
       { id: 'openai', kind: 'openai-compatible', formats: ['chat', 'responses'], ...providerEntry },
@@ -134,6 +134,7 @@ function modelsOf(provider: ScriptedProvider): string {
     models: [
       { id: 'acme/fast', provider: 'acme', upstream_model: 'ok', rates },
       { id: 'acme/vectors', provider: 'acme', upstream_model: 'ok', rates, modalities: ['embedding'] },
+      { id: 'acme/guard', provider: 'acme', upstream_model: 'ok', rates, modalities: ['moderation'] },
       { id: 'acme/order', provider: 'acme', upstream_model: 'ok', rates, modalities: ['text'] },
       { id: 'acme/painter', provider: 'acme', upstream_model: 'images', rates: null, modalities: ['image'] },
       { id: 'acme/listener', provider: 'acme', upstream_model: 'whisper', rates: null, modalities: ['asr'] },

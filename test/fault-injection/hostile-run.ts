@@ -235,6 +235,7 @@ const providerExamples: Readonly<Record<string, Json[]>> = {
     { model: 'acme/ok', input: ['Good morning'] },
     { model: 'acme/ok', input: 'Good morning' },
   ],
+  'ai.moderateContent': [{ model: 'acme/ok', input: ['Good morning'] }],
   'ai.rerankDocuments': [{ model: 'acme/ok', query: 'What?', documents: ['Good morning'] }],
   'ai.createImage': [{ model: 'acme/painter', prompt: 'A house.' }],
   'ai.synthesizeSpeech': [{ model: 'acme/speaker', text: 'Good morning.' }],

@@ -31,6 +31,7 @@ export function playForeign(scene: ForeignScene): boolean {
   if (/:streamGenerateContent\b/.test(scene.path)) return play(scene, true, contentEvents, content);
   if (scene.path.endsWith(':generateContent')) return play(scene, false, contentEvents, content);
   if (scene.path.endsWith('/embeddings')) return play(scene, false, () => undefined, embeddings);
+  if (scene.path.endsWith('/moderations')) return play(scene, false, () => undefined, moderation);
   if (scene.path.endsWith('/rerank')) return play(scene, false, () => undefined, rerank);
   return false;
 }
@@ -491,6 +492,21 @@ function embeddings({ script, body }: ForeignScene): object | undefined {
     data: inputs.map((_, index) => ({ object: 'embedding', index, embedding: vectors })),
     model: body['model'],
     usage: { prompt_tokens: 2, total_tokens: 2 },
+  };
+}
+
+function moderation({ script, body }: ForeignScene): object | undefined {
+  if (script !== 'ok') return undefined;
+  const inputs = Array.isArray(body['input']) ? body['input'] : [body['input']];
+  return {
+    id: 'modr-scripted',
+    model: body['model'],
+    results: inputs.map((input) => ({
+      flagged: String(input).includes('harm'),
+      categories: { violence: String(input).includes('harm') },
+      category_scores: { violence: 0.5 },
+      category_applied_input_types: { violence: ['text'] },
+    })),
   };
 }
 

@@ -1,4 +1,5 @@
 // Handlers of the formats without translation, for providers that support them: embeddings and rerank.
+import { Problem } from '../../kernel/problem.ts';
 import { type AiContext, type AiHandlers, firstByteDeadlineMs, openBill } from './ai-context.ts';
 import { attemptHeaders, callModel } from './call.ts';
 import { viewerOf } from './catalog/catalog.ts';
@@ -20,11 +21,47 @@ import { refusePricedTools } from './upstream/tool-guard.ts';
 
 export function passthroughHandlers(
   context: AiContext,
-): Pick<AiHandlers, 'ai.embedText' | 'ai.rerankDocuments'> {
+): Pick<AiHandlers, 'ai.embedText' | 'ai.rerankDocuments' | 'ai.moderateContent'> {
   return {
     'ai.embedText': (call) => passThrough(context, call, formats.embeddings),
 
     'ai.rerankDocuments': (call) => passThrough(context, call, formats.rerank),
+
+    'ai.moderateContent': (call) => moderate(context, call),
+  };
+}
+
+/** Calls the first model for moderation where the request names none. Throws a 404 where there is none. */
+async function moderate(context: AiContext, call: ModerationCall): Promise<PassthroughReply> {
+  const { body, identity } = call;
+  if (body.model !== undefined) return passThrough(context, toRequest(call, body.model), formats.moderations);
+  const model = context.catalog
+    .callableModels(viewerOf(identity), 'moderation')
+    .find(({ providerEntry }) => providerEntry.formats.includes('moderations'));
+  if (model === undefined)
+    throw new Problem('not_found', 'model_not_found', 'There is no model for moderation.', {
+      param: 'model',
+    });
+  const request = toRequest(call, model.id);
+  const rawBody = Buffer.from(JSON.stringify(request.body));
+  return passThrough(context, { ...request, rawBody }, formats.moderations);
+}
+
+type ModerationCall = Parameters<AiHandlers['ai.moderateContent']>[0];
+
+function toRequest(call: ModerationCall, model: string): PassthroughRequest {
+  const { operationId, requestId, identity, signal, log, remember, rawBody } = call;
+  return {
+    operationId,
+    requestId,
+    identity,
+    signal,
+    log,
+    remember,
+    rawBody,
+    note: (fields) => call.note(fields),
+    timing: (name, durationMs) => call.timing(name, durationMs),
+    body: { ...call.body, model },
   };
 }
 

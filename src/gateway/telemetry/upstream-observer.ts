@@ -43,6 +43,7 @@ export interface UpstreamObserver {
 const operationNames: Readonly<Record<string, string>> = {
   'ai.createCompletion': 'text_completion',
   'ai.embedText': 'embeddings',
+  'ai.moderateContent': 'moderation',
   'ai.rerankDocuments': 'rerank',
   'ai.synthesizeSpeech': 'generate_content',
   'ai.synthesizeClientSpeech': 'generate_content',

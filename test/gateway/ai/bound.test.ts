@@ -135,6 +135,12 @@ const requests: Record<RequestFormat, (parts: Parts) => object> = {
     extra: [input],
     metadata,
   }),
+  moderations: ({ input, metadata, media }) => ({
+    model: 'x',
+    input: ['hi', ...media],
+    extra: [input],
+    metadata,
+  }),
   rerank: ({ input, metadata, media }) => ({
     model: 'x',
     query: 'hi',

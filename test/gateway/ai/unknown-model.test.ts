@@ -36,6 +36,7 @@ test.each([
   ['ai.createResponse', { input: 'hi' }],
   ['ai.createMessage', { messages }],
   ['ai.embedText', { input: 'hi' }],
+  ['ai.moderateContent', { input: 'hi' }],
   ['ai.rerankDocuments', { query: 'hi', documents: ['a'] }],
   ['ai.synthesizeSpeech', { text: 'hi' }],
   ['ai.transcribeAudio', { file: audio, audio: audio.content.toString('base64'), media_type: 'audio/mpeg' }],

@@ -315,7 +315,8 @@ function toModel(model: CatalogModel, viewer: Viewer): Model {
     owned_by: model.provider,
     name: model.name,
     description: model.description,
-    modalities: model.modalities,
+    // The released contract has a closed list of modalities; the type of the model in `/v1/models` names this one.
+    modalities: model.modalities.filter((modality) => modality !== 'moderation'),
     tags: model.tags,
     price: priceLines(model.rates, model.tiers),
     meta: model.meta,

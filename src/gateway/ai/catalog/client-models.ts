@@ -22,6 +22,7 @@ const typeOfModality: Readonly<Record<Modality, ModelType>> = {
   stream: 'chat',
   openai: 'chat',
   embedding: 'embedding',
+  moderation: 'moderation',
   image: 'image',
   video: 'video',
   tts: 'speech',

@@ -109,7 +109,9 @@ export const modelsFileSchema = {
           modalities: {
             type: 'array',
             uniqueItems: true,
-            items: { enum: ['text', 'stream', 'openai', 'image', 'video', 'tts', 'asr', 'embedding'] },
+            items: {
+              enum: ['text', 'stream', 'openai', 'image', 'video', 'tts', 'asr', 'embedding', 'moderation'],
+            },
           },
           tags: { type: 'array', items: text },
           created: { type: 'integer', minimum: 0 },

@@ -30,7 +30,16 @@ export interface ProviderEntry extends ProviderKeys {
   video_format?: VideoFormat;
 }
 
-export type Modality = 'text' | 'stream' | 'openai' | 'image' | 'video' | 'tts' | 'asr' | 'embedding';
+export type Modality =
+  | 'text'
+  | 'stream'
+  | 'openai'
+  | 'image'
+  | 'video'
+  | 'tts'
+  | 'asr'
+  | 'embedding'
+  | 'moderation';
 
 export interface ModelEntry {
   id: string;

@@ -97,6 +97,7 @@ const formats: Readonly<Record<RequestFormat, { types: MediaTypes; parts: (body:
         ...contentsOf(turns),
       ],
     },
+    moderations: { types: chat, parts: ({ input }) => objectsIn(input) },
     rerank: { types: chat, parts: ({ documents }) => [...objectsIn(documents), ...contentsOf(documents)] },
     text: { types: text, parts: ({ messages: turns }) => contentsOf(turns) },
     stream: { types: stream, parts: ({ prompt }) => withToolOutputs(contentsOf(prompt)) },

@@ -7,6 +7,8 @@ import { objectsIn, type RequestFormat } from './media-parts.ts';
 
 type Part = Readonly<Record<string, unknown>>;
 
+const formatsWithoutTools = new Set<RequestFormat>(['completions', 'embeddings', 'moderations', 'rerank']);
+
 /** How often the name is sent with each result, besides its place in the body. */
 const namesPerResult = 2;
 
@@ -14,7 +16,7 @@ const namesPerResult = 2;
 export function repeatedNameBytes(body: object, format: RequestFormat): number {
   const { messages, prompt, input, instructions } = body as Part;
   if (format === 'responses') return repeatedBytes([...objectsIn(instructions), ...objectsIn(input)]);
-  if (format === 'embeddings' || format === 'rerank' || format === 'completions') return 0;
+  if (formatsWithoutTools.has(format)) return 0;
   const turns = objectsIn(format === 'stream' ? prompt : messages);
   return repeatedBytes(
     turns.flatMap((turn) => [turn, ...objectsIn(turn['tool_calls']), ...objectsIn(turn['content'])]),

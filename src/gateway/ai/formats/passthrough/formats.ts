@@ -134,3 +134,10 @@ export const rerank: PassthroughFormat = {
   textMembers: [],
   errorFrame: dataFrame,
 };
+
+export const moderations: PassthroughFormat = {
+  ...embeddings,
+  name: 'moderations',
+  path: '/moderations',
+  isAnswer: ({ results }) => Array.isArray(results),
+};

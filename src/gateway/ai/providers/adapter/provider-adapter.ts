@@ -13,6 +13,7 @@ export const passthroughFormatNames = [
   'responses',
   'messages',
   'rerank',
+  'moderations',
 ] as const;
 export type PassthroughFormatName = (typeof passthroughFormatNames)[number];
 
