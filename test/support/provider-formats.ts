@@ -3,6 +3,7 @@
 // `tools`, `reasoning`, `cut` (a stream without its end), `error` (midway), `error-first`; `status`
 // and the like are in provider.ts.
 import type { ServerResponse } from 'node:http';
+import { converseAnswer, converseFrames } from './provider-bedrock.ts';
 
 /** The input of a script for one call. */
 export interface ForeignScene {
@@ -13,7 +14,7 @@ export interface ForeignScene {
   /** The parsed request body. */
   body: Record<string, unknown>;
   /** Marks the script as finished and ends the answer. */
-  end(rest?: string): void;
+  end(rest?: string | Buffer): void;
 }
 
 const json = { 'content-type': 'application/json' };
@@ -28,6 +29,10 @@ export function playForeign(scene: ForeignScene): boolean {
   // The older format; chat has the same end of the path.
   if (/(?<!\/chat)\/completions$/.test(scene.path))
     return play(scene, scene.body['stream'] === true, completionEvents, completion);
+  if (scene.path.endsWith(':rawPredict')) return play(scene, false, messageEvents, message);
+  if (scene.path.endsWith(':streamRawPredict')) return play(scene, true, messageEvents, message);
+  if (scene.path.endsWith('/converse')) return play(scene, false, () => undefined, converseAnswer);
+  if (scene.path.endsWith('/converse-stream')) return playFrames(scene);
   if (/:streamGenerateContent\b/.test(scene.path)) return play(scene, true, contentEvents, content);
   if (scene.path.endsWith(':generateContent')) return play(scene, false, contentEvents, content);
   if (scene.path.endsWith('/embeddings')) return play(scene, false, () => undefined, embeddings);
@@ -38,7 +43,8 @@ export function playForeign(scene: ForeignScene): boolean {
 
 /** The model's name where the path has it instead of the body, as with Google. */
 export function modelInPath(path: string): string | undefined {
-  return /\/models\/([^/:]+):/.exec(path)?.[1];
+  const name = /\/models\/([^/:]+):/.exec(path)?.[1] ?? /\/model\/([^/]+)\/converse/.exec(path)?.[1];
+  return name === undefined ? undefined : decodeURIComponent(name);
 }
 
 type Whole = (scene: ForeignScene) => object | undefined;
@@ -49,6 +55,14 @@ function play(scene: ForeignScene, streams: boolean, frames: Frames, renderWhole
   if (answer === undefined) return false;
   scene.response.writeHead(200, streams ? eventStream : json);
   scene.end(Array.isArray(answer) ? answer.join('') : JSON.stringify(answer));
+  return true;
+}
+
+function playFrames(scene: ForeignScene): boolean {
+  const frames = converseFrames(scene);
+  if (frames === undefined) return false;
+  scene.response.writeHead(200, { 'content-type': 'application/vnd.amazon.eventstream' });
+  scene.end(Buffer.concat(frames));
   return true;
 }
 

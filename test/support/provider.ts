@@ -154,7 +154,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
       response,
       script,
       body: input as Record<string, unknown>,
-      end: (rest?: string) => end(scene, rest),
+      end: (rest?: string | Buffer) => end(scene, rest),
     };
     const isFilm = playVideo({ request, response, named: modelName, end: (rest) => end(scene, rest) });
     if (!isFilm && !playForeign(foreign)) await (scripts[script] ?? scripts.unknown)?.(scene);

@@ -229,7 +229,7 @@ async function openContext(
     log,
   });
   const backends = createBackends({ env, clock });
-  const providers = createProviderModels({ env, backends, upstream, timeouts, local: local.models });
+  const providers = createProviderModels({ env, backends, upstream, timeouts, local: local.models, clock });
   return {
     catalog,
     billing: createBilling({ ledger, clock, alarmsToStop, alarmStore: alarms, log }),

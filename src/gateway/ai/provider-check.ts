@@ -59,8 +59,9 @@ async function checkProvider(
   options: ProviderCheckOptions,
 ): Promise<ProviderCheck[]> {
   const entry = models[0]?.providerEntry;
-  if (entry === undefined || !hasUsableKey(entry, options.env))
-    return [notConfigured(provider, entry === undefined ? 'It has no model.' : `${missingKeys(entry)}.`)];
+  if (entry === undefined) return [notConfigured(provider, 'It has no model.')];
+  if (!hasUsableKey(entry, options.env))
+    return [notConfigured(provider, `${missingKeys(entry, options.env)}.`)];
   const model =
     models.find(({ modalities }) => modalities.includes('text')) ??
     models.find(({ modalities }) => modalities.includes('embedding'));
@@ -93,7 +94,7 @@ async function checkBackend(
   return {
     ...result,
     state: 'failing',
-    ...describeFailure(failure, model, { keyEnv: backend.keyEnv, baseUrl }),
+    ...describeFailure(failure, model, { envs: backend.envs, baseUrl }),
   };
 }
 
@@ -127,7 +128,7 @@ async function callOnce(
 function describeFailure(
   error: unknown,
   model: CatalogModel,
-  { keyEnv, baseUrl }: { keyEnv: string | undefined; baseUrl: string },
+  { envs, baseUrl }: { envs: readonly string[]; baseUrl: string },
 ): { code: string; message: string } {
   if (!(error instanceof Problem)) {
     const isTimeout = (error as { name?: unknown } | null)?.name === 'TimeoutError';
@@ -141,10 +142,13 @@ function describeFailure(
   const code = error.foreignCode ?? error.code;
   const httpStatus = (error.cause as { status?: unknown } | undefined)?.status;
   const status = typeof httpStatus === 'number' ? ` (status ${httpStatus})` : '';
+  // Without a status, the credentials could not be used at all.
+  if (error.code === 'provider_credentials' && status === '')
+    return { code, message: `was not called: ${error.message}` };
   if (error.code === 'provider_credentials')
     return {
       code,
-      message: `refused the key of ${keyEnv ?? 'no variable'}${status}.`,
+      message: `refused the key of ${envs.join(', ') || 'no variable'}${status}.`,
     };
   if (error.cause instanceof ConnectionFailure)
     return {

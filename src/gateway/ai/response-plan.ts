@@ -12,6 +12,7 @@ import type { CatalogModel } from './catalog/catalog.ts';
 import type { PassthroughResult } from './formats/passthrough/calls.ts';
 import type { TranslatedFormat } from './translated-format.ts';
 import { isCompaction, summaryMessage } from './formats/responses/compaction.ts';
+import { adapterOf } from './providers/adapters.ts';
 import { toContextItems } from './stored-responses/items.ts';
 import { isSealedSummary } from './stored-responses/summaries.ts';
 import type { ResponseOwner } from './stored-responses/store.ts';
@@ -106,7 +107,7 @@ async function expand(
   if (previousId !== null || items.some(hasSealedSummary))
     request.input = openSummaries(storedResponses, owner, items) as ResponseRequest['input'];
   // OpenAI's reasoning can be sent again only with its encrypted content.
-  if (isStored && model.providerEntry.kind === 'openai' && model.reasoning !== undefined)
+  if (isStored && adapterOf(model).encryptsReasoning === true && model.reasoning !== undefined)
     request['include'] = withEncryptedReasoning(body['include']);
   return request;
 }

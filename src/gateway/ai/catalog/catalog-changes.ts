@@ -34,6 +34,13 @@ const guardedMembers: readonly (keyof ProviderEntry)[] = [
   'kind',
   'base_url',
   'api_key_env',
+  'keys',
+  'endpoints',
+  'credentials',
+  'region',
+  'resource',
+  'project',
+  'location',
   'unpriced_members',
 ];
 

@@ -18,7 +18,7 @@ import {
   type ProviderEntry,
 } from './models-file.ts';
 import { toModelEntry } from './client-models.ts';
-import { hasUsableKey, keyEnvs, missingKeys } from './provider-keys.ts';
+import { hasUsableKey, missingKeys, keyEnvs } from './provider-keys.ts';
 import { priceLines } from './rates.ts';
 
 /** A model with the entry of its provider. */
@@ -217,7 +217,7 @@ function createCatalog({
   function callableModel(viewer: Viewer, id: string, modality?: Modality): CatalogModel {
     const model = find(viewer, id);
     if (!isReady(model))
-      throw modelNotFound(`The model ${id} cannot be called: ${missingKeys(model.providerEntry)}.`);
+      throw modelNotFound(`The model ${id} cannot be called: ${missingKeys(model.providerEntry, env)}.`);
     if (!hasModality(model, modality)) {
       throw new Problem(
         'impossible',
@@ -274,16 +274,18 @@ function mergeFiles(files: readonly ModelsFile[]): Snapshot {
 }
 
 function requirementsOf(model: CatalogModel): Requirement[] {
-  const { name } = model.providerEntry;
-  const keys = keyEnvs(model.providerEntry);
-  const isOne = keys.length === 1;
-  return keys.map((key) => ({
-    key,
-    description: isOne
-      ? `Key of the model provider ${name}.`
-      : `One of ${keys.length} keys of the model provider ${name}; at least one of them is required.`,
-    required: isOne,
-  }));
+  const { name, credentials } = model.providerEntry;
+  const envs = keyEnvs(model.providerEntry);
+  return envs.map((key) => {
+    if (credentials !== undefined)
+      return { key, description: `Credentials of the model provider ${name}.`, required: true };
+    if (envs.length === 1) return { key, description: `Key of the model provider ${name}.`, required: true };
+    return {
+      key,
+      description: `One of ${envs.length} keys of the model provider ${name}; at least one of them is required.`,
+      required: false,
+    };
+  });
 }
 
 // One requirement for each key, with all models that need it.

@@ -1,6 +1,7 @@
 // The JSON Schema of the operator's MODELS_FILE.
 import { providerKinds } from '../providers/adapters.ts';
 import { passthroughFormatNames, videoFormats } from '../providers/adapter/provider-adapter.ts';
+import { credentialSchemas } from './credentials.ts';
 import { maxKeysAtEndpoints } from './provider-keys.ts';
 import { videoResolutions } from './rates.ts';
 
@@ -33,6 +34,17 @@ const rates = {
 };
 // A list of types instead of `anyOf`, as errors of `anyOf` name a branch and not the value.
 const optionalCount = { ...count, type: ['integer', 'null'] };
+
+// Conditions instead of `oneOf`, as errors of `oneOf` name a branch and not the value.
+const credentialsSchema = {
+  type: 'object',
+  required: ['type'],
+  properties: { type: { enum: Object.keys(credentialSchemas) } },
+  allOf: Object.entries(credentialSchemas).map(([type, schema]) => ({
+    if: { required: ['type'], properties: { type: { const: type } } },
+    then: schema,
+  })),
+};
 
 /** The JSON Schema of MODELS_FILE. */
 export const modelsFileSchema = {
@@ -77,6 +89,12 @@ export const modelsFileSchema = {
               additionalProperties: false,
             },
           },
+          // The adapter of the kind decides which of these it needs.
+          region: { type: 'string', pattern: '^[a-z0-9-]{1,32}$' },
+          resource: { type: 'string', pattern: '^[A-Za-z0-9-]{1,64}$' },
+          project: { type: 'string', pattern: '^[a-z0-9.:-]{1,64}$' },
+          location: { type: 'string', pattern: '^[a-z0-9-]{1,32}$' },
+          credentials: credentialsSchema,
           usage: { enum: ['ask', 'none'] },
           output_limit_member: member,
           unpriced_members: { type: 'array', items: member },

@@ -4,13 +4,18 @@ import { readFile } from 'node:fs/promises';
 import { compileSchema, type JsonSchema } from '../../../kernel/contract/schema.ts';
 import { SettingError } from '../../../kernel/settings.ts';
 import { adapterOfKind, type ProviderKind } from '../providers/adapters.ts';
-import type { PassthroughFormatName, VideoFormat } from '../providers/adapter/provider-adapter.ts';
+import type {
+  AddressMembers,
+  PassthroughFormatName,
+  VideoFormat,
+} from '../providers/adapter/provider-adapter.ts';
 import { modelsFileSchema } from './models-file-schema.ts';
-import { keysAtEndpoints, maxKeysAtEndpoints, type ProviderKeys } from './provider-keys.ts';
+import type { ProviderKeys } from './provider-keys.ts';
+import { checkAccess, withAddresses } from './provider-rules.ts';
 import type { Rates, Tier } from './rates.ts';
 import type { Reasoning } from './reasoning.ts';
 
-export interface ProviderEntry extends ProviderKeys {
+export interface ProviderEntry extends ProviderKeys, AddressMembers {
   id: string;
   name: string;
   kind: ProviderKind;
@@ -166,16 +171,7 @@ export function withDefaults(input: ModelsFileInput): ModelsFile {
       // Without usage a streamed call is charged by the gateway's own count, which misses hidden reasoning.
       usage: 'ask',
       ...adapterOfKind(provider.kind).defaults,
-      ...provider,
-      ...(provider.base_url === undefined ? {} : { base_url: withoutSlash(provider.base_url) }),
-      ...(provider.endpoints === undefined
-        ? {}
-        : {
-            endpoints: provider.endpoints.map((endpoint) => ({
-              ...endpoint,
-              base_url: withoutSlash(endpoint.base_url),
-            })),
-          }),
+      ...withAddresses(provider),
     })),
     models: (input.models ?? []).map((model) => ({
       name: model.id,
@@ -195,58 +191,23 @@ export function withDefaults(input: ModelsFileInput): ModelsFile {
   };
 }
 
-function withoutSlash(address: string): string {
-  return address.replace(/\/+$/, '');
-}
-
 type Refuse = (valuePath: string, reason: string) => never;
 
 function checkProviders(file: ModelsFile, existing: ExistingEntries, refuse: Refuse): void {
   const ids = new Set<string>();
   for (const [index, provider] of file.providers.entries()) {
-    const { id, kind, base_url: baseUrl, endpoints } = provider;
+    const { id } = provider;
     const path = `providers[${index}]`;
     if (existing.providers.some((provider) => provider.id === id && isLocal(provider.kind)))
       refuse(`${path}.id`, `"${id}" is built in and cannot be declared`);
     if (ids.has(id)) refuse(`${path}.id`, `"${id}" is declared twice`);
     ids.add(id);
-    const addresses =
-      endpoints === undefined
-        ? [[`${path}.base_url`, baseUrl ?? '']]
-        : endpoints.map(({ base_url: address }, at) => [`${path}.endpoints[${at}].base_url`, address]);
-    for (const [place = '', address = ''] of isLocal(kind) ? [] : addresses)
-      if (!isPlainUrl(address))
-        refuse(place, 'must be an http or https address without credentials, query and fragment');
-    checkKeys(provider, (member, reason) => refuse(`${path}.${member}`, reason));
+    checkAccess(provider, (member, reason) => refuse(`${path}.${member}`, reason));
   }
-}
-
-function checkKeys(provider: ProviderEntry, refuse: Refuse): void {
-  const { api_key_env: ownKey, keys, endpoints } = provider;
-  if (keys !== undefined && ownKey !== undefined)
-    refuse('api_key_env', 'cannot be set beside `keys`; name the variable in one of the two');
-  const names = (keys ?? []).map(({ env }) => env);
-  const twice = names.findIndex((name, at) => names.indexOf(name) < at);
-  if (twice >= 0) refuse(`keys[${twice}].env`, `"${names[twice]}" is named twice`);
-  const addresses = (endpoints ?? []).map(({ base_url: address }) => address);
-  const again = addresses.findIndex((address, at) => addresses.indexOf(address) < at);
-  if (again >= 0) refuse(`endpoints[${again}].base_url`, `"${addresses[again]}" is named twice`);
-  const count = keysAtEndpoints(provider).length;
-  if (count > maxKeysAtEndpoints)
-    refuse(
-      'endpoints',
-      `with the keys there are ${count} combinations of an endpoint and a key; at most ${maxKeysAtEndpoints} are allowed`,
-    );
 }
 
 function isLocal(kind: ProviderKind): boolean {
   return adapterOfKind(kind).isLocal === true;
-}
-
-function isPlainUrl(text: string): boolean {
-  if (!URL.canParse(text)) return false;
-  const { username, password, search, hash } = new URL(text);
-  return [username, password, search, hash].every((part) => part === '');
 }
 
 function checkModels(file: ModelsFile, existing: ExistingEntries, refuse: Refuse): void {

@@ -1,4 +1,6 @@
-// The keys and endpoints of a provider in the models file, in one form for providers with one and with several.
+// The keys, credentials and endpoints of a provider in the models file, in one form for providers with one key, with
+// several, and with credentials: which environment variables each needs, and which of them are missing.
+import { credentialEnvs, type Credentials, secretEnv } from './credentials.ts';
 
 /** One of several keys of a provider. */
 export interface KeyEntry {
@@ -17,16 +19,18 @@ export interface EndpointEntry {
   api_key_env?: string;
 }
 
-/** One endpoint with one key. */
+/** One endpoint with one key, or with the credentials of the provider. */
 export interface KeyAtEndpoint {
-  /** Undefined when the endpoint needs no key. */
+  /** The variable of the key, or of the secret of the credentials; undefined when the endpoint needs none. */
   keyEnv: string | undefined;
+  /** All variables that calls need: that of the key, or those of the credentials. */
+  envs: readonly string[];
   /** Undefined for the provider's own `base_url`, which an environment variable can replace. */
   baseUrl: string | undefined;
   weight: number;
 }
 
-/** The members of a provider about its keys. */
+/** The members of a provider about its keys. Those for keys and `credentials` exclude each other. */
 export interface ProviderKeys {
   /** The environment variable with the API key; absent if none is needed, or with `keys`. */
   api_key_env?: string;
@@ -34,38 +38,56 @@ export interface ProviderKeys {
   keys?: KeyEntry[];
   /** Several addresses between which calls are spread, in place of `base_url`. */
   endpoints?: EndpointEntry[];
+  /** Sign requests or obtain tokens for them, in place of API keys. */
+  credentials?: Credentials;
+}
+
+interface Environment {
+  get(key: string): string | undefined;
 }
 
 // A call keeps the combinations that it must avoid in the bits of one small integer.
 export const maxKeysAtEndpoints = 30;
 
 /** Every endpoint with every key that it takes, in the order of the file; never empty. */
-export function keysAtEndpoints({ api_key_env: ownKey, keys, endpoints }: ProviderKeys): KeyAtEndpoint[] {
-  const ownKeys: readonly Partial<KeyEntry>[] = keys ?? [{ env: ownKey }];
+export function keysAtEndpoints(entry: ProviderKeys): KeyAtEndpoint[] {
+  const { api_key_env: ownKey, keys, endpoints, credentials } = entry;
+  const ownKeys: readonly Partial<KeyEntry>[] = keys ?? [
+    { env: credentials === undefined ? ownKey : secretEnv(credentials) },
+  ];
   const addresses: readonly Partial<EndpointEntry>[] = endpoints ?? [{}];
   return addresses.flatMap(({ base_url: baseUrl, weight: share = 1, api_key_env: keyEnv }) =>
     (keyEnv === undefined ? ownKeys : [{ env: keyEnv }]).map(({ env, weight = 1 }: Partial<KeyEntry>) => ({
       keyEnv: env,
+      envs: credentials === undefined ? (env === undefined ? [] : [env]) : credentialEnvs(credentials),
       baseUrl,
       weight: weight * share,
     })),
   );
 }
 
-/** The environment variables of the keys, each once; empty when the provider needs none. */
+/** The environment variables of a provider, each once; empty when it needs none. */
 export function keyEnvs(entry: ProviderKeys): string[] {
-  return [...new Set(keysAtEndpoints(entry).flatMap(({ keyEnv }) => keyEnv ?? []))];
+  return [...new Set(keysAtEndpoints(entry).flatMap(({ envs }) => envs))];
 }
 
-/** Whether at least one endpoint can be called with the keys that are set. */
-export function hasUsableKey(entry: ProviderKeys, env: { get(key: string): string | undefined }): boolean {
-  if (entry.keys === undefined && entry.endpoints === undefined)
-    return entry.api_key_env === undefined || (env.get(entry.api_key_env) ?? '') !== '';
-  return keysAtEndpoints(entry).some(({ keyEnv }) => keyEnv === undefined || (env.get(keyEnv) ?? '') !== '');
+/** Whether at least one endpoint can be called with the variables that are set. */
+export function hasUsableKey(entry: ProviderKeys, env: Environment): boolean {
+  const { api_key_env: ownKey, keys, endpoints, credentials } = entry;
+  if (keys === undefined && endpoints === undefined && credentials === undefined)
+    return ownKey === undefined || isSet(ownKey, env);
+  return keysAtEndpoints(entry).some(({ envs }) => envs.every((name) => isSet(name, env)));
 }
 
 /** Which variables are missing, as a clause. */
-export function missingKeys(entry: ProviderKeys): string {
-  const keys = keyEnvs(entry);
-  return keys.length === 1 ? `${keys[0]} is not set` : `none of ${keys.join(', ')} is set`;
+export function missingKeys(entry: ProviderKeys, env: Environment): string {
+  const names = keyEnvs(entry);
+  const missing = names.filter((name) => !isSet(name, env));
+  if (missing.length === 1) return `${missing[0]} is not set`;
+  if (entry.credentials !== undefined) return `${missing.join(', ')} are not set`;
+  return `none of ${names.join(', ')} is set`;
+}
+
+export function isSet(name: string, env: Environment): boolean {
+  return (env.get(name) ?? '') !== '';
 }

@@ -124,7 +124,7 @@ async function fetchResult(
   jobId: string,
   { signal, reportProgress }: GenerationContext,
 ): Promise<RemoteMedia> {
-  const { upstream, baseUrl, apiKey, clock, limits } = connection;
+  const { upstream, baseUrl, apiKey, authorizer, clock, limits } = connection;
   for (let refusedPolls = 0; ;) {
     const status = await poll(connection, jobId, signal);
     let waitMs = limits.pollMs;
@@ -135,7 +135,7 @@ async function fetchResult(
     } else {
       refusedPolls = 0;
       if (status.state === 'ready') return remoteVideo(connection, status, signal);
-      if (status.state === 'failed') throw upstream.toProblem({ url: baseUrl, apiKey }, status);
+      if (status.state === 'failed') throw upstream.toProblem({ url: baseUrl, apiKey, authorizer }, status);
       if (status.progress !== undefined) reportProgress(status.progress);
     }
     await clock.sleep(waitMs, signal);
@@ -160,7 +160,7 @@ async function poll(
 
 /** The parsed response of the provider; null for an empty one, which some send while a job runs. */
 async function request(
-  { upstream, baseUrl, apiKey, idleMs, adapter }: Connection,
+  { upstream, baseUrl, apiKey, authorizer, idleMs, adapter }: Connection,
   path: string,
   options: Pick<UpstreamRequest, 'signal'> & Partial<UpstreamRequest>,
 ): Promise<unknown> {
@@ -168,6 +168,7 @@ async function request(
     url: `${baseUrl}${path}`,
     apiKey,
     keyHeader: adapter.keyHeader,
+    authorizer,
     streams: false,
     idleMs,
     firstMs: answerMs,
@@ -214,7 +215,7 @@ function remoteVideo(
 
 /** The answer with the video, after redirects. Other origins must be public addresses and get no key. */
 async function download(
-  { upstream, baseUrl, apiKey, idleMs, adapter }: Connection,
+  { upstream, baseUrl, apiKey, authorizer, idleMs, adapter }: Connection,
   location: string,
   signal: AbortSignal,
 ): Promise<UpstreamAnswer> {
@@ -226,6 +227,7 @@ async function download(
       url: url.href,
       apiKey: isOwnOrigin ? apiKey : undefined,
       keyHeader: adapter.keyHeader,
+      authorizer: isOwnOrigin ? authorizer : undefined,
       headers: { accept: 'video/mp4, */*;q=0.1' },
       streams: false,
       requiresPublicAddress: !isOwnOrigin,

@@ -25,7 +25,7 @@ export function sdkModel(
   async function prepare(modelCall: ModelCall, { streams }: { streams: boolean }) {
     refuseProviderOptions(model, modelCall);
     const format = formatOf(modelCall);
-    const call = format.prepare?.(modelCall) ?? modelCall;
+    const call = format.prepare?.(modelCall, model) ?? modelCall;
     const { sdk, transport } = cachedModel(model, format, access);
     const transportCall: TransportCall = { model, format, access, streams, signal: call.signal };
     const loadedSdk = await sdk;

@@ -7,10 +7,11 @@ import { setImmediate } from 'node:timers/promises';
 import { nextTurn } from '../../../kernel/async.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { maxAnswerBytes, maxEventBytesFor, type UpstreamAnswer } from '../upstream/client.ts';
+import { converseFrames } from '../upstream/aws-event-stream.ts';
 import { readAll } from '../upstream/response-body.ts';
 import { redactNestedErrorEdits } from '../upstream/error-text.ts';
-import { completesAnswer, findError, providerEvents } from '../upstream/events.ts';
-import { applyEdits, topLevelMembers } from '../upstream/json-members.ts';
+import { completesAnswer, type EndRule, findError, providerEvents } from '../upstream/events.ts';
+import { applyEdits, type Member, topLevelMembers } from '../upstream/json-members.ts';
 import type { ModelAccess, SdkTransport, TransportCall } from './adapter/model-access.ts';
 import type { SdkFormat } from './adapter/provider-adapter.ts';
 
@@ -34,6 +35,8 @@ export function createSdkTransport(): SdkTransport {
     },
     async fetch(url, init) {
       const call = currentCall();
+      // Some packages download files of a prompt, which would get the provider's credentials.
+      if (!(url as string).startsWith(`${call.access.baseUrl}/`)) throw foreignAddress();
       call.wasSent = true;
       const { deferredBody } = call;
       return send(call, {
@@ -51,17 +54,21 @@ async function send(
   { url, body, headers }: { url: string; body: string; headers: Headers },
 ): Promise<Response> {
   const { model, format, access, streams, signal } = call;
-  const { upstream, apiKey, idleMs, firstMs } = access;
+  const { upstream, apiKey, authorizer, idleMs, firstMs } = access;
   const asksForUsage = streams && format.asksForUsage?.(model) === true;
   const answer = await upstream.send({
     url,
     body: await withApprovedLimit(body, format, access),
     bodyWithoutUsage: asksForUsage ? () => withoutMember(body, 'stream_options') : undefined,
-    headers: formatHeaders(format, headers),
+    headers: {
+      ...formatHeaders(format, headers),
+      ...(streams && format.streamType !== undefined ? { accept: format.streamType } : {}),
+    },
     streams,
     signal,
     apiKey,
     keyHeader: format.keyHeader,
+    authorizer,
     idleMs,
     firstMs,
   });
@@ -125,11 +132,20 @@ async function withApprovedLimit(
   if (isLarge) await nextTurn();
   const members = topLevelMembers(bytes)?.members;
   if (members === undefined) throw tooDeep();
-  const member = members.find(({ name }) => name === raisedLimit);
+  const member = findMember(bytes, members, raisedLimit);
   if (member === undefined) return bytes;
   const limit = Number(bytes.toString('latin1', member.start, member.end));
   const approved = await approveOutputLimit(limit);
   return approved === limit ? bytes : applyEdits(bytes, [{ ...member, text: String(approved) }]);
+}
+
+/** The member at the path, such as `inferenceConfig.maxTokens`. */
+function findMember(bytes: Buffer, members: readonly Member[], path: string): Member | undefined {
+  const [first, ...rest] = path.split('.');
+  const member = members.find(({ name }) => name === first);
+  if (member === undefined || rest.length === 0) return member;
+  const inner = topLevelMembers(bytes, member.start, member.end)?.members ?? [];
+  return findMember(bytes, inner, rest.join('.'));
 }
 
 // The earlier arguments of a tool are parsed and sent as JSON, so a request can be deeper than its body.
@@ -138,6 +154,14 @@ function tooDeep(): Problem {
     'impossible',
     'unsupported_by_model',
     'The request has too many nested values for this model; shorten the arguments of earlier tool calls.',
+  );
+}
+
+function foreignAddress(): Problem {
+  return new Problem(
+    'impossible',
+    'unsupported_by_model',
+    'The model takes no addresses of files in the results of tools; send their content.',
   );
 }
 
@@ -159,19 +183,32 @@ async function jsonResponse(answer: UpstreamAnswer): Promise<Response> {
 }
 
 function streamResponse(answer: UpstreamAnswer, call: TransportCall): Response {
-  if (answer.mediaType !== 'text/event-stream') {
+  const { streamType = 'text/event-stream', endRule } = call.format;
+  if (answer.mediaType !== streamType) {
     answer.abort();
     throw upstreamFailed('The model provider did not answer with a stream.');
   }
-  return new Response(webStream(checkedEvents(answer, call)) as BodyInit, {
-    headers: { 'content-type': 'text/event-stream' },
-  });
+  const pieces =
+    endRule === 'converse' ? checkedFrames(answer, call) : checkedEvents(answer, { ...call, endRule });
+  return new Response(webStream(pieces) as BodyInit, { headers: { 'content-type': streamType } });
+}
+
+/** The bytes of the frames, once each is checked. */
+async function* checkedFrames(
+  { body }: UpstreamAnswer,
+  { model, access: { onAnswerComplete } }: TransportCall,
+): AsyncGenerator<Uint8Array> {
+  for await (const group of converseFrames(body, { maxFrameBytes: maxEventBytesFor('done', model) })) {
+    if (onAnswerComplete !== undefined && group.some(({ completesAnswer: isComplete }) => isComplete))
+      onAnswerComplete();
+    yield new Uint8Array(Buffer.concat(group.map(({ bytes }) => bytes)));
+  }
 }
 
 /** The bytes of the events, once each is checked; error texts in them are redacted. */
 async function* checkedEvents(
   { body, redact }: UpstreamAnswer,
-  { model, format: { endRule }, access: { onAnswerComplete } }: TransportCall,
+  { model, endRule, access: { onAnswerComplete } }: TransportCall & { endRule: EndRule },
 ): AsyncGenerator<Uint8Array> {
   for await (const group of providerEvents(body, {
     maxEventBytes: maxEventBytesFor(endRule, model),

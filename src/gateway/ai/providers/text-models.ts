@@ -1,6 +1,7 @@
 // Language models of the catalog, ready to be called: the current address and key of
 // the provider, the deadlines of the call, and the format of the provider's package.
 // media-models.ts does the same for images, videos and audio.
+import type { Clock } from '../../../kernel/clock.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { ProviderEntry } from '../catalog/models-file.ts';
 import { isAboveDefaultEffort } from '../catalog/reasoning.ts';
@@ -10,6 +11,7 @@ import type { Upstream } from '../upstream/client.ts';
 import type { Timeouts } from '../upstream/deadlines.ts';
 import type { ModelAccess, SdkModelCache } from './adapter/model-access.ts';
 import { adapterOf } from './adapters.ts';
+import { createAuthorizers } from './authorizers.ts';
 import { withDeadlines } from './local/deadlines.ts';
 import { sdkModel } from './sdk-model.ts';
 
@@ -48,6 +50,7 @@ export function createProviderModels({
   upstream,
   timeouts,
   local,
+  clock,
 }: {
   env: { get(key: string): string | undefined };
   backends: Pick<Backends, 'find'>;
@@ -55,17 +58,22 @@ export function createProviderModels({
   timeouts: Timeouts;
   /** The models that run in this process, by `upstream_model`. */
   local: ReadonlyMap<string, LanguageModel>;
+  clock: Pick<Clock, 'now' | 'monotonicMs'>;
 }): ProviderModels {
   const sdkModels: SdkModelCache = new WeakMap();
+  const authorizerOf = createAuthorizers({ env, upstream, clock });
 
   function access(model: CatalogModel, { effort, backend, ...call }: CallOptions): ModelAccess {
     const { keyEnv, baseUrl } = backend ?? backends.find(model.providerEntry, undefined);
+    const { credentials } = model.providerEntry;
     const idleMs = model.idle_timeout_s === undefined ? timeouts.idleMs : model.idle_timeout_s * 1000;
     return {
       ...call,
       upstream,
       baseUrl: baseUrl ?? ownBaseUrl(model.providerEntry, env),
-      apiKey: keyEnv === undefined ? undefined : env.get(keyEnv),
+      // With credentials `keyEnv` is their secret, which only the authorizer uses.
+      apiKey: keyEnv === undefined || credentials !== undefined ? undefined : env.get(keyEnv),
+      authorizer: authorizerOf(model.providerEntry),
       // At a higher effort a model may be silent for as long as a whole answer may take.
       idleMs: isAboveDefaultEffort(model, effort) ? Math.max(idleMs, timeouts.answerMs) : idleMs,
       sdkModels,

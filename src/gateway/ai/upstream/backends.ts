@@ -1,19 +1,22 @@
-// The backends of a provider, each one endpoint with one key, and the choice of one for a call: by
+// The backends of a provider, each one endpoint with one key or credentials, and the choice of one for a call: by
 // weighted rendezvous hashing with bounded loads for calls of a session, else by the least
 // outstanding calls by weight. A backend whose key is refused or limited cools down.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Problem } from '../../../kernel/problem.ts';
 import type { ProviderEntry } from '../catalog/models-file.ts';
-import { keysAtEndpoints, type KeyAtEndpoint } from '../catalog/provider-keys.ts';
+import { isSet, keysAtEndpoints, type KeyAtEndpoint } from '../catalog/provider-keys.ts';
 import { hashText, mixHashes } from './session-hash.ts';
 
 /** Why a backend cools down: the statuses 429, 401 and 402. */
 export type CoolingReason = 'rate_limited' | 'key_refused' | 'payment_required';
 
-/** One endpoint of a provider with one of its keys. */
+/** One endpoint of a provider with one of its keys, or with its credentials. */
 export class Backend {
   readonly id: string;
+  /** The variable of the key, or of the secret of the credentials. */
   readonly keyEnv: string | undefined;
+  /** All variables that calls need. */
+  readonly envs: readonly string[];
   /** Undefined for the provider's own address. */
   readonly baseUrl: string | undefined;
   readonly weight: number;
@@ -22,9 +25,10 @@ export class Backend {
   readonly hash: number;
   readonly state: BackendState;
 
-  constructor({ keyEnv, baseUrl, weight }: KeyAtEndpoint, bit: number, state: BackendState) {
+  constructor({ keyEnv, envs, baseUrl, weight }: KeyAtEndpoint, bit: number, state: BackendState) {
     this.id = backendId({ keyEnv, baseUrl });
     this.keyEnv = keyEnv;
+    this.envs = envs;
     this.baseUrl = baseUrl;
     this.weight = weight;
     this.bit = bit;
@@ -47,8 +51,8 @@ interface Cooling {
   reason: CoolingReason;
   sinceMs: number;
   untilMs: number;
-  /** The value of the key that was limited or refused. */
-  apiKey: string | undefined;
+  /** The value of the key or secret that was limited or refused. */
+  secret: string | undefined;
 }
 
 /** The counts and the cool-down of a backend. They outlive a change of the models file. */
@@ -243,7 +247,7 @@ export class BackendPool {
       reason,
       sinceMs: isRepeated ? (state.cooling?.sinceMs ?? nowMs) : nowMs,
       untilMs: nowMs + coolingMs(reason, strikes, failure),
-      apiKey: keyEnv === undefined ? undefined : this.#env.get(keyEnv),
+      secret: keyEnv === undefined ? undefined : this.#env.get(keyEnv),
     };
   }
 
@@ -268,8 +272,9 @@ export class BackendPool {
     });
   }
 
-  hasKey({ keyEnv }: Backend): boolean {
-    return keyEnv === undefined || (this.#env.get(keyEnv) ?? '') !== '';
+  hasKey({ envs }: Backend): boolean {
+    for (const name of envs) if (!isSet(name, this.#env)) return false;
+    return true;
   }
 
   #isReady(backend: Backend): boolean {
@@ -279,7 +284,7 @@ export class BackendPool {
   #isCooling({ keyEnv, state: { cooling } }: Backend): boolean {
     if (cooling === undefined || this.#clock.monotonicMs() >= cooling.untilMs) return false;
     // Another key in the same variable starts without the cool-down of the former one.
-    return keyEnv === undefined || this.#env.get(keyEnv) === cooling.apiKey;
+    return keyEnv === undefined || this.#env.get(keyEnv) === cooling.secret;
   }
 
   /** The least outstanding calls by weight; equal ones take turns by weight. */
@@ -337,7 +342,10 @@ const reasonOfStatus: Readonly<Record<number, CoolingReason>> = {
 /** Undefined for a failure that another key would not change. */
 export function coolingReason(failure: Problem): CoolingReason | undefined {
   const { status } = (failure.cause ?? {}) as { status?: unknown };
-  return typeof status === 'number' ? reasonOfStatus[status] : undefined;
+  const reason = typeof status === 'number' ? reasonOfStatus[status] : undefined;
+  // Credentials that the gateway cannot use, or that their token endpoint refuses (400), are refused for every call.
+  const isRefused = failure.code === 'provider_credentials' && status !== 403;
+  return reason ?? (isRefused ? 'key_refused' : undefined);
 }
 
 function coolingMs(reason: CoolingReason, strikes: number, failure: Problem): number {

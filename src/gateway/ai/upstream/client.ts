@@ -5,6 +5,7 @@ import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { createAgent, type Proxies } from './agent.ts';
+import type { Authorizer } from './authorizer.ts';
 import { Deadlines, type Timeouts } from './deadlines.ts';
 import type { EndRule } from './events.ts';
 import { problemOfErrorResponse, redactText, toTransportProblem } from './provider-error.ts';
@@ -18,6 +19,8 @@ export interface UpstreamRequest {
   apiKey: string | undefined;
   /** The header for the key; `authorization` with a bearer token by default. */
   keyHeader?: 'authorization' | 'x-api-key' | 'x-goog-api-key' | undefined;
+  /** Replaces the header of the key for signed requests and those with a token. */
+  authorizer?: Authorizer | undefined;
   /** Headers of the format, such as its version, or its media type if that is not JSON. */
   headers?: Readonly<Record<string, string>> | undefined;
   /** POST by default. */
@@ -57,7 +60,7 @@ export interface Upstream {
    * The Problem for an error that a provider reports inside of a successful answer, as for an error status.
    */
   toProblem(
-    request: Pick<UpstreamRequest, 'url' | 'apiKey'>,
+    request: Pick<UpstreamRequest, 'url' | 'apiKey' | 'authorizer'>,
     error: { status: number; message?: string | undefined; code?: string | undefined },
   ): Problem;
   close(): Promise<void>;
@@ -99,8 +102,11 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     const response = new ProviderResponse();
     const deadlines = new Deadlines(request, timeouts, response);
     try {
-      dispatch(request, target, { ...(await connections.open()), response });
+      const open = await connections.open();
+      const credentials = await credentialHeaders(request, response);
+      dispatch(request, target, { ...open, response, credentials });
       await response.head();
+      if (response.statusCode === 401 || response.statusCode === 403) request.authorizer?.discard?.();
       const redirect = request.allowRedirect === true ? redirectLocation(response) : undefined;
       if (redirect === undefined && (response.statusCode < 200 || response.statusCode > 299))
         throw await readErrorResponse(response, { hide: secretsHider(request, hide), now: clock.now() });
@@ -122,7 +128,12 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   function dispatch(
     request: UpstreamRequest,
     target: Target,
-    { dispatcher, publicDispatcher, response }: Connections & { response: ProviderResponse },
+    {
+      dispatcher,
+      publicDispatcher,
+      response,
+      credentials,
+    }: Connections & { response: ProviderResponse; credentials: Record<string, string> },
   ): void {
     const { url, method = 'POST', body, requiresPublicAddress = false } = request;
     if (response.aborted) return;
@@ -132,7 +143,10 @@ export function createUpstream(options: UpstreamOptions): Upstream {
         origin: target.origin,
         path: target.path,
         method,
-        headers: requestHeaders(request, requiresPublicAddress ? undefined : options.traceparent?.()),
+        headers: {
+          ...requestHeaders(request, requiresPublicAddress ? undefined : options.traceparent?.()),
+          ...credentials,
+        },
         body: body ?? null,
         // Disabled in favor of our own deadlines: undici has a resolution of
         // seconds, and counts a slow reader as a silent provider.
@@ -181,13 +195,28 @@ async function readErrorResponse(
   });
 }
 
+/** The headers of the key or of the authorizer. Waits for a token no longer than the request may take. */
+async function credentialHeaders(
+  { apiKey, keyHeader = 'authorization', authorizer, url, method = 'POST', body }: UpstreamRequest,
+  response: ProviderResponse,
+): Promise<Record<string, string>> {
+  if (authorizer !== undefined) {
+    const headers = authorizer.headers({ url, method, body, apiKey });
+    // `head` rejects when the caller leaves or a deadline passes; nothing is sent before.
+    return headers instanceof Promise ? Promise.race([headers, response.head().then(() => ({}))]) : headers;
+  }
+  if (apiKey === undefined) return {};
+  return { [keyHeader]: keyHeader === 'authorization' ? `Bearer ${apiKey}` : apiKey };
+}
+
 // Redacts the key and the host of the request, in addition to the secrets of `hide`.
 function secretsHider(
-  { apiKey, url }: Pick<UpstreamRequest, 'apiKey' | 'url'>,
+  { apiKey, authorizer, url }: Pick<UpstreamRequest, 'apiKey' | 'authorizer' | 'url'>,
   hide: (text: string) => string,
 ): (text: string) => string {
   const { host, hostname } = new URL(url);
-  return (text) => hide(removeAll(text, [apiKey, host, hostname]));
+  const secrets = authorizer?.secrets() ?? [];
+  return (text) => hide(removeAll(text, [apiKey, ...secrets, host, hostname]));
 }
 
 /** The target of a request in the form for the dispatcher. */
@@ -252,7 +281,7 @@ function createConnections(options: UpstreamOptions) {
 }
 
 function requestHeaders(
-  { apiKey, keyHeader = 'authorization', headers, body, streams }: UpstreamRequest,
+  { headers, body, streams }: UpstreamRequest,
   traceparent: string | undefined,
 ): Record<string, string> {
   return {
@@ -262,9 +291,6 @@ function requestHeaders(
     'accept-encoding': 'identity',
     'user-agent': 'townhall',
     ...(traceparent === undefined ? {} : { traceparent }),
-    ...(apiKey === undefined
-      ? {}
-      : { [keyHeader]: keyHeader === 'authorization' ? `Bearer ${apiKey}` : apiKey }),
   };
 }
 

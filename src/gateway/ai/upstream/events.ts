@@ -229,7 +229,7 @@ function lastEvent(reader: EventReader, rule: EndRule): ProviderEvent | undefine
   }
 }
 
-function truncated(): Problem {
+export function truncated(): Problem {
   return new Problem(
     'upstream_failed',
     'upstream_truncated',
@@ -367,7 +367,7 @@ function withoutByteOrderMark(bytes: Buffer): Buffer {
   return bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
 }
 
-function invalidData(reason: string): Problem {
+export function invalidData(reason: string): Problem {
   return new Problem('upstream_failed', 'upstream_failed', `The model provider ${reason}.`);
 }
 
@@ -380,7 +380,8 @@ const statusOfType: Readonly<Record<string, number>> = {
   server_error: 500,
 };
 
-function reportedError(json: string | undefined): Problem {
+/** The Problem of an error within an answer. `json` has its type or code, status and message. */
+export function reportedError(json: string | undefined): Problem {
   const { type, code, status, message } = errorMembers(json);
   // Only patterns are redacted here; the log itself redacts live keys.
   const words = typeof message === 'string' ? textForLog(message, (text) => text) : undefined;

@@ -202,6 +202,8 @@ const addressesAndKeys = new RegExp(
     // The forms of keys at common providers, whole or shortened with asterisks.
     '\\b(?:sk|pk|rk|gsk|xai)[-_][A-Za-z0-9_*-]{6,}',
     '\\bAIza[A-Za-z0-9_-]{20,}',
+    // Names of Amazon's resources have the number of the account.
+    '\\barn:aws[a-z-]*:[^\\s"\'<>`]+',
   ].join('|'),
   'gi',
 );

@@ -73,7 +73,7 @@ async function send(
   { call, attempt }: { call: PassthroughCall; attempt: PassthroughAttempt },
 ): Promise<PassthroughResult> {
   const { model, effort } = attempt;
-  const { upstream, baseUrl, apiKey, idleMs, firstMs } = providers.access(model, {
+  const { upstream, baseUrl, apiKey, authorizer, idleMs, firstMs } = providers.access(model, {
     effort,
     firstMs: attempt.firstMs,
     backend: attempt.backend,
@@ -89,6 +89,7 @@ async function send(
     url: `${baseUrl}${format.path}`,
     apiKey,
     keyHeader: adapterOf(model).keyHeaders?.[format.name],
+    authorizer,
     headers: call.formatHeaders,
     idleMs,
     firstMs,

@@ -1,6 +1,7 @@
 // The access of one call to its provider: address, key, deadlines, and the cached SDK model.
 import type { LanguageModelV4 } from '@ai-sdk/provider';
 import type { CatalogModel } from '../../catalog/catalog.ts';
+import type { Authorizer } from '../../upstream/authorizer.ts';
 import type { Upstream } from '../../upstream/client.ts';
 import type { SdkFormat } from './provider-adapter.ts';
 
@@ -10,6 +11,8 @@ export interface ModelAccess {
   baseUrl: string;
   /** The provider's current key; undefined when it needs none. */
   apiKey: string | undefined;
+  /** For a provider whose requests are signed or carry a token. */
+  authorizer?: Authorizer | undefined;
   /** Maximum silence within the answer. */
   idleMs: number | undefined;
   /** The time left to the first byte. */

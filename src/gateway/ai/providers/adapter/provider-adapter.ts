@@ -3,6 +3,7 @@
 import type { LanguageModelV4, LanguageModelV4CallOptions } from '@ai-sdk/provider';
 import type { ModelCall, ProviderOptions } from '../../hub/language-model.ts';
 import type { UpstreamRequest } from '../../upstream/client.ts';
+import type { Credentials } from '../../catalog/credentials.ts';
 import type { EndRule } from '../../upstream/events.ts';
 
 /** The formats that pass through to providers which support them. */
@@ -30,6 +31,16 @@ export interface ProviderAdapter {
   sdkFormat?: (call: ModelCall) => SdkFormat;
   /** The key's header in formats that pass through, when it is not a bearer token. */
   keyHeaders?: Partial<Record<PassthroughFormatName, UpstreamRequest['keyHeader']>>;
+  /** The key's header in every format, when it is not the format's own. */
+  keyHeader?: 'api-key';
+  /** The types of credentials that a provider of this kind takes, beside an API key. */
+  credentialTypes?: readonly Credentials['type'][];
+  /** Whether it takes no API key, so that its entry must have credentials. */
+  takesNoApiKey?: boolean;
+  /** The members of its entry that address it. */
+  address?: ProviderAddress;
+  /** Whether stored responses of its reasoning models need `reasoning.encrypted_content`. */
+  encryptsReasoning?: boolean;
   /**
    * The reasoning efforts that its SDK package translates; without a list the names
    * of the models file are sent unchanged.
@@ -70,6 +81,26 @@ export interface ProviderDefaults {
   output_limit_member?: string;
 }
 
+export interface ProviderAddress {
+  /** The members that an entry must have. */
+  members: readonly (keyof AddressMembers)[];
+  /** Whether an entry with a `base_url` needs none of them. */
+  isReplaceable?: boolean;
+  /** The base URL of an entry with all members. */
+  baseUrl(members: Required<AddressMembers>): string;
+}
+
+/** Members of a provider's entry that some kinds are addressed by. */
+export interface AddressMembers {
+  /** Of Amazon Bedrock. */
+  region?: string;
+  /** Of Azure OpenAI. */
+  resource?: string;
+  /** Of Google Cloud. */
+  project?: string;
+  location?: string;
+}
+
 export interface OwnTools {
   /** The prefix of their ids. */
   prefix: string;
@@ -90,8 +121,11 @@ export interface CallerChoices {
 /** One format of a provider's SDK package. */
 export interface SdkFormat {
   keyHeader: UpstreamRequest['keyHeader'];
-  endRule: EndRule;
-  /** The member of the request that limits the output, when the package may raise it for reasoning. */
+  /** How its streams end; `converse` for frames of AWS's event stream encoding. */
+  endRule: EndRule | 'converse';
+  /** The media type of its streams when it is not that of server-sent events. */
+  streamType?: string;
+  /** The path of the request's output limit, when the package may raise it for reasoning. */
   raisedLimit?: string;
   /** Whether the package requests the usage of a stream by `stream_options`. */
   asksForUsage?: (model: SdkModelEntry) => boolean;
@@ -106,13 +140,13 @@ export interface SdkFormat {
   /** The reasoning effort in the package's terms. */
   effort(reasoningEffort: string): EffortOptions;
   /** Changes to a call before it is sent in this format. */
-  prepare?: (call: ModelCall) => ModelCall;
+  prepare?: (call: ModelCall, model: SdkModelEntry) => ModelCall;
 }
 
 /** The members of a catalog model that a package needs. */
 export interface SdkModelEntry {
   upstream_model: string;
-  providerEntry: { id: string; usage: 'ask' | 'none'; output_limit_member?: string };
+  providerEntry: { id: string; usage: 'ask' | 'none'; output_limit_member?: string } & AddressMembers;
 }
 
 export type EffortOptions = Pick<LanguageModelV4CallOptions, 'reasoning'> & {

@@ -46,6 +46,7 @@ export const openAi: ProviderAdapter = {
   },
   hasTwoChatTools: true,
   hasOpenAiMedia: true,
+  encryptsReasoning: true,
   // A token for 100 ms of audio.
   audioTokensPerSecond: 10,
   // Chat completions have no member for earlier reasoning.

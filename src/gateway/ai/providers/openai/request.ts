@@ -15,10 +15,11 @@ export interface MediaRequest {
 }
 
 export function sendMediaRequest(
-  { upstream, baseUrl, apiKey, idleMs, firstMs }: ModelAccess,
+  { upstream, baseUrl, apiKey, authorizer, idleMs, firstMs }: ModelAccess,
   { path, ...request }: MediaRequest,
 ): ReturnType<Upstream['send']> {
-  return upstream.send({ url: `${baseUrl}${path}`, apiKey, idleMs, firstMs, ...request, streams: false });
+  const url = `${baseUrl}${path}`;
+  return upstream.send({ url, apiKey, authorizer, idleMs, firstMs, ...request, streams: false });
 }
 
 /** The parsed answer. Throws a 502 for anything but a JSON object. */

@@ -1,0 +1,128 @@
+// Short-lived access tokens of OAuth 2.0 token endpoints (RFC 6749): one request for all calls that wait,
+// a deadline, and a new token some minutes before the old one expires.
+import { Problem } from '../../../../kernel/problem.ts';
+import { asRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
+import type { Upstream } from '../../upstream/client.ts';
+import { readAll } from '../../upstream/response-body.ts';
+
+export interface TokenRequest {
+  url: string;
+  form: Readonly<Record<string, string>>;
+}
+
+export interface AccessTokens {
+  /**
+   * The token for a secret. Rejects with a Problem: `provider_credentials` when the endpoint refuses the
+   * secret, otherwise the failure of the endpoint.
+   */
+  token(secret: string): Promise<string>;
+  /** The next call requests a new token. */
+  discard(): void;
+  current(): string | undefined;
+}
+
+interface Token {
+  secret: string;
+  text: string;
+  /** Monotonic milliseconds. */
+  expiresMs: number;
+}
+
+const requestMs = 10_000;
+const maxAnswerBytes = 64 * 1024;
+/** Longer than any call waits before its request is sent. */
+const reserveMs = 300_000;
+
+export function createAccessTokens({
+  upstream,
+  clock,
+  request,
+}: {
+  upstream: Upstream;
+  clock: { monotonicMs(): number };
+  /** Throws a Problem for a secret of the wrong form. */
+  request: (secret: string) => TokenRequest;
+}): AccessTokens {
+  let cached: Token | undefined;
+  let pending: { secret: string; token: Promise<Token> } | undefined;
+
+  async function fetchToken(secret: string): Promise<Token> {
+    const startedMs = clock.monotonicMs();
+    const { text, seconds } = await requestToken(upstream, request(secret));
+    // A token of less than ten minutes is used for half of its time.
+    const usableMs = Math.max(seconds * 1000 - reserveMs, (seconds * 1000) / 2);
+    cached = { secret, text, expiresMs: startedMs + usableMs };
+    return cached;
+  }
+
+  return {
+    async token(secret) {
+      if (cached?.secret === secret && clock.monotonicMs() < cached.expiresMs) return cached.text;
+      if (pending?.secret !== secret) {
+        const token = fetchToken(secret);
+        const own = { secret, token };
+        pending = own;
+        const clear = () => {
+          if (pending === own) pending = undefined;
+        };
+        token.then(clear, clear);
+      }
+      return (await pending.token).text;
+    },
+    discard() {
+      cached = undefined;
+    },
+    current: () => cached?.text,
+  };
+}
+
+async function requestToken(
+  upstream: Upstream,
+  { url, form }: TokenRequest,
+): Promise<{ text: string; seconds: number }> {
+  const answer = await upstream
+    .send({
+      url,
+      apiKey: undefined,
+      // The form has the credentials; its values are removed from error texts.
+      authorizer: { headers: () => ({}), secrets: () => Object.values(form) },
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      body: new URLSearchParams(form).toString(),
+      streams: false,
+      firstMs: requestMs,
+      idleMs: requestMs,
+      signal: AbortSignal.timeout(2 * requestMs),
+    })
+    .catch((error: unknown) => {
+      // The endpoint answers 400 to an unknown client, whose caller cannot do anything about it.
+      throw error instanceof Problem && error.code === 'upstream_refused' ? refusedSecret(error) : error;
+    });
+  const bytes = await readAll(answer.body, maxAnswerBytes);
+  const { access_token: text, expires_in: expiry } = asRecord(parseJsonOrUndefined(bytes.toString('utf8')));
+  if (typeof text !== 'string' || !/^[\x21-\x7e]+$/.test(text))
+    throw new Problem(
+      'upstream_failed',
+      'upstream_failed',
+      'The token endpoint of the model provider answered without a token.',
+    );
+  const seconds = Number(expiry);
+  return { text, seconds: Number.isFinite(seconds) && seconds > 0 ? seconds : 0 };
+}
+
+function refusedSecret(cause: Problem): Problem {
+  return new Problem(
+    'upstream_failed',
+    'provider_credentials',
+    'The model provider refused the credentials that are configured for it.',
+    { cause: cause.cause },
+  );
+}
+
+/** A secret of the environment that is not of the form that its type needs. */
+export function unusableSecret(reason: string): Problem {
+  return new Problem(
+    'upstream_failed',
+    'provider_credentials',
+    `The credentials that are configured for the model provider cannot be used: ${reason}.`,
+  );
+}

@@ -1,0 +1,77 @@
+import { describe, expect, test } from 'vitest';
+import { converseFrames } from '../../../../src/gateway/ai/upstream/aws-event-stream.ts';
+import { Problem } from '../../../../src/kernel/problem.ts';
+import { event, exception } from '../../../support/provider-bedrock.ts';
+
+const delta = event('contentBlockDelta', { contentBlockIndex: 0, delta: { text: 'x'.repeat(100) } });
+const stop = event('messageStop', { stopReason: 'end_turn' });
+const usage = event('metadata', { usage: { inputTokens: 1, outputTokens: 1 } });
+const whole = Buffer.concat([event('messageStart', { role: 'assistant' }), delta, delta, stop, usage]);
+
+async function* pieces(bytes: Buffer, size: number): AsyncGenerator<Buffer> {
+  for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
+}
+
+async function read(bytes: Buffer, size = 65_536, maxFrameBytes = 1024 * 1024): Promise<Buffer> {
+  const groups = [];
+  for await (const group of converseFrames(pieces(bytes, size), { maxFrameBytes }))
+    groups.push(...group.map((frame) => frame.bytes));
+  return Buffer.concat(groups);
+}
+
+const codeOf = (bytes: Buffer, size?: number, limit?: number) =>
+  read(bytes, size, limit).then(
+    () => 'none',
+    (error: unknown) => (error instanceof Problem ? error.code : 'other'),
+  );
+
+describe('converseFrames', () => {
+  test.each([1, 2, 7, 11, 12, 13, 100, 65_536])(
+    'keeps every byte of frames in pieces of %i bytes',
+    async (size) => {
+      expect(await read(whole, size)).toEqual(whole);
+    },
+  );
+
+  test('ends at the usage, and accepts a stream without it', async () => {
+    expect(await read(Buffer.concat([whole, delta]))).toEqual(whole);
+    const withoutUsage = whole.subarray(0, whole.length - usage.length);
+    expect(await read(withoutUsage)).toEqual(withoutUsage);
+  });
+
+  test('fails a stream that ends before its message, or within a frame', async () => {
+    expect(await codeOf(Buffer.concat([delta, delta]))).toBe('upstream_truncated');
+    expect(await codeOf(whole.subarray(0, whole.length - 1))).toBe('upstream_truncated');
+    expect(await codeOf(Buffer.alloc(0))).toBe('upstream_truncated');
+  });
+
+  test('fails a stream with any changed byte', async () => {
+    for (let at = 0; at < whole.length; at += 1) {
+      const bytes = Buffer.from(whole);
+      bytes[at] = (bytes[at] ?? 0) ^ 1;
+      expect(await codeOf(bytes), String(at)).not.toBe('none');
+    }
+  });
+
+  test('fails a frame above the limit before it has arrived', async () => {
+    expect(await codeOf(delta.subarray(0, 12), 12, 100)).toBe('upstream_failed');
+  });
+
+  test('reports an exception with its status, after the frames before it', async () => {
+    const bytes = Buffer.concat([delta, exception('throttlingException', 'Too many requests')]);
+    const frames: Buffer[] = [];
+    const failure = await (async () => {
+      for await (const group of converseFrames(pieces(bytes, 65_536), { maxFrameBytes: 1024 }))
+        frames.push(...group.map((frame) => frame.bytes));
+    })().catch((error: unknown) => error);
+    expect(frames).toEqual([delta]);
+    expect(failure).toMatchObject({
+      code: 'upstream_failed',
+      cause: { status: 429, words: 'Too many requests' },
+    });
+  });
+
+  test('fails an event that is no JSON object', async () => {
+    expect(await codeOf(event('messageStart', []))).toBe('upstream_failed');
+  });
+});
