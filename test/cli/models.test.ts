@@ -75,7 +75,17 @@ describe('townhall models check', () => {
         ill: 'status?code=503',
         odd: 'html',
       },
-      [{ id: 'nowhere', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }],
+      [
+        { id: 'nowhere', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' },
+        {
+          id: 'cloud',
+          kind: 'vertex',
+          base_url: provider.url,
+          project: 'acme',
+          location: 'eu',
+          credentials: { type: 'service_account', key_env: 'ACME_API_KEY' },
+        },
+      ],
     );
     const callCount = provider.calls.length;
     const run = townhall(['models', 'check', '--json'], { cwd: folder, env });
@@ -106,6 +116,11 @@ describe('townhall models check', () => {
     expect(checkOf('nowhere')).toMatchObject({
       state: 'failing',
       message: expect.stringContaining('http://127.0.0.1:9/v1'),
+    });
+    expect(checkOf('cloud')).toMatchObject({
+      state: 'failing',
+      code: 'provider_credentials',
+      message: expect.stringContaining('needs client_email and private_key'),
     });
     expect(checkOf('idle')).toMatchObject({ state: 'not_configured' });
     expect(run.screen()).not.toContain(key);

@@ -112,6 +112,13 @@ export const rerankClaim: ReadClaim = (usage) => {
   }));
 };
 
+/** Amazon Bedrock's list of cache writes in Anthropic's form; undefined where it has none for an hour. */
+function bedrockCacheWrites(details: unknown): Record<string, unknown> | undefined {
+  if (!Array.isArray(details)) return undefined;
+  const hour = details.map((detail) => counts(detail)).find(({ ttl }) => ttl === '1h');
+  return hour && { ephemeral_1h_input_tokens: hour['inputTokens'] };
+}
+
 /**
  * The hub's usage; undivided kinds are plain input or output. Anthropic's package omits two values,
  * which are taken from the provider's raw usage: hour-long cache writes, and the cache of a
@@ -127,7 +134,7 @@ export function hubClaim({ inputTokens: input, outputTokens: output, raw }: Usag
       const compactionUsages = compactions(counts(raw));
       const ownUsage = {
         cache_creation_input_tokens: writeTokens,
-        cache_creation: counts(raw)['cache_creation'],
+        cache_creation: counts(raw)['cache_creation'] ?? bedrockCacheWrites(counts(raw)['cacheDetails']),
       };
       const reasoning = count(output.reasoning);
       return {

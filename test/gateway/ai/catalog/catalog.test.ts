@@ -278,6 +278,158 @@ describe('MODELS_FILE', () => {
     await expect(startAi({ models })).rejects.toThrow(message);
   });
 
+  const aws = { type: 'aws', access_key_id_env: 'AWS_ID', secret_access_key_env: 'AWS_SECRET' } as const;
+  const google = { type: 'service_account', key_env: 'KEY_FILE' } as const;
+  const entra = { type: 'entra_id', tenant_id: 't', client_id: 'c', client_secret_env: 'SECRET' } as const;
+  test.each([
+    ['bedrock', { credentials: aws }, 'region: is required for the kind bedrock'],
+    ['bedrock', { region: 'us-east-1' }, 'credentials: or api_key_env is required'],
+    [
+      'bedrock',
+      { region: 'us-east-1', credentials: google },
+      'credentials.type: must be aws for the kind bedrock',
+    ],
+    ['bedrock', { region: 'us-east-1', credentials: { ...aws, secret: 'x' } }, 'credentials.secret: '],
+    [
+      'bedrock',
+      { region: 'us-east-1', credentials: { type: 'aws' } },
+      'credentials.access_key_id_env: is required',
+    ],
+    [
+      'bedrock',
+      { region: 'us-east-1', credentials: aws, api_key_env: 'KEY' },
+      'api_key_env: cannot be set beside',
+    ],
+    [
+      'bedrock',
+      { region: 'us-east-1', credentials: aws, keys: [{ env: 'KEY' }] },
+      'keys: cannot be set beside credentials',
+    ],
+    [
+      'azure',
+      { credentials: entra, endpoints: [{ base_url: 'https://a.example', api_key_env: 'KEY' }] },
+      'endpoints[0].api_key_env: cannot be set beside credentials',
+    ],
+    [
+      'azure',
+      {
+        endpoints: [{ base_url: 'https://a.example', api_key_env: 'KEY' }, { base_url: 'https://b.example' }],
+      },
+      'endpoints[1].api_key_env: is required without keys of the provider',
+    ],
+    [
+      'bedrock',
+      { region: 'us-east-1', credentials: aws, endpoints: [{ base_url: 'https://a.example' }] },
+      'endpoints: cannot be set beside credentials for the kind bedrock, whose calls contain the region',
+    ],
+    [
+      'vertex',
+      {
+        project: 'p',
+        location: 'eu',
+        credentials: google,
+        endpoints: [{ base_url: 'https://a.example' }],
+      },
+      'endpoints: cannot be set beside credentials for the kind vertex, whose calls contain the location',
+    ],
+    [
+      'vertex',
+      { project: 'p', location: 'eu', credentials: google, keys: [{ env: 'KEY' }] },
+      'keys: is not for the kind vertex',
+    ],
+    ['bedrock', { region: 'evil.example/', credentials: aws }, 'region: must match'],
+    ['bedrock', { region: 'us-east-1', credentials: aws, formats: ['chat'] }, 'formats: is not for the kind'],
+    ['azure', { api_key_env: 'KEY' }, 'resource: is required for the kind azure without a base_url'],
+    [
+      'azure',
+      {
+        resource: 'acme',
+        credentials: {
+          type: 'entra_id',
+          tenant_id: 't',
+          client_id: 'c',
+          client_secret_env: 'SECRET',
+          token_url: 'https://me:secret@example.com/',
+        },
+      },
+      'credentials.token_url: must be an http or https address',
+    ],
+    ['vertex', { project: 'p', credentials: google }, 'location: is required for the kind vertex'],
+    [
+      'vertex',
+      { project: 'p', location: 'eu', api_key_env: 'KEY' },
+      'api_key_env: is not for the kind vertex',
+    ],
+    ['vertex-anthropic', { project: 'p', location: 'eu' }, 'credentials: is required'],
+    ['openai', { credentials: aws }, 'credentials: is not for the kind openai; set api_key_env'],
+    ['openai', { credentials: {} }, 'credentials.type: is required'],
+    ['openai', { credentials: { type: 'password' } }, 'credentials.type: must be equal to one of'],
+  ])('refuses credentials and addresses that do not fit the kind: %s %j', async (kind, members, message) => {
+    const models = JSON.stringify({ providers: [{ id: 'cloud', kind, ...members }] });
+    await expect(startAi({ models })).rejects.toThrow(`providers[0].${message}`);
+  });
+
+  test.each([
+    [{ kind: 'azure', resource: 'acme', api_key_env: 'KEY' }, 'https://acme.openai.azure.com/openai/v1'],
+    [
+      { kind: 'azure', base_url: 'https://models.acme.example/openai/v1/', api_key_env: 'KEY' },
+      'https://models.acme.example/openai/v1',
+    ],
+    [
+      { kind: 'bedrock', region: 'eu-central-1', credentials: aws },
+      'https://bedrock-runtime.eu-central-1.amazonaws.com',
+    ],
+    [
+      { kind: 'bedrock', region: 'cn-north-1', credentials: aws },
+      'https://bedrock-runtime.cn-north-1.amazonaws.com.cn',
+    ],
+    [
+      { kind: 'vertex', project: 'p', location: 'europe-west1', credentials: google },
+      'https://europe-west1-aiplatform.googleapis.com',
+    ],
+    [
+      { kind: 'vertex', project: 'p', location: 'global', credentials: google },
+      'https://aiplatform.googleapis.com',
+    ],
+    [
+      { kind: 'vertex-anthropic', project: 'p', location: 'eu', credentials: google },
+      'https://aiplatform.eu.rep.googleapis.com',
+    ],
+  ] as const)('makes the address of a provider: %j', (provider, baseUrl) => {
+    const input = { providers: [{ id: 'cloud', ...provider }] };
+    expect(withDefaults(input).providers[0]?.base_url).toBe(baseUrl);
+  });
+
+  test('lists a model when all variables of its credentials are set', async () => {
+    const world = await startAi({
+      models: JSON.stringify({
+        providers: [
+          {
+            id: 'cloud',
+            kind: 'bedrock',
+            region: 'us-east-1',
+            credentials: { ...aws, session_token_env: 'AWS_TOKEN' },
+          },
+        ],
+        models: [{ id: 'cloud/nova', provider: 'cloud', rates: null }],
+      }),
+      env: { AWS_ID: 'a', AWS_SECRET: 'b' },
+    });
+    try {
+      expect(await ids(world)).toEqual([]);
+      const [model] = await items(await world.get('/v1/ai/models', { token: adminToken }));
+      expect(model?.['env_requirements']).toMatchObject([
+        { key: 'AWS_ID' },
+        { key: 'AWS_SECRET' },
+        { key: 'AWS_TOKEN' },
+      ]);
+      world.env.set('AWS_TOKEN', 'c');
+      expect(await ids(world)).toEqual(['cloud/nova']);
+    } finally {
+      await world.close();
+    }
+  });
+
   test('is read again when replaced, and an invalid one is logged', async () => {
     const world = await startAi({ models: JSON.stringify(example), env: {} });
     try {

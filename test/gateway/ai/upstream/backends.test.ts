@@ -226,9 +226,9 @@ describe('the endpoints of a provider', () => {
       ],
     };
     expect(keysAtEndpoints(entry)).toEqual([
-      { keyEnv: 'A_KEY', baseUrl: 'https://a.example', weight: 6 },
-      { keyEnv: 'B_KEY', baseUrl: 'https://a.example', weight: 3 },
-      { keyEnv: 'C_KEY', baseUrl: 'https://b.example', weight: 1 },
+      { keyEnv: 'A_KEY', envs: ['A_KEY'], baseUrl: 'https://a.example', weight: 6 },
+      { keyEnv: 'B_KEY', envs: ['B_KEY'], baseUrl: 'https://a.example', weight: 3 },
+      { keyEnv: 'C_KEY', envs: ['C_KEY'], baseUrl: 'https://b.example', weight: 1 },
     ]);
     expect(keyEnvs(entry)).toEqual(['A_KEY', 'B_KEY', 'C_KEY']);
   });

@@ -11,6 +11,7 @@ import {
   type Usage,
   validTokenCount,
 } from '../../hub/language-model.ts';
+import { toolCallReplay } from '../translation/replay.ts';
 
 export interface GeminiAnswerOptions {
   modelId: string;
@@ -118,7 +119,7 @@ function toFunctionCall(call: Extract<Content, { type: 'tool-call' }>): GeminiPa
 
 /** Google's models expect the signature of a thought back with the part in the next turn. */
 function signatureOf(metadata: ProviderMetadata | undefined): { thoughtSignature?: string } {
-  const signature = metadata?.['google']?.['thoughtSignature'];
+  const signature = toolCallReplay(metadata)?.['google']?.['thoughtSignature'];
   return typeof signature === 'string' ? { thoughtSignature: signature } : {};
 }
 

@@ -188,7 +188,9 @@ function serializeDelta({
 
 // Anthropic's redacted thinking has no text and no signature.
 function isRedacted({ kind, text, replay }: Block): boolean {
-  return kind === 'reasoning' && text === '' && replay?.['anthropic']?.['redactedData'] !== undefined;
+  if (kind !== 'reasoning' || text !== '') return false;
+  const { redactedData, redactedContent } = replay?.['anthropic'] ?? replay?.['amazonBedrock'] ?? {};
+  return redactedData !== undefined || redactedContent !== undefined;
 }
 
 function redactedThinking({ kind, toolCallId, replay = {} }: Block): MessageBlock {

@@ -18,7 +18,11 @@ const reasoningMembers: Readonly<Record<string, readonly string[]>> = {
   anthropic: ['signature', 'redactedData'],
   google: ['thoughtSignature'],
   openai: ['itemId', 'reasoningEncryptedContent'],
+  amazonBedrock: ['signature', 'redactedData', 'redactedContent'],
 };
+
+/** Other names of these providers in answers; calls take either. */
+const aliases: Readonly<Record<string, string>> = { google: 'googleVertex' };
 
 const prefix = 'townhall.1.';
 
@@ -26,7 +30,7 @@ const prefix = 'townhall.1.';
 export function reasoningReplay(metadata: ProviderMetadata | undefined): ProviderOptions | undefined {
   const options: ProviderOptions = {};
   for (const [provider, names] of Object.entries(reasoningMembers)) {
-    const members = pickTexts(metadata?.[provider], names);
+    const members = pickTexts(metadata?.[provider] ?? metadata?.[aliases[provider] ?? ''], names);
     if (members !== undefined) options[provider] = members;
   }
   return Object.keys(options).length === 0 ? undefined : options;

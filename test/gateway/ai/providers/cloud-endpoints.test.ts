@@ -1,0 +1,150 @@
+// Several keys and endpoints of clouds, with API keys and with credentials.
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { cloudEnvironment } from '../../../support/cloud-providers.ts';
+import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { startTokenEndpoint, type TokenEndpoint } from '../../../support/token-endpoint.ts';
+import { adminToken, errorOf, startAi, testResilience, type World } from '../world.ts';
+
+const messages = [{ role: 'user', content: 'hi' }];
+
+let first: ScriptedProvider;
+let second: ScriptedProvider;
+let spare: ScriptedProvider;
+let tokens: TokenEndpoint;
+let world: World;
+beforeAll(async () => {
+  [first, second, spare] = await Promise.all([startProvider(), startProvider(), startProvider()]);
+});
+afterAll(() => Promise.all([first.close(), second.close(), spare.close()]));
+beforeEach(async () => {
+  for (const provider of [first, second, spare]) provider.reset();
+  tokens = await startTokenEndpoint();
+});
+afterEach(async () => {
+  await world.close();
+  await tokens.close();
+});
+
+async function startClouds(env: Record<string, string> = {}): Promise<void> {
+  const endpoints = [{ base_url: first.url }, { base_url: second.url }];
+  const keys = [{ env: 'A_KEY' }, { env: 'B_KEY' }];
+  const credentials = {
+    type: 'entra_id',
+    tenant_id: 'tenant-1',
+    client_id: 'client-1',
+    client_secret_env: 'AZURE_SECRET',
+    token_url: tokens.url,
+  };
+  const model = { upstream_model: 'ok', rates: null, max_output_tokens: 1_000 };
+  world = await startAi({
+    models: JSON.stringify({
+      providers: [
+        { id: 'azure', kind: 'azure', endpoints, credentials },
+        { id: 'keyed', kind: 'azure', base_url: first.url, keys },
+        { id: 'bedrock', kind: 'bedrock', region: 'us-east-1', endpoints, keys: keys.slice(0, 1) },
+        { id: 'spare', kind: 'openai-compatible', base_url: spare.url },
+      ],
+      models: [
+        { id: 'azure/ok', provider: 'azure', ...model },
+        { id: 'azure/backed', provider: 'azure', ...model, fallbacks: ['spare/ok'] },
+        { id: 'keyed/ok', provider: 'keyed', ...model },
+        { id: 'bedrock/ok', provider: 'bedrock', ...model },
+        { id: 'spare/ok', provider: 'spare', ...model },
+      ],
+    }),
+    env: { ...cloudEnvironment(tokens), A_KEY: 'value-a', B_KEY: 'value-b', ...env },
+    resilience: testResilience,
+  });
+}
+
+const chat = (model: string, session = 'session 1') =>
+  world.post('/v1/ai/chat/completions', { model, messages }, { headers: { 'x-session-id': session } });
+
+async function keysOf(providerId: string): Promise<Record<string, unknown>[]> {
+  const response = await world.get('/v1/ai/providers', { token: adminToken });
+  const { items } = (await response.json()) as { items: { id: string; keys: Record<string, unknown>[] }[] };
+  return items.find(({ id }) => id === providerId)?.keys ?? [];
+}
+
+describe('endpoints with credentials', () => {
+  test('get the same token', async () => {
+    await startClouds();
+    for (let call = 0; call < 6; call += 1) expect((await chat('azure/ok', `${call}`)).status).toBe(200);
+    const authorizations = [...first.calls, ...second.calls].map(({ headers }) => headers.authorization);
+    expect(authorizations).toEqual(Array.from({ length: 6 }, () => 'Bearer token-1'));
+    expect(first.calls.length * second.calls.length).toBeGreaterThan(0);
+  });
+
+  test('answer at the other one while one limits requests', async () => {
+    await startClouds();
+    first.answerKey('token-1', { status: 429, retryAfter: 30 });
+    for (let call = 0; call < 6; call += 1) expect((await chat('azure/ok', `${call}`)).status).toBe(200);
+    expect(await keysOf('azure')).toMatchObject([
+      { env: 'AZURE_SECRET', base_url: first.url, state: 'rate_limited' },
+      { env: 'AZURE_SECRET', base_url: second.url, state: 'ready' },
+    ]);
+    expect(second.calls).toHaveLength(6);
+  });
+
+  test.each([
+    [401, 'key_refused'],
+    [402, 'payment_required'],
+  ])('are all left for the fallback after %d', async (status, state) => {
+    await startClouds();
+    for (const provider of [first, second]) provider.answerKey('token-1', { status });
+    for (let call = 0; call < 3; call += 1) expect((await chat('azure/backed')).status).toBe(200);
+    expect([first.calls.length + second.calls.length, spare.calls.length]).toEqual([1, 3]);
+    expect((await keysOf('azure')).map((key) => key['state'])).toEqual([state, state]);
+  });
+
+  test('answer with a new token after one is refused', async () => {
+    await startClouds();
+    for (const provider of [first, second]) provider.answerKey('token-1', { status: 401 });
+    expect((await chat('azure/ok')).status).toBe(502);
+    expect((await chat('azure/ok')).status).toBe(200);
+    expect(tokens.requests).toHaveLength(2);
+  });
+
+  test('are left for the fallback while no token is issued, until the secret changes', async () => {
+    await startClouds({ AZURE_SECRET: 'wrong' });
+    for (let call = 0; call < 3; call += 1) expect((await chat('azure/backed')).status).toBe(200);
+    expect([tokens.requests.length, spare.calls.length]).toEqual([1, 3]);
+    expect((await keysOf('azure')).map(({ state }) => state)).toEqual(['key_refused', 'key_refused']);
+    world.env.set('AZURE_SECRET', cloudEnvironment(tokens)['AZURE_SECRET'] ?? '');
+    expect((await chat('azure/backed')).status).toBe(200);
+    expect(spare.calls).toHaveLength(3);
+  });
+
+  test('report the refusal of their secret without a fallback', async () => {
+    await startClouds({ AZURE_SECRET: 'wrong' });
+    const response = await chat('azure/ok');
+    expect([response.status, (await errorOf(response)).code]).toEqual([502, 'provider_credentials']);
+  });
+
+  test('show the variable of a missing secret', async () => {
+    await startClouds({ AZURE_SECRET: '' });
+    expect(await keysOf('azure')).toMatchObject([
+      { env: 'AZURE_SECRET', state: 'missing' },
+      { env: 'AZURE_SECRET', state: 'missing' },
+    ]);
+    expect((await chat('azure/ok')).status).toBe(404);
+  });
+});
+
+describe('several API keys', () => {
+  test('of Azure OpenAI replace each other in its header', async () => {
+    await startClouds();
+    for (let call = 0; call < 8; call += 1) expect((await chat('keyed/ok', `${call}`)).status).toBe(200);
+    const apiKeys = first.calls.map(({ headers }) => headers['api-key']);
+    expect(new Set(apiKeys)).toEqual(new Set(['value-a', 'value-b']));
+  });
+
+  test('of Amazon Bedrock are sent to each endpoint', async () => {
+    await startClouds();
+    first.answerKey('value-a', { status: 429, retryAfter: 30 });
+    for (let call = 0; call < 4; call += 1) expect((await chat('bedrock/ok', `${call}`)).status).toBe(200);
+    expect(second.calls.map(({ headers }) => headers.authorization)).toEqual(
+      Array.from({ length: 4 }, () => 'Bearer value-a'),
+    );
+  });
+});

@@ -1,0 +1,96 @@
+// A scripted token endpoint of OAuth 2.0, for Microsoft Entra ID and for Google's service accounts. It verifies
+// the assertion of a service account with the public half of a key that it makes.
+import { createPublicKey, generateKeyPairSync, verify } from 'node:crypto';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+export interface TokenEndpoint {
+  url: string;
+  /** The forms of the requests so far. */
+  requests: URLSearchParams[];
+  /** The next answers; an endpoint without any issues tokens for an hour. */
+  answers: { status: number; body: string; delayMs?: number }[];
+  /** Seconds until issued tokens expire. */
+  lifetimeSeconds: number;
+  /** The number of requests that the caller left before their answer. */
+  left(): number;
+  /** A key file of a service account whose `token_uri` is this endpoint. */
+  keyFile: string;
+  close(): Promise<void>;
+}
+
+export const clientSecret = 'CANARY-7d31-client-secret';
+
+export async function startTokenEndpoint(): Promise<TokenEndpoint> {
+  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+  const publicKey = createPublicKey(privateKey);
+  let leftCount = 0;
+
+  const server = createServer((request, response) => {
+    void (async () => {
+      const pieces: Buffer[] = [];
+      for await (const piece of request) pieces.push(piece as Buffer);
+      const form = new URLSearchParams(Buffer.concat(pieces).toString());
+      endpoint.requests.push(form);
+      response.on('close', () => {
+        if (!response.writableFinished) leftCount += 1;
+      });
+      const answer = endpoint.answers.shift();
+      if (answer?.delayMs !== undefined)
+        await new Promise((resolve) => setTimeout(resolve, answer.delayMs).unref());
+      response.setHeader('content-type', 'application/json');
+      if (answer !== undefined) response.writeHead(answer.status).end(answer.body);
+      else if (!isGranted(form)) response.writeHead(400).end('{"error":"invalid_grant"}');
+      else
+        response.end(
+          JSON.stringify({
+            access_token: `token-${endpoint.requests.length}`,
+            token_type: 'Bearer',
+            expires_in: endpoint.lifetimeSeconds,
+          }),
+        );
+    })();
+  });
+
+  function isGranted(form: URLSearchParams): boolean {
+    if (form.get('grant_type') === 'client_credentials') return form.get('client_secret') === clientSecret;
+    const [header = '', claims = '', signature = ''] = (form.get('assertion') ?? '').split('.');
+    const { iss, aud, scope, iat, exp } = JSON.parse(Buffer.from(claims, 'base64url').toString()) as Record<
+      string,
+      unknown
+    >;
+    return (
+      form.get('grant_type') === 'urn:ietf:params:oauth:grant-type:jwt-bearer' &&
+      verify('sha256', Buffer.from(`${header}.${claims}`), publicKey, Buffer.from(signature, 'base64url')) &&
+      (JSON.parse(Buffer.from(header, 'base64url').toString()) as { alg: string }).alg === 'RS256' &&
+      iss === 'ada@acme.iam.gserviceaccount.com' &&
+      aud === endpoint.url &&
+      scope === 'https://www.googleapis.com/auth/cloud-platform' &&
+      Math.abs(Number(iat) - Date.now() / 1000) < 60 &&
+      Number(exp) - Number(iat) === 3600
+    );
+  }
+
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/token`;
+  const endpoint: TokenEndpoint = {
+    url,
+    requests: [],
+    answers: [],
+    lifetimeSeconds: 3600,
+    left: () => leftCount,
+    keyFile: JSON.stringify({
+      type: 'service_account',
+      client_email: 'ada@acme.iam.gserviceaccount.com',
+      private_key_id: 'key-1',
+      private_key: privateKey.export({ type: 'pkcs8', format: 'pem' }),
+      token_uri: url,
+    }),
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+  return endpoint;
+}
