@@ -179,7 +179,8 @@ const toolPrompt: Json[] = [
 const modelTools = [
   { type: 'function', name: 'get_weather', description: 'The weather.', inputSchema: schema },
 ];
-const models = ['acme/ok', 'anthropic/ok', 'google/ok', 'openai/ok'];
+// Azure OpenAI and Vertex AI have the formats of OpenAI, Google and Anthropic.
+const models = ['acme/ok', 'anthropic/ok', 'google/ok', 'openai/ok', 'bedrock/ok', 'vertex/ok'];
 
 const uiMessages = [
   { id: 'a', role: 'user', parts: [{ type: 'text', text: 'The weather?' }] },

@@ -9,7 +9,9 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { createGatewayClient } from '@townhall/gateway';
 import type { LoopReport, LoopRequest } from './loop-watch.ts';
+import { cloudEnvironment, cloudKinds, cloudProviders } from './cloud-providers.ts';
 import { type ScriptedProvider, startProvider } from './provider.ts';
+import { startTokenEndpoint, type TokenEndpoint } from './token-endpoint.ts';
 
 export interface WatchedServer {
   url: string;
@@ -43,6 +45,7 @@ const administrator = { admin_id: 'admin', password: 'a password for tests only'
 export async function startWatchedServers(): Promise<WatchedServers> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-watched-'));
   const provider = await startProvider();
+  const endpoint = await startTokenEndpoint();
   const children: ChildProcess[] = [];
   const start = async (command: string, flags: readonly string[], env: Record<string, string>) => {
     const child = spawn(
@@ -60,11 +63,12 @@ export async function startWatchedServers(): Promise<WatchedServers> {
   const close = async (): Promise<void> => {
     await Promise.all(children.map(stop));
     await provider.close();
+    await endpoint.close();
     await rm(folder, { recursive: true, force: true });
   };
   try {
     const modelsFile = join(folder, 'models.json');
-    await writeFile(modelsFile, modelsOf(provider));
+    await writeFile(modelsFile, modelsOf(provider, endpoint));
     const gateway = await start('gateway', [], {
       HOST: '127.0.0.1',
       PORT: '0',
@@ -74,6 +78,7 @@ export async function startWatchedServers(): Promise<WatchedServers> {
       ADMIN_PASSWORD: administrator.password,
       MODELS_FILE: modelsFile,
       ACME_API_KEY: 'key-of-the-script',
+      ...cloudEnvironment(endpoint),
       STARTING_CREDITS: '1000000000000',
       RATE_LIMIT_USER: 'off',
       RATE_LIMIT_GUEST: 'off',
@@ -108,7 +113,7 @@ export async function startWatchedServers(): Promise<WatchedServers> {
  * A model for each kind of provider and each kind of call. All answer at once, and all have a
  * price.
  */
-function modelsOf(provider: ScriptedProvider): string {
+function modelsOf(provider: ScriptedProvider, endpoint: TokenEndpoint): string {
   const model = {
     rates: { input: 1, output: 1, image: 1, speech_character: 1, audio_second: 1 },
     max_output_tokens: 1_000,
@@ -124,15 +129,18 @@ function modelsOf(provider: ScriptedProvider): string {
   return provider.modelsFile(scripts, {
     provider: formats,
     model: { ...model, modalities: modalities },
-    providers: otherKinds.map((kind) => ({
-      id: kind,
-      kind,
-      base_url: provider.url,
-      // No format of their own, so that every call is translated.
-      formats: [],
-      api_key_env: 'ACME_API_KEY',
-    })),
-    models: otherKinds.map((kind) => ({
+    providers: [
+      ...otherKinds.map((kind) => ({
+        id: kind,
+        kind,
+        base_url: provider.url,
+        // No format of their own, so that every call is translated.
+        formats: [],
+        api_key_env: 'ACME_API_KEY',
+      })),
+      ...cloudProviders(provider.url, endpoint),
+    ],
+    models: [...otherKinds, ...cloudKinds].map((kind) => ({
       id: `${kind}/ok`,
       provider: kind,
       upstream_model: 'ok',

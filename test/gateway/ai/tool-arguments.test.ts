@@ -5,27 +5,34 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { closerBound } from '../../../src/gateway/ai/metering/closer-bound.ts';
 import { sizeOf, type RequestFormat } from '../../../src/gateway/ai/metering/measure.ts';
 import { createTokenCounter } from '../../../src/gateway/ai/metering/token-counter.ts';
+import { cloudEnvironment, cloudKinds, cloudProviders } from '../../support/cloud-providers.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { startTokenEndpoint, type TokenEndpoint } from '../../support/token-endpoint.ts';
 import { catalogModel } from './catalog-model.ts';
 import { startAi, type World } from './world.ts';
 
 let provider: ScriptedProvider;
+let tokens: TokenEndpoint;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
+  tokens = await startTokenEndpoint();
   const rates = { input: 1_000_000, output: 1_000_000 };
   const kinds = { claude: 'anthropic', gemini: 'google', openai: 'openai', acme: 'openai-compatible' };
   world = await startAi({
     models: JSON.stringify({
-      providers: Object.entries(kinds).map(([id, kind]) => ({
-        id,
-        kind,
-        name: id,
-        base_url: provider.url,
-        formats: [],
-        output_limit_member: 'max_tokens',
-      })),
-      models: Object.keys(kinds).map((id) => ({
+      providers: [
+        ...Object.entries(kinds).map(([id, kind]) => ({
+          id,
+          kind,
+          name: id,
+          base_url: provider.url,
+          formats: [],
+          output_limit_member: 'max_tokens',
+        })),
+        ...cloudProviders(provider.url, tokens),
+      ],
+      models: [...Object.keys(kinds), ...cloudKinds].map((id) => ({
         id: `${id}/ok`,
         provider: id,
         upstream_model: 'ok',
@@ -33,12 +40,13 @@ beforeAll(async () => {
         max_output_tokens: 1_000,
       })),
     }),
-    env: {},
+    env: cloudEnvironment(tokens),
   });
 });
 afterAll(async () => {
   await world.close();
   await provider.close();
+  await tokens.close();
 });
 beforeEach(() => {
   provider.reset();
@@ -46,7 +54,10 @@ beforeEach(() => {
 });
 
 const user = { role: 'user', content: 'hi' };
+// Amazon Bedrock takes earlier tool calls only beside tools.
+const schema = { type: 'object', properties: {} };
 const chatBody = (text: string) => ({
+  tools: [{ type: 'function', function: { name: 'f', parameters: schema } }],
   messages: [
     user,
     {
@@ -59,6 +70,7 @@ const chatBody = (text: string) => ({
   max_tokens: 16,
 });
 const responseBody = (text: string) => ({
+  tools: [{ type: 'function', name: 'f', parameters: schema }],
   input: [
     user,
     { type: 'function_call', call_id: 'a', name: 'f', arguments: text },
@@ -75,7 +87,7 @@ const hostile: readonly [string, string][] = [
   ['numbers beyond the range', `{"a":[${Array.from({ length: 1_000 }, () => '1e9').join(',')}, 1e999]}`],
 ];
 
-describe.each(['claude', 'gemini', 'openai', 'acme'])('the hold of a call of %s', (owner) => {
+describe.each(['claude', 'gemini', 'openai', 'acme', ...cloudKinds])('the hold of a call of %s', (owner) => {
   test.each(hostile)('covers the sent bytes of chat completions with %s', async (_what, text) => {
     await (await world.post('/v1/ai/chat/completions', { model: `${owner}/ok`, ...chatBody(text) })).text();
     const { held } = await world.ledger.until(1);

@@ -7,7 +7,7 @@ import { testResilience, startAi, type World } from '../world.ts';
 
 type Json = Record<string, unknown>;
 
-const owners = ['acme-one', 'acme-two', 'openai', 'gpt', 'claude', 'gemini'] as const;
+const owners = ['acme-one', 'acme-two', 'openai', 'gpt', 'claude', 'gemini', 'bedrock'] as const;
 type Owner = (typeof owners)[number];
 
 let provider: ScriptedProvider;
@@ -32,6 +32,7 @@ beforeAll(async () => {
         entry('gpt', 'openai', { formats: ['responses'] }),
         entry('claude', 'anthropic'),
         entry('gemini', 'google', { name: 'Google' }),
+        entry('bedrock', 'bedrock', { region: 'eu-central-1', api_key_env: 'BEDROCK_KEY' }),
       ],
       models: owners.map((id) => ({
         id: `${id}/ok`,
@@ -44,7 +45,7 @@ beforeAll(async () => {
         modalities: ['text', 'stream', 'openai', 'embedding'],
       })),
     }),
-    env: {},
+    env: { BEDROCK_KEY: 'key' },
     resilience: testResilience,
     balance: 10n ** 15n,
   });
@@ -305,24 +306,24 @@ interface Case {
 }
 
 const cases: Case[] = [
-  ...(['acme-one', 'acme-two', 'openai', 'gpt', 'claude', 'gemini'] as const).map((owner) => ({
+  ...owners.map((owner) => ({
     path: 'chat/completions',
     owner,
     body: chatBody,
   })),
   ...(['acme-one', 'openai'] as const).map((owner) => ({ path: 'responses', owner, body: responsesBody })),
   { path: 'messages', owner: 'claude', body: messagesBody },
-  ...(['acme-one', 'acme-two', 'openai', 'gpt', 'gemini'] as const).map((owner) => ({
+  ...(['acme-one', 'acme-two', 'openai', 'gpt', 'gemini', 'bedrock'] as const).map((owner) => ({
     path: 'messages',
     owner,
     body: translatedMessages,
   })),
-  ...(['acme-two', 'claude', 'gemini'] as const).map((owner) => ({
+  ...(['acme-two', 'claude', 'gemini', 'bedrock'] as const).map((owner) => ({
     path: 'responses',
     owner,
     body: translatedResponses,
   })),
-  ...(['acme-one', 'openai', 'gpt', 'claude', 'gemini'] as const).flatMap((owner) =>
+  ...(['acme-one', 'openai', 'gpt', 'claude', 'gemini', 'bedrock'] as const).flatMap((owner) =>
     outputParts.flatMap((part) => [
       { path: 'stream', owner, body: streamBody(part) },
       { path: 'language-model', owner, body: streamBody(part) },

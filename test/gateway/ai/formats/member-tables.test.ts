@@ -13,20 +13,28 @@ let provider: ScriptedProvider;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
-  const kinds = { acme: 'openai-compatible', openai: 'openai', claude: 'anthropic', gemini: 'google' };
+  const kinds = {
+    acme: 'openai-compatible',
+    openai: 'openai',
+    claude: 'anthropic',
+    gemini: 'google',
+    bedrock: 'bedrock',
+  };
   world = await startAi({
     models: JSON.stringify({
-      providers: Object.entries(kinds).map(([id, kind]) => ({
+      providers: Object.entries(kinds).map(([id, kind]): object => ({
         id,
         kind,
         name: id,
         base_url: provider.url,
         output_limit_member: 'max_tokens',
+        ...(kind === 'bedrock' ? { region: 'eu-central-1', api_key_env: 'BEDROCK_KEY' } : {}),
       })),
       models: Object.keys(kinds).map((id) => ({
         id: `${id}/ok`,
         provider: id,
-        upstream_model: 'ok',
+        // Its package translates by the family that the name of the model has.
+        upstream_model: id === 'bedrock' ? 'anthropic.claude:0' : 'ok',
         rates: null,
         max_output_tokens: 1_000,
         reasoning: {
@@ -38,7 +46,7 @@ beforeAll(async () => {
         },
       })),
     }),
-    env: {},
+    env: { BEDROCK_KEY: 'key' },
   });
 });
 afterAll(async () => {

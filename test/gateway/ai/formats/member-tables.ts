@@ -29,6 +29,7 @@ export const providers = {
   OpenAI: 'openai',
   Anthropic: 'claude',
   Google: 'gemini',
+  'Anthropic on Bedrock': 'bedrock',
   local: 'local',
 } as const;
 

@@ -39,6 +39,7 @@ const calls: [string, string][] = [
   ...['ok', 'tools', 'reasoning', 'cut', 'error'].flatMap((script): [string, string][] => [
     [`anthropic/${script}`, 'hi'],
     [`google/${script}`, 'hi'],
+    [`bedrock/${script}`, 'hi'],
   ]),
 ];
 
@@ -58,6 +59,7 @@ describe('answers match the published types of the SDKs', () => {
       { id: 'anthropic', kind: 'anthropic', ...base },
       { id: 'google', kind: 'google', ...base },
       { id: 'openai', kind: 'openai', ...base },
+      { id: 'bedrock', kind: 'bedrock', region: 'eu-central-1', api_key_env: 'BEDROCK_KEY', ...base },
     ];
     const models = providers.flatMap(({ id }) =>
       scripts.map((script) => ({
@@ -68,7 +70,10 @@ describe('answers match the published types of the SDKs', () => {
         max_output_tokens: 100,
       })),
     );
-    world = await startAi({ models: JSON.stringify({ providers, models }), env: {} });
+    world = await startAi({
+      models: JSON.stringify({ providers, models }),
+      env: { BEDROCK_KEY: 'key' },
+    });
   }, oraclesMs);
   afterAll(async () => {
     await world.close();

@@ -6,15 +6,19 @@ import { generateText, type LanguageModel, stepCountIs, streamText, tool } from 
 import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { cloudEnvironment, cloudKinds, cloudProviders } from '../../../support/cloud-providers.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { startTokenEndpoint, type TokenEndpoint } from '../../../support/token-endpoint.ts';
 import { startAi, userToken, type World } from '../world.ts';
 
 const toolPrompt = '@reasoning They ask.\n@tool get_weather {"city":"Oslo"}\nI look it up';
 
 let provider: ScriptedProvider;
+let tokens: TokenEndpoint;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
+  tokens = await startTokenEndpoint();
   const entries = [
     { id: 'acme', kind: 'openai-compatible' },
     { id: 'claude', kind: 'anthropic', formats: [] },
@@ -22,13 +26,16 @@ beforeAll(async () => {
   ];
   world = await startAi({
     models: JSON.stringify({
-      providers: entries.map((entry) => ({
-        name: entry.id,
-        base_url: provider.url,
-        output_limit_member: 'max_tokens',
-        ...entry,
-      })),
-      models: entries.flatMap(({ id }) =>
+      providers: [
+        ...entries.map((entry) => ({
+          name: entry.id,
+          base_url: provider.url,
+          output_limit_member: 'max_tokens',
+          ...entry,
+        })),
+        ...cloudProviders(provider.url, tokens),
+      ],
+      models: [...entries.map(({ id }) => id), ...cloudKinds].flatMap((id) =>
         ['ok', 'tools'].map((script) => ({
           id: `${id}/${script}`,
           provider: id,
@@ -38,12 +45,13 @@ beforeAll(async () => {
         })),
       ),
     }),
-    env: {},
+    env: cloudEnvironment(tokens),
   });
 });
 afterAll(async () => {
   await world.close();
   await provider.close();
+  await tokens.close();
 });
 beforeEach(() => provider.reset());
 
@@ -64,7 +72,8 @@ const tools = {
 };
 
 describe.each(clients)('the AI SDK with %s', (_name, model) => {
-  test.each(['local/echo', 'acme/ok', 'claude/ok', 'gemini/ok'])(
+  const cloudModels = (script: string) => cloudKinds.map((kind) => `${kind}/${script}`);
+  test.each(['local/echo', 'acme/ok', 'claude/ok', 'gemini/ok', ...cloudModels('ok')])(
     'generates and streams text: %s',
     async (id) => {
       const options = { model: model(id), prompt: 'Hello', maxRetries: 0, maxOutputTokens: 100 };
@@ -76,16 +85,19 @@ describe.each(clients)('the AI SDK with %s', (_name, model) => {
     },
   );
 
-  test.each(['acme/tools', 'claude/tools', 'gemini/tools'])('calls the tool of %s', async (id) => {
-    const { toolCalls } = await generateText({
-      model: model(id),
-      prompt: 'Hello',
-      tools,
-      maxRetries: 0,
-      maxOutputTokens: 100,
-    });
-    expect(toolCalls).toMatchObject([{ toolName: 'get_weather', input: { city: 'Oslo' } }]);
-  });
+  test.each(['acme/tools', 'claude/tools', 'gemini/tools', ...cloudModels('tools')])(
+    'calls the tool of %s',
+    async (id) => {
+      const { toolCalls } = await generateText({
+        model: model(id),
+        prompt: 'Hello',
+        tools,
+        maxRetries: 0,
+        maxOutputTokens: 100,
+      });
+      expect(toolCalls).toMatchObject([{ toolName: 'get_weather', input: { city: 'Oslo' } }]);
+    },
+  );
 
   test('answers with a tool result, whole and streamed', async () => {
     const options = {

@@ -3,32 +3,45 @@
 import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { serializeInTurns } from '../../../../src/gateway/ai/providers/sdk-transport.ts';
+import { cloudEnvironment, cloudKinds, cloudProviders } from '../../../support/cloud-providers.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { startTokenEndpoint, type TokenEndpoint } from '../../../support/token-endpoint.ts';
 import { startAi, type World } from '../world.ts';
 
 const longText = 'a line of text\n'.repeat(300_000);
 
 describe('a request of several megabytes', () => {
   let provider: ScriptedProvider;
+  let tokens: TokenEndpoint;
   let world: World;
   const owners = ['acme', 'openai', 'claude', 'gemini'];
   const kinds = ['openai-compatible', 'openai', 'anthropic', 'google'];
   beforeAll(async () => {
     provider = await startProvider();
+    tokens = await startTokenEndpoint();
     world = await startAi({
       models: JSON.stringify({
-        providers: owners.map((id, index) => ({ id, kind: kinds[index], base_url: provider.url })),
-        models: owners.map((id) => ({ id: `${id}/ok`, provider: id, upstream_model: 'ok', rates: null })),
+        providers: [
+          ...owners.map((id, index) => ({ id, kind: kinds[index], base_url: provider.url })),
+          ...cloudProviders(provider.url, tokens),
+        ],
+        models: [...owners, ...cloudKinds].map((id) => ({
+          id: `${id}/ok`,
+          provider: id,
+          upstream_model: 'ok',
+          rates: null,
+        })),
       }),
-      env: {},
+      env: cloudEnvironment(tokens),
     });
   });
   afterAll(async () => {
     await world.close();
     await provider.close();
+    await tokens.close();
   });
 
-  test.each(owners)('is serialized once for %s', async (owner) => {
+  test.each([...owners, ...cloudKinds])('is serialized once for %s', async (owner) => {
     const body = JSON.stringify({ model: `${owner}/ok`, prompt: longText });
     const stringify = vi.spyOn(JSON, 'stringify');
     try {
