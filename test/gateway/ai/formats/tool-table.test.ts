@@ -1,6 +1,10 @@
 // Names of tools in namespaces: one name for the model, and back.
 import { describe, expect, test } from 'vitest';
-import { createToolTable } from '../../../../src/gateway/ai/formats/responses/tool-table.ts';
+import {
+  createToolTable,
+  maxNamespaceTools,
+} from '../../../../src/gateway/ai/formats/responses/tool-table.ts';
+import { toToolChoice } from '../../../../src/gateway/ai/formats/responses/tools.ts';
 
 const functions = (...names: string[]) => names.map((name) => ({ type: 'function', name }));
 const namespace = (name: string, ...names: string[]) => ({
@@ -38,5 +42,30 @@ describe('a tool of a namespace', () => {
     expect(table.modelName(long, 'crm')).toHaveLength(64);
     expect(table.modelName(long, 'crm')).not.toBe(table.modelName(other, 'crm'));
     expect(createToolTable({}).modelName(long, 'crm')).toBe(table.modelName(long, 'crm'));
+  });
+
+  test('has no name beyond the maximum of all namespaces together', () => {
+    const names = Array.from({ length: maxNamespaceTools }, (_, index) => `tool_${index}`);
+    const table = createToolTable({ tools: [namespace('a', ...names), namespace('b', 'find')] });
+    expect(table.namesIn('a')).toHaveLength(maxNamespaceTools);
+    expect(table.namesIn('b')).toEqual([]);
+  });
+});
+
+describe('a choice of allowed tools', () => {
+  test('reads a repeated namespace once', () => {
+    const table = createToolTable({ tools: [namespace('crm', 'find', 'add')] });
+    let reads = 0;
+    const countingTable = {
+      ...table,
+      namesIn(name: string) {
+        reads += 1;
+        return table.namesIn(name);
+      },
+    };
+    const tools = Array.from({ length: 100 }, () => ({ type: 'namespace', name: 'crm' }));
+    const { allowedTools } = toToolChoice({ type: 'allowed_tools', tools }, countingTable);
+    expect([...(allowedTools ?? [])]).toEqual(['crm__find', 'crm__add']);
+    expect(reads).toBe(1);
   });
 });

@@ -18,16 +18,21 @@ export interface ToolTable {
   /** The tool with this name for the model; a plain function where the request has none. */
   find(modelName: string): CallerTool;
   /** The names for the model of all tools in the namespace. */
-  namesIn(namespace: string): string[];
+  namesIn(namespace: string): readonly string[];
 }
 
 // OpenAI's limit, the lowest of all providers.
 const maxNameLength = 64;
 
-/** Ignores tools of the wrong shape; `toTools` refuses them. */
+/** Maximum number of tools in all namespaces of a request. */
+export const maxNamespaceTools = 1_024;
+
+/** Ignores tools of the wrong shape and those beyond the maximum; `toTools` refuses both. */
 export function createToolTable({ tools }: Pick<ResponseRequest, 'tools'>): ToolTable {
   const byModelName = new Map<string, CallerTool>();
   const modelNames = new Map<string, string>();
+  const namesByNamespace = new Map<string, string[]>();
+  let remainingTools = maxNamespaceTools;
   const entries = (tools ?? []).map(asRecord);
   // Plain tools keep their names, so they come first.
   for (const tool of entries)
@@ -35,21 +40,25 @@ export function createToolTable({ tools }: Pick<ResponseRequest, 'tools'>): Tool
       byModelName.set(tool['name'], callerTool(tool, tool['name']));
   for (const { type, name: namespace, tools: members } of entries) {
     if (type !== 'namespace' || typeof namespace !== 'string' || !Array.isArray(members)) continue;
-    for (const member of members.map(asRecord)) {
+    const names = namesByNamespace.get(namespace) ?? [];
+    namesByNamespace.set(namespace, names);
+    const allowed = members.slice(0, remainingTools);
+    remainingTools -= allowed.length;
+    for (const member of allowed.map(asRecord)) {
       const name = member['name'];
       if (typeof name !== 'string') continue;
       const joined = joinNames(namespace, name);
       const modelName = byModelName.has(joined) ? shorten(joined, namespace, name) : joined;
       byModelName.set(modelName, { ...callerTool(member, name), namespace });
       modelNames.set(keyOf(namespace, name), modelName);
+      names.push(modelName);
     }
   }
   return {
     modelName: (name, namespace) =>
       namespace === undefined ? name : (modelNames.get(keyOf(namespace, name)) ?? joinNames(namespace, name)),
     find: (modelName) => byModelName.get(modelName) ?? { name: modelName, isCustom: false },
-    namesIn: (namespace) =>
-      [...byModelName].flatMap(([modelName, tool]) => (tool.namespace === namespace ? [modelName] : [])),
+    namesIn: (namespace) => namesByNamespace.get(namespace) ?? [],
   };
 }
 

@@ -12,7 +12,7 @@ import {
   unsupportedMember,
 } from '../chat-completions/members.ts';
 import type { DroppedHints } from '../translation/dropped-hints.ts';
-import type { ToolTable } from './tool-table.ts';
+import { maxNamespaceTools, type ToolTable } from './tool-table.ts';
 
 type HubTool = NonNullable<ModelCall['tools']>[number];
 
@@ -23,9 +23,6 @@ const customSchema = {
   required: [customInput],
   additionalProperties: false,
 };
-
-/** Of all namespaces together. */
-const maxNamespaceTools = 1_024;
 
 /** Throws a 400 for a tool of the wrong shape, and a 422 for one that the model does not support. */
 export function toTools(
@@ -133,14 +130,21 @@ export function toToolChoice(
   const mode = members['mode'] ?? 'auto';
   if (mode !== 'auto' && mode !== 'required')
     throw invalidMember('tool_choice.mode', 'must be auto or required');
-  const names = readList(members['tools'], 'tool_choice.tools').flatMap((tool, index) => {
+  return { toolChoice: { type: mode }, allowedTools: readAllowedTools(members['tools'], table) };
+}
+
+/** The names for the model. A request may repeat a namespace, whose names are added once. */
+function readAllowedTools(tools: unknown, table: ToolTable): Set<string> {
+  const names = new Set<string>();
+  const namespaces = new Set<string>();
+  for (const [index, tool] of readList(tools, 'tool_choice.tools').entries()) {
     const path = `tool_choice.tools[${index}]`;
     const allowed = readObject(tool, path);
-    return allowed['type'] === 'namespace'
-      ? table.namesIn(readToolName(allowed['name'], `${path}.name`))
-      : [readChosenTool(allowed, path, table)];
-  });
-  return { toolChoice: { type: mode }, allowedTools: new Set(names) };
+    if (allowed['type'] === 'namespace') namespaces.add(readToolName(allowed['name'], `${path}.name`));
+    else names.add(readChosenTool(allowed, path, table));
+  }
+  for (const namespace of namespaces) for (const name of table.namesIn(namespace)) names.add(name);
+  return names;
 }
 
 /** The model's name for a tool that is named with its namespace. */
