@@ -29,6 +29,7 @@ import { requirePrice } from './metering/bound.ts';
 import { generate, streamParts } from './model-calls.ts';
 import { passthroughDemand, passthroughReply, toPassthroughCall } from './passthrough-reply.ts';
 import { refuseUnsafeMembers } from './upstream/request-guard.ts';
+import { sessionHash } from './upstream/session-hash.ts';
 import { refusePricedTools } from './upstream/tool-guard.ts';
 import { warningHeaders } from './warning-headers.ts';
 
@@ -58,6 +59,8 @@ export function completionHandlers(context: AiContext): Pick<AiHandlers, 'ai.cre
         {
           chain,
           signal,
+          streams: body.stream === true,
+          session: () => sessionHash(call),
           deadlineMs: firstByteDeadlineMs(context, body.stream === true),
           check(model) {
             requirePrice(model, ['input', 'output']);

@@ -312,6 +312,10 @@ describe('the calls of a session', () => {
         { model: 'acme/alone', messages: [{ role: 'user', content: session }] },
       ],
     ],
+    [
+      'the start of the prompt of completions',
+      (session) => ['/v1/ai/completions', { model: 'acme/alone', prompt: session }],
+    ],
   ])('reach one key: %s', async (_name, callOf) => {
     await withWorld(async (world) => {
       for (const session of [...manySessions, ...manySessions]) {
@@ -399,9 +403,12 @@ describe('a model of several providers', () => {
 });
 
 describe('a stream without content', () => {
-  test('goes to the fallback after first_content_s', async () => {
+  test.each([
+    ['chat completions', '/v1/ai/chat/completions', { messages }],
+    ['completions', '/v1/ai/completions', { prompt: 'hi' }],
+  ])('goes to the fallback after first_content_s: %s', async (_name, path, prompt) => {
     await withWorld(async (world) => {
-      const response = await chat(world, { model: 'spare/silent', stream: true });
+      const response = await world.post(path, { model: 'spare/silent', stream: true, ...prompt });
       expect(response.headers.get('x-townhall-attempts')).toBe(
         'spare/silent;upstream_timeout, acme/alone;answered',
       );
