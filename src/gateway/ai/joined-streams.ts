@@ -123,14 +123,15 @@ function start(options: JoinedStreamOptions): Run {
       ready.resolve({ status, headers, isEvents, ...(mediaType === undefined ? {} : { mediaType }) });
       if ('events' in reply) await recordEvents(current, reply.events);
       else await recordFrames(current, reply.content);
+      // A reader must not take a part of the answer for the whole. Once the row is deleted, the check of the
+      // leases may abort a run that is complete.
+      if (current.signal.aborted) throw notReplayable();
     } catch (error) {
       ready.reject(error);
       throw error;
     } finally {
       await row.end(current.signal);
     }
-    // A reader must not take a part of the answer for the whole.
-    if (current.signal.aborted) throw notReplayable();
   });
   run.head = ready.promise;
   return run;

@@ -1,5 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { joinStream } from '../../../src/gateway/ai/joined-streams.ts';
 import { createEventLog } from '../../../src/gateway/ai/response-runs/event-log.ts';
+import { createResponseRuns } from '../../../src/gateway/ai/response-runs/runs.ts';
+import { rememberNothing } from '../../../src/kernel/data/idempotency.ts';
+import { silentLog } from '../../support/databases.ts';
 
 const options = { maxBytes: 4_000, onReaders() {}, onBytes() {} };
 
@@ -50,5 +54,44 @@ describe('the log of a stream', () => {
     await reader.return?.();
     expect(readers).toBe(0);
     expect(await next).toMatchObject({ done: true });
+  });
+});
+
+describe('a stream with an Idempotency-Key', () => {
+  test('is complete when it is aborted while its row is deleted', async () => {
+    const runs = createResponseRuns({ log: silentLog });
+    let deletedRow: string | undefined;
+    const storedResponses = {
+      begin: () => Promise.resolve(),
+      find: () => Promise.reject(new Error('No stream is read again.')),
+      async remove({ responseId }: { responseId: string }) {
+        deletedRow = responseId;
+        // The check of the leases no longer sees the row.
+        runs.find(responseId)?.abort();
+      },
+    };
+    async function* numbers() {
+      yield* [{ data: 1 }, { data: 2 }];
+    }
+    const reply = await joinStream({
+      runs,
+      storedResponses,
+      background: { keepLease: () => () => {} },
+      log: silentLog,
+      owner: { kind: 'user', id: 'usr_1' },
+      response: {},
+      remember: rememberNothing,
+      signal: new AbortController().signal,
+      graceMs: 60_000,
+      afterSequence: -1,
+      async answer(_detached, beforeSend) {
+        await beforeSend();
+        return { status: 200, headers: {}, events: numbers() };
+      },
+    });
+    const events = 'events' in reply ? await collect(reply.events) : [];
+    expect(events).toMatchObject([{ data: 1 }, { data: 2 }]);
+    expect(deletedRow).toMatch(/^run_/);
+    await runs.close();
   });
 });
