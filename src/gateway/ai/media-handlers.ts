@@ -182,12 +182,14 @@ async function openMedia(
   const media = links.verify(mediaId, expires, signature) ? await jobs.openMedia(mediaId, expires) : null;
   if (media === null)
     throw new Problem('not_found', 'media_not_found', 'This link is invalid, or it or its file has expired.');
-  return mediaReply(media);
+  // The bytes under a link never change.
+  return mediaReply(media, 'private, max-age=3600, immutable');
 }
 
 /** The reply with the bytes of a file. */
 export function mediaReply(
   media: NonNullable<Awaited<ReturnType<MediaJobs['openMedia']>>>,
+  cacheControl: string,
 ): Extract<Reply<Operations['ai.getMedia']>, { status: 200 }> {
   return {
     status: 200,
@@ -195,8 +197,7 @@ export function mediaReply(
     mediaType: media.record.mediaType as 'image/png',
     headers: {
       'content-length': String(media.size),
-      // The bytes under a link never change.
-      'cache-control': 'private, max-age=3600, immutable',
+      'cache-control': cacheControl,
       // Blocks scripts in a file that a browser opens by its link.
       'content-security-policy': "default-src 'none'; sandbox",
     },

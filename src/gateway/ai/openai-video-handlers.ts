@@ -121,7 +121,8 @@ async function getContent(
   if (film === undefined) throw noContent(toVideo(job));
   const media = await jobs.openMedia(film.mediaId, Math.floor(job.readAt.getTime() / 1000) + linkSeconds);
   if (media === null) throw noContent(toVideo(job));
-  return mediaReply(media) as Reply<Operations['ai.getClientVideoContent']>;
+  // The path is the same for all callers of a browser, and the video can be deleted.
+  return mediaReply(media, 'no-store') as Reply<Operations['ai.getClientVideoContent']>;
 }
 
 function noContent({ status }: OpenAiVideo): Problem {

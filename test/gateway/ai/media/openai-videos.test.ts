@@ -134,19 +134,39 @@ describe('ai.getClientVideo', { timeout: 120_000 }, () => {
       error: { code: expect.any(String), message: expect.any(String) },
     });
   });
+});
 
-  it('is 404 for the video of another user', async () => {
+describe('the video of another user', { timeout: 120_000 }, () => {
+  it.each(['getClientVideo', 'getClientVideoContent', 'removeClientVideo'] as const)(
+    'is 404 for ai.%s',
+    async (operation) => {
+      const { id } = await makeVideo();
+      const stranger = await world.stranger();
+      await expect(stranger.ai[operation]({ video_id: id })).rejects.toMatchObject({
+        status: 404,
+        code: 'job_not_found',
+        param: 'video_id',
+      });
+      expect(await client().videos.retrieve(id)).toMatchObject({ status: 'completed' });
+    },
+  );
+
+  it('is neither listed nor a cursor', async () => {
     const { id } = await client().videos.create(small);
     const stranger = await world.stranger();
-    await expect(stranger.ai.getClientVideo({ video_id: id })).rejects.toMatchObject({
-      status: 404,
-      code: 'job_not_found',
-      param: 'video_id',
-    });
+    expect((await stranger.ai.listClientVideos()).data).toEqual([]);
+    await expect(stranger.ai.listClientVideos({ after: id })).rejects.toMatchObject({ status: 404 });
   });
 });
 
 describe('ai.getClientVideoContent', { timeout: 120_000 }, () => {
+  it('is stored in no cache', async () => {
+    const { id } = await makeVideo();
+    const content = await client().videos.downloadContent(id);
+    expect(content.headers.get('cache-control')).toBe('no-store');
+    await content.body?.cancel();
+  });
+
   it('is 404 before the video is ready', async () => {
     const { id } = await client().videos.create(waiting);
     await expect(client().videos.downloadContent(id)).rejects.toMatchObject({
