@@ -64,7 +64,7 @@ async function synthesize(
   options: SdkMediaOptions,
   call: Call<SpeechOperation, Identity>,
 ): Promise<Reply<SpeechOperation>> {
-  const { warnings } = optionsFor('', call.body.providerOptions);
+  const { warnings } = optionsFor(undefined, call.body.providerOptions);
   const rendered = await wholeSpeech(options, call, {
     body: toSpeechRequest(call.body, call.headers['ai-model-id']),
     render: (audio) => ({ audio: audio.toString('base64'), warnings }),
@@ -77,7 +77,7 @@ async function transcribeAudio(
   call: Call<TranscriptionOperation, Identity>,
 ): Promise<Reply<TranscriptionOperation>> {
   const { audio, mediaType, providerOptions } = call.body;
-  const { warnings } = optionsFor('', providerOptions);
+  const { warnings } = optionsFor(undefined, providerOptions);
   const { transcription, headers, bill } = await transcribe(options, call, {
     model: call.headers['ai-model-id'],
     audio,

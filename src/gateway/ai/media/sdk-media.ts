@@ -16,9 +16,9 @@ import { toInputImage } from './openai-images.ts';
 
 export type SdkOptions = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 
-/** The options for the provider, and a warning for those of each other one. */
+/** The options for the provider, and a warning for those of each other one; undefined takes no options. */
 export function optionsFor(
-  provider: string,
+  provider: string | undefined,
   options: SdkOptions = {},
 ): { own: Readonly<Record<string, unknown>>; warnings: Warning[] } {
   const warnings = Object.entries(options)
@@ -26,9 +26,13 @@ export function optionsFor(
     .map(([name]) => ({
       type: 'unsupported' as const,
       feature: `providerOptions.${name}`,
-      details: `only options of ${provider} reach this model`,
+      details:
+        provider === undefined
+          ? 'options are not sent to this model'
+          : `only options of ${provider} reach this model`,
     }));
-  return { own: (Object.hasOwn(options, provider) ? options[provider] : undefined) ?? {}, warnings };
+  const own = provider !== undefined && Object.hasOwn(options, provider) ? options[provider] : undefined;
+  return { own: own ?? {}, warnings };
 }
 
 /** Throws a 400 for a file that is no image, and a 422 for a mask and for a file by its address. */

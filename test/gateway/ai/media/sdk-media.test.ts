@@ -195,3 +195,15 @@ describe.each([
     ]);
   });
 });
+
+describe('ai.synthesizeSdkSpeech', () => {
+  it('names options, which no model of speech gets', async () => {
+    const answer = await send('speech-model', 'local/flite', {
+      text: 'Good morning.',
+      providerOptions: { acme: { tone: 'x' } },
+    });
+    expect(await answer.json()).toMatchObject({
+      warnings: [{ feature: 'providerOptions.acme', details: 'options are not sent to this model' }],
+    });
+  });
+});
