@@ -13,6 +13,7 @@ import { collectDroppedHints, type DroppedHints } from './formats/translation/dr
 import { serializeChunks } from './formats/ui/chunks.ts';
 import { toStreamRequest } from './formats/ui/request.ts';
 import type { Warning } from './hub/language-model.ts';
+import { type RenameMember, withMemberNames } from './member-names.ts';
 import { streamParts } from './model-calls.ts';
 import { callInFormat, type StreamCall } from './stream-handlers.ts';
 import { warningHeaders } from './warning-headers.ts';
@@ -32,27 +33,29 @@ async function streamMessage(
   const toolNames = new Set(call.body.tools?.map(({ name }) => name));
   const messageId = messageIdOf(call.body);
   let warnings: readonly Warning[] = [];
-  const result = await callInFormat(context, streamCall, {
-    action: 'ui',
-    streams: true,
-    send: async (attempt, { hub, bill }) => {
-      const parts = await serializeStream(streamParts(context, attempt, { hub, bill }), {
-        version: '4',
-        modelId: attempt.model.id,
-        responseId: messageId,
-        now: context.clock.now(),
-        renderError: (error) => streamErrorBody(context, streamCall, { error, attempt })?.error,
-      });
-      return waitForFirst(
-        serializeChunks(parts, {
-          messageId,
+  const result = await withMemberNames(uiMember, () =>
+    callInFormat(context, streamCall, {
+      action: 'ui',
+      streams: true,
+      send: async (attempt, { hub, bill }) => {
+        const parts = await serializeStream(streamParts(context, attempt, { hub, bill }), {
+          version: '4',
           modelId: attempt.model.id,
-          toolNames,
-          onWarnings: (modelWarnings) => (warnings = modelWarnings),
-        }),
-      );
-    },
-  });
+          responseId: messageId,
+          now: context.clock.now(),
+          renderError: (error) => streamErrorBody(context, streamCall, { error, attempt })?.error,
+        });
+        return waitForFirst(
+          serializeChunks(parts, {
+            messageId,
+            modelId: attempt.model.id,
+            toolNames,
+            onWarnings: (modelWarnings) => (warnings = modelWarnings),
+          }),
+        );
+      },
+    }),
+  );
   return {
     status: 200,
     events: asEvents(result.answer),
@@ -64,6 +67,9 @@ async function streamMessage(
     },
   };
 }
+
+// One message of the chat can be several of the prompt, so their places differ.
+const uiMember: RenameMember = (member) => (/^prompt(?:$|\[)/.test(member) ? 'messages' : undefined);
 
 /** Copies the members one by one, because a spread would omit the getters of the call. */
 function toStreamCall(call: UiCall, hints: DroppedHints): StreamCall {

@@ -360,6 +360,15 @@ describe('a message', () => {
     expect(provider.calls).toHaveLength(0);
   });
 
+  test('beyond the limit of a local model is refused by name', async () => {
+    const parts = [{ type: 'text', text: 'x'.repeat(70_000) }];
+    const response = await post({ model: 'local/echo', messages: [{ role: 'user', parts }] });
+    expect([response.status, await errorOf(response)]).toMatchObject([
+      422,
+      { code: 'unsupported_by_model', param: 'messages' },
+    ]);
+  });
+
   test('is required', async () => {
     const empty = await post({ model: 'acme/ok', messages: [{ role: 'user', parts: [{ type: 'data-x' }] }] });
     expect(await errorOf(empty)).toMatchObject({ param: 'messages' });
