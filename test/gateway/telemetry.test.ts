@@ -217,6 +217,27 @@ describe('a call to a provider', () => {
     expect(text).not.toContain('AtV1');
   });
 
+  test.each([
+    ['embeddings', 'embedding-model', { values: ['a'] }],
+    ['rerank', 'reranking-model', { query: 'a', documents: { type: 'text', values: ['b'] } }],
+  ])('of the AI SDK is traced as %s', async (operation, path, body) => {
+    const spanCount = collector.spans.length;
+    const answer = await fetch(`${world.url}/v1/ai/${path}`, {
+      method: 'POST',
+      headers: {
+        authorization: `Bearer ${world.userToken}`,
+        'content-type': 'application/json',
+        'ai-model-id': 'acme/vectors',
+      },
+      body: JSON.stringify(body),
+    });
+    expect(answer.status).toBe(200);
+    await answer.text();
+    await collector.waitFor(
+      (span) => span.name === `${operation} acme/vectors` && collector.spans.indexOf(span) >= spanCount,
+    );
+  });
+
   test('of an image job belongs to no request', async () => {
     const headers = { authorization: `Bearer ${world.userToken}`, 'content-type': 'application/json' };
     // The first job starts the queue.

@@ -43,12 +43,16 @@ export interface UpstreamObserver {
 const operationNames: Readonly<Record<string, string>> = {
   'ai.createCompletion': 'text_completion',
   'ai.embedText': 'embeddings',
+  'ai.embedSdkValues': 'embeddings',
   'ai.moderateContent': 'moderation',
   'ai.rerankDocuments': 'rerank',
+  'ai.rerankSdkDocuments': 'rerank',
   'ai.synthesizeSpeech': 'generate_content',
   'ai.synthesizeClientSpeech': 'generate_content',
+  'ai.synthesizeSdkSpeech': 'generate_content',
   'ai.transcribeAudio': 'transcription',
   'ai.transcribeClientAudio': 'transcription',
+  'ai.transcribeSdkAudio': 'transcription',
   'ai.generateGeminiContent': 'generate_content',
   'ai.streamGeminiContent': 'generate_content',
 };
