@@ -154,7 +154,7 @@ function handle<Identity extends CallerIdentity>(
       operationId,
       caller: callerOf?.(identity) ?? null,
       key: key as string,
-      request: { path, query, body, rawBody, isForm },
+      request: { path, query, headers: modelHeaders(input.headers), body, rawBody, isForm },
       requestId: request.requestId,
       isSecret: hasSecretResponse,
       errorDialect,
@@ -162,6 +162,12 @@ function handle<Identity extends CallerIdentity>(
     },
     call,
   );
+}
+
+/** The AI SDK's gateway client names the model in a header; a key must not replay the answer of another one. */
+function modelHeaders(headers: OperationInput['headers']): Record<string, unknown> | undefined {
+  const entries = Object.entries(headers).filter(([name]) => /^ai-.*model-id$/.test(name));
+  return entries.length === 0 ? undefined : Object.fromEntries(entries);
 }
 
 /**

@@ -21,7 +21,15 @@ export interface IdempotentCall {
   caller: string | null;
   key: string | undefined;
   /** Everything that makes two calls the same one. */
-  request: { path: unknown; query: unknown; body: unknown; rawBody: Uint8Array; isForm?: boolean };
+  request: {
+    path: unknown;
+    query: unknown;
+    /** Headers that belong to the request as its body does; absent without any. */
+    headers?: Readonly<Record<string, unknown>> | undefined;
+    body: unknown;
+    rawBody: Uint8Array;
+    isForm?: boolean;
+  };
   requestId: string;
   /** The answer contains a secret and is not stored. */
   isSecret: boolean;
@@ -417,8 +425,9 @@ function translateFailure(body: ProblemBody, status: number, { dialect, surface 
 const maxComparedAsValue = 256 * 1024;
 
 async function requestDigest(request: IdempotentCall['request']): Promise<Buffer> {
-  const { path, query, body, rawBody, isForm = false } = request;
-  const parts = JSON.stringify([canonicalValue(path), canonicalValue(query)]);
+  const { path, query, headers, body, rawBody, isForm = false } = request;
+  const values = headers === undefined ? [path, query] : [path, query, headers];
+  const parts = JSON.stringify(values.map(canonicalValue));
   // Clients choose a new boundary for each repetition of a form, so its members are compared.
   if (isForm) return digest(parts, 'form', JSON.stringify(canonicalValue(await withFileDigests(body))));
   if (rawBody.byteLength > maxComparedAsValue) return digest(parts, await digestInPool(rawBody));

@@ -135,6 +135,28 @@ describe('ai.embedSdkValues', () => {
   });
 });
 
+describe('an Idempotency-Key', () => {
+  it.each([
+    ['embedding-model', 'ai-model-id', { values: ['a'] }],
+    [
+      'language-model',
+      'ai-language-model-id',
+      { prompt: [{ role: 'user', content: [{ type: 'text', text: 'a' }] }] },
+    ],
+  ])('is not for another model: %s', async (path, header, body) => {
+    const ask = (model: string) =>
+      world.send(`/v1/ai/${path}`, body, {
+        headers: {
+          [header]: model,
+          'ai-language-model-streaming': 'false',
+          'idempotency-key': `one ${path}`,
+        },
+      });
+    expect((await ask(path === 'embedding-model' ? 'acme/vectors' : 'local/echo')).status).toBe(200);
+    expect(await errorOf(await ask('local/guide'))).toMatchObject([422, { code: 'idempotency_key_reused' }]);
+  });
+});
+
 describe('ai.rerankSdkDocuments', () => {
   it('sends objects as JSON', async () => {
     const documents = { type: 'object', values: [{ title: 'a' }] };
