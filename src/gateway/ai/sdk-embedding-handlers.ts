@@ -48,7 +48,9 @@ async function embed(context: AiContext, call: EmbeddingCall): Promise<Passthrou
   const { answer, bill, headers } = await withMemberNames(rename, () =>
     wholeAnswer(context, request, formats.embeddings),
   );
-  const content = await unlessOtherAnswer(bill, () => toSdkEmbeddings(answer, warnings));
+  const content = await unlessOtherAnswer(bill, () =>
+    toSdkEmbeddings(answer, { values: values.length, warnings }),
+  );
   const replay =
     content.length <= maxReplayBytes
       ? answerForReplay(call, {

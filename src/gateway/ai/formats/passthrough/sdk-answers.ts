@@ -7,12 +7,17 @@ import type { Warning } from '../../hub/language-model.ts';
 import { arrayItems, type Span, topLevelMembers } from '../../upstream/json-members.ts';
 import type { PassthroughAnswer } from './answer.ts';
 
-/** Throws a Problem for an answer whose vectors are no lists of numbers, such as base64. */
+/**
+ * Throws a Problem for an answer whose vectors are no lists of numbers, such as base64, or that has another
+ * number of them than the request has values.
+ */
 export async function toSdkEmbeddings(
-  { bytes, value }: PassthroughAnswer,
-  warnings: readonly Warning[],
+  { bytes, value }: Pick<PassthroughAnswer, 'bytes' | 'value'>,
+  { values, warnings }: { values: number; warnings: readonly Warning[] },
 ): Promise<Buffer> {
-  const vectors = (await vectorsOf(bytes)).map(({ start, end }) => bytes.subarray(start, end));
+  const items = await vectorsOf(bytes);
+  if (items.length !== values) throw otherAnswer();
+  const vectors = items.map(({ start, end }) => bytes.subarray(start, end));
   const pieces: Uint8Array[] = [Buffer.from('{"embeddings":[')];
   for (const [position, vector] of vectors.entries()) {
     if (position > 0) pieces.push(Buffer.from(','));
