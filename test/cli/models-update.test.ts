@@ -144,11 +144,14 @@ describe('townhall models update', () => {
     expect([code, output.join('\n')]).toEqual([1, expect.stringContaining('--allow-jump openai/other')]);
   });
 
-  test('refuses another address of a provider unless providers are allowed', async () => {
+  test.each([
+    ['address', { base_url: 'https://elsewhere.example/v1' }],
+    ['endpoints', { endpoints: [{ base_url: 'https://elsewhere.example/v1' }] }],
+    ['keys', { api_key_env: undefined, keys: [{ env: 'OPENAI_API_KEY' }] }],
+    ['limit of the output', { output_limit_member: 'max_output' }],
+  ])('refuses another %s of a provider unless providers are allowed', async (_name, members) => {
     const provider = curatedModels().providers.find(({ id }) => id === 'mistral');
-    const next = {
-      providers: [{ ...provider, base_url: 'https://elsewhere.example/v1' }],
-    } as CatalogDocument;
+    const next = { providers: [{ ...provider, ...members }] } as CatalogDocument;
     const { code, output } = await update(next);
     expect([code, output.join('\n')]).toEqual([
       1,

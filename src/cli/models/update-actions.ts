@@ -50,7 +50,7 @@ export const updateAction: Action = action({
     },
     'allow-providers': {
       kind: 'switch',
-      summary: 'Accept new providers, and other addresses, keys and unpriced members.',
+      summary: 'Accept new providers, and other addresses, keys and settings of providers.',
     },
     'allow-older': { kind: 'switch', summary: 'Accept a catalog older than the applied one.' },
     ...applyOptions,

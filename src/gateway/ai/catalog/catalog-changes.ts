@@ -1,6 +1,6 @@
 // The differences between two catalogs, and the changes among them that an update refuses unless
 // the operator allows them: jumps of a price, and other addresses or keys of a provider.
-import type { ModelEntry, ModelsFile, ProviderEntry } from './models-file.ts';
+import type { ModelEntry, ModelsFile } from './models-file.ts';
 import type { Rates } from './rates.ts';
 
 export interface MemberChange {
@@ -29,20 +29,8 @@ export interface PriceJump {
   after: Rate;
 }
 
-// Other values of these send keys or prompts to another place, or allow requests that have no price.
-const guardedMembers: readonly (keyof ProviderEntry)[] = [
-  'kind',
-  'base_url',
-  'api_key_env',
-  'keys',
-  'endpoints',
-  'credentials',
-  'region',
-  'resource',
-  'project',
-  'location',
-  'unpriced_members',
-];
+// Every other member of a provider decides where keys and prompts go, or what is charged.
+const freeMembers: readonly string[] = ['name'];
 
 export function compareCatalogs(before: ModelsFile, after: ModelsFile): EntryChange[] {
   return [
@@ -88,13 +76,13 @@ function flatten(entry: object): Map<string, unknown> {
   return members;
 }
 
-/** The providers that are new, or whose address, key, kind or unpriced members differ. */
+/** The providers that are new, or that differ in more than their name. */
 export function guardedProviders(changes: readonly EntryChange[]): string[] {
   return changes
     .filter(({ entry, change }) => entry === 'provider' && change !== 'removed')
     .filter(
       ({ change, members }) =>
-        change === 'added' || members.some(({ member }) => (guardedMembers as string[]).includes(member)),
+        change === 'added' || members.some(({ member }) => !freeMembers.includes(member)),
     )
     .map(({ id }) => id);
 }

@@ -144,5 +144,5 @@ function jumpRefusal(
 }
 
 function providerRefusal(id: string): string {
-  return `The provider ${id} is new, or its kind, address, key or unpriced members change, so that keys and prompts may go elsewhere; --allow-providers applies it.`;
+  return `The provider ${id} is new, or more of it than its name changes, so that keys and prompts may go elsewhere or prices may not hold; --allow-providers applies it.`;
 }
