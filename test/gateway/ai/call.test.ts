@@ -433,3 +433,48 @@ describe('the breaker and the retry budget', () => {
     expect(takeAll()).toBe(10);
   });
 });
+
+describe('a call with two endpoints', () => {
+  const addresses = ['https://a.example', 'https://b.example'];
+  const entry = { kind: 'openai-compatible', endpoints: addresses.map((base_url) => ({ base_url })) };
+  const shared = (overrides: Partial<CatalogModel> = {}) =>
+    model('acme/fast', { providerEntry: entry as CatalogModel['providerEntry'], ...overrides });
+
+  /** Calls at a provider of which one endpoint has failed so often that its breaker is open. */
+  async function callsBesideOpenBreaker(clock: ReturnType<typeof stillClock>) {
+    const calls = createCalls({ clock, random: middle, breaker: { consecutiveFailures: 1 } });
+    await runWith({ ...calls }, { chain: [shared()], outcomes: [errorResponse(503), 'ok'] }).run;
+    return calls;
+  }
+
+  test('waits before it repeats a limited call while the breaker of the other one is open', async () => {
+    const clock = stillClock();
+    const calls = await callsBesideOpenBreaker(clock);
+    clock.slept.length = 0;
+    const { run, calledModels } = runWith(calls, {
+      chain: [shared()],
+      deadlineMs: 10_000,
+      outcomes: [...Array<Problem>(20).fill(errorResponse(429, '1')), 'ok'],
+    });
+    await expect(run).rejects.toMatchObject({ code: 'rate_limited' });
+    expect(calledModels).toHaveLength(3);
+    expect(clock.slept).toEqual([1_000, 1_000]);
+  });
+
+  test('has no limit to its first content while the breaker of the other one is open', async () => {
+    const calls = await callsBesideOpenBreaker(stillClock());
+    const limits: unknown[] = [];
+    await callModel(
+      {
+        chain: [shared({ first_content_s: 1 })],
+        signal: new AbortController().signal,
+        deadlineMs: 60_000,
+        streams: true,
+        check: () => {},
+        send: async ({ firstContentMs }) => void limits.push(firstContentMs),
+      },
+      calls,
+    );
+    expect(limits).toEqual([undefined]);
+  });
+});

@@ -201,8 +201,8 @@ async function retryingCall<T>(
   const { model, attempts, signal } = call;
   const selection = new BackendSelection(context.backends.poolOf(model.providerEntry), health, call);
   health.budget.recordCall();
+  let permitted = selection.next();
   for (let attempt = 0, delays = 0; ; attempt += 1) {
-    const permitted = selection.next();
     if ('problem' in permitted) {
       attempts.push({ model: model.id, outcome: permitted.outcome });
       return { failure: permitted.problem };
@@ -210,18 +210,22 @@ async function retryingCall<T>(
     const firstContentMs = selection.firstContentMs(permitted.backend);
     const outcome = await attemptOnce(context, permitted, { ...call, attempt, firstContentMs });
     if ('answer' in outcome) return outcome;
-    const isSlow = isSlowStart(outcome.failure, firstContentMs);
-    if (
-      selection.moveOn(permitted.backend, isSlow ? undefined : outcome.failure) &&
-      context.clock.monotonicMs() < call.endsMs
-    )
+    const { failure } = outcome;
+    const isSlow = isSlowStart(failure, firstContentMs);
+    selection.recordFailure(permitted.backend);
+    const mayMoveOn = isSlow || coolingReason(failure) !== undefined;
+    const other = mayMoveOn && context.clock.monotonicMs() < call.endsMs ? selection.other() : undefined;
+    if (other !== undefined) {
+      permitted = other;
       continue;
+    }
     // Another attempt at the same place would be as slow.
     if (isSlow) return outcome;
     const waitMs = retryDelayMs(context, health, { ...call, ...outcome, ...permitted, retry: delays });
     if (waitMs === undefined) return outcome;
     delays += 1;
     await context.clock.sleep(waitMs, signal);
+    permitted = selection.next();
   }
 }
 
@@ -245,47 +249,69 @@ class BackendSelection {
 
   /** The backend of the next attempt, or why there is none. */
   next(): PermittedBackend | { outcome: 'breaker_open' | 'keys_cooling'; problem: Problem } {
-    const pool = this.#pool;
-    let openBits = 0;
-    for (;;) {
-      const backend =
-        this.#choose(openBits) ?? (this.#call.isLast || !pool.isShared ? pool.soonest(openBits) : undefined);
-      if (backend === undefined) break;
-      const permit = this.#health.breakerOf(backend).tryAcquire();
-      if (permit !== undefined) return { pool, backend, permit };
-      openBits |= pool.endpointBits(backend);
-    }
+    const { permitted, openBits } = this.#acquire((bits) => this.#choose(bits));
+    if (permitted !== undefined) return permitted;
     return openBits === 0
-      ? { outcome: 'keys_cooling', problem: coolingProblem(pool.restMs()) }
+      ? { outcome: 'keys_cooling', problem: coolingProblem(this.#pool.restMs()) }
       : { outcome: 'breaker_open', problem: breakerOpenProblem(this.#breakerWaitMs()) };
   }
 
-  /** A ready backend; one that has failed in this call only when there is no other. */
+  /** A ready backend that has not failed in this call and whose breaker lets the call pass. */
+  other(): PermittedBackend | undefined {
+    if (!this.#pool.isShared) return undefined;
+    return this.#acquire((bits) => this.#pool.choose(this.#session, bits | this.#failedBits)).permitted;
+  }
+
+  recordFailure(backend: Backend): void {
+    this.#failedBits |= backend.bit;
+  }
+
+  /** Takes a permit for the first choice with one. `openBits` are the backends whose breaker is open. */
+  #acquire(choose: (openBits: number) => Backend | undefined): {
+    permitted?: PermittedBackend;
+    openBits: number;
+  } {
+    const pool = this.#pool;
+    let openBits = 0;
+    for (;;) {
+      const backend = choose(openBits);
+      if (backend === undefined) return { openBits };
+      const permit = this.#health.breakerOf(backend).tryAcquire();
+      if (permit !== undefined) return { permitted: { pool, backend, permit }, openBits };
+      openBits |= pool.endpointBits(backend);
+    }
+  }
+
+  /**
+   * A ready backend; one that has failed in this call only when there is no other, and one that cools down only
+   * when no fallback is left.
+   */
   #choose(openBits: number): Backend | undefined {
     const pool = this.#pool;
     if (!pool.isShared) return openBits === 0 ? pool.backends[0] : undefined;
     return (
       (this.#failedBits === 0 ? undefined : pool.choose(this.#session, openBits | this.#failedBits)) ??
-      pool.choose(this.#session, openBits)
+      pool.choose(this.#session, openBits) ??
+      (this.#call.isLast ? pool.soonest(openBits) : undefined)
     );
-  }
-
-  /**
-   * Whether another backend can take the call at once, after a failure of the key or, when undefined, a slow start.
-   */
-  moveOn(backend: Backend, failure: Problem | undefined): boolean {
-    this.#failedBits |= backend.bit;
-    if (failure !== undefined && coolingReason(failure) === undefined) return false;
-    return this.#pool.isShared && this.#pool.hasReady(this.#failedBits);
   }
 
   /** The model's limit, where the call could go to another backend or model after it. */
   firstContentMs(backend: Backend): number | undefined {
     const { model, streams, isLast } = this.#call;
     const seconds = streams === true ? model.first_content_s : undefined;
-    if (seconds === undefined) return undefined;
-    const hasOther = this.#pool.isShared && this.#pool.hasReady(this.#failedBits | backend.bit);
-    return isLast && !hasOther ? undefined : seconds * 1000;
+    if (seconds === undefined || (isLast && !this.#hasOther(backend))) return undefined;
+    return seconds * 1000;
+  }
+
+  #hasOther({ bit }: Backend): boolean {
+    const pool = this.#pool;
+    if (!pool.isShared) return false;
+    const without = pool.backends.reduce(
+      (bits, backend) => (this.#health.breakerOf(backend).waitMs() > 0 ? bits | backend.bit : bits),
+      this.#failedBits | bit,
+    );
+    return pool.hasReady(without);
   }
 
   #breakerWaitMs(): number {
