@@ -229,24 +229,28 @@ export class BackendPool {
     if (reason === undefined) return;
     const isLimited = reason === 'rate_limited';
     // A refused key is refused at every endpoint; limits are often those of one endpoint.
+    const cooledKey = isLimited ? undefined : backend.keyEnv;
     for (const other of this.backends)
-      if (other === backend || (!isLimited && other.keyEnv === backend.keyEnv))
+      if (other === backend || (cooledKey !== undefined && other.keyEnv === cooledKey))
         this.#cool(other, { reason, failure, sentMs });
   }
 
-  /** Calls that were sent before the cool-down began and fail after it count as one failure. */
+  /**
+   * Calls that were sent before the cool-down began and fail after it count as one failure, and do not shorten it.
+   */
   #cool(
     { state, keyEnv }: Backend,
     { reason, failure, sentMs }: { reason: CoolingReason; failure: Problem; sentMs: number },
   ): void {
     const nowMs = this.#clock.monotonicMs();
-    const isRepeated = state.cooling !== undefined && sentMs < state.cooling.sinceMs;
-    const strikes = isRepeated ? Math.max(state.strikes - 1, 0) : state.strikes;
+    const current = state.cooling;
+    const repeated = current !== undefined && sentMs < current.sinceMs ? current : undefined;
+    const strikes = repeated === undefined ? state.strikes : Math.max(state.strikes - 1, 0);
+    const untilMs = nowMs + coolingMs(reason, strikes, failure);
     state.strikes = strikes + 1;
     state.cooling = {
-      reason,
-      sinceMs: isRepeated ? (state.cooling?.sinceMs ?? nowMs) : nowMs,
-      untilMs: nowMs + coolingMs(reason, strikes, failure),
+      ...(repeated !== undefined && repeated.untilMs >= untilMs ? repeated : { reason, untilMs }),
+      sinceMs: repeated?.sinceMs ?? nowMs,
       secret: keyEnv === undefined ? undefined : this.#env.get(keyEnv),
     };
   }

@@ -163,6 +163,15 @@ describe('a cool-down', () => {
     expect(coolingOf(pool)?.restMs).toBe(2_000);
   });
 
+  test('is not shortened by an earlier call that fails later', () => {
+    const pool = poolOf({ keys });
+    const [backend] = pool.backends as [Backend];
+    nowMs = 100;
+    pool.recordFailure(backend, failure(429, '30'), 0);
+    pool.recordFailure(backend, failure(429), 50);
+    expect(coolingOf(pool)?.restMs).toBe(30_000);
+  });
+
   test('is not ended by the answer to an earlier call', () => {
     const pool = poolOf({ keys });
     const [backend] = pool.backends as [Backend];
@@ -198,6 +207,14 @@ describe('a cool-down', () => {
     const rejecting = poolOf({ keys, endpoints });
     rejecting.recordFailure(rejecting.backends[0] as Backend, failure(401));
     expect(states(rejecting)).toEqual(['key_refused', undefined, 'key_refused', undefined]);
+  });
+
+  test('of an endpoint without a key does not hold at the others', () => {
+    const pool = poolOf({
+      endpoints: [{ base_url: 'https://a.example' }, { base_url: 'https://b.example' }],
+    });
+    pool.recordFailure(pool.backends[0] as Backend, failure(401));
+    expect(pool.reports().map(({ cooling }) => cooling?.reason)).toEqual(['key_refused', undefined]);
   });
 
   test('does not exist for the only key of a provider', () => {
