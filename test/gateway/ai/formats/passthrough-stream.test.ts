@@ -4,13 +4,20 @@ import {
   messages,
   type PassthroughFormat,
 } from '../../../../src/gateway/ai/formats/passthrough/formats.ts';
-import { readPassthroughStream } from '../../../../src/gateway/ai/formats/passthrough/stream.ts';
+import {
+  type PassthroughStreamOptions,
+  readPassthroughStream,
+} from '../../../../src/gateway/ai/formats/passthrough/stream.ts';
+import type { Bill } from '../../../../src/gateway/ai/billing/bill.ts';
 import type { UpstreamAnswer } from '../../../../src/gateway/ai/upstream/client.ts';
 
 function read(
   body: AsyncIterable<Uint8Array>,
   format: PassthroughFormat,
-  { heartbeatMs = 60_000, ...options }: { heartbeatMs?: number; firstContentMs?: number } = {},
+  {
+    heartbeatMs = 60_000,
+    ...options
+  }: Partial<Pick<PassthroughStreamOptions, 'heartbeatMs' | 'firstContentMs' | 'bill'>> = {},
 ) {
   const answer: UpstreamAnswer = {
     mediaType: 'text/event-stream',
@@ -105,5 +112,40 @@ describe('a stream before its first content', () => {
 
   test('is held back until its content, and then whole', async () => {
     expect(await forward(opening + content, messages, 40)).toBe(opening + content);
+  });
+
+  test('is held back up to 1,000 events only', async () => {
+    const ping = 'event: ping\ndata: {"type":"ping"}\n\n';
+    const { promise: never } = Promise.withResolvers<void>();
+    async function* body(): AsyncGenerator<Uint8Array> {
+      for (let count = 0; count < 1_000; count += 1) yield Buffer.from(ping);
+      await never;
+    }
+    const parts = (await read(body(), messages, { heartbeatMs: 3_600_000 }))[Symbol.asyncIterator]();
+    expect(Buffer.from((await parts.next()).value as Uint8Array).toString()).toBe(ping.repeat(1_000));
+  });
+
+  test('counts the usage of its opening events at once and only once', async () => {
+    const claims: unknown[] = [];
+    const bill = {
+      recordUsage: (claim: unknown) => claims.push(claim),
+      countText: () => {},
+      markComplete: () => {},
+      settle: async () => 0,
+      noteFailure: () => {},
+      awaitsUsage: false,
+    } as unknown as Bill;
+    const usage = '{"input_tokens":7,"output_tokens":1}';
+    const { promise: received, resolve: release } = Promise.withResolvers<void>();
+    async function* body(): AsyncGenerator<Uint8Array> {
+      yield Buffer.from(`data: {"type":"message_start","message":{"usage":${usage}}}\n\n`);
+      await received;
+      yield Buffer.from(content);
+    }
+    const reading = read(body(), messages, { bill });
+    await expect.poll(() => claims).toHaveLength(1);
+    release();
+    for await (const _part of await reading);
+    expect(claims).toMatchObject([{ tokens: { input: 7 }, isFinal: false }]);
   });
 });

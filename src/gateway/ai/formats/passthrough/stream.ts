@@ -57,29 +57,40 @@ export async function readPassthroughStream(
   }
   const maxEventBytes = maxEventBytesFor(endRule, options.model);
   const groups = providerEvents(answer.body, { maxEventBytes, endRule, textMembers });
-  const start = await readStart(groups, options, answer).catch((error: unknown) => {
+  const { format, bill } = options;
+  const count = bill === undefined ? () => {} : createEventCounter(format, bill);
+  const start = await readStart(groups, { ...options, count }, answer).catch((error: unknown) => {
     markBeforeContent(error);
     throw error;
   });
-  return forward(start, groups, { ...options, redact: answer.redact });
+  return forward(start, groups, { ...options, count, redact: answer.redact });
 }
 
-/** The events up to the first content, and the next group if it was waited for in vain. */
+/** The counted events up to the first content, and the next group if it was waited for in vain. */
 interface StreamStart {
   events: ProviderEvent[];
   pending?: NextGroup;
 }
 
-type StartOptions = Pick<PassthroughStreamOptions, 'heartbeatMs' | 'firstContentMs' | 'format'>;
+type CountEvent = (event: ProviderEvent) => void;
+type StartOptions = Pick<PassthroughStreamOptions, 'heartbeatMs' | 'firstContentMs' | 'format'> & {
+  count: CountEvent;
+};
+
+// Formats have up to three events before the content, and pings; the largest one repeats the instructions.
+const maximumHeldEvents = 1_000;
+const maximumHeldBytes = 4 * 1024 * 1024;
 
 // Reads up to the first event with content, as a failure before it can still be retried, or have a status of its own.
-// After `heartbeatMs` other events are enough: a caller that receives nothing would time out.
+// After `heartbeatMs`, or at the bound of their number and size, other events are enough: a caller that receives
+// nothing would time out. Events count at once: a caller that disconnects here pays what the provider reports.
 async function readStart(
   groups: AsyncGenerator<ProviderEvent[]>,
-  { heartbeatMs, firstContentMs = Infinity, format }: StartOptions,
+  { heartbeatMs, firstContentMs = Infinity, format, count }: StartOptions,
   { abort }: Pick<UpstreamAnswer, 'abort'>,
 ): Promise<StreamStart> {
   const events: ProviderEvent[] = [];
+  let bytes = 0;
   const late = createDelay(Math.min(heartbeatMs, firstContentMs));
   try {
     for (let pending = groups.next(); ; pending = groups.next()) {
@@ -94,8 +105,14 @@ async function readStart(
         return { events, pending };
       }
       if (next.done === true) return { events };
-      events.push(...next.value);
+      for (const event of next.value) {
+        count(event);
+        events.push(event);
+        bytes += event.bytes.length;
+      }
       const content = next.value.find((event) => hasContent(event, format));
+      if (content === undefined && (events.length >= maximumHeldEvents || bytes >= maximumHeldBytes))
+        return { events };
       if (content === undefined) continue;
       const failure = failureOfResponse(content);
       if (failure !== undefined && isTransient(failure)) {
@@ -132,7 +149,7 @@ function createDelay(ms: number) {
   };
 }
 
-type ForwardOptions = PassthroughStreamOptions & Pick<UpstreamAnswer, 'redact'>;
+type ForwardOptions = PassthroughStreamOptions & Pick<UpstreamAnswer, 'redact'> & { count: CountEvent };
 type NextGroup = Promise<IteratorResult<ProviderEvent[]>>;
 
 async function* forward(
@@ -140,14 +157,12 @@ async function* forward(
   groups: AsyncGenerator<ProviderEvent[]>,
   options: ForwardOptions,
 ): AsyncGenerator<Uint8Array> {
-  const { format, heartbeatMs, errorFrame, bill } = options;
-  const count = bill === undefined ? () => {} : createEventCounter(format, bill);
+  const { heartbeatMs, errorFrame, bill, count } = options;
   const edit = createEventEditor(options);
   const silence = new SilenceTimer(heartbeatMs);
   let { pending } = start;
   try {
     for (let group = start.events; ;) {
-      group.forEach(count);
       yield* forwardGroup(group, edit, bill);
       pending ??= groups.next();
       let next = await silence.orSettled(pending);
@@ -156,6 +171,7 @@ async function* forward(
       pending = undefined;
       if (next.done === true) return;
       group = next.value;
+      group.forEach(count);
     }
   } catch (error) {
     pending = undefined;
@@ -204,7 +220,7 @@ function* editedGroup(events: readonly ProviderEvent[], edit: EditEvent): Genera
 async function readUsage(
   pending: NextGroup | undefined,
   groups: AsyncGenerator<ProviderEvent[]>,
-  { bill, count }: { bill: Bill; count: (event: ProviderEvent) => void },
+  { bill, count }: { bill: Bill; count: CountEvent },
 ): Promise<void> {
   try {
     for (let next = pending; bill.awaitsUsage; next = undefined) {
