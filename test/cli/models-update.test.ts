@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { catalogSource, maximumDocumentBytes } from '../../src/cli/models/source.ts';
 import type { CatalogDocument } from '../../src/gateway/ai/index.ts';
-import { curatedModels } from '../../src/gateway/ai/index.ts';
+import { curatedModels, writeCatalogFile } from '../../src/gateway/ai/index.ts';
 import { runInProcess, type CommandResult } from './in-process.ts';
 
 const modelId = 'openai/gpt-4.1';
@@ -165,6 +165,23 @@ describe('townhall models update', () => {
     const older = documentWith(inputRate, { published_at: '2026-11-22T00:00:00Z' });
     const { code, output } = await update(older);
     expect([code, output.join('\n')]).toEqual([1, expect.stringContaining('--allow-older applies it.')]);
+    expect((await appliedModel())?.rates?.input).toBe(inputRate * 2);
+  });
+
+  test('refuses a time of publication that does not exist', async () => {
+    const document = documentWith(inputRate, { published_at: '2026-13-01T00:00:00Z' });
+    const file = await publish(document, { isSigned: false });
+    await expect(run('update', '--from', file, '--unsigned', '--yes')).rejects.toThrow(
+      'published_at: there is no such time as 2026-13-01T00:00:00Z',
+    );
+  });
+
+  test('keeps the change of another command that ran meanwhile', async () => {
+    await update(documentWith(inputRate * 2));
+    const write = { next: {}, current: {}, keepsFormer: true, check: async () => {} };
+    await expect(writeCatalogFile(join(folder, 'catalog.json'), write)).rejects.toThrow(
+      'was changed by another command meanwhile',
+    );
     expect((await appliedModel())?.rates?.input).toBe(inputRate * 2);
   });
 

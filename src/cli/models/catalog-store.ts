@@ -50,9 +50,8 @@ export async function openCatalogStore(
     config,
     builtIn,
     current,
-    // Without a file the empty document brings the built-in catalog back.
-    replace: (next) => writeCatalogFile(file, { next, former: current ?? {}, check }),
-    amend: (next) => writeCatalogFile(file, { next, check }),
+    replace: (next) => writeCatalogFile(file, { next, current, keepsFormer: true, check }),
+    amend: (next) => writeCatalogFile(file, { next, current, keepsFormer: false, check }),
   };
 }
 

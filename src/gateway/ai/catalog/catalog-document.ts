@@ -7,6 +7,7 @@ import {
   type ModelsFile,
   type ModelsFileInput,
   type ModelsFileKind,
+  ModelsFileError,
   createModelsParser,
 } from './models-file.ts';
 
@@ -75,5 +76,8 @@ function replaceById<Entry extends { id: string }>(
  */
 export function parseCatalogDocument(text: string, name: string, builtIn: ModelsFile): CatalogDocument {
   createModelsParser(schema)(text, name, entriesOf(builtIn));
-  return JSON.parse(text) as CatalogDocument;
+  const document = JSON.parse(text) as CatalogDocument;
+  if (document.published_at !== undefined && Number.isNaN(Date.parse(document.published_at)))
+    throw new ModelsFileError(`${name}: published_at: there is no such time as ${document.published_at}`);
+  return document;
 }

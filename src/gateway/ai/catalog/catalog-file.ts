@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { open, readFile, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { makeSettingFolder } from '../../../kernel/folder.ts';
+import { parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { parseCatalogDocument, type CatalogDocument } from './catalog-document.ts';
 import type { ModelsFile } from './models-file.ts';
 
@@ -23,19 +24,38 @@ export async function readCatalogFile(
 
 export interface CatalogWrite {
   next: CatalogDocument;
-  /** What a rollback brings back; absent if it stays what it is. */
-  former?: CatalogDocument;
+  /** What `next` was planned for; undefined if there was no file. */
+  current: CatalogDocument | undefined;
+  /** Whether a rollback brings `current` back; otherwise it brings back what it did before. */
+  keepsFormer: boolean;
   /** Checks a file with the next content; its error leaves everything as it is. */
   check(path: string): Promise<void>;
 }
 
-/** Replaces the content. */
-export async function writeCatalogFile(file: string, { next, former, check }: CatalogWrite): Promise<void> {
+/** Replaces the content. Throws when another command has changed it since it was read. */
+export async function writeCatalogFile(
+  file: string,
+  { next, current, keepsFormer, check }: CatalogWrite,
+): Promise<void> {
   await makeSettingFolder('MODELS_CATALOG_FILE', dirname(file));
   await replaceFile(file, textOf(next), async (staging) => {
     await check(staging);
-    if (former !== undefined) await replaceFile(previousFile(file), textOf(former));
+    await requireUnchanged(file, current);
+    // Without a file the empty document brings the built-in catalog back.
+    if (keepsFormer) await replaceFile(previousFile(file), textOf(current ?? {}));
   });
+}
+
+async function requireUnchanged(file: string, current: CatalogDocument | undefined): Promise<void> {
+  const text = await readIfPresent(file);
+  const isUnchanged =
+    text === undefined
+      ? current === undefined
+      : current !== undefined && JSON.stringify(parseJsonOrUndefined(text)) === JSON.stringify(current);
+  if (!isUnchanged)
+    throw new Error(
+      `${file} was changed by another command meanwhile. Nothing was changed; run this one again.`,
+    );
 }
 
 function textOf(document: CatalogDocument): string {
