@@ -18,6 +18,8 @@ export interface ModelRouter {
 interface Latency {
   /** Moving average in milliseconds; undefined before the first answer. */
   averageMs: number | undefined;
+  /** Whether the last call failed; the average includes a penalty then. */
+  hasFailed: boolean;
   /** When a call was last sent to measure it, or was measured. */
   measuredMs: number;
 }
@@ -38,7 +40,7 @@ export function createModelRouter({ clock }: { clock: Pick<Clock, 'monotonicMs'>
     let latency = latencies.get(id);
     if (latency === undefined) {
       if (latencies.size >= maximumModels) latencies.clear();
-      latency = { averageMs: undefined, measuredMs: -Infinity };
+      latency = { averageMs: undefined, hasFailed: false, measuredMs: -Infinity };
       latencies.set(id, latency);
     }
     return latency;
@@ -81,9 +83,10 @@ export function createModelRouter({ clock }: { clock: Pick<Clock, 'monotonicMs'>
     record(model, ms) {
       const latency = latencyOf(model);
       latency.measuredMs = clock.monotonicMs();
-      const average = latency.averageMs;
+      const { averageMs: average, hasFailed } = latency;
+      latency.hasFailed = ms === undefined;
       if (ms === undefined) latency.averageMs = Math.min(Math.max(average ?? 0, 1_000) * 2, longestMs);
-      else latency.averageMs = average === undefined ? ms : average + smoothing * (ms - average);
+      else latency.averageMs = average === undefined || hasFailed ? ms : average + smoothing * (ms - average);
     },
   };
 }

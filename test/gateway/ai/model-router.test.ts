@@ -85,4 +85,13 @@ describe('the order by latency', () => {
     router.record(fast, undefined);
     expect(router.order(chain, undefined)[0]).toBe(slow);
   });
+
+  test('returns to a model with its first answer after failures', () => {
+    const router = routerAt();
+    router.record(slow, 900);
+    for (let failure = 0; failure < 10; failure += 1) router.record(fast, undefined);
+    expect(router.order(chain, undefined)[0]).toBe(slow);
+    router.record(fast, 300);
+    expect(router.order(chain, undefined)[0]).toBe(fast);
+  });
 });
