@@ -73,6 +73,26 @@ describe('townhall models update', () => {
     expect((await appliedModel())?.rates?.input).toBe(inputRate * 2);
   });
 
+  test('shows the address and key of a new provider, and the price of a new model', async () => {
+    const provider = {
+      id: 'acme',
+      kind: 'openai-compatible',
+      base_url: 'https://acme.example/v1',
+      keys: [{ env: 'ACME_KEY' }],
+    };
+    const model = { id: 'acme/fast', provider: 'acme', rates: { input: 7 } };
+    const file = await publish({ providers: [provider], models: [model] } as CatalogDocument);
+    const { output } = await run('update', '--from', file, '--dry-run');
+    expect(output).toEqual(
+      expect.arrayContaining([
+        '    base_url: none -> "https://acme.example/v1"',
+        '    keys: none -> [{"env":"ACME_KEY"}]',
+        '    upstream_model: none -> "fast"',
+        '    rates.input: none -> 7',
+      ]),
+    );
+  });
+
   test('writes nothing with --dry-run', async () => {
     const { code, output } = await update(documentWith(inputRate * 2), '--dry-run');
     expect([code, output.at(-1)]).toEqual([0, 'Nothing was changed.']);

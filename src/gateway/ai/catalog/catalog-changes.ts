@@ -13,7 +13,7 @@ export interface EntryChange {
   entry: 'provider' | 'model';
   id: string;
   change: 'added' | 'removed' | 'changed';
-  /** Empty for an added or removed entry. */
+  /** Of an added model only what it calls and its rates; empty for a removed entry. */
   members: MemberChange[];
 }
 
@@ -49,11 +49,23 @@ function compareEntries(
   const ids = [...new Set([...former.keys(), ...next.keys()])];
   return ids.flatMap((id): EntryChange[] => {
     const [old, current] = [former.get(id), next.get(id)];
-    if (old === undefined) return [{ entry, id, change: 'added', members: [] }];
+    if (old === undefined)
+      return current === undefined
+        ? []
+        : [{ entry, id, change: 'added', members: membersOfNew(entry, current) }];
     if (current === undefined) return [{ entry, id, change: 'removed', members: [] }];
     const members = compareMembers(old, current);
     return members.length === 0 ? [] : [{ entry, id, change: 'changed', members }];
   });
+}
+
+/** Where the prompts and keys go, and what a call costs: an operator must see both before the update. */
+function membersOfNew(entry: EntryChange['entry'], current: object): MemberChange[] {
+  return compareMembers({}, current).filter(({ member }) =>
+    entry === 'provider'
+      ? member !== 'id'
+      : ['provider', 'upstream_model'].includes(member) || member.startsWith('rates'),
+  );
 }
 
 function compareMembers(before: object, after: object): MemberChange[] {
