@@ -63,54 +63,43 @@ interface StoredSession {
   user: User;
 }
 
+/** The stored session of a page, and what the page shows of it. */
 interface Session {
+  /** Null for a session that has expired. */
   read(): StoredSession | null;
   write(session: StoredSession | null): void;
+  /** Shows what is stored. */
+  refresh(): void;
+  state(): WebLoginState;
+  subscribe(listener: () => void): () => void;
 }
+
+type BrowserStorage = NonNullable<WebLoginOptions['storage']>;
 
 /** Creates the login of a page. It sends nothing, and touches no storage, until a method is called. */
 export function createWebLogin(options: WebLoginOptions): WebLogin {
-  const { bureauId, redirectUri, storage, ...connection } = options;
+  const { bureauId, redirectUri, storage: customStorage, ...connection } = options;
   const keys = storageKeys(connection.baseUrl, bureauId);
-  const place = () => storage ?? sessionStorage;
-  const listeners = new Set<() => void>();
-  let current: WebLoginState = { status: 'loading', user: null };
-  let handling: Promise<User | null> | undefined;
-
-  function change(user: User | null): void {
-    current = user === null ? { status: 'signed-out', user } : { status: 'signed-in', user };
-    for (const listener of listeners) listener();
-  }
-
-  const session: Session = {
-    read: () => liveSession(readJson<StoredSession>(place(), keys.session)),
-    write(value) {
-      if (value === null) place().removeItem(keys.session);
-      else place().setItem(keys.session, JSON.stringify(value));
-      change(value?.user ?? null);
-    },
-  };
+  const storage = () => customStorage ?? sessionStorage;
+  const session = createSession(storage, keys.session);
   const token = () => session.read()?.userToken;
   const client = createGatewayClient({
     ...connection,
     token: () => token() ?? '',
     fetch: endingFetch(connection.fetch, session),
   });
-
-  // Another tab signed in or out; sessionStorage belongs to one tab and sends no such event.
-  const followTabs = (event: StorageEvent) => {
-    if (event.key === keys.session || event.key === null) change(session.read()?.user ?? null);
-  };
+  let handling: Promise<User | null> | undefined;
 
   return {
     client,
     token,
-    state: () => current,
+    state: () => session.state(),
+    subscribe: (listener) => session.subscribe(listener),
     handle() {
       // Frameworks may run the effect of a page twice; the code works once.
-      handling ??= handle({ client, session, place: place(), key: keys.pending })
+      handling ??= handle({ client, session, storage: storage(), key: keys.pending })
         .catch((error: unknown) => {
-          change(session.read()?.user ?? null);
+          session.refresh();
           throw error;
         })
         .finally(() => {
@@ -118,23 +107,14 @@ export function createWebLogin(options: WebLoginOptions): WebLogin {
         });
       return handling;
     },
-    async signIn({ screen, loginHint } = {}) {
+    async signIn(view = {}) {
       const pending: PendingLogin = {
         state: randomText(),
         verifier: randomText(),
         redirectUri: redirectUri ?? location.origin + location.pathname,
       };
-      place().setItem(keys.pending, JSON.stringify(pending));
-      const query = new URLSearchParams({
-        response_type: 'code',
-        client_id: bureauId,
-        redirect_uri: pending.redirectUri,
-        code_challenge: await challengeOf(pending.verifier),
-        code_challenge_method: 'S256',
-        state: pending.state,
-        ...(screen === undefined ? {} : { screen }),
-        ...(loginHint === undefined ? {} : { login_hint: loginHint }),
-      });
+      storage().setItem(keys.pending, JSON.stringify(pending));
+      const query = await loginQuery(bureauId, pending, view);
       location.assign(`${connection.baseUrl.replace(/\/+$/, '')}/login?${query}`);
       return new Promise<never>(() => {});
     },
@@ -145,6 +125,36 @@ export function createWebLogin(options: WebLoginOptions): WebLogin {
       if (userToken === undefined) return;
       const headers = { authorization: `Bearer ${userToken}` };
       await client.accounts.logout(undefined, { headers }).catch(() => undefined);
+    },
+  };
+}
+
+function createSession(storage: () => BrowserStorage, key: string): Session {
+  const listeners = new Set<() => void>();
+  let current: WebLoginState = { status: 'loading', user: null };
+
+  const read = () => liveSession(readJson<StoredSession>(storage(), key));
+
+  function show(user: User | null): void {
+    current = user === null ? { status: 'signed-out', user } : { status: 'signed-in', user };
+    for (const listener of listeners) listener();
+  }
+
+  const refresh = () => show(read()?.user ?? null);
+
+  // Another tab signed in or out; sessionStorage belongs to one tab and sends no such event.
+  const followTabs = (event: StorageEvent) => {
+    if (event.key === key || event.key === null) refresh();
+  };
+
+  return {
+    read,
+    refresh,
+    state: () => current,
+    write(value) {
+      if (value === null) storage().removeItem(key);
+      else storage().setItem(key, JSON.stringify(value));
+      show(value?.user ?? null);
     },
     subscribe(listener) {
       if (listeners.size === 0 && typeof addEventListener === 'function')
@@ -159,18 +169,36 @@ export function createWebLogin(options: WebLoginOptions): WebLogin {
   };
 }
 
+/** The app's request in the address of the login page. */
+async function loginQuery(
+  bureauId: string,
+  { redirectUri, verifier, state }: PendingLogin,
+  { screen, loginHint }: SignInOptions,
+): Promise<URLSearchParams> {
+  return new URLSearchParams({
+    response_type: 'code',
+    client_id: bureauId,
+    redirect_uri: redirectUri,
+    code_challenge: await challengeOf(verifier),
+    code_challenge_method: 'S256',
+    state,
+    ...(screen === undefined ? {} : { screen }),
+    ...(loginHint === undefined ? {} : { login_hint: loginHint }),
+  });
+}
+
 interface HandleOptions {
   client: GatewayClient;
   session: Session;
-  place: NonNullable<WebLoginOptions['storage']>;
+  storage: BrowserStorage;
   /** Under which the pending login is stored. */
   key: string;
 }
 
-async function handle({ client, session, place, key }: HandleOptions): Promise<User | null> {
+async function handle({ client, session, storage, key }: HandleOptions): Promise<User | null> {
   const address = new URL(location.href);
   const [code, state] = [address.searchParams.get('code'), address.searchParams.get('state')];
-  const pending = readJson<PendingLogin>(place, key);
+  const pending = readJson<PendingLogin>(storage, key);
   // A foreign code, such as one of an attacker's own login, has another state: it is left alone.
   if (code === null || pending === null || state !== pending.state) {
     const existing = session.read();
@@ -179,7 +207,7 @@ async function handle({ client, session, place, key }: HandleOptions): Promise<U
     if (existing !== null) await client.accounts.getMe().catch(() => undefined);
     return session.read()?.user ?? null;
   }
-  place.removeItem(key);
+  storage.removeItem(key);
   for (const name of ['code', 'state']) address.searchParams.delete(name);
   history.replaceState(history.state, '', address);
   const answer = await client.accounts.issueLoginToken({
@@ -217,9 +245,9 @@ function storageKeys(baseUrl: string, bureauId: string): { session: string; pend
 }
 
 /** Null where there is none, or where another program has stored something else. */
-function readJson<T>(place: NonNullable<WebLoginOptions['storage']>, key: string): T | null {
+function readJson<T>(storage: BrowserStorage, key: string): T | null {
   try {
-    return JSON.parse(place.getItem(key) ?? 'null') as T | null;
+    return JSON.parse(storage.getItem(key) ?? 'null') as T | null;
   } catch {
     return null;
   }
