@@ -220,18 +220,31 @@ async function handle({ client, session, storage, key }: HandleOptions): Promise
   return user;
 }
 
-/** Ends the session when the server refuses its token, such as one that was revoked. */
+/**
+ * Ends the session when the server refuses its token, such as one that was revoked. The refusal of an earlier token
+ * changes nothing: the user may have signed in again meanwhile.
+ */
 function endingFetch(inner: GatewayClientOptions['fetch'], session: Session): typeof globalThis.fetch {
   return async (input, init) => {
     const response = await (inner ?? globalThis.fetch)(input, init);
     if (response.status !== 401) return response;
-    const body = (await response
-      .clone()
-      .json()
-      .catch(() => null)) as { error?: { code?: unknown } } | null;
-    if (body?.error?.code === 'invalid_token' && session.read() !== null) session.write(null);
+    const code = await errorCodeOf(response.clone());
+    const current = session.read();
+    if (current === null) {
+      // The stored session has expired, so the call was sent without its token.
+      if (session.state().user !== null) session.write(null);
+    } else if (code === 'invalid_token' && isSentWith(current.userToken, init)) session.write(null);
     return response;
   };
+}
+
+async function errorCodeOf(response: Response): Promise<unknown> {
+  const body = (await response.json().catch(() => null)) as { error?: { code?: unknown } } | null;
+  return body?.error?.code;
+}
+
+function isSentWith(userToken: string, init: RequestInit | undefined): boolean {
+  return new Headers(init?.headers).get('authorization') === `Bearer ${userToken}`;
 }
 
 function liveSession(session: StoredSession | null): StoredSession | null {
