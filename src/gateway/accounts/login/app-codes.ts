@@ -113,14 +113,15 @@ async function issueToken(
 ) {
   return store.tx(async (queries, tx) => {
     const attempts = loginAttempts.within(tx);
+    const { userId } = (await attempts.find(attemptDigest)) ?? {};
+    // The user's row before the attempt's, as a password reset does: the other order could deadlock with it.
+    const user = userId ? await queries.lockUser(userId) : null;
     const attempt = await attempts.lock(attemptDigest, 0);
-    if (!attempt || attempt.state !== 'done' || attempt.userId === null) throw wrongCode();
+    if (!attempt || attempt.state !== 'done' || !user) throw wrongCode();
     refuseUnlessActive(attempt.bureauState);
-    if (attempt.isExpired || attempt.wasRead || attempt.userState !== 'active') throw wrongCode();
-    const user = await queries.findUser(attempt.userId);
-    if (!user) throw wrongCode();
+    if (attempt.isExpired || attempt.wasRead || user.state !== 'active') throw wrongCode();
     const { userToken, record } = newUserToken({
-      userId: attempt.userId,
+      userId: user.userId,
       kind: 'user',
       ttlSeconds: times.tokenSeconds,
     });

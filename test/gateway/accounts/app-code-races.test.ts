@@ -1,0 +1,102 @@
+// Logins that are read while an administrator revokes the user's tokens or the user resets the password.
+import { createHash, randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { id } from '../../../src/kernel/ids.ts';
+import { token } from '../../../src/kernel/secrets/secret.ts';
+import { startWorld, type World } from './world.ts';
+
+const redirectUri = 'https://shop.example/welcome';
+let world: World;
+let admin: string;
+beforeAll(async () => {
+  world = await startWorld();
+  const { sql } = world.database;
+  await sql`update gateway.bureaus_records set redirect_uris = ${sql.array([redirectUri], 25)}`;
+  await world.admin.setup('admin', 'a rather long secret');
+  const login = { admin_id: 'admin', password: 'a rather long secret' };
+  admin = (await world.call('POST', '/v1/admin/login', { body: login })).body.session_token;
+});
+afterAll(() => world?.close());
+
+const revokeTokens = (userId: string) =>
+  world.call('POST', '/v1/accounts/tokens/revoke', { body: { user_id: userId }, token: admin });
+
+/** A finished login with a code for the app. */
+async function newCode() {
+  const verifier = randomBytes(32).toString('base64url');
+  const { body } = await world.call('POST', '/v1/accounts/login/start', {
+    body: { provider: 'local', bureau_id: 'local' },
+  });
+  const answer = await world.call('POST', '/v1/accounts/login/code', {
+    body: {
+      login_id: body.login_id,
+      redirect_uri: redirectUri,
+      code_challenge: createHash('sha256').update(verifier).digest('base64url'),
+      state: 's',
+    },
+  });
+  const digest = createHash('sha256').update(body.login_id).digest();
+  const [attempt] = await world.database.sql<{ userId: string }[]>`
+    select user_id as "userId" from gateway.accounts_login_attempts where digest = ${digest}`;
+  const code = new URL(answer.body.url).searchParams.get('code') ?? '';
+  return { code, verifier, digest, userId: attempt?.userId ?? '' };
+}
+
+const exchange = ({ code, verifier }: { code: string; verifier: string }) =>
+  world.call('POST', '/v1/accounts/login/token', {
+    body: { code, code_verifier: verifier, redirect_uri: redirectUri },
+  });
+
+async function aLockIsAwaited(): Promise<void> {
+  const { sql } = world.database;
+  await expect
+    .poll(
+      async () =>
+        (
+          await sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
+        ).length,
+    )
+    .toBeGreaterThan(0);
+}
+
+describe('the code of a login', () => {
+  test('ends with the revocation of the user’s tokens', async () => {
+    const login = await newCode();
+    expect((await revokeTokens(login.userId)).status).toBe(200);
+    expect((await exchange(login)).status).toBe(401);
+  });
+});
+
+// The embedded database runs one transaction at a time, so nothing can interleave.
+describe.skipIf(inject('databaseSource')?.engine !== 'postgres')('a login that is read meanwhile', () => {
+  test('leaves no token after a revocation', async () => {
+    const { digest, userId } = await newCode();
+    const userToken = token('usr');
+    const { revocation } = await world.database.tx(async (tx) => {
+      // As a reader of the login does it: lock the attempt, then store the token.
+      await tx`select 1 from gateway.accounts_login_attempts where digest = ${digest} for update`;
+      await tx`
+        insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, expires_at)
+        values (${id('tok')}, ${userId}, 'user', sha256(${Buffer.from(userToken)}), ${userToken.slice(-4)},
+          now() + interval '1 hour')`;
+      const pending = revokeTokens(userId);
+      await aLockIsAwaited();
+      return { revocation: pending };
+    });
+    expect((await revocation).status).toBe(200);
+    expect((await world.call('GET', '/v1/accounts/me', { token: userToken })).status).toBe(401);
+  });
+
+  test('does not deadlock with a reset of the password', async () => {
+    const login = await newCode();
+    const { exchanging } = await world.database.tx(async (tx) => {
+      // As a reset does it: lock the user, then delete the attempts.
+      await tx`select 1 from gateway.accounts_users where user_id = ${login.userId} for update`;
+      const pending = exchange(login);
+      await aLockIsAwaited();
+      await tx`delete from gateway.accounts_login_attempts where user_id = ${login.userId}`;
+      return { exchanging: pending };
+    });
+    expect((await exchanging).status).toBe(401);
+  });
+});
