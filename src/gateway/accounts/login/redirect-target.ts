@@ -25,7 +25,7 @@ export function redirectBinding(
   if (!url || !isWebAddress(url))
     throw invalid('redirect_to', 'must be an https address, or an http address of this machine');
   if (url.username !== '' || url.password !== '') throw invalid('redirect_to', 'must not hold credentials');
-  if (url.href === loginPage) return { redirectTo: url.href, codeChallenge };
+  if (url.href === normalize(loginPage)) return { redirectTo: url.href, codeChallenge };
   const allowed = [bureau.serverUrl, ...bureau.redirectOrigins].map((address) =>
     URL.canParse(address) ? new URL(address).origin : null,
   );
@@ -36,10 +36,15 @@ export function redirectBinding(
 
 /** The address as the URL parser writes it. Throws 400 unless it is one of the Bureau's `redirect_uris`. */
 export function requireRedirectUri(text: string, { redirectUris }: Pick<Bureau, 'redirectUris'>): string {
-  const href = URL.canParse(text) ? new URL(text).href : undefined;
-  if (href === undefined || !redirectUris.includes(href))
+  const href = normalize(text);
+  if (href === null || !redirectUris.includes(href))
     throw invalid('redirect_uri', 'is not one of the `redirect_uris` of this Bureau');
   return href;
+}
+
+/** The address as the URL parser writes it; null where it is none. */
+function normalize(text: string | null): string | null {
+  return text !== null && URL.canParse(text) ? new URL(text).href : null;
 }
 
 /** Adds the result as a fragment, which browsers do not send to servers. */
