@@ -192,6 +192,12 @@ describe.skipIf(!hasChromium)('the login page', () => {
       'not registered',
     ],
     ['another method than S256', { code_challenge_method: 'plain' }, 'Open this page from the app'],
+    [
+      'a challenge that is no SHA-256',
+      { code_challenge: 'short' },
+      'Not valid in the address: code_challenge',
+    ],
+    ['a state that no code can carry', { state: 'two words' }, 'Not valid in the address: state'],
     ['an unknown Bureau', { client_id: 'nobody' }, 'no such Bureau'],
     ['the address of another Bureau', { client_id: 'other' }, 'not registered'],
   ])('refuses %s', async (_name, members, text) => {

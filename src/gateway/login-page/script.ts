@@ -1,26 +1,37 @@
 // What the login page does: it reads the app's request from its address, logs the person in with the operations of the
 // contract, and sends the browser back with a one-time code. The page never holds a user token.
 export const script = `
-// What must outlive the way to a third party and back, in this tab alone.
+// Stores the attempt of a third party in this tab until the browser returns.
 const storageKey = 'townhall-login';
 let app;
 let bureau;
 let providers = [];
 let email = '';
 
+// What accounts.issueLoginCode accepts. It is called after the login, so the page checks these members before it.
+const rules = { code_challenge: /^[A-Za-z0-9_-]{43}$/, state: /^[!-~]{1,512}$/ };
+
+/** What is wrong with the app's request; undefined where nothing is. */
+function requestError(query) {
+  const missing = ['client_id', 'redirect_uri', 'code_challenge', 'state'].filter((name) => !query.get(name));
+  if (missing.length > 0) return 'Missing in the address: ' + missing.join(', ');
+  if ((query.get('response_type') || 'code') !== 'code' || (query.get('code_challenge_method') || 'S256') !== 'S256')
+    return 'The address asks for something other than a code with PKCE (S256).';
+  const invalid = Object.keys(rules).filter((name) => !rules[name].test(query.get(name)));
+  if (!URL.canParse(query.get('redirect_uri'))) invalid.push('redirect_uri');
+  return invalid.length > 0 ? 'Not valid in the address: ' + invalid.join(', ') : undefined;
+}
+
 function readRequest(search) {
   const query = new URLSearchParams(search);
-  const names = ['client_id', 'redirect_uri', 'code_challenge', 'state'];
-  const [bureauId, redirectUri, challenge, state] = names.map((name) => query.get(name) || '');
-  const missing = names.filter((name) => !query.get(name));
-  const isOther = (query.get('response_type') || 'code') !== 'code' || (query.get('code_challenge_method') || 'S256') !== 'S256';
-  if (missing.length > 0 || isOther || !URL.canParse(redirectUri)) {
-    const detail = missing.length > 0 ? 'Missing in the address: ' + missing.join(', ')
-      : 'The address asks for something other than a code with PKCE (S256).';
+  const detail = requestError(query);
+  if (detail !== undefined)
     throw Object.assign(new Error('Open this page from the app that you want to sign in to.'), { detail });
-  }
   email = email || query.get('login_hint') || '';
-  return { bureauId, redirectUri, challenge, state, screen: query.get('screen') };
+  return {
+    bureauId: query.get('client_id'), redirectUri: query.get('redirect_uri'),
+    challenge: query.get('code_challenge'), state: query.get('state'), screen: query.get('screen'),
+  };
 }
 
 async function loadBureau() {
