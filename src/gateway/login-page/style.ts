@@ -2,9 +2,9 @@
 export const style = `
   :root { color-scheme: light dark; --ink: #1c2430; --quiet: #5b6676; --line: #dfe3ea; --field: #8a94a3; --ground: #f4f4f1;
     --card: #fff; --accent: #a3432a; --on-accent: #fff; --wrong: #a3132a; --wrong-ground: #fdf1f2;
-    --well: #1d6a4b; --focus: #2563c9; --shade: 0 1px 2px #1c24300f, 0 12px 32px -12px #1c243029; }
+    --focus: #2563c9; --shade: 0 1px 2px #1c24300f, 0 12px 32px -12px #1c243029; }
   @media (prefers-color-scheme: dark) { :root { --ink: #e6e9ee; --quiet: #a2abb8; --line: #333b47; --field: #6b7686;
-    --ground: #12161b; --card: #1b212a; --wrong: #ffa3b0; --wrong-ground: #2f1d24; --well: #6fcfa3;
+    --ground: #12161b; --card: #1b212a; --wrong: #ffa3b0; --wrong-ground: #2f1d24;
     --focus: #8ab4ff; --shade: 0 12px 32px -12px #000a; } }
   * { box-sizing: border-box; }
   html { background: var(--ground); }
