@@ -1,21 +1,19 @@
-// Worktrees of the repository in the agent's workspace. git runs outside of the sandbox here, so it gets no hooks
-// and no file system monitor of the repository.
-import { execFile } from 'node:child_process';
-import { rm } from 'node:fs/promises';
+// Worktrees of the repository in the agent's workspace. A repository's config names programs that git runs, such as
+// filters, hooks and transports, so git runs in the sandbox, which shows it the repository and one worktree.
+import { lstat, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
+import type { Clock } from '../../kernel/clock.ts';
+import { runProcess, type Sandbox } from '../processes/index.ts';
 import { workspaceUnavailable } from './unavailable.ts';
 
 export interface Repository {
-  /** The folder `.git` of the agent's workspace, absolute. */
-  folder: string;
-  /** Creates a worktree with a branch of its own at a commit; its files only with `withFiles`. */
+  /** Fills an empty folder with a worktree with a branch of its own at a commit; with its files only with `withFiles`. */
   add(worktree: Worktree, options: { commit: string; withFiles: boolean }): Promise<void>;
   /** The commit that a worktree has checked out. */
   commitOf(worktree: Worktree): Promise<string>;
   /** Takes the files of a worktree as they are for changes since its commit. */
   resetIndex(worktree: Worktree): Promise<void>;
-  /** Forgets a worktree whose folder is gone, and its branch unless that has commits of its own. */
+  /** Forgets a worktree whose folder is gone, and its branch unless the current branch lacks commits of it. */
   forget(worktree: Worktree): Promise<void>;
 }
 
@@ -25,65 +23,71 @@ export interface Worktree {
   path: string;
 }
 
+export interface RepositoryOptions {
+  sandbox: Sandbox;
+  env: Readonly<Record<string, string>>;
+  clock: Clock;
+}
+
 const timeoutMs = 60_000;
-const maxOutputBytes = 1024 * 1024;
-const run = promisify(execFile);
+const maxOutputBytes = 16 * 1024;
 
 export function branchOf(name: string): string {
   return `townhall/${name}`;
 }
 
-/** Throws a Problem unless the workspace is the top folder of a repository with a commit. */
-export async function openRepository(
-  workspace: string,
-  env: Readonly<Record<string, string>>,
-): Promise<Repository> {
-  const git = (folder: string, words: readonly string[]) => runGit(env, folder, words);
-  const [top, folder] = await git(workspace, [
-    'rev-parse',
-    '--path-format=absolute',
-    '--show-toplevel',
-    '--git-common-dir',
-  ]).then((output) => output.split('\n'));
-  if (top !== workspace || folder !== join(workspace, '.git'))
+/** Throws a Problem unless the workspace is the top folder of a repository. */
+export async function openRepository(workspace: string, options: RepositoryOptions): Promise<Repository> {
+  const repository = join(workspace, '.git');
+  const stats = await lstat(repository).catch(() => undefined);
+  if (stats?.isDirectory() !== true)
     throw workspaceUnavailable('The workspace of the agent is not the top folder of a git repository.');
-  const administration = ({ name }: Worktree) => join(folder, 'worktrees', name);
+  const administration = ({ name }: Worktree) => join(repository, 'worktrees', name);
+  const git = (folder: string, words: readonly string[]) => runGit({ folder, repository, words }, options);
   return {
-    folder,
-    async add(worktree, { commit, withFiles }) {
+    async add({ name, path }, { commit, withFiles }) {
       const files = withFiles ? [] : ['--no-checkout'];
-      const branch = branchOf(worktree.name);
-      await git(workspace, ['worktree', 'add', '--quiet', ...files, '-b', branch, worktree.path, commit]);
+      const words = ['worktree', 'add', '--quiet', ...files, '-b', branchOf(name), path, commit];
+      await git(path, [`--git-dir=${repository}`, ...words]);
     },
-    commitOf: (worktree) => git(workspace, [`--git-dir=${administration(worktree)}`, 'rev-parse', 'HEAD']),
-    async resetIndex({ path }) {
-      await git(path, ['reset', '--quiet', '--mixed']);
+    commitOf: (worktree) => git(repository, [`--git-dir=${administration(worktree)}`, 'rev-parse', 'HEAD']),
+    async resetIndex(worktree) {
+      const place = [`--git-dir=${administration(worktree)}`, `--work-tree=${worktree.path}`];
+      await git(worktree.path, [...place, 'reset', '--quiet', '--mixed']);
     },
     async forget(worktree) {
       await rm(administration(worktree), { recursive: true, force: true });
-      // git refuses to delete a branch with commits that are on no other one.
-      await git(workspace, ['branch', '--delete', branchOf(worktree.name)]).catch(() => {});
+      // git refuses to delete a branch with commits that the current one lacks.
+      const words = ['branch', '--quiet', '--delete', branchOf(worktree.name)];
+      await git(repository, [`--git-dir=${repository}`, ...words]).catch(() => {});
     },
   };
 }
 
 async function runGit(
-  env: Readonly<Record<string, string>>,
-  folder: string,
-  words: readonly string[],
+  { folder, repository, words }: { folder: string; repository: string; words: readonly string[] },
+  { sandbox, env, clock }: RepositoryOptions,
 ): Promise<string> {
+  if (sandbox.missing !== undefined) throw workspaceUnavailable(sandbox.missing);
   const settings = ['-c', 'core.hooksPath=/dev/null', '-c', 'core.fsmonitor=false'];
-  try {
-    const { stdout } = await run('git', ['-C', folder, ...settings, ...words], {
-      cwd: '/',
-      env: { ...env, LC_ALL: 'C', GIT_TERMINAL_PROMPT: '0' },
-      timeout: timeoutMs,
-      maxBuffer: maxOutputBytes,
-    });
-    return stdout.trim();
-  } catch (cause) {
-    const { stderr, message } = cause as { stderr?: string; message: string };
-    const lines = (stderr === undefined || stderr === '' ? message : stderr).trim().split('\n');
-    throw workspaceUnavailable(`git says: ${(lines.at(-1) ?? '').slice(0, 300)}`, cause);
-  }
+  const program = sandbox.prepare({
+    command: ['git', ...settings, ...words],
+    workspace: folder,
+    folder,
+    env,
+    ownEnv: { LC_ALL: 'C', GIT_TERMINAL_PROMPT: '0' },
+    settings: sandbox.isOff ? false : { write: [repository] },
+    paths: { hidden: [], readOnly: [] },
+  });
+  const { exitCode, output, because } = await runProcess({
+    ...program,
+    maxOutputBytes,
+    timeoutMs,
+    signal: new AbortController().signal,
+    clock,
+  });
+  const lastLine = output.trim().split('\n').at(-1) ?? '';
+  if (exitCode === 0) return lastLine;
+  const reason = because === 'deadline' ? 'it took longer than a minute' : lastLine;
+  throw workspaceUnavailable(`git says: ${reason.slice(0, 300)}`);
 }

@@ -96,11 +96,11 @@ export async function createWorkspaces(options: WorkspacesOptions): Promise<Work
     },
     create: (session) =>
       create(session, async () => {
-        if (session.workspace === 'folder') await mkdir(rootOf(session), { mode: 0o700 });
-        if (session.workspace === 'worktree') {
-          const worktree = { name: session.key, path: rootOf(session) };
-          await (await repositoryOf(context)).add(worktree, { commit: 'HEAD', withFiles: true });
-        }
+        const isWorktree = session.workspace === 'worktree';
+        const repository = isWorktree ? await repositoryOf(context) : undefined;
+        await mkdir(rootOf(session), { mode: 0o700 });
+        const worktree = { name: session.key, path: rootOf(session) };
+        await repository?.add(worktree, { commit: 'HEAD', withFiles: true });
       }),
     copy: (parent, fork) => create(fork, () => copyOwn(context, { parent, fork })),
     async remove(session) {
@@ -118,8 +118,8 @@ export async function createWorkspaces(options: WorkspacesOptions): Promise<Work
   };
 }
 
-function repositoryOf({ shared, env }: Context): Promise<Repository> {
-  return openRepository(shared.root, env);
+function repositoryOf({ shared, env, clock, sandbox }: Context): Promise<Repository> {
+  return openRepository(shared.root, { sandbox: sandbox(), env, clock });
 }
 
 async function openOwn(
@@ -147,8 +147,8 @@ async function copyOwn(
   const isWorktree = parent.workspace === 'worktree';
   const worktree = { name: fork.key, path: to };
   const repository = isWorktree ? await repositoryOf(context) : undefined;
-  if (repository === undefined) await mkdir(to, { mode: 0o700 });
-  else {
+  await mkdir(to, { mode: 0o700 });
+  if (repository !== undefined) {
     const commit = await repository.commitOf({ name: parent.key, path: from });
     await repository.add(worktree, { commit, withFiles: false });
   }

@@ -179,6 +179,22 @@ describe('a session with a worktree', () => {
     expect(await exists(join(agent.dataDir, 'hooked'))).toBe(false);
   });
 
+  test.runIf(hasBubblewrap)('confines the programs that the config of the repository names', async () => {
+    const agent = await startInRepository();
+    const { workspace, dataDir } = agent;
+    const marks = ['smudge', 'clean'].map((name) => join(dataDir, name));
+    for (const name of ['smudge', 'clean'])
+      git(workspace, 'config', `filter.x.${name}`, `touch ${dataDir}/${name}; touch smudged; cat`);
+    await writeFile(join(workspace, '.git/info/attributes'), '*.txt filter=x\n');
+    const { id: sessionId } = await agent.client.sessions.create({ workspace: 'worktree' });
+    const folder = await folderOf(agent, sessionId);
+    await writeFile(join(folder, 'a.txt'), 'two\n');
+    await forkOf(agent, sessionId);
+    // The filter has run.
+    expect(await exists(join(folder, 'smudged'))).toBe(true);
+    expect(await Promise.all(marks.map(exists))).toEqual([false, false]);
+  });
+
   test('is refused where the workspace is no repository, and leaves nothing', async () => {
     const agent = await world.start();
     await expect(agent.client.sessions.create({ workspace: 'worktree' })).rejects.toMatchObject(unavailable);
