@@ -24,6 +24,7 @@ import type { ChatQueue } from './execute.ts';
 import { createModelLimits } from './model-loop/model-limits.ts';
 import { createPromptRenderer } from './model-loop/prompt.ts';
 import { receiptOfCall } from './receipts.ts';
+import { createOwnWorkspaces } from './own-workspaces.ts';
 import { createRuns, type RunLimits, type Runs } from './runs/runs.ts';
 import { sessionNotFound } from './runs/submission.ts';
 import { runStore as openRunStore } from './runs/store.ts';
@@ -139,7 +140,7 @@ export function createSessions(options: SessionsOptions): Sessions {
         files,
         attachments,
         executeWaitMs,
-        maxWorkspaces: limits.maxWorkspaces,
+        ownWorkspaces: createOwnWorkspaces({ ...options, store, maxWorkspaces: limits.maxWorkspaces }),
         modelLimits,
         render,
         follow: { heartbeatMs, maxReplayEvents, maxBufferBytes },

@@ -12,7 +12,6 @@ import { withMessageSeq, type EventStore, type Segment } from './event-log/store
 import type { LogEntry } from './event-log/unit.ts';
 import { foldEvents, type OpenText } from './model-loop/message.ts';
 import { endsOfWaitingInputs } from './fork-queue.ts';
-import { requirePlace } from './own-workspaces.ts';
 import { toSession } from './records.ts';
 import { sessionNotFound } from './runs/submission.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
@@ -135,7 +134,7 @@ async function createFork(
   point: ForkPoint,
   request: ForkRequest,
 ): Promise<SessionRecord> {
-  const { eventLog, agentId, workspaces } = options;
+  const { eventLog, agentId, workspaces, ownWorkspaces } = options;
   const { session: parent, seq, messageId, openRun } = point;
   const key = id('ses');
   const isHead = seq === parent.headSeq;
@@ -147,9 +146,7 @@ async function createFork(
     { type: 'status.changed', status: 'idle', activeRunId: null, queueLength: 0 },
   ];
   const fork = { key, workspace: parent.workspace };
-  await requirePlace(options, fork);
-  await workspaces.copy(parent, fork);
-  const created = await eventLog.create({
+  const row = {
     key,
     id: key,
     agentId,
@@ -168,11 +165,12 @@ async function createFork(
     lineage: segmentsOf(parent, seq).filter(({ upTo }, index, all) => upTo > (all[index - 1]?.upTo ?? 0)),
     messageCount: point.messageCount,
     events: events.map((event, index) => withMessageSeq(event, seq + index + 1)),
+  };
+  const created = await ownWorkspaces.create(fork, {
+    createWorkspace: () => workspaces.copy(parent, fork),
+    createSession: () => eventLog.create(row),
   });
-  if (!created) {
-    await workspaces.remove(fork);
-    throw sessionNotFound();
-  }
+  if (!created) throw sessionNotFound();
   return { ...created, parentId: parent.id };
 }
 

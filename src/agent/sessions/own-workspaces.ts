@@ -1,15 +1,69 @@
-// The limit of sessions with a workspace of their own.
+// Sessions with workspaces of their own: their limit, and their folders when they cannot be created.
 import { Problem } from '../../kernel/problem.ts';
-import type { WorkspaceSession } from '../workspaces/index.ts';
-import type { HandlerOptions } from './session-options.ts';
+import type { Workspaces, WorkspaceSession } from '../workspaces/index.ts';
+import type { SessionRecord, SessionStore } from './event-log/session-store.ts';
 
-/** Throws 409 where too many sessions have workspaces of their own. */
-export async function requirePlace(
-  { agentId, store, maxWorkspaces }: HandlerOptions,
-  { workspace }: WorkspaceSession,
-): Promise<void> {
-  if (workspace === 'shared' || (await store.countOwnWorkspaces(agentId)) < maxWorkspaces) return;
-  throw new Problem(
+export interface OwnWorkspaces {
+  /**
+   * Creates the workspace of a session and then the session. Without a session the workspace is removed again.
+   * Throws 409 where too many sessions have workspaces of their own.
+   */
+  create(session: WorkspaceSession, steps: CreationSteps): Promise<SessionRecord | undefined>;
+}
+
+interface CreationSteps {
+  createWorkspace(): Promise<void>;
+  /** Returns undefined when the session cannot be created. */
+  createSession(): Promise<SessionRecord | undefined>;
+}
+
+export interface OwnWorkspacesOptions {
+  agentId: string;
+  store: Pick<SessionStore, 'countOwnWorkspaces'>;
+  workspaces: Pick<Workspaces, 'remove'>;
+  maxWorkspaces: number;
+}
+
+export function createOwnWorkspaces(options: OwnWorkspacesOptions): OwnWorkspaces {
+  const { agentId, store, workspaces, maxWorkspaces } = options;
+  // Sessions that this process is creating. One of them may be in the database already, and then counts twice.
+  let pending = 0;
+
+  async function createBoth(
+    session: WorkspaceSession,
+    { createWorkspace, createSession }: CreationSteps,
+  ): Promise<SessionRecord | undefined> {
+    const others = pending - 1;
+    if ((await store.countOwnWorkspaces(agentId)) + others >= maxWorkspaces)
+      throw tooManyWorkspaces(maxWorkspaces);
+    await createWorkspace();
+    try {
+      const created = await createSession();
+      if (!created) await workspaces.remove(session);
+      return created;
+    } catch (error) {
+      // After a lost connection the session may exist. A folder without a session is removed at a later start.
+      const isInDoubt = error instanceof Problem && error.kind === 'unavailable';
+      if (!isInDoubt) await workspaces.remove(session);
+      throw error;
+    }
+  }
+
+  return {
+    async create(session, steps) {
+      if (session.workspace === 'shared') return steps.createSession();
+      pending += 1;
+      try {
+        return await createBoth(session, steps);
+      } finally {
+        pending -= 1;
+      }
+    },
+  };
+}
+
+function tooManyWorkspaces(maxWorkspaces: number): Problem {
+  return new Problem(
     'conflict',
     'workspace_unavailable',
     `There are ${maxWorkspaces} sessions with a workspace of their own already; delete one, or set AGENT_MAX_WORKSPACES.`,

@@ -18,6 +18,7 @@ import type { MessageUpdateStore } from './event-log/message-update-store.ts';
 import type { SessionRecord, SessionStore } from './event-log/session-store.ts';
 import type { EventStore } from './event-log/store.ts';
 import type { ModelLimits } from './model-loop/model-limits.ts';
+import type { OwnWorkspaces } from './own-workspaces.ts';
 import type { RenderConversation } from './model-loop/prompt.ts';
 import type { Runs } from './runs/runs.ts';
 import type { RunStore } from './runs/store.ts';
@@ -44,8 +45,7 @@ export interface HandlerOptions {
   permissions: Permissions;
   snapshots: Snapshots;
   workspaces: Workspaces;
-  /** Most sessions with a workspace of their own. */
-  maxWorkspaces: number;
+  ownWorkspaces: OwnWorkspaces;
   /** The model of inputs and sessions that name none. */
   defaultModel: string;
   modelLimits: ModelLimits;

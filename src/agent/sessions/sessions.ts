@@ -22,7 +22,6 @@ import { forkHandlers } from './fork.ts';
 import { historyHandlers } from './history.ts';
 import { queueHandlers } from './queue.ts';
 import { toSession } from './records.ts';
-import { requirePlace } from './own-workspaces.ts';
 import { regenerateHandlers } from './regenerate.ts';
 import { sessionNotFound } from './runs/submission.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
@@ -137,20 +136,25 @@ async function createSession(
   if (body.metadata !== undefined) requireStorable(body.metadata, 'metadata');
   const key = makeId('ses');
   const { id = key, title = null, workspace = 'shared' } = body;
-  const { agentId, eventLog, workspaces, requireSession } = options;
+  const { agentId, eventLog, store, workspaces, ownWorkspaces, requireSession } = options;
   const session = { key, workspace };
-  await requirePlace(options, session);
-  await workspaces.create(session);
-  const created = await eventLog.create({
-    ...body,
-    title,
-    key,
-    id,
-    agentId,
-    kind: 'sdk',
-    events: [{ type: 'session.created', kind: 'sdk', title, chatId: null }],
-  });
-  if (!created) await workspaces.remove(session);
+  // A repeated call needs no further workspace.
+  const isRepeated = workspace !== 'shared' && (await store.session(agentId, { id })) !== undefined;
+  const created = isRepeated
+    ? undefined
+    : await ownWorkspaces.create(session, {
+        createWorkspace: () => workspaces.create(session),
+        createSession: () =>
+          eventLog.create({
+            ...body,
+            title,
+            key,
+            id,
+            agentId,
+            kind: 'sdk',
+            events: [{ type: 'session.created', kind: 'sdk', title, chatId: null }],
+          }),
+      });
   if (created) return { status: 201, body: toSession(created) };
   if (body.ifExists !== 'return')
     throw new Problem('conflict', 'session_exists', `There is a session with the id "${id}" already.`, {

@@ -216,6 +216,24 @@ describe('sessions.create with a workspace', () => {
     await expect(client.sessions.create({ workspace: 'folder' })).rejects.toMatchObject(unavailable);
   });
 
+  test('keeps the limit when sessions are created at once', async () => {
+    const { client, dataDir } = await world.start({ settings: { maxWorkspaces: 1 } });
+    const creations = [1, 2, 3].map(() => client.sessions.create({ workspace: 'folder' }));
+    const outcomes = await Promise.allSettled(creations);
+    expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+    expect(await readdir(join(dataDir, 'workspaces'))).toHaveLength(1);
+  });
+
+  test('returns a session that exists also at the limit', async () => {
+    const { client } = await world.start({ settings: { maxWorkspaces: 1 } });
+    const request = { id: 's', workspace: 'folder', ifExists: 'return' } as const;
+    await client.sessions.create(request);
+    expect(await client.sessions.create(request)).toMatchObject({ id: 's' });
+    await expect(client.sessions.create({ ...request, ifExists: 'error' })).rejects.toMatchObject({
+      code: 'session_exists',
+    });
+  });
+
   test('makes no second folder for a session that exists', async () => {
     const { client, dataDir } = await world.start();
     const request = { id: 's', workspace: 'folder', ifExists: 'return' } as const;
