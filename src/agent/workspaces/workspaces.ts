@@ -4,7 +4,7 @@ import { execFile } from 'node:child_process';
 import { chmod, lstat, mkdir, readdir, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { createLruCache } from '../../kernel/cache.ts';
+import { createLruCache, type LruCache } from '../../kernel/cache.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { openWorkspace, type Workspace, type WorkspaceAt } from '../plugins/index.ts';
@@ -59,27 +59,32 @@ const maxOpen = 1_000;
 const sweepAgeMs = 10 * 60_000;
 
 export async function createWorkspaces(options: WorkspacesOptions): Promise<Workspaces> {
-  const { shared } = options;
-  const folder = join(await realpath(options.dataDir), 'workspaces');
-  const context: Context = { ...options, folder };
+  const context: Context = { ...options, folder: join(await realpath(options.dataDir), 'workspaces') };
   const open = createLruCache<string, Workspace>({ capacity: maxOpen });
-  const rootOf = ({ key, workspace }: WorkspaceSession) =>
-    workspace === 'shared' ? shared.root : join(folder, key);
-
-  async function create(session: WorkspaceSession, fill: () => Promise<void>): Promise<void> {
-    if (session.workspace === 'shared') return;
-    try {
-      await mkdir(folder, { recursive: true, mode: 0o700 });
-      await fill();
-    } catch (error) {
-      await discard(context, session.key);
-      throw error;
-    }
-  }
-
   return {
-    rootOf,
+    ...openWorkspaces(context, open),
+    rootOf: (session) => rootOf(context, session),
     branchOf: ({ key, workspace }) => (workspace === 'worktree' ? branchOf(key) : null),
+    create: (session) => createOwn(context, session, () => fillOwn(context, session)),
+    copy: (parent, fork) => createOwn(context, fork, () => copyOwn(context, { parent, fork })),
+    async remove(session) {
+      if (session.workspace === 'shared') return;
+      open.delete(rootOf(context, session));
+      await discard(context, session.key);
+    },
+    async sweep(existingKeys) {
+      const keys = await readdir(context.folder).catch(() => []);
+      if (keys.length === 0) return;
+      const existing = await existingKeys(keys);
+      for (const key of keys)
+        if (!existing.has(key) && (await isOld(context, key))) await discard(context, key);
+    },
+  };
+}
+
+function openWorkspaces(context: Context, open: LruCache<string, Workspace>): Pick<Workspaces, 'at' | 'of'> {
+  const { shared } = context;
+  return {
     at(root) {
       const workspace = root === shared.root ? shared : open.get(root);
       if (workspace === undefined) throw workspaceUnavailable('The workspace of the session is not open.');
@@ -87,35 +92,40 @@ export async function createWorkspaces(options: WorkspacesOptions): Promise<Work
     },
     async of(session) {
       if (session.workspace === 'shared') return shared;
-      const root = rootOf(session);
+      const root = rootOf(context, session);
       const workspace = open.get(root);
       if (workspace !== undefined && (await isFolder(root))) return workspace;
       const ownWorkspace = await openOwn(context, session);
       open.set(root, ownWorkspace);
       return ownWorkspace;
     },
-    create: (session) =>
-      create(session, async () => {
-        const isWorktree = session.workspace === 'worktree';
-        const repository = isWorktree ? await repositoryOf(context) : undefined;
-        await mkdir(rootOf(session), { mode: 0o700 });
-        const worktree = { name: session.key, path: rootOf(session) };
-        await repository?.add(worktree, { commit: 'HEAD', withFiles: true });
-      }),
-    copy: (parent, fork) => create(fork, () => copyOwn(context, { parent, fork })),
-    async remove(session) {
-      if (session.workspace === 'shared') return;
-      open.delete(rootOf(session));
-      await discard(context, session.key);
-    },
-    async sweep(existingKeys) {
-      const keys = await readdir(folder).catch(() => []);
-      if (keys.length === 0) return;
-      const existing = await existingKeys(keys);
-      for (const key of keys)
-        if (!existing.has(key) && (await isOld(context, key))) await discard(context, key);
-    },
   };
+}
+
+function rootOf({ shared, folder }: Context, { key, workspace }: WorkspaceSession): string {
+  return workspace === 'shared' ? shared.root : join(folder, key);
+}
+
+async function createOwn(
+  context: Context,
+  session: WorkspaceSession,
+  fill: () => Promise<void>,
+): Promise<void> {
+  if (session.workspace === 'shared') return;
+  try {
+    await mkdir(context.folder, { recursive: true, mode: 0o700 });
+    await fill();
+  } catch (error) {
+    await discard(context, session.key);
+    throw error;
+  }
+}
+
+async function fillOwn(context: Context, session: WorkspaceSession): Promise<void> {
+  const repository = session.workspace === 'worktree' ? await repositoryOf(context) : undefined;
+  const worktree = { name: session.key, path: rootOf(context, session) };
+  await mkdir(worktree.path, { mode: 0o700 });
+  await repository?.add(worktree, { commit: 'HEAD', withFiles: true });
 }
 
 function repositoryOf({ shared, env, clock, sandbox }: Context): Promise<Repository> {
