@@ -15,9 +15,11 @@ export interface CopyOptions {
 const maxEntries = 50_000;
 const maxBytes = 512 * 1024 * 1024;
 const timeoutMs = 60_000;
-// `.git` in a worktree says where its repository is, so each has its own. A copy keeps links as they are.
-const copyAll = 'find . -mindepth 1 -maxdepth 1 -exec cp -a {} "$0/" \\;';
-const copyWithoutGit = 'find . -mindepth 1 -maxdepth 1 ! -name .git -exec cp -a {} "$0/" \\;';
+// `.git` in a worktree says where its repository is, so each has its own. A copy keeps links as they are. With `+`
+// find fails when cp fails.
+const copyEach = `-exec sh -c 'cp -a "$@" "$0/"' "$0" {} +`;
+const copyAll = `find . -mindepth 1 -maxdepth 1 ${copyEach}`;
+const copyWithoutGit = `find . -mindepth 1 -maxdepth 1 ! -name .git ${copyEach}`;
 
 /** Throws a Problem for a folder that is too large, or that cannot be copied within a minute. */
 export async function copyFiles(

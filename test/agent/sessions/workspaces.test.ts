@@ -254,6 +254,14 @@ describe('the fork of a session with a workspace of its own', () => {
     expect(await text(await folderOf(agent, forkId), 'sub/a.txt')).toBe('after');
   });
 
+  test.runIf(hasBubblewrap)('is refused when a file cannot be copied, and leaves nothing', async () => {
+    const agent = await world.start();
+    const { id: sessionId } = await agent.client.sessions.create({ workspace: 'folder' });
+    await writeFile(join(await folderOf(agent, sessionId), 'closed.txt'), 'x', { mode: 0 });
+    await expect(agent.client.sessions.fork({ sessionId })).rejects.toMatchObject(unavailable);
+    expect(await readdir(join(agent.dataDir, 'workspaces'))).toHaveLength(1);
+  });
+
   test('has a worktree with the same changes at the same commit', async () => {
     const agent = await startInRepository();
     const { id: sessionId } = await agent.client.sessions.create({ workspace: 'worktree' });
