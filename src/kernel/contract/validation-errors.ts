@@ -122,10 +122,10 @@ function explainTaggedForms(
 ): Violation[] {
   const value = Object.hasOwn(data, tag) ? data[tag] : undefined;
   const valuesOf = (form: unknown) => tagValues(tools.resolve(form), tag, tools);
-  const tagged = forms.filter((form) => valuesOf(form).includes(value));
-  const candidates = tagged.length > 0 || value === undefined ? tagged : forms.filter(isOpen(tools));
+  const formsOfTag = forms.filter((form) => valuesOf(form).includes(value));
+  const candidates = formsOfTag.length > 0 || value === undefined ? formsOfTag : forms.filter(isOpen(tools));
   if (candidates.length > 0) return explainNearest(candidates, data, pointer, tools);
-  const message = value === undefined ? isRequired : mustBeOneOf(forms.flatMap(valuesOf));
+  const message = value === undefined ? requiredMember : mustBeOneOf(forms.flatMap(valuesOf));
   return [{ pointer: `${pointer}/${escapePointer(tag)}`, message }];
 }
 
@@ -135,23 +135,25 @@ function explainNearest(forms: unknown[], data: unknown, pointer: string, tools:
   const candidates = forms
     .map((form) => explain(tools.check(form, data), tools))
     .filter((violations) => violations.length > 0);
-  const [best = []] = candidates.toSorted((a, b) => a.length - b.length || progressOf(b) - progressOf(a));
-  const [only] = best;
-  if (!only) return [{ pointer, message: 'matches none of the forms that are allowed here' }];
-  if (best.length === 1 && only.message === isRequired) {
-    const others = candidates.flatMap((violations) =>
-      violations.length === 1 && violations[0] !== only && violations[0]?.message === isRequired
+  const [nearest = []] = candidates.toSorted((a, b) => a.length - b.length || progressOf(b) - progressOf(a));
+  const [firstViolation] = nearest;
+  if (!firstViolation) return [{ pointer, message: 'matches none of the forms that are allowed here' }];
+  if (nearest.length === 1 && firstViolation.message === requiredMember) {
+    const otherMissing = candidates.flatMap((violations) =>
+      violations.length === 1 && violations[0] !== firstViolation && violations[0]?.message === requiredMember
         ? violations
         : [],
     );
-    const names = others.map((violation) => `\`${memberPath(pointerParts(violation.pointer))}\``);
-    const message = names.length === 0 ? only.message : `is required, or ${names.join(' or ')} in its place`;
-    return [{ pointer: pointer + only.pointer, message }];
+    const names = otherMissing.map((violation) => `\`${memberPath(pointerParts(violation.pointer))}\``);
+    const message =
+      names.length === 0 ? firstViolation.message : `is required, or ${names.join(' or ')} in its place`;
+    return [{ pointer: pointer + firstViolation.pointer, message }];
   }
-  const excluded = best.length === 1 ? excludedMember(only, candidates) : undefined;
-  if (excluded !== undefined)
-    return [{ pointer: pointer + only.pointer, message: cannotBeCombinedWith(excluded) }];
-  return best.map((violation) => ({ pointer: pointer + violation.pointer, message: violation.message }));
+  const conflictingMember =
+    nearest.length === 1 ? findConflictingMember(firstViolation, candidates) : undefined;
+  if (conflictingMember !== undefined)
+    return [{ pointer: pointer + firstViolation.pointer, message: cannotBeCombinedWith(conflictingMember) }];
+  return nearest.map((violation) => ({ pointer: pointer + violation.pointer, message: violation.message }));
 }
 
 // How deep into the value the first error is. A missing or unknown member counts
@@ -159,19 +161,20 @@ function explainNearest(forms: unknown[], data: unknown, pointer: string, tools:
 // intended form. Of a large body only the first error is known.
 function progressOf([first]: readonly Violation[]): number {
   if (first === undefined) return 0;
-  const isShape = first.message === isRequired || first.message === isUnknown;
+  const isShape = first.message === requiredMember || first.message === unknownMember;
   return pointerParts(first.pointer).length + (isShape ? 0 : 0.5);
 }
 
 // Two forms whose only error is the other's member: the two members exclude each other.
-function excludedMember(
+function findConflictingMember(
   { pointer, message }: Violation,
   candidates: readonly Violation[][],
 ): string | undefined {
-  if (message !== isUnknown) return undefined;
+  if (message !== unknownMember) return undefined;
   const [other] =
     candidates.find(
-      ([first, ...more]) => more.length === 0 && first?.message === isUnknown && first.pointer !== pointer,
+      ([first, ...more]) =>
+        more.length === 0 && first?.message === unknownMember && first.pointer !== pointer,
     ) ?? [];
   return other && memberPath(pointerParts(other.pointer));
 }
@@ -187,13 +190,13 @@ function cannotBeCombinedWith(name: string): string {
   return `cannot be combined with \`${name}\``;
 }
 
-const isUnknown = 'is not known here';
-const isRequired = 'is required';
+const unknownMember = 'is not known here';
+const requiredMember = 'is required';
 
 function discriminatorOf(parent: unknown, forms: unknown[], tools: SchemaTools): string | null {
-  const declared =
+  const declaredName =
     isRecord(parent) && isRecord(parent.discriminator) ? parent.discriminator.propertyName : undefined;
-  if (typeof declared === 'string') return declared;
+  if (typeof declaredName === 'string') return declaredName;
   const first = forms.length > 0 ? tools.resolve(forms[0]) : {};
   const names = isRecord(first.properties) ? Object.keys(first.properties) : [];
   return names.find((name) => isTag(name, forms, tools)) ?? null;
@@ -257,7 +260,7 @@ function violationsOf(error: SchemaError): Violation[] {
     case 'false schema':
       return [{ pointer, message: refusalOf(error) }];
     case 'required':
-      return [{ pointer: pointerTo(params.missingProperty), message: isRequired }];
+      return [{ pointer: pointerTo(params.missingProperty), message: requiredMember }];
     case 'dependentRequired':
       return [
         {
@@ -266,9 +269,9 @@ function violationsOf(error: SchemaError): Violation[] {
         },
       ];
     case 'additionalProperties':
-      return [{ pointer: pointerTo(params.additionalProperty), message: isUnknown }];
+      return [{ pointer: pointerTo(params.additionalProperty), message: unknownMember }];
     case 'unevaluatedProperties':
-      return [{ pointer: pointerTo(params.unevaluatedProperty), message: isUnknown }];
+      return [{ pointer: pointerTo(params.unevaluatedProperty), message: unknownMember }];
     default:
       return [{ pointer, message: messageOf(error) }];
   }
