@@ -66,11 +66,11 @@ export interface PermissionsOptions {
 }
 
 export function createPermissions({ agentId, store, configured, now }: PermissionsOptions): Permissions {
-  const numbered = configured.map((rule, index) => ({ ...rule, ruleId: `config-${index + 1}` }));
-  const current = () =>
-    numbered.filter(({ expiresAt }) => expiresAt === undefined || new Date(expiresAt) > now());
+  const rulesWithIds = configured.map((rule, index) => ({ ...rule, ruleId: `config-${index + 1}` }));
+  const unexpiredRules = () =>
+    rulesWithIds.filter(({ expiresAt }) => expiresAt === undefined || new Date(expiresAt) > now());
   return {
-    configured: current,
+    configured: unexpiredRules,
     granted: (sessionKey) => store.list(agentId, sessionKey),
     async grant(rule) {
       const ruleId = await store.upsert({ ...rule, ruleId: makeId('prm'), agentId });
@@ -79,10 +79,10 @@ export function createPermissions({ agentId, store, configured, now }: Permissio
     revoke: (ruleId) => store.remove(agentId, ruleId),
     async decide(sessionKey, call) {
       const { tool, input } = call;
-      const granted: GrantedRule[] = await store.list(agentId, sessionKey);
+      const grantedRules: GrantedRule[] = await store.list(agentId, sessionKey);
       const rules: PermissionRule[] = [
-        ...current().map((rule) => ({ ...rule, pattern: rule.pattern ?? null })),
-        ...granted,
+        ...unexpiredRules().map((rule) => ({ ...rule, pattern: rule.pattern ?? null })),
+        ...grantedRules,
       ];
       const needs = await permissionsOf(call);
       const verdict = decide(needs ?? [{ tool: actionOf(tool) }], rules);

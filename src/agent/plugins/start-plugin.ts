@@ -25,7 +25,7 @@ export interface StartedPlugin {
   stop(): Promise<void>;
 }
 
-const silent: Log = { debug() {}, info() {}, warn() {}, error() {}, child: () => silent };
+const silentLog: Log = { debug() {}, info() {}, warn() {}, error() {}, child: () => silentLog };
 
 /** Throws an Error with the reason when the plugin is invalid, cannot start or is not available. */
 export async function startPlugin(
@@ -50,7 +50,7 @@ export async function startPlugin(
         timeoutMs,
         showOutput: (text) => outputs.push(text),
         clock: systemClock,
-        log: silent,
+        log: silentLog,
       });
       if (!outcome.ok) throw new Error(outcome.message, { cause: outcome.problem.cause });
       return outcome.output;

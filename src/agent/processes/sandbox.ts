@@ -75,13 +75,13 @@ const remedy =
 /** Tries bubblewrap once. Never throws: a failure is stored as the reason. */
 export async function openSandbox({ read, ...rest }: SandboxOptions): Promise<Sandbox> {
   if (rest.isOff) return { missing: undefined, isOff: true, prepare: withoutSandbox };
-  let shared: ResolvedPaths;
+  let sharedPaths: ResolvedPaths;
   try {
-    shared = resolvePaths(read, [rest.workspace]);
+    sharedPaths = resolvePaths(read, [rest.workspace]);
   } catch (error) {
     return missingSandbox(error instanceof Error ? error.message : String(error));
   }
-  const options: OpenOptions = { ...rest, shared };
+  const options: OpenOptions = { ...rest, shared: sharedPaths };
   const bubblewrap = findBubblewrap(options.path);
   if (bubblewrap === undefined) return missingSandbox(`The program bwrap is not installed. ${remedy}`);
   const attempts = await attemptSandbox(bubblewrap, options);
@@ -98,13 +98,13 @@ export async function openSandbox({ read, ...rest }: SandboxOptions): Promise<Sa
   };
 }
 
-function missingSandbox(missingName: string): Sandbox {
+function missingSandbox(reason: string): Sandbox {
   return {
-    missing: missingName,
+    missing: reason,
     isOff: false,
     prepare(program) {
       if (program.settings === false) return withoutSandbox(program);
-      throw new Problem('impossible', 'action_refused', missingName);
+      throw new Problem('impossible', 'action_refused', reason);
     },
   };
 }

@@ -57,15 +57,15 @@ export async function restoreFiles(
   restorations: readonly Restoration[],
   { contentOf, signal }: { contentOf: ContentOf; signal?: AbortSignal },
 ): Promise<string | undefined> {
-  const restored: Restoration[] = [];
+  const restoredFiles: Restoration[] = [];
   const setBack = async () => {
-    for (const { path, from } of restored.reverse())
+    for (const { path, from } of restoredFiles.reverse())
       await put(workspace, path, from, contentOf).catch(() => {});
   };
   for (const restoration of restorations) {
     try {
       await put(workspace, restoration.path, restoration.to, contentOf);
-      restored.push(restoration);
+      restoredFiles.push(restoration);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       await setBack();

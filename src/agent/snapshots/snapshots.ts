@@ -168,7 +168,8 @@ function createSnapshotters(create: (workspace: Workspace) => Snapshotter): Snap
       snapshotters.set(workspace.root, snapshotter);
       return snapshotter;
     },
-    lastHashes: () => new Set([...snapshotters.entries()].flatMap(([, one]) => [...one.lastHashes()])),
+    lastHashes: () =>
+      new Set([...snapshotters.entries()].flatMap(([, snapshotter]) => [...snapshotter.lastHashes()])),
   };
 }
 

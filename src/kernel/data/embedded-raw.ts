@@ -42,11 +42,11 @@ export function rawProtocol(engine: RawEngine): (bytes: Uint8Array) => Uint8Arra
 function concatenate(pieces: readonly Uint8Array[]): Uint8Array {
   const [first] = pieces;
   if (first !== undefined && pieces.length === 1) return first;
-  const all = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
+  const result = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
   let offset = 0;
   for (const piece of pieces) {
-    all.set(piece, offset);
+    result.set(piece, offset);
     offset += piece.length;
   }
-  return all;
+  return result;
 }

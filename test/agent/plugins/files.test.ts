@@ -31,8 +31,8 @@ describe('the plugin files', () => {
   let workspace: string;
   let call: (action: string, input: unknown) => Promise<ActionOutcome>;
 
-  async function open(hidden: string[]): Promise<void> {
-    const workspaceFiles = await openWorkspace({ folder: workspace, hidden });
+  async function openPlugin(hiddenPaths: string[]): Promise<void> {
+    const workspaceFiles = await openWorkspace({ folder: workspace, hidden: hiddenPaths });
     const registry = createRegistry([files(() => workspaceFiles)]);
     call = (action, input) => {
       const tool = registry.tool(`files_${action}`);
@@ -57,7 +57,7 @@ describe('the plugin files', () => {
     await mkdir(join(outsideFolder, 'workspace-of-another'));
     await writeFile(join(outsideFolder, 'workspace-of-another', 'secret.txt'), 'nor this');
     await writeFile(join(workspace, 'data', 'agent.token'), 'th_agt_hidden');
-    await open([join(workspace, 'data')]);
+    await openPlugin([join(workspace, 'data')]);
   });
   afterEach(() => rm(outsideFolder, { recursive: true, force: true }));
 
@@ -238,7 +238,7 @@ describe('the plugin files', () => {
     await mkdir(join(workspace, 'node_modules'));
     await writeFile(join(workspace, 'key'), 'secret bytes');
     await link(join(workspace, 'key'), join(workspace, 'node_modules', 'key'));
-    await open([join(workspace, 'data'), join(workspace, 'key')]);
+    await openPlugin([join(workspace, 'data'), join(workspace, 'key')]);
     expect(await call('read', { path: 'node_modules/key' })).toMatchObject({
       ok: false,
       message: expect.stringContaining('does not exist'),
@@ -331,8 +331,8 @@ describe('the plugin files', () => {
     await Promise.all(
       Array.from({ length: 1_005 }, (_, index) => writeFile(join(workspace, `f${index}`), '')),
     );
-    const listed = await call('list', {});
-    expect(listed).toMatchObject({ ok: true, output: { truncated: true } });
-    expect(listed.ok && (listed.output as { entries: unknown[] }).entries).toHaveLength(1_000);
+    const result = await call('list', {});
+    expect(result).toMatchObject({ ok: true, output: { truncated: true } });
+    expect(result.ok && (result.output as { entries: unknown[] }).entries).toHaveLength(1_000);
   });
 });

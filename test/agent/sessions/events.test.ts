@@ -33,7 +33,7 @@ describe('sessions.follow', () => {
     const answer = holdAnswer();
     world.gateway.answer(() => answer.answer);
     await client.sessions.create({ id: 's' });
-    const earlyReader = reading(
+    const earlyReader = readInBackground(
       client.sessions.follow({ sessionId: 's' }),
       (event) => event.type === 'run.settled',
     );
@@ -41,7 +41,7 @@ describe('sessions.follow', () => {
     await answer.request;
     answer.say('Hello \u{1f600}');
     await earlyReader.shows('Hello \u{1f600}');
-    const lateReader = reading(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    const lateReader = readInBackground(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     await lateReader.shows('Hello \u{1f600}');
     // Durable before the part has ended.
     await expect
@@ -151,7 +151,7 @@ describe('follow', () => {
   });
   const limits = { heartbeatMs: 60_000, maxReplayEvents: 1_000_000, maxBufferBytes: 64 * 1024 };
 
-  function open(log: StoredEvent[], feed = createLiveFeed(), after = 0) {
+  function openFollow(log: StoredEvent[], feed = createLiveFeed(), after = 0) {
     const stop = new AbortController();
     const session = {
       key: 's',
@@ -181,7 +181,7 @@ describe('follow', () => {
       const log: StoredEvent[] = Array.from({ length: Math.floor(random() * 20) }, (_, index) =>
         storedEvent(index + 1),
       );
-      const { feed, frames } = open(log);
+      const { feed, frames } = openFollow(log);
       const receivedSeqs: number[] = [];
       const reading = (async () => {
         for await (const bytes of frames) {
@@ -218,7 +218,7 @@ describe('follow', () => {
 
   test('sends events from between the lookup and the subscription', { timeout: 30_000 }, async () => {
     const log = [storedEvent(1)];
-    const { feed, frames } = open(log, createLiveFeed(), 1);
+    const { feed, frames } = openFollow(log, createLiveFeed(), 1);
     log.push(storedEvent(2));
     feed.publish([storedEvent(2)]);
     expect(await upToSecond(frames)).toEqual(['"seq":2']);
@@ -226,7 +226,7 @@ describe('follow', () => {
 
   test('reads what another process has announced', { timeout: 30_000 }, async () => {
     const log = [storedEvent(1)];
-    const { feed, frames } = open(log);
+    const { feed, frames } = openFollow(log);
     const lines = upToSecond(frames, () => {
       log.push(storedEvent(2));
       feed.announceHead('s', 2);
@@ -235,7 +235,7 @@ describe('follow', () => {
   });
 
   test('fails a reader whose buffer is full', async () => {
-    const { feed, frames } = open([]);
+    const { feed, frames } = openFollow([]);
     await frames.next();
     const part: OpenPart = {
       runId: 'r',
@@ -257,7 +257,7 @@ describe('follow', () => {
 });
 
 /** Reads in the background; `shows` resolves once the received text is this one. */
-function reading(
+function readInBackground(
   events: AsyncIterable<SessionEvent>,
   last?: (event: SessionEvent) => boolean,
 ): { ended: Promise<SessionEvent[]>; shows(text: string): Promise<void> } {

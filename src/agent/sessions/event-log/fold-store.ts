@@ -13,7 +13,7 @@ export interface FoldableSession {
   headSeq: number;
 }
 
-/** Sessions with events to fold: archived ones, and those without a change for so many hours. */
+/** Sessions with events to fold: archived ones, and those without a change for `idleHours`. */
 export async function foldableSessions(
   sql: Sql,
   { agentId, idleHours, limit }: { agentId: string; idleHours: number; limit: number },

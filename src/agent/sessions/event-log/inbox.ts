@@ -1,17 +1,17 @@
-// What waits for one reader of a stream: items up to a number of bytes, and the wait for the next ones.
+// The queue of one reader of a stream: holds items up to a number of bytes, and lets the reader wait for the next ones.
 
 export interface Inbox<Item> {
   hasItems(): boolean;
   takeItems(): Item[];
   /**
-   * Adds items that were published together. They may be larger than the limit, so only what waits already counts;
-   * beyond it all items are dropped, and nothing is added any more.
+   * Adds items that were published together. They may be larger than the limit, so only the queue before them counts.
+   * Beyond the limit the queue drops all items and stays empty.
    */
   push(items: readonly Item[], bytes: number): void;
   isOverflown(): boolean;
   /** Ends the wait of the reader. */
   wake(): void;
-  /** False as soon as there is something to do; true when nothing has happened for so long. */
+  /** Resolves with false as soon as the reader has something to do, or with true after `ms` without it. */
   waitForQuiet(ms: number): Promise<boolean>;
   close(): void;
 }
@@ -39,13 +39,13 @@ export function createInbox<Item>({ maxBytes, signal, isDue = () => false }: Inb
       bytes = 0;
       return batch;
     },
-    push(more, moreBytes) {
+    push(newItems, newBytes) {
       if (isOverflown) return;
       if (bytes > maxBytes) {
         isOverflown = true;
         items = [];
-      } else items.push(...more);
-      bytes += moreBytes;
+      } else items.push(...newItems);
+      bytes += newBytes;
       wake();
     },
     isOverflown: () => isOverflown,

@@ -49,7 +49,7 @@ function createRemoteParts(
   clock: Clock,
 ): {
   keepSessions(keys: readonly string[]): void;
-  update(open: readonly (OpenPart & { sessionKey: string })[]): void;
+  update(openParts: readonly (OpenPart & { sessionKey: string })[]): void;
 } {
   /** Published characters of each part, by session. */
   const lengths = new Map<string, Map<string, number>>();
@@ -72,11 +72,11 @@ function createRemoteParts(
         lengths.delete(key);
       }
     },
-    update(open) {
-      open.forEach(publishText);
+    update(openParts) {
+      openParts.forEach(publishText);
       for (const [key, parts] of lengths) {
         for (const partId of parts.keys()) {
-          if (open.some((part) => part.partId === partId)) continue;
+          if (openParts.some((part) => part.partId === partId)) continue;
           parts.delete(partId);
           feed.closePart(key, partId);
         }
