@@ -5,7 +5,7 @@ import type { EventStream } from '../../shared/src/operations.ts';
 import type { Target } from '../../shared/src/call-options.ts';
 import type { Transport } from '../../shared/src/transport.ts';
 import type { SessionEvent } from './generated/current/types.gen.ts';
-import { reconnecting, type FollowOptions, type ReaderState } from './reconnecting.ts';
+import { createReconnectingStream, type FollowOptions, type ReaderState } from './reconnecting.ts';
 
 export interface FollowAllRequest {
   /** The time of the last known event, in milliseconds since 1970; without it only new events. */
@@ -21,7 +21,7 @@ export function createFollowAll(
   target: Target,
 ): (request?: FollowAllRequest, options?: FollowOptions) => EventStream<SessionEvent> {
   return ({ after } = {}, options = {}) =>
-    reconnecting({ transport, target }, () => createState(after), options);
+    createReconnectingStream({ transport, target }, () => createState(after), options);
 }
 
 function createState(after: number | undefined): ReaderState {

@@ -6,7 +6,7 @@ import type { Target } from '../../shared/src/call-options.ts';
 import type { Transport } from '../../shared/src/transport.ts';
 import { AgentError } from './errors.ts';
 import type { SessionEvent } from './generated/current/types.gen.ts';
-import { reconnecting, type FollowOptions, type ReaderState } from './reconnecting.ts';
+import { createReconnectingStream, type FollowOptions, type ReaderState } from './reconnecting.ts';
 
 export interface FollowRequest {
   sessionId: string;
@@ -23,7 +23,8 @@ export function createFollow(
   transport: Transport,
   target: Target,
 ): (request: FollowRequest, options?: FollowOptions) => EventStream<SessionEvent> {
-  return (request, options = {}) => reconnecting({ transport, target }, () => createState(request), options);
+  return (request, options = {}) =>
+    createReconnectingStream({ transport, target }, () => createState(request), options);
 }
 
 function createState({ sessionId, after = 0, until }: FollowRequest): ReaderState {

@@ -31,7 +31,7 @@ const healthyMs = 60_000;
 const silenceMs = 45_000;
 
 /** Ends without an error when the signal is aborted or the reader stops; throws permanent errors. */
-export function reconnecting(
+export function createReconnectingStream(
   { transport, target }: { transport: Transport; target: Target },
   createState: () => ReaderState,
   options: FollowOptions,
@@ -93,12 +93,12 @@ function delayOf(error: unknown, failures: number): number {
 function sleep(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) return resolve();
-    const done = () => {
+    const finish = () => {
       clearTimeout(timer);
-      signal.removeEventListener('abort', done);
+      signal.removeEventListener('abort', finish);
       resolve();
     };
-    const timer = setTimeout(done, ms);
-    signal.addEventListener('abort', done, { once: true });
+    const timer = setTimeout(finish, ms);
+    signal.addEventListener('abort', finish, { once: true });
   });
 }

@@ -111,11 +111,11 @@ async function logIn(accounts: Calls, request: LoginRequest): Promise<LoginSucce
 /** Sends inputs until the login needs no more of them. */
 async function answerInputs(
   accounts: Calls,
-  first: LoginOutcome,
+  firstStep: LoginOutcome,
   { provider, input, signal }: LoginRequest,
 ): Promise<LoginOutcome> {
   if (!input) throw new TypeError(`The login "${provider}" asks for inputs; pass the function \`input\`.`);
-  let step = first;
+  let step = firstStep;
   let previousError: GatewayError | undefined;
   while (step.outcome === 'input') {
     // Undefined members are absent from the body.
@@ -151,13 +151,13 @@ async function startRedirect(
 ): Promise<StartedRedirect> {
   const verifier = randomText();
   const challenge = await challengeOf(verifier);
-  const started = await accounts.startLogin(
+  const step = await accounts.startLogin(
     { bureau_id: bureauId, provider, redirect_to: redirectTo, code_challenge: challenge },
     { signal },
   );
-  if (started.outcome !== 'redirect')
+  if (step.outcome !== 'redirect')
     throw new TypeError(`The login "${provider}" does not go to a third party; use \`login\`.`);
-  return { url: started.url, resume: JSON.stringify([started.login_id, verifier]) };
+  return { url: step.url, resume: JSON.stringify([step.login_id, verifier]) };
 }
 
 async function finishRedirect(
@@ -167,7 +167,7 @@ async function finishRedirect(
   const fragment = new URLSearchParams(address.slice(address.indexOf('#') + 1));
   const [code, refusal] = [fragment.get('login_code'), fragment.get('login_error')];
   if (!address.includes('#') || (code === null && refusal === null)) return null;
-  if (code === null) throw failed(refusal ?? 'login_failed');
+  if (code === null) throw loginError(refusal ?? 'login_failed');
   const [loginId, verifier] = JSON.parse(resume) as [string, string];
   return successOf(
     await accounts.getLoginResult(
@@ -180,8 +180,8 @@ async function finishRedirect(
 function successOf(result: LoginResult): LoginSuccess {
   if (result.status === 'done')
     return { userToken: result.user_token, expiresAt: new Date(result.expires_at), user: result.user };
-  if (result.status === 'expired') throw failed('login_expired');
-  throw failed((result.status === 'failed' ? result.error : undefined) ?? 'login_failed');
+  if (result.status === 'expired') throw loginError('login_expired');
+  throw loginError((result.status === 'failed' ? result.error : undefined) ?? 'login_failed');
 }
 
 const reasons: Readonly<Record<string, string>> = {
@@ -191,7 +191,7 @@ const reasons: Readonly<Record<string, string>> = {
   user_blocked: 'This user is blocked and cannot log in.',
 };
 
-function failed(code: string): GatewayError {
+function loginError(code: string): GatewayError {
   return new GatewayError({
     code,
     message: reasons[code] ?? 'The login came to nothing.',

@@ -56,7 +56,7 @@ export function useUser(): UserContext {
   const { status, user } = useSyncExternalStore(
     useCallback((listener) => login.subscribe(listener), [login]),
     () => login.state(),
-    () => loading,
+    () => loadingState,
   );
   return {
     status,
@@ -73,7 +73,7 @@ export function useClient(): GatewayClient {
 }
 
 // A server renders what a browser shows before it has read its storage.
-const loading: WebLoginState = { status: 'loading', user: null };
+const loadingState: WebLoginState = { status: 'loading', user: null };
 
 function useLogin(): { login: WebLogin; error: Error | null } {
   const context = useContext(LoginContext);
