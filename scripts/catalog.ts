@@ -46,19 +46,23 @@ function addDays(day: string, days: number): string {
 function pricesOn(day: string, { id, prices }: ModelInfo): ModelPrice[] {
   if (!Array.isArray(prices)) return [prices];
   const horizon = addDays(day, riseHorizonDays);
-  const announced = (prices as ConditionalPrice[]).filter(
+  const announcedPrices = (prices as ConditionalPrice[]).filter(
     ({ constraint }) =>
       constraint?.type === 'start_date' && constraint.start_date > day && constraint.start_date <= horizon,
   );
-  const active = (prices as ConditionalPrice[]).filter(
+  const activePrices = (prices as ConditionalPrice[]).filter(
     ({ constraint }) =>
       constraint === undefined || constraint.type !== 'start_date' || constraint.start_date <= day,
   );
-  const lastingPrice = active.findLast(({ constraint }) => constraint?.type !== 'time_of_date');
-  const hourly = active.filter(({ constraint }) => constraint?.type === 'time_of_date');
-  const current = [...(lastingPrice === undefined ? [] : [lastingPrice]), ...hourly, ...announced];
-  if (current.length === 0) throw new Error(`${id} has no price on ${day}.`);
-  return current.map((conditional) => conditional.prices);
+  const lastingPrice = activePrices.findLast(({ constraint }) => constraint?.type !== 'time_of_date');
+  const hourlyPrices = activePrices.filter(({ constraint }) => constraint?.type === 'time_of_date');
+  const currentPrices = [
+    ...(lastingPrice === undefined ? [] : [lastingPrice]),
+    ...hourlyPrices,
+    ...announcedPrices,
+  ];
+  if (currentPrices.length === 0) throw new Error(`${id} has no price on ${day}.`);
+  return currentPrices.map((conditional) => conditional.prices);
 }
 
 function ratesOf(prices: ModelPrice[]): {
@@ -111,7 +115,7 @@ const effortMembers = [
   'generationConfig.thinkingConfig.thinkingLevel',
 ];
 
-function reasoning({ ids, default: defaultEffort }: Efforts): object {
+function serializeEfforts({ ids, default: defaultEffort }: Efforts): object {
   return {
     efforts: ids.map((id) => ({
       id,
@@ -154,8 +158,8 @@ const { version: priceModuleVersion } = JSON.parse(readFileSync(priceModuleFile,
   version: string;
 };
 
-function packagedPrice(provider: SelectedProvider, selected: Selected, day: string): Priced {
-  const name = selected.priced ?? selected.upstream ?? selected.name;
+function readPackagedPrice(provider: SelectedProvider, selectedModel: Selected, day: string): Priced {
+  const name = selectedModel.priced ?? selectedModel.upstream ?? selectedModel.name;
   const info = findProvider({ providerId: provider.prices })?.models.find(
     (candidate) => candidate.id === name,
   );
@@ -195,56 +199,56 @@ function publishedPrice({ source, day, description, dollars, above, note }: Publ
   };
 }
 
-function modelOf(provider: SelectedProvider, selected: Selected, day: string): object {
-  const upstream = selected.upstream ?? selected.name;
-  if (selected.media !== undefined) return mediaModelOf(provider, selected, selected.media);
+function modelOf(provider: SelectedProvider, selectedModel: Selected, day: string): object {
+  const upstream = selectedModel.upstream ?? selectedModel.name;
+  if (selectedModel.media !== undefined) return mediaModelOf(provider, selectedModel, selectedModel.media);
   const price =
-    selected.published === undefined
-      ? packagedPrice(provider, selected, day)
-      : publishedPrice(selected.published);
+    selectedModel.published === undefined
+      ? readPackagedPrice(provider, selectedModel, day)
+      : publishedPrice(selectedModel.published);
   const { rates, tiers } = price;
-  const isEmbedding = selected.modalities?.includes('embedding') === true;
+  const isEmbedding = selectedModel.modalities?.includes('embedding') === true;
   if (rates['input'] === undefined || (!isEmbedding && rates['output'] === undefined))
     throw new Error(`${upstream} has no price for its tokens.`);
-  const efforts = packagedEfforts(provider.parameters, upstream) ?? selected.efforts;
+  const efforts = packagedEfforts(provider.parameters, upstream) ?? selectedModel.efforts;
   return {
-    id: `${provider.entry.id}/${selected.name}`,
-    name: selected.title,
+    id: `${provider.entry.id}/${selectedModel.name}`,
+    name: selectedModel.title,
     description: price.description,
     provider: provider.entry.id,
     upstream_model: upstream,
-    modalities: selected.modalities ?? ['text', 'stream', 'openai'],
-    tags: selected.tags,
+    modalities: selectedModel.modalities ?? ['text', 'stream', 'openai'],
+    tags: selectedModel.tags,
     meta: price.meta,
-    context_window: price.contextWindow ?? selected.contextWindow ?? null,
-    max_output_tokens: selected.maxOutputTokens,
-    inputs: selected.inputs,
+    context_window: price.contextWindow ?? selectedModel.contextWindow ?? null,
+    max_output_tokens: selectedModel.maxOutputTokens,
+    inputs: selectedModel.inputs,
     rates: withHour(rates, provider),
     ...(tiers.length === 0
       ? {}
       : { tiers: tiers.map((tier) => ({ ...tier, rates: withHour(tier.rates, provider) })) }),
-    ...(efforts === undefined ? {} : { reasoning: reasoning(efforts) }),
-    ...(selected.fallbacks === undefined ? {} : { fallbacks: selected.fallbacks }),
+    ...(efforts === undefined ? {} : { reasoning: serializeEfforts(efforts) }),
+    ...(selectedModel.fallbacks === undefined ? {} : { fallbacks: selectedModel.fallbacks }),
   };
 }
 
 function mediaModelOf(
   provider: SelectedProvider,
-  selected: Selected,
+  selectedModel: Selected,
   { dollars, day, description }: NonNullable<Selected['media']>,
 ): object {
   return {
-    id: `${provider.entry.id}/${selected.name}`,
-    name: selected.title,
+    id: `${provider.entry.id}/${selectedModel.name}`,
+    name: selectedModel.title,
     description,
     provider: provider.entry.id,
-    upstream_model: selected.upstream ?? selected.name,
-    modalities: selected.modalities,
-    tags: selected.tags,
+    upstream_model: selectedModel.upstream ?? selectedModel.name,
+    modalities: selectedModel.modalities,
+    tags: selectedModel.tags,
     meta: { price_source: provider.source, price_date: day },
     context_window: null,
     max_output_tokens: null,
-    inputs: selected.inputs,
+    inputs: selectedModel.inputs,
     rates: Object.fromEntries(Object.entries(dollars).map(([unit, price]) => [unit, credits(price)])),
   };
 }
@@ -254,7 +258,7 @@ export function curatedCatalog(day: string): object {
   return {
     providers: selection.map(({ entry }) => entry),
     models: selection.flatMap((provider) =>
-      provider.models.map((selected) => modelOf(provider, selected, day)),
+      provider.models.map((selectedModel) => modelOf(provider, selectedModel, day)),
     ),
   };
 }
