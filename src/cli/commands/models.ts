@@ -72,17 +72,19 @@ function checkProviders(config: GatewayConfig, { env }: CommandContext): Promise
 }
 
 function describe(checks: readonly ProviderCheck[]): string[] {
-  const [called, unconfigured] = [
+  const [callResults, unconfiguredProviders] = [
     checks.filter(({ state }) => state !== 'not_configured'),
     checks.filter(({ state }) => state === 'not_configured'),
   ];
-  const lines = called.map(({ provider, key, state, model, message, duration_ms: ms }) => {
+  const lines = callResults.map(({ provider, key, state, model, message, duration_ms: ms }) => {
     const name = key === undefined ? provider : `${provider} (${key})`;
     const subject = state === 'well' ? `${name} is well: ${model}` : `${name} is failing: ${model}`;
     return `${subject} ${message.replace(/\.$/, '')}${ms === null ? '' : `, after ${ms} ms`}.`;
   });
-  if (called.length === 0) lines.push('No model provider is configured; the local models need none.');
-  const names = unconfigured.map(({ provider, message }) => `${provider} (${message.replace(/\.$/, '')})`);
+  if (callResults.length === 0) lines.push('No model provider is configured; the local models need none.');
+  const names = unconfiguredProviders.map(
+    ({ provider, message }) => `${provider} (${message.replace(/\.$/, '')})`,
+  );
   if (names.length > 0) lines.push(`Not configured: ${names.join(', ')}.`);
   return lines;
 }

@@ -5,7 +5,7 @@ export function describePlan({ changes, pins, refusals }: UpdatePlan): string[] 
   return [
     ...changes.flatMap(describeChange),
     ...pins.map(({ id, member }) => `= ${member} ${id} is pinned and stays.`),
-    summary(changes),
+    describeTotals(changes),
     ...refusals.map((refusal) => `Refused: ${refusal}`),
   ];
 }
@@ -17,7 +17,7 @@ function describeChange({ entry, id, change, members }: EntryChange): string[] {
 }
 
 function describeMember({ member, before, after }: MemberChange): string {
-  return `${member}: ${show(before)} -> ${show(after)}${factor(before, after)}`;
+  return `${member}: ${show(before)} -> ${show(after)}${describeFactor(before, after)}`;
 }
 
 // JSON leaves the control characters of C1 as they are; a terminal would obey them.
@@ -26,12 +26,12 @@ function show(value: unknown): string {
   return JSON.stringify(value).replace(/[\x7f-\x9f]/g, '?');
 }
 
-function factor(before: unknown, after: unknown): string {
+function describeFactor(before: unknown, after: unknown): string {
   if (typeof before !== 'number' || typeof after !== 'number' || before === 0) return '';
   return ` (x${Number((after / before).toPrecision(3))})`;
 }
 
-function summary(changes: readonly EntryChange[]): string {
+function describeTotals(changes: readonly EntryChange[]): string {
   if (changes.length === 0) return 'No changes.';
   const models = changes.filter(({ entry }) => entry === 'model');
   const count = (change: EntryChange['change']) =>

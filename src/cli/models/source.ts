@@ -21,9 +21,9 @@ export interface CatalogSource {
  * Throws a SettingError for an address that is neither https nor http on this machine. Redirects
  * are refused, because they could lead to another kind of address.
  */
-export function catalogSource(from: string, { timeoutMs = downloadTimeoutMs } = {}): CatalogSource {
-  if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(from)) return fileSource(from);
-  const url = requireAddress(from);
+export function catalogSource(source: string, { timeoutMs = downloadTimeoutMs } = {}): CatalogSource {
+  if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(source)) return fileSource(source);
+  const url = requireAddress(source);
   const signatureUrl = new URL(url);
   signatureUrl.pathname += '.sig';
   const name = withoutCredentials(url);
