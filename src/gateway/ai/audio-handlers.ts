@@ -89,9 +89,11 @@ export async function streamSpeech(
 ): Promise<SpeechReply> {
   const { bill, result } = await startSpeech(options, call, body);
   const { content, format } = result.answer;
-  const charged = chargedStream(content, bill, (error) => options.health.recordStreamFailure(result, error));
+  const chargedContent = chargedStream(content, bill, (error) =>
+    options.health.recordStreamFailure(result, error),
+  );
   const mediaType = speechMediaTypes[format] as 'audio/wav';
-  return { status: 200, content: charged, mediaType, headers: attemptHeaders(result) };
+  return { status: 200, content: chargedContent, mediaType, headers: attemptHeaders(result) };
 }
 
 export interface SpeechReply {

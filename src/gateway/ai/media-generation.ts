@@ -68,7 +68,7 @@ async function generateImages(
     }),
     options,
   );
-  return charged(options, job, { files: answer, model, startedMs });
+  return withCharge(options, job, { files: answer, model, startedMs });
 }
 
 /**
@@ -84,7 +84,7 @@ async function generateVideo(
   if (run.upstreamJob !== null) return fetchVideo(options, job, { upstreamJob: run.upstreamJob, run });
   const startedMs = options.clock.monotonicMs();
   const { answer: start, model } = await startVideo(options, job, run);
-  if (start.kind === 'generated') return charged(options, job, { files: start.files, model, startedMs });
+  if (start.kind === 'generated') return withCharge(options, job, { files: start.files, model, startedMs });
   await run.saveUpstreamJob(start.upstreamJob);
   return fetchVideo(options, job, { upstreamJob: start.upstreamJob, run });
 }
@@ -131,13 +131,13 @@ async function fetchVideo(
   const file = await models
     .asyncVideo(model, { backend: backends.find(model.providerEntry, upstreamJob.backend) })
     .fetchResult(upstreamJob.id, run);
-  return charged(options, job, { files: [file], model, startedMs });
+  return withCharge(options, job, { files: [file], model, startedMs });
 }
 
 const actions: Readonly<Record<JobKind, string>> = { image: 'image/create', video: 'video' };
 
 /** The files with their price, by the rates of the model that generated them. */
-function charged(
+function withCharge(
   { clock }: Pick<MediaGenerationOptions, 'clock'>,
   { kind, request }: JobInput,
   { files, model, startedMs }: { files: GeneratedMedia['files']; model: CatalogModel; startedMs: number },

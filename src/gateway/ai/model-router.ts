@@ -57,7 +57,7 @@ export function createModelRouter({ clock }: { clock: Pick<Clock, 'monotonicMs'>
     return latency.averageMs ?? longestMs;
   }
 
-  function byLatency(chain: readonly CatalogModel[]): CatalogModel[] {
+  function sortByLatency(chain: readonly CatalogModel[]): CatalogModel[] {
     let mayMeasure = true;
     return sortBy(chain, (model) => {
       const ms = expectedMs(model, mayMeasure);
@@ -68,10 +68,10 @@ export function createModelRouter({ clock }: { clock: Pick<Clock, 'monotonicMs'>
 
   return {
     order(chain, session) {
-      const [requested] = chain;
-      if (requested?.route_by === undefined || chain.length < 2) return chain;
-      if (requested.route_by === 'price') return sortBy(chain, ({ rates }) => comparablePrice(rates));
-      if (requested.route_by === 'latency') return byLatency(chain);
+      const [requestedModel] = chain;
+      if (requestedModel?.route_by === undefined || chain.length < 2) return chain;
+      if (requestedModel.route_by === 'price') return sortBy(chain, ({ rates }) => comparablePrice(rates));
+      if (requestedModel.route_by === 'latency') return sortByLatency(chain);
       calls += 1;
       // The hash of a counter shares calls without a session by weight.
       const hash = session?.() ?? mixHashes(calls, 0);

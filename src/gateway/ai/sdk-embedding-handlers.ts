@@ -37,7 +37,7 @@ export function sdkEmbeddingHandlers(
 
 async function embed(context: AiContext, call: EmbeddingCall): Promise<PassthroughReply> {
   const { values, dimensions, providerOptions } = call.body;
-  const { model, own, warnings, rename } = target(context.catalog, call, providerOptions);
+  const { model, own, warnings, rename } = readTarget(context.catalog, call, providerOptions);
   const request = withBody(call, {
     ...own,
     model,
@@ -72,7 +72,7 @@ const maxReplayBytes = 64 * 1024;
 
 async function rerank(context: AiContext, call: RerankingCall) {
   const { query, documents, topN, providerOptions } = call.body;
-  const { model, own, warnings, rename } = target(context.catalog, call, providerOptions);
+  const { model, own, warnings, rename } = readTarget(context.catalog, call, providerOptions);
   const request = withBody(call, {
     ...own,
     model,
@@ -105,7 +105,7 @@ interface Target {
 }
 
 /** Throws a 404 for an unknown model, and a 400 for an option that is a member of the request itself. */
-function target(
+function readTarget(
   catalog: Catalog,
   { identity, headers }: Pick<EmbeddingCall, 'identity' | 'headers'>,
   providerOptions: SdkOptions | undefined,
@@ -114,13 +114,13 @@ function target(
   const provider = catalog.chain(viewerOf(identity), model)[0]?.provider ?? '';
   const { own, warnings } = optionsFor(provider, providerOptions);
   const ownPath = (name: string) => `providerOptions.${provider}.${name}`;
-  const fixed = Object.keys(own).find((name) => fixedMembers.has(name));
-  if (fixed !== undefined)
+  const reservedName = Object.keys(own).find((name) => fixedMembers.has(name));
+  if (reservedName !== undefined)
     throw new Problem(
       'bad_request',
       'invalid_request',
-      `The option ${ownPath(fixed)} is refused: the gateway sends this member itself.`,
-      { param: ownPath(fixed) },
+      `The option ${ownPath(reservedName)} is refused: the gateway sends this member itself.`,
+      { param: ownPath(reservedName) },
     );
   const rename: RenameMember = (member) => {
     if (Object.hasOwn(own, member)) return ownPath(member);

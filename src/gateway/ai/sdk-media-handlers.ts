@@ -44,8 +44,8 @@ async function generateImages(
 ): Promise<Reply<ImagesOperation>> {
   const { headers, identity, body } = call;
   const model = headers['ai-model-id'];
-  const [requested] = options.catalog.chain(viewerOf(identity), model, 'image');
-  const provider = requested?.provider ?? '';
+  const [requestedModel] = options.catalog.chain(viewerOf(identity), model, 'image');
+  const provider = requestedModel?.provider ?? '';
   const { own, warnings } = optionsFor(provider, body.providerOptions);
   const rename: RenameMember = (member) =>
     member.startsWith(optionsPath)

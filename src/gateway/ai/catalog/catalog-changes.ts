@@ -44,24 +44,24 @@ function compareEntries(
   before: readonly { id: string }[],
   after: readonly { id: string }[],
 ): EntryChange[] {
-  const former = new Map(before.map((value) => [value.id, value]));
-  const next = new Map(after.map((value) => [value.id, value]));
-  const ids = [...new Set([...former.keys(), ...next.keys()])];
+  const formerEntries = new Map(before.map((value) => [value.id, value]));
+  const nextEntries = new Map(after.map((value) => [value.id, value]));
+  const ids = [...new Set([...formerEntries.keys(), ...nextEntries.keys()])];
   return ids.flatMap((id): EntryChange[] => {
-    const [old, current] = [former.get(id), next.get(id)];
-    if (old === undefined)
-      return current === undefined
+    const [formerEntry, nextEntry] = [formerEntries.get(id), nextEntries.get(id)];
+    if (formerEntry === undefined)
+      return nextEntry === undefined
         ? []
-        : [{ entry, id, change: 'added', members: membersOfNew(entry, current) }];
-    if (current === undefined) return [{ entry, id, change: 'removed', members: [] }];
-    const members = compareMembers(old, current);
+        : [{ entry, id, change: 'added', members: membersOfNew(entry, nextEntry) }];
+    if (nextEntry === undefined) return [{ entry, id, change: 'removed', members: [] }];
+    const members = compareMembers(formerEntry, nextEntry);
     return members.length === 0 ? [] : [{ entry, id, change: 'changed', members }];
   });
 }
 
 /** Where the prompts and keys go, and what a call costs: an operator must see both before the update. */
-function membersOfNew(entry: EntryChange['entry'], current: object): MemberChange[] {
-  return compareMembers({}, current).filter(({ member }) =>
+function membersOfNew(entry: EntryChange['entry'], newEntry: object): MemberChange[] {
+  return compareMembers({}, newEntry).filter(({ member }) =>
     entry === 'provider'
       ? member !== 'id'
       : ['provider', 'upstream_model'].includes(member) || member.startsWith('rates'),
@@ -69,10 +69,10 @@ function membersOfNew(entry: EntryChange['entry'], current: object): MemberChang
 }
 
 function compareMembers(before: object, after: object): MemberChange[] {
-  const [former, next] = [flatten(before), flatten(after)];
-  const members = [...new Set([...former.keys(), ...next.keys()])];
+  const [formerMembers, nextMembers] = [flatten(before), flatten(after)];
+  const members = [...new Set([...formerMembers.keys(), ...nextMembers.keys()])];
   return members
-    .map((member) => ({ member, before: former.get(member), after: next.get(member) }))
+    .map((member) => ({ member, before: formerMembers.get(member), after: nextMembers.get(member) }))
     .filter((change) => JSON.stringify(change.before) !== JSON.stringify(change.after));
 }
 
@@ -147,10 +147,10 @@ function jumpsOf(before: ModelEntry, after: ModelEntry, factor: number): PriceJu
   const { id } = after;
   if (before.rates === null || after.rates === null) {
     const isSame = before.rates === after.rates;
-    const [old, current] = [before.rates?.input, after.rates?.input];
+    const [formerRate, nextRate] = [before.rates?.input, after.rates?.input];
     return isSame
       ? []
-      : [{ id, rate: 'rates', aboveInputTokens: 0, before: old ?? null, after: current ?? null }];
+      : [{ id, rate: 'rates', aboveInputTokens: 0, before: formerRate ?? null, after: nextRate ?? null }];
   }
   const kinds = [...new Set([...kindsOf(before), ...kindsOf(after)])];
   const thresholds = [

@@ -38,11 +38,11 @@ export interface UpdatePlan {
 
 export function planUpdate(input: UpdateInput, limits: UpdateLimits): UpdatePlan {
   const { builtIn, current, next } = input;
-  const before = overlay(builtIn, withDefaults(current ?? {}));
-  const document = applyPins(next, current?.pins ?? [], before, builtIn);
-  const after = overlay(builtIn, withDefaults(document));
-  const changes = compareCatalogs(before, after);
-  const jumps = findPriceJumps(before, after, limits.maximumFactor).filter(
+  const currentCatalog = overlay(builtIn, withDefaults(current ?? {}));
+  const document = applyPins(next, current?.pins ?? [], currentCatalog, builtIn);
+  const nextCatalog = overlay(builtIn, withDefaults(document));
+  const changes = compareCatalogs(currentCatalog, nextCatalog);
+  const jumps = findPriceJumps(currentCatalog, nextCatalog, limits.maximumFactor).filter(
     ({ id }) => !limits.modelsWithAnyPrice.includes(id),
   );
   return {
@@ -62,20 +62,25 @@ export function planUpdate(input: UpdateInput, limits: UpdateLimits): UpdatePlan
 function applyPins(
   next: CatalogDocument,
   pins: readonly Pin[],
-  before: ModelsFile,
+  currentCatalog: ModelsFile,
   builtIn: ModelsFile,
 ): CatalogDocument {
   const { pins: _none, ...published } = next;
   if (pins.length === 0) return published;
   const models = new Map((published.models ?? []).map((model) => [model.id, model]));
   for (const { id, member } of pins) {
-    const pinned = before.models.find((model) => model.id === id);
-    if (pinned === undefined) continue;
-    const proposed = models.get(id);
-    models.set(id, member === 'model' || proposed === undefined ? pinned : withPriceOf(proposed, pinned));
+    const pinnedModel = currentCatalog.models.find((model) => model.id === id);
+    if (pinnedModel === undefined) continue;
+    const proposedModel = models.get(id);
+    models.set(
+      id,
+      member === 'model' || proposedModel === undefined
+        ? pinnedModel
+        : withPriceOf(proposedModel, pinnedModel),
+    );
   }
   const providerIds = new Set([...(published.providers ?? []), ...builtIn.providers].map(({ id }) => id));
-  const neededProviders = before.providers.filter(
+  const neededProviders = currentCatalog.providers.filter(
     ({ id }) => !providerIds.has(id) && [...models.values()].some((model) => model.provider === id),
   );
   return {
@@ -95,9 +100,9 @@ export function pinEntry(
   { builtIn, current }: Pick<UpdateInput, 'builtIn' | 'current'>,
   pin: Pin,
 ): CatalogDocument {
-  const before = overlay(builtIn, withDefaults(current ?? {}));
+  const currentCatalog = overlay(builtIn, withDefaults(current ?? {}));
   const pins = [...(current?.pins ?? []).filter(({ id }) => id !== pin.id), pin];
-  return applyPins(current ?? {}, pins, before, builtIn);
+  return applyPins(current ?? {}, pins, currentCatalog, builtIn);
 }
 
 /** The whole catalog as a document, without pins. */
@@ -112,8 +117,8 @@ export function catalogDocument({
 /** The content without the pin; the entry stays as it is until the next update. */
 export function unpinEntry(current: CatalogDocument, modelId: string): CatalogDocument {
   const { pins = [], ...document } = current;
-  const remaining = pins.filter(({ id }) => id !== modelId);
-  return remaining.length === 0 ? document : { ...document, pins: remaining };
+  const remainingPins = pins.filter(({ id }) => id !== modelId);
+  return remainingPins.length === 0 ? document : { ...document, pins: remainingPins };
 }
 
 function ageRefusals(

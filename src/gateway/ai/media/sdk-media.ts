@@ -40,7 +40,7 @@ export function toImageRequest(
   { prompt, n, size, aspectRatio, seed, files = [], mask }: SdkImageRequest,
   { model, options }: { model: string; options: Readonly<Record<string, unknown>> },
 ): CreateImageRequest {
-  if (mask !== undefined) throw unsupported('mask', 'A mask is not supported; leave mask out.');
+  if (mask !== undefined) throw unsupportedProblem('mask', 'A mask is not supported; leave mask out.');
   return {
     model,
     prompt,
@@ -57,7 +57,7 @@ export function toImageRequest(
 
 function inputImage({ data }: SdkImageFile, param: string): ReturnType<typeof toInputImage> {
   if (data === undefined)
-    throw unsupported(param, 'The gateway fetches no address; send the bytes of the image.');
+    throw unsupportedProblem(param, 'The gateway fetches no address; send the bytes of the image.');
   return toInputImage(decodeBase64(data, `${param}.data`), param);
 }
 
@@ -93,6 +93,6 @@ export function toSdkTranscription(
   };
 }
 
-function unsupported(param: string, message: string): Problem {
+function unsupportedProblem(param: string, message: string): Problem {
   return new Problem('impossible', 'unsupported_by_model', message, { param });
 }

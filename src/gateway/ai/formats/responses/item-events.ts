@@ -20,21 +20,21 @@ export function createItemEvents(table: ToolTable): ItemEvents {
   let hasReplay = false;
   let hasContent = false;
 
-  function* whole(done: ResponseOutputItem): Generator<UnnumberedEvent> {
-    yield { type: 'response.output_item.added', output_index: output.length, item: done };
-    yield* finish(done);
+  function* addWholeItem(outputItem: ResponseOutputItem): Generator<UnnumberedEvent> {
+    yield { type: 'response.output_item.added', output_index: output.length, item: outputItem };
+    yield* finish(outputItem);
   }
 
-  function* finish(done: ResponseOutputItem): Generator<UnnumberedEvent> {
-    yield { type: 'response.output_item.done', output_index: output.length, item: done };
-    output.push(done);
+  function* finish(outputItem: ResponseOutputItem): Generator<UnnumberedEvent> {
+    yield { type: 'response.output_item.done', output_index: output.length, item: outputItem };
+    output.push(outputItem);
   }
 
-  function* end(ended: BlockItem): Generator<UnnumberedEvent> {
-    yield* contentEnd(ended, output.length);
-    yield* finish(serializeItem(ended, 'completed'));
-    if (ended.block.kind === 'tool' && ended.block.replay !== undefined && !hasReplay)
-      yield* whole(replayItem(ended));
+  function* end(openItem: BlockItem): Generator<UnnumberedEvent> {
+    yield* contentEnd(openItem, output.length);
+    yield* finish(serializeItem(openItem, 'completed'));
+    if (openItem.block.kind === 'tool' && openItem.block.replay !== undefined && !hasReplay)
+      yield* addWholeItem(replayItem(openItem));
   }
 
   return {
@@ -43,9 +43,9 @@ export function createItemEvents(table: ToolTable): ItemEvents {
       if (event.type === 'start') {
         item = createItem(event.block, table);
         hasReplay = event.block.kind === 'tool' && event.block.replay !== undefined;
-        if (hasReplay) yield* whole(replayItem(item));
-        const added = serializeItem(item, 'in_progress');
-        yield { type: 'response.output_item.added', output_index: output.length, item: added };
+        if (hasReplay) yield* addWholeItem(replayItem(item));
+        const newItem = serializeItem(item, 'in_progress');
+        yield { type: 'response.output_item.added', output_index: output.length, item: newItem };
         hasContent = false;
         if (event.block.kind === 'text') yield* contentStart(item, output.length);
       } else if (item !== undefined) {
@@ -85,14 +85,14 @@ function* contentEnd({ itemId, block, tool }: BlockItem, outputIndex: number): G
   const place = { item_id: itemId, output_index: outputIndex };
   const { text } = block;
   if (block.kind === 'text') {
-    const at = { ...place, content_index: 0 };
-    yield { type: 'response.output_text.done', ...at, text, logprobs: [] };
-    yield { type: 'response.content_part.done', ...at, part: outputText(text) };
+    const position = { ...place, content_index: 0 };
+    yield { type: 'response.output_text.done', ...position, text, logprobs: [] };
+    yield { type: 'response.content_part.done', ...position, part: outputText(text) };
   } else if (block.kind === 'reasoning') {
     if (text === '') return;
-    const at = { ...place, summary_index: 0 };
-    yield { type: 'response.reasoning_summary_text.done', ...at, text };
-    yield { type: 'response.reasoning_summary_part.done', ...at, part: summaryText(text) };
+    const position = { ...place, summary_index: 0 };
+    yield { type: 'response.reasoning_summary_text.done', ...position, text };
+    yield { type: 'response.reasoning_summary_part.done', ...position, part: summaryText(text) };
   } else if (tool.isCustom) {
     // The model writes the text inside a JSON value, so it is sent once the JSON is complete.
     const input = readCustomInput(text);

@@ -47,8 +47,8 @@ export function createToolTable({ tools }: Pick<ResponseRequest, 'tools'>): Tool
     for (const member of allowed.map(asRecord)) {
       const name = member['name'];
       if (typeof name !== 'string') continue;
-      const joined = joinNames(namespace, name);
-      const modelName = byModelName.has(joined) ? shorten(joined, namespace, name) : joined;
+      const joinedName = joinNames(namespace, name);
+      const modelName = byModelName.has(joinedName) ? shorten(joinedName, namespace, name) : joinedName;
       byModelName.set(modelName, { ...callerTool(member, name), namespace });
       modelNames.set(keyOf(namespace, name), modelName);
       names.push(modelName);
@@ -72,12 +72,12 @@ function keyOf(namespace: string, name: string): string {
 
 /** Names of MCP servers end with the separator already. */
 function joinNames(namespace: string, name: string): string {
-  const joined = `${namespace}${namespace.endsWith('__') ? '' : '__'}${name}`;
-  return joined.length <= maxNameLength ? joined : shorten(joined, namespace, name);
+  const joinedName = `${namespace}${namespace.endsWith('__') ? '' : '__'}${name}`;
+  return joinedName.length <= maxNameLength ? joinedName : shorten(joinedName, namespace, name);
 }
 
 /** A name of its own for each pair, and the same one in each turn. */
-function shorten(joined: string, namespace: string, name: string): string {
+function shorten(joinedName: string, namespace: string, name: string): string {
   const hash = createHash('sha256').update(keyOf(namespace, name)).digest('hex').slice(0, 8);
-  return `${joined.slice(0, maxNameLength - hash.length - 1)}_${hash}`;
+  return `${joinedName.slice(0, maxNameLength - hash.length - 1)}_${hash}`;
 }

@@ -97,11 +97,11 @@ function outputOf({
     : { type: 'json', value: output ?? null };
 }
 
-function toDecision(approvalId: string, approved: boolean, reason: string | undefined): ToolPart {
+function toDecision(approvalId: string, isApproved: boolean, reason: string | undefined): ToolPart {
   return {
     type: 'tool-approval-response',
     approvalId,
-    approved,
+    approved: isApproved,
     ...(reason === undefined ? {} : { reason }),
   };
 }
