@@ -96,12 +96,12 @@ export function chargeReservation(
 ): bigint {
   const idle = idleCredits(allotment);
   const fromIdle = credits > amount ? minimum(credits - amount, idle) : 0n;
-  const covered = minimum(credits, amount) + fromIdle;
+  const coveredCredits = minimum(credits, amount) + fromIdle;
   allotment.reserved -= amount;
-  allotment.unapplied += covered;
+  allotment.unapplied += coveredCredits;
   allotment.lastUsedMs = nowMs;
   allotment.spend.add(nowMs, credits);
-  return covered;
+  return coveredCredits;
 }
 
 /**
