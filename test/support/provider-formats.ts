@@ -145,7 +145,10 @@ function messageEvents({ script, body: input }: ForeignScene): string[] | undefi
     }),
     frame({ type: 'message_stop' }),
   ];
-  const overloaded = frame({ type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } });
+  const overloadedError = frame({
+    type: 'error',
+    error: { type: 'overloaded_error', message: 'Overloaded' },
+  });
   switch (script) {
     case 'ok':
       return [start, frame({ type: 'ping' }), ...text(0), ...finish('end_turn')];
@@ -170,13 +173,13 @@ function messageEvents({ script, body: input }: ForeignScene): string[] | undefi
     case 'cut':
       return [start, ...text(0)];
     case 'error':
-      return [start, ...text(0), overloaded];
+      return [start, ...text(0), overloadedError];
     case 'error-start':
-      return [start, frame({ type: 'ping' }), overloaded];
+      return [start, frame({ type: 'ping' }), overloadedError];
     case 'cut-start':
       return [start];
     case 'error-first':
-      return [overloaded];
+      return [overloadedError];
     default:
       return undefined;
   }
@@ -269,18 +272,18 @@ function response({ script, body: input }: ForeignScene): object | undefined {
           },
         ]
       : [outputMessage('completed', 'Hello from the provider.')];
-  if (script === 'reasoning') return responseObject(input, 'completed', [summarized, ...output]);
-  if (script === 'encrypted') return responseObject(input, 'completed', [encrypted, ...output]);
+  if (script === 'reasoning') return responseObject(input, 'completed', [summarizedReasoning, ...output]);
+  if (script === 'encrypted') return responseObject(input, 'completed', [encryptedReasoning, ...output]);
   return script === 'ok' || script === 'tools' ? responseObject(input, 'completed', output) : undefined;
 }
 
-const summarized = {
+const summarizedReasoning = {
   type: 'reasoning',
   id: 'rs_1',
   summary: [{ type: 'summary_text', text: 'Let me think.' }],
 };
 
-const encrypted = { ...summarized, encrypted_content: 'openai-encrypted' };
+const encryptedReasoning = { ...summarizedReasoning, encrypted_content: 'openai-encrypted' };
 
 function outputMessage(status: string, text: string): object {
   return {
@@ -372,9 +375,9 @@ function responseEvents({ script, body: input }: ForeignScene): string[] | undef
         start_index: 0,
         end_index: 5,
       };
-      const [created = '', ...events] = startEvents;
+      const [createdEvent = '', ...events] = startEvents;
       return [
-        created,
+        createdEvent,
         frame({
           type: 'response.output_item.added',
           output_index: 0,
@@ -389,29 +392,29 @@ function responseEvents({ script, body: input }: ForeignScene): string[] | undef
     }
     case 'encrypted':
     case 'reasoning': {
-      const [created = '', ...events] = startEvents;
-      const reasoning = script === 'encrypted' ? encrypted : summarized;
-      const at = { item_id: 'rs_1', output_index: 0 };
+      const [createdEvent = '', ...events] = startEvents;
+      const reasoning = script === 'encrypted' ? encryptedReasoning : summarizedReasoning;
+      const position = { item_id: 'rs_1', output_index: 0 };
       return [
-        created,
+        createdEvent,
         frame({ type: 'response.output_item.added', output_index: 0, item: { ...reasoning, summary: [] } }),
         frame({
           type: 'response.reasoning_summary_part.added',
-          ...at,
+          ...position,
           summary_index: 0,
           part: { type: 'summary_text', text: '' },
         }),
         frame({
           type: 'response.reasoning_summary_text.delta',
-          ...at,
+          ...position,
           summary_index: 0,
           delta: 'Let me think.',
         }),
         frame({
           type: 'response.reasoning_summary_part.done',
-          ...at,
+          ...position,
           summary_index: 0,
-          part: summarized.summary[0],
+          part: summarizedReasoning.summary[0],
         }),
         frame({ type: 'response.output_item.done', output_index: 0, item: reasoning }),
         ...events,

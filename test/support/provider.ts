@@ -39,7 +39,7 @@ export interface ScriptedProvider {
    * Content of a models file: provider `acme` with this address, and a model `acme/<name>` for each
    * script.
    */
-  modelsFile(scripts: Record<string, string>, more?: ModelsFileMore): string;
+  modelsFile(scripts: Record<string, string>, overrides?: ModelsFileMore): string;
   /** Answers every call with this key by the status instead of its script; without an answer no longer. */
   answerKey(key: string, answer?: KeyAnswer): void;
   reset(): void;
@@ -110,7 +110,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
     for await (const piece of request) pieces.push(piece as Buffer);
     const body = Buffer.concat(pieces);
     const path = request.url ?? '';
-    const input = parsed(body);
+    const input = parseBody(body);
     const modelName = input.model ?? modelInPath(path) ?? 'ok';
     // Google has the model in the path, where a question mark is not possible; `~` replaces it.
     const [script = '', knobs = ''] = modelName.split(/[?~]/);
@@ -256,8 +256,8 @@ type Script = (scene: Scene) => void | Promise<void>;
 const eventStream = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' };
 const json = { 'content-type': 'application/json' };
 
-function chunk(scene: Scene, delta: Record<string, unknown>, more: Record<string, unknown> = {}): string {
-  const { finish_reason: finish = null, ...rest } = more;
+function chunk(scene: Scene, delta: Record<string, unknown>, members: Record<string, unknown> = {}): string {
+  const { finish_reason: finish = null, ...rest } = members;
   const base = {
     id: 'chatcmpl-scripted',
     object: 'chat.completion.chunk',
@@ -285,7 +285,7 @@ function usageChunk(scene: Scene, usage: unknown): string {
 function completion(
   scene: Scene,
   message: Record<string, unknown> = {},
-  more: Record<string, unknown> = {},
+  members: Record<string, unknown> = {},
 ): string {
   return JSON.stringify({
     id: 'chatcmpl-scripted',
@@ -297,10 +297,10 @@ function completion(
         index: 0,
         message: { role: 'assistant', content: 'Hello from the provider.', refusal: null, ...message },
         logprobs: null,
-        finish_reason: more.finish_reason ?? 'stop',
+        finish_reason: members.finish_reason ?? 'stop',
       },
     ],
-    usage: 'usage' in more ? more.usage : { prompt_tokens: 10, completion_tokens: 4, total_tokens: 14 },
+    usage: 'usage' in members ? members.usage : { prompt_tokens: 10, completion_tokens: 4, total_tokens: 14 },
     service_tier: 'default',
   });
 }
@@ -367,7 +367,7 @@ function answer(
   end(scene, body);
 }
 
-function streamed(work: Script, wholeScript: Script): Script {
+function streamOrWhole(work: Script, wholeScript: Script): Script {
   return async (scene) => {
     if (scene.body.stream !== true) return wholeScript(scene);
     scene.response.writeHead(200, eventStream);
@@ -383,7 +383,7 @@ const wholeAnswer: Script = (scene) => {
 
 /** Any usage object, streamed and whole. */
 function withUsage(usage: unknown): Script {
-  return streamed(
+  return streamOrWhole(
     async (scene) => {
       if (await deltas(scene)) finish(scene, { usage });
     },
@@ -449,7 +449,7 @@ const scripts: Record<string, Script> = {
     answer(scene, 200, JSON.stringify({ text: 'Good morning.', usage: { type: 'duration', seconds: 2 } })),
 
   // verbatim?sse=…&json=…: exactly these bytes, streamed or whole.
-  verbatim: streamed(
+  verbatim: streamOrWhole(
     (scene) => end(scene, scene.knobs.get('sse') ?? ''),
     (scene) => answer(scene, 200, scene.knobs.get('json') ?? ''),
   ),
@@ -469,7 +469,7 @@ const scripts: Record<string, Script> = {
     ),
 
   // stream?chunks=5&gap=10; without `stream` in the request, one answer.
-  ok: streamed(async (scene) => {
+  ok: streamOrWhole(async (scene) => {
     if (await deltas(scene)) finish(scene);
   }, wholeAnswer),
 
@@ -569,7 +569,7 @@ const scripts: Record<string, Script> = {
     scene.call.finishedAt = performance.now();
     setTimeout(() => scene.request.socket.destroy(), 20);
   },
-  gzip: streamed(
+  gzip: streamOrWhole(
     (scene) => end(scene),
     (scene) => answer(scene, 200, gzipSync(completion(scene)), { ...json, 'content-encoding': 'gzip' }),
   ),
@@ -587,18 +587,18 @@ const scripts: Record<string, Script> = {
     );
   },
 
-  'no-done': streamed(async (scene) => {
+  'no-done': streamOrWhole(async (scene) => {
     if (await deltas(scene)) finish(scene, { done: false });
   }, wholeAnswer),
-  'no-finish': streamed(async (scene) => {
+  'no-finish': streamOrWhole(async (scene) => {
     if (await deltas(scene)) end(scene);
   }, wholeAnswer),
-  empty: streamed(
+  empty: streamOrWhole(
     (scene) => end(scene),
     (scene) => answer(scene, 200, ''),
   ),
   // reset?chunks=3: sends `chunks` events, then resets the connection.
-  reset: streamed(
+  reset: streamOrWhole(
     async (scene) => {
       await deltas(scene);
       // Let the written bytes leave first; a reset would overtake them.
@@ -609,7 +609,7 @@ const scripts: Record<string, Script> = {
     (scene) => void scene.request.socket.resetAndDestroy(),
   ),
   // Chunks, then silence.
-  silence: streamed(
+  silence: streamOrWhole(
     async (scene) => {
       await deltas(scene);
       await scene.sleep(600_000);
@@ -620,7 +620,7 @@ const scripts: Record<string, Script> = {
       await scene.sleep(600_000);
     },
   ),
-  'error-event': streamed(
+  'error-event': streamOrWhole(
     async (scene) => {
       await deltas(scene);
       scene.response.write(
@@ -630,13 +630,13 @@ const scripts: Record<string, Script> = {
     },
     (scene) => answer(scene, 200, JSON.stringify({ error: { message: 'boom', code: 'server_error' } })),
   ),
-  'error-first': streamed(
+  'error-first': streamOrWhole(
     (scene) => {
       end(scene, `data: ${JSON.stringify({ error: { message: 'boom', code: 'server_error' } })}\n\n`);
     },
     (scene) => answer(scene, 200, JSON.stringify({ error: { message: 'boom' } })),
   ),
-  'after-done': streamed(async (scene) => {
+  'after-done': streamOrWhole(async (scene) => {
     await deltas(scene);
     scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop' })}\n\ndata: [DONE]\n\n`);
     end(scene, `data: ${chunk(scene, { content: 'too late' })}\n\n`);
@@ -650,7 +650,7 @@ const scripts: Record<string, Script> = {
   // Ten times the allowed output.
   'usage-tenfold': withUsage({ prompt_tokens: 10, completion_tokens: 10_000, total_tokens: 10_010 }),
   // usage-late?ms=300&in=30000: a complete answer, and its usage `ms` milliseconds later.
-  'usage-late': streamed(async (scene) => {
+  'usage-late': streamOrWhole(async (scene) => {
     if (!(await deltas(scene))) return;
     scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop' })}\n\n`);
     await scene.sleep(Number(scene.knobs.get('ms') ?? 300));
@@ -662,14 +662,14 @@ const scripts: Record<string, Script> = {
     end(scene, 'data: [DONE]\n\n');
   }, wholeAnswer),
   // letters?count=256: an answer of `count` letters, one a chunk, without usage.
-  letters: streamed((scene) => {
+  letters: streamOrWhole((scene) => {
     for (let index = 0; index < Number(scene.knobs.get('count') ?? 256); index += 1)
       scene.response.write(`data: ${chunk(scene, { content: 'x' })}\n\n`);
     scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop' })}\n\n`);
     end(scene, 'data: [DONE]\n\n');
   }, wholeAnswer),
   // Sends its usage and then breaks off.
-  'usage-then-cut': streamed(async (scene) => {
+  'usage-then-cut': streamOrWhole(async (scene) => {
     await deltas(scene);
     scene.response.write(
       `data: ${usageChunk(scene, { prompt_tokens: 10, completion_tokens: scene.call.tokens, total_tokens: 10 + scene.call.tokens })}\n\n`,
@@ -679,14 +679,14 @@ const scripts: Record<string, Script> = {
     scene.request.socket.resetAndDestroy();
   }, wholeAnswer),
   // Sends the usage so far, and then nothing.
-  'usage-then-silence': streamed(async (scene) => {
+  'usage-then-silence': streamOrWhole(async (scene) => {
     await deltas(scene);
     scene.response.write(
       `data: ${usageChunk(scene, { prompt_tokens: 10, completion_tokens: scene.call.tokens, total_tokens: 10 + scene.call.tokens })}\n\n`,
     );
     await scene.sleep(600_000);
   }, wholeAnswer),
-  'usage-on-choices': streamed(async (scene) => {
+  'usage-on-choices': streamOrWhole(async (scene) => {
     await deltas(scene);
     const usage = {
       prompt_tokens: 10,
@@ -705,7 +705,7 @@ const scripts: Record<string, Script> = {
   }),
 
   // One event of `mb` megabytes without an end.
-  endless: streamed(async (scene) => {
+  endless: streamOrWhole(async (scene) => {
     const piece = 'x'.repeat(64 * 1024);
     scene.response.write('data: {"id":"');
     for (
@@ -718,7 +718,7 @@ const scripts: Record<string, Script> = {
     end(scene);
   }, wholeAnswer),
   // Multi-byte characters, each byte in a packet of its own.
-  'split-utf8': streamed(async (scene) => {
+  'split-utf8': streamOrWhole(async (scene) => {
     const event = Buffer.from(
       `data: ${chunk(scene, { role: 'assistant', content: 'Grüße, 世界 🌍' })}\n\n`,
       'utf8',
@@ -730,7 +730,7 @@ const scripts: Record<string, Script> = {
     scene.call.tokens = 3;
     finish(scene);
   }, wholeAnswer),
-  'invalid-utf8': streamed(
+  'invalid-utf8': streamOrWhole(
     async (scene) => {
       await deltas(scene);
       scene.response.write(
@@ -750,7 +750,7 @@ const scripts: Record<string, Script> = {
       ),
   ),
   // lines?end=cr|crlf|lf&bom=1: the other line ends that the format allows.
-  lines: streamed(async (scene) => {
+  lines: streamOrWhole(async (scene) => {
     const newline = { cr: '\r', crlf: '\r\n', lf: '\n' }[scene.knobs.get('end') ?? 'lf'] ?? '\n';
     if (scene.knobs.get('bom') !== null) scene.response.write('\ufeff');
     const frame = (data: string) => `data: ${data}${newline}${newline}`;
@@ -758,7 +758,7 @@ const scripts: Record<string, Script> = {
     scene.response.write(frame(chunk(scene, {}, { finish_reason: 'stop' })));
     end(scene, frame('[DONE]'));
   }, wholeAnswer),
-  comments: streamed(async (scene) => {
+  comments: streamOrWhole(async (scene) => {
     for (
       let index = 0;
       index < Number(scene.knobs.get('count') ?? 10_000) && !scene.response.destroyed;
@@ -770,7 +770,7 @@ const scripts: Record<string, Script> = {
     end(scene);
   }, wholeAnswer),
   // drip?gap=1000: the answer one byte at a time.
-  drip: streamed(async (scene) => {
+  drip: streamOrWhole(async (scene) => {
     const text = `data: ${chunk(scene, { content: 'slow' })}\n\n`;
     for (const character of text) {
       if (scene.response.destroyed) return;
@@ -780,14 +780,14 @@ const scripts: Record<string, Script> = {
     finish(scene);
   }, wholeAnswer),
   // Text that resembles the end of the stream.
-  'forged-done': streamed((scene) => {
+  'forged-done': streamOrWhole((scene) => {
     scene.response.write(
       `data: ${chunk(scene, { role: 'assistant', content: 'data: [DONE]\n\n[DONE]' })}\n\n`,
     );
     scene.call.tokens = 1;
     finish(scene);
   }, wholeAnswer),
-  'not-json': streamed(async (scene) => {
+  'not-json': streamOrWhole(async (scene) => {
     await deltas(scene);
     scene.response.write('data: {"choices":[{"delta":{"content":"cut\n\n');
     finish(scene);
@@ -795,7 +795,7 @@ const scripts: Record<string, Script> = {
   // JSON in answer to a request for a stream.
   'no-stream': wholeAnswer,
 
-  tools: streamed(
+  tools: streamOrWhole(
     (scene) => {
       const call = (part: Record<string, unknown>) => chunk(scene, { tool_calls: [{ index: 0, ...part }] });
       scene.response.write(`data: ${chunk(scene, { role: 'assistant', content: null })}\n\n`);
@@ -818,7 +818,7 @@ const scripts: Record<string, Script> = {
       );
     },
   ),
-  reasoning: streamed(
+  reasoning: streamOrWhole(
     (scene) => {
       scene.response.write(
         `data: ${chunk(scene, { role: 'assistant', reasoning_content: 'Let me think. ' })}\n\n`,
@@ -837,7 +837,7 @@ const scripts: Record<string, Script> = {
   ),
 };
 
-function parsed(body: Buffer): RequestBody {
+function parseBody(body: Buffer): RequestBody {
   try {
     return JSON.parse(body.toString('utf8')) as RequestBody;
   } catch {

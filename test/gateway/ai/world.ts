@@ -143,35 +143,35 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
 // This world has no database and therefore no jobs; media-world.ts has.
 const idleJobs: MediaJobs = {
   useGenerator: () => {},
-  create: absent,
-  find: absent,
-  cancel: absent,
-  list: absent,
-  remove: absent,
-  openMedia: absent,
-  start: absent,
-  ready: absent,
-  close: absent,
+  create: refuseDatabase,
+  find: refuseDatabase,
+  cancel: refuseDatabase,
+  list: refuseDatabase,
+  remove: refuseDatabase,
+  openMedia: refuseDatabase,
+  start: refuseDatabase,
+  ready: refuseDatabase,
+  close: refuseDatabase,
 };
 
 // The same holds for stored responses; stored-responses.test.ts has a whole gateway.
 const noStoredResponses: StoredResponses = {
-  summaries: { seal: absent, open: absent },
-  save: absent,
-  begin: absent,
-  finish: absent,
-  renew: absent,
-  findUncanceled: absent,
-  requestCancel: absent,
-  find: absent,
-  remove: absent,
-  inputItems: absent,
-  conversation: absent,
-  start: absent,
-  close: absent,
+  summaries: { seal: refuseDatabase, open: refuseDatabase },
+  save: refuseDatabase,
+  begin: refuseDatabase,
+  finish: refuseDatabase,
+  renew: refuseDatabase,
+  findUncanceled: refuseDatabase,
+  requestCancel: refuseDatabase,
+  find: refuseDatabase,
+  remove: refuseDatabase,
+  inputItems: refuseDatabase,
+  conversation: refuseDatabase,
+  start: refuseDatabase,
+  close: refuseDatabase,
 };
 
-function absent(): never {
+function refuseDatabase(): never {
   throw new Error('This world has no database.');
 }
 
@@ -205,12 +205,10 @@ export async function partsOf(
   response: Response,
 ): Promise<{ parts: Record<string, unknown>[]; done: boolean }> {
   const events = await eventsOf(response);
-  const isDone = events.at(-1) === '[DONE]';
+  const done = events.at(-1) === '[DONE]';
   return {
-    parts: (isDone ? events.slice(0, -1) : events).map(
-      (event) => JSON.parse(event) as Record<string, unknown>,
-    ),
-    done: isDone,
+    parts: (done ? events.slice(0, -1) : events).map((event) => JSON.parse(event) as Record<string, unknown>),
+    done,
   };
 }
 

@@ -130,9 +130,9 @@ describe('ai.listModels', () => {
   });
 
   test("serves OpenAI's client with the same answer", async () => {
-    const listed: string[] = [];
-    for await (const model of world.openai().models.list()) listed.push(model.id);
-    expect(listed).toEqual(expect.arrayContaining(['local/echo', 'home/free', 'paid/echo']));
+    const modelIds: string[] = [];
+    for await (const model of world.openai().models.list()) modelIds.push(model.id);
+    expect(modelIds).toEqual(expect.arrayContaining(['local/echo', 'home/free', 'paid/echo']));
     expect(await world.openai().models.retrieve('local/echo')).toMatchObject({
       id: 'local/echo',
       object: 'model',
@@ -161,10 +161,10 @@ describe('ai.getModel', () => {
   });
 
   test('hides a model without its key from users only', async () => {
-    const hidden = await world.get('/v1/ai/models/acme/fast');
+    const hiddenModel = await world.get('/v1/ai/models/acme/fast');
     const absentModel = await world.get('/v1/ai/models/acme/none');
-    expect([hidden.status, absentModel.status]).toEqual([404, 404]);
-    expect((await errorOf(hidden)).message).toBe(
+    expect([hiddenModel.status, absentModel.status]).toEqual([404, 404]);
+    expect((await errorOf(hiddenModel)).message).toBe(
       String((await errorOf(absentModel)).message).replace('acme/none', 'acme/fast'),
     );
     expect(await (await world.get('/v1/ai/models/acme/fast', { token: adminToken })).json()).toMatchObject({
@@ -487,8 +487,8 @@ describe('MODELS_FILE', () => {
 });
 
 describe('the catalog file', () => {
-  const silent = { debug() {}, info() {}, warn() {}, error() {}, child: () => silent };
-  const priced = (input: number) => ({ id: 'acme/a', provider: 'acme', rates: { input, output: 1 } });
+  const silentLog = { debug() {}, info() {}, warn() {}, error() {}, child: () => silentLog };
+  const modelOfPrice = (input: number) => ({ id: 'acme/a', provider: 'acme', rates: { input, output: 1 } });
   const acme = { id: 'acme', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' };
   let folder: string;
   let catalogFile: string;
@@ -498,32 +498,39 @@ describe('the catalog file', () => {
   });
   afterEach(() => rm(folder, { recursive: true, force: true }));
 
-  async function open(modelsFile?: string) {
-    const curated = withDefaults({ providers: [acme], models: [priced(1)] } as ModelsFileInput);
+  async function openWithFiles(modelsFile?: string) {
+    const builtInModels = withDefaults({ providers: [acme], models: [modelOfPrice(1)] } as ModelsFileInput);
     const builtin = { providers: [], models: [] };
-    return openCatalog({ env: new Map(), builtin, curated, catalogFile, modelsFile, log: silent });
+    return openCatalog({
+      env: new Map(),
+      builtin,
+      curated: builtInModels,
+      catalogFile,
+      modelsFile,
+      log: silentLog,
+    });
   }
   const inputRate = (catalog: Catalog) => catalog.get({ kind: 'admin' }, 'acme/a').price[0];
 
   test('is read when it appears, and is between the built-in models and MODELS_FILE', async () => {
-    const catalog = await open();
+    const catalog = await openWithFiles();
     try {
       expect(inputRate(catalog)).toBe('0.001 credits per 1K input tokens');
-      await writeFile(catalogFile, JSON.stringify({ models: [priced(2)] }));
+      await writeFile(catalogFile, JSON.stringify({ models: [modelOfPrice(2)] }));
       await expect.poll(() => inputRate(catalog)).toBe('0.002 credits per 1K input tokens');
     } finally {
       catalog.close();
     }
     const modelsFile = join(folder, 'models.json');
-    await writeFile(modelsFile, JSON.stringify({ models: [priced(3)] }));
-    const own = await open(modelsFile);
-    expect(inputRate(own)).toBe('0.003 credits per 1K input tokens');
-    own.close();
+    await writeFile(modelsFile, JSON.stringify({ models: [modelOfPrice(3)] }));
+    const overriddenCatalog = await openWithFiles(modelsFile);
+    expect(inputRate(overriddenCatalog)).toBe('0.003 credits per 1K input tokens');
+    overriddenCatalog.close();
   });
 
   test('refuses the start when it is invalid, and names its setting', async () => {
-    await writeFile(catalogFile, JSON.stringify({ models: [{ ...priced(2), provider: 'nobody' }] }));
-    await expect(open()).rejects.toThrow(
+    await writeFile(catalogFile, JSON.stringify({ models: [{ ...modelOfPrice(2), provider: 'nobody' }] }));
+    await expect(openWithFiles()).rejects.toThrow(
       `MODELS_CATALOG_FILE ${catalogFile}: models[0].provider: there is no provider "nobody"`,
     );
   });
@@ -533,8 +540,8 @@ describe('the curated models', () => {
   const catalogJson = new URL('../../../../src/gateway/ai/catalog/catalog.json', import.meta.url).pathname;
 
   test('are a valid MODELS_FILE with the source and date of each price', async () => {
-    const read = await createModelsFileReader()(catalogJson);
-    expect(read.parse({ providers: [], models: [], localModels: [] })).toEqual(curatedModels());
+    const parser = await createModelsFileReader()(catalogJson);
+    expect(parser.parse({ providers: [], models: [], localModels: [] })).toEqual(curatedModels());
     for (const model of curatedModels().models)
       expect(model.meta).toMatchObject({
         price_source: expect.stringMatching(/^https:/),
@@ -573,9 +580,9 @@ describe('the curated models', () => {
       );
       expect(models.length).toBeGreaterThan(40);
       world.env.set('ANTHROPIC_API_KEY', 'k');
-      const listed = await items(await world.get('/v1/ai/models'));
-      expect(new Set(listed.map((item) => item.owned_by))).toEqual(new Set(['anthropic']));
-      expect(listed.find((item) => item.id === 'anthropic/claude-opus-5')).toMatchObject({
+      const userModels = await items(await world.get('/v1/ai/models'));
+      expect(new Set(userModels.map((item) => item.owned_by))).toEqual(new Set(['anthropic']));
+      expect(userModels.find((item) => item.id === 'anthropic/claude-opus-5')).toMatchObject({
         price: expect.arrayContaining([
           '5000 credits per 1K input tokens',
           '25000 credits per 1K output tokens',

@@ -48,7 +48,7 @@ const scripts = {
 };
 
 // A model that fails and has a fallback.
-const leaning = {
+const failingModel = {
   id: 'acme/leaning',
   provider: 'acme',
   upstream_model: 'status?code=500',
@@ -93,7 +93,7 @@ export async function startMedia(options: GatewayWorldOptions = {}): Promise<Med
     provider.modelsFile(scripts, {
       provider: { formats: ['chat', 'embeddings', 'rerank'] },
       model: { modalities: ['image', 'tts', 'asr', 'video'] },
-      models: [leaning, paid, paidLarge, paidLater, paidFilm, vectors],
+      models: [failingModel, paid, paidLarge, paidLater, paidFilm, vectors],
     }),
   );
   const world = await startGateway({
@@ -106,7 +106,7 @@ export async function startMedia(options: GatewayWorldOptions = {}): Promise<Med
       ...options.env,
     },
   });
-  const more: Omit<MediaWorld, keyof GatewayWorld> & Pick<GatewayWorld, 'close'> = {
+  const members: Omit<MediaWorld, keyof GatewayWorld> & Pick<GatewayWorld, 'close'> = {
     provider,
     stranger: async () => world.as(await strangerToken(world)),
     send: (path, body, { headers = {}, token: bearer = world.userToken } = {}) =>
@@ -123,7 +123,7 @@ export async function startMedia(options: GatewayWorldOptions = {}): Promise<Med
   };
   // Extends the other world by its prototype: a copy would evaluate members that throw without an
   // administrator.
-  return Object.assign(Object.create(world) as GatewayWorld, more);
+  return Object.assign(Object.create(world) as GatewayWorld, members);
 }
 
 /** Polls until the job has ended. */
@@ -179,10 +179,10 @@ export async function download(url: string): Promise<{ status: number; headers: 
 }
 
 async function strangerToken({ sql }: GatewayWorld): Promise<string> {
-  const issued = token('usr');
+  const userToken = token('usr');
   await sql`insert into gateway.accounts_users (user_id, bureau_id) values ('usr_00000000000000000000000001', 'local') on conflict do nothing`;
   await sql`
     insert into gateway.accounts_tokens (token_id, kind, digest, last4, user_id, expires_at)
-    values (${id('tok')}, 'user', ${tokenDigest(issued)}, ${issued.slice(-4)}, 'usr_00000000000000000000000001', now() + interval '1 day')`;
-  return issued;
+    values (${id('tok')}, 'user', ${tokenDigest(userToken)}, ${userToken.slice(-4)}, 'usr_00000000000000000000000001', now() + interval '1 day')`;
+  return userToken;
 }
