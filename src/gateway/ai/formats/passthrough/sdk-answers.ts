@@ -36,7 +36,7 @@ interface Vector {
   end: number;
 }
 
-// Yields to the event loop between the steps over a large answer, and after so many vectors.
+// Yields to the event loop between the steps over a large answer, and between batches of vectors.
 const vectorsPerTurn = 256;
 
 async function vectorsOf(bytes: Buffer): Promise<Vector[]> {
@@ -44,19 +44,19 @@ async function vectorsOf(bytes: Buffer): Promise<Vector[]> {
   const data = topLevelMembers(bytes)?.members.find(({ name }) => name === 'data');
   await nextTurn();
   const items = data && arrayItems(bytes, data.start, data.end);
-  if (items === undefined) throw otherAnswer();
+  if (items === undefined) throw unknownFormatProblem();
   const vectors: Vector[] = [];
   for (const [position, item] of items.entries()) {
     if (position % vectorsPerTurn === 0) await nextTurn();
     vectors.push(vectorOf(bytes, item, position));
   }
-  return vectors.toSorted((one, other) => one.index - other.index);
+  return vectors.toSorted((left, right) => left.index - right.index);
 }
 
 function vectorOf(bytes: Buffer, { start, end }: Span, position: number): Vector {
   const members = topLevelMembers(bytes, start, end)?.members ?? [];
   const vector = members.find(({ name }) => name === 'embedding');
-  if (vector === undefined || bytes[vector.start] !== openBracket) throw otherAnswer();
+  if (vector === undefined || bytes[vector.start] !== openBracket) throw unknownFormatProblem();
   const index = members.find(({ name }) => name === 'index');
   const number = index === undefined ? position : Number(bytes.toString('latin1', index.start, index.end));
   return { ...vector, index: Number.isSafeInteger(number) ? number : position };
@@ -69,13 +69,13 @@ const maxRankingBytes = 4 * 1024 * 1024;
 
 /** The order of the documents. Throws a Problem for an answer of another form, or of more than 4 MiB. */
 export function toRanking({ bytes, value, isComplete }: PassthroughAnswer): RankedDocument[] {
-  if (!isComplete && bytes.length > maxRankingBytes) throw otherAnswer();
+  if (!isComplete && bytes.length > maxRankingBytes) throw unknownFormatProblem();
   const { results, data } = isComplete ? value : asRecord(parseJsonOrUndefined(bytes.toString('utf8')));
   const documents = Array.isArray(results) ? results : data;
-  if (!Array.isArray(documents)) throw otherAnswer();
+  if (!Array.isArray(documents)) throw unknownFormatProblem();
   return documents.map((document: unknown) => {
     const { index, relevance_score: score } = asRecord(document);
-    if (typeof index !== 'number' || typeof score !== 'number') throw otherAnswer();
+    if (typeof index !== 'number' || typeof score !== 'number') throw unknownFormatProblem();
     return { index, relevanceScore: score };
   });
 }
@@ -85,7 +85,7 @@ interface RankedDocument {
   relevanceScore: number;
 }
 
-function otherAnswer(): Problem {
+function unknownFormatProblem(): Problem {
   return new Problem(
     'upstream_failed',
     'upstream_failed',

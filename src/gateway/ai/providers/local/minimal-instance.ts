@@ -30,7 +30,7 @@ export function createBudget(param: string): InstanceBudget {
  * of several choices. Throws a 422 that names `param` when the value exceeds the budget.
  */
 export function minimalInstance(schema: unknown, budget: InstanceBudget = createBudget('schema')): unknown {
-  return instance(schema, { root: isRecord(schema) ? schema : {}, depth: 0, budget });
+  return buildInstance(schema, { root: isRecord(schema) ? schema : {}, depth: 0, budget });
 }
 
 interface Context {
@@ -39,12 +39,12 @@ interface Context {
   budget: InstanceBudget;
 }
 
-function instance(schema: unknown, context: Context): unknown {
+function buildInstance(schema: unknown, context: Context): unknown {
   const { root, budget } = context;
   spend(budget, { steps: 1, bytes: 4 });
   if (!isRecord(schema) || context.depth > maxDepth) return null;
   const nested = { root, budget, depth: context.depth + 1 };
-  if (typeof schema.$ref === 'string') return instance(resolve(root, schema.$ref, budget), nested);
+  if (typeof schema.$ref === 'string') return buildInstance(resolve(root, schema.$ref, budget), nested);
   if ('const' in schema) return charge(schema.const, budget);
   if ('default' in schema) return charge(schema.default, budget);
   if (Array.isArray(schema.enum)) return charge(schema.enum[0], budget);
@@ -52,12 +52,12 @@ function instance(schema: unknown, context: Context): unknown {
     (options) => Array.isArray(options) && options.length > 0,
   ) as unknown[] | undefined;
   if (choice)
-    return instance(
+    return buildInstance(
       { ...omit(schema, ['anyOf', 'oneOf'], budget), ...selectSimplest(choice, nested) },
       nested,
     );
   if (Array.isArray(schema.allOf))
-    return instance(merge([omit(schema, ['allOf'], budget), ...asList(schema.allOf)], budget), nested);
+    return buildInstance(merge([omit(schema, ['allOf'], budget), ...asList(schema.allOf)], budget), nested);
   const type: unknown = Array.isArray(schema.type) ? schema.type[0] : (schema.type ?? guessType(schema));
   switch (type) {
     case 'object':
@@ -90,20 +90,20 @@ function spend(budget: InstanceBudget, { steps = 0, bytes = 0 }: { steps?: numbe
 
 /** The value itself, charged for its size, since it is serialized wherever the schema repeats it. */
 function charge(value: unknown, budget: InstanceBudget): unknown {
-  const uncharged = [value];
-  while (uncharged.length > 0) {
-    const part = uncharged.pop();
+  const pendingParts = [value];
+  while (pendingParts.length > 0) {
+    const part = pendingParts.pop();
     spend(budget, { steps: 1, bytes: typeof part === 'string' ? Buffer.byteLength(part) + 2 : 4 });
     if (Array.isArray(part)) {
       // Charge before copying the items.
       spend(budget, { steps: part.length, bytes: part.length });
-      uncharged.push(...asList(part));
+      pendingParts.push(...asList(part));
     } else if (isRecord(part)) {
       const names = Object.keys(part);
       spend(budget, { steps: names.length });
       for (const name of names) {
         spend(budget, { bytes: Buffer.byteLength(name) + 4 });
-        uncharged.push(part[name]);
+        pendingParts.push(part[name]);
       }
     }
   }
@@ -117,7 +117,7 @@ function objectOf(schema: Schema, context: Context): Record<string, unknown> {
     spend(context.budget, { steps: 1 });
     if (typeof name !== 'string') continue;
     spend(context.budget, { bytes: Buffer.byteLength(name) + 4 });
-    members.push([name, instance(Object.hasOwn(properties, name) ? properties[name] : {}, context)]);
+    members.push([name, buildInstance(Object.hasOwn(properties, name) ? properties[name] : {}, context)]);
   }
   return Object.fromEntries(members);
 }
@@ -127,7 +127,9 @@ function arrayOf(schema: Schema, context: Context): unknown[] {
   const length = Math.max(count(schema.minItems), schema.minItems === undefined ? 0 : prefixItems.length);
   // Charge before allocating the list.
   spend(context.budget, { steps: length, bytes: length });
-  return Array.from({ length }, (_, index) => instance(prefixItems[index] ?? schema.items ?? {}, context));
+  return Array.from({ length }, (_, index) =>
+    buildInstance(prefixItems[index] ?? schema.items ?? {}, context),
+  );
 }
 
 const formats: Record<string, string> = {
@@ -156,8 +158,8 @@ function numberOf(schema: Schema, type: string): number {
   const { minimum, exclusiveMinimum, maximum, exclusiveMaximum } = schema;
   if (typeof minimum === 'number' && minimum > 0) return Math.ceil(minimum / step) * step;
   if (typeof exclusiveMinimum === 'number' && exclusiveMinimum >= 0) {
-    const next = (Math.floor(exclusiveMinimum / step) + 1) * step;
-    if (type === 'integer' || typeof maximum !== 'number' || next <= maximum) return next;
+    const nextMultiple = (Math.floor(exclusiveMinimum / step) + 1) * step;
+    if (type === 'integer' || typeof maximum !== 'number' || nextMultiple <= maximum) return nextMultiple;
     return (exclusiveMinimum + maximum) / 2;
   }
   if (typeof maximum === 'number' && maximum < 0) return Math.floor(maximum / step) * step;
