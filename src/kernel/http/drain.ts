@@ -60,7 +60,7 @@ export function createDrain(options: DrainOptions): Drain {
   // the connection stays open, so their clients may be sending the next request.
   let graceCount = 0;
   let graceMs = 0;
-  let closing: Promise<void> | undefined;
+  let firstClose: Promise<void> | undefined;
 
   function closeIdleConnections(): void {
     if (closesIdle && graceCount === 0) http.closeIdleConnections();
@@ -87,14 +87,14 @@ export function createDrain(options: DrainOptions): Drain {
     isClosing = true;
     graceMs = Math.min(lingerMs, longestGraceMs);
     if (noticeMs > 0) await pause(noticeMs);
-    const closed = stopListening();
-    const abort = setTimeout(() => {
+    const connectionsEnd = stopListening();
+    const abortTimer = setTimeout(() => {
       refuseRequests();
       for (const request of requests.members()) request.abort(drainingProblem());
     }, drainMs);
-    const destroy = setTimeout(() => http.closeAllConnections(), drainMs + abortGraceMs);
+    const destroyTimer = setTimeout(() => http.closeAllConnections(), drainMs + abortGraceMs);
     if (lingerMs > 0) {
-      await settlesWithin(closed, { ms: Math.min(lingerMs, drainMs) });
+      await settlesWithin(connectionsEnd, { ms: Math.min(lingerMs, drainMs) });
       // After a suspension of the process its timers run before its sockets are read.
       await nextTurn();
     } else {
@@ -103,11 +103,11 @@ export function createDrain(options: DrainOptions): Drain {
     closesIdle = true;
     for (const socket of unusedSockets) socket.destroy();
     closeIdleConnections();
-    await closed;
+    await connectionsEnd;
     // Only http's check of deadlines still runs; this stops it.
     http.close();
-    clearTimeout(abort);
-    clearTimeout(destroy);
+    clearTimeout(abortTimer);
+    clearTimeout(destroyTimer);
   }
 
   return {
@@ -124,7 +124,7 @@ export function createDrain(options: DrainOptions): Drain {
       };
       setTimeout(() => void nextTurn().then(endGrace), graceMs);
     },
-    close: (closeOptions = {}) => (closing ??= close(closeOptions)),
+    close: (closeOptions = {}) => (firstClose ??= close(closeOptions)),
   };
 }
 
