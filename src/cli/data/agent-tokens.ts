@@ -134,9 +134,9 @@ function parsePayload(text: string): unknown {
 function askAgent<T>(
   data: AgentData,
   request: { name: string; input: unknown },
-  otherwise: (tokens: TokenAdmin) => Promise<T>,
+  work: (tokens: TokenAdmin) => Promise<T>,
 ): Promise<T> {
-  return askServer(agentDatabase(data), request, () => withTokens(data, otherwise));
+  return askServer(agentDatabase(data), request, () => withTokens(data, work));
 }
 
 async function withTokens<T>(data: AgentData, work: (tokens: TokenAdmin) => Promise<T>): Promise<T> {
