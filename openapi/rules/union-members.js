@@ -1,7 +1,7 @@
-// Asks that the members of a `oneOf` or `anyOf` have names and can be told apart. An object
-// in a union lies in a file of its own, so that generated types have a name for it. A union
-// of several objects says how to choose between them: by a `discriminator` whose mapping
-// leads to each, or because of any two one refuses a member that the other requires.
+// Requires that the members of a `oneOf` or `anyOf` have names and can be distinguished. An object in
+// a union is a file of its own, so that generated types have a name for it. A union of several objects
+// needs a `discriminator` whose mapping names each, or objects that exclude each other: of any two, one
+// is closed and lacks a member that the other requires.
 
 import { follow } from './follow.js';
 

@@ -12,7 +12,7 @@ export interface SampleChoice {
   call?: string;
 }
 
-/** No program calls forms and the addresses for browsers and payment providers; one stream has no end. */
+/** Operations that only browsers and payment providers call, and a stream without an end. */
 export const withoutSample: readonly string[] = [
   'accounts.receiveOauthCallback',
   'accounts.decideLogin',
