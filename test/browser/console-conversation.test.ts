@@ -30,8 +30,8 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
   });
   afterAll(() => world?.close());
 
-  async function begin(
-    first: string,
+  async function beginChat(
+    firstText: string,
     answer: (request: StreamRequest, slowAnswer: ControlledAnswer) => ScriptedAnswer,
   ): Promise<ControlledAnswer> {
     const slowAnswer = holdAnswer();
@@ -41,7 +41,7 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     );
     await page?.context().close();
     page = await world.open();
-    await send(first);
+    await send(firstText);
     await slowAnswer.request;
     // A new chat gets the page of its session; a key that is pressed meanwhile reaches neither page.
     await page.locator('.conversation .pill', { hasText: 'works' }).waitFor();
@@ -52,38 +52,39 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     await page.keyboard.press('Enter');
   }
   const waitingItems = () => page.getByRole('region', { name: 'Waiting' }).getByRole('listitem');
-  const isIdle = () => page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
+  const waitForIdle = () => page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
   const texts = () => page.locator('.message > .body').allTextContents();
   const reload = async (): Promise<void> => {
     await page.reload();
     await page.locator('.message').first().waitFor();
   };
-  const bothWays = async (expected: string[]): Promise<void> => {
+  /** Expects the texts as they were streamed, and after a reload as they are stored. */
+  const expectTexts = async (expected: string[]): Promise<void> => {
     await expect.poll(texts).toEqual(expected);
     await reload();
     await expect.poll(texts).toEqual(expected);
   };
 
   test('shows each of six queued questions above its own answer', { timeout: 120_000 }, async () => {
-    const slowAnswer = await begin('Question 1', answerTo);
+    const slowAnswer = await beginChat('Question 1', answerTo);
     for (const number of [2, 3, 4, 5, 6]) await send(`Question ${number}`);
     await waitingItems().nth(4).waitFor();
     const questions = ['Question 1', '', ...[2, 3, 4, 5, 6].map((number) => `Question ${number}`)];
-    await bothWays(questions);
+    await expectTexts(questions);
     expect(await page.locator('.message', { has: page.getByText('queued', { exact: false }) }).count()).toBe(
       5,
     );
     slowAnswer.say('Answer to Question 1');
     slowAnswer.end();
     await page.getByText('Answer to Question 6').waitFor();
-    await isIdle();
-    await bothWays(
+    await waitForIdle();
+    await expectTexts(
       [1, 2, 3, 4, 5, 6].flatMap((number) => [`Question ${number}`, `Answer to Question ${number}`]),
     );
   });
 
   test('keeps the order around a failed and a removed question', { timeout: 120_000 }, async () => {
-    const slowAnswer = await begin('Question 1', (request) =>
+    const slowAnswer = await beginChat('Question 1', (request) =>
       lastInput(request) === 'Question 2' ? failure : answerTo(request),
     );
     for (const number of [2, 3, 4]) await send(`Question ${number}`);
@@ -93,8 +94,8 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     slowAnswer.say('Answer to Question 1');
     slowAnswer.end();
     await page.getByText('Answer to Question 4').waitFor();
-    await isIdle();
-    await bothWays([
+    await waitForIdle();
+    await expectTexts([
       'Question 1',
       'Answer to Question 1',
       'Question 2',
@@ -127,8 +128,8 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     await page.getByLabel('When the agent is busy').selectOption('interrupt');
     await send('Question 3');
     await page.getByText('Answer to Question 2').waitFor();
-    await isIdle();
-    await bothWays([
+    await waitForIdle();
+    await expectTexts([
       'Question 1',
       '',
       'Question 3',
@@ -140,7 +141,7 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
   });
 
   test('shows after a reload why a run failed and resends the prompt', { timeout: 120_000 }, async () => {
-    const slowAnswer = await begin('Summarise the log.', answerTo);
+    const slowAnswer = await beginChat('Summarise the log.', answerTo);
     await slowAnswer.request.then((response) =>
       response.end(
         `data: ${JSON.stringify({ type: 'error', error: { error: { type: 'upstream_error', code: 'upstream_failed', message: 'The provider closed the connection.', param: null, request_id: 'req_1' } } })}\n\n`,
@@ -155,8 +156,8 @@ describe.skipIf(!hasChromium)('a conversation of the console', () => {
     expect(await reason.locator('p').first().textContent()).toBe(reasonText);
     await reason.getByRole('button', { name: 'Retry' }).click();
     await page.getByText('Answer to Summarise the log.').waitFor();
-    await isIdle();
-    await bothWays(['Summarise the log.', '', 'Summarise the log.', 'Answer to Summarise the log.']);
+    await waitForIdle();
+    await expectTexts(['Summarise the log.', '', 'Summarise the log.', 'Answer to Summarise the log.']);
     expect(lastInput(world.gateway.requests.at(-1) as StreamRequest)).toBe('Summarise the log.');
   });
 

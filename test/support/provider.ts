@@ -192,22 +192,23 @@ export async function startProvider(): Promise<ScriptedProvider> {
     until(holds, deadlineMs = 30_000) {
       return new Promise((resolve, reject) => {
         const timer = setTimeout(
-          () => settle(() => reject(new Error('The provider did not see in time what was waited for.'))),
+          () =>
+            settle(() => reject(new Error('The calls did not satisfy the predicate before the deadline.'))),
           deadlineMs,
         );
         const settle = (act: () => void) => {
           clearTimeout(timer);
-          watchers.delete(look);
+          watchers.delete(check);
           act();
         };
-        const look = () => {
+        const check = () => {
           if (holds(calls)) settle(resolve);
         };
-        watchers.add(look);
-        look();
+        watchers.add(check);
+        check();
       });
     },
-    modelsFile(names, more = {}) {
+    modelsFile(names, overrides = {}) {
       return JSON.stringify({
         providers: [
           {
@@ -217,9 +218,9 @@ export async function startProvider(): Promise<ScriptedProvider> {
             base_url: url,
             api_key_env: 'ACME_API_KEY',
             usage: 'ask',
-            ...more.provider,
+            ...overrides.provider,
           },
-          ...(more.providers ?? []),
+          ...(overrides.providers ?? []),
         ],
         models: [
           ...Object.entries(names).map(([name, script]) => ({
@@ -227,9 +228,9 @@ export async function startProvider(): Promise<ScriptedProvider> {
             provider: 'acme',
             upstream_model: script,
             rates: null,
-            ...more.model,
+            ...overrides.model,
           })),
-          ...(more.models ?? []),
+          ...(overrides.models ?? []),
         ],
       });
     },

@@ -52,7 +52,7 @@ beforeAll(async () => {
           entry('never', 'never-headers'),
           entry('spoke', 'usage-then-silence'),
           entry('cut', 'reset?chunks=3'),
-          entry('cut-told', 'usage-then-cut'),
+          entry('cut-after-usage', 'usage-then-cut'),
           entry('none', 'usage-none'),
           entry('zero', 'usage-zero'),
           entry('negative', 'usage-negative'),
@@ -68,7 +68,7 @@ beforeAll(async () => {
           entry('slow-late', 'usage-late?chunks=10&gap=30&ms=10&in=30000'),
           entry('flaky', 'flaky?fails=2&code=503'),
           entry('limited', 'flaky?fails=1&code=429&retry_after=0'),
-          entry('to-dear', 'status?code=500', { fallbacks: ['acme/dear'] }),
+          entry('falls-back-to-dear', 'status?code=500', { fallbacks: ['acme/dear'] }),
           entry('dear', 'ok', { rates: { input: 10_000_000, output: 20_000_000 } }),
           entry('free-to-dear', 'status?code=500', { rates: null, fallbacks: ['acme/dear'] }),
           entry('broken', 'status?code=500'),
@@ -165,7 +165,7 @@ describe('finished', () => {
     ['kinds of tokens with rates of their own', () => chat('acme/cached', { stream: true }), 126n],
   ])(
     'costs what the provider counted, at the rates of the model that ran: %s',
-    async (_wire, call, price) => {
+    async (_name, call, price) => {
       const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call());
       expect(credits).toBe(price);
       expect(facts).toMatchObject({ outcome: 'completed', estimated: false });
@@ -228,7 +228,7 @@ describe('client gone', () => {
       '/v1/ai/messages',
       { model: 'acme/slow', max_tokens: 1_000, messages, stream: true },
     ],
-  ])('midway: the input and what was produced so far, by our own count: %s', async (_wire, path, body) => {
+  ])('midway: the input and what was produced so far, by our own count: %s', async (_name, path, body) => {
     const { charged: credits, facts } = await callAndDisconnect(
       path,
       body,
@@ -272,7 +272,7 @@ describe('client gone', () => {
   test.each<[string, string, object]>([
     ['chat completions', '/v1/ai/chat/completions', { model: 'acme/late', messages, stream: true }],
     ['stream', '/v1/ai/stream', { model: 'acme/late', prompt }],
-  ])('between a complete answer and its usage: that usage: %s', async (_wire, path, body) => {
+  ])('between a complete answer and its usage: that usage: %s', async (_name, path, body) => {
     let lastPieceMs = Number.POSITIVE_INFINITY;
     const { facts, charged: credits } = await callAndDisconnect(path, body, () => {
       if ((provider.calls[0]?.tokens ?? 0) >= 5) lastPieceMs = Math.min(lastPieceMs, performance.now());
@@ -294,7 +294,7 @@ describe('client gone', () => {
       { model: 'acme/slow-late', messages: imageMessages, stream: true },
     ],
     ['stream', '/v1/ai/stream', { model: 'acme/slow-late', prompt: promptMessages }],
-  ])('midway, with pictures: the usage that comes within two seconds: %s', async (_wire, path, body) => {
+  ])('midway, with pictures: the usage that comes within two seconds: %s', async (_name, path, body) => {
     const { facts, charged: credits } = await callAndDisconnect(
       path,
       body,
@@ -318,7 +318,7 @@ describe('client gone', () => {
     ['stream', '/v1/ai/stream', { model: 'acme/later', prompt: promptMessages }],
   ])(
     'with pictures, and no usage in time: our own count with the pictures: %s',
-    async (_wire, path, body) => {
+    async (_name, path, body) => {
       const { facts } = await callAndDisconnect(path, body, () => true);
       expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true });
       expect(facts.tokens.input).toBeGreaterThan(20 * 2_048);
@@ -332,14 +332,14 @@ describe('upstream died midway', () => {
   test.each<[string, () => Promise<Response>]>([
     ['chat completions', () => chat('acme/cut', { stream: true })],
     ['stream', () => stream('acme/cut')],
-  ])('without usage: the input and what was produced so far, by our own count: %s', async (_wire, call) => {
+  ])('without usage: the input and what was produced so far, by our own count: %s', async (_name, call) => {
     const { charged: credits, facts } = await chargeOf(call());
     expect(facts).toMatchObject({ outcome: 'upstream_failed', estimated: true, tokens: { output: 3 } });
     expect(credits).toBe(BigInt(facts.tokens.input + 6));
   });
 
   test('with usage: that usage', async () => {
-    const { charged: credits, facts } = await chargeOf(chat('acme/cut-told', { stream: true }));
+    const { charged: credits, facts } = await chargeOf(chat('acme/cut-after-usage', { stream: true }));
     expect(facts).toMatchObject({
       outcome: 'upstream_failed',
       estimated: false,
@@ -406,7 +406,7 @@ describe('usage', () => {
 
   test.each(callsByFormat)(
     'far above what was possible: the hold, with an alarm: %s',
-    async (_wire, call) => {
+    async (_name, call) => {
       const alarmsBefore = alarms();
       const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call('acme/absurd'));
       expect([credits, overrun]).toEqual([holdAmount, 0n]);
@@ -443,7 +443,7 @@ describe('our own count', () => {
   test.each<[string, () => Promise<Response>]>([
     ['chat completions', () => chat('acme/letters', { stream: true })],
     ['stream', () => stream('acme/letters')],
-  ])('takes the answer as one text, whatever its pieces are: %s', async (_wire, call) => {
+  ])('takes the answer as one text, whatever its pieces are: %s', async (_name, call) => {
     const { facts } = await chargeOf(call());
     expect(facts).toMatchObject({ estimated: true, tokens: { output: 64 } });
   });
@@ -451,7 +451,7 @@ describe('our own count', () => {
   test.each<[string, () => Promise<Response>]>([
     ['chat completions', () => chat('acme/flood', { stream: true, max_tokens: 64 })],
     ['stream', () => stream('acme/flood', { maxOutputTokens: 64 })],
-  ])('never exceeds the limit that was sent, with an alarm: %s', async (_wire, call) => {
+  ])('never exceeds the limit that was sent, with an alarm: %s', async (_name, call) => {
     const countBefore = countWarnings();
     const { charged: credits, facts, held: holdAmount } = await chargeOf(call());
     expect(facts).toMatchObject({ estimated: true, tokens: { output: 64 } });
@@ -471,7 +471,7 @@ describe('fallback', () => {
       charged: credits,
       held: holdAmount,
       facts,
-    } = await chargeOf(text('acme/to-dear', { max_output_tokens: 10 }));
+    } = await chargeOf(text('acme/falls-back-to-dear', { max_output_tokens: 10 }));
     expect(facts.model).toBe('acme/dear');
     expect(credits).toBe(180n);
     expect(holdAmount).toBeGreaterThanOrEqual(400n);
@@ -479,7 +479,7 @@ describe('fallback', () => {
 
   test('to a model that the credits do not cover is 402 without a charge', async () => {
     world.ledger.reset(100n);
-    const response = await text('acme/to-dear', { max_output_tokens: 10 });
+    const response = await text('acme/falls-back-to-dear', { max_output_tokens: 10 });
     expect(response.status).toBe(402);
     expect(world.ledger.balance).toBe(100n);
     expect(world.ledger.held()).toBe(0n);

@@ -1,3 +1,4 @@
+// Calls of an unknown model fail before they open a meter.
 import { getEventListeners } from 'node:events';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ai, createLinks, type AiService } from '../../../src/gateway/ai/index.ts';

@@ -38,15 +38,17 @@ async function openOrder(method: Method) {
   return { ...person, payment, deliver: (step: Step) => world.deliver(method, eventOfStep[step]()) };
 }
 
-function orders<T>(items: readonly T[]): T[][] {
+/** All orders of the items. */
+function permutationsOf<T>(items: readonly T[]): T[][] {
   return items.length <= 1
     ? [[...items]]
-    : items.flatMap((item, at) =>
-        orders(items.filter((_, index) => index !== at)).map((order) => [item, ...order]),
+    : items.flatMap((item, position) =>
+        permutationsOf(items.filter((_, index) => index !== position)).map((order) => [item, ...order]),
       );
 }
 
-async function end(
+/** Delivers the events of a new payment twice and returns its final state. */
+async function deliverAll(
   method: Method,
   steps: readonly Step[],
 ): Promise<{ payment: Payment; balance: { posted: bigint; owed: bigint } }> {
@@ -61,15 +63,15 @@ async function end(
 }
 
 const disputeOrders: [Method, Step[]][] = (['stripe', 'creem'] as const).flatMap((method) =>
-  orders<Step>(['paid', 'refunded', 'disputed']).map((steps): [Method, Step[]] => [method, steps]),
+  permutationsOf<Step>(['paid', 'refunded', 'disputed']).map((steps): [Method, Step[]] => [method, steps]),
 );
 const partialRefundOrders: [Method, Step[]][] = (['stripe', 'creem'] as const).flatMap((method) =>
-  orders<Step>(['paid', 'part', 'refunded']).map((steps): [Method, Step[]] => [method, steps]),
+  permutationsOf<Step>(['paid', 'part', 'refunded']).map((steps): [Method, Step[]] => [method, steps]),
 );
 
 describe('a payment', () => {
   test.each(disputeOrders)('through %s that is %s ends with no credits', async (method, steps) => {
-    const { payment, balance } = await end(method, steps);
+    const { payment, balance } = await deliverAll(method, steps);
     expect([payment.state, payment.net_credits, payment.refunded_amount, payment.disputed_amount]).toEqual([
       'disputed',
       0,
@@ -80,15 +82,15 @@ describe('a payment', () => {
   });
 
   test.each(partialRefundOrders)('through %s that is %s ends as refunded', async (method, steps) => {
-    const { payment, balance } = await end(method, steps);
+    const { payment, balance } = await deliverAll(method, steps);
     expect([payment.state, payment.net_credits, payment.refunded_amount]).toEqual(['refunded', 0, 1_000]);
     expect(balance).toEqual({ posted: 0n, owed: 0n });
   });
 
-  test.each(orders<Step>(['paid', 'part', 'disputed', 'won']).map((steps) => [steps]))(
+  test.each(permutationsOf<Step>(['paid', 'part', 'disputed', 'won']).map((steps) => [steps]))(
     'that is %s keeps the remaining credits',
     async (steps) => {
-      const { payment, balance } = await end('stripe', steps);
+      const { payment, balance } = await deliverAll('stripe', steps);
       expect([
         payment.state,
         payment.net_credits,
@@ -99,19 +101,19 @@ describe('a payment', () => {
     },
   );
 
-  test.each(orders<Step>(['paid', 'disputed', 'lost']).map((steps) => [steps]))(
+  test.each(permutationsOf<Step>(['paid', 'disputed', 'lost']).map((steps) => [steps]))(
     'that is %s is lost',
     async (steps) => {
-      const { payment, balance } = await end('stripe', steps);
+      const { payment, balance } = await deliverAll('stripe', steps);
       expect([payment.state, payment.net_credits, payment.dispute_won_at]).toEqual(['disputed', 0, null]);
       expect(balance).toEqual({ posted: 0n, owed: 0n });
     },
   );
 
-  test.each(orders<Step>(['paid', 'expired']).map((steps) => [steps]))(
+  test.each(permutationsOf<Step>(['paid', 'expired']).map((steps) => [steps]))(
     'that is %s is paid',
     async (steps) => {
-      const { payment, balance } = await end('stripe', steps);
+      const { payment, balance } = await deliverAll('stripe', steps);
       expect([payment.state, payment.net_credits, payment.expired_at === null]).toEqual([
         'paid',
         10_000_000,
@@ -138,8 +140,8 @@ describe('a payment', () => {
     expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 1_000_000n });
     await deliver('refunded');
     expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 7_000_000n });
-    const next = await client.payments.createCheckout({ method: 'stripe', amount: 900 });
-    await world.deliver('stripe', world.stripe.pay(next.checkout_url?.split('/').at(-1) ?? ''));
+    const nextPayment = await client.payments.createCheckout({ method: 'stripe', amount: 900 });
+    await world.deliver('stripe', world.stripe.pay(nextPayment.checkout_url?.split('/').at(-1) ?? ''));
     expect(await world.balance(userId)).toEqual({ posted: 2_000_000n, owed: 0n });
   });
 
@@ -182,7 +184,7 @@ describe('a payment', () => {
 
 describe('a payment whose webhooks are lost', () => {
   test('is found by polling the provider', async () => {
-    const [paidOrder, expiredOrder, openOrderRow, creemOrder] = [
+    const [paidOrder, expiredOrder, unpaidOrder, creemOrder] = [
       await openOrder('stripe'),
       await openOrder('stripe'),
       await openOrder('stripe'),
@@ -195,7 +197,7 @@ describe('a payment whose webhooks are lost', () => {
       status: 'expired',
       payment_status: 'unpaid',
     });
-    Object.assign(world.stripe.sessions.get(pageOf(openOrderRow)) ?? {}, {
+    Object.assign(world.stripe.sessions.get(pageOf(unpaidOrder)) ?? {}, {
       status: 'open',
       payment_status: 'unpaid',
     });
@@ -205,7 +207,7 @@ describe('a payment whose webhooks are lost', () => {
     expect([
       await stateOf(paidOrder),
       await stateOf(expiredOrder),
-      await stateOf(openOrderRow),
+      await stateOf(unpaidOrder),
       await stateOf(creemOrder),
     ]).toEqual(['paid', 'expired', 'pending', 'paid']);
     expect([await world.balance(paidOrder.userId), await world.balance(creemOrder.userId)]).toEqual([

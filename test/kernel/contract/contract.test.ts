@@ -1,3 +1,4 @@
+// A contract without a server: start-up checks, routing, credentials, validation and replies.
 import { describe, expect, test } from 'vitest';
 import { createContract } from '../../../src/kernel/contract/contract.ts';
 import { type ContractRequest, parseCredential } from '../../../src/kernel/contract/request.ts';
@@ -19,7 +20,7 @@ interface RequestParts {
 /**
  * Calls the contract without a server: returns the reply, or status, code and body of the Problem.
  */
-function asker(options: WorldOptions = {}) {
+function createCaller(options: WorldOptions = {}) {
   const contract = contractOf(options);
   return async (method: string, path: string, parts: RequestParts = {}) => {
     const request: ContractRequest = {
@@ -60,7 +61,7 @@ function asker(options: WorldOptions = {}) {
   };
 }
 
-const options = (definition: object, handlers: Record<string, () => Promise<unknown>>) => ({
+const contractOptions = (definition: object, handlers: Record<string, () => Promise<unknown>>) => ({
   definition,
   handlers,
   identities: { userToken: 'user' },
@@ -85,20 +86,22 @@ describe('createContract', () => {
 
   test('refuses an operation that relies on the default security', () => {
     const document = { ...tinyDocument({ operationId: 'x.get' }), security: [{ userToken: [] }] };
-    expect(() => createContract(options(document, { 'x.get': handler }))).toThrow(
+    expect(() => createContract(contractOptions(document, { 'x.get': handler }))).toThrow(
       'x.get has no security of its own',
     );
   });
 
   test('names operations without handlers and handlers without operations', () => {
     const start = () =>
-      createContract(options(tinyDocument({ operationId: 'x.get', security: [] }), { 'x.lost': handler }));
+      createContract(
+        contractOptions(tinyDocument({ operationId: 'x.get', security: [] }), { 'x.lost': handler }),
+      );
     expect(start).toThrow('x.get has no handler');
     expect(start).toThrow('the handler x.lost has no operation');
   });
 
   test('refuses an operation without an id', () => {
-    expect(() => createContract(options(tinyDocument({ security: [] }), {}))).toThrow(
+    expect(() => createContract(contractOptions(tinyDocument({ security: [] }), {}))).toThrow(
       'GET /x has no operationId',
     );
   });
@@ -107,14 +110,16 @@ describe('createContract', () => {
     const schemes = { userToken: { type: 'http' }, other: { type: 'http' } };
     expect(() =>
       createContract(
-        options(tinyDocument({ operationId: 'x.get', security: [{ other: [] }] }, schemes), {
+        contractOptions(tinyDocument({ operationId: 'x.get', security: [{ other: [] }] }, schemes), {
           'x.get': handler,
         }),
       ),
     ).toThrow('the security scheme other is not mapped to an identity');
     expect(() =>
       createContract(
-        options(tinyDocument({ operationId: 'x.get', security: [{ ghost: [] }] }), { 'x.get': handler }),
+        contractOptions(tinyDocument({ operationId: 'x.get', security: [{ ghost: [] }] }), {
+          'x.get': handler,
+        }),
       ),
     ).toThrow('ghost');
   });
@@ -125,7 +130,9 @@ describe('createContract', () => {
       { operationId: 'x.get', security: [{ userToken: [], ghost: [] }] },
       schemes,
     );
-    expect(() => createContract(options(document, { 'x.get': handler }))).toThrow('two credentials at once');
+    expect(() => createContract(contractOptions(document, { 'x.get': handler }))).toThrow(
+      'two credentials at once',
+    );
   });
 
   test('compiles every schema in the background, the recursive ones too', async () => {
@@ -147,7 +154,7 @@ describe('deprecation', () => {
       'x-deprecated-since': '2026-11-01',
       'x-sunset': '2027-02-01T00:00:00Z',
     });
-    const ask = asker({ definition });
+    const ask = createCaller({ definition });
     expect((await ask('GET', '/v1/ai/models', { headers: bearer('user-token') })).headers).toEqual({
       deprecation: '@1793491200',
       sunset: 'Mon, 01 Feb 2027 00:00:00 GMT',
@@ -156,14 +163,14 @@ describe('deprecation', () => {
   });
 
   test('refuses a deprecated operation without its days', () => {
-    expect(() => createContract(options(deprecatedDocument({ 'x-sunset': '2027-02-01' }), {}))).toThrow(
-      'x.get is deprecated; give it the days x-deprecated-since and x-sunset.',
-    );
+    expect(() =>
+      createContract(contractOptions(deprecatedDocument({ 'x-sunset': '2027-02-01' }), {})),
+    ).toThrow('x.get is deprecated; give it the days x-deprecated-since and x-sunset.');
   });
 });
 
 describe('routing', () => {
-  const ask = asker();
+  const ask = createCaller();
 
   test('a literal path wins over a matching template', async () => {
     expect((await ask('GET', '/v1/ai/models', { headers: bearer('user-token') })).body?.operationId).toBe(
@@ -330,7 +337,7 @@ describe('routing', () => {
 });
 
 describe('identity', () => {
-  const ask = asker();
+  const ask = createCaller();
 
   test('refuses a guest or wrong identity before reading the body', async () => {
     let reads = 0;
@@ -402,7 +409,7 @@ describe('identity', () => {
 
   test('an oversized credential is refused without a lookup', async () => {
     const lookups: string[] = [];
-    const countingAsker = asker({
+    const countingAsker = createCaller({
       identify: async (credential) => {
         lookups.push(credential);
         return null;
@@ -429,7 +436,7 @@ describe('identity', () => {
   });
 
   test('a Problem from identify reaches the caller', async () => {
-    const pausedAsker = asker({
+    const pausedAsker = createCaller({
       identify: async () => {
         throw new Problem('forbidden', 'bureau_paused', 'Paused.');
       },
@@ -442,7 +449,7 @@ describe('identity', () => {
 });
 
 describe('validation', () => {
-  const ask = asker();
+  const ask = createCaller();
   const text = (json: unknown) => ask('POST', '/v1/ai/text', { json, headers: bearer('user-token') });
 
   test('reports the first invalid member as param and all in details', async () => {
@@ -475,7 +482,7 @@ describe('validation', () => {
     Object.assign(TextRequest?.properties ?? {}, {
       model: { type: 'string', pattern: '^[a-z/]+$', 'x-pattern-message': 'must be lower-case letters' },
     });
-    const answer = await asker({ definition })('POST', '/v1/ai/text', {
+    const answer = await createCaller({ definition })('POST', '/v1/ai/text', {
       json: { model: 'BAD' },
       headers: bearer('user-token'),
     });
@@ -576,7 +583,7 @@ describe('validation', () => {
 
 describe('replies in tests', () => {
   const askerReplying = (reply: unknown) =>
-    asker({ handlers: { 'directory.getHealth': async () => reply } })('GET', '/health');
+    createCaller({ handlers: { 'directory.getHealth': async () => reply } })('GET', '/health');
 
   test('an undeclared body, status or media type is an error', async () => {
     await expect(askerReplying({ status: 200, body: 'text' })).rejects.toThrow(
