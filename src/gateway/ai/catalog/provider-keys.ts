@@ -59,11 +59,15 @@ export function keysAtEndpoints(entry: ProviderKeys): KeyAtEndpoint[] {
   return addresses.flatMap(({ base_url: baseUrl, weight: share = 1, api_key_env: keyEnv }) =>
     (keyEnv === undefined ? ownKeys : [{ env: keyEnv }]).map(({ env, weight = 1 }: Partial<KeyEntry>) => ({
       keyEnv: env,
-      envs: credentials === undefined ? (env === undefined ? [] : [env]) : credentialEnvs(credentials),
+      envs: credentials === undefined ? definedKeys(env) : credentialEnvs(credentials),
       baseUrl,
       weight: weight * share,
     })),
   );
+}
+
+function definedKeys(env: string | undefined): string[] {
+  return env === undefined ? [] : [env];
 }
 
 /** The environment variables of a provider, each once; empty when it needs none. */

@@ -16,7 +16,7 @@ export async function toSdkEmbeddings(
   { values, warnings }: { values: number; warnings: readonly Warning[] },
 ): Promise<Buffer> {
   const items = await vectorsOf(bytes);
-  if (items.length !== values) throw otherAnswer();
+  if (items.length !== values) throw unknownFormatProblem();
   const vectors = items.map(({ start, end }) => bytes.subarray(start, end));
   const pieces: Uint8Array[] = [Buffer.from('{"embeddings":[')];
   for (const [position, vector] of vectors.entries()) {
