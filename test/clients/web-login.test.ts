@@ -31,13 +31,16 @@ function memoryStorage() {
 function openPage(answer: (request: { url: string; headers: Headers }) => Response, address = '/') {
   const href = new URL(address, 'https://shop.example').href;
   vi.stubGlobal('location', { href });
-  vi.stubGlobal('history', { state: null, replaceState: vi.fn() });
+  vi.stubGlobal('history', { state: null, replaceState: () => {} });
   const storage = memoryStorage();
   const login = createWebLogin({
     baseUrl,
     bureauId: 'shop',
     storage,
-    fetch: async (input, init) => answer({ url: String(input), headers: new Headers(init?.headers) }),
+    fetch: async (input, init) => {
+      const { url, headers } = new Request(input, init);
+      return answer({ url, headers });
+    },
   });
   return { login, storage };
 }
@@ -90,7 +93,7 @@ describe('the session of a web login', () => {
     );
     storage.setItem(key('session'), sessionOf('th_usr_1'));
     await login.handle();
-    const listener = vi.fn();
+    const listener = vi.fn<() => void>();
     login.subscribe(listener);
     vi.setSystemTime(Date.now() + 61_000);
     await expect(login.client.accounts.getMe()).rejects.toMatchObject({ status: 401 });
