@@ -33,7 +33,9 @@ export function approvalHandlers({
         reason: body.reason ?? null,
       });
       const tool = registry.tool(approval.toolName);
-      if (body.scope !== undefined && body.scope !== 'once' && tool !== undefined)
+      if (body.scope !== undefined && body.scope !== 'once' && tool !== undefined) {
+        // Another process may execute the run, or have ended with it. The tool resolves paths in an open workspace.
+        await workspaces.of(session).catch(() => {});
         await permissions.grantLike(
           { tool, input: approval.input, workspace: workspaces.rootOf(session) },
           {
@@ -44,6 +46,7 @@ export function approvalHandlers({
             createdBy: identity.tokenId,
           },
         );
+      }
       return { status: 200, body: toApproval(approval, session.id) };
     },
   };

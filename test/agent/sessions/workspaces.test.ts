@@ -303,6 +303,31 @@ describe('a workspace whose folder is gone', () => {
   });
 });
 
+test('a decision in another process is stored as a rule', async () => {
+  const first = await world.start();
+  await first.client.sessions.create({ id: 's', workspace: 'folder', attended: true });
+  world.gateway.answer((request: StreamRequest) =>
+    request.prompt.at(-1)?.role === 'tool'
+      ? says('Done.')
+      : calls({ ...write('package.json', '{}'), id: 'call' }),
+  );
+  await first.client.sessions.prompt({ sessionId: 's', text: 'Go.' });
+  const pending = async () =>
+    (await first.client.sessions.listApprovals({ sessionId: 's', status: 'pending' })).items;
+  await expect.poll(pending).toHaveLength(1);
+  const [approval] = await pending();
+  const second = await world.start({ dataDir: first.dataDir, name: first.name });
+  await second.client.sessions.decideApproval({
+    sessionId: 's',
+    approvalId: approval?.approvalId ?? '',
+    decision: 'deny',
+    scope: 'session',
+  });
+  expect((await second.client.permissions.list({ sessionId: 's' })).items).toMatchObject([
+    { tool: 'files.write', effect: 'deny' },
+  ]);
+});
+
 test('a start removes old folders without a session, and no others', async () => {
   const first = await world.start();
   const { id } = await first.client.sessions.create({ workspace: 'folder' });
