@@ -221,7 +221,12 @@ export class Bill {
     const state = this.#state;
     if (state.phase === 'settled' || state.phase === 'released') backend?.release();
     else this.#backend = backend;
-    if (state.phase === 'sent') this.#state = { ...state, phase: 'streaming' };
+    if (state.phase !== 'sent') return;
+    const streaming = { ...state, phase: 'streaming' as const };
+    this.#state = streaming;
+    const { progress } = streaming;
+    // The text that a stream begins with was counted while the attempt could still be retried.
+    if (progress.firstMs !== null && takeCheckpoint(progress, progress.firstMs)) this.#checkpoint(streaming);
   }
 
   /** Records the error with which the answer ends, for the usage record. */
