@@ -348,18 +348,21 @@ describe('the circuit breaker of a provider with several keys', () => {
     );
   });
 
+  // The ports decide at which endpoint a session is; one of these is at each of the two.
+  const sessions = 24;
+
   test('opens for the endpoint that fails, and calls go to the other one', async () => {
     const endpoints = [{ base_url: provider.url }, { base_url: second.url }];
     await withWorld(
       async (world) => {
         provider.answerKey(firstKey, { status: 503 });
         const statuses: number[] = [];
-        for (let call = 0; call < 6; call += 1)
+        for (let call = 0; call < sessions; call += 1)
           statuses.push((await chat(world, {}, { 'x-session-id': `${call}` })).status);
         const failures = statuses.filter((status) => status !== 200).length;
         expect(failures).toBe(2);
         expect(provider.calls).toHaveLength(2);
-        for (let call = 0; call < 6; call += 1)
+        for (let call = 0; call < sessions; call += 1)
           expect((await chat(world, {}, { 'x-session-id': `${call}` })).status).toBe(200);
         expect(provider.calls).toHaveLength(2);
       },
@@ -372,9 +375,9 @@ describe('the circuit breaker of a provider with several keys', () => {
     await withWorld(
       async (world) => {
         provider.answerKey(firstKey, { status: 503 });
-        for (let call = 0; call < 6; call += 1)
+        for (let call = 0; call < sessions; call += 1)
           expect((await chat(world, {}, { 'x-session-id': `${call}` })).status).toBe(200);
-        expect(second.calls).toHaveLength(6);
+        expect(second.calls).toHaveLength(sessions);
         expect(provider.calls.length).toBeGreaterThan(0);
       },
       { members: { base_url: undefined, keys: [{ env: 'A_KEY' }], endpoints } },
