@@ -34,6 +34,7 @@ beforeAll(async () => {
         cut: 'error-event',
       },
       {
+        provider: { formats: ['chat', 'embeddings', 'rerank'] },
         models: [
           {
             id: 'acme/painter',
