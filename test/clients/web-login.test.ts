@@ -31,7 +31,7 @@ function memoryStorage() {
 function openPage(answer: (request: { url: string; headers: Headers }) => Response, address = '/') {
   const href = new URL(address, 'https://shop.example').href;
   vi.stubGlobal('location', { href });
-  vi.stubGlobal('history', { state: null, replaceState: () => {} });
+  vi.stubGlobal('history', { state: null, replaceState: vi.fn<(...values: unknown[]) => void>() });
   const storage = memoryStorage();
   const login = createWebLogin({
     baseUrl,

@@ -173,7 +173,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: `${allotments}/allotment.ts`,
-        find: 'allotment.unapplied += covered;',
+        find: 'allotment.unapplied += coveredCredits;',
         replace: 'allotment.unapplied += 0n;',
       },
     ],
