@@ -82,9 +82,12 @@ export function errorView(error: unknown): Node[] {
   ];
 }
 
+let shownErrors = 0;
+
 /** Shows an error until it is closed or replaced by another one. */
 export function showError(error: unknown): void {
   if (notice === null) return;
+  shownErrors += 1;
   fill(
     notice,
     errorView(error),
@@ -101,11 +104,15 @@ export function hideError(): void {
   if (notice !== null) notice.hidden = true;
 }
 
-/** Runs the work and shows its error. Resolves to whether it succeeded. */
+/**
+ * Runs the work and shows its error. A success hides an error that was shown before the work, but not one of
+ * other work that ran at the same time. Resolves to whether it succeeded.
+ */
 export async function runOrShowError(work: () => Promise<unknown>): Promise<boolean> {
+  const errorsBefore = shownErrors;
   try {
     await work();
-    hideError();
+    if (shownErrors === errorsBefore) hideError();
     return true;
   } catch (error) {
     showError(error);

@@ -1,7 +1,7 @@
 // What a run has changed in the files of the workspace, below its answer: the diffs, undo and redo. The
 // changes are read when the reader opens them.
 import type { RunChanges } from '@townhall/agent';
-import { callConsole, runOrShowError } from './agent-client.ts';
+import { callConsole, runOrShowError, showError } from './agent-client.ts';
 import { button, fill, h, pill, showControls } from './elements.ts';
 import type { FileChanges } from './thread.ts';
 
@@ -65,7 +65,8 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
       if (isUndone === shownUndone) return;
       shownUndone = isUndone;
       fill(state, isUndone === true && pill('undone', 'wait'));
-      if (element.open) void runOrShowError(read);
+      // Its success leaves the error of an operation that is shown meanwhile.
+      if (element.open) read().catch(showError);
       else status = undefined;
     },
   };
