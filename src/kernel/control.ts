@@ -19,7 +19,7 @@ type ControlAnswer =
   | { ok: false; error: { kind: Problem['kind']; code: Problem['code']; message: string } };
 
 const maximumLine = 16 * 1024 * 1024;
-// For the request line; a restore or an export may take longer to answer.
+// Deadline of the request line. The answer has none: a restore or an export takes longer.
 const requestMs = 10_000;
 
 /**

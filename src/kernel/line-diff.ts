@@ -67,7 +67,7 @@ function diffMiddle(before: readonly string[], after: readonly string[]): Edit[]
  * equal lines behind it. Undefined for more than `maxEdits` edits.
  */
 function shortestPath(before: readonly string[], after: readonly string[]): [number, number][] | undefined {
-  // By diagonal, shifted by `maxEdits + 1`: the furthest x.
+  // The furthest x on each diagonal; the index is the diagonal plus `maxEdits + 1`.
   let furthest = new Int32Array(2 * maxEdits + 3);
   const shift = maxEdits + 1;
   const history: Int32Array[] = [];

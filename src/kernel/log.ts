@@ -20,14 +20,15 @@ export interface LogOptions {
   level: LogLevel;
   redactor: Redactor;
   /**
-   * Takes each line, its newline included. Without it lines go to standard output,
-   * written behind the caller's back and flushed at exit.
+   * Takes each line, its newline included. Without it lines go to standard output, written
+   * asynchronously and flushed at exit.
    */
   write?: (line: string) => void;
   clock?: Pick<Clock, 'now'>;
 }
 
-// Compared without case, hyphens and underscores. `value` is what the env service calls a secret.
+// Names of members that hold secrets, without case, hyphens and underscores. `value` is the env
+// service's name for a secret.
 const secretNames = new Set([
   'authorization',
   'proxyauthorization',
@@ -61,7 +62,7 @@ const secretNames = new Set([
 // A structure beyond this is replaced by one word.
 const maximumDepth = 6;
 const maximumEntries = 200;
-// The search for secrets takes up to 140 ns a character, and the text may come from a stranger.
+// The search for secrets takes up to 140 ns a character, and a caller may choose the text.
 const maximumTextLength = 16 * 1024;
 // The part of a longer text that is searched for secrets. Its end may be a part of a
 // secret and is never shown.
@@ -160,7 +161,8 @@ export function createLog(options: LogOptions): Log {
 
 const noBindings = {};
 
-// Many lines share a millisecond when they are many; writing the time out costs as much as half of a line.
+// Many lines share a millisecond under load, and formatting the time costs as much as half of a
+// line.
 function createTimestamp(clock: Pick<Clock, 'now'>): () => string {
   let atMs = Number.NaN;
   let timestamp = '';
@@ -185,8 +187,8 @@ function shorten(text: string, redactor: Redactor): string {
 }
 
 /**
- * Most lines are flat and harmless; they are written without a copy, which would cost more than
- * everything else.
+ * Most lines are flat and hold no secret. They are written without a copy, which would cost more
+ * than all other steps.
  */
 function isPlainAlready(fields: object, { isSecretName }: Walk): boolean {
   for (const name in fields) {
@@ -218,7 +220,10 @@ function isOwnName(name: string): boolean {
 
 interface Walk {
   hide: Hide;
-  /** For texts beyond the maximum length, also in a line that is not known to hold a secret. */
+  /**
+   * Hides secrets in a text beyond the maximum length, also in a line that is not known to hold
+   * one.
+   */
   hideLong: Hide;
   isSecretName: (name: string) => boolean;
   depth: number;

@@ -38,15 +38,15 @@ export interface ProblemDetail {
 }
 
 export interface ProblemExtra {
-  /** For the log only; it never reaches the caller. */
+  /** The underlying error, for the log only; it never reaches the caller. */
   cause?: unknown;
   /** The invalid member or parameter. */
   param?: string | null;
   details?: ProblemDetail[];
-  /** Sent with the answer, such as `retry-after`. Names in lower case. */
+  /** Headers of the answer, such as `retry-after`. Names in lower case. */
   headers?: Record<string, string>;
   /**
-   * Shown instead of `code` where another system's own refusal is passed on, such as
+   * Replaces `code` in the answer where another system's own refusal is passed on, such as
    * `context_length_exceeded`.
    */
   foreignCode?: string;

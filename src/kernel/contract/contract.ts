@@ -62,7 +62,7 @@ export interface Contract {
 export interface ContractOptions<Identity extends CallerIdentity> {
   /** The bundled document, an OpenAPI 3.1 object. */
   definition: object;
-  /** By operationId; exactly the operations of the document. */
+  /** The handlers by operationId: exactly the operations of the document. */
   handlers: Record<string, (call: never) => Promise<unknown>>;
   /** The identity kind that each security scheme admits. */
   identities: Record<string, string>;
@@ -151,7 +151,7 @@ export function createContract<Identity extends CallerIdentity>(
   };
 }
 
-// Published, so that the tests can record which of the listed codes occurred.
+// Tests subscribe to record which of the listed codes occurred.
 function observe(error: ObservedError): void {
   channel(observedErrors).publish(error);
 }

@@ -13,7 +13,10 @@ export interface OperationShape {
   identity: string;
   /** One member per declared success: `json`, `events` or `media` beside its status, or the status alone. */
   reply: unknown;
-  /** Marked `x-passthrough: true`: the operation may return any status and media type of an upstream. */
+  /**
+   * Whether the document has `x-passthrough: true`: the operation may return any status and media
+   * type of an upstream.
+   */
   passthrough: boolean;
 }
 
@@ -59,7 +62,7 @@ export interface CallNote {
   /** The catalog's id of the called model. */
   model?: string;
   provider?: string;
-  /** By disjoint kinds. */
+  /** Token counts by kind; the kinds are disjoint. */
   tokens?: { input?: number; cachedInput?: number; cacheWrite?: number; output?: number; reasoning?: number };
   /** The charged credits. */
   credits?: bigint | number;
@@ -95,7 +98,10 @@ type ReplyOf<R> = R extends { status: infer S; json: infer T }
     ? {
         status: S;
         events: AsyncIterable<SseEvent<T>>;
-        /** Written as a last data line, such as `[DONE]`, when the events end without an error. */
+        /**
+         * The last data line, such as `[DONE]`; the server writes it when the events end without an
+         * error.
+         */
         end?: string;
         headers?: ReplyHeaders;
       }

@@ -22,7 +22,7 @@ export interface ContractOperation {
   operationId: string;
   /** The operation whose handler it has: its alias target, or itself. */
   handlerId: string;
-  /** In lower case. */
+  /** The HTTP method in lower case. */
   method: string;
   path: string;
   /** Anyone may call it, with or without a credential. */
@@ -30,13 +30,13 @@ export interface ContractOperation {
   /** The identity kinds that may call it with a bearer token. */
   admits: ReadonlySet<string>;
   /**
-   * By name in lower case, the further headers that may carry a token, each with the
-   * identity kinds that it admits.
+   * Further headers that may carry a token, by name in lower case, each with the identity kinds
+   * that it admits.
    */
   keyHeaders: ReadonlyMap<string, ReadonlySet<string>>;
   parameters: ParameterObject[];
   queryParameters: ReadonlyMap<string, QueryParameter>;
-  /** Of the declared header parameters, in lower case. */
+  /** The names of the declared header parameters, in lower case. */
   headerNames: string[];
   /** Undeclared query parameters are passed on (`x-tolerates-query`). */
   allowsAnyQuery: boolean;

@@ -19,7 +19,7 @@ export type DocumentReply =
 export function publishDocument(definition: object): (ifNoneMatch: string | undefined) => DocumentReply {
   let answer: Extract<DocumentReply, { status: 200 }> | undefined;
   return (ifNoneMatch) => {
-    // Serialized at the first request, since most servers never get one.
+    // The document is serialized at the first request, since most servers never get one.
     answer ??= serialize(definition);
     const { headers } = answer;
     return ifNoneMatch !== undefined && includesTag(ifNoneMatch, headers.etag)

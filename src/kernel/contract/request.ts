@@ -7,12 +7,15 @@ import type { ContractOperation } from './operations.ts';
 
 export interface ContractRequest {
   readonly method: string;
-  /** As received, still encoded, without the query. */
+  /** The path as received: encoded and without the query. */
   readonly path: string;
-  /** As received, without the question mark. */
+  /** The query as received, without the question mark. */
   readonly query: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  /** Parsed from `Authorization`, and once the operation is known also from its declared key headers. */
+  /**
+   * The credential in `Authorization`; once the operation is known, also that of its declared key
+   * headers.
+   */
   credential: Credential;
   readonly requestId: string;
   readonly remoteAddress: string;
@@ -22,15 +25,18 @@ export interface ContractRequest {
   timing(name: string, durationMs: number): void;
   note(fields: CallNote): void;
   readBody(operation: ContractOperation): RequestBody | Promise<RequestBody>;
-  /** Set once the route is matched. */
+  /** Undefined until the route is matched. */
   operation: ContractOperation | undefined;
   /** The dialect of its errors: that of its operation, or of the operations at its path. */
   errorDialect: ErrorDialect | undefined;
-  /** Set once the operation is known; the guest's until the credential is checked. */
+  /**
+   * Undefined until the operation is known; then the guest's identity until the credential is
+   * checked.
+   */
   identity: { kind: string } | undefined;
   /** True from the call of the handler on; then every response is the operation's own. */
   isHandled: boolean;
-  /** Sent with any response; a reply's own headers take precedence. */
+  /** Headers of every response to the request; a reply's own headers take precedence. */
   responseHeaders: Record<string, string> | undefined;
 }
 

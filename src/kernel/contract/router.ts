@@ -6,7 +6,7 @@ import { Problem } from '../problem.ts';
 export interface Route<Operation> {
   /** The path in the form of the contract, such as `/v1/ai/models/{model_id}`. */
   template: string;
-  /** By method in lower case. */
+  /** The operations by HTTP method in lower case. */
   operations: ReadonlyMap<string, Operation>;
   /** The parameter that matches the whole rest of the path, including slashes. */
   spansSlashes?: string;

@@ -6,7 +6,10 @@ import { Problem } from '../problem.ts';
 // before it are escaped backslashes.
 const unstorable = /(?<!\\)(?:\\\\)*\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})/;
 
-/** Throws 400, naming `param`, unless the value can be stored and has at most `maxBytes` as JSON. */
+/**
+ * Throws 400, which names `param`, unless the value can be stored and has at most `maxBytes` as
+ * JSON.
+ */
 export function requireStorable(value: unknown, param: string, maxBytes = 16 * 1024): void {
   const text = JSON.stringify(value) ?? '';
   if (Buffer.byteLength(text) > maxBytes)

@@ -50,7 +50,7 @@ export function createChanges(options: ChangesOptions): Changes {
   let lastNumber: bigint | undefined;
   let generation = 0;
   let trustedUntilMs = Number.NEGATIVE_INFINITY;
-  /** The newest change of this replica's own, which may not have been committed yet. */
+  /** The newest change of this replica, which may not be committed yet. */
   let ownChange: { number: bigint; untilMs: number } | undefined;
 
   function notifyListeners(): void {

@@ -7,7 +7,7 @@ import { connect as connectTls, type ConnectionOptions } from 'node:tls';
 
 export interface ConnectionTarget {
   hosts: readonly string[];
-  /** One for each host. */
+  /** One port for each host. */
   ports: readonly number[];
   /** A unix socket; it wins over hosts. */
   path?: string | undefined;

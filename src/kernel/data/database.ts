@@ -382,8 +382,7 @@ async function openLease(connections: Connections, onLost: () => void): Promise<
       socket.destroy();
     },
   };
-  // Registered before postgres.js adds its own listeners, so that nothing runs on a lost
-  // connection.
+  // Register before postgres.js adds its own listeners, so that nothing runs on a lost connection.
   const discardLease = (): void => {
     if (!lease.isAlive) return;
     lease.isAlive = false;

@@ -15,7 +15,7 @@ export interface RawEngine {
 export function rawProtocol(engine: RawEngine): (bytes: Uint8Array) => Uint8Array {
   const execute = engine.execProtocolRawSync.bind(engine);
   let outcome: { answer: Uint8Array } | { error: unknown } | undefined;
-  // The streaming form calls this method, and its own promise would bring the error too late.
+  // The streaming form calls this method; the error in its own promise would arrive too late.
   engine.execProtocolRawSync = (bytes) => {
     try {
       const answer = execute(bytes);

@@ -215,7 +215,7 @@ function checkpointWhenDue(run: (bytes: Uint8Array) => Uint8Array): void {
 }
 
 interface IdleVacuum {
-  /** Call it with each statement of a peer. */
+  /** The owner calls it with each statement of a peer. */
   countStatement(): void;
   stop(): void;
 }

@@ -211,7 +211,7 @@ interface Peers {
   dial(isPatient: boolean): Duplex;
   receive(message: Extract<FromWorker, { peer: number }>): void;
   destroyStreams(reason?: Error): void;
-  /** Call it when the thread has ended. */
+  /** Rejects all waiting callers; the owner calls it when the thread has ended. */
   end(reason: Error): void;
 }
 
@@ -221,7 +221,7 @@ interface Peers {
  */
 function createPeers(send: (message: ToWorker) => void, kill: (reason: Error) => void): Peers {
   const peers = new Map<number, Peer>();
-  /** By peer, the timer of a stream that closed during a statement. */
+  /** The timers of streams that closed during a statement, by peer. */
   const killTimers = new Map<number, NodeJS.Timeout>();
   let nextPeer = 1;
   let hasEnded = false;

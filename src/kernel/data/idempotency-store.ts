@@ -93,7 +93,7 @@ export function createIdempotencyStore(options: IdempotencyStoreOptions): Idempo
     const [row] = await sql<StoredRow[]>`
       select request, run, request_id as "requestId", state = 'running' and lease_until <= ${now()} as "isAbandoned", state, status, body, headers
       from ${sql(table)} where scope = ${scope}`;
-    // Released between the two statements: try again.
+    // Another call released the key between the two statements: try again.
     return row ?? claim({ scope, run, caller }, request);
   }
 
@@ -131,7 +131,8 @@ export function createIdempotencyStore(options: IdempotencyStoreOptions): Idempo
     },
     countBytes(caller, bytes) {
       const total = (addedBytes.peek(caller) ?? 0) + Math.max(bytes, maxBytesPerCaller / maxKeysPerCaller);
-      // Compared after a sixteenth of the quota, so that a call does not pay for a sum over all rows.
+      // Compare with the quota after every sixteenth of it: the sum over all rows is too expensive
+      // for each call.
       if (total * 16 < maxBytesPerCaller) return addedBytes.set(caller, total);
       addedBytes.delete(caller);
       background.run('drop answers beyond a quota', () => dropBeyondQuota(caller));

@@ -46,14 +46,14 @@ export interface IdempotentCall {
 export interface Remember {
   (tx: Tx, answer: KeptAnswer): Promise<void>;
   /**
-   * For a paid call: its settlement writes the answer, also after an outage of the database.
-   * Null is a call that is charged and has no answer; it is not executed again. Undefined
+   * Hands the answer of a paid call to its settlement, which writes it, also after an outage of the
+   * database. Null is a call that is charged and has no answer; it is not executed again. Undefined
    * without a key. From the call of the result on, the key belongs to the settlement.
    */
   inSettlement(answer: KeptAnswer | null): (() => SettlementAnswer) | undefined;
   /**
-   * For work that runs on without the call and has the answer, such as a job: stores a reference to it in
-   * the transaction that starts it. A repetition then executes the handler again, with the reference in
+   * Stores a reference to work that runs on without the call, such as a job, in the transaction
+   * that starts the work. A repetition then executes the handler again, with the reference in
    * `started`, and nothing frees the key. False without a key.
    */
   bind(tx: Tx, reference: unknown): Promise<boolean>;
@@ -75,7 +75,7 @@ export interface KeptAnswer {
 
 /** An answer as JSON, for the SQL function `idempotency_settle` of the surface. */
 export interface SettlementAnswer {
-  /** In hexadecimal. */
+  /** The key with its operation and caller: a hash in hexadecimal. */
   scope: string;
   run: string;
   status: number | null;
@@ -95,7 +95,10 @@ export interface Idempotency {
     call: IdempotentCall,
     work: (remember: Remember) => Promise<Reply>,
   ): Promise<Reply | KeptAnswer>;
-  /** For a start: the processes that ran calls of this caller are gone, so nothing waits for their leases. */
+  /**
+   * Ends the leases of the caller's calls at a start: their processes are gone, so no call needs to
+   * wait for the leases.
+   */
   endLeases(caller: string): Promise<void>;
   close(): Promise<void>;
 }
@@ -128,7 +131,7 @@ export interface IdempotencyOptions {
 
 const maxBodyBytes = 64 * 1024;
 
-/** For work without a key, whose answer is not stored. */
+/** Stores nothing; work without a key gets it. */
 export const rememberNothing: Remember = rememberStarted(undefined);
 
 function rememberStarted(started: unknown): Remember {

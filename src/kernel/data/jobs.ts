@@ -36,13 +36,16 @@ export interface EnqueueOptions {
 }
 
 export interface Jobs {
-  /** Call it before `start`. An exception of the handler is a failed attempt. */
+  /** Defines a job; works only before `start`. An exception of the handler is a failed attempt. */
   define<Data extends object>(
     name: string,
     policy: JobPolicy,
     handler: (data: Data, context: JobContext) => Promise<void>,
   ): void;
-  /** Before `start`. Enqueues the job by a five-member cron expression in UTC, once over all replicas. */
+  /**
+   * Enqueues the job by a five-member cron expression in UTC, once over all replicas. Works only
+   * before `start`.
+   */
   schedule(name: string, cron: string, data: object): void;
   /**
    * Returns at once. The tables are created and the workers started in the
@@ -202,8 +205,8 @@ async function createBoss(
   session: ReturnType<Database['session']>,
   { schema, log, hasSchedules }: JobsOptions & { hasSchedules: boolean },
 ): Promise<PgBoss> {
-  // Loaded on first use: a gateway without media models runs no jobs, and the package with its dependencies
-  // is 110 modules.
+  // pg-boss is loaded on first use: a gateway without media models runs no jobs, and the package
+  // with its dependencies is 110 modules.
   const { PgBoss } = await import('pg-boss');
   const boss = new PgBoss({
     db: { executeSql: serializedExecutor(session.sql) },
@@ -221,7 +224,7 @@ async function createBoss(
 interface BossStart {
   definitions: ReadonlyMap<string, JobDefinition>;
   schedules: readonly Schedule[];
-  /** Filled with the worker of each job name. */
+  /** The worker ids by job name; the start fills the map. */
   workers: Map<string, string>;
   options: JobsOptions;
   run(name: string, definition: JobDefinition, job: PgJob): Promise<void>;

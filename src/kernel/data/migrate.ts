@@ -19,7 +19,10 @@ interface MigrationTx {
 }
 
 export interface MigrateOptions {
-  /** Created when absent, with `<schema>.townhall_now()` and the ledger `<schema>.migrations`. */
+  /**
+   * The schema. The migration creates it when it is absent, with `<schema>.townhall_now()` and the
+   * ledger `<schema>.migrations`.
+   */
   schema: string;
   directory: string;
   log: Log;

@@ -42,8 +42,8 @@ export type ServeAssets = (
 ) => Promise<void>;
 
 /**
- * For a mount point, whose prefix is removed from the path. A path without a page gets the folder's
- * `404.html` in a browser; otherwise it is passed to `next`.
+ * Serves the folder at a mount point, whose prefix is removed from the path. A path without a page
+ * gets the folder's `404.html` in a browser; otherwise it is passed to `next`.
  */
 export function serveAssets(folder: string): ServeAssets {
   const find = createPageFinder(folder);

@@ -10,9 +10,9 @@ import { smallBodyBytes } from './body-budget.ts';
 const absentBody: RequestBody = { raw: new Uint8Array(0), isPresent: false, value: undefined, isForm: false };
 
 export interface BodyLimits {
-  /** For operations without an `x-max-body-bytes` of their own. */
+  /** The limit of operations without an `x-max-body-bytes` of their own. */
   maxBytes: number;
-  /** For operations without an `x-body-deadline-ms` of their own. */
+  /** The deadline of operations without an `x-body-deadline-ms` of their own. */
   deadlineMs: number;
 }
 
@@ -141,7 +141,7 @@ function collect(
       clearTimeout(timer);
       resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, size));
     });
-    // Also emitted after the end, when the promise is already settled.
+    // Node also emits it after the end, when the promise is already settled.
     request.on('close', () => {
       if (request.complete) return;
       clearTimeout(timer);

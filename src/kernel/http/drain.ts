@@ -28,7 +28,7 @@ export interface Drain {
   isClosing(): boolean;
   /** Throws a 503 for a request that arrives after the drain. */
   refuseLate(): void;
-  /** Call it when a response has ended or its client has disconnected. */
+  /** The server calls it when a response has ended or its client has disconnected. */
   responseEnded(): void;
   /** Resolves when the last connection is closed; a second call waits for the same end. */
   close(options?: CloseOptions): Promise<void>;

@@ -1,12 +1,12 @@
-// What a server answers at `/`: a small page for a browser, the same links as JSON for programs. It is about
-// the server and not an operation, so it stands outside the contract, as the portal does
-// (docs/decisions/2026-11-23-front-page.md).
+// The answer of a server at `/`: a small page for a browser, the same links as JSON for programs.
+// It is about the server and not an operation, so it stands outside the contract, as the portal
+// does (docs/decisions/2026-11-23-front-page.md).
 import { createHash } from 'node:crypto';
 import { acceptsHtml } from './accept.ts';
 import { escapeHtml } from './html.ts';
 
 export interface FrontPage {
-  /** For example `Townhall gateway`. */
+  /** The server's name, such as `Townhall gateway`. */
   name: string;
   summary: string;
   version: string;

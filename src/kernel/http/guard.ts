@@ -12,7 +12,7 @@ export type Guard = (
 export interface LoopbackGuardOptions {
   /** Further accepted values of `Host`, each with its port if it has one. */
   allowHosts?: readonly string[];
-  /** Accepted origins, exactly as browsers send them. The server's own origin is always accepted. */
+  /** Exact origins to accept, as browsers send them. The server's own origin is always accepted. */
   allowOrigins?: readonly string[];
 }
 

@@ -5,7 +5,7 @@ import net from 'node:net';
 import util from 'node:util';
 
 export interface ListeningSocket {
-  /** Passed to child processes. */
+  /** The file descriptor that child processes inherit. */
   readonly fd: number;
   readonly host: string;
   readonly port: number;

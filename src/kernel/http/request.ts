@@ -67,11 +67,12 @@ export class HttpRequest implements ContractRequest {
   timings: Map<string, number> | undefined = undefined;
   readonly #bytesBefore: number;
   readonly #options: HttpRequestOptions;
-  // Created on first use: most requests use neither the signal nor a log line.
+  // The abort controller is created on first use: most requests use neither the signal nor a log
+  // line.
   #controller: AbortController | undefined = undefined;
   #log: Log | undefined = undefined;
   #isAborted = false;
-  /** Counted in the budget of large bodies. */
+  /** Bytes that the budget of large bodies has counted for this request. */
   #largeBytes = 0;
   #abortReason: unknown = undefined;
 

@@ -41,9 +41,9 @@ import { createWebSockets, type SocketRoute, type WebSockets } from './websocket
 export type { ListenAddress };
 
 export interface ServerTimeouts {
-  /** For the head of a request. */
+  /** Deadline of the head of a request. */
   headersMs: number;
-  /** For a whole request, its body included, unless the operation has a deadline of its own. */
+  /** Deadline of a whole request, its body included, unless the operation has its own. */
   requestMs: number;
   keepAliveMs: number;
   /** Interval of the check for the two deadlines above. */
@@ -59,7 +59,7 @@ export interface ServerTimeouts {
 }
 
 export interface ServerLimits {
-  /** For operations without an `x-max-body-bytes` of their own. */
+  /** The limit of operations without an `x-max-body-bytes` of their own. */
   maxBodyBytes: number;
   maxHeaderBytes: number;
   maxHeaders: number;
@@ -477,8 +477,8 @@ function noTunnel(): Problem {
   });
 }
 
-// For all file pages; a page's own policy in its `<meta>` narrows it.
-// `frame-ancestors` works only in a header.
+// The headers of all file pages. A page's own policy in its `<meta>` narrows it. `frame-ancestors`
+// works only in a header.
 const pageHeaders: Readonly<Record<string, string>> = {
   'content-security-policy': [
     "default-src 'none'",

@@ -146,7 +146,7 @@ function fieldValue(value: string): string {
 interface Outlet {
   /** True when the bytes are written and more may follow; waits while the client is slow. */
   write(bytes: Uint8Array): true | Promise<boolean>;
-  /** Skipped in the middle of a frame and while the client is slow. */
+  /** Writes the text, unless a frame is incomplete or the client is slow. */
   writeIfQuiet(text: string): void;
   /** The promise's value, or undefined as soon as the client is gone. */
   unlessClosed<T>(promise: Promise<T>): Promise<T | undefined>;
@@ -226,7 +226,8 @@ function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
           return;
         }
         onClosed = () => resolve(undefined);
-        // Cleared before the next step starts, because that step may wait for the client and set it again.
+        // Clear the slot before the next step starts, because that step may wait for the client and
+        // set it again.
         promise.then(
           (value) => {
             onClosed = undefined;

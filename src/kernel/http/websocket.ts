@@ -29,7 +29,7 @@ export interface SocketConversation {
 export interface SocketRoute {
   /** Each with a POST operation that streams. */
   paths: readonly string[];
-  /** Of one message. */
+  /** Maximum size of one message. */
   maxMessageBytes: number;
   open(): SocketConversation;
 }
@@ -197,7 +197,7 @@ class Session {
   #queueBytes = 0;
   #running: SocketRequest | undefined;
   #isWorking = false;
-  /** Set when the socket closes once no call runs, with the reason for the client. */
+  /** The reason for the client, once the socket is to close after its last call. */
   #ending: { problem: Problem | undefined } | undefined;
   #isAlive = true;
   #idle: NodeJS.Timeout | undefined;
@@ -363,7 +363,7 @@ function withStreamId(event: JsonRecord, streamId: unknown): JsonRecord {
   return typeof streamId === 'string' ? { ...event, stream_id: streamId.slice(0, 256) } : event;
 }
 
-/** Codex takes an error without a status for no end of the call. */
+/** Codex ignores an error without a status and waits for the end of the call. */
 function withStatus(event: JsonRecord): JsonRecord {
   return event['type'] === 'error' ? { status: 502, ...event } : event;
 }

@@ -2,7 +2,7 @@
 // the minimum, so this detects extended ones: concatenated words, added digits and punctuation,
 // keyboard rows, repeated digits.
 
-// In lower case: the most common words of published lists, and this product's words.
+// The most common words of published lists, and this product's words, in lower case.
 const words: readonly string[] = [
   'password',
   'passwort',

@@ -4,7 +4,7 @@
 export interface ConcurrencySlot {
   /** Resolves when the work may start, in the order of the calls. */
   start(): Promise<void>;
-  /** Call it in any case; a second call has no effect. */
+  /** Frees the slot, whether or not the work started; a second call has no effect. */
   release(): void;
 }
 

@@ -95,7 +95,7 @@ const shapePrefixes = [
 
 export function createRedactor(): Redactor {
   const holders = new Map<string, number>();
-  /** Built at the next use after a change of the held values. */
+  /** Undefined after a change of the held values; the next use builds it again. */
   let finder: FormFinder | undefined;
 
   return {

@@ -10,7 +10,7 @@ import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } f
 export interface SealContext {
   table: string;
   key: string;
-  /** Incremented with each write of the row. */
+  /** The version, which each write of the row increments. */
   version: number;
 }
 
@@ -42,7 +42,7 @@ export interface Vault {
   /** Equal for equal values under one primary key; reveals nothing else. */
   fingerprint(value: string): string;
   /**
-   * A key for one purpose from each master key, the primary's first, so that older
+   * Derives a key for one purpose from each master key, the primary's first, so that older
    * signatures verify during a rotation.
    */
   derive(purpose: string): Buffer[];

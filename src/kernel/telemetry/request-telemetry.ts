@@ -52,7 +52,7 @@ class ObservedRequest implements RequestScope {
 }
 
 const placeKey = Symbol('place');
-/** Holds its place among the running requests once its operation has begun. */
+/** The entry among the running requests, once the operation has begun. */
 type TelemetryRequest = ObservedCall & { [placeKey]?: Place<ObservedRequest> };
 
 export function createRequestObserver(options: RequestTelemetryOptions): RequestObserver {
