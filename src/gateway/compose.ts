@@ -95,7 +95,7 @@ import type { Project, ProjectService, ServiceDefinition } from './services/inde
 import { createUpstreamObserver, observeLedger } from './telemetry/index.ts';
 import { usage, usageStore } from './usage/index.ts';
 
-/** What `createGateway` takes from the process that runs it. */
+/** The options of `createGateway`, from the process that runs it. */
 export interface CreateGatewayOptions {
   /** Environment variables for declared keys, such as a provider's API key. */
   env: Readonly<Record<string, string | undefined>>;
@@ -302,7 +302,7 @@ async function openProjectDatabase(
 
 const projectConnections = 5;
 
-/** What every step of the assembly builds on. */
+/** The base of every step of the assembly. */
 interface Assembly {
   config: GatewayConfig;
   options: CreateGatewayOptions;
@@ -313,7 +313,11 @@ interface Assembly {
   vault: Vault;
   /** With the embedded database: one process on one machine, without replicas. */
   isLocalEdition: boolean;
-  lifecycle: { phase: 'created' | 'serving' | 'draining'; /** Of the last `listen`. */ url: string | null };
+  lifecycle: {
+    phase: 'created' | 'serving' | 'draining';
+    /** The address of the last `listen`. */
+    url: string | null;
+  };
   /** All services in the order of the directory; filled during the assembly, read at each call. */
   services: Pick<Service, 'name' | 'title' | 'env'>[];
   /** Registers the part's `close`, to run before those of the parts constructed earlier. Returns the part. */

@@ -216,7 +216,7 @@ export const gatewaySettings = {
 
 /** Whether a key is read only at start, so that a stored value would have no effect. */
 export function isStartupKey(key: string): boolean {
-  // Looked up on every use, so a stored value takes effect.
+  // The server looks this key up on every use, so a stored value takes effect.
   if (key === gatewaySettings.cityBaseUrl.key) return false;
   return startupKeys.has(key) || key.startsWith('TOWNHALL_');
 }
@@ -260,7 +260,10 @@ export function readGatewayConfig(
   return config;
 }
 
-/** JOURNAL_PATH, or its default: beside the embedded database, else below the folder of the process. */
+/**
+ * JOURNAL_PATH, or its default: beside the embedded database, or below the folder of the process
+ * without one.
+ */
 export function journalFolder({ journalPath, databaseUrl, databasePath }: GatewayConfig): string {
   return journalPath ?? (databaseUrl === undefined ? join(databasePath, 'journal') : './data/journal');
 }
@@ -288,7 +291,8 @@ export async function requireFolders({
   if (storagePath !== undefined) await requireFolder('STORAGE_PATH', storagePath);
 }
 
-// Checked also when an administrator exists: otherwise a later start on a new database would refuse them.
+// Check them also when an administrator exists: otherwise a later start on a new database would
+// refuse them.
 function requireCredentials(adminId: string, password: string): void {
   const idError = adminIdError(adminId);
   if (idError !== null) throw new SettingError(`ADMIN_ID: ${idError}`);

@@ -1,5 +1,5 @@
-// Handlers of the control socket: what `townhall` commands ask of a running server,
-// whose embedded database no other process can open.
+// Handlers of the control socket: the requests of `townhall` commands to a running server, whose
+// embedded database no other process can open.
 import type { ControlHandler } from '../kernel/control.ts';
 import type { DatabaseControls } from '../kernel/data/database-controls.ts';
 import { asRecord } from '../kernel/json-value.ts';

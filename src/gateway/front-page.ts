@@ -1,7 +1,7 @@
-// What `/` of the gateway shows: where everything is and how to get a token.
+// The content of `/` of the gateway: where everything is and how to get a token.
 import type { FrontPage, FrontPageHint } from '../kernel/http/front-page.ts';
 
-/** What only the local edition knows: its console, and the file with the local user's token. */
+/** Facts that only the local edition has: its console, and the file with the local user's token. */
 export interface LocalEditionLinks {
   /** Undefined until the console listens. */
   consoleUrl: string | undefined;

@@ -39,9 +39,9 @@ export function mail({
   env: reader,
   deadlineMs = 10_000,
 }: {
-  /** Read for `SMTP_URL` and `MAIL_FROM`. */
+  /** The environment with `SMTP_URL` and `MAIL_FROM`. */
   env: { get(key: string): string | undefined };
-  /** For connecting, and for each command until the server answers it. */
+  /** The deadline of connecting, and of each command until the server answers it. */
   deadlineMs?: number;
 }): Mail {
   let current: { url: string; transport: Promise<Transporter> } | undefined;

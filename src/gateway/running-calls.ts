@@ -5,7 +5,7 @@ import { Problem } from '../kernel/problem.ts';
 import type { RunningRequest } from '../kernel/http/server.ts';
 import type { Identity } from './identity.ts';
 
-/** Returns the function to call after a change. Calls during a round are combined into one more round. */
+/** Returns the function to call after a change. Calls during a round share one more round. */
 export function createCredentialRecheck({
   running,
   identify,

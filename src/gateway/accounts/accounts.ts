@@ -69,7 +69,10 @@ export interface AccountsOptions {
   changes: ChangesPort;
   credits: CreditsPort;
   machines: MachinesPort;
-  /** Shown with users and lifted by unblocking them; none when absent. */
+  /**
+   * Stops of paid calls: users are shown with them, and unblocking a user lifts them. None when
+   * absent.
+   */
   stops?: PaidCallStops;
   /** Whether the local login is offered now; see `mayLogInLocally`. */
   localLogin: () => boolean;
@@ -84,7 +87,7 @@ export interface AccountsOptions {
   passwordRounds?: number;
   /** Limits concurrent password checks. Share one among everything in the process that checks passwords. */
   concurrencyLimit?: ConcurrencyLimit;
-  /** For all requests to a third party in one login step. */
+  /** The deadline of all requests to a third party in one login step together. */
   providerDeadlineMs?: number;
 }
 
@@ -319,7 +322,7 @@ function createGetMe(
       store.findToken(tokenId),
       bureaus.find(bureauId),
     ]);
-    // Deleted after the request was authenticated.
+    // The user, token or Bureau was deleted after the request was authenticated.
     if (!user || !token || !bureau) throw invalidToken();
     return {
       status: 200,

@@ -184,7 +184,8 @@ function auditTarget({ tokenId, userId, bureauId }: TokenFilter) {
 }
 
 /**
- * The tokens that a revocation selects. Throws 404 for a token or a user outside the administrator's scope.
+ * Selects the tokens of a revocation. Throws 404 for a token or a user outside the administrator's
+ * scope.
  */
 async function filterToRevoke(store: AccountsStore, { body, identity }: RevokeCall): Promise<TokenFilter> {
   if ('token_id' in body) {

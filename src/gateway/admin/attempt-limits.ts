@@ -41,7 +41,7 @@ export interface Counter {
   ageSeconds: number;
   /** Since the last counted attempt. */
   idleSeconds: number;
-  /** For a pair: whether the ID has ever logged in from the network. */
+  /** Whether the ID has ever logged in from the network; for pairs only. */
   hasSucceeded: boolean;
 }
 

@@ -67,7 +67,7 @@ export function openBill(
 
 export type StreamErrorBody = ReturnType<typeof renderProblem>;
 
-/** Renders the error that ends a failed stream; undefined when the caller has disconnected. */
+/** Renders the error that ends a failed stream; returns undefined when the caller has disconnected. */
 export function streamErrorBody(
   { health }: Pick<AiContext, 'health'>,
   call: PaidRequest,

@@ -89,7 +89,7 @@ export async function cancelResponse(
   let response = await storedResponses.find(address);
   if (response['background'] !== true) throw notInBackground();
   if (isRunning(response) && !(await background.cancel(address.responseId))) {
-    // It runs at another gateway, which reads this request within a second.
+    // The response runs at another gateway, which reads the cancellation within a second.
     await storedResponses.requestCancel(address);
     const endsMs = clock.monotonicMs() + cancelWaitMs;
     do {

@@ -165,7 +165,7 @@ function newJob(
   request: CreateImageRequest | StartVideoRequest,
 ): NewJob {
   const isUser = identity.kind === 'user';
-  // Stored with the job, so that its fallbacks respect the limits of the token that created it.
+  // The job keeps the limits of the token that created it, so that its fallbacks respect them.
   const limits = isUser && identity.models !== undefined ? { allowedModels: identity.models } : {};
   return {
     kind,

@@ -20,7 +20,7 @@ export interface MediaRequest<T> {
   modelId: string;
   modality: MediaModality;
   signal: AbortSignal;
-  /** For all attempts together, to the first byte. */
+  /** The deadline of all attempts together, to the first byte. */
   deadlineMs: number;
   /** Throws a 422 for a call that the model does not support; its fallbacks are tried next. */
   check?: (model: CatalogModel) => void;

@@ -96,7 +96,7 @@ function shareOf(hash: number): number {
   return (hash + 0.5) / 2 ** 32;
 }
 
-/** In ascending order; equal ones stay in theirs. */
+/** Sorts in ascending order; equal models keep their order. */
 function sortBy(models: readonly CatalogModel[], valueOf: (model: CatalogModel) => number): CatalogModel[] {
   return models
     .map((model) => ({ model, value: valueOf(model) }))

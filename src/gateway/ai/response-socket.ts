@@ -78,7 +78,8 @@ export function createResponseSockets(clock: { now(): Date }): () => SocketConve
         // Between two calls a socket has no memory beside `last`, which `maxTotalBytes` bounds.
         const input = current;
         current = [];
-        // As at OpenAI, a failed call ends the conversation that it continued: its client sends the whole input.
+        // A failed call ends, as at OpenAI, the conversation that it continued: its client sends
+        // the whole input.
         if (continues && !continuableTypes.has(type)) forget();
         if (!continuableTypes.has(type) || !isRecord(response) || typeof response['id'] !== 'string') return;
         const output = Array.isArray(response['output']) ? response['output'].filter(isRecord) : [];

@@ -185,7 +185,8 @@ function retentionQueries(): Pick<AuditStore, 'findLastBatchOlderThan' | 'delete
   };
 }
 
-// Fixed order and format, independent of the connection's settings: hashes must stay reproducible.
+// The order and the format are fixed, whatever the connection's settings: hashes must stay
+// reproducible.
 function entryText(sql: Sql) {
   return sql`array[e.entry_id, to_char(e.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), e.actor_kind, e.actor_id,
     e.token_id, e.address, e.request_id, e.action, e.target_kind, e.target_id, e.outcome, e.diff::text]`;

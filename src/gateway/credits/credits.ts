@@ -68,9 +68,12 @@ export interface Credits extends Service<'credits'> {
   keys(tokenIds: readonly string[]): Promise<KeyBudget[]>;
   /** Writes this process's charges and reservations to the database. Never throws. */
   report(userId?: string): Promise<void>;
-  /** As `report`, and requests the same of the other gateways, for half a second at most. Never throws. */
+  /**
+   * Reports like `report`, and requests the same of the other gateways, for half a second at most.
+   * Never throws.
+   */
   reportEverywhere(): Promise<void>;
-  /** Call it after credentials have changed: see `PaidLedger.closeEndedTokens`. */
+  /** `PaidLedger.closeEndedTokens`, to be called after credentials have changed. */
   closeEndedTokens: PaidLedger['closeEndedTokens'];
   /** Throws 503 `journal_unavailable` while no charge can be made durable in the journal. */
   requireJournal(): void;

@@ -48,8 +48,8 @@ export class HoldLedger implements Pick<Ledger, 'hold' | 'available' | 'resume'>
   readonly #context: HoldContext;
   readonly #tracked = new Map<string, OpenHold>();
   /**
-   * Settlements that could be written neither to the database nor to the journal,
-   * for example because the disk is full.
+   * Settlements that are in memory only: neither the database nor the journal could store them, for
+   * example because the disk is full.
    */
   readonly #unwritten = new Map<string, Settlement>();
   #mayHaveEntries = false;

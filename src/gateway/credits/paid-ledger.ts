@@ -97,8 +97,9 @@ export class PaidLedger implements Ledger {
   }
 
   /**
-   * As `report`, and requests the same of the other gateways that hold credits of the user, or of any user.
-   * Their earlier charges are then in the database, unless a gateway does not respond within half a second.
+   * Reports like `report`, and requests the same of the other gateways that hold credits of the
+   * user, or of any user. Their earlier charges are then in the database, unless a gateway does not
+   * respond within half a second.
    */
   async reportEverywhere(userId?: string): Promise<void> {
     const { store, clock, isAlone, log } = this.#options;
@@ -126,8 +127,8 @@ export class PaidLedger implements Ledger {
   }
 
   /**
-   * Call it before taking credits from a user: returns the idle credits of all
-   * gateways first, for a second at most.
+   * Returns the idle credits of all gateways, for a second at most, before credits are taken from a
+   * user.
    */
   recallUser(userId: string): Promise<void> {
     const { store, clock, log } = this.#options;

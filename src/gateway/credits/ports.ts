@@ -18,9 +18,10 @@ export interface PaidCall {
 export type FreeCall = Omit<PaidCall, 'userId' | 'bureauId'> & { userId: null; bureauId: null };
 
 /**
- * Written in the transaction that charges for a call. An answer goes to the journal with the
- * charge during an outage of the database. Work cannot: such a settlement is charged only
- * while its hold is open, as another process may do the work again under a hold of its own.
+ * What a settlement writes in the transaction that charges for a call. An answer goes to the
+ * journal with the charge during an outage of the database. Work cannot: such a settlement is
+ * charged only while its hold is open, as another process may do the work again under a hold of its
+ * own.
  */
 export type Alongside = { answer: () => SettlementAnswer } | { work: (tx: Tx) => Promise<void> };
 
@@ -73,8 +74,9 @@ export interface Reservation {
    */
   raise(amount: bigint): void | Promise<void>;
   /**
-   * Call it before each attempt is written upstream: a call that was sent is charged even if this
-   * process dies. Throws 503 `credits_busy` when the lease on the reserved credits has ended.
+   * Marks the call as sent, before each attempt is written upstream: a call that was sent is
+   * charged even if this process dies. Throws 503 `credits_busy` when the lease on the reserved
+   * credits has ended.
    */
   markSent(attempt: SentAttempt): void;
   /**
@@ -104,8 +106,8 @@ export interface Hold extends Reservation {
 /** Balance changes outside of calls, in the transaction of their cause: a payment, a grant, a new user. */
 export interface Balances {
   /**
-   * Call it before a transaction that takes credits back: all gateways return the idle
-   * credits of the user's tokens, for a second at most. Never within a transaction.
+   * Makes all gateways return the idle credits of the user's tokens, for a second at most, before a
+   * transaction that takes credits back. Must not run within a transaction.
    */
   recallIdle(userId: string): Promise<void>;
   /** Adds credits, once per (kind, ref). Pays the user's debt first. */

@@ -17,8 +17,8 @@ export interface Declaration {
 }
 
 /**
- * Sorted by key. A key is required or secret when at least one declarer says so; a
- * declarer without an opinion says secret.
+ * Merges the declarations, sorted by key. A key is required or secret when at least one declarer
+ * declares it so; secret is the default.
  */
 export function declarationsOf(declarers: readonly Declarer[]): Map<string, Declaration> {
   const declarations = new Map<string, Declaration>();

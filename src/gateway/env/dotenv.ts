@@ -14,7 +14,7 @@ export interface DotenvError {
 }
 
 export interface Dotenv {
-  /** In the order of the text. A key may occur twice; the later value counts. */
+  /** The entries in the order of the text. A key may occur twice; the later value counts. */
   entries: DotenvEntry[];
   errors: DotenvError[];
 }
@@ -40,7 +40,7 @@ export function parseDotenv(text: string): Dotenv {
     const rest = source.slice(head[0].length).trimStart();
     const quote = quotes.find((mark) => rest.startsWith(mark));
     if (quote === undefined) {
-      // As in dotenv, an unquoted value ends at the first `#`.
+      // An unquoted value ends at the first `#`, as in dotenv.
       entries.push({ key: head[1], value: (rest.split('#', 1)[0] ?? '').trim(), line });
       continue;
     }

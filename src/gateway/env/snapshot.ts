@@ -59,7 +59,7 @@ export function createSnapshot({
   clock: Pick<Clock, 'sleep'>;
   log: Log;
 }): EnvSnapshot {
-  // By key, the function that ends the redaction of a value of the process environment.
+  // The functions that end the redaction of values of the process environment, by key.
   const processReleases = new Map<string, () => void>();
   let cache: ReadonlyMap<string, CachedEntry> = new Map();
 

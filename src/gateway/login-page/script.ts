@@ -1,5 +1,6 @@
-// What the login page does: it reads the app's request from its address, logs the person in with the operations of the
-// contract, and sends the browser back with a one-time code. The page never holds a user token.
+// The script of the login page: it reads the app's request from its address, logs the person in
+// with the operations of the contract, and sends the browser back with a one-time code. The page
+// never holds a user token.
 export const script = `
 // Stores the attempt of a third party in this tab until the browser returns.
 const storageKey = 'townhall-login';

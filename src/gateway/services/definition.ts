@@ -135,9 +135,9 @@ export interface ServiceDefinition {
   /** Display name. */
   name: string;
   env?: readonly ServiceRequirement[];
-  /** By id; an id may have two parts, such as `import/start`. */
+  /** The actions by id; an id may have two parts, such as `import/start`. */
   actions: Readonly<Record<string, ActionDefinition>>;
-  /** By name. Needs a declared queue. */
+  /** The jobs by name. Needs a declared queue. */
   jobs?: Readonly<Record<string, JobDefinition>>;
 }
 

@@ -18,7 +18,7 @@ export class ProjectError extends Error {
 /** A service and the file that exports it. */
 export interface LoadedService {
   definition: ServiceDefinition;
-  /** Named in error messages. */
+  /** The file, for error messages. */
   source: string;
 }
 
@@ -26,9 +26,9 @@ export interface Action {
   id: string;
   method: 'GET' | 'POST';
   identities: ReadonlySet<string>;
-  /** For POST. */
+  /** Checks the input of a POST. */
   checkInput: SchemaCheck;
-  /** For GET: values are text and may represent numbers. */
+  /** Checks the input of a GET: values are text and may represent numbers. */
   checkQuery: QueryCheck;
   checkOutput: SchemaCheck;
   run: ActionDefinition['run'];

@@ -39,8 +39,8 @@ export interface UsageFacts {
   /** Attempts at models, retries and fallbacks included; absent for calls without attempts. */
   attempts?: number;
   /**
-   * The reason of a charge by a project's action. Shown in the user's credit history, not in usage
-   * records.
+   * The reason of a charge by a project's action. It appears in the user's credit history, not in
+   * usage records.
    */
   reason?: string;
 }

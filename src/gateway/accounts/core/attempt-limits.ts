@@ -12,9 +12,9 @@ import type { AttemptLimitsStore, DelaySchedule, WindowLimit } from './attempt-l
 
 /** The limits of one kind of attempt at one e-mail address of one Bureau. */
 export interface AttemptLimit {
-  /** For each network. */
+  /** The limit of each network. */
   network: WindowLimit | DelaySchedule;
-  /** For all networks together that have never proved the address. */
+  /** The limit of all networks together that have never proved the address. */
   unknownNetworks: DelaySchedule;
 }
 

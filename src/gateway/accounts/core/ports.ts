@@ -17,9 +17,12 @@ export interface AuditPort {
   record(tx: Tx, entry: AuditEntry): Promise<void>;
 }
 
-/** Tells every replica that credentials have changed, so that it ends the requests of revoked ones. */
+/**
+ * Notifies every replica that credentials have changed; each then ends the requests of revoked
+ * ones.
+ */
 export interface ChangesPort {
-  /** Call it last in the transaction. */
+  /** Counts the change. It must be the last statement of the transaction. */
   bump(tx: Tx): Promise<void>;
   /** The current change counter; null while it is unknown, when nothing can be cached. */
   generation(): number | null;
@@ -38,7 +41,7 @@ export interface PaidCallStops {
   lift(tx: Tx, userId: string): Promise<boolean>;
 }
 
-/** For servers without paid calls. */
+/** Stops nothing; servers without paid calls get it. */
 export const noStops: PaidCallStops = { endsAt: async () => new Map(), lift: async () => false };
 
 /** Opens the ledger accounts of users and API keys, in the transaction that creates them. */
@@ -51,7 +54,7 @@ export interface CreditsPort {
   keys(tokenIds: readonly string[]): Promise<{ tokenId: string; cap: bigint | null; spent: bigint }[]>;
 }
 
-/** Declared variables as they are now, from the database or the process. */
+/** Reads declared variables as they are now, from the database or the process. */
 export interface EnvReader {
   get(key: string): string | undefined;
 }

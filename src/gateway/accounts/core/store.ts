@@ -107,8 +107,8 @@ export interface AccountsQueries {
   /** The token while it is valid. Its revocation waits until the transaction ends. */
   lockLiveToken(tokenId: string): Promise<Token | null>;
   /**
-   * Of these tokens, those that may call no more: revoked, expired, or of a user or
-   * Bureau that is not active.
+   * Returns the tokens among these that may call no more: revoked, expired, or of a user or Bureau
+   * that is not active.
    */
   endedTokens(tokenIds: readonly string[]): Promise<string[]>;
   listTokens(filter: TokenFilter & { isLive?: boolean }, request: PageRequest): Promise<Token[]>;

@@ -70,7 +70,7 @@ export async function pollDeviceLogin(options: ResultOptions, deviceCode: string
     await options.recordIssue(tx, credential);
     return { state: 'done', credential };
   });
-  // Thrown after the commit, which keeps the poll and its longer interval.
+  // Throw after the commit, which keeps the poll and its longer interval.
   if (outcome.state !== 'done') throw problemOf(outcome);
   return outcome.credential;
 }

@@ -100,7 +100,7 @@ export function createEmailVerification({
       await attemptLimits.count('wrongCodes', source);
       if (!matchesCode(input, code)) throw wrongCode();
       await attemptLimits.recordSuccess('wrongCodes', source);
-      // Of concurrent requests with the right code one continues.
+      // One of several concurrent requests with the right code continues.
       if (!(await consumeOneTimeToken(oneTimeTokens, purpose, secret))) throw wrongCode();
       await requireActiveBureau(bureauId);
       return token.content;

@@ -33,7 +33,8 @@ export async function sendCode(
 }
 
 /**
- * Sent when an address that has an account is registered again. The API answer does not reveal the account.
+ * Sends the e-mail for a registration of an address that already has an account. The API answer
+ * does not reveal the account.
  */
 export async function sendAccountExists(
   mail: Mailer,

@@ -18,7 +18,7 @@ export interface ThirdParty {
 
 /** The result of the exchange of an authorization code. */
 export interface Grant {
-  /** Of a verified ID token; undefined for plain OAuth. */
+  /** The claims of the verified ID token; undefined for plain OAuth. */
   claims: { iss: string; sub: string; [name: string]: unknown } | undefined;
   /** The answer of the user information endpoint; empty when the provider has none. */
   userInfo(): Promise<Readonly<Record<string, unknown>>>;
@@ -29,7 +29,7 @@ export interface Grant {
 export interface OpenIdOptions {
   fetch: typeof globalThis.fetch;
   clock: Pick<Clock, 'monotonicMs'>;
-  /** For all requests of one step together. */
+  /** The deadline of all requests of one step together. */
   deadlineMs?: number;
   /** How long a discovery document is cached. */
   cacheMs?: number;
@@ -239,7 +239,8 @@ function timedOut(): Problem {
   return new Problem('upstream_timeout', 'upstream_timeout', 'The login provider did not answer in time.');
 }
 
-// An unreachable provider or one that answers nonsense is a 502; an answer that fails validation is a 400.
+// An unreachable provider or an unreadable answer is a 502; an answer that fails validation is a
+// 400.
 function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;
   if (error instanceof client.AuthorizationResponseError) {

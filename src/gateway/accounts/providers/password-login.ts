@@ -27,7 +27,7 @@ export function passwordProvider({
     inputsAfter: () => inputs,
     async continue(input, _state, { bureauId, remoteAddress }) {
       const email = normalizeAddress(input['email'] ?? '');
-      // A malformed address has no account; there is no attempt to count and no digest to check.
+      // A malformed address has no account, so no attempt is counted and no digest is checked.
       const account =
         email === null
           ? null

@@ -38,7 +38,10 @@ export interface BilledCall {
    * calls that are priced by units alone.
    */
   unitsIfLeft?: Units | undefined;
-  /** For calls with an Idempotency-Key: a call that is charged without an answer is not executed again. */
+  /**
+   * Stores the answer of a call with an Idempotency-Key. A call that is charged without an answer
+   * is not executed again.
+   */
   remember?: Remember;
 }
 
@@ -83,7 +86,7 @@ export class Bill {
   readonly #options: BillOptions;
   readonly #upstream: UpstreamAbort;
   readonly #startedMs: number;
-  /** Replaced by a tighter bound when the first reservation is rejected. */
+  /** The demand; a rejected reservation replaces it by a tighter bound. */
   #demand: Demand;
   #isRunning = false;
   #backend: Releasable | undefined;
@@ -462,7 +465,7 @@ export class Bill {
   }
 }
 
-// Of failures without an error of ours.
+// The codes of failures without an error of the gateway.
 const usualCodes = { upstream_failed: 'upstream_failed', rejected: 'internal_error' };
 
 function isActive(state: BillState): state is ActiveState {

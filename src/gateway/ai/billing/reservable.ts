@@ -11,7 +11,6 @@ import {
 } from '../metering/bound.ts';
 import { adapterOf } from '../providers/adapters.ts';
 
-/** Whether the call produces output and has no output limit of its own. */
 export function isUnlimited(demand: Demand): boolean {
   return demand.limit === undefined && demand.hasOutput !== false && demand.size !== undefined;
 }

@@ -57,8 +57,8 @@ export async function reserveHighest(call: PaidCall, options: ReserveOptions): P
   }
 }
 
-// In usual text a tokenizer counts a quarter of the bytes. It runs in a thread, and
-// only for a call that would be rejected.
+// Counts tokens with a tokenizer, which finds a quarter of the bytes in usual text. It runs in a
+// thread, and only for a call that would be rejected.
 async function countDemand({ models, demand, tokenCounter }: ReserveOptions): Promise<Demand> {
   if (demand.size === undefined) return demand;
   return { ...demand, textTokens: await countTextTokens(models, demand.size, tokenCounter) };

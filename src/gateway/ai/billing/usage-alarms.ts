@@ -45,7 +45,7 @@ export function createUsageAlarms({
   store,
   log,
 }: UsageAlarmsOptions): UsageAlarms {
-  // In the order of the last alarm.
+  // The times of the alarms by user, in the order of the last alarm.
   let timesByUser = new Map<string, number[]>();
   const writes = new Set<Promise<void>>();
   let alarms = 0;

@@ -13,7 +13,10 @@ export interface EntryChange {
   entry: 'provider' | 'model';
   id: string;
   change: 'added' | 'removed' | 'changed';
-  /** Of an added model only what it calls and its rates; empty for a removed entry. */
+  /**
+   * The changed members; for an added model only its rates and what it calls, for a removed entry
+   * none.
+   */
   members: MemberChange[];
 }
 

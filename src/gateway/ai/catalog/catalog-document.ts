@@ -20,7 +20,7 @@ export interface Pin {
 export interface CatalogDocument extends ModelsFileInput {
   /** When the document was published; an update refuses an older document than its own. */
   published_at?: string;
-  /** In the catalog file only: a published document cannot pin anything. */
+  /** Pins are in the catalog file only: a published document cannot pin anything. */
   pins?: Pin[];
 }
 

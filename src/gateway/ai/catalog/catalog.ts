@@ -117,7 +117,7 @@ function createFilesReader({
   catalogFile,
   modelsFile,
 }: ModelsFiles): () => Promise<FileContents> {
-  // Compiled at the first use: most gateways start without a file.
+  // The schema is compiled at the first use: most gateways start without a file.
   let readCatalog: ModelsFileReader | undefined;
   let readModels: ModelsFileReader | undefined;
   return async () => {

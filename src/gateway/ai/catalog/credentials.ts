@@ -6,7 +6,7 @@ export interface AwsCredentials {
   type: 'aws';
   access_key_id_env: string;
   secret_access_key_env: string;
-  /** For temporary credentials. */
+  /** The variable with the session token of temporary credentials. */
   session_token_env?: string;
 }
 

@@ -69,7 +69,10 @@ export interface ModelEntry {
   tiers: Tier[];
   reasoning?: Reasoning;
   fallbacks: string[];
-  /** By what the model and its fallbacks are ordered for each call; absent: the model first, then its fallbacks. */
+  /**
+   * How the model and its fallbacks are ordered for each call; absent: the model first, then its
+   * fallbacks.
+   */
   route_by?: 'weight' | 'price' | 'latency';
   /** Its share of the calls where a chain is ordered by weight; 1 by default. */
   weight?: number;

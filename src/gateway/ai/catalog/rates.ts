@@ -11,9 +11,9 @@ export interface Rates {
   output?: number;
   reasoning?: number;
   image?: number;
-  /** For videos below the lowest resolution that has a rate of its own. */
+  /** The rate of videos below the lowest resolution that has a rate of its own. */
   video_second?: number;
-  /** For videos with at least this many lines, up to the next resolution with a rate. */
+  /** The rate of videos with at least this many lines, up to the next resolution with a rate. */
   video_second_480?: number;
   video_second_720?: number;
   video_second_1024?: number;

@@ -44,7 +44,7 @@ export interface GenerationContext {
   reportProgress(share: number): void;
 }
 
-/** Read from the bytes of the file, never from a declared value. */
+/** The properties of a file as read from its bytes, never from a declared value. */
 export interface MediaProperties extends Size {
   mediaType: string;
   /** Null for an image. */
@@ -104,7 +104,7 @@ export interface SpeechCall {
   speed: number | undefined;
   language: string | undefined;
   instructions: string | undefined;
-  /** As in `Progress`. */
+  /** Limited resources are scheduled fairly between owners. */
   owner: string;
   signal: AbortSignal;
 }

@@ -94,6 +94,6 @@ export interface ClaimedJob {
   holdId: string | null;
   /** Fencing token: writes of an earlier attempt have no effect. */
   attempt: number;
-  /** Submitted by this or an earlier attempt. */
+  /** The job that this or an earlier attempt has submitted to a provider. */
   upstreamJob: UpstreamJob | null;
 }

@@ -47,7 +47,7 @@ export interface MediaJobs {
   start(): void;
   /** Resolves when jobs are being claimed, or when there are none. */
   ready(): Promise<void>;
-  /** Call it after the queue was stopped. */
+  /** The queue must be stopped first. */
   close(): Promise<void>;
 }
 
@@ -60,7 +60,7 @@ export interface NewJob {
 
 export interface MediaJobsOptions {
   store: JobsStore;
-  /** The kernel's queue; started here on demand, stopped by its owner. */
+  /** The kernel's queue. It is started here on demand; its owner stops it. */
   queue: Jobs;
   storage: Storage;
   /** When absent, all jobs are free. */

@@ -21,7 +21,7 @@ export interface MediaQueue {
 }
 
 export interface MediaQueueOptions {
-  /** Started here on demand, stopped by its owner. */
+  /** The queue is started here on demand; its owner stops it. */
   queue: Jobs;
   store: Pick<JobsStore, 'hasJobs' | 'hasWaiting' | 'releaseAll'>;
   /**

@@ -10,7 +10,7 @@ export interface MediaJobsSettings {
   sweepMs: number;
   /** A job fails after this many attempts, since it may be the cause of the crashes. */
   maxAttempts: number;
-  /** Queued and running jobs of one owner. */
+  /** Maximum number of queued and running jobs of one owner. */
   maxOpenPerOwner: number;
   /**
    * Paid jobs that one owner may cancel within an hour while they run and before their acceptance

@@ -82,7 +82,7 @@ interface RunQueries {
 }
 
 interface MediaQueries {
-  /** Call it before the bytes are stored; the file is not served before `succeed`. */
+  /** Inserts the row of a file before its bytes are stored; the file is not served before `succeed`. */
   insertMedia(
     job: ClaimedJob,
     media: { mediaId: string; position: number; keepSeconds: number },

@@ -282,8 +282,8 @@ function syncSafe(buffer: Buffer, at: number): number {
   return [0, 1, 2, 3].reduce((sum, index) => sum * 128 + (buffer.readUInt8(at + index) & 0x7f), 0);
 }
 
-// Decoded frame headers, by their twelve bits from the version to the padding. A long
-// file has a million frames, so each of the 4,096 possible headers is decoded once.
+// The decoded frame headers by their twelve bits from the version to the padding. A long file has a
+// million frames, so each of the 4,096 possible headers is decoded once.
 const frames: (Frame | null | undefined)[] = Array.from({ length: 4_096 });
 
 function frameAt(buffer: Buffer, at: number): Frame | null {

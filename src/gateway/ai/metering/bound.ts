@@ -48,7 +48,8 @@ const tokensPerTurn = 8;
 const tokensForTools = 512;
 /** The shortest useful answer. A call that cannot pay for it is rejected. */
 export const minimumOutput = 16;
-// For models without a known output limit: longer than usual answers, and accepted by every current model.
+// The output limit of models without a known one: longer than usual answers, and accepted by every
+// current model.
 const unknownOutput = 32_768;
 const unknownOutputAndWindow = 8_192;
 

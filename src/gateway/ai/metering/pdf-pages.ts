@@ -160,7 +160,7 @@ function readObjectStream(
     tally.isExact = false;
     return;
   }
-  // Also a member of outlines, which have no stream.
+  // Outlines have the member too, and no stream.
   if (rest.startsWith('endobj', length)) return;
   const dictionary = textBefore.slice(start) + rest.slice(0, length);
   if (start < 0 || /#|\/(?:DecodeParms|DP)\b/.test(dictionary)) {

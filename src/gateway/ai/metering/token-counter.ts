@@ -44,7 +44,7 @@ interface Job extends CountTokens {
 
 export function createTokenCounter(options: TokenCounterOptions = {}): TokenCounter {
   const { deadlineMs = 10_000, maxJobs = 8, idleMs = 60_000 } = options;
-  /** In the order of their start; the thread works on the first. */
+  /** The jobs in the order of their start; the thread works on the first. */
   const jobs: Job[] = [];
   let worker: Worker | undefined;
   let idle: NodeJS.Timeout | undefined;
@@ -82,7 +82,7 @@ export function createTokenCounter(options: TokenCounterOptions = {}): TokenCoun
     });
     thread.unref();
     thread.on('message', ({ jobId, tokens }: TokensCounted) => finish(jobId, tokens));
-    // Also when the package is missing: then no job can be counted, and each call keeps its byte
+    // A missing package fails the jobs too: none can be counted, and each call keeps its byte
     // bound.
     const fail = (): void => {
       if (worker !== thread) return;

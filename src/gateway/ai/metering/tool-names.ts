@@ -101,7 +101,7 @@ function addedExponentBytes(text: string): number {
   return bytes;
 }
 
-/** By how many bytes the number with an exponent at the offset grows. */
+/** The bytes by which the number with an exponent at the offset grows. */
 function growthOfNumber(text: string, at: number): number {
   const mantissa = /-?\d+(?:\.\d+)?$/.exec(text.slice(Math.max(0, at - longestMantissa), at))?.[0];
   const exponent = /^[+-]?\d{1,4}/.exec(text.slice(at + 1, at + 6))?.[0];

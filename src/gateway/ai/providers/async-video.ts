@@ -202,7 +202,7 @@ function remoteVideo(
         yield piece;
       }
       video = reader.properties();
-      // Thrown within the stream, so that the storage discards the bytes.
+      // Throw within the stream, so that the storage discards the bytes.
       if (video === null) throw upstreamFailed('The model provider sent a file that is not an MP4 video.');
     },
     properties() {

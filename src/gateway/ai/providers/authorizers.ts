@@ -20,7 +20,7 @@ export interface AuthorizerOptions {
 export function createAuthorizers(
   options: AuthorizerOptions,
 ): (entry: ProviderEntry) => Authorizer | undefined {
-  // By entry, so that a changed models file starts with no token.
+  // The key is the entry, so that a changed models file starts with no token.
   const authorizers = new WeakMap<ProviderEntry, Authorizer>();
   return (entry) => {
     if (entry.credentials === undefined) return adapterOfKind(entry.kind).keyHeader && apiKeyHeader(entry);

@@ -71,7 +71,7 @@ async function* normalizedParts(
   stream: ReadableStream<StreamPart>,
   transportCall: TransportCall,
 ): AsyncGenerator<StreamPart> {
-  // Read by hand: a web stream's own iterator takes several microtasks more for each part.
+  // Use the reader: a web stream's iterator takes several microtasks more for each part.
   const reader = stream.getReader();
   try {
     for (;;) {
@@ -136,7 +136,7 @@ function sdkOptions(model: CatalogModel, format: SdkFormat, call: ModelCall): La
   };
 }
 
-/** By provider; members of the second win. */
+/** Merges the options of each provider; members of the second win. */
 function mergeOptions(first: ProviderOptions, second: ProviderOptions): ProviderOptions {
   const merged = { ...first };
   for (const [name, members] of Object.entries(second)) merged[name] = { ...merged[name], ...members };

@@ -7,7 +7,7 @@ import { createEventLog, type EventLog } from './event-log.ts';
 export interface Run<T = unknown> {
   readonly runId: string;
   readonly log: EventLog<T>;
-  /** Stored by the owner of the run for later readers, such as the status of the reply. */
+  /** Data of the run's owner for later readers, such as the status of the reply. */
   head?: unknown;
   /** The signal of the call. */
   readonly signal: AbortSignal;

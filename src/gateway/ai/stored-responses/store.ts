@@ -20,7 +20,7 @@ export interface StoredResponseRow extends ResponseAddress {
   input: string;
   response: string;
   bytes: number;
-  /** For a response that still runs: the lease of its process. */
+  /** The lease of the process that runs the response; absent for a final one. */
   leaseSeconds?: number;
 }
 
@@ -55,7 +55,7 @@ export interface StoredResponsesStore {
   finish(row: Pick<StoredResponseRow, 'responseId' | 'response'>): Promise<boolean>;
   requestCancel(address: ResponseAddress): Promise<void>;
   renewLeases(responseIds: readonly string[], leaseSeconds: number): Promise<void>;
-  /** Those of the responses that run and are neither canceled nor deleted. */
+  /** The responses among these that run and are neither canceled nor deleted. */
   findUncanceled(responseIds: readonly string[]): Promise<string[]>;
   /** Responses whose process has stopped; with `all` every one that runs. */
   findAbandoned(options: { all: boolean; limit: number }): Promise<SealedTexts[]>;

@@ -40,7 +40,7 @@ export interface StoredResponses {
   /** Stores the final response of one that runs; no effect when it is deleted or final. */
   finish(responseId: string, response: JsonRecord): Promise<void>;
   renew(responseIds: readonly string[]): Promise<void>;
-  /** Those of the responses that run and are neither canceled nor deleted. */
+  /** The responses among these that run and are neither canceled nor deleted. */
   findUncanceled(responseIds: readonly string[]): Promise<string[]>;
   /** Asks the process of a response to cancel it. Throws a 404. */
   requestCancel(address: ResponseAddress): Promise<void>;

@@ -57,7 +57,7 @@ export async function* converseFrames(
 /** Splits pieces into frames by their lengths, and buffers an unfinished one. */
 class FrameSplitter {
   readonly #maxBytes: number;
-  // Joined once, when a frame is complete: joining at each piece would be quadratic.
+  // The pieces are joined once, when a frame is complete: joining at each piece would be quadratic.
   #pieces: Buffer[] = [];
   #length = 0;
 

@@ -63,7 +63,7 @@ export class BackendState {
   /** Cool-downs since the last answer. */
   strikes = 0;
   cooling: Cooling | undefined;
-  /** For turns among equally loaded backends (smooth weighted round robin). */
+  /** Its score for turns among equally loaded backends (smooth weighted round robin). */
   turn = 0;
 }
 
@@ -97,7 +97,8 @@ const limitedMs = { first: 1_000, longest: 60_000 };
 const refusedMs = { first: 60_000, longest: 600_000 };
 // A provider may request hours; the key is tried again sooner.
 const longestRetryAfterMs = 300_000;
-// A session leaves its backend when that has more than this share of the calls that are its due.
+// A session leaves its backend when that has more than this multiple of its weighted share of the
+// calls.
 const loadFactor = 1.25;
 const freeCalls = 4;
 // Each change of the models file may add some.

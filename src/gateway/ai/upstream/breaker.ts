@@ -25,7 +25,10 @@ export const defaultBreakerSettings: BreakerSettings = {
 export interface Permit {
   recordSuccess(): void;
   recordFailure(): void;
-  /** For an outcome that does not reflect the provider's health, such as a caller that disconnected. */
+  /**
+   * Returns the permit after an outcome that does not reflect the provider's health, such as a
+   * caller that disconnected.
+   */
   release(): void;
 }
 

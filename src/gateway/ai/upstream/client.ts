@@ -29,7 +29,10 @@ export interface UpstreamRequest {
   /** The same body without the gateway's request for usage, for a provider that refuses `stream_options`. */
   bodyWithoutUsage?: (() => string | Uint8Array) | undefined;
   streams: boolean;
-  /** For URLs that come from a provider instead of the configuration: allows only public https addresses. */
+  /**
+   * Whether only public https addresses are allowed, for URLs that come from a provider and not
+   * from the configuration.
+   */
   requiresPublicAddress?: boolean | undefined;
   /** Returns a redirect as `redirectUrl`; without this option a redirect is a failure. */
   allowRedirect?: boolean | undefined;
@@ -148,8 +151,8 @@ export function createUpstream(options: UpstreamOptions): Upstream {
           ...credentials,
         },
         body: body ?? null,
-        // Disabled in favor of our own deadlines: undici has a resolution of
-        // seconds, and counts a slow reader as a silent provider.
+        // deadlines.ts replaces these timeouts: undici has a resolution of seconds, and counts a
+        // slow reader as a silent provider.
         headersTimeout: 0,
         bodyTimeout: 0,
       },

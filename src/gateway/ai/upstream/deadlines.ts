@@ -11,7 +11,7 @@ export interface Timeouts {
   answerMs: number;
   /** Between two pieces of a body. */
   idleMs: number;
-  /** For the whole request. */
+  /** The limit of the whole request. */
   streamMs: number;
 }
 
@@ -23,7 +23,7 @@ export const defaultTimeouts: Timeouts = {
   streamMs: 1_800_000,
 };
 
-/** Aborted by the deadlines or the caller. */
+/** The response, which the deadlines and the caller can abort. */
 interface Abortable {
   abort(reason: unknown): void;
 }
@@ -82,7 +82,7 @@ export class Deadlines {
     this.#timer = undefined;
   }
 
-  /** Call it before each wait for a further piece. */
+  /** The reader calls it before each wait for a further piece. */
   startWait(): void {
     this.#isAwaited = true;
     if (this.#idleTimer !== undefined) return void this.#idleTimer.refresh();

@@ -29,7 +29,7 @@ export class EventPattern {
   readonly bytes: Buffer;
   readonly members: readonly Member[];
   readonly isReasoning: boolean;
-  /** In the order of their offsets; the first one is the text. */
+  /** The ranges in the order of their offsets; the first one is the text. */
   readonly #ranges: readonly TextRange[];
 
   private constructor(bytes: Buffer, members: readonly Member[], { isReasoning, ...text }: EventText) {

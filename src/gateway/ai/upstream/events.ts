@@ -44,13 +44,14 @@ export class EventSplitter {
   /** The offsets in the piece of the next byte and of the beginning of the event. */
   #at = 0;
   #start = 0;
-  // Joined once, when the event is complete: joining at each piece would be quadratic.
+  // The pieces are joined once, when the event is complete: joining at each piece would be
+  // quadratic.
   #buffered: Buffer[] = [];
   #bufferedLength = 0;
   #lineIsEmpty = true;
   #lastWasCr = false;
 
-  /** Call it when `next` has returned undefined for the previous piece. */
+  /** Takes the next piece; `next` must have returned undefined for the previous one. */
   feed(piece: Uint8Array): void {
     this.#piece = Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength);
     this.#at = 0;

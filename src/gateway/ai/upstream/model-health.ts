@@ -97,7 +97,7 @@ interface Health {
   model: string;
   provider: string;
   budget: RetryBudget;
-  /** By endpoint; undefined is the provider's own address. */
+  /** The breakers by endpoint; undefined is the provider's own address. */
   breakers: Map<string | undefined, Breaker>;
   breakerOf(backend: Pick<Backend, 'baseUrl'>): Breaker;
 }

@@ -21,12 +21,13 @@ export interface Pieces {
 const lastResult = { done: true, value: undefined } as const;
 
 /**
- * For one request. Its callbacks are undici's; a reader calls only `next` and `return`, one after the other.
+ * The response of one request. Its callbacks are undici's; a reader calls only `next` and `return`,
+ * one after the other.
  */
 export class ProviderResponse implements Undici.Dispatcher.DispatchHandler, Pieces {
   statusCode = 0;
   headers: Record<string, string | string[] | undefined> = {};
-  /** Set by `abort`, with its reason. */
+  /** Whether `abort` was called; `reason` is its argument. */
   aborted = false;
   reason: unknown = undefined;
   #controller: Controller | undefined = undefined;

@@ -7,7 +7,7 @@ import { ConnectionFailure } from './provider-error.ts';
 export interface RetrySettings {
   /** Retries after the first attempt at a model. */
   retries: number;
-  /** Doubled for each further retry, up to `longestDelayMs`. */
+  /** The delay before the first retry; each further one doubles it, up to `longestDelayMs`. */
   firstDelayMs: number;
   longestDelayMs: number;
   /**

@@ -15,7 +15,7 @@ export interface Allotment extends Payer {
   readonly allotmentId: string;
   /** `closed`: takes no new reservations. `ended`: the row is gone, and its remaining charges are late. */
   state: 'open' | 'closed' | 'ended';
-  /** Of the row; 0 until it is opened. */
+  /** The version of the row; 0 until it is opened. */
   version: number;
   /** Amount of the row when its `charged` had the value below. */
   amount: bigint;
@@ -142,7 +142,7 @@ export function isReported({ reported, reserved, unapplied, charged }: Allotment
   return reported.reserved === reserved && reported.used === unapplied + charged;
 }
 
-/** Call it when the database has confirmed the report. */
+/** Records that the database has confirmed the report. */
 export function confirmReport(
   allotment: Allotment,
   { reserved, unapplied, charged = 0n, number = 0n }: AllotmentReport,

@@ -14,7 +14,7 @@ export interface Lease {
 
 export const noLease: Lease = { endsAtMs: Number.NEGATIVE_INFINITY, clockGapMs: 0 };
 
-/** Call it before sending the request that renews the lease. */
+/** Starts a lease. Its time must begin before the request that renews it is sent. */
 export function beginLease(clock: LeaseClock, leaseMs: number): Lease {
   const nowMs = clock.monotonicMs();
   return { endsAtMs: nowMs + leaseMs, clockGapMs: clock.now().getTime() - nowMs };

@@ -46,7 +46,7 @@ export class Leases {
     }
     const openIds = new Set(rows.map(({ allotmentId }) => allotmentId));
     for (const allotment of reported) if (!openIds.has(allotment.allotmentId)) pool.remove(allotment);
-    // Opened by a request that this process had given up waiting for.
+    // The process gave up waiting for the request that opened them.
     await endAllotments(store, unknown);
   }
 

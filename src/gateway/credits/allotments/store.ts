@@ -123,7 +123,7 @@ export interface ChargeBatch {
   toSeq: number;
   /** Final lines with expectedSeq < seq ≤ toSeq, by ascending seq. May be empty. */
   charges: readonly CoveredCharge[];
-  /** Of the allotments of the batch. */
+  /** Reports of the allotments of the batch. */
   reports?: readonly AllotmentReport[];
 }
 
@@ -162,7 +162,7 @@ export interface AllotmentView extends AllotmentRow, Omit<AllotmentReport, 'char
   tokenId: string;
   leaseUntil: Date;
   createdAt: Date;
-  /** Of the latest report. */
+  /** The time of the latest report. */
   reportedAt: Date;
 }
 

@@ -6,7 +6,10 @@ export interface WaitingCall {
   amount: bigint;
   /** Number of give-backs by other allotments of the account for this call. */
   giveBacks: number;
-  /** Set while it waits for credits of other gateways; the time is monotonic. */
+  /**
+   * The ticket of a call that waits for credits of other gateways, and its monotonic time; null for
+   * other calls.
+   */
   recall: { ticket: string; sinceMs: number } | null;
   resolve(allotment: Allotment): void;
   reject(error: unknown): void;

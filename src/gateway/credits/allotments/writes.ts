@@ -19,7 +19,7 @@ export interface AllotmentWritesOptions {
 
 export class AllotmentWrites {
   readonly #options: AllotmentWritesOptions;
-  /** Set when an opening lost its response: the database may have an allotment that memory lacks. */
+  /** Whether an opening lost its response: the database may have an allotment that memory lacks. */
   hasLostOpening = false;
   /** Latest known credits outside of allotments and holds, by user. */
   readonly #available = new Map<string, bigint>();

@@ -21,7 +21,7 @@ export interface JournalDirectoryOptions {
   clock?: Pick<Clock, 'now' | 'monotonicMs' | 'sleep'>;
   /** Called with the duration of each fdatasync. */
   onSync?: (durationMs: number) => void;
-  /** For a test: the operations on disk, and smaller segments than 4 MiB. */
+  /** Replaces the operations on disk and the segment size of 4 MiB, in tests. */
   files?: SegmentFiles;
   segmentBytes?: number;
   makeId?: MakeId;

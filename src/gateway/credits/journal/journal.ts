@@ -5,7 +5,7 @@ import type { UsageFacts } from '../../usage/index.ts';
 import type { FreeCall, PaidCall } from '../ports.ts';
 
 export type JournalLine =
-  /** Written before a request goes upstream. `credits` is the estimate of its input. */
+  /** The line that precedes a request upstream. `credits` is the estimate of its input. */
   | {
       kind: 'sent';
       usageId: string;
@@ -93,9 +93,9 @@ export interface AbandonedJournal {
    */
   charges(afterSeq: number): AsyncIterable<ChargeLine[]>;
   /**
-   * Call it when all charges were read to be applied. The folder is deleted by the
-   * first call at least ten minutes after the first one, so that a database that
-   * lost its last commits gets them again. Releases the lock.
+   * Requires that the database was read to have applied all charges. The first call at least ten
+   * minutes after the first one deletes the folder, so that a database that lost its last commits
+   * gets them again. Releases the lock.
    */
   remove(): Promise<void>;
   /**

@@ -21,7 +21,7 @@ export interface SegmentWriterOptions {
   files: SegmentFiles;
   log: Log;
   clock: Pick<Clock, 'sleep' | 'monotonicMs'>;
-  /** Preallocated size of a segment. */
+  /** The size of a segment, which is allocated at its creation. */
   segmentBytes: number;
   /** Called with the first number of each new segment. */
   onSegment(firstSeq: number): void;

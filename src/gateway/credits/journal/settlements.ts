@@ -29,7 +29,7 @@ const suffix = '.settlement.json';
 const unreadableSuffix = '.unreadable';
 
 export interface SettlementJournalOptions {
-  /** For a test: opens files and folders. */
+  /** Opens files and folders; tests replace it. */
   openFile?: typeof open;
 }
 
@@ -68,7 +68,7 @@ export function settlementJournal(
       text = await readFile(path, 'utf8');
     } catch (error) {
       if (isCode(error, 'ENOENT')) return null;
-      // For example an I/O error. Keep the file for the next replay.
+      // Keep the file for the next replay, for example after an I/O error.
       report(name, error);
       return null;
     }

@@ -43,7 +43,7 @@ export function parseCurrency(text: string): string | null {
   return /^[a-z]{3}$/.test(code) ? code : null;
 }
 
-/** For display, such as `USD 10.00`. */
+/** Formats an amount for display, such as `USD 10.00`. */
 export function formatAmount(amount: bigint, currency: string): string {
   const { perUnit } = minorUnits(currency);
   const digits = String(perUnit).length - 1;

@@ -24,7 +24,7 @@ export interface ProviderEvent {
    * Parked events in the database have this name.
    */
   echoes: readonly string[];
-  /** Of the whole payment; null where the event does not contain it. */
+  /** The amount of the whole payment; null where the event does not contain it. */
   amount: bigint | null;
   currency: string | null;
   product: string | null;
@@ -58,7 +58,7 @@ export function factKey(fact: Fact): string {
   return fact.kind;
 }
 
-/** For the database, which keeps every event and replays parked ones. */
+/** Serializes the event for the database, which keeps every event and replays parked ones. */
 export function serializeEvent(event: ProviderEvent): Record<string, unknown> {
   return JSON.parse(
     JSON.stringify(event, (_name, value: unknown) => (typeof value === 'bigint' ? String(value) : value)),

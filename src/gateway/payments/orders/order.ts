@@ -1,4 +1,4 @@
-// The payment order: what the user was asked to pay, for what and where. It is fixed
+// The payment order: the amount, the credits and the payment method of one checkout. It is fixed
 // before the checkout is created.
 import type { PaymentFacts } from './facts.ts';
 

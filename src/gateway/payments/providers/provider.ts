@@ -13,7 +13,7 @@ export interface CheckoutRequest {
   paymentId: string;
   amount: bigint;
   currency: string;
-  /** Shown to the user, such as `10,000,000 credits, Example`. */
+  /** The title that the user sees, such as `10,000,000 credits, Example`. */
   title: string;
   successUrl: string;
   cancelUrl: string;

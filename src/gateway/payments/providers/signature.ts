@@ -3,7 +3,8 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
 const digestBytes = 32;
-// Checked in both directions: a signature with a time in the future must not stay valid forever.
+// The tolerance applies in both directions: a signature with a time in the future must not stay
+// valid forever.
 const toleranceSeconds = 300n;
 const maxSignatures = 16;
 

@@ -56,7 +56,7 @@ export async function* serializeChunks(
         if (includeUsage) yield { ...createChunk(''), choices: [], usage: serializeUsage(part.usage) };
         return;
       default:
-        // The format has text alone.
+        // The format has only text.
         break;
     }
   }

@@ -12,7 +12,7 @@ import type { EndRule } from '../../upstream/events.ts';
 
 export interface PassthroughFormat {
   name: PassthroughFormatName;
-  /** Appended to the provider's base URL. */
+  /** The path below the provider's base URL. */
   path: string;
   endRule: EndRule;
   /** Whether a whole answer is of this format. */

@@ -19,7 +19,7 @@ export interface Block {
   kind: 'text' | 'reasoning' | 'tool';
   /** The content so far: text, reasoning, or a tool's input as JSON. */
   text: string;
-  /** Of a tool call; empty in other blocks. */
+  /** The id of the tool call; empty in other blocks. */
   toolCallId: string;
   toolName: string;
   /** The provider's replay metadata of the block. */

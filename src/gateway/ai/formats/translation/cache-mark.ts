@@ -22,7 +22,7 @@ export function cacheMarkOf(
   return toOptions === undefined ? {} : { providerOptions: toOptions(mark) };
 }
 
-/** As `cacheMarkOf`, with a warning for models without marks of their own. */
+/** Returns the mark like `cacheMarkOf`, with a warning for models without marks of their own. */
 export function cacheMark(
   block: Readonly<Record<string, unknown>>,
   { model, hints, path }: { model: CatalogModel; hints: DroppedHints; path: string },

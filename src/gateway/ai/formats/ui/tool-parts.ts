@@ -15,9 +15,9 @@ type ToolPart = Extract<PromptMessage, { role: 'tool' }>['content'][number];
 type ToolResult = Extract<ToolPart, { type: 'tool-result' }>;
 
 export interface ToolParts {
-  /** For the message of the assistant. */
+  /** Parts of the assistant's message. */
   content: AssistantPart[];
-  /** For the message with outputs after it. */
+  /** Parts of the message with outputs, which follows it. */
   results: ToolPart[];
 }
 
@@ -30,8 +30,8 @@ export function isToolPart(part: UiChatPart): part is CallPart {
 }
 
 /**
- * Empty, with a hint, for a call without an output: providers refuse a conversation with such a call,
- * and a chat that was stopped would have no way on.
+ * Empty, with a hint, for a call without an output: providers refuse a conversation with such a
+ * call, and a chat that was stopped could not continue.
  */
 export function toToolParts(part: CallPart, path: string, hints: DroppedHints): ToolParts {
   const { approval, providerExecuted } = part;

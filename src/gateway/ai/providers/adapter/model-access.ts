@@ -11,7 +11,7 @@ export interface ModelAccess {
   baseUrl: string;
   /** The provider's current key; undefined when it needs none. */
   apiKey: string | undefined;
-  /** For a provider whose requests are signed or carry a token. */
+  /** Authorizes requests that are signed or carry a token. */
   authorizer?: Authorizer | undefined;
   /** Maximum silence within the answer. */
   idleMs: number | undefined;
@@ -40,9 +40,9 @@ export interface CachedSdkModel {
 
 /** The network for a provider package (sdk-transport.ts). */
 export interface SdkTransport {
-  /** For the package. Throws outside of `run`. */
+  /** The `fetch` of the package. Throws outside of `run`. */
   fetch: typeof globalThis.fetch;
-  /** For the package. See `PackageSettings`. */
+  /** The `deferBody` of `PackageSettings`. */
   deferBody(body: Record<string, unknown>): Record<string, unknown>;
   /** Runs the package's function; each `fetch` in it belongs to this call. */
   run<T>(call: TransportCall, work: () => T): T;

@@ -92,11 +92,11 @@ export interface ProviderAddress {
 
 /** Members of a provider's entry that some kinds are addressed by. */
 export interface AddressMembers {
-  /** Of Amazon Bedrock. */
+  /** The region of Amazon Bedrock. */
   region?: string;
-  /** Of Azure OpenAI. */
+  /** The resource of Azure OpenAI. */
   resource?: string;
-  /** Of Google Cloud. */
+  /** The project of Google Cloud. */
   project?: string;
   location?: string;
 }

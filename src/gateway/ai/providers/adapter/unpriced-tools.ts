@@ -1,7 +1,7 @@
 // Tools that a provider runs itself, at a price that the catalog does not have, and
 // tools that the caller runs, which cost only their tokens.
 
-// Billed by use, running another model, or reading input of unknown size.
+// Tools that are billed by use, run another model, or read input of unknown size.
 const unpricedTools =
   /^(?:web_search|web_fetch|code_execution|google_search|enterprise_web_search|google_maps|url_context|file_search|vertex_rag_store|advisor|mcp)/;
 

@@ -94,7 +94,7 @@ async function requestToken(
       signal: AbortSignal.timeout(2 * requestMs),
     })
     .catch((error: unknown) => {
-      // The endpoint answers 400 to an unknown client, whose caller cannot do anything about it.
+      // The endpoint answers 400 to an unknown client; the caller of the gateway cannot mend that.
       throw error instanceof Problem && error.code === 'upstream_refused' ? refusedSecret(error) : error;
     });
   const bytes = await readAll(answer.body, maxAnswerBytes);

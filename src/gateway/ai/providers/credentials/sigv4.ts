@@ -71,7 +71,7 @@ function canonicalRequest(
   return { text, signedHeaders };
 }
 
-/** By UTF-16 units; header names and encoded parameters are ASCII. */
+/** Compares UTF-16 units, which suffices: header names and encoded parameters are ASCII. */
 function compare(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }

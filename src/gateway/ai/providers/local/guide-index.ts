@@ -58,7 +58,7 @@ export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
       fuzzy: (term) => (term.length > 5 ? 0.15 : 0),
     },
   });
-  // In chunks, so that the event loop is not blocked for long.
+  // Chunks keep each turn of the event loop short.
   await index.addAllAsync(sections, { chunkSize: 5 });
   return {
     search(question) {

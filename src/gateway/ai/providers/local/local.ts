@@ -15,7 +15,7 @@ export interface LocalProviderOptions {
 
 export interface LocalProvider {
   entries: ModelsFile;
-  /** By `upstream_model`. */
+  /** The models by `upstream_model`. */
   models: ReadonlyMap<string, LanguageModel>;
   media: LocalMediaModels;
 }
@@ -38,7 +38,7 @@ export function localProvider({ clock, guideDirectory }: LocalProviderOptions): 
   };
 }
 
-/** For a gateway on which the operator has disabled the local models. */
+/** The provider of a gateway on which the operator has disabled the local models. */
 export const noLocalModels: LocalProvider = {
   entries: { providers: [], models: [] },
   models: new Map(),

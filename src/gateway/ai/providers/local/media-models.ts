@@ -10,7 +10,7 @@ import { storyboardModel } from './storyboard.ts';
 
 export interface LocalMediaModels {
   entries: ModelEntry[];
-  /** By `upstream_model`. */
+  /** The models by `upstream_model`. */
   images: ReadonlyMap<string, ImageModel>;
   videos: ReadonlyMap<string, VideoModel>;
   speech: ReadonlyMap<string, SpeechModel>;

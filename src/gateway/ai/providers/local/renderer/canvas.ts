@@ -35,7 +35,7 @@ export interface Shape {
   x: number;
   y: number;
   radius: number;
-  /** In radians. */
+  /** The rotation in radians. */
   angle: number;
   color: Color;
   opacity: number;

@@ -18,7 +18,7 @@ export function createFairLimit({
   slotsPerOwner: number;
 }): FairLimit {
   const runningCounts = new Map<string, number>();
-  // In the order of turns: an owner with an admitted task moves to the end.
+  // The queues by owner, in the order of turns: an owner with an admitted task moves to the end.
   const queues = new Map<string, (() => void)[]>();
   let freeSlots = slots;
 

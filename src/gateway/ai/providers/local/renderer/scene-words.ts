@@ -120,7 +120,7 @@ const numbers: Record<string, number> = {
   ten: 10,
   dozen: 12,
 };
-// For a plural without a number.
+// The number of things in a plural without a number.
 const defaultPlural = 3;
 const maxPerItem = 24;
 
