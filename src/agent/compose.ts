@@ -46,7 +46,7 @@ export interface AgentOptions {
    * gateway in this process.
    */
   hidden?: readonly string[];
-  /** Beside the built-in ones. */
+  /** Plugins beside the built-in ones. */
   plugins?: readonly Plugin[];
   /** Whether standard output is the log: then lines that plugins print become lines of it. */
   logsPrints?: boolean;
@@ -57,7 +57,7 @@ export interface AgentOptions {
   timeouts?: ServerOptions['timeouts'];
   /** What `/` links to in the local edition; called at each request. */
   localEdition?: () => LocalAgentLinks;
-  /** Of the installation, as traces name it. */
+  /** The version of the installation, as traces name it. */
   version?: string;
   /** Checks every response against the contract; for tests. */
   validateResponses?: boolean;
@@ -66,7 +66,7 @@ export interface AgentOptions {
 export interface Agent {
   /** The file of the first token; it exists once the agent is created. */
   tokenFile: string;
-  /** What the operator has to know at the start; undefined when there is nothing. */
+  /** A warning for the operator at the start; undefined without one. */
   notice: string | undefined;
   listen(): Promise<{ url: string; port: number }>;
   /** Refuses new work, waits up to `drainMs` for runs, settles the rest and closes the data. */

@@ -50,18 +50,18 @@ export interface ExtensionOptions {
   config: AgentConfig;
   database: Database;
   agentId: string;
-  /** Submits an unattended run and resolves once it is accepted; not called before `start`. */
+  /** Submits an unattended run and resolves once it is accepted. It works only after `start`. */
   execute(instructions: string): Promise<{ runId: string }>;
-  /** Not called before `start`. */
+  /** The chats of the sessions; they exist only after `start`. */
   chat(): Chat;
-  /** Not called before `start`. */
+  /** Reads outputs of earlier tool calls. It works only after `start`. */
   readOutput: ReadOutput;
-  /** Of calls without a session, and of MCP servers and services. */
+  /** The workspace of calls without a session, and of MCP servers and services. */
   workspace: Workspace;
   workspaceAt: WorkspaceAt;
-  /** Of child processes: the agent's search path, home and language. */
+  /** The environment of child processes: the agent's search path, home and language. */
   env: Readonly<Record<string, string>>;
-  /** Beside the built-in plugins and those of the configuration. */
+  /** Plugins beside the built-in ones and those of the configuration. */
   plugins: readonly Plugin[];
   /**
    * Whether standard output is the log, so that printed lines of plugins must become lines of it.
@@ -80,12 +80,12 @@ export interface Extensions {
   sandbox: Sandbox;
   /** Rules for calls of tools, out of the configuration. */
   permissionRules: readonly ConfiguredRule[];
-  /** What the operator has to know about the sandbox; undefined when programs are confined. */
+  /** A warning about the sandbox for the operator; undefined when programs are confined. */
   notice: string | undefined;
-  /** Of the plugin and service routes, in the configured variant. */
+  /** The handlers of the plugin and service routes, in the configured variant. */
   handlers: Readonly<Record<string, unknown>>;
   /**
-   * Call it before the agent listens. A plugin or service that fails to start is `failed`; the
+   * Starts plugins and services, before the agent listens. One that fails to start is `failed`; the
    * others run.
    */
   start(): Promise<void>;
@@ -157,7 +157,7 @@ export async function createExtensions(closers: Closers, options: ExtensionOptio
   };
 }
 
-// Says at the start what commands can do: a sandbox that is missing must not be found out by its absence.
+// Reports at the start how commands are confined, so that an operator learns of a missing sandbox.
 async function startSandbox({ config, workspace, env, log }: ExtensionOptions): Promise<Sandbox> {
   const sandbox = await openSandbox({
     workspace: workspace.root,

@@ -1,7 +1,7 @@
-// What `/` of the agent shows: where everything is and how to get a token.
+// The content of `/` of the agent: where everything is and how to get a token.
 import type { FrontPage } from '../kernel/http/front-page.ts';
 
-/** What only the local edition knows: its console, its portal and the file with the first token. */
+/** Facts that only the local edition has: its console, its portal and the file with the first token. */
 export interface LocalAgentLinks {
   /** Undefined until the console listens. */
   consoleUrl: string | undefined;
@@ -15,7 +15,7 @@ export function frontPage({
   url,
   local,
 }: {
-  /** Of this agent. */
+  /** The name of this agent. */
   name: string;
   version: string;
   url: string;

@@ -46,7 +46,8 @@ export interface ServiceDefinition {
   /** Whether it starts with the agent; true by default. */
   autostart?: boolean;
   /**
-   * Of the programs that its actions and commands run; by default they see the workspace and have no network.
+   * The sandbox of the programs that its actions and commands run; by default they see the
+   * workspace and have no network.
    */
   sandbox?: SandboxSettings;
   /** Resolves once the service runs. A throw is a failed attempt. */
@@ -56,10 +57,13 @@ export interface ServiceDefinition {
    * or failed one.
    */
   stop(): Promise<void>;
-  /** Polled while the service runs; false, a throw and a late answer each count as one miss. */
+  /**
+   * The supervisor polls it while the service runs; false, a throw and a late answer each count as
+   * one miss.
+   */
   healthy?(): Promise<boolean>;
-  /** Served at `/service/<name>/<action>` while the service runs. */
+  /** Actions at `/service/<name>/<action>`; they answer only while the service runs. */
   actions?: Readonly<Record<string, ServiceOperation>>;
-  /** Served at `/api/services/command` while the service runs. */
+  /** Commands at `/api/services/command`; they answer only while the service runs. */
   commands?: Readonly<Record<string, ServiceOperation>>;
 }

@@ -48,7 +48,7 @@ export interface Permissions {
   decide(sessionKey: string, call: ToolCall): Promise<Decision>;
   /** Adds the rules that decide calls like this one. */
   grantLike(call: ToolCall, request: GrantRequest): Promise<void>;
-  /** Granted rules that have not expired; with a session, its own and those of the project. */
+  /** Lists granted rules that have not expired; with a session, its own and those of the project. */
   granted(sessionKey?: string): Promise<GrantedRule[]>;
   /** Adds a rule, or gives one like it a new expiry; undefined when its session is gone. */
   grant(rule: Omit<NewRule, 'ruleId' | 'agentId'>): Promise<GrantedRule | undefined>;

@@ -8,7 +8,7 @@ export type Effect = 'allow' | 'ask' | 'deny';
 export interface PermissionRule {
   /** `plugin` or `plugin.action`; `*` stands for any characters. */
   tool: string;
-  /** Of commands or paths, as the tool has them; null matches every call. */
+  /** Matches commands or paths, as the tool has them; null matches every call. */
   pattern: string | null;
   effect: Effect;
 }

@@ -6,7 +6,10 @@ import { currentRoutes } from './routes.ts';
 
 export interface PluginRoutes {
   core: PluginCore;
-  /** By operation of the configured variant; `createContract` checks that none is missing. */
+  /**
+   * The handlers by operation of the configured variant; `createContract` checks that none is
+   * missing.
+   */
   handlers: ReturnType<typeof currentRoutes> | ReturnType<typeof classicRoutes>;
   ui: Service<'ui'>;
 }

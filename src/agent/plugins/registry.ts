@@ -9,7 +9,7 @@ import type { Plugin } from './definition/plugin.ts';
 import type { Tool } from './tool.ts';
 
 export interface PluginRegistry {
-  /** In the given order, which is also the order of their hooks. */
+  /** The plugins in the order of their hooks. */
   plugins: readonly ManagedPlugin[];
   plugin(name: string): ManagedPlugin | undefined;
   /** The currently available tools. Their order is stable, since providers cache prompts by it. */
@@ -31,7 +31,7 @@ export interface PluginConfig {
 }
 
 export interface RegistryOptions {
-  /** By the plugin's name. */
+  /** The configuration of each plugin by its name. */
   config?: ReadonlyMap<string, PluginConfig>;
   hookMs?: number;
   startMs?: number;

@@ -26,7 +26,7 @@ export interface Tool {
    * function failed.
    */
   permissions(input: unknown, context: PermissionContext): Promise<readonly ToolPermission[] | undefined>;
-  /** Of the tool's plugin; read before each call. */
+  /** The availability of the tool's plugin; read before each call. */
   availability(): Promise<PluginAvailability>;
 }
 
@@ -54,7 +54,7 @@ const nameShape = /^[a-z][a-z0-9-]{0,30}$/;
 export const offeredNameShape = /^[a-z][a-z0-9-]*$/;
 const maxToolNameLength = 64;
 
-/** By the action's name. Throws for an invalid name or schema. */
+/** The tools of a plugin by the name of their action. Throws for an invalid name or schema. */
 export function toolsOf(
   actions: Readonly<Record<string, Action>>,
   context: ToolContext & { nameShape?: RegExp },

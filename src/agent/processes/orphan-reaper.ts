@@ -7,7 +7,7 @@ import type { Log } from '../../kernel/log.ts';
 import { agentDigits, agentVariable } from './mark.ts';
 
 export interface OrphanReaper {
-  /** To be added to the environment of every child process, whose descendants inherit it. */
+  /** The mark for the environment of every child process; its descendants inherit it. */
   env: Readonly<Record<string, string>>;
   /** Ends the script; call it once all child processes have ended. */
   close(): void;
@@ -42,8 +42,8 @@ done
 `;
 
 /**
- * To be started before any child process. Without a /bin/sh it logs a warning, and
- * children outlive a killed agent.
+ * Starts the reaper, which must precede every child process. Without a /bin/sh it logs a warning,
+ * and children outlive a killed agent.
  */
 export function startOrphanReaper({ log }: { log: Log }): OrphanReaper {
   const mark = randomUUID();

@@ -15,10 +15,11 @@ export interface ProcessOptions {
   folder: string;
   /** The whole environment; no variable of the agent is added. */
   env: Readonly<Record<string, string>>;
-  /** Written to standard input, which is empty without it. */
+  /** The content of standard input, which is empty without it. */
   input?: string | undefined;
   /**
-   * Of standard output and standard error together; half is kept from the beginning and half from the end.
+   * The limit of standard output and standard error together; half is kept from the beginning and
+   * half from the end.
    */
   maxOutputBytes: number;
   /** Gets the output as it comes, all of it. */
@@ -144,8 +145,8 @@ export async function runProcess(options: RunOptions): Promise<ProcessResult> {
 }
 
 /**
- * For a process that other code spawns: the command and environment that mark it and its
- * descendants, and a function that ends those. Throws a Problem when there is no such program.
+ * Prepares a process that other code spawns: returns the command and environment that mark it and
+ * its descendants, and a function that ends those. Throws a Problem when there is no such program.
  */
 export function prepareCommand(
   command: readonly string[],

@@ -40,7 +40,7 @@ export interface ProgramOptions {
   folder: string;
   /** Search path, language and time zone of the agent; in a sandbox its home and user are left out. */
   env: Readonly<Record<string, string>>;
-  /** Of the program's own configuration. */
+  /** Variables of the program's own configuration. */
   ownEnv?: Readonly<Record<string, string>> | undefined;
   settings?: SandboxSettings | undefined;
   paths: SandboxedPaths;
@@ -114,7 +114,7 @@ function withoutSandbox({ command, env, ownEnv, folder }: ProgramOptions): Sandb
 }
 
 interface OpenOptions extends Omit<SandboxOptions, 'read'> {
-  /** What all programs may read. */
+  /** The files that all programs may read. */
   shared: ResolvedPaths;
 }
 

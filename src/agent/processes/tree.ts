@@ -62,7 +62,7 @@ function sendSignal(pid: number, name: NodeJS.Signals | 0): boolean {
 interface ProcessRow {
   pid: number;
   parent: number;
-  /** In the process group, or marked. */
+  /** Whether the process is in the group or marked. */
   belongs: boolean;
 }
 

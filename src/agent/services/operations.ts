@@ -35,7 +35,7 @@ export interface OperationCall {
   payload: Readonly<Record<string, unknown>>;
   /** Aborted when the service stops. */
   running: AbortSignal;
-  /** Of the service. */
+  /** The sandbox settings of the service. */
   sandbox?: SandboxSettings | undefined;
   /** Aborted when the caller is gone. */
   signal: AbortSignal;

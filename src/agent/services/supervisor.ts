@@ -78,9 +78,9 @@ interface Supervision {
   failures: number;
   restarts: number;
   lastError: string | null;
-  /** Aborted and replaced to end the driver's current wait. */
+  /** The abort ends the driver's current wait; a new controller then replaces it. */
   interrupt: AbortController;
-  /** Called once, at the next change of the phase. */
+  /** Listeners that are called once, at the next change of the phase. */
   watchers: (() => void)[];
 }
 

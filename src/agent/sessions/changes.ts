@@ -1,4 +1,4 @@
-// The routes of what a run has changed in the files of the workspace: the changes, undo and redo.
+// The routes of a run's changes to the files of the workspace: list, undo and redo.
 import { Problem } from '../../kernel/problem.ts';
 import type { Direction } from '../snapshots/index.ts';
 import { lockSession, type SessionRecord } from './event-log/session-store.ts';

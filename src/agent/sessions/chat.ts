@@ -7,7 +7,7 @@ export interface ChatMessage {
   text: string;
   attachments?: readonly Omit<Attachment, 'type'>[] | undefined;
   model?: string | undefined;
-  /** For a chat that this message creates: whether a person can decide approvals. */
+  /** Whether a person can decide approvals of the chat; applies to a message that creates its chat. */
   attended?: boolean | undefined;
   origin?: SessionKind | 'service' | undefined;
   /** Request id of a call with an Idempotency-Key; finds the run after a crash. */
@@ -56,7 +56,8 @@ export function createChat({
       const { queueItemId, queuePosition, sessionId, runId, seq } = receipt;
       return {
         success: true,
-        // Also set for a message that starts at once: it is the head of the queue, at position 0.
+        // A message that starts at once counts as queued too: it is the head of the queue, at
+        // position 0.
         queued: true,
         queueItemId: queueItemId ?? runId,
         queuePosition,

@@ -58,7 +58,7 @@ export function toRun(
     completed,
   }: {
     sessionId: string;
-    /** Of a run that waits. */
+    /** The place of a run that waits. */
     place: { queuePosition: number; waitsFor: 'session' | 'capacity' } | null;
     completed: StoredEvent | undefined;
   },

@@ -1,5 +1,5 @@
-// Has the model answer an input again. The former answer and everything behind it stay in the log, marked as replaced, and
-// no prompt has them any more.
+// Has the model answer an input again. The former answer and all later messages stay in the log,
+// marked as replaced, and later prompts omit them.
 import type { UiMessage } from '../../contract/agent/types.gen.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';

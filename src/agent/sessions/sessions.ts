@@ -120,7 +120,7 @@ function parseMetadataFilter(text: string): object {
     const value: unknown = JSON.parse(text);
     if (isRecord(value)) return value;
   } catch {
-    // Refused below.
+    // The check below refuses it.
   }
   const message = 'must be a JSON object such as {"project":"hall"}';
   throw new Problem('bad_request', 'invalid_request', `\`metadata\` ${message}.`, {

@@ -36,7 +36,7 @@ export interface Input {
   delivery?: Delivery | undefined;
   model?: string | undefined;
   reasoningEffort?: string | undefined;
-  /** For a session that the input creates: whether a person can decide approvals. */
+  /** Whether a person can decide approvals; applies to a session that the input creates. */
   attended?: boolean | undefined;
   metadata?: Record<string, unknown> | undefined;
   /** How long the input may wait. */

@@ -8,7 +8,7 @@ import type { FileChange, FileState } from './tree.ts';
 
 export type ChangeKind = 'created' | 'changed' | 'deleted';
 
-/** As the contract has it. */
+/** A changed file in the form of the contract. */
 export interface ChangedFile {
   path: string;
   change: ChangeKind;

@@ -13,7 +13,7 @@ export interface ListedFile {
 
 export interface SnapshotLimits {
   maxFiles: number;
-  /** Of all files together. */
+  /** The limit of all files together. */
   maxBytes: number;
   /** Larger files are left out. */
   maxFileBytes: number;

@@ -1,4 +1,4 @@
-// Sets files back to an earlier state, unless they have changed since.
+// Restores files to an earlier state, unless they have changed since.
 import { Problem } from '../../kernel/problem.ts';
 import type { Workspace } from '../plugins/index.ts';
 import { hashOf, type ContentStore } from './content-store.ts';

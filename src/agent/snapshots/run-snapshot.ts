@@ -12,16 +12,16 @@ import { diffTrees, writeTree, type Tree } from './tree.ts';
 
 export interface RunSnapshot {
   /**
-   * Call it before each tool that may change files. Returns why the changes cannot be undone, once in a
-   * session; null otherwise.
+   * Takes the first snapshot before a tool that may change files. Returns why the changes cannot be
+   * undone, once in a session; null otherwise.
    */
   beforeChange(signal: AbortSignal): Promise<string | null>;
-  /** Call it once, after the last tool. */
+  /** Takes the last snapshot, after the last tool; works once. */
   end(): Promise<RunEnd>;
 }
 
 export interface RunEnd {
-  /** What the run has changed, by path; empty also where that is not known. */
+  /** The changed files by path; empty also where they are not known. */
   files: ChangedFile[];
   /** Why the changes cannot be undone, where that was not known before. */
   notice: string | null;
@@ -43,7 +43,7 @@ export interface RunSnapshotOptions {
   log: Log;
 }
 
-/** For an agent that takes no snapshots. */
+/** Takes no snapshots; an agent that has turned them off gets it. */
 export const noSnapshot: RunSnapshot = {
   beforeChange: async () => null,
   end: async () => ({ files: [], notice: null }),

@@ -34,7 +34,7 @@ export interface SnapshotStore {
   pruneOldest(count: number): Promise<number>;
   /** The trees of open records of the agent. */
   openTrees(): Promise<string[]>;
-  /** Those of the hashes that a change refers to. */
+  /** Returns the hashes among these that a change refers to. */
   used(hashes: readonly string[]): Promise<Set<string>>;
 }
 

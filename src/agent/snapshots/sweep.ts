@@ -14,7 +14,7 @@ export interface SweepOptions {
 // Runs whose changes go at a time.
 const prunedRuns = 20;
 
-/** Call it while no snapshot is being taken. */
+/** Deletes the contents. No snapshot may be taken meanwhile. */
 export async function sweepContents(options: SweepOptions): Promise<void> {
   for (;;) {
     const bytes = await removeUnused(options);

@@ -1,5 +1,5 @@
-// Administration of an agent's tokens: create, list, revoke. Only `create` returns
-// the token itself; stored are its digest and its last four characters.
+// Administration of an agent's tokens: create, list, revoke. Only `create` returns the token
+// itself; the database has its digest and its last four characters.
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { token as mintToken, tokenDigest, type Redactor } from '../../kernel/secrets/secret.ts';

@@ -41,14 +41,14 @@ export interface TokenStore {
   list(agentId: string): Promise<ListedToken[]>;
   /** Returns whether the token was live; undefined when the agent has no token with this id. */
   revoke(agentId: string, tokenId: string): Promise<boolean | undefined>;
-  /** Neither revoked nor expired. */
+  /** Tokens that are neither revoked nor expired. */
   listLive(agentId: string): Promise<LiveToken[]>;
 }
 
 export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
   return {
     async ensureAgent(name, agentId) {
-      // Of two concurrent starters, the second reads the first one's row.
+      // The second of two concurrent starters reads the first one's row.
       await sql`insert into agent.tokens_agents (agent_id, name) values (${agentId}, ${name}) on conflict (name) do nothing`;
       const [row] = await sql<
         { agent_id: string }[]

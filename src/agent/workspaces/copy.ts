@@ -54,7 +54,7 @@ async function requireSize(folder: string): Promise<void> {
   let bytes = 0;
   const folders = [folder];
   for (let next = folders.pop(); next !== undefined; next = folders.pop()) {
-    // A folder may be removed meanwhile, or not be readable; then the copy says so.
+    // A folder may be removed meanwhile, or not be readable; then the copy fails with the reason.
     const content = await opendir(next).catch(() => undefined);
     if (content === undefined) continue;
     for await (const entry of content) {

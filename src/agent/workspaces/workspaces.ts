@@ -41,16 +41,16 @@ export interface Workspaces {
 export interface WorkspacesOptions {
   shared: Workspace;
   dataDir: string;
-  /** Of git and other programs; none of the agent's secrets are in it. */
+  /** The environment of git and other programs; none of the agent's secrets are in it. */
   env: Readonly<Record<string, string>>;
-  /** Not called before a session is forked. */
+  /** The sandbox of the programs; available before the first fork of a session. */
   sandbox(): Sandbox;
   clock: Clock;
   log: Pick<Log, 'warn'>;
 }
 
 interface Context extends WorkspacesOptions {
-  /** The parent of all own workspaces, absolute and without links. */
+  /** The folder with all own workspaces, absolute and without links. */
   folder: string;
 }
 

@@ -1,5 +1,5 @@
-// Changes several files at once: all changes are computed before the first file is written, and a write that
-// fails sets back those before it.
+// Changes several files at once: all changes are computed before the first file is written, and a
+// write that fails restores the files before it.
 import { Problem } from '../../../kernel/problem.ts';
 import { applyHunks, DiffError, parseUnifiedDiff, type FileDiff } from './unified-diff.ts';
 import type { Workspace } from './workspace.ts';

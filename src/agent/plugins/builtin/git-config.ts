@@ -25,7 +25,7 @@ export async function pathsOfConfig(gitPath: string): Promise<string[]> {
   const top = dirname(gitPath);
   const paths = new Set<string>();
   const files = await configFiles(gitPath);
-  // Included files are appended while the list is read.
+  // The loop also reads the included files that it appends.
   for (let index = 0; index < Math.min(files.length, maxFiles); index += 1) {
     const file = files[index] as string;
     for (const { key, value } of settingsOf(await readSmall(file))) {
@@ -49,7 +49,10 @@ function settingsOf(config: string): { key: string; value: string }[] {
   });
 }
 
-/** Of a repository's folder, or of the file `.git` in a worktree, which names the folder. */
+/**
+ * The config files of a repository: `gitPath` is its folder, or the file `.git` in a worktree,
+ * which names the folder.
+ */
 async function configFiles(gitPath: string): Promise<string[]> {
   const pointer = /^gitdir:\s*(.+)$/m.exec(await readSmall(gitPath))?.[1]?.trim();
   const folder = pointer === undefined ? gitPath : resolve(dirname(gitPath), pointer);

@@ -16,11 +16,11 @@ import { makeUsable, type ProtectedEntry, type WorkspaceScan } from './workspace
 
 export interface ProgramRequest {
   command: readonly string[];
-  /** That of the agent when absent. */
+  /** The workspace of the program; that of the agent when absent. */
   workspace?: Workspace | undefined;
   /** Absolute; the workspace itself when absent. */
   folder?: string | undefined;
-  /** Of the program's own configuration. */
+  /** Variables of the program's own configuration. */
   ownEnv?: Readonly<Record<string, string>> | undefined;
   settings?: SandboxSettings | undefined;
 }
@@ -28,11 +28,11 @@ export interface ProgramRequest {
 export interface ProgramRunner {
   sandbox: Sandbox;
   /**
-   * For a long-running program: its new protected files are not renamed. Throws a
-   * Problem when a sandbox is required and unavailable.
+   * Prepares a long-running program, whose new protected files are not renamed. Throws a Problem
+   * when a sandbox is required and unavailable.
    */
   prepare(request: ProgramRequest): Promise<SandboxedProgram>;
-  /** For one command, which has ended with all of its processes when `execute` resolves. */
+  /** Runs one command, which has ended with all of its processes when `execute` resolves. */
   run<T>(
     request: ProgramRequest & { mayChangeProtected: boolean },
     execute: (program: SandboxedProgram) => Promise<T>,

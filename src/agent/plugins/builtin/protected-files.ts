@@ -2,7 +2,7 @@
 // configuration of tools, definitions of tasks. A change by an agent could become a
 // command on the operator's machine later, so each change needs an approval.
 
-// Compared in lower case: some file systems treat both cases as one name.
+// Names are compared in lower case: some file systems treat both cases as one name.
 const protectedFolders: ReadonlySet<string> = new Set([
   '.git',
   '.hg',

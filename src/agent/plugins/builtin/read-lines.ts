@@ -13,7 +13,7 @@ export interface LineRange {
 
 export interface LinesResult {
   content: string;
-  /** Of the lines in `content`. */
+  /** The number of lines in `content`. */
   lines: number;
   /** The first line that was not read; null at the end of the file. */
   nextOffset: number | null;

@@ -23,7 +23,7 @@ export interface NoteStore {
   count(): Promise<number>;
   search(query: string, limit: number): Promise<Note[]>;
   list(limit: number): Promise<Note[]>;
-  /** By id or key. Returns whether the note existed. */
+  /** Removes the note with the id or key. Returns whether it existed. */
   remove(idOrKey: string): Promise<boolean>;
 }
 

@@ -9,7 +9,7 @@ export interface FileDiff {
 }
 
 export interface Hunk {
-  /** As the diff has it, such as `@@ -3,4 +3,5 @@`. */
+  /** The header in the diff, such as `@@ -3,4 +3,5 @@`. */
   header: string;
   /** The line of the old file, from 1; null when the header has no number. */
   line: number | null;

@@ -28,7 +28,7 @@ export interface ProtectedEntry {
   /** Device and inode, and those of its folder. */
   identity: string;
   folderIdentity: string;
-  /** Of a link, else null. */
+  /** The target of a link, else null. */
   target: string | null;
 }
 

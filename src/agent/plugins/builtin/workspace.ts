@@ -35,11 +35,11 @@ import { scanWorkspace, type WorkspaceScan } from './workspace-scan.ts';
 export interface WorkspaceEntry {
   name: string;
   type: 'file' | 'folder' | 'link' | 'other';
-  /** Of files only. */
+  /** The size of a file; absent for other entries. */
   bytes?: number;
 }
 
-/** What is directly in a folder, without secrets and environment files. */
+/** The direct content of a folder, without secrets and environment files. */
 export interface FolderContent {
   files: { name: string; stats: BigIntStats }[];
   folders: string[];
@@ -113,7 +113,7 @@ export async function openWorkspace({
   const secrets = secretPlaces(root, hiddenPaths);
   const guard = pathGuard(root, secrets);
   const programs = new Set<string>();
-  // Of the last scan, and of the repository of the workspace itself.
+  // The protected paths of the last scan, and those of the repository of the workspace itself.
   let scanPaths: readonly string[] = [];
   let configPaths: readonly string[] = [];
   const updateProtected = async (): Promise<void> => {

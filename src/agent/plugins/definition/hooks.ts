@@ -53,7 +53,7 @@ export interface Hooks {
   resolve<Name extends HookName>(name: Name, value: HookValues[Name], context: HookContext): Promise<unknown>;
 }
 
-/** For an agent without plugins. */
+/** Calls no hooks; an agent without plugins gets it. */
 export const noHooks: Hooks = {
   pipeline: async (_name, value) => value,
   guard: async () => {},
@@ -92,7 +92,7 @@ export interface PluginHooks {
   resolves?: { [Name in HookName]?: (value: HookValues[Name], call: HookCall) => unknown };
 }
 
-/** For the registry's check: a hook with another name would never be called. */
+/** The names that the registry accepts: a hook with another name would never be called. */
 export const hookNames: ReadonlySet<string> = new Set<HookName>([
   'enqueue.before',
   'enqueue.after',

@@ -30,7 +30,7 @@ export interface ActionContext {
   refuse(reason: string): never;
 }
 
-/** What the decision about a call may depend on, beside its input. */
+/** The facts beside the input on which the decision about a call may depend. */
 export type PermissionContext = Pick<ActionContext, 'workspace'>;
 
 /** One permission that a call of an action needs. */
@@ -50,7 +50,7 @@ export interface ToolPermission {
 }
 
 export interface Action<Input = never> {
-  /** Written for the model: what the action does and when to use it. */
+  /** Tells the model what the action does and when to use it. */
   description: string;
   /** The JSON Schema (2020-12) of the input, an object; invalid input never reaches `run`. */
   input: JsonSchema;

@@ -33,7 +33,7 @@ export interface ApprovalRequest {
   sessionKey: string;
   runId: string;
   isAttended: boolean;
-  /** For the `status.changed` of the request. */
+  /** The queue length in the `status.changed` of the request. */
   queueLength: number;
   toolCallId: string;
   toolName: string;

@@ -100,7 +100,7 @@ export async function resolveApproval(
     where approval_id = ${approvalId} and status = 'pending'`;
 }
 
-// Stored size of a page, which is known without reading the rows.
+// Limit of a page by its stored size, which is known without reading the rows.
 const pageBytes = 1024 * 1024;
 
 export interface ApprovalStore {

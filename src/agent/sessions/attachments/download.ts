@@ -2,7 +2,10 @@
 // caller, so a browser must neither run it nor guess another type.
 import type { AttachmentRecord } from './store.ts';
 
-/** For all responses of an attachment, also 304. Its content never changes, so its id is its tag. */
+/**
+ * The headers of all responses of an attachment, also 304. Its content never changes, so its id is
+ * its tag.
+ */
 export function cacheHeaders({ attachmentId }: Pick<AttachmentRecord, 'attachmentId'>): {
   etag: string;
   'cache-control': string;

@@ -30,7 +30,10 @@ export async function insertAttachments(
 }
 
 export interface AttachmentStore {
-  /** By id. Ids are unique over all sessions, so this also finds attachments that a fork inherits. */
+  /**
+   * Finds attachments by id. Ids are unique over all sessions, so this also finds attachments that
+   * a fork inherits.
+   */
   find(attachmentIds: readonly string[]): Promise<Map<string, AttachmentRecord>>;
 }
 

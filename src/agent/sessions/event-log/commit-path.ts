@@ -5,7 +5,7 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { UnitOfWork } from './unit.ts';
 
 export interface CommitPath {
-  /** For work whose only write is its last statement, which needs no transaction around it. */
+  /** Runs work whose only write is its last statement, which needs no transaction around it. */
   runStatement<T>(work: (unit: UnitOfWork) => Promise<T>): Promise<T>;
   /** Throws the Problem that the work returns. The work may run twice. */
   transact<T>(work: (unit: UnitOfWork) => Promise<T | Problem>): Promise<T>;

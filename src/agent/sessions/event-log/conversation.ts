@@ -7,7 +7,7 @@ export interface ConversationMessage {
   /** The seq at which the message became part of the conversation. */
   seq: number;
   message: UiMessage;
-  /** Set for a note about files, which the log has as an event and not as a message. */
+  /** True for a note about files, which the log has as an event and not as a message. */
   isNote?: true;
 }
 

@@ -105,7 +105,7 @@ interface Reader {
   write(events: readonly StoredEvent[]): Promise<string>;
 }
 
-/** What was sent of a session. */
+/** The state of a session as the reader has it. */
 interface SentSession {
   id: string;
   /** Null before its first event. */
@@ -137,7 +137,7 @@ function createReader({ store, agentId, readEvents, clock, limits }: FollowAllOp
 
   async function writeEvent(event: StoredEvent): Promise<string> {
     const session = sessions.get(event.sessionKey);
-    // Removed meanwhile, or sent already.
+    // The session was removed, or the reader has the event.
     if (session === undefined || (session.seq !== null && event.seq <= session.seq)) return '';
     const { id, seq } = session;
     let frames = '';

@@ -29,7 +29,8 @@ export function timedEventText(event: StoredEvent, sessionId: string): string {
   return `id: ${Date.parse(event.time)}\nevent: ${event.type}\ndata: ${eventJson(event, sessionId)}\n\n`;
 }
 
-// Concatenated as text, so that a replay of thousands of events parses none of them.
+// The JSON of an event is concatenated as text, so that a replay of thousands of events parses none
+// of them.
 function eventJson(event: StoredEvent, sessionId: string): string {
   const run = event.runId === null ? '' : `,"runId":${JSON.stringify(event.runId)}`;
   const members = event.json.slice(1).trimStart();

@@ -51,7 +51,7 @@ function createRemoteParts(
   keepSessions(keys: readonly string[]): void;
   update(openParts: readonly (OpenPart & { sessionKey: string })[]): void;
 } {
-  /** Published characters of each part, by session. */
+  /** The number of published characters of each part, by session. */
   const lengths = new Map<string, Map<string, number>>();
 
   function publishText({ sessionKey, text, ...part }: OpenPart & { sessionKey: string }): void {

@@ -32,7 +32,8 @@ interface Entry {
   conversation: CachedConversation | null;
 }
 
-// In characters. An entry without a conversation counts 2,000, so that there are at most 2,000 of them.
+// Capacity in characters. An entry without a conversation counts 2,000, so that there are at most
+// 2,000 of them.
 const capacity = 4_000_000;
 const baseWeight = 2_000;
 

@@ -329,7 +329,7 @@ export interface SessionStore {
   list(query: ListQuery): Promise<SessionRecord[]>;
   /** Sessions of an agent whose workspace is not the shared one. */
   countOwnWorkspaces(agentId: string): Promise<number>;
-  /** Those of the keys that are sessions. */
+  /** Returns the keys among these that are sessions. */
   existingKeys(keys: readonly string[]): Promise<Set<string>>;
   /** `execute` sessions whose retention is over. */
   expiredSessions(agentId: string, keptDays: number): Promise<string[]>;

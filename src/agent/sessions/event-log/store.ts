@@ -203,9 +203,9 @@ export interface EventStore {
   findEvent(query: EventQuery): Promise<number | undefined>;
   /** The output of a tool; undefined when the event of that seq has none. */
   toolOutput(segments: readonly Segment[], seq: number): Promise<unknown>;
-  /** Of sessions that are not removed. */
+  /** The newest seq of each of these sessions, without those that are removed. */
   headSeqs(sessionKeys: readonly string[]): Promise<{ sessionKey: string; headSeq: number }[]>;
-  /** Checkpointed text of parts that are still open, of all processes. */
+  /** The text in checkpoints of parts that are still open, of all processes. */
   openTexts(sessionKeys: readonly string[]): Promise<(OpenPart & { sessionKey: string })[]>;
 }
 
@@ -318,7 +318,7 @@ async function readPage(
   return { events: events.slice(0, limit), hasMore: hasMore || events.length > limit };
 }
 
-/** Completed messages before a seq, the newest first, limited in size as `readPage` is. */
+/** Reads completed messages before a seq, the newest first, limited in size as `readPage` is. */
 async function readNewestMessages(
   sql: Sql,
   segments: readonly Segment[],
@@ -458,7 +458,7 @@ export async function insertCheckpoint(
       and not exists (select 1 from agent.sessions_checkpoints where session_id = ${sessionKey} and part_id = ${part.partId} and start_offset = ${from})`;
 }
 
-/** Beside the append whose events contain these parts as a whole. */
+/** Deletes checkpoints beside the append whose events contain these parts as a whole. */
 export function deleteCheckpoints(tx: Sql, runId: string, partIds: readonly string[]): ExtraStatements {
   return tx`, deleted_checkpoints as (
       delete from agent.sessions_checkpoints where run_id = ${runId} and part_id = any(${[...partIds]}::text[]) and exists (select from head)

@@ -45,6 +45,6 @@ export interface SessionChange {
   cachedInputTokens?: number;
   reasoningTokens?: number;
   credits?: number;
-  /** Set where the session has none. */
+  /** The title of a session that has none yet. */
   title?: string;
 }

@@ -28,7 +28,8 @@ export interface CompactionOptions {
   recover(error: unknown): Promise<void>;
 }
 
-// For models without a known window. Summaries of more tokens in one request are rarely good.
+// The window of models without a known one. Summaries of more tokens in one request are rarely
+// good.
 const usualWindow = 100_000;
 const requestShare = 0.5;
 const summaryShare = 0.1;
@@ -85,12 +86,12 @@ export function planWhole(conversation: Conversation): CompactionPlan {
 
 export interface RunPast {
   conversation: Conversation;
-  /** Of each message of the conversation. */
+  /** The tokens of each message of the conversation. */
   messageTokens: readonly number[];
   /** The message that the model is writing. */
   messageId: string;
   parts: readonly UiMessagePart[];
-  /** Of each of its steps. */
+  /** The tokens of each of its steps. */
   stepTokens: readonly number[];
 }
 

@@ -15,7 +15,7 @@ import { isPrunable, minPrunedCharacters, splitSteps } from './prompt-answer.ts'
 export interface RunContext {
   /** The prompt of the next step, without the system's. */
   prompt(parts: readonly UiMessagePart[]): LanguageModelV3Message[];
-  /** For the call as a whole. */
+  /** Provider options of the call as a whole. */
   callOptions(): { providerOptions?: Record<string, Record<string, never>> };
   /** Shortens a prompt that would not fit the model. */
   fit(parts: readonly UiMessagePart[], step: number): Promise<void>;
@@ -59,11 +59,11 @@ const minFreedShare = 0.1;
 // After a refusal a smaller gain is worth a summary.
 const minFreedByRefusalShare = 0.02;
 const maxTextShare = 0.35;
-// For models without a known window: the tokens that remain after shortening.
+// The tokens that remain after shortening for models without a known window.
 const usualWindow = 128_000;
 // Without a known window only the gateway's limit of bytes makes the loop clip texts.
 const maxUnknownTextTokens = Number.POSITIVE_INFINITY;
-// A rejected prompt gives no exact limit, so the next prompt is sized well below it.
+// A rejection reveals no exact limit, so the next prompt is sized well below it.
 const belowRefused = 0.7;
 // The gateway accepts 4,096 messages in a prompt.
 const maxMessages = 4_000;
@@ -77,9 +77,9 @@ interface ContextState {
   view: PromptView;
   hasFiles: boolean;
   leavesOutFiles: boolean;
-  /** Of this run alone, after a prompt of too many bytes. */
+  /** The limit of this run alone, after a prompt of too many bytes. */
   maxTokens: number | null;
-  /** As the model counted them; 0 after what was counted has changed. */
+  /** The tokens as the model counted them; 0 after the prompt has changed. */
   countedTokens: number;
   reported: Set<string>;
   seq: number;

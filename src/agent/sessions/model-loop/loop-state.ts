@@ -60,7 +60,7 @@ export interface ModelLoopOptions extends ModelRetryLimits {
   traces: Traces;
 }
 
-/** Also of a loop that failed half-way. */
+/** The result of a loop, whether or not it failed. */
 export interface LoopResult {
   parts: UiMessagePart[];
   text: string;
@@ -81,7 +81,7 @@ export interface LoopState {
   hasReportedTools: boolean;
 }
 
-/** What the steps of one loop share. */
+/** The state that the steps of one loop share. */
 export interface StepContext {
   options: ModelLoopOptions;
   state: LoopState;

@@ -29,7 +29,7 @@ const maxWaitDelayMs = 30_000;
 // Failures that a retry cannot fix.
 const finalCodes = new Set<string>(['provider_credentials', 'upstream_refused']);
 
-/** For one run. Retries are counted per step, waits over the whole run. */
+/** Creates the retries of one run. Retries are counted per step, waits over the whole run. */
 export function createModelRetry(options: ModelRetryOptions): ModelRetry {
   const { modelRetries, modelWaitMs, record, clock, signal } = options;
   let step = 0;

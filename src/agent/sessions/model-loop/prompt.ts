@@ -16,7 +16,7 @@ export interface PromptView extends InputView {
 
 export interface RenderedConversation {
   messages: LanguageModelV3Message[];
-  /** Of each message of the conversation. */
+  /** The tokens of each message of the conversation. */
   messageTokens: number[];
   omissions: Omission[];
 }

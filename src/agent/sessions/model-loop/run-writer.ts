@@ -43,7 +43,7 @@ export interface RunWriter {
   recordFrom(
     make: (unit: UnitOfWork) => Promise<{ events: readonly LogEntry[]; change: SessionChange } | null>,
   ): Promise<number | null>;
-  /** Written together with the next write. */
+  /** Writes the events together with the next write. */
   defer(events: readonly SessionEvent[]): void;
   /** Text of a block; the first text of a block opens a part. */
   addText(type: PartType, blockId: string, delta: string): void;
@@ -94,7 +94,7 @@ export function createRunWriter(options: RunWriterOptions): RunWriter {
     },
     recordFrom: (make) => queue.run(() => pending.writeFrom(make)),
     defer(events) {
-      // Queued, because the end of an earlier part may be on its way.
+      // Use the queue, because it may hold the end of an earlier part.
       queue.runInBackground(async () => {
         pending.defer(events);
         checkpoints.schedule();
@@ -178,7 +178,7 @@ function createTextParts(
 
   function endPart(state: PartState): void {
     blocks.delete(blockKey(state.part.partType, state.blockId));
-    // Queued behind the `part.started` of the part.
+    // The queue writes it behind the `part.started` of the part.
     queue.runInBackground(async () => {
       openParts.delete(state);
       pending.endPart(state);
@@ -282,7 +282,7 @@ interface PendingEvents {
   closeParts(): void;
 }
 
-/** Deferred events and ended parts, which go with the next write. */
+/** Collects deferred events and ended parts for the next write. */
 function createPendingEvents(options: RunWriterOptions): PendingEvents {
   const { sessionKey, runId, log } = options;
   const deferredEvents: SessionEvent[] = [];
@@ -398,7 +398,7 @@ function createRetryingWrite({
 }
 
 interface Checkpoints {
-  /** Saves within 100 ms. */
+  /** Saves checkpoints within 100 ms. */
   schedule(): void;
   saveNow(): void;
   stop(): void;

@@ -23,7 +23,7 @@ export interface SessionWrite {
   session: SessionRecord;
   /** The newest seq before the write. */
   expectedSeq: number;
-  /** Created in the same transaction. */
+  /** Whether the transaction also creates the session. */
   isNew: boolean;
   events: LogEntry[];
   change: SessionChange;
@@ -128,7 +128,7 @@ interface InputPlan {
   queuePosition: number;
   /** Null for a run that starts. */
   waitsFor: Receipt['waitsFor'] | null;
-  /** Of the run that starts; null for one that waits. */
+  /** The model of the run that starts; null for one that waits. */
   model: string | null;
 }
 

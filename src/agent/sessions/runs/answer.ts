@@ -99,7 +99,7 @@ async function permit(
   sessionKey: string,
   call: Parameters<ModelLoopOptions['permit']>[0] & { workspace: string },
 ): ReturnType<ModelLoopOptions['permit']> {
-  // Read again, because the mode may have changed since the run started.
+  // Read the session again: its mode may have changed since the run started.
   const current = await store.session(agentId, { key: sessionKey });
   if (current?.mode === 'plan' && call.tool.definition.readOnly !== true)
     return {
@@ -114,7 +114,7 @@ async function requestApproval(
   { started: { session, runId }, handle, writer }: ActiveRun,
   { tool, toolCallId, input }: Parameters<ModelLoopOptions['approve']>[0],
 ): ReturnType<ModelLoopOptions['approve']> {
-  // Read again, because `attended` may have changed since the run started.
+  // Read the session again: `attended` may have changed since the run started.
   const { signal } = handle.abort;
   const current = await untilAvailable(() => store.session(agentId, { key: session.key }), {
     clock,

@@ -15,7 +15,7 @@ export interface Capacity {
   queueUp(): Promise<number>;
 }
 
-/** For one attempt to write one batch. A run that starts is claimed. */
+/** Creates the capacity for one attempt to write one batch. A run that starts is claimed. */
 export function createCapacity(unit: UnitOfWork, rules: AdmissionRules): Capacity {
   const slots = new Map<string, Slot>();
   let waiting: number | undefined;

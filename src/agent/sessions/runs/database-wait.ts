@@ -16,7 +16,7 @@ export function isDatabaseAway(error: unknown): boolean {
   return asProblem(error).code === 'database_unavailable';
 }
 
-/** For idempotent work, such as reading. */
+/** Repeats idempotent work, such as reading, until the database is available. */
 export function untilAvailable<T>(
   work: () => Promise<T>,
   { clock, signal }: { clock: Clock; signal: AbortSignal },

@@ -71,8 +71,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 const maxFailures = 100;
 
 /**
- * True when no input waits any more. A session whose start fails does not keep the others back: the round goes on
- * without it and then throws its error.
+ * True when no input waits any more. A session whose start fails does not delay the others: the
+ * round continues without it and then throws its error.
  */
 async function startIdleQueues(options: DispatcherOptions): Promise<boolean> {
   const { runStore, rules, localRuns, start, log } = options;
@@ -106,7 +106,7 @@ function isUnavailable(error: unknown): boolean {
   return error instanceof Problem && error.kind === 'unavailable';
 }
 
-/** A run whose start fails is claimed no longer: it would take up a place for ever. */
+/** Release a run whose start fails: it would occupy a place for ever. */
 async function startFirst(
   { eventLog, rules }: DispatcherOptions,
   sessionKey: string,

@@ -15,7 +15,7 @@ export interface LocalRuns {
   add(runId: string, run: LocalRun): void;
   remove(runId: string): void;
   get(runId: string): LocalRun | undefined;
-  /** Claimed ones included. */
+  /** Whether this process executes the run or has claimed it. */
   has(runId: string): boolean;
   isExecuting(runId: string): boolean;
   isEmpty(): boolean;

@@ -145,8 +145,8 @@ async function settleOrphans(options: RecoveryOptions): Promise<void> {
   const { agentId, holder } = rules;
   const query = { agentId, instanceId: holder.instanceId, trustLeases: hasReplicas };
   for (const run of await runStore.abandonedRuns(query)) {
-    // Checked after the query: a run is claimed here before it is written, so a run
-    // that the query sees and that is not claimed cannot be one of this process.
+    // Check after the query: a run is claimed here before it is written, so a run that the query
+    // sees and that is not claimed belongs to another process.
     if (!localRuns.has(run.runId)) await settleOrphan(options, run);
   }
 }

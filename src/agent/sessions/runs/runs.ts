@@ -330,7 +330,7 @@ function applyAdmission(
   return started && start(context, started);
 }
 
-// Bounded, because a run that is cancelled in the queue never uses its entry.
+// The map is bounded, because a run that is cancelled in the queue never uses its entry.
 const maxRequests = 10_000;
 
 function rememberRequest({ requests, options }: Context, runId: string): void {

@@ -27,7 +27,7 @@ export interface Settlement {
   usage: RunUsage;
   finishReason: string | null;
   error: RunError | null;
-  /** Written before the `run.settled`. */
+  /** Events that precede the `run.settled`. */
   events: readonly LogEntry[];
   hasCheckpoints: boolean;
   /** Whether the run has taken steers, which are settled with it. */
@@ -121,7 +121,7 @@ async function denyPendingApprovals(unit: UnitOfWork, runId: string): Promise<Ap
 interface SettlementWrite {
   run: RunKey;
   settlement: Settlement;
-  /** Denied because the run ends. */
+  /** The approvals that are denied because the run ends. */
   approvals: readonly ApprovalRecord[];
   /** Runs that were steered into this one. */
   steeredRunIds: readonly string[];

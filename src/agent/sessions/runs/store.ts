@@ -72,7 +72,7 @@ export interface Receipt {
   queued: boolean;
   queueItemId: string | null;
   queuePosition: number;
-  /** Of an input that waits: for the runs of its session before it, or for a free place. */
+  /** What a waiting input waits for: earlier runs of its session, or a free place. */
   waitsFor?: 'session' | 'capacity';
   seq: number;
   eventsUrl: string;
@@ -188,7 +188,7 @@ export async function runsByPrompt(
   return rows.map(runOf);
 }
 
-/** In the order in which they will run. */
+/** The waiting runs in the order in which they will run. */
 export async function waitingRuns(
   { tx }: UnitOfWork,
   sessionKey: string,
@@ -301,7 +301,7 @@ export interface RunStore {
   abandonedRuns(query: { agentId: string; instanceId: string; trustLeases: boolean }): Promise<RunRecord[]>;
   /** Inputs whose time limit is over, by session. */
   expiredInputs(agentId: string): Promise<Map<string, string[]>>;
-  /** Until the next input expires; null when none will. */
+  /** The milliseconds until the next input expires; null when none will. */
   nextExpiryMs(agentId: string): Promise<number | null>;
   /** Sessions with waiting inputs and no active run, in the order in which they start. */
   idleQueues(agentId: string, limit: number, except: readonly string[]): Promise<string[]>;

@@ -8,7 +8,7 @@ import type { Delivery, LeaseHolder, Receipt } from './store.ts';
 /** An input with all its ids; nothing is generated later, so that it may be admitted twice. */
 export interface Submission {
   session: SessionLocator;
-  /** Created when the session does not exist. */
+  /** The session to create when it does not exist. */
   create: NewSession | null;
   runId: string;
   queueItemId: string;
@@ -21,7 +21,7 @@ export interface Submission {
     preview: string;
     files: readonly DecodedAttachment[];
   } | null;
-  /** For a run that answers an earlier input again. */
+  /** The answer that a new answer to an earlier input replaces. */
   replaces?: Replacement | undefined;
   /** The message that the model will write. */
   messageId: string | null;
@@ -71,7 +71,7 @@ export interface StartedRun {
   origin: string;
   /** The whole conversation when the input is the first of its session; null when the log has to be read. */
   input: UiMessage | null;
-  /** Of the last event of its start. */
+  /** The seq of the last event of its start. */
   seq: number;
 }
 
