@@ -2,7 +2,7 @@
 // not load a server's code. To add a command, add its file and one entry here.
 import type { CommandEntry } from './command-line/command.ts';
 
-/** In the order of the overview. */
+/** The commands in the order of the overview. */
 export const commands: readonly CommandEntry[] = [
   {
     name: 'start',

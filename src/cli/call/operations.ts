@@ -74,7 +74,7 @@ const methods = ['get', 'post', 'put', 'patch', 'delete'];
 
 type Resolve = <T extends { $ref?: string }>(node: T) => T;
 
-/** In the order of the contract. */
+/** Reads the operations in the order of the contract. */
 export async function readOperations(surface: Surface): Promise<CallableOperation[]> {
   const document = JSON.parse(await readText(assetPath(`src/contract/${surface}/bundle.json`))) as Document;
   const resolve: Resolve = (node) =>

@@ -172,8 +172,8 @@ const tokenVariables: Readonly<Record<Caller, string>> = {
 const tokenFiles = { user: 'token_file', admin: 'admin_token_file', agent: 'agent_token_file' } as const;
 
 /**
- * In the order of preference; the user's credential stands for all others, and comes first where it
- * may call.
+ * The callers in the order of preference; the user's credential stands for all others, and comes
+ * first where it may call.
  */
 function callersOf({ credentials }: CallableOperation): Caller[] {
   const otherCallers = credentials.flatMap((scheme) => callerOfScheme[scheme] ?? []);

@@ -66,7 +66,7 @@ const resourceOptions = {
   json: { kind: 'switch', summary: 'Print the answer or the error as one line of JSON.' },
 } as const;
 
-/** For the help of these commands. */
+/** Lines for the help of these commands. */
 export const resourceNotes: readonly string[] = [
   'The credential is TOWNHALL_ADMIN_TOKEN for operations of administrators and TOWNHALL_TOKEN for all; without them,',
   'the token of a local edition that was started in this folder. "townhall call gateway OPERATION --describe" lists the',

@@ -1,6 +1,6 @@
 // The operator's environment variables that a deployed gateway gets: its own settings, the keys
-// that providers and services declare, and basic ones such as PATH. Other variables of a shell do
-// not reach a long-running process.
+// that providers and services declare, and basic ones such as PATH. A long-running process gets no
+// other variables of a shell.
 import { isSingleExecutable } from '../../kernel/assets.ts';
 import { isStartupKey } from '../../gateway/config.ts';
 import type { Runner } from '../../deploy/index.ts';

@@ -1,6 +1,6 @@
 // Rows of text in aligned columns.
 
-/** One line per row; numbers are aligned right, other cells left. */
+/** Renders one line per row; numbers are aligned right, other cells left. */
 export function alignColumns(rows: readonly (readonly string[])[]): string[] {
   const widths: number[] = [];
   for (const row of rows)

@@ -49,7 +49,7 @@ export interface Argument {
 }
 
 export type Options = Readonly<Record<string, Option>>;
-/** In the order in which they are typed. */
+/** The arguments in the order in which they are typed. */
 export type Arguments = Readonly<Record<string, Argument>>;
 export type SettingsTable = Readonly<Record<string, Setting<unknown>>>;
 
@@ -89,7 +89,7 @@ export interface Action<O extends Options = Options, A extends Arguments = Argum
    * another command's list.
    */
   settings?: { table: SettingsTable; sameAs?: string };
-  /** Started by Townhall itself; absent from help and completions. */
+  /** Whether only Townhall itself starts it; help and completions omit it. */
   isInternal?: boolean;
   /** Returns the exit code; a server returns after it was stopped. */
   run(call: ActionCall<O, A>): Promise<number>;

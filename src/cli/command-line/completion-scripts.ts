@@ -109,7 +109,7 @@ function fishScript(commands: readonly NamedCommand[], positions: readonly Posit
     'function __townhall_path',
     "    string match --invert -- '-*' (commandline --cut-at-cursor --tokenize --current-process)[2..] | string join ' '",
     'end',
-    // In fish a command substitution without output is no argument at all, so its result goes
+    // A command substitution of fish without output is no argument at all, so its result goes
     // through a variable.
     'function __townhall_at',
     '    set --local typed (__townhall_path)',

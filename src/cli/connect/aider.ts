@@ -8,7 +8,7 @@ export const aider: Tool = {
   title: 'aider',
   format: 'chat-completions',
   preferredModel: /claude|\bgpt-/,
-  // Of two entries with one name the later one applies.
+  // The later one of two entries with one name applies.
   edits: ({ url, token, model, home }) => [
     {
       kind: 'block',

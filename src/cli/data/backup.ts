@@ -148,7 +148,7 @@ export async function restore(
   return { file, engine, masterKey };
 }
 
-/** Detected by the file's first bytes: pg_dump's custom format, or a gzip. */
+/** Detects the engine by the file's first bytes: pg_dump's custom format, or a gzip. */
 async function engineOf(file: string): Promise<Engine> {
   const handle = await open(file, 'r').catch((error: unknown) => {
     throw new Error(`${file} cannot be read: ${codeOf(error)}.`);

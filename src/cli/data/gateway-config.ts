@@ -11,7 +11,7 @@ export const dataOptions = {
   json: jsonOption,
 };
 
-/** For the help of these commands. */
+/** Lines for the help of these commands. */
 export const dataNotes: readonly string[] = [
   'DATABASE_URL in the environment names a PostgreSQL instead of the folder. In the folder of a deployed project the',
   'command uses the database of its City, unless --database-path or DATABASE_PATH is given; run it with the environment',

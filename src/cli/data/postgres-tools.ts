@@ -84,7 +84,7 @@ function tlsVariables(query: URLSearchParams): { PGSSLMODE: string; PGSSLROOTCER
   const root = query.get('sslrootcert') ?? '';
   const sslSetting = query.get('sslmode') ?? query.get('ssl') ?? '';
   const mode = root === 'system' || sslSetting === 'true' ? 'verify-full' : sslSetting;
-  // Verified against the system's certificates, as Node verifies against its own.
+  // libpq verifies against the system's certificates, as Node verifies against its own.
   return { PGSSLMODE: mode, PGSSLROOTCERT: root === '' && sslSetting === 'true' ? 'system' : root };
 }
 

@@ -46,7 +46,7 @@ export async function loginByDevice(options: DeviceLoginOptions): Promise<Device
   }
 }
 
-/** Also for a server that has not answered any poll. */
+/** The error of an unconfirmed login, also when the server has not answered any poll. */
 function unconfirmedError(cause: GatewayError): Error {
   const message = `the code has expired without a confirmation; start again. Last answer: ${cause.message}`;
   return new Error(message, { cause });

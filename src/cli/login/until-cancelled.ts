@@ -1,4 +1,4 @@
-// Work that Ctrl-C cancels.
+// Makes Ctrl-C cancel a piece of work.
 
 /**
  * Aborts the work's signal at the first SIGINT or SIGTERM, and then rejects with a message for the terminal.

@@ -27,7 +27,7 @@ export interface CatalogStore {
   current: CatalogDocument | undefined;
   /** Keeps the content before for a rollback. */
   replace(next: CatalogDocument): Promise<void>;
-  /** For changes of pins, which a rollback does not undo. */
+  /** Writes a change of pins, which a rollback does not undo. */
   amend(next: CatalogDocument): Promise<void>;
 }
 

@@ -1,4 +1,4 @@
-// What a publisher of a catalog needs: its content as a document, a key, and signatures.
+// Actions for the publisher of a catalog: its content as a document, a key, and signatures.
 import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { catalogDocument, curatedModels, parseCatalogDocument } from '../../gateway/ai/index.ts';
@@ -61,7 +61,8 @@ async function readPrivateKey(path: string): Promise<KeyObject> {
     const key = createPrivateKey(pem);
     if (key.asymmetricKeyType === 'ed25519') return key;
   } catch {
-    // Also not a key of Ed25519: one message for both. The text of the error may quote the key.
+    // The same message for an unreadable key and one of another type than Ed25519: the text of the
+    // error may quote the key.
   }
   throw new Error(`${path} has no private key of Ed25519; "townhall models keygen" writes one.`);
 }

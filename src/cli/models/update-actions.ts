@@ -160,7 +160,7 @@ async function applyPlan(
   if (!json) for (const line of describePlan(plan)) context.print(line);
   const isAllowed = refusals.length === 0 && !isDryRun;
   const isApplied = isAllowed && (yes || changes.length === 0 || (await confirmChanges(json)));
-  // Without changes a rollback goes on to what it would bring back before.
+  // A rollback without changes continues with the content before that one.
   if (isApplied) await (changes.length === 0 ? store.amend(document) : store.replace(document));
   if (json) context.print(JSON.stringify({ applied: isApplied, changes, pins, refusals }));
   else context.print(isApplied ? `Applied: ${store.file}` : 'Nothing was changed.');

@@ -15,8 +15,8 @@ export function limitStreamGarbage(): void {
 }
 
 /**
- * For an agent, called before it loads. It is mostly idle, so a small young generation suffices:
- * 10% less memory.
+ * Limits the young generation of an agent, before it loads. An agent is mostly idle, so a small one
+ * suffices: 10% less memory.
  */
 export function limitYoungGeneration(): void {
   setFlagsFromString('--semi-space-growth-factor=1');
@@ -48,10 +48,11 @@ export interface IdleOptions {
 }
 
 /**
- * For a server, called once it listens. While the event loop is idle, V8's memory saver collects the heaps of
- * all threads, the embedded database's too, and returns their pages; this shrinks the young generation. Under
- * load its collections would cost 0.3 ms of processor time a call, and those of so small a young generation
- * another 0.1 ms, so a busy moment switches it off and lets the young generation grow to `enoughYoungBytes`.
+ * Starts V8's memory saver in a server that listens. While the event loop is idle, V8's memory
+ * saver collects the heaps of all threads, the embedded database's too, and returns their pages;
+ * this shrinks the young generation. Under load its collections would cost 0.3 ms of processor time
+ * a call, and those of so small a young generation another 0.1 ms, so a busy moment switches it off
+ * and lets the young generation grow to `enoughYoungBytes`.
  */
 export function saveMemoryWhileIdle({
   growsWhileBusy = true,

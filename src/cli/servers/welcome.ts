@@ -1,7 +1,7 @@
 // The screen of `townhall start`: what runs where, a link to the console, and one call to paste.
 import { styleText } from 'node:util';
 
-/** What the screen shows. All lines but the console's link fit into 80 columns with short paths. */
+/** The content of the screen. All lines but the console's link fit into 80 columns with short paths. */
 export interface Welcome {
   version: string;
   gatewayUrl: string;
@@ -13,7 +13,7 @@ export interface Welcome {
   /** The files with the user token and the agent's token, as paths for the shell. */
   userTokenFile: string;
   agentTokenFile: string;
-  /** Set only on the start that created the administrator. */
+  /** The administrator's credentials; only the start that created them has them. */
   administrator: { adminId: string; password: string } | undefined;
   /** How to run `townhall` here. */
   program: string;
