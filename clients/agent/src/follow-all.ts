@@ -32,7 +32,8 @@ function createState(after: number | undefined): ReaderState {
     after: () => cursorMs ?? 0,
     isEnd: () => false,
     async *read({ headers, events }) {
-      // By the server's clock, since a reconnect before the first event continues from here.
+      // The cursor starts at the server's time: a reconnect before the first event continues from
+      // there.
       cursorMs ??= Date.parse(headers['date'] ?? '') || Date.now();
       for await (const event of events) {
         cursorMs = Math.max(cursorMs, Date.parse(event.time));
@@ -55,7 +56,8 @@ function createSeqs(): { isNew(event: SessionEvent): boolean } {
       const seq = seqOf(event);
       if (seq === undefined) return true;
       if (seq <= (seqs.get(event.sessionId) ?? 0)) return false;
-      // Moves the session to the end; the first one is that without an event for longest.
+      // Moves the session to the end of the map, whose first session has had no event for the
+      // longest time.
       seqs.delete(event.sessionId);
       seqs.set(event.sessionId, seq);
       if (seqs.size > maxSessions) seqs.delete(seqs.keys().next().value as string);

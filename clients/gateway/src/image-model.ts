@@ -98,7 +98,7 @@ function writeFile(
   return { data, media_type: file.mediaType as 'image/png' };
 }
 
-// Downloaded from the client's base URL, which may differ from the server's own address.
+// Downloads an image from the client's base URL, which may differ from the server's own address.
 async function bytesOf(
   link: string,
   route: MediaRoute,

@@ -45,7 +45,7 @@ export interface LoginRequest {
 export interface RedirectRequest {
   bureauId: string;
   provider: string;
-  /** The address to which the browser returns; the Bureau must list its origin. */
+  /** The address to which the browser returns. The Bureau must list its origin. */
   redirectTo: string;
   signal?: AbortSignal | undefined;
 }

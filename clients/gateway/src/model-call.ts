@@ -49,7 +49,7 @@ export function writeModelCall(
     frequencyPenalty: options.frequencyPenalty,
     responseFormat: options.responseFormat,
     seed: options.seed,
-    // For some providers an empty list differs from an absent one.
+    // Some providers distinguish an empty list from an absent one.
     tools: tools !== undefined && tools.length > 0 ? tools : undefined,
     toolChoice: tools !== undefined && tools.length > 0 ? options.toolChoice : undefined,
     includeRawChunks: options.includeRawChunks,

@@ -41,12 +41,12 @@ export interface WebLogin {
   handle(): Promise<User | null>;
   /** Leaves the page for the login page. The promise stays pending while the browser goes there. */
   signIn(options?: SignInOptions): Promise<never>;
-  /** Revokes the token and forgets it, also where the server cannot be reached. */
+  /** Revokes the token and deletes it from the storage, also when the server cannot be reached. */
   signOut(): Promise<void>;
   /** The token of the user who is signed in. */
   token(): string | undefined;
   state(): WebLoginState;
-  /** Calls the listener after each change of the state; returns the end of that. */
+  /** Calls the listener after each change of the state; returns the unsubscribe. */
   subscribe(listener: () => void): () => void;
 }
 
@@ -68,7 +68,7 @@ interface Session {
   /** Null for a session that has expired. */
   read(): StoredSession | null;
   write(session: StoredSession | null): void;
-  /** Shows what is stored. */
+  /** Reads the storage again and notifies the listeners. */
   refresh(): void;
   state(): WebLoginState;
   subscribe(listener: () => void): () => void;
@@ -119,7 +119,7 @@ export function createWebLogin(options: WebLoginOptions): WebLogin {
       return new Promise<never>(() => {});
     },
     async signOut() {
-      // The token is forgotten first, so a page that is left meanwhile is signed out too.
+      // Delete the token first, so that a page which is left meanwhile is signed out too.
       const userToken = token();
       session.write(null);
       if (userToken === undefined) return;
@@ -191,7 +191,7 @@ interface HandleOptions {
   client: GatewayClient;
   session: Session;
   storage: BrowserStorage;
-  /** Under which the pending login is stored. */
+  /** The key under which the pending login is stored. */
   key: string;
 }
 
@@ -203,7 +203,7 @@ async function handle({ client, session, storage, key }: HandleOptions): Promise
   if (code === null || pending === null || state !== pending.state) {
     const existing = session.read();
     session.write(existing);
-    // A token that was revoked meanwhile is noticed by this call, and ends the session (endingFetch).
+    // The call detects a token that was revoked meanwhile, which ends the session (endingFetch).
     if (existing !== null) await client.accounts.getMe().catch(() => undefined);
     return session.read()?.user ?? null;
   }

@@ -10,10 +10,7 @@ export interface AbortScope {
   disarm(): void;
   /** Closes the connection now. */
   close(): void;
-  /**
-   * Call it after the whole answer: removes the listener and the timer, and keeps the connection
-   * reusable.
-   */
+  /** Removes the listener and the timer after the whole answer, and keeps the connection reusable. */
   release(): void;
 }
 

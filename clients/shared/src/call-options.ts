@@ -9,9 +9,9 @@ export interface ConnectionOptions {
    * The bearer credential, or a function that returns it; called for each request that needs one.
    */
   token?: string | (() => string | Promise<string>) | undefined;
-  /** Used instead of the global `fetch`. */
+  /** Replaces the global `fetch`. */
   fetch?: typeof globalThis.fetch | undefined;
-  /** Sent with every request. */
+  /** Headers of every request. */
   headers?: Readonly<Record<string, string | undefined>> | undefined;
   /**
    * Deadline of a whole call with its retries, for a stream until its headers; 5
@@ -39,9 +39,9 @@ export interface CallOptions {
   headers?: Readonly<Record<string, string | undefined>> | undefined;
   /** Query members of an operation that takes a body as well. */
   query?: Readonly<Record<string, unknown>> | undefined;
-  /** Instead of the client's. */
+  /** Replaces the client's `timeoutMs`. */
   timeoutMs?: number | undefined;
-  /** Instead of the client's. */
+  /** Replaces the client's `maxRetries`. */
   maxRetries?: number | undefined;
 }
 

@@ -73,7 +73,7 @@ function splitMembers(url: string, members: Members): { path: Members; rest: Mem
 async function readToken(source: ConnectionOptions['token']): Promise<string> {
   // Trimmed, because a credential is often read from a file that ends with a newline.
   const token = (typeof source === 'function' ? await source() : (source ?? '')).trim();
-  // Checked here, because the error of Headers would quote the value.
+  // Check here, because the error of Headers would quote the value.
   if (!/^[\x21-\x7e]*$/.test(token))
     throw new TypeError('The token has characters that a header cannot carry.');
   return token;

@@ -68,7 +68,7 @@ export function createTransport(settings: TransportOptions): Transport {
   }
 
   async function callRepeatedly(target: Target, members: Members, options: CallOptions) {
-    // Built once, so that all attempts carry one Idempotency-Key.
+    // The request is built once, so that all attempts carry one Idempotency-Key.
     const { url, init } = await buildRequest(settings, target, members, options);
     const { signal } = options;
     return withRetries((limitMs) => callOnce(url, init, { limitMs, ...(signal && { signal }) }), {
@@ -122,7 +122,7 @@ function isRepeatable(
 
 /** Sends a request; rejects for an answer with an error status. */
 function createSender({ fetch, fail }: TransportOptions): SendRequest {
-  // Looked up for each call, so that a later replacement of fetch (by instrumentation) is used.
+  // Each call looks up `fetch`, so that a later replacement (by instrumentation) is used.
   const send: typeof globalThis.fetch = fetch ?? ((input, init) => globalThis.fetch(input, init));
   return async (url, init, scope) => {
     const response = await send(url, { ...init, signal: scope.signal });
