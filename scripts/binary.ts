@@ -111,7 +111,7 @@ async function make(output: string): Promise<void> {
     chmodSync(executable, 0o755);
     await runQuietly(() => inject(executable, 'NODE_SEA_BLOB', readFileSync(blob), { sentinelFuse: fuse }));
     mkdirSync(path.dirname(output), { recursive: true });
-    // Renamed into place: an older executable that is running keeps its file.
+    // Rename into place: an older executable that is running keeps its file.
     renameSync(executable, output);
   } finally {
     rmSync(staging, { recursive: true, force: true });

@@ -91,7 +91,7 @@ async function build(name: string): Promise<void> {
       cpSync(compiledFolder, path.join(folder, 'dist'), { recursive: true });
       return;
     }
-    // Renamed before its removal, so that a program that starts now misses the folder only for an
+    // Rename the folder before its removal, so that a program that starts now misses it only for an
     // instant.
     const current = path.join(folder, 'dist');
     if (existsSync(current)) renameSync(current, path.join(staging, 'previous'));

@@ -129,7 +129,7 @@ async function main(from: string, output: string): Promise<void> {
     files.set('portal.css', readFileSync(path.join(import.meta.dirname, 'docs/portal.css'), 'utf8'));
     files.set('portal.js', await bundleScript());
     files.set(missingPage, writeMissingPage(navigation));
-    // Written after the check of links: those of Markdown lead to its sources.
+    // Write them after the check of links: links in Markdown lead to its sources.
     const texts = pages.filter(({ page }) => page.startsWith('guides/') || page === 'start.html');
     for (const { page, markdown } of texts) files.set(markdownPage(page), markdown);
     const entries = references.map(({ entry }) => entry);

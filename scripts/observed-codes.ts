@@ -23,11 +23,14 @@ const folder = path.join(root, 'build/observed-codes');
 
 /** A code that has to be observed, and the operations at which it may be. */
 export interface ListedCode {
-  /** As in the list of exceptions: `ai.getModel model_not_found` or `every operation: not_ready`. */
+  /**
+   * The name in the list of exceptions: `ai.getModel model_not_found` or `every operation:
+   * not_ready`.
+   */
   name: string;
   code: string;
   operationIds: string[];
-  /** Of shared code, so that a request without an operation may have it. */
+  /** Whether the code is of shared code, so that a request without an operation may have it. */
   isShared: boolean;
 }
 

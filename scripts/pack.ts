@@ -162,7 +162,7 @@ interface LockedPackage {
   name?: string;
   version?: string;
   dev?: boolean;
-  /** Of a workspace: its folder. */
+  /** The folder of a workspace. */
   resolved?: string;
   link?: boolean;
   dependencies?: Record<string, string>;

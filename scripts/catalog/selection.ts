@@ -43,12 +43,12 @@ export interface Selected {
   tags: string[];
   modalities?: string[];
   /**
-   * For models without a price in the package: dollars a unit from the provider's price list, and
-   * its date.
+   * Dollars a unit from the provider's price list, and its date, for models without a price in the
+   * package.
    */
   media?: { dollars: Record<string, number>; day: string; description: string };
   published?: Published;
-  /** For models that the package of parameters lacks; from the provider's documentation. */
+  /** The efforts by the provider's documentation, for models that the package of parameters lacks. */
   efforts?: Efforts;
   fallbacks?: string[];
 }

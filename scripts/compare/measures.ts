@@ -102,7 +102,10 @@ function measureMembers(document: Json, follow: Follow): Share {
   return share;
 }
 
-/** For example the discriminator of a union's member, which needs no description. */
+/**
+ * Whether the schema has one value, such as the discriminator of a union's member, which needs no
+ * description.
+ */
 function hasOneValue({ const: value, enum: values }: Json): boolean {
   return value !== undefined || (Array.isArray(values) && values.length === 1);
 }

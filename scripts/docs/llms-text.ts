@@ -14,7 +14,7 @@ export function markdownPage(page: string): string {
   return page.replace(/\.html$/, '.md');
 }
 
-/** In the order of the navigation; pages without Markdown are left out. */
+/** Writes the pages in the order of the navigation; pages without Markdown are left out. */
 export function writeLlmsText(
   texts: readonly TextPage[],
   navigation: readonly NavigationGroup[],

@@ -203,7 +203,7 @@ function writeErrors({ document, endpoint, knownCodes, render }: OperationPageOp
   return `<h2 id="errors">Errors</h2>\n<div class="errors">${parts.join('\n')}</div>`;
 }
 
-/** In Google's shape `code` is the status, and the details have our code. */
+/** An error; in Google's shape `code` is the status, and the details have our code. */
 interface ErrorExample {
   error: { code: string | number; message: string; details?: { reason?: string }[] };
 }

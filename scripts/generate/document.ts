@@ -23,7 +23,7 @@ export interface MediaType {
 export interface Body {
   required?: boolean;
   content?: Record<string, MediaType>;
-  /** Of a response. */
+  /** The headers of a response. */
   headers?: Record<string, object>;
 }
 

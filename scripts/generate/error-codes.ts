@@ -220,7 +220,7 @@ export function completeErrorCodes(document: Document, surface: Pick<Surface, 'n
   if (errors.length > 0) throw new Error(`x-error-codes: ${errors.join('; ')}`);
 }
 
-/** Declared JSON error statuses without any code of the operation. */
+/** The declared JSON error statuses without any code of the operation. */
 function silentStatuses(document: Document, list: CodeList, operation: Operation): string[] {
   const codes = operation['x-error-codes'] ?? [];
   return Object.entries(operation.responses ?? {})

@@ -139,7 +139,7 @@ function splitComponent(
     const ownName = variantName(base, furtherNames);
     const variant = structuredClone(originalResponse);
     setExamples(variant, names);
-    // Set anew for each place, also where the variant has the original's name.
+    // Each place sets it anew, also where the variant has the original's name.
     components[ownName] = variant;
     responses[status] = { $ref: `#/components/responses/${ownName}` };
   }

@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 
-/** Sorted paths from `root` of all files below a folder or file; empty when it does not exist. */
+/** The sorted paths from `root` of all files below a folder or file; empty when it does not exist. */
 export function filesBelow(root: string, place: string): string[] {
   const fullPath = path.join(root, place);
   const stats = statSync(fullPath, { throwIfNoEntry: false });

@@ -21,7 +21,10 @@ interface Place {
   mediaTypes: readonly string[];
 }
 
-/** By header name: the component under openapi/shared/headers and the responses that have it. */
+/**
+ * The shared headers: the name, the component under openapi/shared/headers and the responses that
+ * have it.
+ */
 const sharedHeaders: readonly { name: string; component: string; isOn: (place: Place) => boolean }[] = [
   ...Object.entries({
     'x-request-id': 'RequestId',

@@ -22,7 +22,7 @@ function isOpen(schema: Record<string, unknown>): schema is { 'x-open': true; en
   return schema['x-open'] === true && Array.isArray(schema.enum);
 }
 
-/** Removed values stay, so that they are reported. */
+/** Keeps values that were removed, so that they are reported. */
 function mergeValues(releasedValues: readonly unknown[], currentValues: readonly unknown[]): unknown[] {
   const missingValues = releasedValues.filter((value) => !currentValues.includes(value));
   return [...currentValues, ...missingValues];

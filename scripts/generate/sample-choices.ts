@@ -23,7 +23,7 @@ export const withoutSample: readonly string[] = [
   'sessions.followAll',
 ];
 
-/** By document and operationId; the two variants of the agent share theirs. */
+/** The choices by document and operationId; the two variants of the agent share theirs. */
 export const choices: Readonly<Record<string, SampleChoice>> = {
   'gateway/ai.createLanguageModelAnswer': {
     parameters: [

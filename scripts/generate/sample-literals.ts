@@ -58,7 +58,7 @@ export function pythonLiteral(value: Json, column = 0, depth = 0): string {
   return literal(value, python, column, depth);
 }
 
-/** For single quotes of a shell, as a part of an indented line. */
+/** JSON for single quotes of a shell, as a part of an indented line. */
 export function shellJson(value: Json): string {
   const text = literal(value, json, 8, 1);
   return `'${text.replaceAll("'", `'\\''`)}'`;

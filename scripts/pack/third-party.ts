@@ -4,7 +4,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 
-/** For packages of node_modules, sorted by name; throws for a package without a licence. */
+/** The notice for packages of node_modules, sorted by name; throws for a package without a licence. */
 export function thirdPartyNotice(root: string, packages: ReadonlySet<string>): string {
   const parts = [...packages].sort().map((name) => {
     const folder = path.join(root, 'node_modules', name);

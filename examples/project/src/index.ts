@@ -7,7 +7,7 @@ interface Note {
   text: string;
 }
 
-// Kept in memory to stay small; a real service keeps its data in a database.
+// The notes are in memory to keep the example small; a real service uses a database.
 const notesOf = new Map<string, Note[]>();
 
 const note = {

@@ -7,7 +7,7 @@ import { activateSamples } from './samples.ts';
 import { type SearchEntry, searchOptions } from './search-options.ts';
 
 declare global {
-  // Set by search-index.js.
+  // search-index.js sets it.
   var townhallSearch: string | undefined;
 }
 
