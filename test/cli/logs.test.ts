@@ -36,8 +36,10 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true }));
 
-async function runLogs(words: string[], input?: string): Promise<{ code: number | string; screen: string }> {
-  const options = input === undefined ? {} : { input };
+async function runLogs(
+  words: string[],
+  options: { input?: string; env?: Record<string, string> } = {},
+): Promise<{ code: number | string; screen: string }> {
   const run = townhall(['logs', ...words], { cwd: folder, ...options });
   return { code: await run.ended, screen: run.screen() };
 }
@@ -49,7 +51,7 @@ describe('townhall logs of a file or a pipe', () => {
   });
 
   test('reads standard input for -', async () => {
-    const { screen } = await runLogs(['-', '--request', 'req_2'], log);
+    const { screen } = await runLogs(['-', '--request', 'req_2'], { input: log });
     expect(screen).toBe(`${JSON.stringify(otherLine)}\n`);
   });
 
@@ -83,25 +85,37 @@ describe('townhall logs of a running local edition', () => {
       join(folder, 'models.json'),
       provider.modelsFile({ broken: 'status?code=500&message=boom' }),
     );
+    await start();
+  });
+  afterAll(async () => {
+    await stop();
+    await provider.close();
+  });
+
+  async function start(): Promise<void> {
     server = townhall(['start'], {
       cwd: folder,
       env: { PORT: '0', AGENT_PORT: '0', MODELS_FILE: 'models.json', ACME_API_KEY: 'CANARY-key' },
     });
     [, url = ''] = await server.waitFor(/gateway +(http:\/\/\S+)/);
-  });
-  afterAll(async () => {
+  }
+
+  async function stop(): Promise<void> {
     server.process.kill('SIGINT');
     await server.ended;
-    await provider.close();
-  });
+  }
 
-  test('finds a failed call by its id with the words of the provider', async () => {
+  async function callBrokenModel(): Promise<Response> {
     const token = (await readFile(join(folder, 'data/local.token'), 'utf8')).trim();
-    const response = await fetch(`${url}/v1/ai/text`, {
+    return fetch(`${url}/v1/ai/text`, {
       method: 'POST',
       headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
       body: '{"model": "acme/broken", "prompt": "Hi"}',
     });
+  }
+
+  test('finds a failed call by its id with the words of the provider', async () => {
+    const response = await callBrokenModel();
     const requestId = response.headers.get('x-request-id') ?? '';
     await response.text();
     const { code, screen } = await runLogs(['--request', requestId]);
@@ -134,5 +148,20 @@ describe('townhall logs of a running local edition', () => {
     await follower.waitFor(/GET \/nowhere-at-all 404/);
     follower.process.kill('SIGINT');
     expect(await follower.ended).toBe('SIGINT');
+  });
+
+  test('shows the usage record of a request whose lines are gone', async () => {
+    const response = await callBrokenModel();
+    const requestId = response.headers.get('x-request-id') ?? '';
+    await response.text();
+    await stop();
+    await start();
+    const token = (await readFile(join(folder, 'data/local.token'), 'utf8')).trim();
+    const env = { TOWNHALL_URL: url, TOWNHALL_TOKEN: token };
+    const { code, screen } = await runLogs(['--pretty', '--request', requestId], { env });
+    expect(code, screen).toBe(0);
+    expect(screen).toMatch(
+      /model=acme\/broken provider=acme outcome=upstream_failed failure_code=upstream_failed attempts=\d/,
+    );
   });
 });

@@ -6,7 +6,7 @@ import { isRecord, type JsonRecord } from '../../kernel/json-value.ts';
 import { alignColumns } from '../command-line/columns.ts';
 import { action, type Action, type CommandContext } from '../command-line/command.ts';
 import { readOperations } from './operations.ts';
-import { buildRequest, localServers } from './request.ts';
+import { buildRequest, localServers, type RequestOptions } from './request.ts';
 import { printResponse, sendRequest } from './response.ts';
 
 export interface ResourceAction {
@@ -29,27 +29,34 @@ export function resourceAction({ path, summary, operationId, subject, columns }:
     },
     options: resourceOptions,
     async run({ arguments: words, options, ...context }) {
-      const operation = (await readOperations('gateway')).find(
-        (candidate) => candidate.operationId === operationId,
-      );
-      if (operation === undefined) throw new Error(`The contract has no operation ${operationId}.`);
       const { subject: value, pairs } = words as { subject?: string; pairs: readonly string[] };
       const members =
         subject === undefined || value === undefined ? pairs : [`${subject}=${value}`, ...pairs];
-      const request = await buildRequest(operation, members, {
-        surface: 'gateway',
-        body: undefined,
+      const response = await callGateway(operationId, members, {
         url: options.url,
         tokenFile: options['token-file'],
         env: context.env,
       });
-      const response = await sendRequest(request);
       if (!response.ok || options.json || columns === undefined)
         return printResponse(response, { ...context, isJson: options.json, program: 'townhall' });
       printTable((await response.json()) as unknown, columns, context);
       return 0;
     },
   });
+}
+
+/** The answer of an operation of the gateway. Throws when the gateway cannot be reached. */
+export async function callGateway(
+  operationId: string,
+  members: readonly string[],
+  options: Pick<RequestOptions, 'url' | 'tokenFile' | 'env'>,
+): Promise<Response> {
+  const operation = (await readOperations('gateway')).find(
+    (candidate) => candidate.operationId === operationId,
+  );
+  if (operation === undefined) throw new Error(`The contract has no operation ${operationId}.`);
+  const request = await buildRequest(operation, members, { ...options, surface: 'gateway', body: undefined });
+  return sendRequest(request);
 }
 
 const resourceOptions = {

@@ -6,16 +6,18 @@ import { createInterface } from 'node:readline';
 import { callControl } from '../../kernel/control.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
+import { callGateway } from '../call/resource.ts';
 import { action, type Command, type CommandContext } from '../command-line/command.ts';
 import { gatewayDatabase } from '../data/database-location.ts';
 import { dataOptions, readConfigHere } from '../data/gateway-config.ts';
-import { isAbout, parseLogLine, prettyLine } from '../log-view/pretty.ts';
+import { escapeControls, isAbout, parseLogLine, prettyLine } from '../log-view/pretty.ts';
 
 export const command: Command = {
   description: [
     'Shows the latest log lines of a running "townhall start", or of a log in FILE; - reads standard input. With --request',
     'only the lines of one request, by the x-request-id of its answer: status, model, provider, attempts, and the',
-    "provider's own words where it failed. Exits 1 when no line matches.",
+    "provider's own words where it failed. A running server without such a line shows the usage record of the request. Exits",
+    '1 when nothing matches.',
   ],
   actions: [
     action({
@@ -39,7 +41,11 @@ export const command: Command = {
         context.printError(
           `townhall logs: no line is about ${options.request}; the server keeps its latest 5,000 lines.`,
         );
-        return 1;
+        const record = file === undefined ? await findUsageRecord(options.request, context) : undefined;
+        if (record === undefined) return 1;
+        context.printError('Its usage record:');
+        context.print(isPretty ? recordText(record) : JSON.stringify(record));
+        return 0;
       },
     }),
   ],
@@ -48,6 +54,44 @@ export const command: Command = {
     '  journalctl -u townhall -o cat | townhall logs - --pretty --request req_01k…',
   ],
 };
+
+/** The record of the request; undefined when the gateway has none for this caller or does not answer. */
+async function findUsageRecord(
+  requestId: string,
+  { env }: CommandContext,
+): Promise<Record<string, unknown> | undefined> {
+  try {
+    const response = await callGateway('usage.listRecords', [`request_id=${requestId}`], {
+      url: undefined,
+      tokenFile: undefined,
+      env,
+    });
+    if (!response.ok) return undefined;
+    const { items } = (await response.json()) as { items: Record<string, unknown>[] };
+    return items[0];
+  } catch {
+    return undefined;
+  }
+}
+
+const recordMembers = [
+  'created_at',
+  'action',
+  'model',
+  'provider',
+  'outcome',
+  'failure_code',
+  'attempts',
+  'credits',
+  'duration_ms',
+];
+
+function recordText(record: Record<string, unknown>): string {
+  return recordMembers
+    .filter((name) => record[name] !== null)
+    .map((name) => `${name}=${escapeControls(String(record[name]))}`)
+    .join(' ');
+}
 
 type LineSource = (follow: boolean) => AsyncIterable<string>;
 

@@ -15,6 +15,7 @@ export const command: Command = {
         'model',
         'outcome',
         'failure_code',
+        'attempts',
         'credits',
         'duration_ms',
         'request_id',
