@@ -1,6 +1,7 @@
 // The states of runs that a session's messages name. A fork has the messages of its ancestors, but
 // their runs belong to the session that executed them, so the search walks up the ancestors.
 import { AgentError, type AgentClient, type Run } from '@townhall/agent';
+import { runReason } from './pages/run-reason.ts';
 import type { RunView } from './pages/views.ts';
 
 const maxRuns = 100;
@@ -36,7 +37,7 @@ async function findRun(
       // A prompt that was still queued when the fork was created has no outcome in the fork.
       return owner !== sessionId && startedAt === null
         ? null
-        : { runId, status, reason: error?.message ?? null, startedAt };
+        : { runId, status, reason: runReason(error), startedAt };
     } catch (error) {
       if (!AgentError.isInstance(error) || error.code !== 'run_not_found') throw error;
     }

@@ -646,7 +646,7 @@ describe('console.runs', () => {
       items: ['a', 'b'].map((runId) => ({
         runId,
         status: 'failed',
-        reason: `Why ${runId}`,
+        reason: `Why ${runId} (upstream_failed)`,
         startedAt: '2026-11-20T09:00:00.000Z',
       })),
     });

@@ -3,6 +3,7 @@
 import type { QueueItem, Session, SessionEvent, UiMessage, UiMessagePart } from '@townhall/agent';
 import type { RunView } from './views.ts';
 import { orderMessages } from './message-order.ts';
+import { runReason } from './run-reason.ts';
 
 export interface Message {
   id: string;
@@ -215,7 +216,7 @@ export function settleRun(
   for (const approval of state.approvals.values())
     if (approval.runId === runId) state.approvals.delete(approval.approvalId);
   if (isEarlyEnd(status)) {
-    const reason = error?.message ?? null;
+    const reason = runReason(error);
     const hasStarted = state.startedRuns.has(runId) || answerOf(state, runId) !== undefined;
     state.outcomes.set(runId, { status, reason, hasStarted });
     // A compaction has no message that could show its failure.
