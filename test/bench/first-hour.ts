@@ -1,0 +1,162 @@
+// What a newcomer waits for, at two commits in turns: `npm ci`, the first and the second start, one call, and
+// the bytes of the portal's first page. Prints a table of medians; processor time is user and system time of
+// all processes.
+//
+//   node test/bench/first-hour.ts --before COMMIT [--after COMMIT] [--rounds 5]
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+
+const root = path.join(import.meta.dirname, '../..');
+const { values: options } = parseArgs({
+  options: {
+    before: { type: 'string' },
+    after: { type: 'string', default: 'HEAD' },
+    rounds: { type: 'string', default: '5' },
+  },
+});
+if (options.before === undefined) throw new Error('--before needs a commit');
+
+/** Values of one round by their row, such as `npm ci, processor s`. */
+type Round = Record<string, number>;
+
+const rounds: Record<'before' | 'after', Round[]> = { before: [], after: [] };
+for (let round = 0; round < Number(options.rounds); round += 1) {
+  for (const side of ['before', 'after'] as const) {
+    const values = await measure(options[side] ?? 'HEAD');
+    rounds[side].push(values);
+    console.error(`round ${round + 1}, ${side}: ${JSON.stringify(values)}`);
+  }
+}
+printTable();
+
+async function measure(commit: string): Promise<Round> {
+  const folder = mkdtempSync(path.join(tmpdir(), 'townhall-first-hour-'));
+  const checkout = path.join(folder, 'checkout');
+  try {
+    execFileSync('git', ['clone', '-q', '--shared', '--no-checkout', root, checkout]);
+    execFileSync('git', ['-C', checkout, 'checkout', '-q', commit]);
+    const install = timed('npm ci --no-audit', checkout);
+    const [kilobytes = '0'] = execFileSync('du', ['-sk', path.join(checkout, 'node_modules')])
+      .toString()
+      .split('\t');
+    return {
+      'npm ci, s': install.seconds,
+      'npm ci, processor s': install.processorSeconds,
+      'node_modules, MB': Math.round(Number(kilobytes) / 1024),
+      ...(await measureStarts(checkout)),
+    };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Two starts on one data folder; the call and the page are of the second. */
+async function measureStarts(checkout: string): Promise<Round> {
+  const first = await start(checkout);
+  await stop(first.child);
+  const second = await start(checkout);
+  try {
+    const call = timed(
+      `node_modules/.bin/node src/cli/main.ts call gateway ai.generateText model=local/echo prompt=Hi --url ${second.url}`,
+      checkout,
+    );
+    return {
+      'first start, s': first.seconds,
+      'first start, processor s': first.processorSeconds,
+      'second start, s': second.seconds,
+      'second start, processor s': second.processorSeconds,
+      'townhall call, s': call.seconds,
+      'townhall call, processor s': call.processorSeconds,
+      'page /docs/, kB sent': await readPage(second.url),
+    };
+  } finally {
+    await stop(second.child);
+  }
+}
+
+function timed(command: string, cwd: string): { seconds: number; processorSeconds: number } {
+  const shell = `TIMEFORMAT='%3R %3U %3S'; { time ${command} >/dev/null 2>&1; } 2>&1`;
+  const times = execFileSync('bash', ['-c', shell], { cwd }).toString().trim().split(' ').map(Number);
+  const [seconds = 0, user = 0, system = 0] = times;
+  return { seconds, processorSeconds: user + system };
+}
+
+interface Start {
+  child: ChildProcess;
+  url: string;
+  seconds: number;
+  processorSeconds: number;
+}
+
+/** Resolves when the screen has the address. */
+async function start(checkout: string): Promise<Start> {
+  const startedMs = performance.now();
+  const child = spawn('npm', ['start'], {
+    cwd: checkout,
+    env: { ...process.env, PORT: '0', AGENT_PORT: '0' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+    detached: true,
+  });
+  let screen = '';
+  const url = await new Promise<string>((resolve, reject) => {
+    child.stdout.on('data', (piece: Buffer) => {
+      screen += piece.toString('utf8');
+      const [, address] = /gateway +(http:\S+)/.exec(screen) ?? [];
+      if (address !== undefined) resolve(address);
+    });
+    child.on('close', (code) => reject(new Error(`npm start ended with ${code}:\n${screen}`)));
+  });
+  const seconds = (performance.now() - startedMs) / 1000;
+  return { child, url, seconds, processorSeconds: processorSecondsOf(child.pid ?? 0) };
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  const close = new Promise((resolve) => child.on('close', resolve));
+  // npm and its shell are in the group of the server.
+  process.kill(-(child.pid ?? 0), 'SIGINT');
+  await close;
+}
+
+/** Of a process and those below it, with their ended children; the clock has 100 ticks a second. */
+function processorSecondsOf(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    .replace(/^.*\) /, '')
+    .split(' ');
+  const ownTicks = fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0);
+  const children = readdirSync(`/proc/${pid}/task`).flatMap((thread) =>
+    readFileSync(`/proc/${pid}/task/${thread}/children`, 'utf8').split(' ').filter(Boolean),
+  );
+  return ownTicks / 100 + children.reduce((sum, child) => sum + processorSecondsOf(Number(child)), 0);
+}
+
+/** The compressed bytes of the portal's first page, built at its first request where it is not there. */
+async function readPage(url: string): Promise<number> {
+  const page = `${url}/docs/`;
+  for (let attempt = 0; attempt < 120; attempt += 1) {
+    const response = await fetch(page, { headers: { accept: 'text/html' } });
+    const text = await response.text();
+    if (response.status === 200 && !/http-equiv="refresh"/.test(text)) break;
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+  const curl = ['-sSL', '-H', 'accept: text/html', '-H', 'accept-encoding: gzip', '-o', '/dev/null'];
+  const bytes = execFileSync('curl', [...curl, '-w', '%{size_download}', page]).toString();
+  return Math.round(Number(bytes) / 102.4) / 10;
+}
+
+function printTable(): void {
+  console.log('|  | before | after |\n| --- | ---: | ---: |');
+  for (const row of Object.keys(rounds.after[0] ?? {})) {
+    const [before, after] = (['before', 'after'] as const).map((side) =>
+      median(rounds[side].map((values) => values[row] ?? 0)),
+    );
+    console.log(`| ${row} | ${before} | ${after} |`);
+  }
+}
+
+function median(values: number[]): number {
+  const middle = values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
+  return Math.round(middle * 100) / 100;
+}
