@@ -8,7 +8,7 @@
 // fuzzing. `npm run test:long` (TEST_LONG=1) runs exactly those.
 import { globSync } from 'node:fs';
 import { totalmem } from 'node:os';
-import { defineConfig } from 'vitest/config';
+import type { ViteUserConfig } from 'vitest/config';
 
 const withDatabase = [
   'test/{agent,cli,deploy,fault-injection}/**/*.test.ts',
@@ -81,6 +81,9 @@ const long = [
 // Foreign tools as judges have a configuration of their own, vitest.oracles.config.ts.
 const elsewhere = ['test/{oracles,languages}/**/*.test.ts'];
 
+// test/ has packages of its own, and some of them bring their tests along.
+const packages = 'test/node_modules/**';
+
 const isLong = process.env['TEST_LONG'] === '1';
 
 // The workers share two cores with a database server, with Chromium and with the programs that
@@ -101,15 +104,15 @@ function filesOf(
   include: readonly string[],
   exclude: readonly string[] = [],
 ): { include: string[]; exclude: string[] } {
-  if (!isLong) return { include: [...include], exclude: [...exclude, ...long] };
+  if (!isLong) return { include: [...include], exclude: [...exclude, ...long, packages] };
   const longFiles = new Set(globSync(long));
   return {
-    include: globSync([...include]).filter((file) => longFiles.has(file)),
-    exclude: [...exclude],
+    include: globSync([...include], { exclude: [packages] }).filter((file) => longFiles.has(file)),
+    exclude: [...exclude, packages],
   };
 }
 
-export default defineConfig({
+export default {
   test: {
     // A worker keeps the loaded sources and peaks at 1.7 GB.
     maxWorkers: totalmem() < 12 * 2 ** 30 ? 2 : 4,
@@ -143,4 +146,4 @@ export default defineConfig({
       },
     ],
   },
-});
+} satisfies ViteUserConfig;

@@ -14,7 +14,7 @@ export async function runNpm(parameters: readonly string[], folder: string): Pro
       {
         cwd: folder,
         maxBuffer: 64 * 1024 ** 2,
-        timeout: 300_000,
+        timeout: 600_000,
       },
     );
     return stdout;

@@ -8,6 +8,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { publint } from 'publint';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { packageFolder } from '../support/package-folder.ts';
 
 const run = promisify(execFile);
 const root = path.join(import.meta.dirname, '../..');
@@ -38,7 +39,7 @@ describe.each(names)('the package @townhall/%s', (name) => {
   });
 
   test('has types that resolve for every ESM consumer', async () => {
-    const attw = path.join(modules, '@arethetypeswrong/cli/dist/index.js');
+    const attw = path.join(packageFolder('@arethetypeswrong/cli'), 'dist/index.js');
     const { stdout } = await run(
       process.execPath,
       [attw, '--pack', path.join(packages, name), '--profile', 'esm-only', '--format', 'json'],

@@ -1,6 +1,6 @@
 // Runs every code sample of the contract against running servers. A sample succeeds when the answer
 // is a success: curl fails for any other (--fail), the client and urllib throw.
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -10,6 +10,8 @@ import { startSampleServers, type SampleServers } from './sample-servers.ts';
 
 // Below the repository, so that samples resolve the packages that they import.
 const folder = mkdtempSync(path.join(import.meta.dirname, '../../build/samples-'));
+// The packages of other providers are among those of test/.
+symlinkSync(path.join(import.meta.dirname, '../node_modules'), path.join(folder, 'node_modules'));
 let servers: SampleServers;
 let count = 0;
 beforeAll(async () => {

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { describe, expect, inject, test } from 'vitest';
+import { packageFolder } from './package-folder.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 
@@ -13,12 +14,7 @@ async function runTests(
   const { DATABASE_URL: _url, ...env } = process.env;
   const child = spawn(
     process.execPath,
-    [
-      join(root, 'node_modules', 'vitest', 'vitest.mjs'),
-      'run',
-      '--config',
-      'test/support/exit-code-config.mjs',
-    ],
+    [join(packageFolder('vitest'), 'vitest.mjs'), 'run', '--config', 'test/support/exit-code-config.mjs'],
     {
       cwd: root,
       env: {

@@ -7,6 +7,7 @@ import path from 'node:path';
 import { Ajv, type ValidateFunction } from 'ajv';
 import addFormats from 'ajv-formats';
 import { createGenerator } from 'ts-json-schema-generator';
+import { packageFolder } from './package-folder.ts';
 
 const root = path.join(import.meta.dirname, '..', '..');
 const folder = path.join(root, 'build', 'oracles');
@@ -73,7 +74,7 @@ const repairs = 2;
 
 function schemaOf(source: Source): object {
   const { version } = JSON.parse(
-    readFileSync(path.join(root, 'node_modules', source.package, 'package.json'), 'utf8'),
+    readFileSync(path.join(packageFolder(source.package), 'package.json'), 'utf8'),
   ) as { version: string };
   const key = createHash('sha256')
     .update(JSON.stringify([source, version, repairs]))
@@ -88,7 +89,7 @@ function schemaOf(source: Source): object {
   const entry = `${temporaryFile}.ts`;
   writeFileSync(
     entry,
-    `import type { ${source.type} as Published } from '../../node_modules/${source.package}/${source.file}';\nexport type Judged = Published;\n`,
+    `import type { ${source.type} as Published } from '${packageFolder(source.package)}/${source.file}';\nexport type Judged = Published;\n`,
   );
   const schema = createGenerator({
     path: entry,

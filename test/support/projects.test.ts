@@ -1,5 +1,5 @@
 // The patterns of vitest.config.ts match existing files: a renamed test file must not silently
-// change its project.
+// change its project. And tests use the versions of packages that the product uses.
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
@@ -25,3 +25,24 @@ test('each pattern of the projects matches a test file', () => {
     .filter((pattern) => globSync(pattern, { cwd: root }).length === 0);
   expect(unmatchedPatterns).toEqual([]);
 });
+
+test('the tests have the versions of the packages that the product has', () => {
+  const versions = readVersions('package-lock.json');
+  const testVersions = readVersions('test/package-lock.json');
+  const { dependencies, devDependencies } = JSON.parse(
+    readFileSync(path.join(root, 'package.json'), 'utf8'),
+  ) as Record<'dependencies' | 'devDependencies', Record<string, string>>;
+  const names = Object.keys({ ...dependencies, ...devDependencies }).filter((name) => testVersions.has(name));
+  expect(names).toContain('openai');
+  for (const name of names) expect(testVersions.get(name), name).toBe(versions.get(name));
+});
+
+/** The packages of a lock file that every file of its folder finds. */
+function readVersions(lockFile: string): Map<string, string | undefined> {
+  const { packages } = JSON.parse(readFileSync(path.join(root, lockFile), 'utf8')) as {
+    packages: Record<string, { version?: string }>;
+  };
+  return new Map(
+    Object.entries(packages).map(([place, { version }]) => [place.replace(/^node_modules\//, ''), version]),
+  );
+}
