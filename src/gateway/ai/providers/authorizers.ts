@@ -1,5 +1,6 @@
 // The authorizer of each provider whose requests need more than a key in a header.
 import type { Clock } from '../../../kernel/clock.ts';
+import { signRequest } from '../../../kernel/secrets/aws-signature.ts';
 import type { AwsCredentials, Credentials } from '../catalog/credentials.ts';
 import type { ProviderEntry } from '../catalog/models-file.ts';
 import type { Authorizer } from '../upstream/authorizer.ts';
@@ -8,7 +9,6 @@ import { adapterOfKind } from './adapters.ts';
 import { createAccessTokens, unusableSecret, type TokenRequest } from './credentials/access-tokens.ts';
 import { entraIdRequest } from './credentials/entra-id.ts';
 import { serviceAccountRequest } from './credentials/service-account.ts';
-import { signRequest } from './credentials/sigv4.ts';
 
 export interface AuthorizerOptions {
   env: { get(key: string): string | undefined };

@@ -1,6 +1,6 @@
 // The vectors are those of AWS's published test suite for Signature Version 4.
 import { describe, expect, test } from 'vitest';
-import { signRequest } from '../../../../src/gateway/ai/providers/credentials/sigv4.ts';
+import { signRequest } from '../../../src/kernel/secrets/aws-signature.ts';
 
 const keys = {
   accessKeyId: 'AKIDEXAMPLE',
@@ -53,6 +53,49 @@ describe('signRequest', () => {
     };
     const headers = signRequest(request, keys, { ...scope, service: 'iam' });
     expect(signatureOf(headers)).toBe('5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7');
+  });
+
+  const emptyDigest = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
+  const fileDigest = '44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072';
+  test.each([
+    [
+      'GET of a range',
+      { method: 'GET', path: 'test.txt', headers: { range: 'bytes=0-9' }, digest: emptyDigest },
+      'f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41',
+    ],
+    [
+      'PUT of a name that is encoded',
+      {
+        method: 'PUT',
+        path: 'test%24file.text',
+        headers: { date: 'Fri, 24 May 2013 00:00:00 GMT', 'x-amz-storage-class': 'REDUCED_REDUNDANCY' },
+        digest: fileDigest,
+      },
+      '98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd',
+    ],
+    [
+      'GET of a subresource',
+      { method: 'GET', path: '?lifecycle', headers: {}, digest: emptyDigest },
+      'fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543',
+    ],
+    [
+      'GET of a list',
+      { method: 'GET', path: '?max-keys=2&prefix=J', headers: {}, digest: emptyDigest },
+      '34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7',
+    ],
+  ])("matches AWS's example for S3: %s", (_name, { method, path, headers, digest }, signature) => {
+    const signed = signRequest(
+      {
+        method,
+        url: `https://examplebucket.s3.amazonaws.com/${path}`,
+        headers: { ...headers, 'x-amz-content-sha256': digest },
+        body: undefined,
+        bodyDigest: digest,
+      },
+      { accessKeyId: 'AKIAIOSFODNN7EXAMPLE', secretAccessKey: 'wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY' },
+      { region: 'us-east-1', service: 's3', now: new Date('2013-05-24T00:00:00Z') },
+    );
+    expect(signatureOf(signed)).toBe(signature);
   });
 
   test('signs the token of temporary credentials', () => {

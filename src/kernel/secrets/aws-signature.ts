@@ -1,5 +1,5 @@
 // AWS Signature Version 4: canonical request, string to sign, and signing key as in AWS's documentation
-// ("Create a signed AWS API request"). Paths are encoded twice, as for every service except S3.
+// ("Create a signed AWS API request").
 import { createHash, createHmac } from 'node:crypto';
 
 export interface AwsKeys {
@@ -14,6 +14,8 @@ export interface SignableRequest {
   /** The signed headers beside `host`, `x-amz-date` and `x-amz-security-token`; names in lower case. */
   headers?: Readonly<Record<string, string>>;
   body: string | Uint8Array | undefined;
+  /** SHA-256 of the body in hex, for a body that is not in memory; then `body` is not read. */
+  bodyDigest?: string;
 }
 
 export interface SigningScope {
@@ -35,7 +37,9 @@ export function signRequest(
     'x-amz-date': time,
     ...(sessionToken === undefined ? {} : { 'x-amz-security-token': sessionToken }),
   };
-  const { text, signedHeaders } = canonicalRequest(request, amzHeaders);
+  // S3 signs the path as it is sent; every other service encodes it once more.
+  const encodePath = service === 's3' ? (part: string) => part : encode;
+  const { text, signedHeaders } = canonicalRequest(request, { amzHeaders, encodePath });
   const stringToSign = ['AWS4-HMAC-SHA256', time, scope, sha256(text)].join('\n');
   const signingKey = [date, region, service, 'aws4_request'].reduce<string | Buffer>(
     (key, part) => hmac(key, part).digest(),
@@ -49,8 +53,11 @@ export function signRequest(
 }
 
 function canonicalRequest(
-  { method, url, headers = {}, body = '' }: SignableRequest,
-  amzHeaders: Readonly<Record<string, string>>,
+  { method, url, headers = {}, body = '', bodyDigest = sha256(body) }: SignableRequest,
+  {
+    amzHeaders,
+    encodePath,
+  }: { amzHeaders: Readonly<Record<string, string>>; encodePath: (part: string) => string },
 ): { text: string; signedHeaders: string } {
   const { host, pathname, searchParams } = new URL(url);
   const signed = Object.entries({ ...headers, host, ...amzHeaders }).toSorted(([a], [b]) => compare(a, b));
@@ -61,12 +68,12 @@ function canonicalRequest(
     .join('&');
   const text = [
     method,
-    pathname.split('/').map(encode).join('/'),
+    pathname.split('/').map(encodePath).join('/'),
     query,
     ...signed.map(([name, value]) => `${name}:${value.trim().replace(/\s+/g, ' ')}`),
     '',
     signedHeaders,
-    sha256(body),
+    bodyDigest,
   ].join('\n');
   return { text, signedHeaders };
 }
