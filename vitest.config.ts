@@ -8,7 +8,7 @@
 // fuzzing. `npm run test:long` (TEST_LONG=1) runs exactly those.
 import { globSync } from 'node:fs';
 import { totalmem } from 'node:os';
-import type { ViteUserConfig } from 'vitest/config';
+import { defineConfig } from 'vitest/config';
 
 const withDatabase = [
   'test/{agent,cli,deploy,fault-injection}/**/*.test.ts',
@@ -112,7 +112,7 @@ function filesOf(
   };
 }
 
-export default {
+export default defineConfig({
   test: {
     // A worker keeps the loaded sources and peaks at 1.7 GB.
     maxWorkers: totalmem() < 12 * 2 ** 30 ? 2 : 4,
@@ -146,4 +146,4 @@ export default {
       },
     ],
   },
-} satisfies ViteUserConfig;
+});

@@ -1,6 +1,6 @@
 // Third-party tools that check the contract (`npm run test:oracles`) and generated clients in other languages
 // (`npm run test:languages`). The first run installs the tools at their pinned versions, which takes minutes.
-import type { ViteUserConfig } from 'vitest/config';
+import { defineConfig } from 'vitest/config';
 
 const shared = {
   setupFiles: ['test/support/setup.ts'],
@@ -11,7 +11,7 @@ const shared = {
   pool: 'forks' as const,
 };
 
-export default {
+export default defineConfig({
   test: {
     maxWorkers: 2,
     projects: [
@@ -19,4 +19,4 @@ export default {
       { test: { ...shared, name: 'languages', include: ['test/languages/*.test.ts'] } },
     ],
   },
-} satisfies ViteUserConfig;
+});
