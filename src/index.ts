@@ -78,12 +78,13 @@ export async function createGateway({
   services = [],
   log: write = () => {},
 }: GatewayOptions = {}): Promise<EmbeddedGateway> {
-  const [compose, { readGatewayConfig }, { openProject }] = await Promise.all([
+  const [compose, { readGatewayConfig, requireStorage }, { openProject }] = await Promise.all([
     import('./gateway/compose.ts'),
     import('./gateway/config.ts'),
     import('./deploy/index.ts'),
   ]);
   const config = readGatewayConfig({}, settings);
+  await requireStorage(config, systemClock);
   const redactor = createRedactor();
   const log = createLog({ level: config.logLevel, redactor, write });
   const project = config.project === undefined ? undefined : await openProject(config.project);

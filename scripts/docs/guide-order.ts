@@ -25,6 +25,7 @@ const groups: readonly { title: string; guides: readonly string[] }[] = [
       'production-checklist',
       'settings',
       'operating',
+      'storage-in-s3',
       'deploy',
       'install',
       'upgrade',

@@ -7,6 +7,7 @@ import { systemClock, type Clock } from '../kernel/clock.ts';
 import { closeOnError, createClosers, type Closers } from '../kernel/closers.ts';
 import { createContract } from '../kernel/contract/contract.ts';
 import { migrate, type Database } from '../kernel/data/database.ts';
+import { requireBucket, s3Settings } from '../kernel/data/s3-settings.ts';
 import { createIdempotency, type Idempotency, type IdempotencyOptions } from '../kernel/data/idempotency.ts';
 import { makeFolder } from '../kernel/folder.ts';
 import { loopbackGuard } from '../kernel/http/guard.ts';
@@ -99,6 +100,11 @@ async function compose(
 ): Promise<Agent> {
   const { log, redactor } = options;
   const { tokenFile } = config;
+  const bucket = s3Settings('AGENT_', config);
+  if (bucket !== undefined) {
+    redactor.hold(bucket.secret);
+    await requireBucket('AGENT_', { ...bucket, clock });
+  }
   await migrate(database, { schema: 'agent', directory: assetPath('src/agent/migrations'), log });
   const store = tokenStore(database);
   const tokens = await openTokens({ store, name: config.name, tokenFile, redactor, clock, log });
@@ -236,6 +242,7 @@ function openSessions(
     agentId,
     name: config.name,
     dataDir: config.dataDir,
+    bucket: s3Settings('AGENT_', config),
     workspaces,
     registry: extensions.registry,
     permissions,

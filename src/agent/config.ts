@@ -1,6 +1,8 @@
 // The agent's settings: one table, read once at the start from flags and
 // environment, then passed on as values.
 import { join, resolve } from 'node:path';
+import type { S3Options } from '../kernel/data/s3-client.ts';
+import { s3Rows, s3Settings } from '../kernel/data/s3-settings.ts';
 import {
   SettingError,
   choice,
@@ -40,6 +42,7 @@ export const agentSettings = {
   databaseUrl: postgresUrl('AGENT_DATABASE_URL', 'PostgreSQL to use instead of the embedded database.', {
     flag: 'database-url',
   }),
+  ...s3Rows('AGENT_', 'attachments'),
   tokenFile: optionalText(
     'AGENT_TOKEN_FILE',
     'File of the first token; agent.token in the data folder by default.',
@@ -222,6 +225,11 @@ export function readAgentData(
   return { ...settings, dataDir: resolve(settings.dataDir) };
 }
 
+/** Reads the settings of the bucket for attachments alone. Throws a SettingError. */
+export function readAgentBucket(env: Readonly<Record<string, string | undefined>>): S3Options | undefined {
+  return s3Settings('AGENT_', readSettings(s3Rows('AGENT_', ''), {}, env));
+}
+
 /** Reads and checks the settings. Throws a SettingError that names the invalid one. */
 export function readAgentConfig(
   flags: Readonly<Record<string, string | undefined>>,
@@ -246,6 +254,7 @@ export function readAgentConfig(
   );
   requireGatewayUrl(settings.gatewayUrl);
   telemetrySettings(settings);
+  s3Settings('AGENT_', settings);
   for (const origin of settings.allowOrigin) {
     if (!URL.canParse(origin) || new URL(origin).origin !== origin) {
       throw new SettingError(`--allow-origin takes origins such as http://localhost:3000, not "${origin}".`);

@@ -33,6 +33,8 @@ import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemet
 import { containErrors } from '../kernel/operator-errors.ts';
 import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
 import { createConcurrencyLimit, defaultConcurrency } from '../kernel/secrets/concurrency-limit.ts';
+import { s3Settings } from '../kernel/data/s3-settings.ts';
+import { s3Storage } from '../kernel/data/s3-storage.ts';
 import { directoryStorage } from '../kernel/data/storage.ts';
 import type { Vault } from '../kernel/secrets/vault.ts';
 import { accounts, accountsStores, localPerson, mayLogInLocally } from './accounts/index.ts';
@@ -632,13 +634,18 @@ async function openModels(
   { telemetry, upstream, changes, env, queue, cityBaseUrl }: Infrastructure,
   { ledger, alarms }: Pick<Tenants, 'ledger' | 'alarms'>,
 ) {
-  const { log, clock, env: variables } = options;
+  const { log, clock, redactor, env: variables } = options;
+  const bucket = s3Settings('', config);
+  if (bucket !== undefined) redactor.hold(bucket.secret);
   const jobs = mediaJobs({
     store: jobsStore(database),
     queue,
-    storage: directoryStorage(
-      config.storagePath ?? (isLocalEdition ? join(config.databasePath, 'media') : './data/media'),
-    ),
+    storage:
+      bucket === undefined
+        ? directoryStorage(
+            config.storagePath ?? (isLocalEdition ? join(config.databasePath, 'media') : './data/media'),
+          )
+        : s3Storage({ ...bucket, clock }),
     payments: jobPayments({ ledger }),
     isAlone: isLocalEdition,
     clock,

@@ -1,5 +1,7 @@
 // The gateway's settings: one table, read once at start from flags and environment.
 import { join } from 'node:path';
+import type { Clock } from '../kernel/clock.ts';
+import { s3Rows, s3Settings, requireBucket } from '../kernel/data/s3-settings.ts';
 import { requireFolder } from '../kernel/folder.ts';
 import { trustProxies } from '../kernel/http/proxies.ts';
 import { passwordError } from '../kernel/secrets/password.ts';
@@ -86,6 +88,7 @@ export const gatewaySettings = {
     'STORAGE_PATH',
     'Folder for images and videos; in the folder of the embedded database, or ./data/media.',
   ),
+  ...s3Rows('', 'images and videos'),
   mediaLinkSeconds: integer('MEDIA_LINK_SECONDS', 3_600, 'Lifetime of a link to an image or a video.', {
     min: 1,
     max: 7 * 24 * 3600,
@@ -257,6 +260,7 @@ export function readGatewayConfig(
   config.corsOrigins.forEach(requireOrigin);
   config.modelsCatalogKeys.forEach(requirePublicKey);
   telemetrySettings(config);
+  s3Settings('', config);
   return config;
 }
 
@@ -279,16 +283,17 @@ export function catalogFile({
   );
 }
 
-/** Checks before the start that the folders can be used. Creates nothing. Throws a SettingError. */
-export async function requireFolders({
-  databaseUrl,
-  databasePath,
-  journalPath,
-  storagePath,
-}: GatewayConfig): Promise<void> {
+/**
+ * Checks before the start that the folders and the bucket can be used. Creates nothing. Throws a
+ * SettingError, and an Error for a bucket that may be there later.
+ */
+export async function requireStorage(config: GatewayConfig, clock: Clock): Promise<void> {
+  const { databaseUrl, databasePath, journalPath, storagePath } = config;
+  const bucket = s3Settings('', config);
   if (databaseUrl === undefined) await requireFolder('DATABASE_PATH', databasePath);
   if (journalPath !== undefined) await requireFolder('JOURNAL_PATH', journalPath);
-  if (storagePath !== undefined) await requireFolder('STORAGE_PATH', storagePath);
+  if (bucket !== undefined) await requireBucket('', { ...bucket, clock });
+  else if (storagePath !== undefined) await requireFolder('STORAGE_PATH', storagePath);
 }
 
 // Check them also when an administrator exists: otherwise a later start on a new database would

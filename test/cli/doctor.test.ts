@@ -9,6 +9,7 @@ import { checkJournalDisk } from '../../src/cli/checks/machine-checks.ts';
 import { newMasterKey } from '../../src/kernel/secrets/vault.ts';
 import { databaseEnv, makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { startGateway, testMasterKey, type GatewayWorld } from '../support/gateway.ts';
+import { startS3Server } from '../support/s3-server.ts';
 import { runCommandLine } from './in-process.ts';
 import { townhall } from './townhall.ts';
 
@@ -169,6 +170,28 @@ describe('townhall doctor', () => {
     expect(of('data folder')).toMatchObject({ state: 'ok', message: expect.stringContaining('first start') });
     expect(code).toBe(0);
     await expect(stat(join(folder, 'absent'))).rejects.toThrow('ENOENT');
+  });
+
+  test('says whether the buckets can be read', async () => {
+    const server = await startS3Server();
+    try {
+      const { of } = await examine([], {
+        ...server.env(''),
+        ...server.env('AGENT_'),
+        AGENT_STORAGE_S3_SECRET: 'CANARY-secret',
+      });
+      expect(of('bucket')).toMatchObject({
+        state: 'ok',
+        message: `${server.options.endpoint} shows the bucket townhall-test.`,
+      });
+      expect(of('agent bucket')).toMatchObject({
+        state: 'fail',
+        message: expect.stringContaining('SignatureDoesNotMatch'),
+      });
+      expect(await server.keys()).toEqual([]);
+    } finally {
+      await server.close();
+    }
   });
 
   test('refuses an unknown option with 2', async () => {

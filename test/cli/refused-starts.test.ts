@@ -184,6 +184,25 @@ const refusedStarts: readonly RefusedStart[] = [
     says: /STORAGE_PATH: /,
   },
   {
+    title: 'an S3 server that does not answer',
+    commands: ['gateway', 'start'],
+    env: {
+      STORAGE_S3_BUCKET: 'media',
+      STORAGE_S3_ENDPOINT: 'http://127.0.0.1:1',
+      STORAGE_S3_KEY_ID: 'id',
+      STORAGE_S3_SECRET: 'CANARY-secret',
+    },
+    code: 1,
+    says: /http:\/\/127\.0\.0\.1:1 \(STORAGE_S3_ENDPOINT\) cannot be used/,
+  },
+  {
+    title: 'a bucket without a key',
+    commands: ['gateway'],
+    env: { STORAGE_S3_BUCKET: 'media' },
+    code: 2,
+    says: /STORAGE_S3_KEY_ID/,
+  },
+  {
     title: 'a MODELS_FILE that is not there',
     commands: ['gateway'],
     env: { MODELS_FILE: 'none.json' },

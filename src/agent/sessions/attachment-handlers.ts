@@ -16,9 +16,12 @@ export function attachmentHandlers(options: HandlerOptions): SessionHandlers<'se
       const headers = cacheHeaders(attachment);
       if (ifNoneMatch !== undefined && includesTag(ifNoneMatch, headers.etag))
         return { status: 304, headers };
+      const content = await files.read(attachment.sessionKey, attachment.storedName);
+      if (content === null)
+        throw attachmentNotFound('The file of this attachment was removed from the disk.');
       return {
         status: 200,
-        content: await files.read(attachment.sessionKey, attachment.storedName).catch(explainMissingFile),
+        content,
         mediaType: mediaTypeOf(attachment),
         headers: { ...headers, ...contentHeaders(attachment) },
       };
@@ -49,17 +52,6 @@ function hasAttachment(event: SessionEvent, attachmentId: string): boolean {
   );
 }
 
-function explainMissingFile(error: NodeJS.ErrnoException): never {
-  throw error.code === 'ENOENT' ? attachmentNotFound(error) : error;
-}
-
-function attachmentNotFound(cause?: unknown): Problem {
-  return new Problem(
-    'not_found',
-    'attachment_not_found',
-    cause === undefined
-      ? 'There is no attachment of this id in the session.'
-      : 'The file of this attachment was removed from the disk.',
-    { param: 'attachmentId', cause },
-  );
+function attachmentNotFound(message = 'There is no attachment of this id in the session.'): Problem {
+  return new Problem('not_found', 'attachment_not_found', message, { param: 'attachmentId' });
 }

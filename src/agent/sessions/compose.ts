@@ -2,6 +2,8 @@
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Database } from '../../kernel/data/database.ts';
+import type { S3Options } from '../../kernel/data/s3-client.ts';
+import { s3Storage } from '../../kernel/data/s3-storage.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Traces } from '../../kernel/telemetry/traces.ts';
 import type { ModelDescription } from '../gateway.ts';
@@ -12,6 +14,7 @@ import type { Service } from '../service.ts';
 import type { Workspaces } from '../workspaces/index.ts';
 import { createApprovals } from './approvals/approvals.ts';
 import { approvalStore as openApprovalStore } from './approvals/store.ts';
+import { bucketAttachments } from './attachments/bucket-files.ts';
 import { attachmentFiles } from './attachments/files.ts';
 import { attachmentStore } from './attachments/store.ts';
 import { allSessionsStore } from './event-log/all-sessions-store.ts';
@@ -36,6 +39,8 @@ export interface SessionsOptions {
   agentId: string;
   name: string;
   dataDir: string;
+  /** Where attachments are stored; undefined for the data folder. */
+  bucket: S3Options | undefined;
   workspaces: Workspaces;
   registry: PluginRegistry;
   permissions: Permissions;
@@ -81,7 +86,10 @@ export function createSessions(options: SessionsOptions): Sessions {
   const eventLog = createEventLog({ database, agentId });
   const approvalStore = openApprovalStore(database);
   const attachments = attachmentStore(database);
-  const files = attachmentFiles(options.dataDir);
+  const files =
+    options.bucket === undefined
+      ? attachmentFiles(options.dataDir)
+      : bucketAttachments(s3Storage({ ...options.bucket, clock }));
   const modelLimits = createModelLimits(options.describeModel);
   const render = createPromptRenderer({ attachments, files });
   const approvals = createApprovals({

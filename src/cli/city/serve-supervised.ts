@@ -4,7 +4,7 @@ import { listeningFd, openProject } from '../../deploy/index.ts';
 import type { GatewayMessage, GatewayReply, GatewayRequest, StartRequest } from '../../deploy/index.ts';
 import { createGateway } from '../../gateway/compose.ts';
 import type { Gateway } from '../../gateway/compose.ts';
-import { readGatewayConfig, requireFolders } from '../../gateway/config.ts';
+import { readGatewayConfig, requireStorage } from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
@@ -93,7 +93,7 @@ async function createSupervised(
   env: Environment,
 ): Promise<Gateway> {
   const config = readGatewayConfig({}, env);
-  await requireFolders(config);
+  await requireStorage(config, systemClock);
   const redactor = createRedactor();
   const log = createLog({ level: config.logLevel, redactor });
   return createGateway(config, {

@@ -3,10 +3,12 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { agentSettings, readAgentData } from '../../agent/config.ts';
+import { agentSettings, readAgentBucket, readAgentData } from '../../agent/config.ts';
 import { curatedModels } from '../../gateway/ai/index.ts';
 import { gatewaySettings, journalFolder } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
+import { s3Settings } from '../../kernel/data/s3-settings.ts';
+import { checkBucket } from '../checks/bucket-check.ts';
 import { checkData } from '../checks/data-checks.ts';
 import { fail, ok, warn, type Finding } from '../checks/finding.ts';
 import {
@@ -24,9 +26,9 @@ import { readConfigHere } from '../data/gateway-config.ts';
 
 export const command: Command = {
   description: [
-    'Checks Node, the ports, the data folder, the journal, the database, the master key, the migrations, the contract,',
-    'the keys of model providers, optional packages, clocks, the disk and the sandbox of agents, as a gateway started',
-    'from here would see them. Nothing is changed. Exits 1 when a check fails; a warning alone is no failure.',
+    'Checks Node, the ports, the data folder, the bucket, the journal, the database, the master key, the migrations,',
+    'the contract, the keys of model providers, optional packages, clocks, the disk and the sandbox of agents, as a',
+    'gateway started from here would see them. Nothing is changed. Exits 1 when a check fails; a warning is no failure.',
   ],
   actions: [
     action({
@@ -69,9 +71,7 @@ async function examine(config: GatewayConfig, env: CommandContext['env']): Promi
     ...(metricsPort === undefined
       ? []
       : [await checkPort('metrics', { host: metricsHost, port: metricsPort, setting: 'METRICS_PORT' })]),
-    databaseUrl === undefined
-      ? await checkFolder('data folder', databasePath, { isPrivate: true })
-      : await checkFolder('storage folder', storagePath, { isPrivate: false }),
+    ...(await checkStorage(config, env)),
     ...(config.journal === 'off' ? [] : [await checkJournalDisk(journalFolder(config))]),
     ...findings,
     await checkDisk(databaseUrl === undefined ? databasePath : storagePath),
@@ -80,6 +80,23 @@ async function examine(config: GatewayConfig, env: CommandContext['env']): Promi
     checkPackages(),
     await checkAgent(env),
     await checkSandbox(env),
+  ];
+}
+
+/** The data folder of the embedded database contains the storage folder by default. */
+async function checkStorage(config: GatewayConfig, env: CommandContext['env']): Promise<Finding[]> {
+  const { databaseUrl, databasePath, storagePath = './data/media' } = config;
+  const bucket = s3Settings('', config);
+  const agentBucket = readAgentBucket(env);
+  return [
+    ...(databaseUrl === undefined
+      ? [await checkFolder('data folder', databasePath, { isPrivate: true })]
+      : []),
+    ...(databaseUrl !== undefined && bucket === undefined
+      ? [await checkFolder('storage folder', storagePath, { isPrivate: false })]
+      : []),
+    ...(bucket === undefined ? [] : [await checkBucket('bucket', '', bucket)]),
+    ...(agentBucket === undefined ? [] : [await checkBucket('agent bucket', 'AGENT_', agentBucket)]),
   ];
 }
 

@@ -5,7 +5,7 @@ import {
   type GatewayConfig,
   gatewaySettings,
   readGatewayConfig,
-  requireFolders,
+  requireStorage,
 } from '../../gateway/config.ts';
 import { databaseExists, openGatewayDatabase } from '../../gateway/database.ts';
 import { systemClock } from '../../kernel/clock.ts';
@@ -48,7 +48,7 @@ export const command: Command = {
         const config = readGatewayConfig(settings, env);
         const worker = readWorkerStart(env);
         if (worker !== null) return serveAsWorker(config, { env, worker });
-        await requireFolders(config);
+        await requireStorage(config, systemClock);
         await requireAddresses(gatewayAddresses(config));
         return config.workers > 1 ? serveWithWorkers(config, env) : serveAlone(config, env);
       },

@@ -13,7 +13,7 @@ import type { Gateway } from '../../gateway/compose.ts';
 import {
   gatewaySettings,
   readGatewayConfig,
-  requireFolders,
+  requireStorage,
   type GatewayConfig,
 } from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
@@ -83,7 +83,7 @@ async function startLocalEdition({
 }: Pick<ActionCall, 'settings' | 'env' | 'print'>): Promise<number> {
   const { config, consoleConfig, env, tokenFile } = readLocalEdition(settings, givenEnv);
   const agentConfig = readAgentConfig({}, env);
-  await requireFolders(config);
+  await requireStorage(config, systemClock);
   const addresses = { gateway: gatewayAddresses(config), agent: agentAddresses(agentConfig) };
   const hasConsolePort = env['CONSOLE_PORT'] !== undefined;
   await requireAddresses([

@@ -1,5 +1,5 @@
 // The download of attachments: their bytes, and headers with which no browser runs them.
-import { rm } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import {
@@ -7,7 +7,9 @@ import {
   contentHeaders,
   mediaTypeOf,
 } from '../../../src/agent/sessions/attachments/download.ts';
+import type { AgentConfig } from '../../../src/agent/config.ts';
 import type { TestAgent } from '../../support/agent.ts';
+import { startS3Server, type S3Server } from '../../support/s3-server.ts';
 import { says } from '../../support/scripted-gateway.ts';
 import { openWorld, type World } from '../../support/session-world.ts';
 
@@ -136,6 +138,54 @@ describe('sessions.getAttachment', () => {
     await expect(
       agent.client.sessions.getAttachment({ sessionId: 's', attachmentId: html }),
     ).rejects.toMatchObject({ status: 404, message: expect.stringContaining('removed from the disk') });
+  });
+});
+
+describe('an agent with a bucket', () => {
+  let server: S3Server;
+  let settings: Partial<AgentConfig>;
+  beforeAll(async () => {
+    server = await startS3Server();
+    const { bucket, endpoint, prefix, keyId, secret } = server.options;
+    settings = {
+      s3Bucket: bucket,
+      s3Endpoint: endpoint,
+      s3Prefix: prefix,
+      s3KeyId: keyId,
+      s3Secret: secret,
+    };
+  });
+  afterAll(() => server?.close());
+
+  test('returns the bytes from the bucket', async () => {
+    const agent = await world.start({ settings });
+    const [html] = await attach(agent);
+    expect(await (await get(agent, 's', html)).text()).toBe(page);
+    expect(await server.keys()).toContainEqual(
+      expect.stringMatching(new RegExp(`^city/sessions/[0-9a-f]{40}/${html}\\.html$`)),
+    );
+    expect(await readdir(agent.dataDir)).not.toContain('sessions');
+  });
+
+  test('shows the bytes to the model', async () => {
+    const agent = await world.start({ settings });
+    await attach(agent);
+    expect(JSON.stringify(world.gateway.requests.at(-1))).toContain('alert(1)');
+  });
+
+  test('removes the files of a removed session', async () => {
+    const keysBefore = await server.keys();
+    const agent = await world.start({ settings });
+    await attach(agent);
+    expect(await server.keys()).toHaveLength(keysBefore.length + 2);
+    await agent.client.sessions.remove({ sessionId: 's' });
+    await expect.poll(() => server.keys()).toEqual(keysBefore);
+  });
+
+  test('does not start without the bucket', async () => {
+    await expect(world.start({ settings: { ...settings, s3Bucket: 'no-such-bucket' } })).rejects.toThrow(
+      'AGENT_STORAGE_S3_BUCKET: ',
+    );
   });
 });
 

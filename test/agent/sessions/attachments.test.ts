@@ -186,8 +186,8 @@ describe('attachmentFiles', () => {
       await expect(store.write('s', files)).rejects.toThrow(/EEXIST/);
     await expect(store.read('s', linkedAttachments[0]?.storedName ?? '')).rejects.toThrow(/ELOOP/);
     expect(await readFile(outsideFile, 'utf8')).toBe('ours');
-    expect((await store.read('s', existingAttachments[0]?.storedName ?? '')).toString()).toBe('ours');
-    expect((await store.read('s', attachments[0]?.storedName ?? '')).toString()).toBe('theirs');
+    expect(String(await store.read('s', existingAttachments[0]?.storedName ?? ''))).toBe('ours');
+    expect(String(await store.read('s', attachments[0]?.storedName ?? ''))).toBe('theirs');
     await rm(folder, { recursive: true });
   });
 });

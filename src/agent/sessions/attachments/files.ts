@@ -102,19 +102,23 @@ function extensionOf(fileName: string): string {
 }
 
 export interface AttachmentFiles {
-  /** Resolves after the files are synced. */
+  /** Resolves when the files would survive a power failure. */
   write(sessionKey: string, files: readonly DecodedAttachment[]): Promise<void>;
-  read(sessionKey: string, storedName: string): Promise<Buffer>;
+  /** Null for a file that does not exist. */
+  read(sessionKey: string, storedName: string): Promise<Buffer | null>;
   /** Removes the files of an input that was not accepted. */
   discard(sessionKey: string, files: readonly DecodedAttachment[]): Promise<void>;
   removeAll(sessionKey: string): Promise<void>;
 }
 
+/** The folder of a session's files. A digest, because it is a valid name on every file system. */
+export function folderName(sessionKey: string): string {
+  return createHash('sha256').update(sessionKey).digest('hex').slice(0, 40);
+}
+
 export function attachmentFiles(dataDir: string): AttachmentFiles {
   const root = join(dataDir, 'sessions');
-  // A digest, because it is a valid file name on every file system.
-  const folderOf = (sessionKey: string) =>
-    join(root, createHash('sha256').update(sessionKey).digest('hex').slice(0, 40));
+  const folderOf = (sessionKey: string) => join(root, folderName(sessionKey));
 
   async function write(folder: string, { storedName, bytes }: DecodedAttachment): Promise<void> {
     const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
@@ -135,10 +139,9 @@ export function attachmentFiles(dataDir: string): AttachmentFiles {
       for (const file of files) await write(folder, file);
     },
     async read(sessionKey, storedName) {
-      const file = await open(
-        join(folderOf(sessionKey), storedName),
-        constants.O_RDONLY | constants.O_NOFOLLOW,
-      );
+      const path = join(folderOf(sessionKey), storedName);
+      const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW).catch(ignoreMissingFile);
+      if (file === null) return null;
       try {
         return await file.readFile();
       } finally {
@@ -152,4 +155,9 @@ export function attachmentFiles(dataDir: string): AttachmentFiles {
     },
     removeAll: (sessionKey) => rm(folderOf(sessionKey), { recursive: true, force: true }),
   };
+}
+
+function ignoreMissingFile(error: NodeJS.ErrnoException): null {
+  if (error.code === 'ENOENT') return null;
+  throw error;
 }

@@ -5,7 +5,8 @@ import { createMediaLinks } from '../../../../src/gateway/ai/media/links.ts';
 import { detectImage } from '../../../../src/gateway/ai/media/image-type.ts';
 import { localMediaModels } from '../../../../src/gateway/ai/providers/local/media-models.ts';
 import { scriptedPicture } from '../../../support/provider.ts';
-import { download, waitForEnd, imagesOf, startMedia, type MediaWorld } from './media-world.ts';
+import { startS3Server, type S3Server } from '../../../support/s3-server.ts';
+import { download, endedVideo, waitForEnd, imagesOf, startMedia, type MediaWorld } from './media-world.ts';
 
 let world: MediaWorld;
 beforeAll(async () => {
@@ -96,6 +97,61 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
       expect((await download(freshUrl)).status).toBe(200);
     } finally {
       await shortWorld.close();
+    }
+  });
+});
+
+describe('a gateway with a bucket', { timeout: 60_000 }, () => {
+  let server: S3Server;
+  let bucketWorld: MediaWorld;
+  beforeAll(async () => {
+    server = await startS3Server();
+    const env = { ...server.env(''), STARTING_CREDITS: '1000000', VIDEO_POLL_MS: '50' };
+    bucketWorld = await startMedia({ env });
+  });
+  afterAll(async () => {
+    await bucketWorld?.close();
+    await server?.close();
+  });
+
+  it('stores images and serves them under links of its own', async () => {
+    const { job_id } = await bucketWorld.user.ai.createImage({
+      model: 'local/shapes',
+      prompt: 'dot',
+      size: '64x64',
+    });
+    const [image] = imagesOf(await waitForEnd(bucketWorld.user, job_id));
+    expect(await server.keys()).toContain(`city/${image?.media_id}`);
+    expect(image?.url).toMatch(new RegExp(`^${bucketWorld.url}/v1/ai/media/`));
+    const { status, bytes } = await download(image?.url ?? '');
+    expect(status).toBe(200);
+    expect(detectImage(bytes)).toMatchObject({ mediaType: 'image/png', width: 64 });
+  });
+
+  it("stores a provider's film", async () => {
+    const { job_id } = (await bucketWorld.user.ai.startVideo({
+      model: 'acme/film-paid',
+      prompt: 'dot',
+    })) as { job_id: string };
+    const job = await endedVideo(bucketWorld.user, job_id);
+    const [film] = job.status === 'succeeded' ? job.videos : [];
+    expect(await server.keys()).toContain(`city/${film?.media_id}`);
+    expect((await download(film?.url ?? '')).bytes.length).toBeGreaterThan(100);
+  });
+
+  it('fails a job that it cannot store', async () => {
+    const brokenServer = await startS3Server();
+    const brokenWorld = await startMedia({ env: brokenServer.env('') });
+    try {
+      await brokenServer.close();
+      const { job_id } = await brokenWorld.user.ai.createImage({
+        model: 'local/shapes',
+        prompt: 'dot',
+        size: '64x64',
+      });
+      expect(await waitForEnd(brokenWorld.user, job_id)).toMatchObject({ status: 'failed' });
+    } finally {
+      await brokenWorld.close();
     }
   });
 });

@@ -1,0 +1,24 @@
+// Attachments in a bucket, below the folders and names that they have on the disk, so that a copied
+// folder is a complete move.
+import { buffer } from 'node:stream/consumers';
+import type { S3Storage } from '../../../kernel/data/s3-storage.ts';
+import { folderName, type AttachmentFiles } from './files.ts';
+
+export function bucketAttachments(storage: S3Storage): AttachmentFiles {
+  const folderOf = (sessionKey: string) => `sessions/${folderName(sessionKey)}/`;
+  return {
+    async write(sessionKey, files) {
+      for (const { storedName, bytes } of files) await storage.put(folderOf(sessionKey) + storedName, bytes);
+    },
+    async read(sessionKey, storedName) {
+      const file = await storage.open(folderOf(sessionKey) + storedName);
+      return file && buffer(file.content);
+    },
+    discard: (sessionKey, files) =>
+      storage.removeAll(files.map(({ storedName }) => folderOf(sessionKey) + storedName)),
+    async removeAll(sessionKey) {
+      for await (const page of storage.list(folderOf(sessionKey)))
+        await storage.removeAll(page.map(({ key }) => key));
+    },
+  };
+}

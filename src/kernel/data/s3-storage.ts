@@ -1,0 +1,207 @@
+// Storage in a bucket of an S3 server. A key is stored by one request, which S3 applies whole or not
+// at all, so a crash leaves no part of a content in the bucket.
+import { createHash, randomUUID } from 'node:crypto';
+import { open, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Clock } from '../clock.ts';
+import {
+  bodyOf,
+  elementsOf,
+  isTransient,
+  s3Client,
+  S3Error,
+  type S3Body,
+  type S3Client,
+  type S3Limits,
+  type S3Options,
+} from './s3-client.ts';
+import type { Storage } from './storage.ts';
+
+/** Keys may have folders: `[A-Za-z0-9_.-]`, separated by slashes. */
+export interface S3Storage extends Storage {
+  /** All keys that begin with the text, in pages of up to 1,000, with the time of their storage. */
+  list(start: string): AsyncIterable<{ key: string; storedAt: Date }[]>;
+  /** No effect for unknown keys. */
+  removeAll(keys: readonly string[]): Promise<void>;
+  /** Reads the bucket. Throws an S3Error for a refusal and the system's error for a server out of reach. */
+  check(): Promise<void>;
+}
+
+export interface S3StorageOptions extends S3Options {
+  clock: Pick<Clock, 'now' | 'sleep'>;
+  limits?: Partial<S3Limits>;
+  /** Content of unknown length is written here before it is sent. */
+  spoolFolder?: string;
+}
+
+const keyShape = /^[A-Za-z0-9_-][A-Za-z0-9_.-]*(?:\/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$/;
+const maxKeyLength = 256;
+// The limit of DeleteObjects.
+const deletionBatch = 1_000;
+const maxResumptions = 3;
+
+export function s3Storage(options: S3StorageOptions): S3Storage {
+  const client = s3Client(options, options);
+  const { spoolFolder = tmpdir(), prefix } = options;
+  return {
+    async put(key, content) {
+      requireKey(key);
+      if (content instanceof Uint8Array) return putBody(client, key, bodyOf(content));
+      const spool = await spoolContent(content, spoolFolder);
+      try {
+        await putBody(client, key, spool.body);
+      } finally {
+        await spool.close();
+      }
+    },
+    async open(key) {
+      const size = await sizeOf(client, requireKey(key));
+      return size === null ? null : { size, content: readContent(client, { key, size }) };
+    },
+    async remove(key) {
+      await client.sendForText({ method: 'DELETE', key: requireKey(key) });
+    },
+    list: (start) => listPages(client, { start, prefix }),
+    async removeAll(keys) {
+      for (let from = 0; from < keys.length; from += deletionBatch) {
+        const batch = keys.slice(from, from + deletionBatch).map(requireKey);
+        await removeBatch(client, { batch, prefix });
+      }
+    },
+    async check() {
+      await client.sendForText({ method: 'GET', query: { 'list-type': '2', 'max-keys': '1', prefix } });
+    },
+  };
+}
+
+/** Keys need no escape in an address, in XML and in a signature. */
+function requireKey(key: string): string {
+  if (key.length <= maxKeyLength && keyShape.test(key)) return key;
+  throw new Error('A storage key has characters that it may not have.');
+}
+
+async function putBody(client: S3Client, key: string, body: S3Body): Promise<void> {
+  const headers = { 'content-type': 'application/octet-stream' };
+  await client.sendForText({ method: 'PUT', key, headers, body });
+}
+
+/**
+ * Writes content of unknown length to a file: S3 needs the length before the content, a retry needs
+ * the content again, and memory stays bounded.
+ */
+async function spoolContent(
+  content: AsyncIterable<Uint8Array>,
+  folder: string,
+): Promise<{ body: S3Body; close(): Promise<void> }> {
+  const path = join(folder, `townhall-upload-${randomUUID()}`);
+  const file = await open(path, 'wx+', 0o600);
+  try {
+    // Without a name the system frees the file with its handle, also after a crash.
+    await rm(path);
+    const hash = createHash('sha256');
+    let size = 0;
+    for await (const piece of content) {
+      await file.writeFile(piece);
+      hash.update(piece);
+      size += piece.length;
+    }
+    const open = () => file.createReadStream({ start: 0, autoClose: false });
+    return { body: { size, digest: hash.digest('hex'), open }, close: () => file.close() };
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+async function sizeOf(client: S3Client, key: string): Promise<number | null> {
+  try {
+    const response = await client.send({ method: 'HEAD', key });
+    response.resume();
+    return Number(response.headers['content-length']);
+  } catch (error) {
+    if (error instanceof S3Error && error.status === 404) return null;
+    throw error;
+  }
+}
+
+/**
+ * Requests the content at the first read. After a broken connection, which S3 also closes on a slow
+ * reader, it requests the rest.
+ */
+async function* readContent(
+  client: S3Client,
+  { key, size }: { key: string; size: number },
+): AsyncGenerator<Uint8Array> {
+  let offset = 0;
+  let failures = 0;
+  while (offset < size) {
+    try {
+      for await (const piece of await openAt(client, key, offset)) {
+        offset += piece.length;
+        failures = 0;
+        yield piece;
+      }
+      if (offset < size) throw new TruncatedError();
+    } catch (error) {
+      failures += 1;
+      const isResumable = error instanceof TruncatedError || isTransient(error);
+      if (!isResumable || failures > maxResumptions) throw error;
+    }
+  }
+}
+
+class TruncatedError extends Error {
+  override readonly name = 'TruncatedError';
+  override message = 'The S3 server ended a content before its length.';
+}
+
+async function openAt(client: S3Client, key: string, offset: number): Promise<AsyncIterable<Uint8Array>> {
+  const headers: Record<string, string> = offset === 0 ? {} : { range: `bytes=${offset}-` };
+  const response = await client.send({ method: 'GET', key, headers });
+  if (offset === 0 || response.statusCode === 206) return response;
+  response.destroy();
+  throw new Error('The S3 server ignored the range of a request.');
+}
+
+async function* listPages(
+  client: S3Client,
+  { start, prefix }: { start: string; prefix: string },
+): AsyncGenerator<{ key: string; storedAt: Date }[]> {
+  let token: string | undefined;
+  do {
+    const query = { 'list-type': '2', prefix: prefix + start };
+    const page = await client.sendForText({
+      method: 'GET',
+      query: token === undefined ? query : { ...query, 'continuation-token': token },
+    });
+    yield elementsOf(page, 'Contents').map((entry) => ({
+      key: (elementsOf(entry, 'Key')[0] ?? '').slice(prefix.length),
+      storedAt: new Date(elementsOf(entry, 'LastModified')[0] ?? ''),
+    }));
+    token = elementsOf(page, 'NextContinuationToken')[0];
+  } while (token !== undefined);
+}
+
+async function removeBatch(
+  client: S3Client,
+  { batch, prefix }: { batch: readonly string[]; prefix: string },
+): Promise<void> {
+  const objects = batch.map((key) => `<Object><Key>${prefix}${key}</Key></Object>`).join('');
+  const bytes = Buffer.from(`<Delete><Quiet>true</Quiet>${objects}</Delete>`);
+  // S3 demands this checksum for this operation.
+  const headers = {
+    'content-type': 'application/xml',
+    'content-md5': createHash('md5').update(bytes).digest('base64'),
+  };
+  const result = await client.sendForText({
+    method: 'POST',
+    query: { delete: '' },
+    headers,
+    body: bodyOf(bytes),
+  });
+  const [failure] = elementsOf(result, 'Error');
+  if (failure === undefined) return;
+  const [code = '', message = ''] = [...elementsOf(failure, 'Code'), ...elementsOf(failure, 'Message')];
+  throw new S3Error(200, { code, message: `The S3 server could not delete a key: ${code} ${message}` });
+}
