@@ -27,6 +27,7 @@ const groups: readonly { title: string; guides: readonly string[] }[] = [
       'operating',
       'storage-in-s3',
       'deploy',
+      'kubernetes',
       'install',
       'upgrade',
       'scaling',

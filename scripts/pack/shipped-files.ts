@@ -11,6 +11,7 @@ const folders: readonly { folder: string; only: RegExp }[] = [
   { folder: 'src/contract/gateway', only: /\/bundle\.json$/ },
   { folder: 'src/contract/agent', only: /\/bundle\.json$/ },
   { folder: 'src/contract/agent-classic', only: /\/bundle\.json$/ },
+  { folder: 'src/deploy/chart', only: /./ },
   { folder: 'docs/guides', only: /\.md$/ },
   { folder: 'build/docs', only: /./ },
 ];

@@ -219,6 +219,11 @@ export async function openProject(
   };
 }
 
+/** The port of a gateway in a container or under a service manager. */
+export function portOf({ deployment }: Declaration): number {
+  return deployment.port === undefined || deployment.port === 0 ? defaultPort : deployment.port;
+}
+
 /** The folder of a declared storage. */
 export function storagePath(stateDirectory: string, name: string): string {
   return join(stateDirectory, 'storage', name);

@@ -1,7 +1,8 @@
-// Renders a project for other process managers: a Dockerfile with its compose file, and a systemd
-// unit. Tests check their syntax; `test/deploy/image.ts` builds and starts the image.
+// Renders a project for other process managers: a Dockerfile with its compose file, a Helm chart and
+// a systemd unit. Tests check their syntax; `test/deploy/image.ts` builds and starts the image.
 import { posix, relative } from 'node:path';
-import { defaultPort, type Declaration } from './declaration.ts';
+import { portOf, type Declaration } from './declaration.ts';
+import { renderChart } from './render-chart.ts';
 
 export interface RenderOptions {
   declaration: Declaration;
@@ -65,7 +66,7 @@ export function isRendered(text: string): boolean {
   return text.includes(signature);
 }
 
-/** The texts of the files by name. */
+/** The texts of the files by their path. */
 export function renderProject(options: RenderOptions): Record<string, string> {
   return {
     Dockerfile: dockerfile(options),
@@ -73,11 +74,10 @@ export function renderProject(options: RenderOptions): Record<string, string> {
     'Dockerfile.dockerignore': `# ${notice}\n${ignoredPatterns.join('\n')}\n`,
     'compose.yaml': compose(options),
     [`${options.declaration.name}.service`]: unit(options),
+    ...Object.fromEntries(
+      Object.entries(renderChart({ ...options, notice })).map(([path, text]) => [`chart/${path}`, text]),
+    ),
   };
-}
-
-function portOf({ deployment }: Declaration): number {
-  return deployment.port === undefined || deployment.port === 0 ? defaultPort : deployment.port;
 }
 
 /** Volumes for the gateway's data, and for declared storage at the path that the project uses. */
@@ -137,6 +137,8 @@ function compose(options: RenderOptions): string {
     `      dockerfile: ${quote(dockerfilePath(options))}`,
     '    restart: unless-stopped',
     `    stop_grace_period: ${stopSeconds}s`,
+    '    cap_drop: [ALL]',
+    '    security_opt: ["no-new-privileges:true"]',
     '    ports:',
     `      - "${port}:${port}"`,
     ...(environment.length === 0 ? [] : ['    environment:', ...environment]),

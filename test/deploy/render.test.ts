@@ -2,15 +2,20 @@
 // engine that runs them.
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join, matchesGlob } from 'node:path';
+import { delimiter, dirname, join, matchesGlob } from 'node:path';
 import { promisify } from 'node:util';
-import { parse } from 'yaml';
+import { Ajv } from 'ajv';
+import { parse, parseAllDocuments } from 'yaml';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseDeclaration, renderProject } from '../../src/deploy/index.ts';
 
 const run = promisify(execFile);
+const helm = (process.env['PATH'] ?? '')
+  .split(delimiter)
+  .map((path) => join(path, 'helm'))
+  .find((path) => existsSync(path));
 const hasSystemd = existsSync('/usr/bin/systemd-analyze');
 const declarationWith = (resources: object) =>
   parseDeclaration(
@@ -35,6 +40,11 @@ const renderWith = (
     command: [process.execPath, '/opt/town hall/main.js'],
   });
 
+/** Whether the file is the same for every project. */
+function isChartTemplate(name: string): boolean {
+  return /^chart\/(?:templates\/|values\.schema\.json$)/.test(name);
+}
+
 interface Compose {
   services: Record<
     string,
@@ -58,7 +68,8 @@ describe('rendered files', () => {
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
   test('state that they have not been run', () => {
-    for (const [name, text] of Object.entries(renderWith({})))
+    const files = Object.entries(renderWith({})).filter(([name]) => !isChartTemplate(name));
+    for (const [name, text] of files)
       expect(text.split('\n')[0], name).toMatch(/^# .*has not been run by Townhall's own tests/);
   });
 
@@ -68,6 +79,8 @@ describe('rendered files', () => {
       build: { context: '..', dockerfile: 'deployment/Dockerfile' },
       ports: ['8080:8080'],
       stop_grace_period: '40s',
+      cap_drop: ['ALL'],
+      security_opt: ['no-new-privileges:true'],
       environment: { TOWNHALL_CITY_BASE_URL: 'https://notes.example.test' },
     });
     expect(volumes).toEqual({ data: {} });
@@ -185,6 +198,85 @@ describe('rendered files', () => {
     ];
     expect(sources.filter(isIgnored)).toEqual([]);
     expect(files['Dockerfile']).toMatch(/^ENV .*\bLOCAL_LOGIN=false\b/m);
+  });
+
+  test('the values of the chart keep to their schema', () => {
+    const files = renderWith({});
+    const isValid = new Ajv().compile(JSON.parse(files['chart/values.schema.json'] ?? '') as object);
+    const values = parse(files['chart/values.yaml'] ?? '') as Record<string, unknown>;
+    expect([isValid(values), isValid.errors]).toEqual([true, null]);
+    expect(values).toMatchObject({
+      port: 8080,
+      baseUrl: 'https://notes.example.test',
+      projectStorage: false,
+      ingress: { enabled: false, host: 'notes.example.test' },
+    });
+    for (const change of [
+      { replicas: 0 },
+      { replica: 2 },
+      { bucket: { name: 'media', prefix: 'no-slash' } },
+      { env: { WORKERS: 2 } },
+      { ingress: { enabled: true, host: '' } },
+    ])
+      expect(isValid({ ...values, ...change }), JSON.stringify(change)).toBe(false);
+  });
+
+  test('the chart has every value in its schema and its templates', () => {
+    const files = renderWith({});
+    const values = parse(files['chart/values.yaml'] ?? '') as Record<string, unknown>;
+    const schema = JSON.parse(files['chart/values.schema.json'] ?? '') as { properties: object };
+    const templates = Object.entries(files)
+      .filter(([name]) => name.startsWith('chart/templates/'))
+      .map(([, text]) => text)
+      .join('\n');
+    expect(
+      Object.keys(schema.properties)
+        .filter((name) => name !== 'global')
+        .sort(),
+    ).toEqual(Object.keys(values).sort());
+    const namesInTemplates = new Set([...templates.matchAll(/[$.]values\.(\w+)/gi)].map(([, name]) => name));
+    expect(Object.keys(values).filter((name) => !namesInTemplates.has(name))).toEqual([]);
+    expect([...namesInTemplates].filter((name) => !Object.hasOwn(values, name ?? ''))).toEqual([]);
+  });
+
+  test('the chart says who the release is of', () => {
+    expect(parse(renderWith({})['chart/Chart.yaml'] ?? '')).toMatchObject({
+      apiVersion: 'v2',
+      name: 'notes',
+      appVersion: '1.2.3',
+    });
+  });
+
+  test.skipIf(helm === undefined)('the chart renders and demands what replicas share', async () => {
+    const chart = join(folder, 'chart');
+    for (const [name, text] of Object.entries(renderWith({})).filter(([path]) => path.startsWith('chart/'))) {
+      await mkdir(dirname(join(folder, name)), { recursive: true });
+      await writeFile(join(folder, name), text);
+    }
+    const render = async (...settings: string[]) =>
+      (
+        await run(helm as string, [
+          'template',
+          'release',
+          chart,
+          ...settings.flatMap((text) => ['--set', text]),
+        ])
+      ).stdout;
+    const kindsOf = (text: string) =>
+      parseAllDocuments(text).flatMap(
+        (document) => (document.toJS() as { kind?: string } | null)?.kind ?? [],
+      );
+    expect(kindsOf(await render()).sort()).toEqual(['Secret', 'Service', 'StatefulSet']);
+    const shared = ['replicas=2', 'secrets.DATABASE_URL=postgres://x/y', 'bucket.name=media'];
+    expect(kindsOf(await render(...shared, 'ingress.enabled=true')).sort()).toEqual([
+      'Ingress',
+      'PodDisruptionBudget',
+      'Secret',
+      'Service',
+      'StatefulSet',
+    ]);
+    await expect(render('replicas=2')).rejects.toThrow('need PostgreSQL');
+    await expect(render(...shared.slice(0, 2))).rejects.toThrow('bucket.name or sharedClaim');
   });
 
   test('the unit never runs as root and writes below .townhall only', () => {

@@ -2,7 +2,7 @@
 // the running version.
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import {
   cityFolder,
   deploy,
@@ -44,7 +44,8 @@ export const command: Command = {
         render: {
           kind: 'value',
           placeholder: 'DIR',
-          summary: 'Write a Dockerfile, a compose file and a systemd unit into a folder of the project.',
+          summary:
+            'Write a Dockerfile, a compose file, a Helm chart and a systemd unit into a folder of the project.',
         },
         stop: { kind: 'switch', summary: 'Stop the running version, like "townhall city stop".' },
         json: jsonOption,
@@ -167,8 +168,10 @@ async function render(project: string, folder: string, { print, isJson }: Output
     if (existing !== null && existing !== text && !isRendered(existing))
       throw new Error(`${join(target, name)} is there already and was not rendered by this command.`);
   }
-  await mkdir(target, { recursive: true });
-  for (const [name, text] of Object.entries(files)) await writeFile(join(target, name), text);
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(dirname(join(target, name)), { recursive: true });
+    await writeFile(join(target, name), text);
+  }
   if (isJson) print(JSON.stringify({ outcome: 'rendered', directory: target, files: Object.keys(files) }));
   else {
     for (const name of Object.keys(files)) print(join(target, name));

@@ -1,0 +1,105 @@
+// Renders the Helm chart of a project: `Chart.yaml` and `values.yaml` from its declaration, and the
+// templates as they are. The chart runs the image of the rendered Dockerfile.
+import { assetPath, readTextNow } from '../kernel/assets.ts';
+import { type Declaration, portOf } from './declaration.ts';
+
+const folder = 'src/deploy/chart';
+const templates = [
+  '_names.tpl',
+  'disruption-budget.yaml',
+  'ingress.yaml',
+  'secret.yaml',
+  'service.yaml',
+  'statefulset.yaml',
+];
+
+/** The texts of the files by their path in the chart. */
+export function renderChart({
+  declaration,
+  version,
+  notice,
+}: {
+  declaration: Declaration;
+  /** The version of this installation. */
+  version: string;
+  /** The first line of each file. */
+  notice: string;
+}): Record<string, string> {
+  const names = ['values.schema.json', ...templates.map((name) => `templates/${name}`)];
+  return {
+    'Chart.yaml': chart(declaration, { version, notice }),
+    'values.yaml': values(declaration, notice),
+    ...Object.fromEntries(names.map((name) => [name, readTextNow(assetPath(`${folder}/${name}`))])),
+  };
+}
+
+function chartName({ name }: Declaration): string {
+  return name.toLowerCase().replace(/[^a-z0-9-]+/g, '-');
+}
+
+function chart(declaration: Declaration, { version, notice }: { version: string; notice: string }): string {
+  return `# ${notice}
+apiVersion: v2
+name: ${chartName(declaration)}
+description: The City ${JSON.stringify(declaration.name).slice(1, -1)}
+type: application
+version: 0.1.0
+appVersion: ${JSON.stringify(version)}
+`;
+}
+
+function values(declaration: Declaration, notice: string): string {
+  const { baseUrl, resources } = declaration.deployment;
+  const host = baseUrl === undefined ? '' : new URL(baseUrl).hostname;
+  return `# ${notice}
+# The image of the rendered Dockerfile, in a registry that the cluster reads.
+image:
+  repository: ${JSON.stringify(declaration.name.toLowerCase())}
+  tag: latest
+  pullPolicy: IfNotPresent
+  pullSecrets: []
+# More than one needs PostgreSQL, and bucket.name or sharedClaim.
+replicas: 1
+port: ${portOf(declaration)}
+# The address under which users reach the gateway.
+baseUrl: ${JSON.stringify(baseUrl ?? '')}
+# Networks of the ingress, whose X-Forwarded-For is trusted: 10.0.0.0/8
+trustedProxies: ""
+# Further settings of the gateway, such as LOG_LEVEL: warn
+env: {}
+# Settings that are secrets: DATABASE_URL, TOWNHALL_MASTER_KEY, ADMIN_ID, ADMIN_PASSWORD, STORAGE_S3_KEY_ID,
+# STORAGE_S3_SECRET, the keys of providers. Pass them with --set-file or a values file that is not in git.
+secrets: {}
+# A Secret with these settings instead, such as one of an operator for secrets.
+existingSecret: ""
+# A bucket for images and videos.
+bucket:
+  name: ""
+  endpoint: ""
+  region: ""
+  prefix: ""
+# The volume of each pod: the journal of charges, and the embedded database where DATABASE_URL is absent.
+data:
+  size: 8Gi
+  storageClass: ""
+# A claim that all pods may mount and write (ReadWriteMany), for images and videos without a bucket.
+sharedClaim: ""
+projectStorage: ${resources.storage !== undefined}
+resources:
+  requests:
+    cpu: 250m
+    memory: 512Mi
+  limits:
+    memory: 2Gi
+nodeSelector: {}
+service:
+  port: 80
+ingress:
+  enabled: false
+  host: ${JSON.stringify(host)}
+  className: ""
+  tlsSecret: ""
+  # Answers stream, so a proxy must not buffer them.
+  annotations: {}
+`;
+}
