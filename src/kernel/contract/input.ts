@@ -23,7 +23,8 @@ export async function readInput(
   const { raw, isPresent, value, isForm } = await request.readBody(operation);
   if (operation.body?.required && !isPresent)
     throw new Problem('bad_request', 'invalid_request', 'This operation needs a body.');
-  return { path, query, headers, body: value, isForm, rawBody: raw };
+  const body = operation.body?.readSnakeCase === undefined ? value : operation.body.readSnakeCase(value);
+  return { path, query, headers, body, isForm, rawBody: raw };
 }
 
 function pickHeaders(request: ContractRequest, { headerNames }: ContractOperation): Record<string, unknown> {

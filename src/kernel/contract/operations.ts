@@ -10,6 +10,7 @@ import {
   resolveReference,
   type ResponseObject,
 } from './document.ts';
+import { createSnakeCaseReader } from './snake-case.ts';
 
 export interface QueryParameter {
   isList: boolean;
@@ -73,6 +74,8 @@ export interface OperationBody {
   form: MediaTypeObject | undefined;
   /** The members of the form that are files. */
   formFiles: ReadonlySet<string>;
+  /** Renames members in snake case, where the operation takes both spellings (`x-snake-case-members`). */
+  readSnakeCase: ((value: unknown) => unknown) | undefined;
 }
 
 /** The media type of a form that may carry files. */
@@ -204,6 +207,10 @@ function readBody(document: OpenApiDocument, operation: OperationObject): Operat
     json: content['application/json'],
     form,
     formFiles: formFilesOf(document, form?.schema),
+    readSnakeCase:
+      operation['x-snake-case-members'] === true
+        ? createSnakeCaseReader(document, content['application/json']?.schema ?? {})
+        : undefined,
   };
 }
 

@@ -92,6 +92,28 @@ test.each(['v1', 'v1beta'])("Google's client works with its version %s", async (
   expect(answer.text).toBe('Hello from the provider.');
 });
 
+test('members may be in snake case', async () => {
+  const image = { inline_data: { mime_type: 'image/png', data: 'iVBORw0KGgo=' } };
+  const response = await post('/v1beta/models/acme/ok:generateContent', {
+    system_instruction: { parts: [{ text: 'Be brief.' }] },
+    contents: [{ parts: [{ text: 'Hello' }, image] }],
+    generation_config: { max_output_tokens: 7 },
+  });
+  expect(response.status).toBe(200);
+  const request = JSON.parse(provider.lastCall().body.toString()) as {
+    messages: { role: string; content: unknown }[];
+  };
+  expect(request).toMatchObject({ max_tokens: 7, messages: [{ role: 'system' }, { role: 'user' }] });
+  expect(JSON.stringify(request.messages[1])).toContain('data:image/png;base64,iVBORw0KGgo=');
+});
+
+test('a member in both spellings is refused', async () => {
+  const generationConfig = { max_output_tokens: 7, maxOutputTokens: 8 };
+  const refusal = await post('/v1beta/models/acme/ok:generateContent', { ...hello, generationConfig });
+  expect(refusal.status).toBe(400);
+  expect(await refusal.text()).toContain('max_output_tokens');
+});
+
 describe('a function', () => {
   test('is called and its result goes back', async () => {
     const question = { role: 'user', parts: [{ text: 'What is the weather in Oslo?' }] };
@@ -133,6 +155,35 @@ describe('a function', () => {
       properties: { city: { type: ['string', 'null'] }, days: { type: 'integer' } },
       required: ['city'],
     });
+  });
+
+  // google-genai for Python declares functions in snake case, with the schema of their result.
+  test('is declared in snake case too', async () => {
+    const parameters = {
+      type: 'OBJECT',
+      properties: { first_day: { any_of: [{ type: 'STRING', min_length: 1 }] } },
+      property_ordering: ['first_day'],
+    };
+    const response = await post('/v1beta/models/acme/ok:generateContent', {
+      ...hello,
+      tools: [
+        {
+          function_declarations: [
+            { name: 'open_schema', parameters_json_schema: { type: 'object', response_json_schema: 1 } },
+            { name: 'google_schema', parameters, response_json_schema: { type: 'string' } },
+          ],
+        },
+      ],
+    });
+    expect(response.status).toBe(200);
+    expect(response.headers.get('x-townhall-warnings')).toContain('tools.functionDeclarations.response');
+    const request = JSON.parse(provider.lastCall().body.toString()) as {
+      tools: { function: { parameters: unknown } }[];
+    };
+    expect(request.tools.map((tool) => tool.function.parameters)).toEqual([
+      { type: 'object', response_json_schema: 1 },
+      { type: 'object', properties: { first_day: { anyOf: [{ type: 'string', minLength: 1 }] } } },
+    ]);
   });
 
   test('result without a call is refused', async () => {

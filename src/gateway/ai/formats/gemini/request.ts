@@ -29,8 +29,13 @@ export function toStreamRequest(model: string, body: GeminiRequest): StreamReque
 }
 
 /** Hints in the request that no model here supports. */
-export function ignoredHints({ safetySettings, labels, generationConfig }: GeminiRequest): string[] {
+export function ignoredHints(request: GeminiRequest): string[] {
+  const { safetySettings, labels, generationConfig, tools = [] } = request;
+  const functions = tools.flatMap(({ functionDeclarations = [] }) => functionDeclarations);
   return [
+    ...(functions.some(({ response, responseJsonSchema }) => response ?? responseJsonSchema)
+      ? ['tools.functionDeclarations.response']
+      : []),
     ...(safetySettings === undefined ? [] : ['safetySettings']),
     ...(labels === undefined ? [] : ['labels']),
     ...(generationConfig?.thinkingConfig?.thinkingBudget === undefined

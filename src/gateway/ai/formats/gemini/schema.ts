@@ -5,12 +5,20 @@ const schemaMembers = ['items', 'additionalProperties'];
 const schemaLists = ['anyOf'];
 const schemaMaps = ['properties'];
 const counts = ['minItems', 'maxItems', 'minLength', 'maxLength', 'minProperties', 'maxProperties'];
+/** Google reads both spellings. */
+const keywords = new Map(
+  [...counts, ...schemaMembers, ...schemaLists, 'propertyOrdering'].map((name) => [
+    name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+    name,
+  ]),
+);
 // Orders the members for Google's own models; JSON Schema has no keyword for it.
 const notJsonSchema = ['propertyOrdering', 'nullable'];
 
 /** Recursion is safe: the parser has bounded the depth of the body. */
 export function toJsonSchema(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const entries = Object.entries(schema)
+    .map(([name, value]): [string, unknown] => [keywords.get(name) ?? name, value])
     .filter(([name]) => !notJsonSchema.includes(name))
     .map(([name, value]): [string, unknown] => [name, convertMember(name, value)]);
   const geminiSchema = Object.fromEntries(entries);
