@@ -151,6 +151,11 @@ describe('townhall connect', () => {
     expect(output.join('\n').includes('web_search = "disabled"')).toBe(isOff);
   });
 
+  test('lets Codex call over a WebSocket', async () => {
+    const { output } = await connect('codex', '--model', 'local/echo', '--print');
+    expect(output.join('\n')).toContain('supports_websockets = true');
+  });
+
   test('refuses a budget that is no amount', async () => {
     await expect(connect('claude', '--budget', 'much')).rejects.toThrow('--budget takes US dollars');
   });

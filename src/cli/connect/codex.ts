@@ -27,6 +27,8 @@ export const codex: Tool = {
         'name = "Townhall"',
         `base_url = ${JSON.stringify(`${url}/v1`)}`,
         'wire_api = "responses"',
+        // Codex sends only what is new over its socket, and falls back to HTTP where none can be opened.
+        'supports_websockets = true',
         `experimental_bearer_token = ${JSON.stringify(token)}`,
         '',
       ].join('\n'),
