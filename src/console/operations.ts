@@ -40,6 +40,13 @@ const contractOperations = [
 const deadlinesMs: Readonly<Record<string, number>> = {
   // It has its own deadline, after which it reports that the agent does not answer.
   'console.overview': Infinity,
+  // git may take a minute for a worktree, and so may the copy of its files for a fork.
+  'sessions.create': 75_000,
+  'sessions.fork': 150_000,
+  // Files are compared within 15 seconds and set back within 15 more.
+  'sessions.getChanges': 35_000,
+  'sessions.undoRun': 50_000,
+  'sessions.redoRun': 50_000,
   'services.controlService': 60_000,
   'services.callCommand': Infinity,
   'services.callAction': Infinity,

@@ -1,6 +1,6 @@
 // A session for display, built from its messages and events.
 import { describe, expect, test } from 'vitest';
-import type { Session, UiMessage } from '@townhall/agent';
+import type { Session, SessionEvent, UiMessage } from '@townhall/agent';
 import { createThread } from '../../src/console/pages/thread.ts';
 
 const session = { status: 'idle', activeRunId: null, title: null, archivedAt: null } as Session;
@@ -24,5 +24,81 @@ describe('prompt', () => {
     ]);
     const answer = thread.messages().find(({ id }) => id === 'C');
     expect(answer && thread.prompt(answer)).toMatchObject({ id: 'Go.' });
+  });
+});
+
+describe('a run that waits for its model', () => {
+  const busySession: Session = { ...session, status: 'running', activeRunId: 'run_1' };
+  const event = (seq: number, members: object) =>
+    ({ sessionId: 's', time: '2026-11-23T12:00:00.000Z', seq, ...members }) as SessionEvent;
+  const waitingEvent = (seq: number, runId = 'run_1') =>
+    event(seq, {
+      type: 'run.waiting',
+      runId,
+      step: 1,
+      reason: 'rate_limited',
+      until: '2026-11-23T12:05:00.000Z',
+      code: 'rate_limited',
+    });
+  const open = () =>
+    createThread({
+      session: busySession,
+      messages: [message('user', 'Go.', { runId: 'run_1' })],
+      seq: 10,
+      queue: [],
+      approvals: [],
+      runs: [],
+    });
+  const waits = (thread: ReturnType<typeof open>) => thread.remarks().filter(({ tone }) => tone === 'wait');
+
+  test('has one line for several waits', () => {
+    const thread = open();
+    for (const seq of [11, 12]) thread.apply(waitingEvent(seq));
+    expect(waits(thread)).toHaveLength(1);
+  });
+
+  test('has its line on a page that opens meanwhile', () => {
+    const thread = open();
+    thread.apply(waitingEvent(9));
+    expect(waits(thread)).toMatchObject([{ afterMessageId: 'Go.' }]);
+    expect(thread.seq()).toBe(10);
+  });
+
+  test('has no line from before its next step', () => {
+    const thread = open();
+    thread.apply(waitingEvent(8));
+    thread.apply(event(9, { type: 'run.step.ended', runId: 'run_1', step: 1 }));
+    expect(waits(thread)).toEqual([]);
+  });
+
+  test('has no line of an earlier run', () => {
+    const thread = open();
+    thread.apply(waitingEvent(9, 'run_0'));
+    expect(waits(thread)).toEqual([]);
+  });
+
+  const resetAt = (headSeq: number) =>
+    ({
+      type: 'stream.reset',
+      sessionId: 's',
+      time: '',
+      after: 0,
+      headSeq,
+      reason: 'too_old',
+    }) as SessionEvent;
+
+  test('goes on where the agent replays no old events', () => {
+    expect(open().apply(resetAt(10))).toBe(true);
+  });
+
+  test('is read again where events are missing', () => {
+    expect(open().apply(resetAt(11))).toBe(false);
+  });
+
+  test('loses its line at its end', () => {
+    const thread = open();
+    thread.apply(waitingEvent(11));
+    thread.apply(event(12, { type: 'run.settled', runId: 'run_1', outcome: 'completed' }));
+    expect(waits(thread)).toEqual([]);
   });
 });

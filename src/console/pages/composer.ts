@@ -182,7 +182,7 @@ function layOut(
     { class: 'composer' },
     problem,
     sending,
-    area,
+    h('div', { class: 'entry' }, area, send),
     h(
       'div',
       { class: 'row' },
@@ -192,11 +192,9 @@ function layOut(
         attendedBox,
         ' Ask me before a tool that needs approval',
       ),
-      hasDelivery && h('label', { for: 'delivery' }, 'When busy: ', delivery),
+      hasDelivery && h('label', { class: 'delivery', for: 'delivery' }, 'When busy: ', delivery),
       h('label', { class: 'attach', for: 'files' }, 'Attach files', attachments.input),
       attachments.names,
-      h('span', { class: 'grow' }),
-      send,
     ),
   );
 }

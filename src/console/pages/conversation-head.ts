@@ -4,6 +4,8 @@ import { callConsole, runOrShowError } from './agent-client.ts';
 import { button, fillWhenChanged, h, pill, showControls } from './elements.ts';
 import type { Thread } from './thread.ts';
 
+const workspaceLabels = { shared: null, folder: 'own folder', worktree: 'own worktree' } as const;
+
 /** Draws the head when it has changed. */
 export function drawHead(
   head: HTMLElement,
@@ -13,26 +15,34 @@ export function drawHead(
   const status = thread.status();
   const isBusy = thread.activeRunId() !== null;
   const isArchived = thread.isArchived();
+  const isPlanning = thread.mode() === 'plan';
   const title = showControls(thread.title() ?? '');
-  const { kind, chatId, forkedFrom } = session;
-  fillWhenChanged(head, [thread.title(), status, isBusy, isArchived], () => [
+  const { kind, chatId, forkedFrom, workspace } = session;
+  fillWhenChanged(head, [thread.title(), status, isBusy, isArchived, isPlanning], () => [
     h('h1', { title }, title || (chatId ? `Chat ${chatId}` : 'A session without a title')),
     h(
       'p',
       { class: 'facts' },
       statusPill(status),
+      isPlanning && pill('plans only', 'busy'),
       isArchived && pill('archived'),
       kind !== 'chat' && pill(kind),
+      workspaceLabels[workspace] && pill(workspaceLabels[workspace]),
       forkedFrom &&
         h('a', { class: 'quiet', href: `#/sessions/${forkedFrom.sessionId}` }, 'forked from another session'),
     ),
-    h('div', { class: 'row' }, sessionButtons(session.id, { isBusy, isArchived, go })),
+    h('div', { class: 'row' }, sessionButtons(session.id, { isBusy, isArchived, isPlanning, go })),
   ]);
 }
 
 function sessionButtons(
   sessionId: string,
-  { isBusy, isArchived, go }: { isBusy: boolean; isArchived: boolean; go(hash: string): void },
+  {
+    isBusy,
+    isArchived,
+    isPlanning,
+    go,
+  }: { isBusy: boolean; isArchived: boolean; isPlanning: boolean; go(hash: string): void },
 ): (HTMLButtonElement | false)[] {
   const call =
     (operation: string, members: object = {}) =>
@@ -49,6 +59,13 @@ function sessionButtons(
         class: 'danger',
         title: 'Ends the running run; queued messages run next',
       }),
+    isPlanning
+      ? button('Allow changes', call('sessions.update', { mode: 'work' }), {
+          title: 'Lets the model call all of its tools again',
+        })
+      : button('Plan only', call('sessions.update', { mode: 'plan' }), {
+          title: 'The model may only read; it changes nothing until you allow it',
+        }),
     button('Fork', fork, { title: 'Creates a session that shares this one up to now' }),
     button('Compact', call('sessions.compact'), {
       title: 'Lets the model summarize the conversation to free context',

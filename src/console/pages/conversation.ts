@@ -107,6 +107,9 @@ function createLayout() {
 // Keeps the newest message in view while it grows, unless the reader has scrolled up.
 function followEnd(log: HTMLElement): { scrollDown(): void; keepAtEnd(): void; stop(): void } {
   let isAtEnd = true;
+  // A scroll event after a change of the size comes from the new layout, not from the reader.
+  let size = '';
+  const sizeOf = (): string => `${log.clientWidth} ${log.clientHeight}`;
   const scrollDown = (): void => {
     isAtEnd = true;
     log.scrollTop = log.scrollHeight;
@@ -115,9 +118,12 @@ function followEnd(log: HTMLElement): { scrollDown(): void; keepAtEnd(): void; s
     if (isAtEnd) scrollDown();
   };
   log.addEventListener('scroll', () => {
-    isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 80;
+    if (sizeOf() === size) isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 80;
   });
-  const observer = new ResizeObserver(keepAtEnd);
+  const observer = new ResizeObserver(() => {
+    size = sizeOf();
+    keepAtEnd();
+  });
   observer.observe(log);
   return { scrollDown, keepAtEnd, stop: () => observer.disconnect() };
 }

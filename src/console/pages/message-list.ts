@@ -53,7 +53,7 @@ export function createMessageList(
       const earlierCount = messages.length - visibleMessages.length;
       showEarlier.textContent = `Show ${Math.min(moreCount, earlierCount)} of ${earlierCount} earlier messages`;
       if (earlierCount > 0) children.push(showEarlier);
-      if (messages.length === 0) children.push(h('p', { class: 'quiet' }, 'No messages yet.'));
+      if (messages.length === 0) children.push(h('p', { class: 'remark' }, 'No messages yet.'));
       for (const message of visibleMessages) {
         const view = viewOf(message, changedIds);
         const queuePosition = message.role === 'user' ? positions.get(message.runId ?? '') : undefined;

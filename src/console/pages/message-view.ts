@@ -1,6 +1,6 @@
 // One message on the page. Only changed parts are redrawn, so that a growing text does not affect a
 // selection or opened details above it.
-import type { UiMessagePart } from '@townhall/agent';
+import type { RunUsage, UiMessagePart } from '@townhall/agent';
 import { elapsedTime, button, fill, fillWhenChanged, h, json, pill, showControls } from './elements.ts';
 import { createMarkdown, type Markdown } from './markdown.ts';
 import type { ChangesView } from './run-changes.ts';
@@ -81,12 +81,11 @@ export function createMessageView(
   function footOf({ id, metadata }: Message): Node[] {
     const { model, usage } = metadata as {
       model?: string;
-      usage?: { inputTokens: number; outputTokens: number };
+      usage?: RunUsage;
     };
-    const facts = [
-      model,
-      usage === undefined ? undefined : `${usage.inputTokens} tokens in, ${usage.outputTokens} out`,
-    ].filter((fact) => fact !== undefined && fact !== null);
+    const facts = [model, ...(usage === undefined ? [] : usageFacts(usage))].filter(
+      (fact) => fact !== undefined && fact !== null,
+    );
     return [
       h('span', { class: 'quiet' }, facts.join(' · ')),
       button('Fork here', () => fork(id), {
@@ -95,6 +94,19 @@ export function createMessageView(
       }),
     ];
   }
+}
+
+function usageFacts({ inputTokens, outputTokens, cachedInputTokens = 0, credits = 0 }: RunUsage): string[] {
+  if (inputTokens + outputTokens + credits === 0) return [];
+  const cached = cachedInputTokens === 0 ? '' : ` (${formatCount(cachedInputTokens)} cached)`;
+  return [
+    `${formatCount(inputTokens)} tokens in${cached}, ${formatCount(outputTokens)} out`,
+    ...(credits === 0 ? [] : [credits === 1 ? '1 credit' : `${formatCount(credits)} credits`]),
+  ];
+}
+
+function formatCount(count: number): string {
+  return count.toLocaleString('en');
 }
 
 const outcomeTexts = {

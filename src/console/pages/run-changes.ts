@@ -2,7 +2,7 @@
 // changes are read when the reader opens them.
 import type { RunChanges } from '@townhall/agent';
 import { callConsole, runOrShowError, showError } from './agent-client.ts';
-import { button, fill, h, pill, showControls } from './elements.ts';
+import { button, fill, fillWhenChanged, h, pill, showControls } from './elements.ts';
 import type { FileChanges } from './thread.ts';
 
 export interface ChangesView {
@@ -34,7 +34,10 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
     ({ status } = changes);
     const isUndone = status === 'undone';
     fill(state, isUndone && pill('undone', 'wait'));
-    fill(list, changes.files.map(fileView), changes.files.length === 0 && nothingView());
+    // Undo and redo leave the diffs as they are, so opened files stay open.
+    fillWhenChanged(list, changes.files, () =>
+      changes.files.length === 0 ? nothingView() : changes.files.map(fileView),
+    );
     action.textContent = isUndone ? 'Redo' : 'Undo';
     action.title = isUndone
       ? 'Puts the files as the agent left them'
@@ -44,6 +47,11 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
 
   async function read(): Promise<void> {
     show(await callConsole<RunChanges>('sessions.getChanges', { sessionId, runId }));
+  }
+
+  async function readIntoView(): Promise<void> {
+    await read();
+    showOpened(element);
   }
 
   async function press(): Promise<void> {
@@ -57,8 +65,10 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
   }
 
   element.addEventListener('toggle', () => {
-    if (element.open && status === undefined) void runOrShowError(read);
+    if (element.open && status === undefined) void runOrShowError(readIntoView);
   });
+  // Captured, because `toggle` of the files inside does not bubble.
+  element.addEventListener('toggle', ({ target }) => showOpened(target), { capture: true });
   return {
     element,
     update({ isUndone }) {
@@ -70,6 +80,11 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
       else status = undefined;
     },
   };
+}
+
+// What opens below the end of the log would be out of sight.
+function showOpened(target: EventTarget | null): void {
+  if (target instanceof HTMLDetailsElement && target.open) target.scrollIntoView({ block: 'nearest' });
 }
 
 function fileView({ path, change, additions, deletions, diff }: FileDiff): HTMLElement {

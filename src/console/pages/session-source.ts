@@ -21,6 +21,8 @@ const maxPages = 40;
 const maxRuns = 100;
 const hiddenCloseMs = 20_000;
 const reconnectMs = 2_000;
+// A run that waits may have said so this many events ago: the messages of a session do not.
+const eventsReadAgain = 50;
 
 /** Throws a Refusal when the session cannot be read. `changed` is called after each event. */
 export async function openSession(sessionId: string, onChange: () => void): Promise<SessionSource> {
@@ -38,7 +40,8 @@ export async function openSession(sessionId: string, onChange: () => void): Prom
   function join(): void {
     leave();
     if (isClosed || document.hidden) return;
-    stream = openEventStream(`/events?session=${encodeURIComponent(sessionId)}&after=${thread.seq()}`, {
+    const after = thread.activeRunId() === null ? thread.seq() : Math.max(0, thread.seq() - eventsReadAgain);
+    stream = openEventStream(`/events?session=${encodeURIComponent(sessionId)}&after=${after}`, {
       onEvent: applyServerEvent,
       onEnd: reconnect,
     });

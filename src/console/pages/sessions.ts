@@ -19,6 +19,12 @@ import type { OpenPage, Page } from './page.ts';
 
 const kinds = ['sdk', 'chat', 'dashboard', 'execute'] as const;
 
+const workspaces = [
+  ['shared', 'shared folder'],
+  ['folder', 'own folder'],
+  ['worktree', 'own worktree'],
+] as const;
+
 // Maximum length of the list; a filter by kind finds further sessions.
 const maxListed = 500;
 const pageSize = 50;
@@ -91,7 +97,6 @@ function createFilters(form: HTMLElement): {
     { class: 'row filters' },
     h('label', { for: 'kind' }, 'Kind: ', kind),
     h('label', { class: 'check', for: 'archived' }, archivedBox, ' archived ones'),
-    h('span', { class: 'grow' }),
     form,
   );
   return { filters, kind, archived: archivedBox };
@@ -105,17 +110,27 @@ function createForm(go: (hash: string) => void): HTMLFormElement {
     maxlength: 500,
     autocomplete: 'off',
   });
+  const workspace = h(
+    'select',
+    { id: 'workspace', title: 'Where the tools of the session read and write files' },
+    workspaces.map(([value, label]) => h('option', { value }, label)),
+  );
   const form = h(
     'form',
     { class: 'row new' },
     h('label', { class: 'grow', for: 'title' }, h('span', { class: 'hidden' }, 'Title'), title),
+    h('label', { for: 'workspace' }, 'Files: ', workspace),
     h('button', { type: 'submit', class: 'primary' }, 'New session'),
   );
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     const text = title.value.trim();
     void runOrShowError(async () => {
-      const members = { attended: true, ...(text === '' ? {} : { title: text }) };
+      const members = {
+        attended: true,
+        ...(workspace.value === 'shared' ? {} : { workspace: workspace.value }),
+        ...(text === '' ? {} : { title: text }),
+      };
       const { id } = await callConsole<Session>('sessions.create', members);
       go(`#/sessions/${id}`);
     });

@@ -5,6 +5,7 @@ import {
   addRemark,
   answerOf,
   endToolCall,
+  endWait,
   ensureTextPart,
   markRun,
   putMessage,
@@ -27,8 +28,9 @@ const setStatus = (
 const sessionHandlers: Handlers = {
   'stream.ready': setStatus,
   'status.changed': setStatus,
-  'session.updated': (state, { title, archived }) => {
+  'session.updated': (state, { title, mode, archived }) => {
     if (title !== undefined) state.title = title;
+    if (mode !== undefined) state.mode = mode;
     if (archived !== undefined) state.isArchived = archived;
   },
   'session.archived': (state) => {
@@ -136,6 +138,7 @@ const runHandlers: Handlers = {
       state,
       runId,
       `${reason === 'rate_limited' ? 'The model is at its limit' : 'The model is out of order'}; it is asked again at ${new Date(until).toLocaleTimeString()}.`,
+      'wait',
     ),
   'run.warning': (state, { runId, message }) => addRemark(state, runId, message, 'bad'),
   'workspace.undone': (state, event) => setFileStatus(state, event, true),
@@ -168,14 +171,28 @@ const handlers: Handlers = {
 export function applyEvent(state: ThreadState, event: SessionEvent): boolean {
   // Events of text and tools do not change the order; those of queue, runs and messages do.
   if (!/^(?:part|tool)\./.test(event.type)) state.ordered = undefined;
+  if (endsWait(event)) endWait(state, event.runId);
   if ('seq' in event) {
-    if (event.seq <= state.seq) return true;
+    if (event.seq <= state.seq) {
+      // Messages do not say that a run waits, so a page that opens meanwhile reads the last events again.
+      if (event.type === 'run.waiting' && event.runId === state.activeRunId) applyNew(state, event);
+      return true;
+    }
     state.seq = event.seq;
   }
-  if (event.type === 'stream.reset') return false;
-  if (Object.hasOwn(handlers, event.type)) {
-    const handle = handlers[event.type] as (state: ThreadState, event: SessionEvent) => void;
-    handle(state, event);
-  }
+  // The events that a busy session reads again may be too old; then none is missing.
+  if (event.type === 'stream.reset') return event.headSeq <= state.seq;
+  applyNew(state, event);
   return true;
+}
+
+function applyNew(state: ThreadState, event: SessionEvent): void {
+  if (!Object.hasOwn(handlers, event.type)) return;
+  const handle = handlers[event.type] as (state: ThreadState, event: SessionEvent) => void;
+  handle(state, event);
+}
+
+// A snapshot of a part has its text so far, also that from before the wait.
+function endsWait(event: SessionEvent): event is Extract<SessionEvent, { runId: string }> {
+  return 'runId' in event && event.type !== 'part.snapshot' && /^(?:part|tool|run)\./.test(event.type);
 }

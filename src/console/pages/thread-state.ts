@@ -44,8 +44,9 @@ export interface Outcome {
 /** A line between messages, for example about a compaction. */
 export interface Remark {
   afterMessageId: string | null;
-  tone: 'plain' | 'bad';
+  tone: 'plain' | 'wait' | 'bad';
   text: string;
+  runId: string | undefined;
 }
 
 export type TextPart = Extract<UiMessagePart, { type: 'text' | 'reasoning' }>;
@@ -67,6 +68,7 @@ export interface ThreadState {
   status: Session['status'];
   activeRunId: string | null;
   title: string | null;
+  mode: Session['mode'];
   isArchived: boolean;
   /** The sequence number of the last applied event. */
   seq: number;
@@ -104,6 +106,7 @@ export function createState({ session, messages, seq, queue, approvals, runs }: 
     status: session.status,
     activeRunId: session.activeRunId,
     title: session.title,
+    mode: session.mode,
     isArchived: session.archivedAt !== null,
     seq,
     changed: new Set(),
@@ -199,7 +202,12 @@ export function addRemark(
   const last = orderedMessages(state).findLast(
     (message) => !state.queue.some((item) => item.runId === message.runId),
   );
-  state.remarks.push({ afterMessageId: answer?.id ?? last?.id ?? null, text, tone });
+  state.remarks.push({ afterMessageId: answer?.id ?? last?.id ?? null, text, tone, runId });
+}
+
+/** Removes the line that says why the run waits. */
+export function endWait(state: ThreadState, runId: string): void {
+  state.remarks = state.remarks.filter((remark) => remark.tone !== 'wait' || remark.runId !== runId);
 }
 
 /** Marks the messages of a run whose queue position or approval has changed. */

@@ -37,6 +37,7 @@ export interface Thread {
   status(): Session['status'];
   activeRunId(): string | null;
   title(): string | null;
+  mode(): Session['mode'];
   isArchived(): boolean;
   /** The sequence number of the last applied event. */
   seq(): number;
@@ -59,6 +60,7 @@ export function createThread(start: ThreadStart): Thread {
     status: () => state.status,
     activeRunId: () => state.activeRunId,
     title: () => state.title,
+    mode: () => state.mode,
     isArchived: () => state.isArchived,
     seq: () => state.seq,
     takeChanged() {
