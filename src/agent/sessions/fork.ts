@@ -167,6 +167,7 @@ async function createFork(
     events: events.map((event, index) => withMessageSeq(event, seq + index + 1)),
   };
   const created = await ownWorkspaces.create(fork, {
+    param: 'sessionId',
     createWorkspace: () => workspaces.copy(parent, fork),
     createSession: () => eventLog.create(row),
   });

@@ -12,6 +12,8 @@ export interface OwnWorkspaces {
 }
 
 interface CreationSteps {
+  /** The member of the request that asks for the workspace. */
+  param: 'workspace' | 'sessionId';
   createWorkspace(): Promise<void>;
   /** Returns undefined when the session cannot be created. */
   createSession(): Promise<SessionRecord | undefined>;
@@ -31,11 +33,11 @@ export function createOwnWorkspaces(options: OwnWorkspacesOptions): OwnWorkspace
 
   async function createBoth(
     session: WorkspaceSession,
-    { createWorkspace, createSession }: CreationSteps,
+    { param, createWorkspace, createSession }: CreationSteps,
   ): Promise<SessionRecord | undefined> {
     const others = pending - 1;
     if ((await store.countOwnWorkspaces(agentId)) + others >= maxWorkspaces)
-      throw tooManyWorkspaces(maxWorkspaces);
+      throw tooManyWorkspaces(maxWorkspaces, param);
     await createWorkspace();
     try {
       const created = await createSession();
@@ -62,11 +64,11 @@ export function createOwnWorkspaces(options: OwnWorkspacesOptions): OwnWorkspace
   };
 }
 
-function tooManyWorkspaces(maxWorkspaces: number): Problem {
+function tooManyWorkspaces(maxWorkspaces: number, param: string): Problem {
   return new Problem(
     'conflict',
     'workspace_unavailable',
     `There are ${maxWorkspaces} sessions with a workspace of their own already; delete one, or set AGENT_MAX_WORKSPACES.`,
-    { param: 'workspace' },
+    { param },
   );
 }

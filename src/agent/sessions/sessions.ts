@@ -143,6 +143,7 @@ async function createSession(
   const created = isRepeated
     ? undefined
     : await ownWorkspaces.create(session, {
+        param: 'workspace',
         createWorkspace: () => workspaces.create(session),
         createSession: () =>
           eventLog.create({

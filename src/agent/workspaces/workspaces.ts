@@ -11,7 +11,7 @@ import { openWorkspace, type Workspace, type WorkspaceAt } from '../plugins/inde
 import type { Sandbox } from '../processes/index.ts';
 import { copyFiles } from './copy.ts';
 import { branchOf, openRepository, type Repository } from './repository.ts';
-import { workspaceUnavailable } from './unavailable.ts';
+import { nameMember, workspaceUnavailable, type WorkspaceMember } from './unavailable.ts';
 
 export type WorkspaceKind = 'shared' | 'folder' | 'worktree';
 
@@ -65,8 +65,9 @@ export async function createWorkspaces(options: WorkspacesOptions): Promise<Work
     ...openWorkspaces(context, open),
     rootOf: (session) => rootOf(context, session),
     branchOf: ({ key, workspace }) => (workspace === 'worktree' ? branchOf(key) : null),
-    create: (session) => createOwn(context, session, () => fillOwn(context, session)),
-    copy: (parent, fork) => createOwn(context, fork, () => copyOwn(context, { parent, fork })),
+    create: (session) => createOwn(context, { session, param: 'workspace' }, () => fillOwn(context, session)),
+    copy: (parent, fork) =>
+      createOwn(context, { session: fork, param: 'sessionId' }, () => copyOwn(context, { parent, fork })),
     async remove(session) {
       if (session.workspace === 'shared') return;
       open.delete(rootOf(context, session));
@@ -108,7 +109,7 @@ function rootOf({ shared, folder }: Context, { key, workspace }: WorkspaceSessio
 
 async function createOwn(
   context: Context,
-  session: WorkspaceSession,
+  { session, param }: { session: WorkspaceSession; param: WorkspaceMember },
   fill: () => Promise<void>,
 ): Promise<void> {
   if (session.workspace === 'shared') return;
@@ -117,7 +118,7 @@ async function createOwn(
     await fill();
   } catch (error) {
     await discard(context, session.key);
-    throw error;
+    throw nameMember(error, param);
   }
 }
 
@@ -138,7 +139,10 @@ async function openOwn(
 ): Promise<Workspace> {
   const root = join(folder, key);
   if (!(await isFolder(root)))
-    throw workspaceUnavailable('The workspace of the session is not on this machine, or was deleted.');
+    throw workspaceUnavailable(
+      'The workspace of the session is not on this machine, or was deleted.',
+      'sessionId',
+    );
   return openWorkspace({
     folder: root,
     hidden: shared.hidden,

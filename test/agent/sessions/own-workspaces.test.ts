@@ -15,6 +15,7 @@ async function failWith(error: Error): Promise<string[]> {
     maxWorkspaces: 1,
   });
   const creation = ownWorkspaces.create(session, {
+    param: 'workspace',
     createWorkspace: async () => {},
     createSession: async () => {
       throw error;

@@ -17,6 +17,8 @@ afterAll(() => world.close());
 
 const wait = { headers: { prefer: 'wait=60' } };
 const unavailable = { status: 409, code: 'workspace_unavailable', param: 'workspace' };
+// Requests about a session that exists have no member `workspace`.
+const unavailableSession = { ...unavailable, param: 'sessionId' };
 
 function git(folder: string, ...words: string[]): string {
   const identity = ['-c', 'user.name=Test', '-c', 'user.email=test@example.com'];
@@ -224,6 +226,12 @@ describe('sessions.create with a workspace', () => {
     expect(await readdir(join(dataDir, 'workspaces'))).toHaveLength(1);
   });
 
+  test('is no fork beyond the limit', async () => {
+    const { client } = await world.start({ settings: { maxWorkspaces: 1 } });
+    const { id: sessionId } = await client.sessions.create({ workspace: 'folder' });
+    await expect(client.sessions.fork({ sessionId })).rejects.toMatchObject(unavailableSession);
+  });
+
   test('returns a session that exists also at the limit', async () => {
     const { client } = await world.start({ settings: { maxWorkspaces: 1 } });
     const request = { id: 's', workspace: 'folder', ifExists: 'return' } as const;
@@ -258,7 +266,7 @@ describe('the fork of a session with a workspace of its own', () => {
     const agent = await world.start();
     const { id: sessionId } = await agent.client.sessions.create({ workspace: 'folder' });
     await writeFile(join(await folderOf(agent, sessionId), 'closed.txt'), 'x', { mode: 0 });
-    await expect(agent.client.sessions.fork({ sessionId })).rejects.toMatchObject(unavailable);
+    await expect(agent.client.sessions.fork({ sessionId })).rejects.toMatchObject(unavailableSession);
     expect(await readdir(join(agent.dataDir, 'workspaces'))).toHaveLength(1);
   });
 
@@ -283,9 +291,9 @@ describe('a workspace whose folder is gone', () => {
     await callTool(agent, sessionId, write('a.txt', 'own'));
     const run = { sessionId, runId: await lastRunOf(agent, sessionId) };
     await rm(await folderOf(agent, sessionId), { recursive: true });
-    await expect(client.sessions.undoRun(run)).rejects.toMatchObject(unavailable);
-    await expect(client.sessions.redoRun(run)).rejects.toMatchObject(unavailable);
-    await expect(client.sessions.fork({ sessionId })).rejects.toMatchObject(unavailable);
+    await expect(client.sessions.undoRun(run)).rejects.toMatchObject(unavailableSession);
+    await expect(client.sessions.redoRun(run)).rejects.toMatchObject(unavailableSession);
+    await expect(client.sessions.fork({ sessionId })).rejects.toMatchObject(unavailableSession);
     expect(await client.sessions.getChanges(run)).toMatchObject({ files: [{ path: 'a.txt' }] });
   });
 
