@@ -172,9 +172,6 @@ async function compose(
   });
   await extensions.start();
   await sessions.runs.recover();
-  workspaces
-    .sweep((keys) => sessions.store.existingKeys(keys))
-    .catch((error: unknown) => log.warn({ err: error }, 'old workspaces could not be removed'));
 
   const control = await openControl({
     dataDir: config.dataDir,

@@ -112,6 +112,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     hasReplicas: database.engine === 'postgres',
     removeSession: (session) => removeSession({ ...options, runs, eventLog, files }, session),
     foldSessions: (signal) => foldSessionsAtRest({ database, agentId, clock }, signal),
+    sweepWorkspaces: () => options.workspaces.sweep((keys) => store.existingKeys(keys)),
   });
   const { hooks } = registry;
   const inputs = createInputSubmitter({ agentId, runs, eventLog, store, files, hooks, clock });

@@ -1,7 +1,8 @@
 // Worktrees of the repository in the agent's workspace. A repository's config names programs that git runs, such as
 // filters, hooks and transports, so git runs in the sandbox, which shows it the repository and one worktree.
-import { lstat, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { constants } from 'node:fs';
+import { lstat, open, readdir, rm } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
 import { runProcess, type Sandbox } from '../processes/index.ts';
 import { workspaceUnavailable } from './unavailable.ts';
@@ -13,6 +14,8 @@ export interface Repository {
   commitOf(worktree: Worktree): Promise<string>;
   /** Takes the files of a worktree as they are for changes since its commit. */
   resetIndex(worktree: Worktree): Promise<void>;
+  /** The names of the worktrees that git knows directly in a folder, also of those that are gone. */
+  namesIn(folder: string): Promise<string[]>;
   /** Forgets a worktree whose folder is gone, and its branch unless the current branch lacks commits of it. */
   forget(worktree: Worktree): Promise<void>;
 }
@@ -31,6 +34,8 @@ export interface RepositoryOptions {
 
 const timeoutMs = 60_000;
 const maxOutputBytes = 16 * 1024;
+// The longest path of Linux.
+const maxPathBytes = 4096;
 
 export function branchOf(name: string): string {
   return `townhall/${name}`;
@@ -55,6 +60,11 @@ export async function openRepository(workspace: string, options: RepositoryOptio
       const place = [`--git-dir=${administration(worktree)}`, `--work-tree=${worktree.path}`];
       await git(worktree.path, [...place, 'reset', '--quiet', '--mixed']);
     },
+    async namesIn(folder) {
+      const names = await readdir(join(repository, 'worktrees')).catch(() => []);
+      const paths = await Promise.all(names.map((name) => readPath(join(repository, 'worktrees', name))));
+      return names.filter((name, index) => paths[index] === join(folder, name, '.git'));
+    },
     async forget(worktree) {
       await rm(administration(worktree), { recursive: true, force: true });
       // git refuses to delete a branch with commits that the current one lacks.
@@ -62,6 +72,27 @@ export async function openRepository(workspace: string, options: RepositoryOptio
       await git(repository, [`--git-dir=${repository}`, ...words]).catch(() => {});
     },
   };
+}
+
+/**
+ * The path of the `.git` file of a worktree. A command with an approval may write there, so that links, pipes and large
+ * files are left out.
+ */
+async function readPath(administrationFolder: string): Promise<string | undefined> {
+  const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;
+  const file = await open(join(administrationFolder, 'gitdir'), O_RDONLY | O_NOFOLLOW | O_NONBLOCK).catch(
+    () => {},
+  );
+  if (file === undefined) return undefined;
+  try {
+    const stats = await file.stat();
+    if (!stats.isFile() || stats.size > maxPathBytes) return undefined;
+    return resolve(administrationFolder, (await file.readFile('utf8')).trim());
+  } catch {
+    return undefined;
+  } finally {
+    await file.close();
+  }
 }
 
 async function runGit(

@@ -34,7 +34,7 @@ export interface Workspaces {
   copy(parent: WorkspaceSession, fork: WorkspaceSession): Promise<void>;
   /** Never throws: what is left is removed by a later sweep. */
   remove(session: WorkspaceSession): Promise<void>;
-  /** Removes folders without a session, which a crash has left. */
+  /** Removes folders and worktrees without a session, which a crash has left. */
   sweep(existingKeys: (keys: readonly string[]) => Promise<ReadonlySet<string>>): Promise<void>;
 }
 
@@ -71,16 +71,23 @@ export async function createWorkspaces(options: WorkspacesOptions): Promise<Work
     async remove(session) {
       if (session.workspace === 'shared') return;
       open.delete(rootOf(context, session));
-      await discard(context, session.key);
+      await discard(context, session);
     },
-    async sweep(existingKeys) {
-      const keys = await readdir(context.folder).catch(() => []);
-      if (keys.length === 0) return;
-      const existing = await existingKeys(keys);
-      for (const key of keys)
-        if (!existing.has(key) && (await isOld(context, key))) await discard(context, key);
-    },
+    sweep: (existingKeys) => sweep(context, existingKeys),
   };
+}
+
+async function sweep(context: Context, existingKeys: Parameters<Workspaces['sweep']>[0]): Promise<void> {
+  const repository = await repositoryOf(context).catch(() => undefined);
+  const folders = await readdir(context.folder).catch(() => []);
+  // A crash between the removal of a folder and of what git knows of it leaves only the latter.
+  const worktrees = (await repository?.namesIn(context.folder)) ?? [];
+  const keys = [...new Set([...folders, ...worktrees])];
+  if (keys.length === 0) return;
+  const existing = await existingKeys(keys);
+  for (const key of keys)
+    if (!existing.has(key) && !(await isNew(context, key)))
+      await discard(context, { key, workspace: repository === undefined ? 'folder' : 'worktree' });
 }
 
 function openWorkspaces(context: Context, open: LruCache<string, Workspace>): Pick<Workspaces, 'at' | 'of'> {
@@ -117,7 +124,7 @@ async function createOwn(
     await mkdir(context.folder, { recursive: true, mode: 0o700 });
     await fill();
   } catch (error) {
-    await discard(context, session.key);
+    await discard(context, session);
     throw nameMember(error, param);
   }
 }
@@ -171,7 +178,7 @@ async function copyOwn(
 }
 
 /** Removes a folder and what the repository knows of it. */
-async function discard(context: Context, key: string): Promise<void> {
+async function discard(context: Context, { key, workspace }: WorkspaceSession): Promise<void> {
   const { folder, log } = context;
   const path = join(folder, key);
   try {
@@ -181,6 +188,7 @@ async function discard(context: Context, key: string): Promise<void> {
       await chmod(path, 0o700);
       await rm(path, { recursive: true, force: true });
     }
+    if (workspace !== 'worktree') return;
     const repository = await repositoryOf(context).catch(() => undefined);
     await repository?.forget({ name: key, path });
   } catch (error) {
@@ -195,9 +203,9 @@ async function isFolder(path: string): Promise<boolean> {
   );
 }
 
-async function isOld({ folder, clock }: Context, key: string): Promise<boolean> {
+async function isNew({ folder, clock }: Context, key: string): Promise<boolean> {
   return lstat(join(folder, key)).then(
-    ({ mtimeMs }) => clock.now().getTime() - mtimeMs > sweepAgeMs,
+    ({ mtimeMs }) => clock.now().getTime() - mtimeMs <= sweepAgeMs,
     () => false,
   );
 }

@@ -1,7 +1,7 @@
 // Sessions with a workspace of their own: a folder, or a git worktree of the agent's workspace.
 import { execFileSync } from 'node:child_process';
 import { chmod, mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { TestAgent } from '../../support/agent.ts';
 import { hasBubblewrap } from '../../support/bubblewrap.ts';
@@ -334,6 +334,23 @@ test('a decision in another process is stored as a rule', async () => {
   expect((await second.client.permissions.list({ sessionId: 's' })).items).toMatchObject([
     { tool: 'files.write', effect: 'deny' },
   ]);
+});
+
+test('a start forgets worktrees whose folder and session are gone, and no others', async () => {
+  const first = await startInRepository();
+  const { dataDir, name, workspace } = first;
+  await first.client.sessions.create({ workspace: 'worktree' });
+  const paths = [join(dataDir, 'workspaces', 'gone'), join(dataDir, 'elsewhere')];
+  for (const path of paths) {
+    git(workspace, 'worktree', 'add', '--quiet', '-b', `townhall/${basename(path)}`, path);
+    await rm(path, { recursive: true });
+  }
+  const branches = () => git(workspace, 'branch', '--list', '--format=%(refname:short)', 'townhall/*');
+  expect(branches()).toContain('townhall/gone');
+  await world.start({ dataDir, name, workspace });
+  await expect.poll(branches).not.toContain('townhall/gone');
+  expect(git(workspace, 'worktree', 'list').split('\n')).toHaveLength(3);
+  expect(branches()).toContain('townhall/elsewhere');
 });
 
 test('a start removes old folders without a session, and no others', async () => {

@@ -42,6 +42,8 @@ export interface RecoveryOptions {
   removeSession(session: SessionRecord): Promise<void>;
   /** Folds the events of sessions at rest. */
   foldSessions(signal: AbortSignal): Promise<void>;
+  /** Removes workspaces whose sessions are gone. */
+  sweepWorkspaces(): Promise<void>;
   /** Ends all loops. */
   closing: AbortSignal;
   clock: Clock;
@@ -114,9 +116,18 @@ export function createRunRecovery(options: RecoveryOptions): RunRecovery {
     }
   }
 
+  async function sweepWorkspaces(): Promise<void> {
+    try {
+      await options.sweepWorkspaces();
+    } catch (error) {
+      log.warn({ err: error }, 'old workspaces could not be removed');
+    }
+  }
+
   async function cleanUp(): Promise<void> {
     await removeExpiredSessions();
     await foldSessions();
+    await sweepWorkspaces();
   }
 
   async function repeat(work: () => Promise<void>, intervalMs: number): Promise<void> {

@@ -35,6 +35,8 @@ export interface RunsOptions extends Omit<RunnerOptions, 'settle'> {
   removeSession(session: SessionRecord): Promise<void>;
   /** Folds the events of sessions at rest, until the signal is aborted. */
   foldSessions(signal: AbortSignal): Promise<void>;
+  /** Removes workspaces whose sessions are gone. */
+  sweepWorkspaces(): Promise<void>;
 }
 
 export interface RunLimits {
