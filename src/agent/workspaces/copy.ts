@@ -2,7 +2,9 @@
 // folder by a link meanwhile, so the copying program runs in the sandbox, which shows it only the two folders.
 import { lstat, opendir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
+import type { Problem } from '../../kernel/problem.ts';
 import { runProcess, type Sandbox } from '../processes/index.ts';
 import { workspaceUnavailable } from './unavailable.ts';
 
@@ -26,7 +28,7 @@ export async function copyFiles(
   { from, to, isWorktree }: { from: string; to: string; isWorktree: boolean },
   { sandbox, env, clock }: CopyOptions,
 ): Promise<void> {
-  await requireSize(from);
+  await withTimeout((signal) => requireSize(from, signal), { ms: timeoutMs, clock, error: tooSlow });
   const isConfined = !sandbox.isOff && sandbox.missing === undefined;
   const program = sandbox.prepare({
     command: ['/bin/sh', '-c', isWorktree ? copyWithoutGit : copyAll, to],
@@ -44,12 +46,16 @@ export async function copyFiles(
     clock,
   });
   if (exitCode === 0) return;
-  const reason =
-    because === 'deadline' ? 'it took longer than a minute' : (output.trim().split('\n')[0] ?? '');
+  if (because === 'deadline') throw tooSlow();
+  const reason = output.trim().split('\n')[0] ?? '';
   throw workspaceUnavailable(`The files of the session could not be copied: ${reason.slice(0, 300)}.`);
 }
 
-async function requireSize(folder: string): Promise<void> {
+function tooSlow(): Problem {
+  return workspaceUnavailable('The files of the session could not be copied within a minute.');
+}
+
+async function requireSize(folder: string, signal: AbortSignal): Promise<void> {
   let entries = 0;
   let bytes = 0;
   const folders = [folder];
@@ -58,6 +64,7 @@ async function requireSize(folder: string): Promise<void> {
     const content = await opendir(next).catch(() => undefined);
     if (content === undefined) continue;
     for await (const entry of content) {
+      signal.throwIfAborted();
       entries += 1;
       const path = join(next, entry.name);
       if (entry.isDirectory()) folders.push(path);
