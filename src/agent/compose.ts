@@ -230,6 +230,7 @@ function openSessions(
     database,
     agentId,
     limits: { maxFiles: config.snapshotFiles },
+    isShared: database.engine === 'postgres',
     clock,
     log,
   });

@@ -199,6 +199,7 @@ export async function removeSession(
   const outcome = await eventLog.remove(session.key);
   // Forks of a hidden session may still show its attachments.
   if (outcome === 'gone') await files.removeAll(session.key);
-  await snapshots.removeSession(session.key);
+  const isOwn = session.workspace !== 'shared';
+  await snapshots.removeSession(session.key, isOwn ? workspaces.rootOf(session) : null);
   await workspaces.remove(session);
 }

@@ -1,20 +1,23 @@
 // Contents of files in the data folder, each under its SHA-256. No file is changed once it is written.
 import { createHash } from 'node:crypto';
-import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Clock } from '../../kernel/clock.ts';
 
 export interface ContentStore {
   /** Returns the hash. */
   put(content: Buffer): Promise<string>;
   /** Undefined where the content is missing or damaged. */
   get(hash: string): Promise<Buffer | undefined>;
-  /** All contents with their sizes, a folder of them at a time. */
-  list(): AsyncGenerator<{ hash: string; bytes: number }[]>;
+  /** Makes the content as new as one that was put now. False where it is missing. */
+  renew(hash: string): Promise<boolean>;
+  /** All contents with their sizes and the times of their last `put` or `renew`, a folder of them at a time. */
+  list(): AsyncGenerator<{ hash: string; bytes: number; renewedMs: number }[]>;
   remove(hash: string): Promise<void>;
 }
 
 /** Creates the folder with the first content. */
-export function contentStore(folder: string): ContentStore {
+export function contentStore(folder: string, clock: Pick<Clock, 'now'>): ContentStore {
   const folderOf = (hash: string) => join(folder, hash.slice(0, 2));
   const fileOf = (hash: string) => join(folderOf(hash), hash);
   const createdFolders = new Set<string>();
@@ -34,9 +37,18 @@ export function contentStore(folder: string): ContentStore {
         throw error;
       }
       // A crash of the machine may leave a file with fewer bytes: contents are not synced.
-      if ((await sizeOf(fileOf(hash))) !== content.length)
+      const { size } = await statsOf(fileOf(hash));
+      if (size !== content.length || !(await renew(hash)))
         await writeFile(fileOf(hash), content, { mode: 0o600 });
     }
+  }
+
+  async function renew(hash: string): Promise<boolean> {
+    const now = clock.now();
+    return utimes(fileOf(hash), now, now).then(
+      () => true,
+      () => false,
+    );
   }
 
   return {
@@ -49,11 +61,15 @@ export function contentStore(folder: string): ContentStore {
       const content = await readFile(fileOf(hash)).catch(() => undefined);
       return content !== undefined && hashOf(content) === hash ? content : undefined;
     },
+    renew,
     async *list() {
       for (const name of await readdir(folder).catch(() => [])) {
         const files = await readdir(join(folder, name)).catch(() => []);
         yield await Promise.all(
-          files.map(async (hash) => ({ hash, bytes: (await sizeOf(join(folder, name, hash))) ?? 0 })),
+          files.map(async (hash) => {
+            const { size, mtimeMs } = await statsOf(join(folder, name, hash));
+            return { hash, bytes: size, renewedMs: mtimeMs };
+          }),
         );
       }
     },
@@ -65,9 +81,6 @@ export function hashOf(content: Buffer): string {
   return createHash('sha256').update(content).digest('hex');
 }
 
-async function sizeOf(file: string): Promise<number | undefined> {
-  return stat(file).then(
-    ({ size }) => size,
-    () => undefined,
-  );
+async function statsOf(file: string): Promise<{ size: number; mtimeMs: number }> {
+  return stat(file).catch(() => ({ size: 0, mtimeMs: 0 }));
 }

@@ -21,7 +21,7 @@ import {
   type SnapshotStore,
   type StoredChange,
 } from './store.ts';
-import { sweepContents } from './sweep.ts';
+import { sweepContents, type SweepOptions } from './sweep.ts';
 import { readTree } from './tree.ts';
 
 export interface RunReference {
@@ -50,7 +50,8 @@ export interface Snapshots {
    * called twice. Throws a Problem for changes that are not in the state for this direction.
    */
   restore<T>(run: RunReference, direction: Direction, commit: Commit<T>): Promise<T>;
-  removeSession(sessionKey: string): Promise<void>;
+  /** `root` is that of a workspace that ends with the session; null for one that stays. */
+  removeSession(sessionKey: string, root: string | null): Promise<void>;
   /** Deletes contents without a reference; a timer also calls it a minute after a removal. */
   sweep(): Promise<void>;
   close(): Promise<void>;
@@ -61,6 +62,8 @@ export interface SnapshotsOptions {
   database: Pick<Database, 'sql' | 'tx'>;
   agentId: string;
   limits?: Partial<SnapshotLimits>;
+  /** Whether other processes may use the same data folder. */
+  isShared?: boolean;
   clock: Clock;
   log: Log;
 }
@@ -72,6 +75,8 @@ const defaultLimits: SnapshotLimits = {
 };
 const maxStoreBytes = 1024 * 1024 * 1024;
 const sweepDelayMs = 60_000;
+// Of contents in a shared folder, to which another process may be about to refer.
+const minSharedAgeMs = 10 * 60_000;
 // Of one undo or redo; a thousand files take about a second.
 const restoreMs = 15_000;
 
@@ -80,6 +85,7 @@ interface Context {
   contents: ContentStore;
   store: SnapshotStore;
   snapshotters: Snapshotters;
+  isShared: boolean;
   exclusive<T>(work: () => Promise<T>): Promise<T>;
   /** Runs of this process that have a snapshot or may take one. */
   activeRuns: Set<string>;
@@ -112,14 +118,12 @@ export function createSnapshots(options: SnapshotsOptions): Snapshots {
       return { status, files: await writeDiffs(contents, changes) };
     },
     restore: (run, direction, commit) => exclusive(() => restore(context, { run, direction }, commit)),
-    async removeSession(sessionKey) {
+    async removeSession(sessionKey, root) {
       await store.removeSession(sessionKey);
+      if (root !== null) snapshotters.forget(root);
       sweeper.plan();
     },
-    sweep: () =>
-      exclusive(() =>
-        sweepContents({ contents, store, lastHashes: snapshotters.lastHashes, maxBytes: maxStoreBytes }),
-      ),
+    sweep: () => exclusive(() => sweepContents(sweepOptions(context))),
     close: sweeper.close,
   };
 }
@@ -129,18 +133,20 @@ function createContext({
   database,
   agentId,
   limits: ownLimits,
+  isShared = false,
   clock,
   log,
 }: SnapshotsOptions): Context {
   const limits = { ...defaultLimits, ...ownLimits };
-  const contents = contentStore(join(dataDir, 'snapshots'));
+  const contents = contentStore(join(dataDir, 'snapshots'), clock);
   return {
     limits,
     contents,
     store: snapshotStore(database, agentId),
     snapshotters: createSnapshotters((workspace) =>
-      createSnapshotter({ workspace, contents, limits, clock }),
+      createSnapshotter({ workspace, contents, limits, isShared, clock }),
     ),
+    isShared,
     exclusive: createSerializer(),
     activeRuns: new Set(),
     isFirstNotice: createOnce(),
@@ -151,6 +157,8 @@ function createContext({
 
 interface Snapshotters {
   of(workspace: Workspace): Snapshotter;
+  /** Its hashes keep contents from being deleted. */
+  forget(root: string): void;
   /** Of all of them. */
   lastHashes(): ReadonlySet<string>;
 }
@@ -168,6 +176,7 @@ function createSnapshotters(create: (workspace: Workspace) => Snapshotter): Snap
       snapshotters.set(workspace.root, snapshotter);
       return snapshotter;
     },
+    forget: (root) => snapshotters.delete(root),
     lastHashes: () =>
       new Set([...snapshotters.entries()].flatMap(([, snapshotter]) => [...snapshotter.lastHashes()])),
   };
@@ -332,10 +341,19 @@ function contentGone(direction: Direction): Problem {
   );
 }
 
-function createSweeper({ contents, store, snapshotters, exclusive, clock, log }: Context): {
-  plan(): void;
-  close(): Promise<void>;
-} {
+function sweepOptions({ contents, store, snapshotters, isShared, clock }: Context): SweepOptions {
+  return {
+    contents,
+    store,
+    lastHashes: snapshotters.lastHashes,
+    maxBytes: maxStoreBytes,
+    minAgeMs: isShared ? minSharedAgeMs : 0,
+    now: () => clock.now(),
+  };
+}
+
+function createSweeper(context: Context): { plan(): void; close(): Promise<void> } {
+  const { exclusive, clock, log } = context;
   const closing = new AbortController();
   let plannedSweep: Promise<void> | undefined;
 
@@ -343,8 +361,7 @@ function createSweeper({ contents, store, snapshotters, exclusive, clock, log }:
     await clock.sleep(sweepDelayMs, closing.signal).catch(() => {});
     plannedSweep = undefined;
     if (closing.signal.aborted) return;
-    const options = { contents, store, lastHashes: snapshotters.lastHashes, maxBytes: maxStoreBytes };
-    await exclusive(() => sweepContents(options)).catch((error: unknown) =>
+    await exclusive(() => sweepContents(sweepOptions(context))).catch((error: unknown) =>
       log.warn({ err: error }, 'contents of old snapshots could not be deleted'),
     );
   }

@@ -27,6 +27,8 @@ export interface Snapshotter {
 interface KnownFile {
   identity: string;
   state: FileState;
+  /** When its content was put or renewed. */
+  renewedMs: number;
 }
 
 const parallelReads = 8;
@@ -34,16 +36,21 @@ const parallelReads = 8;
 const settledMs = 100;
 // A workspace that is too large is not listed again for each run.
 const refusalMs = 60_000;
+// Less than the age below which no process deletes a content.
+const renewalMs = 5 * 60_000;
 
 export function createSnapshotter({
   workspace,
   contents,
   limits,
+  isShared,
   clock,
 }: {
   workspace: Workspace;
   contents: ContentStore;
   limits: SnapshotLimits;
+  /** Whether other processes sweep the contents, which do not know the last hashes of this one. */
+  isShared: boolean;
   clock: Pick<Clock, 'now' | 'monotonicMs'>;
 }): Snapshotter {
   let lastFiles = new Map<string, KnownFile>();
@@ -59,12 +66,23 @@ export function createSnapshotter({
     }
   }
 
-  async function stateOf({ path, stats }: ListedFile): Promise<FileState | undefined> {
+  async function isKept({ state, renewedMs }: KnownFile): Promise<boolean> {
+    return !isShared || clock.monotonicMs() - renewedMs < renewalMs || contents.renew(state.hash);
+  }
+
+  async function read({ path, stats }: ListedFile): Promise<KnownFile | undefined> {
+    const identity = identityOf(stats);
     const existing = lastFiles.get(path);
-    if (existing?.identity === identityOf(stats)) return existing.state;
+    const nowMs = clock.monotonicMs();
+    if (existing?.identity === identity && (await isKept(existing))) {
+      const isRecent = nowMs - existing.renewedMs < renewalMs;
+      return isRecent ? existing : { ...existing, renewedMs: nowMs };
+    }
     // The file may have grown since it was listed.
     const content = await workspace.read(path, limits.maxFileBytes).catch(skipRefused);
-    return content && { hash: await contents.put(content), mode: Number(stats.mode & 0o777n) };
+    if (content === undefined) return undefined;
+    const state = { hash: await contents.put(content), mode: Number(stats.mode & 0o777n) };
+    return { identity, state, renewedMs: nowMs };
   }
 
   return {
@@ -76,14 +94,13 @@ export function createSnapshotter({
       const takeAll = forEach(files, async (file) => {
         signal.throwIfAborted();
         const { path, stats } = file;
-        const state = await stateOf(file);
-        if (state === undefined) {
+        const knownFile = await read(file);
+        if (knownFile === undefined) {
           skippedPaths.push(path);
           return;
         }
-        states.set(path, state);
-        if (Number(stats.ctimeMs) < startedMs - settledMs)
-          settledFiles.set(path, { identity: identityOf(stats), state });
+        states.set(path, knownFile.state);
+        if (Number(stats.ctimeMs) < startedMs - settledMs) settledFiles.set(path, knownFile);
       });
       await takeAll.catch((error: unknown) => {
         // What was read before the deadline need not be read again by the next attempt.

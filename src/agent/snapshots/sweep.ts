@@ -9,6 +9,9 @@ export interface SweepOptions {
   /** Hashes that the next snapshot relies on. */
   lastHashes(): ReadonlySet<string>;
   maxBytes: number;
+  /** Newer contents stay: another process may be about to refer to them. */
+  minAgeMs: number;
+  now(): Date;
 }
 
 // Runs whose changes go at a time.
@@ -24,7 +27,8 @@ export async function sweepContents(options: SweepOptions): Promise<void> {
 }
 
 /** The bytes that remain. */
-async function removeUnused({ contents, store, lastHashes }: SweepOptions): Promise<number> {
+async function removeUnused({ contents, store, lastHashes, minAgeMs, now }: SweepOptions): Promise<number> {
+  const newestMs = now().getTime() - minAgeMs;
   const neededHashes = new Set(lastHashes());
   for (const treeHash of await store.openTrees()) {
     neededHashes.add(treeHash);
@@ -34,9 +38,10 @@ async function removeUnused({ contents, store, lastHashes }: SweepOptions): Prom
   let remainingBytes = 0;
   for await (const batch of contents.list()) {
     const usedHashes = await store.used(batch.map(({ hash }) => hash));
-    for (const { hash, bytes } of batch) {
+    for (const { hash, bytes, renewedMs } of batch) {
+      const isNew = minAgeMs > 0 && renewedMs > newestMs;
       if (neededHashes.has(hash) || usedHashes.has(hash)) remainingBytes += bytes;
-      else await contents.remove(hash);
+      else if (!isNew) await contents.remove(hash);
     }
   }
   return remainingBytes;

@@ -39,8 +39,9 @@ const { signal } = new AbortController();
 const put = (path: string, text: string) => writeFile(join(folder, 'workspace', path), text);
 
 /** As a new process would open them. */
-async function open(limits = {}, clock = systemClock): Promise<Snapshots> {
+async function open(limits = {}, clock = systemClock, isShared = false): Promise<Snapshots> {
   return createSnapshots({
+    isShared,
     dataDir: folder,
     database: agent.database,
     agentId: folder,
@@ -185,10 +186,57 @@ describe('the contents of snapshots', () => {
     await snapshots.sweep();
     const changes = await snapshots.changes(runOf('run'));
     expect(changes.files[0]?.diff).toContain('-one');
-    await snapshots.removeSession(sessionKey);
+    await snapshots.removeSession(sessionKey, null);
     // Another process relies on no contents of a snapshot before.
     await (await open()).sweep();
     expect(await contents()).toEqual([]);
+  });
+
+  test('are deleted with the own workspace of a session', async () => {
+    await put('a.txt', `one ${sessionKey}`);
+    // A second later the file counts as settled, so that the next snapshot would rely on its content.
+    const snapshots = await open({}, { ...systemClock, now: () => new Date(Date.now() + 1_000) });
+    const run = snapshots.begin(runOf('run'));
+    await run.beforeChange(signal);
+    await run.end();
+    await snapshots.sweep();
+    expect(await contents()).toHaveLength(1);
+    await snapshots.removeSession(sessionKey, workspace.root);
+    await snapshots.sweep();
+    expect(await contents()).toEqual([]);
+  });
+
+  test('are written again after another process has deleted them', async () => {
+    let aheadMs = 1_000;
+    const clock = {
+      ...systemClock,
+      now: () => new Date(Date.now() + aheadMs),
+      monotonicMs: () => systemClock.monotonicMs() + aheadMs,
+    };
+    const first = await open({}, clock, true);
+    await put('a.txt', `one ${sessionKey}`);
+    const reading = first.begin(runOf('run1'));
+    await reading.beforeChange(signal);
+    await reading.end();
+    aheadMs = 15 * 60_000;
+    await (await open({}, clock, true)).sweep();
+    expect(await contents()).toEqual([]);
+    const run = first.begin(runOf('run2'));
+    await run.beforeChange(signal);
+    await rm(join(folder, 'workspace/a.txt'));
+    await run.end();
+    expect((await first.changes(runOf('run2'))).files[0]?.diff).toContain('-one');
+  });
+
+  test('stay for ten minutes where several processes share them', async () => {
+    await put('a.txt', `one ${sessionKey}`);
+    const run = (await open()).begin(runOf('run'));
+    await run.beforeChange(signal);
+    await run.end();
+    const contentsBefore = await contents();
+    expect(contentsBefore).not.toEqual([]);
+    await (await open({}, systemClock, true)).sweep();
+    expect(await contents()).toEqual(contentsBefore);
   });
 
   test('stay while a run is open', async () => {
