@@ -24,6 +24,9 @@ const brokenEvery = 9;
 const contextTokens = 32_000;
 const visionModel = 'acme/eyes';
 const reading = 'acme/text';
+const question = 'Are you back?';
+// The request that the restart cuts off.
+const cutRequest = 30;
 
 const fileName = (index: number) => `src/module-${String(index).padStart(3, '0')}.js`;
 const sourceOf = (index: number, value: number) =>
@@ -99,6 +102,8 @@ function createRepairer() {
         text('The tests of the repository fail; the modules are repaired one by one.'),
         'stop',
       );
+    if (JSON.stringify(request.prompt.at(-1)).includes(question))
+      return answerWithParts(text('Yes.'), 'stop');
     const lastResult = toolResults(request).at(-1);
     const value = lastResult?.output.value as
       | { failing?: number[]; path?: string; content?: string }
@@ -169,7 +174,7 @@ describe('a repair task on a small context', () => {
             error: { type: 'rate_limit_error', code: 'rate_limited' },
             headers: { 'retry-after': '1' },
           };
-        if (index === 30) {
+        if (index === cutRequest) {
           restart.resolve();
           return { respond: () => new Promise(() => {}) };
         }
@@ -188,6 +193,14 @@ describe('a repair task on a small context', () => {
       await first.close();
 
       const { client } = await start();
+      const back = await client.sessions.prompt(
+        { sessionId: 's', text: question, model: visionModel },
+        { headers: { prefer: 'wait=60' } },
+      );
+      expect(back).toMatchObject({ status: 'completed' });
+      const [promptBefore, promptAfter] = world.gateway.bodies.slice(cutRequest).map(promptBytes);
+      expect(promptAfter?.slice(0, promptBefore?.length)).toEqual(promptBefore);
+
       const brokenModules = await findFailing(join(folder, 'repository'));
       const { files } = await client.sessions.undoRun({ sessionId: 's', runId: interruptedRun.runId });
       expect(files.length).toBeGreaterThan(3);
@@ -217,8 +230,13 @@ describe('a repair task on a small context', () => {
       for (const body of world.gateway.bodies) expect(body.length / 4).toBeLessThan(contextTokens * 1.5);
       expectPrefixes(world.gateway.bodies, events);
       const { usage: total } = await client.sessions.get({ sessionId: 's' });
-      expect(total.cachedInputTokens).toBeGreaterThan(0);
-      expect(total.credits).toBeGreaterThan(0);
+      const steps = events.filter(({ type }) => type === 'run.step.ended').length;
+      const summaries = events.filter(({ type }) => type === 'compaction.ended').length;
+      expect(total).toMatchObject({
+        inputTokens: 900 * (steps + summaries),
+        cachedInputTokens: 700 * (steps + summaries),
+        credits: 3 * (steps + summaries),
+      });
     },
   );
 });
@@ -241,11 +259,12 @@ async function expectValid(events: readonly SessionEvent[]): Promise<void> {
 function expectPrefixes(bodies: readonly string[], events: readonly SessionEvent[]): void {
   const prompts = bodies
     .filter((body) => !body.includes('Sum up the conversation'))
-    .map((body) => ({ model: (JSON.parse(body) as { model: string }).model, messages: promptBytes(body) }));
+    .map((body) => ({ ...modelAndTools(body), messages: promptBytes(body) }));
   let breaks = 0;
   for (const [index, prompt] of prompts.entries()) {
     const previousPrompt = prompts[index - 1];
     if (previousPrompt === undefined || previousPrompt.model !== prompt.model) continue;
+    expect(prompt.tools).toBe(previousPrompt.tools);
     const isPrefix = previousPrompt.messages.every(
       (message, position) => prompt.messages[position] === message,
     );
@@ -254,4 +273,9 @@ function expectPrefixes(bodies: readonly string[], events: readonly SessionEvent
   const shortenings = events.filter(({ type }) => type === 'context.pruned' || type === 'compaction.ended');
   expect(breaks).toBeLessThanOrEqual(shortenings.length);
   expect(breaks).toBeLessThan(prompts.length / 5);
+}
+
+function modelAndTools(body: string): { model: string; tools: string } {
+  const { model, tools } = JSON.parse(body) as { model: string; tools?: unknown };
+  return { model, tools: JSON.stringify(tools) };
 }
