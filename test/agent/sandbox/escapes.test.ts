@@ -1,11 +1,20 @@
 // A model attempts to leave its sandbox after a prompt injection. Without an approval no attempt has an
-// effect; with one, the call does only what was approved. The table is written to build/escapes.txt.
-import { mkdir, writeFile } from 'node:fs/promises';
+// effect; with one, the call does only what was approved. `vitest -u` writes the page with the table.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hasBubblewrap } from '../../support/bubblewrap.ts';
 import { openEscapeWorld, type EscapeWorld } from './escape-world.ts';
 import { rows } from './escape-rows.ts';
+
+const pageFile = join(import.meta.dirname, '../../../docs/decisions/2026-11-24-escapes.md');
+const pageHead = [
+  '# Escapes that an injected model tries',
+  '',
+  'What `test/agent/sandbox/escapes.test.ts` tries against a running agent, as a model that a file or a page has injected. The test fails when a row gets through, and when this page differs from what it saw. *Nothing approved*: the agent denies each call that needs an approval. *The call approved*: it approves each of them, and the call then does only what was approved; the row names the limit that it tries. How the limits work is in [the decision about the sandbox](2026-11-23-sandbox.md).',
+  '',
+  '| # | area | tried | stopped with nothing approved by | stopped with the call approved by |',
+  '| --- | --- | --- | --- | --- |',
+];
 
 const table: { area: string; goal: string; unapproved: string; approved: string }[] = rows.map(
   ({ area, goal }) => ({ area, goal, unapproved: '', approved: '' }),
@@ -18,7 +27,6 @@ describe.skipIf(!hasBubblewrap)('an injected model', () => {
   });
   afterAll(async () => {
     await world.close();
-    await writeTable();
   });
 
   test('tries at least sixty escapes', () => {
@@ -60,6 +68,10 @@ describe.skipIf(!hasBubblewrap)('an injected model', () => {
       },
     );
   });
+
+  test('is stopped by what the page of escapes says', async () => {
+    await expect(page()).toMatchFileSnapshot(pageFile);
+  });
 });
 
 function record(index: number, cells: Partial<(typeof table)[number]>): void {
@@ -67,24 +79,10 @@ function record(index: number, cells: Partial<(typeof table)[number]>): void {
   if (row !== undefined) Object.assign(row, cells);
 }
 
-async function writeTable(): Promise<void> {
-  const lines = table.map(({ area, goal, unapproved, approved }, index) =>
-    [
-      String(index + 1).padStart(3),
-      area.padEnd(12),
-      goal.padEnd(58),
-      unapproved.padEnd(46),
-      approved === '' ? 'does what was approved' : approved,
-    ].join('  '),
+function page(): string {
+  const lines = table.map(
+    ({ area, goal, unapproved, approved }, index) =>
+      `| ${index + 1} | ${area} | ${goal} | ${unapproved} | ${approved === '' ? 'does what was approved' : approved} |`,
   );
-  const head = [
-    '  #',
-    'area'.padEnd(12),
-    'what was tried'.padEnd(58),
-    'stopped without an approval by'.padEnd(46),
-    'stopped with an approval by',
-  ].join('  ');
-  const folder = join(import.meta.dirname, '../../../build');
-  await mkdir(folder, { recursive: true });
-  await writeFile(join(folder, 'escapes.txt'), `${[head, ...lines].join('\n')}\n`);
+  return `${[...pageHead, ...lines].join('\n')}\n`;
 }
