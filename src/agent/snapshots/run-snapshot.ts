@@ -87,16 +87,25 @@ export function createRunSnapshot(options: RunSnapshotOptions): RunSnapshot {
 
 async function takeFirst(options: RunSnapshotOptions, signal: AbortSignal): Promise<Tree> {
   const { runId, sessionKey, snapshotter, contents, store, exclusive, clock } = options;
-  return exclusive(async () => {
-    const tree = await withTimeout((takeSignal) => snapshotter.take(takeSignal), {
-      ms: deadlineMs,
-      clock,
-      signal,
-    });
-    const treeHash = await contents.put(writeTree(tree));
-    await store.open({ runId, sessionKey, treeHash });
-    return tree;
-  });
+  // The deadline includes the wait for other work on files, so that neither it nor a cancelled run waits longer.
+  return withTimeout(
+    (takeSignal) =>
+      exclusive(async () => {
+        takeSignal.throwIfAborted();
+        const tree = await withTimeout((innerSignal) => snapshotter.take(innerSignal), {
+          ms: deadlineMs,
+          clock,
+          signal: takeSignal,
+        });
+        const treeHash = await contents.put(writeTree(tree));
+        takeSignal.throwIfAborted();
+        await store.open({ runId, sessionKey, treeHash });
+        // An open record would count later changes as those of this run.
+        if (takeSignal.aborted) await store.remove(runId);
+        return tree;
+      }),
+    { ms: deadlineMs, clock, signal },
+  );
 }
 
 async function endWith(options: RunSnapshotOptions, before: Tree): Promise<RunEnd> {

@@ -100,6 +100,26 @@ describe('a snapshot', () => {
     expect(await first.end()).toEqual({ files: [], notice: null });
   });
 
+  test('of a cancelled run does not wait for that of another workspace', async () => {
+    const slowWorkspace = {
+      ...workspace,
+      root: `${workspace.root}-slow`,
+      content: () => new Promise<never>(() => {}),
+    };
+    const snapshots = await open();
+    const [slow, cancelled] = [new AbortController(), new AbortController()];
+    const slowRun = snapshots.begin({ ...runOf('run1'), workspace: slowWorkspace });
+    const isTaken = slowRun.beforeChange(slow.signal);
+    const run = snapshots.begin(runOf('run2'));
+    const isCancelled = run.beforeChange(cancelled.signal);
+    cancelled.abort();
+    expect(await isCancelled).toBeNull();
+    slow.abort();
+    await isTaken;
+    await run.end();
+    expect(await snapshots.changes(runOf('run2'))).toEqual({ status: 'none', files: [] });
+  });
+
   test('is not taken where the setting says so', async () => {
     const snapshots = await open({ maxFiles: 0 });
     const run = snapshots.begin(runOf('run'));
