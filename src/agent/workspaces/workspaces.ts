@@ -54,7 +54,8 @@ interface Context extends WorkspacesOptions {
   folder: string;
 }
 
-const maxOpen = 1_000;
+// The largest AGENT_MAX_WORKSPACES: a run that waits for an approval would fail without its open workspace.
+const maxOpen = 10_000;
 // Another process with the same data folder may be about to insert its session.
 const sweepAgeMs = 10 * 60_000;
 
