@@ -118,7 +118,9 @@ async function sizeOf(client: S3Client, key: string): Promise<number | null> {
   try {
     const response = await client.send({ method: 'HEAD', key });
     response.resume();
-    return Number(response.headers['content-length']);
+    const { 'content-length': length } = response.headers;
+    if (length === undefined) throw new Error(`The S3 server did not send the length of the key ${key}.`);
+    return Number(length);
   } catch (error) {
     if (error instanceof S3Error && error.status === 404) return null;
     throw error;

@@ -209,6 +209,11 @@ describe('a faulty S3 server', () => {
     expect(requests.length).toBeLessThan(20);
   });
 
+  test('must send the length of a content', async () => {
+    answers = [answerWith(200)];
+    await expect(openStorage().open('key')).rejects.toThrow('length of the key key');
+  });
+
   test('may not repeat bytes by ignoring the range', async () => {
     const cut: Answer = (_request, response) => {
       response.writeHead(200, { 'content-length': '10' });
