@@ -59,6 +59,15 @@ const instructions = [
   'sessions.regenerate',
 ];
 
+const fileOperations = [
+  'ai.getMedia',
+  'ai.getClientVideoContent',
+  'sessions.getAttachment',
+  'sessions.execute',
+  'sessions.executeInSession',
+  'sessions.prompt',
+];
+
 /** A family's code applies to its operations that declare a status of the code. */
 const codeFamilies: readonly CodeFamily[] = [
   {
@@ -128,6 +137,11 @@ const codeFamilies: readonly CodeFamily[] = [
       'journal_unavailable',
     ],
     has: isPaid,
+  },
+  {
+    name: 'a stored file',
+    codes: ['storage_unavailable'],
+    has: ({ operationId = '' }) => fileOperations.includes(operationId),
   },
   {
     name: 'a session',

@@ -5,6 +5,7 @@ import { open, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
+import { Problem } from '../problem.ts';
 import {
   bodyOf,
   elementsOf,
@@ -47,16 +48,16 @@ export function s3Storage(options: S3StorageOptions): S3Storage {
   return {
     async put(key, content) {
       requireKey(key);
-      if (content instanceof Uint8Array) return putBody(client, key, bodyOf(content));
+      if (content instanceof Uint8Array) return orUnavailable(putBody(client, key, bodyOf(content)));
       const spool = await spoolContent(content, spoolFolder);
       try {
-        await putBody(client, key, spool.body);
+        await orUnavailable(putBody(client, key, spool.body));
       } finally {
         await spool.close();
       }
     },
     async open(key) {
-      const size = await sizeOf(client, requireKey(key));
+      const size = await orUnavailable(sizeOf(client, requireKey(key)));
       return size === null ? null : { size, content: readContent(client, { key, size }) };
     },
     async remove(key) {
@@ -73,6 +74,21 @@ export function s3Storage(options: S3StorageOptions): S3Storage {
       await client.sendForText({ method: 'GET', query: { 'list-type': '2', 'max-keys': '1', prefix } });
     },
   };
+}
+
+/** Rejects with 503 `storage_unavailable` for a failure that may end soon. */
+async function orUnavailable<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    if (!isTransient(error)) throw error;
+    throw new Problem(
+      'unavailable',
+      'storage_unavailable',
+      'The storage of files does not answer at the moment.',
+      { cause: error, headers: { 'retry-after': '5' } },
+    );
+  }
 }
 
 /** Keys need no escape in an address, in XML and in a signature. */

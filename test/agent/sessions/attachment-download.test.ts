@@ -182,6 +182,19 @@ describe('an agent with a bucket', () => {
     await expect.poll(() => server.keys()).toEqual(keysBefore);
   });
 
+  test('answers 503 for a file while the bucket is out of reach', async () => {
+    const brokenServer = await startS3Server();
+    const { bucket, endpoint, prefix } = brokenServer.options;
+    const agent = await world.start({
+      settings: { ...settings, s3Bucket: bucket, s3Endpoint: endpoint, s3Prefix: prefix },
+    });
+    const [html] = await attach(agent);
+    await brokenServer.close();
+    const answer = await get(agent, 's', html);
+    expect(answer.status).toBe(503);
+    expect(await answer.json()).toMatchObject({ error: { code: 'storage_unavailable' } });
+  });
+
   test('does not start without the bucket', async () => {
     await expect(world.start({ settings: { ...settings, s3Bucket: 'no-such-bucket' } })).rejects.toThrow(
       'AGENT_STORAGE_S3_BUCKET: ',

@@ -189,7 +189,10 @@ describe('a faulty S3 server', () => {
   test('is given up when it is silent', async () => {
     answers = [() => {}];
     const put = openStorage({ idleMs: 20, attempts: 2 }).put('key', Buffer.from('x'));
-    await expect(put).rejects.toBeInstanceOf(TimeoutError);
+    await expect(put).rejects.toMatchObject({
+      code: 'storage_unavailable',
+      cause: expect.any(TimeoutError),
+    });
     expect(requests).toHaveLength(2);
   });
 

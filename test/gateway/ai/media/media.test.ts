@@ -139,6 +139,25 @@ describe('a gateway with a bucket', { timeout: 60_000 }, () => {
     expect((await download(film?.url ?? '')).bytes.length).toBeGreaterThan(100);
   });
 
+  it('answers 503 for a file while the bucket is out of reach', async () => {
+    const brokenServer = await startS3Server();
+    const brokenWorld = await startMedia({ env: brokenServer.env('') });
+    try {
+      const { job_id } = await brokenWorld.user.ai.createImage({
+        model: 'local/shapes',
+        prompt: 'dot',
+        size: '64x64',
+      });
+      const [image] = imagesOf(await waitForEnd(brokenWorld.user, job_id));
+      await brokenServer.close();
+      const answer = await fetch(image?.url ?? '');
+      expect(answer.status).toBe(503);
+      expect(await answer.json()).toMatchObject({ error: { code: 'storage_unavailable' } });
+    } finally {
+      await brokenWorld.close();
+    }
+  });
+
   it('fails a job that it cannot store', async () => {
     const brokenServer = await startS3Server();
     const brokenWorld = await startMedia({ env: brokenServer.env('') });
