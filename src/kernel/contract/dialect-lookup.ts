@@ -17,7 +17,8 @@ export function createDialectLookup(
     if (match.outcome === 'found') return dialectFor(match.operation, request);
     const [sibling] = match.outcome === 'method_not_allowed' ? match.operations.values() : [];
     if (sibling !== undefined) return dialectFor(sibling, request);
-    const enclosingAreas = areas.filter(({ prefix }) => request.path.startsWith(prefix));
+    // With a slash, so that `/v1beta/models` counts among the paths below it.
+    const enclosingAreas = areas.filter(({ prefix }) => `${request.path}/`.startsWith(prefix));
     const area = enclosingAreas.find(({ suffix }) => request.path.endsWith(suffix)) ?? enclosingAreas[0];
     return area && dialectFor(area.operation, request);
   };

@@ -92,6 +92,11 @@ test.each(['v1', 'v1beta'])("Google's client works with its version %s", async (
   expect(answer.text).toBe('Hello from the provider.');
 });
 
+test("the refusal of a list of models has Google's shape", async () => {
+  const response = await fetch(`${world.url}/v1beta/models`, { headers: { 'x-goog-api-key': userToken } });
+  expect(await response.json()).toMatchObject({ error: { code: 404, status: 'NOT_FOUND' } });
+});
+
 test('members may be in snake case', async () => {
   const image = { inline_data: { mime_type: 'image/png', data: 'iVBORw0KGgo=' } };
   const response = await post('/v1beta/models/acme/ok:generateContent', {
