@@ -352,6 +352,7 @@ export const preparations: Readonly<Record<string, Prepare>> = {
   'gateway/ai.cancelImage': withImage,
   'gateway/ai.getMedia': withMedia,
   'gateway/ai.listClientVideos': withVideo,
+  'gateway/ai.getSdkVideo': withVideo,
   'gateway/ai.getClientVideo': withVideo,
   'gateway/ai.removeClientVideo': withVideo,
   'gateway/ai.getClientVideoContent': withFinishedVideo,

@@ -38,6 +38,7 @@ import { responseHandlers } from './response-handlers.ts';
 import { createResponseRuns } from './response-runs/runs.ts';
 import { sdkEmbeddingHandlers } from './sdk-embedding-handlers.ts';
 import { sdkMediaHandlers } from './sdk-media-handlers.ts';
+import { sdkVideoHandlers } from './sdk-video-handlers.ts';
 import type { StoredResponses } from './stored-responses/stored-responses.ts';
 import { streamHandlers } from './stream-handlers.ts';
 import { textHandlers } from './text-handlers.ts';
@@ -196,6 +197,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
       ...geminiHandlers(context),
       ...sdkEmbeddingHandlers(context),
       ...sdkMediaHandlers(mediaOptions),
+      ...sdkVideoHandlers(mediaOptions),
       ...openAiAudioHandlers({ ...context, models: media }),
       ...mediaHandlers(mediaOptions),
       ...openAiImageHandlers(mediaOptions),

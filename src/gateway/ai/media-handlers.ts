@@ -91,12 +91,39 @@ export async function createImageJob(
   options: MediaOptions,
   call: JobCreation,
   request: CreateImageRequest,
-): Promise<{ jobId: string; isKeyed: boolean }> {
-  const { started } = call.remember;
-  if (started !== undefined) return { ...(started as { jobId: string }), isKeyed: true };
-  requireImageModel(options, call, request);
+): Promise<BoundJob> {
+  return existingJob(call) ?? createBoundJob(options, call, 'image', request);
+}
+
+/** As `createImageJob`, for a video. Throws as `ai.startVideo` does. */
+export async function createAwaitedVideoJob(
+  options: MediaOptions,
+  call: JobCreation,
+  request: StartVideoRequest,
+): Promise<BoundJob> {
+  return existingJob(call) ?? createBoundJob(options, call, 'video', request);
+}
+
+interface BoundJob {
+  jobId: string;
+  /** Whether a repetition with the call's Idempotency-Key gets the same job. */
+  isKeyed: boolean;
+}
+
+function existingJob({ remember: { started } }: JobCreation): BoundJob | undefined {
+  return started === undefined ? undefined : { ...(started as { jobId: string }), isKeyed: true };
+}
+
+async function createBoundJob(
+  options: MediaOptions,
+  call: JobCreation,
+  kind: JobKind,
+  request: CreateImageRequest | StartVideoRequest,
+): Promise<BoundJob> {
+  if (kind === 'image') requireImageModel(options, call, request);
+  else requireVideoModel(options, call, request);
   let isKeyed = false;
-  const jobId = await options.jobs.create(newJob('image', call, request), async (tx, newJobId) => {
+  const jobId = await options.jobs.create(newJob(kind, call, request), async (tx, newJobId) => {
     isKeyed = await call.remember.bind(tx, { jobId: newJobId });
   });
   return { jobId, isKeyed };

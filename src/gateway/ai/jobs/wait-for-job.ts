@@ -1,6 +1,6 @@
 // Waits for the end of a job on behalf of a client whose interface has no jobs. A client without an
 // Idempotency-Key cannot find the job again, so its job is canceled when the wait ends early: a retry
-// would otherwise pay for the same images a second time.
+// would otherwise pay for the same result a second time.
 import { pause } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem, type ProblemKind } from '../../../kernel/problem.ts';
@@ -79,12 +79,12 @@ async function findUnlessUnavailable(
 }
 
 function stillRunning(): Problem {
-  const message = 'The images are not ready yet; repeat the call with the same Idempotency-Key.';
+  const message = 'The result is not ready yet; repeat the call with the same Idempotency-Key.';
   return new Problem('upstream_timeout', 'upstream_timeout', message);
 }
 
 function canceledAtDeadline(): Problem {
-  const message = 'The images were not ready in time.';
+  const message = 'The result was not ready in time.';
   return new Problem('upstream_timeout', 'upstream_timeout', message, { headers: noRetry });
 }
 

@@ -93,6 +93,7 @@ export function toSdkTranscription(
   };
 }
 
-function unsupportedProblem(param: string, message: string): Problem {
+/** A 422 for a member that no model supports. */
+export function unsupportedProblem(param: string, message: string): Problem {
   return new Problem('impossible', 'unsupported_by_model', message, { param });
 }

@@ -1,0 +1,99 @@
+// The AI SDK's video calls: converts its requests to requests of our own video operation, and names what
+// does not reach the model.
+import type {
+  SdkImageFile,
+  SdkVideoRequest,
+  StartVideoRequest,
+} from '../../../contract/gateway/types.gen.ts';
+import type { Warning } from '../hub/language-model.ts';
+import { decodeBase64 } from './base64.ts';
+import { toInputImage } from './openai-images.ts';
+import { unsupportedProblem } from './sdk-media.ts';
+
+type ProviderOptions = Readonly<Record<string, unknown>>;
+
+/** Throws a 400 for an image that is none, and a 422 for each member that no model supports. */
+export function toVideoRequest(
+  body: SdkVideoRequest,
+  { model, options }: { model: string; options: ProviderOptions },
+): StartVideoRequest {
+  refuseUnsupported(body);
+  const { prompt, resolution, aspectRatio, duration, fps, seed } = body;
+  const start = startImageOf(body);
+  return {
+    model,
+    prompt,
+    ...(resolution === undefined ? {} : { size: resolution }),
+    ...(aspectRatio === undefined ? {} : { aspect_ratio: aspectRatio }),
+    ...(duration === undefined ? {} : { duration_seconds: duration }),
+    ...(fps === undefined ? {} : { fps }),
+    ...(seed === undefined ? {} : { seed }),
+    ...(start === undefined ? {} : { images: [inputImage(start.file, start.param)] }),
+    ...(Object.keys(options).length === 0 ? {} : { provider_options: { ...options } }),
+  };
+}
+
+function refuseUnsupported({
+  n,
+  frameImages = [],
+  inputReferences = [],
+  callbackUrl,
+}: SdkVideoRequest): void {
+  if (n !== undefined && n > 1)
+    throw unsupportedProblem('n', 'A call has one video; send n: 1, or set maxVideosPerCall: 1.');
+  const lastFrame = frameImages.findIndex(({ frameType }) => frameType !== 'first_frame');
+  if (lastFrame !== -1)
+    throw unsupportedProblem(`frameImages[${lastFrame}]`, 'A last frame is not supported; leave it out.');
+  if (inputReferences.length > 0)
+    throw unsupportedProblem('inputReferences', 'Reference files are not supported; leave them out.');
+  if (callbackUrl !== undefined)
+    throw unsupportedProblem('callbackUrl', 'The gateway calls no address; poll the status of the video.');
+}
+
+/** The image and its member; undefined for a video from the prompt alone. */
+function startImageOf({ image, frameImages = [] }: SdkVideoRequest) {
+  const [frame, secondFrame] = frameImages;
+  if (secondFrame !== undefined || (image !== undefined && frame !== undefined))
+    throw unsupportedProblem('frameImages', 'A video starts from one image; send image or one first frame.');
+  if (image !== undefined) return { file: image, param: 'image' };
+  return frame === undefined ? undefined : { file: frame.image, param: 'frameImages[0].image' };
+}
+
+function inputImage({ data }: SdkImageFile, param: string): ReturnType<typeof toInputImage> {
+  if (data === undefined)
+    throw unsupportedProblem(param, 'The gateway fetches no address; send the bytes of the image.');
+  return toInputImage(decodeBase64(data, `${param}.data`), param);
+}
+
+/** Hints that change no price and that no format carries. */
+export function hintWarnings({ generateAudio }: SdkVideoRequest): Warning[] {
+  if (generateAudio === undefined) return [];
+  return [
+    {
+      type: 'unsupported',
+      feature: 'generateAudio',
+      details: 'the model decides whether its videos have sound',
+    },
+  ];
+}
+
+const members: Readonly<Record<string, string>> = {
+  size: 'resolution',
+  aspect_ratio: 'aspectRatio',
+  duration_seconds: 'duration',
+};
+const optionsPath = 'provider_options.';
+
+/** The names of the members of `StartVideoRequest` in the AI SDK's request. */
+export function videoMemberNames(
+  { image }: SdkVideoRequest,
+  provider: string,
+): (member: string) => string | undefined {
+  const imageName = image === undefined ? 'frameImages' : 'image';
+  return (member) => {
+    if (member.startsWith(optionsPath))
+      return `providerOptions.${provider}.${member.slice(optionsPath.length)}`;
+    if (member.startsWith('images')) return imageName;
+    return Object.hasOwn(members, member) ? members[member] : undefined;
+  };
+}
