@@ -599,6 +599,7 @@ function openCredits(
 ) {
   const { log, clock } = options;
   const journalPath = journalFolder(config);
+  const usageRecords = usageStore(database);
   const creditsService = defer(
     credits({
       store: creditsStore(database),
@@ -607,6 +608,7 @@ function openCredits(
       journals: config.journal === 'on' ? journalDirectory({ path: journalPath, log, clock }) : null,
       users,
       audit: auditLog,
+      usage: usageRecords,
       log,
       clock,
       metrics: telemetry.metrics,
@@ -618,7 +620,7 @@ function openCredits(
   );
   const usageService = defer(
     usage({
-      store: usageStore(database),
+      store: usageRecords,
       log,
       clock,
       retentionDays: config.usageDays,

@@ -13,9 +13,14 @@ export function loginPaths(paths: Paths): ReadonlySet<string> {
 
 /**
  * IDs that a project's service cannot have: the first part of each path after
- * `/v1/`, and names reserved for later.
+ * `/v1/`, and names reserved for later. A path of one part that is only read, such as `/v1/report`, leaves its name to
+ * projects: their actions have two parts.
  */
 export function reservedServiceIds(paths: Paths): ReadonlySet<string> {
-  const parts = Object.keys(paths).flatMap((path) => /^\/v1\/([^/{]+)/.exec(path)?.[1] ?? []);
+  const parts = Object.entries(paths).flatMap(([path, item]) => {
+    const [, name, rest] = /^\/v1\/([^/{]+)(\/.*)?$/.exec(path) ?? [];
+    const isOnlyRead = rest === undefined && Object.keys(item).every((method) => method === 'get');
+    return name === undefined || isOnlyRead ? [] : [name];
+  });
   return new Set([...parts, 'directory', 'services', 'audit']);
 }

@@ -118,6 +118,7 @@ async function bench(database: Database, journalPath: string): Promise<boolean> 
     journals: journalDirectory({ path: journalPath, log: silentLog }),
     users: { findUser: async () => null, endedTokens: async () => [] },
     audit: { record: async () => undefined },
+    usage: { total: async () => ({ credits: 0n }) },
     log: silentLog,
     clock: systemClock,
     isAlone: isEmbedded,

@@ -22,6 +22,7 @@ const example = {
   bureau: 'bur_01jd6zv0c5e9fsr8m2w4x1k7qa',
   job: 'job_01jd6zv0c5e9fsr8m2w4x1k7qa',
   response: 'resp_01jd6zv0c5e9fsr8m2w4x1k7qe',
+  request: 'req_01jd6zv0c5e9fsr8m2w4x1k7qd',
   payment: 'pay_01jd6zv0c5e9fsr8m2w4x1k7qa',
   login: 'lgn_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
   verification: 'lgv_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
@@ -177,6 +178,12 @@ const withMedia: Prepare = async (servers) => {
       [example.signature]: url.searchParams.get('signature') ?? '',
     },
   };
+};
+
+const withCall: Prepare = async ({ gateway }) => {
+  await gateway.user.ai.generateText({ model: 'local/echo', prompt: 'Hello' });
+  const { items } = await gateway.user.usage.listRecords({ model: 'local/echo', limit: 1 });
+  return { replace: { [example.request]: items[0]?.request_id ?? '' } };
 };
 
 const withVideo: Prepare = async ({ gateway }) => {
@@ -335,6 +342,7 @@ export const preparations: Readonly<Record<string, Prepare>> = {
   'gateway/env.importVariables': async ({ provider }) => ({
     replace: { 'https://acme.example/v1': provider.url },
   }),
+  'gateway/usage.getSdkGeneration': withCall,
   'gateway/credits.grantCredits': withUser,
   'gateway/credits.deductCredits': withUser,
   'gateway/payments.getPayment': async ({ gateway }) => {

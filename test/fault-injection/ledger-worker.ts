@@ -57,6 +57,7 @@ export async function openLedger({
     journals: journalDirectory({ path: journal, log: silentLog }),
     users: { findUser: async () => null, endedTokens: async () => [] },
     audit: { record: async () => undefined },
+    usage: { total: async () => ({ credits: 0n }) },
     log: silentLog,
     clock: systemClock,
     isAlone: database.engine === 'embedded',

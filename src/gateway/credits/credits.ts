@@ -10,7 +10,7 @@ import { id } from '../../kernel/ids.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import type { Service } from '../service.ts';
 import { createBalances } from './balances.ts';
-import { creditsHandlers } from './handlers.ts';
+import { type CallTotals, creditsHandlers } from './handlers.ts';
 import type { JournalDirectory } from './journal/journal.ts';
 import type { SettlementJournal } from './journal/settlements.ts';
 import { createLedgerMaintenance, defaultTimes, type LedgerTimes } from './maintenance.ts';
@@ -39,6 +39,7 @@ export interface CreditsOptions {
     endedTokens(tokenIds: readonly string[]): Promise<readonly string[]>;
   };
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
+  usage: CallTotals;
   log: Log;
   clock: Clock;
   metrics?: Metrics;
@@ -91,7 +92,7 @@ export interface Credits extends Service<'credits'> {
 }
 
 export function credits(options: CreditsOptions): Credits {
-  const { store, users, audit, retentionDays } = options;
+  const { store, users, audit, usage, retentionDays } = options;
   const { batcher, holds, ledger, maintenance } = createLedger(options);
   const balances = createBalances(store, { recallIdle: (userId) => ledger.recallUser(userId) });
   if (options.metrics !== undefined) registerLedgerMetrics(options.metrics, { holds, ledger });
@@ -100,7 +101,7 @@ export function credits(options: CreditsOptions): Credits {
     name: 'credits',
     title: 'Credits',
     env: [],
-    handlers: creditsHandlers({ store, users, audit, ledger, balances }),
+    handlers: creditsHandlers({ store, users, audit, usage, ledger, balances }),
     ledger,
     balances,
     async openAccount(tx, { userId, bureauId, startingCredits }) {

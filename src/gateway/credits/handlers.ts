@@ -17,6 +17,12 @@ export interface HandlerOptions {
   balances: Balances;
   users: { findUser(userId: string): Promise<{ state: string } | null> };
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
+  usage: CallTotals;
+}
+
+/** The sums over usage records. */
+export interface CallTotals {
+  total(filter: { userId: string }): Promise<{ credits: bigint }>;
 }
 
 export function creditsHandlers(options: HandlerOptions): Service<'credits'>['handlers'] {
@@ -27,6 +33,15 @@ export function creditsHandlers(options: HandlerOptions): Service<'credits'>['ha
       const account = await store.findAccount(userId);
       const body = serializeBalance(account ?? { accountId: userId, posted: 0n, held: 0n, owed: 0n });
       return { status: 200, body };
+    },
+    'credits.getSdkCredits': async ({ identity: { userId } }) => {
+      await ledger.reportEverywhere(userId);
+      const [account, calls] = await Promise.all([
+        store.findAccount(userId),
+        options.usage.total({ userId }),
+      ]);
+      const available = account === null ? 0n : account.posted - account.held;
+      return { status: 200, body: { balance: dollars(available), total_used: dollars(calls.credits) } };
     },
     'credits.listHistory': async ({ identity, query }) => {
       const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isChangeCursor);
@@ -114,6 +129,12 @@ function serializeBalance(account: Pick<Account, 'accountId' | 'posted' | 'held'
     posted: Number(account.posted),
     owed: Number(account.owed),
   };
+}
+
+/** 1,000,000 credits are one US dollar. */
+function dollars(credits: bigint): string {
+  const digits = String(credits < 0n ? 0n : credits).padStart(7, '0');
+  return `${digits.slice(0, -6)}.${digits.slice(-6)}`;
 }
 
 function serializeAccount(account: Account): CreditAccount {

@@ -32,6 +32,7 @@ export interface UsageFilter {
   bureauId?: string | undefined;
   requestId?: string | undefined;
   model?: string | undefined;
+  provider?: string | undefined;
   from?: Date | undefined;
   /** Exclusive. */
   to?: Date | undefined;
@@ -40,10 +41,10 @@ export interface UsageFilter {
 /** Creation time and ID of the last record of the previous page. */
 export type UsageCursor = [createdAt: string, usageId: string];
 
-export type Grouping = 'day' | 'model' | 'bureau' | 'outcome';
+export type Grouping = 'day' | 'hour' | 'model' | 'provider' | 'user' | 'bureau' | 'outcome';
 
 export interface UsageGroup {
-  /** A day, model, Bureau or outcome; null for records without one. */
+  /** The value by which the records are grouped; null for records without one. */
   group: string | null;
   calls: bigint;
   credits: bigint;
@@ -56,7 +57,7 @@ export interface UsageGroup {
 
 export interface UsageStore {
   list(filter: UsageFilter, page: { before: UsageCursor | null; limit: number }): Promise<UsageRecord[]>;
-  /** Days in ascending order; other groups by credits, largest first. */
+  /** Days and hours in ascending order; other groups by credits, largest first. */
   group(filter: UsageFilter, by: Grouping, limit: number): Promise<UsageGroup[]>;
   total(filter: UsageFilter): Promise<UsageGroup & { users: bigint }>;
   /** Deletes up to `limit` records older than `days`; resolves with their number. */
@@ -84,7 +85,10 @@ export function usageStore({ sql }: Database): UsageStore {
     async group(filter, by, limit) {
       const key = {
         day: sql`to_char(created_at at time zone 'UTC', 'YYYY-MM-DD')`,
+        hour: sql`to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:00:00"Z"')`,
         model: sql`model`,
+        provider: sql`provider`,
+        user: sql`user_id`,
         bureau: sql`bureau_id`,
         outcome: sql`outcome`,
       }[by];
@@ -92,7 +96,7 @@ export function usageStore({ sql }: Database): UsageStore {
         ...(await sql<UsageGroup[]>`
         select ${key} as "group", ${sums(sql)} from gateway.usage_records
         where ${matches(sql, filter)} group by 1
-        order by ${by === 'day' ? sql`1` : sql`sum(credits) desc, 1`} limit ${limit}`),
+        order by ${by === 'day' || by === 'hour' ? sql`1` : sql`sum(credits) desc, 1`} limit ${limit}`),
       ];
     },
     async total(filter) {
@@ -118,12 +122,13 @@ function sums(sql: Sql) {
     coalesce(sum(output_tokens), 0)::bigint as output, coalesce(sum(reasoning_tokens), 0)::bigint as reasoning`;
 }
 
-function matches(sql: Sql, { userId, bureauId, requestId, model, from, to }: UsageFilter) {
+function matches(sql: Sql, { userId, bureauId, requestId, model, provider, from, to }: UsageFilter) {
   return sql`true
     ${userId === undefined ? sql`` : sql`and user_id = ${userId}`}
     ${bureauId === undefined ? sql`` : sql`and bureau_id = ${bureauId}`}
     ${requestId === undefined ? sql`` : sql`and request_id = ${requestId}`}
     ${model === undefined ? sql`` : sql`and model = ${model}`}
+    ${provider === undefined ? sql`` : sql`and provider = ${provider}`}
     ${from === undefined ? sql`` : sql`and created_at >= ${from}`}
     ${to === undefined ? sql`` : sql`and created_at < ${to}`}`;
 }

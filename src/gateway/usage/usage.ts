@@ -11,6 +11,7 @@ import type { Log } from '../../kernel/log.ts';
 import { decodeCursor, isTimeAndId, pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Service } from '../service.ts';
+import { sdkUsageHandlers } from './sdk-usage.ts';
 import type { UsageFilter, UsageGroup, UsageRecord, UsageStore } from './store.ts';
 
 interface UsageOptions {
@@ -61,6 +62,7 @@ export function usage({ store, log, clock, retentionDays, reportCharges }: Usage
       'usage.getUsage': createGetUsage({ store, clock, reportCharges }),
       'usage.listRecords': createListRecords({ store, reportCharges }),
       'usage.getOverview': createGetOverview({ store, clock, reportCharges }),
+      ...sdkUsageHandlers({ store, reportCharges }),
     },
     start: () => void (currentRun ??= deleteOldRecords()),
     async close() {

@@ -67,6 +67,7 @@ export async function startLedger(): Promise<LedgerWorld> {
       journals: journalDirectory({ path: chargesPath, log }),
       users: { findUser: async () => ({ state: 'active' }), endedTokens: async () => [] },
       audit: { record: async () => undefined },
+      usage: { total: async () => ({ credits: 0n }) },
       log,
       clock: systemClock,
       isAlone: false,
