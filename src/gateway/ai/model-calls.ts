@@ -5,6 +5,7 @@ import type { Bill } from './billing/bill.ts';
 import { countAnswer, followParts } from './billing/model-answer.ts';
 import type { ModelAttempt } from './call.ts';
 import type { Answer, LanguageModel, ModelCall, StreamPart } from './hub/language-model.ts';
+import { streamRateOf } from './upstream/stream-rate.ts';
 
 /** The translated call, and its bill. */
 export interface HubCall {
@@ -28,12 +29,14 @@ export async function generate(
  * The parts of a streamed answer; its last part waits for the settlement. `call.hub.signal` is the caller's.
  */
 export function streamParts(
-  context: Pick<AiContext, 'providers'>,
+  context: Pick<AiContext, 'providers' | 'clock'>,
   attempt: ModelAttempt,
   call: HubCall,
 ): AsyncIterable<StreamPart> {
   const { languageModel, modelCall } = prepare(context, attempt, call);
-  return followParts(languageModel.stream(modelCall), call.bill, call.hub.signal);
+  const { bill, hub } = call;
+  const rate = streamRateOf(attempt.model, bill, context.clock);
+  return followParts(languageModel.stream(modelCall), { bill, signal: hub.signal, rate });
 }
 
 /** The language model and its call. A call without an output limit gets one that the caller can pay for. */

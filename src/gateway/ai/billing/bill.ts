@@ -329,6 +329,13 @@ export class Bill {
     if (state.phase === 'streaming' && takeCheckpoint(progress, nowMs)) this.#checkpoint(state);
   }
 
+  /** The bytes of text so far. */
+  get textBytes(): number {
+    if (!isActive(this.#state)) return 0;
+    const { output, reasoning } = this.#state.progress.bytes;
+    return output + reasoning;
+  }
+
   #checkpoint(state: ActiveState): void {
     const { reservation, progress } = state;
     if (reservation === undefined || reservation.amount === 0n) return;

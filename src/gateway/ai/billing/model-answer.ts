@@ -1,15 +1,23 @@
 // Counts the answer of a language model for its bill, and settles a streamed call before its last part.
 import type { Answer, StreamPart } from '../hub/language-model.ts';
 import { hubClaim } from '../metering/token-count.ts';
+import type { StreamRate } from '../upstream/stream-rate.ts';
 import type { Bill } from './bill.ts';
+
+interface FollowOptions {
+  bill: Bill;
+  /** The caller's. */
+  signal: AbortSignal;
+  /** Absent for a model without a limit. */
+  rate?: StreamRate | undefined;
+}
 
 /**
  * Yields the parts unchanged, except the finish: it waits for the settlement and carries the charged credits.
  */
 export async function* followParts(
   parts: AsyncIterable<StreamPart>,
-  bill: Bill,
-  signal: AbortSignal,
+  { bill, signal, rate }: FollowOptions,
 ): AsyncGenerator<StreamPart> {
   let hasFailed = false;
   const streamedCallIds = new Set<string>();
@@ -17,10 +25,13 @@ export async function* followParts(
   const source = parts[Symbol.asyncIterator]();
   try {
     for (;;) {
+      rate?.startWait();
       const next = await source.next();
+      rate?.endWait();
       if (next.done === true) break;
       const part = next.value;
       countPart(part, bill, streamedCallIds);
+      if (part.type !== 'finish') rate?.check();
       if (part.type === 'error') {
         hasFailed = true;
         bill.noteFailure(part.error);

@@ -140,6 +140,7 @@ export const modelsFileSchema = {
           covered_options: { type: 'array', uniqueItems: true, items: member },
           idle_timeout_s: { type: 'integer', minimum: 1, maximum: 3600 },
           first_content_s: { type: 'integer', minimum: 1, maximum: 600 },
+          min_bytes_per_s: { type: 'integer', minimum: 1, maximum: 10_000 },
           rates: { ...rates, type: ['object', 'null'] },
           tiers: {
             type: 'array',

@@ -63,6 +63,8 @@ export interface ModelEntry {
   idle_timeout_s?: number;
   /** A streamed call without content after so long goes elsewhere, if another key, endpoint or model is left. */
   first_content_s?: number;
+  /** A stream whose text is slower than this after its first content is ended. */
+  min_bytes_per_s?: number;
   /** Options of images and videos that do not change the price, or whose dearest value the rates are for. */
   covered_options?: string[];
   rates: Rates | null;

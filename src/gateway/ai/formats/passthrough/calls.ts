@@ -7,6 +7,7 @@ import { adapterOf } from '../../providers/adapters.ts';
 import type { ProviderModels } from '../../providers/text-models.ts';
 import type { Backend } from '../../upstream/backends.ts';
 import type { UpstreamAnswer } from '../../upstream/client.ts';
+import { streamRateOf } from '../../upstream/stream-rate.ts';
 import { type PassthroughAnswer, readPassthroughAnswer } from './answer.ts';
 import type { PassthroughFormat } from './formats.ts';
 import { buildProviderRequest, type PassthroughBody } from './request.ts';
@@ -100,6 +101,7 @@ async function send(
   });
   const result = streams
     ? await readStream(answer, {
+        clock,
         format,
         call,
         attempt,
@@ -133,10 +135,15 @@ async function readStream(
     format,
     call,
     attempt,
+    clock,
     wantsUsage,
     heartbeatMs,
     firstContentMs,
-  }: ReadOptions & { wantsUsage: boolean; heartbeatMs: number; firstContentMs: number | undefined },
+  }: ReadOptions &
+    Pick<PassthroughOptions, 'clock' | 'heartbeatMs'> & {
+      wantsUsage: boolean;
+      firstContentMs: number | undefined;
+    },
 ): Promise<PassthroughResult> {
   const content = await readPassthroughStream(answer, {
     model: attempt.model,
@@ -149,6 +156,7 @@ async function readStream(
       return body && format.errorFrame(body);
     },
     bill: call.bill,
+    rate: call.bill && streamRateOf(attempt.model, call.bill, clock),
   });
   return { kind: 'stream', content };
 }

@@ -16,6 +16,7 @@ import {
 } from '../../upstream/json-members.ts';
 import { timeoutProblem } from '../../upstream/provider-error.ts';
 import { isTransient, markBeforeContent } from '../../upstream/retry.ts';
+import type { StreamRate } from '../../upstream/stream-rate.ts';
 import type { PassthroughFormat } from './formats.ts';
 import { modelNameEdits } from './request.ts';
 import { SilenceTimer } from './silence-timer.ts';
@@ -36,6 +37,8 @@ export interface PassthroughStreamOptions {
    * calls of the gateway itself.
    */
   bill?: Bill | undefined;
+  /** Absent for a model without a limit. */
+  rate?: StreamRate | undefined;
 }
 
 /**
@@ -157,7 +160,8 @@ async function* forward(
   groups: AsyncGenerator<ProviderEvent[]>,
   options: ForwardOptions,
 ): AsyncGenerator<Uint8Array> {
-  const { heartbeatMs, errorFrame, bill, count } = options;
+  const { heartbeatMs, errorFrame, bill, count, rate } = options;
+  rate?.check();
   const edit = createEventEditor(options);
   const silence = new SilenceTimer(heartbeatMs);
   let { pending } = start;
@@ -165,13 +169,21 @@ async function* forward(
     for (let group = start.events; ;) {
       yield* forwardGroup(group, edit, bill);
       pending ??= groups.next();
+      rate?.startWait();
       let next = await silence.orSettled(pending);
+      rate?.endWait();
       // A comment may only stand between two events.
-      for (; next === undefined; next = await silence.orSettled(pending)) yield heartbeat;
+      while (next === undefined) {
+        yield heartbeat;
+        rate?.startWait();
+        next = await silence.orSettled(pending);
+        rate?.endWait();
+      }
       pending = undefined;
       if (next.done === true) return;
       group = next.value;
       group.forEach(count);
+      if (group.at(-1)?.isEnd !== true) rate?.check();
     }
   } catch (error) {
     pending = undefined;
