@@ -100,6 +100,15 @@ const chat = (model: string, more: object = {}) =>
   world.post('/v1/ai/chat/completions', { model, messages: [user], ...more });
 const weather = [{ type: 'function', function: { name: 'get_weather', parameters: schema } }];
 
+describe.each(['bedrock', 'vertex', 'vertex-anthropic'])('embeddings of the kind %s', (kind) => {
+  test('are 422 with the name of the kind', async () => {
+    const response = await world.post('/v1/ai/embeddings', { model: `${kind}/ok`, input: 'a' });
+    const { error } = (await response.json()) as { error: { code: string; message: string } };
+    expect([response.status, error]).toMatchObject([422, { code: 'unsupported_by_model', param: 'model' }]);
+    expect(error.message).toContain(`kind ${kind} that does not take the format embeddings`);
+  });
+});
+
 describe.each(cloudKinds)('the kind %s', (kind) => {
   const formats: [string, (model: string, streams: boolean) => Promise<Response>][] = [
     ['chat completions', (model, stream) => chat(model, { stream })],

@@ -167,7 +167,7 @@ export function requireFormat(model: CatalogModel, { name }: PassthroughFormat):
   throw new Problem(
     'impossible',
     'unsupported_by_model',
-    `The provider of the model ${model.id} does not take the format of this path.`,
+    `The model ${model.id} has a provider of the kind ${model.providerEntry.kind} that does not take the format ${name}; use a model whose provider does.`,
     { param: 'model' },
   );
 }
