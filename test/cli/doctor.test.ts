@@ -107,6 +107,59 @@ describe('townhall doctor', () => {
     expect(run.screen()).toMatch(/1 failed, \d with a warning\.\n$/);
   });
 
+  describe('providers of the models file', () => {
+    const keys = [{ env: 'A_KEY' }, { env: 'B_KEY' }];
+    const base = { id: 'acme', kind: 'openai-compatible', base_url: 'https://acme.example/v1' };
+    const aws = {
+      type: 'aws',
+      region: 'eu-central-1',
+      access_key_id_env: 'AWS_ID',
+      secret_access_key_env: 'AWS_SECRET',
+    };
+    const finding = async (provider: object, members: Record<string, string> = {}) => {
+      const modelsFile = join(folder, 'models.json');
+      await writeFile(modelsFile, JSON.stringify({ providers: [provider] }));
+      return (await examine([], { MODELS_FILE: modelsFile, ...members })).of('providers');
+    };
+
+    test.each([
+      ['one of several keys', { ...base, keys }, { B_KEY: 'CANARY-b' }, 'B_KEY'],
+      [
+        'the key of an endpoint',
+        { ...base, endpoints: [{ base_url: 'https://eu.acme.example', api_key_env: 'EU_KEY' }] },
+        { EU_KEY: 'CANARY-eu' },
+        'EU_KEY',
+      ],
+      [
+        'credentials',
+        { id: 'rock', kind: 'bedrock', credentials: aws },
+        { AWS_ID: 'CANARY-id', AWS_SECRET: 'CANARY-secret' },
+        'AWS_ID, AWS_SECRET',
+      ],
+    ])('names %s', async (_name, provider, members, names) => {
+      expect(await finding(provider, members)).toMatchObject({
+        state: 'ok',
+        message: expect.stringContaining(names),
+      });
+    });
+
+    test.each([
+      ['no key', { ...base, keys }, {}, 'acme: none of A_KEY, B_KEY is set.'],
+      [
+        'half of its credentials',
+        { id: 'rock', kind: 'bedrock', credentials: aws },
+        { AWS_ID: 'CANARY-id' },
+        'rock: AWS_SECRET is not set.',
+      ],
+    ])('warns of a provider with %s', async (_name, provider, members, message) => {
+      expect(await finding(provider, members)).toMatchObject({ state: 'warn', message });
+    });
+
+    test('fails on providers that are not of the form', async () => {
+      expect(await finding({ id: 'acme', keys: 5 })).toMatchObject({ state: 'fail' });
+    });
+  });
+
   test('names a taken port and whether a Townhall holds it', async () => {
     const { port } = new URL(world.url);
     expect(await portFinding(port)).toMatchObject({

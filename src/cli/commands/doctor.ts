@@ -1,16 +1,13 @@
 // `townhall doctor`: checks everything that a gateway started from here would need, with advice for
 // each problem. It changes nothing, starts nothing and prints no secret.
 import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
-import { resolve } from 'node:path';
 import { agentSettings, readAgentBucket, readAgentData } from '../../agent/config.ts';
-import { curatedModels } from '../../gateway/ai/index.ts';
 import { gatewaySettings, journalFolder } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { s3Settings } from '../../kernel/data/s3-settings.ts';
 import { checkBucket } from '../checks/bucket-check.ts';
 import { checkData } from '../checks/data-checks.ts';
-import { fail, ok, warn, type Finding } from '../checks/finding.ts';
+import type { Finding } from '../checks/finding.ts';
 import {
   checkContract,
   checkDisk,
@@ -20,6 +17,7 @@ import {
   checkPackages,
 } from '../checks/machine-checks.ts';
 import { checkPort } from '../checks/port-check.ts';
+import { checkProviderKeys } from '../checks/provider-check.ts';
 import { checkSandbox } from '../checks/sandbox-check.ts';
 import { action, type Command, type CommandContext } from '../command-line/command.ts';
 import { readConfigHere } from '../data/gateway-config.ts';
@@ -76,7 +74,7 @@ async function examine(config: GatewayConfig, env: CommandContext['env']): Promi
     ...findings,
     await checkDisk(databaseUrl === undefined ? databasePath : storagePath),
     await checkContract(),
-    await checkProviderKeys(config, env, storedKeys),
+    await checkProviderKeys(config.modelsFile, { env, storedKeys }),
     checkPackages(),
     await checkAgent(env),
     await checkSandbox(env),
@@ -98,47 +96,6 @@ async function checkStorage(config: GatewayConfig, env: CommandContext['env']): 
     ...(bucket === undefined ? [] : [await checkBucket('bucket', '', bucket)]),
     ...(agentBucket === undefined ? [] : [await checkBucket('agent bucket', 'AGENT_', agentBucket)]),
   ];
-}
-
-async function checkProviderKeys(
-  { modelsFile }: GatewayConfig,
-  env: CommandContext['env'],
-  storedKeys: readonly string[],
-): Promise<Finding> {
-  const ownKeys = await keysOfModelsFile(modelsFile);
-  if (ownKeys === undefined)
-    return fail(
-      'providers',
-      `The models file ${modelsFile ?? ''} cannot be read as JSON.`,
-      'Check MODELS_FILE; townhall models check shows the details.',
-    );
-  const curatedKeys = curatedModels().providers.flatMap(({ api_key_env: key }) => key ?? []);
-  const presentKeys = [...new Set([...curatedKeys, ...ownKeys])]
-    .filter((key) => (env[key] ?? '') !== '' || storedKeys.includes(key))
-    .sort();
-  if (presentKeys.length === 0)
-    return warn(
-      'providers',
-      'No model provider has a key; the local models need none.',
-      'Set one, such as OPENAI_API_KEY, here or with env/upsert; then: townhall models check',
-    );
-  return ok(
-    'providers',
-    `${presentKeys.join(', ')} ${presentKeys.length === 1 ? 'is' : 'are'} set; "townhall models check" calls them.`,
-  );
-}
-
-/** Undefined when the file cannot be read. */
-async function keysOfModelsFile(path: string | undefined): Promise<string[] | undefined> {
-  if (path === undefined) return [];
-  try {
-    const { providers = [] } = JSON.parse(await readFile(resolve(path), 'utf8')) as {
-      providers?: { api_key_env?: unknown }[];
-    };
-    return providers.flatMap(({ api_key_env: key }) => (typeof key === 'string' ? [key] : []));
-  } catch {
-    return undefined;
-  }
 }
 
 /** An agent is optional, so its failures are warnings. */

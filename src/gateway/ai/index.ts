@@ -1,6 +1,7 @@
 export { ai, requireModelsFiles, type AiOptions, type AiService } from './ai.ts';
 export { createResponseSockets, maxSocketMessageBytes } from './response-socket.ts';
 export { curatedModels } from './catalog/curated.ts';
+export { hasUsableKey, keyEnvs, missingKeys, type ProviderKeys } from './catalog/provider-keys.ts';
 export { parseCatalogDocument, type CatalogDocument, type Pin } from './catalog/catalog-document.ts';
 export { readCatalogFile, writeCatalogFile, previousFile } from './catalog/catalog-file.ts';
 export {
