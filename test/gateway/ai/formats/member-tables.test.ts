@@ -2,23 +2,39 @@
 // UPDATE_TABLES=1 writes the guide.
 import { readFile, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { asRecord, parseJsonOrUndefined } from '../../../../src/kernel/json-value.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { startTokenEndpoint, type TokenEndpoint } from '../../../support/token-endpoint.ts';
 import { startAi, type World } from '../world.ts';
 import { memberRules } from '../../../../src/gateway/ai/formats/member-rules.ts';
 import { memberTables, providers, renderTable, type MemberTable } from './member-tables.ts';
 
 const guide = new URL('../../../../docs/guides/format-members.md', import.meta.url);
 
+const kindMembers: Readonly<Record<string, object>> = {
+  azure: { api_key_env: 'AZURE_KEY' },
+  bedrock: { region: 'eu-central-1', api_key_env: 'BEDROCK_KEY' },
+  vertex: {
+    project: 'acme',
+    location: 'europe-west1',
+    credentials: { type: 'service_account', key_env: 'GOOGLE_KEY_FILE' },
+  },
+};
+
 let provider: ScriptedProvider;
+let tokens: TokenEndpoint;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
+  tokens = await startTokenEndpoint();
   const kinds = {
     acme: 'openai-compatible',
     openai: 'openai',
     claude: 'anthropic',
     gemini: 'google',
     bedrock: 'bedrock',
+    azure: 'azure',
+    vertex: 'vertex',
   };
   world = await startAi({
     models: JSON.stringify({
@@ -28,7 +44,7 @@ beforeAll(async () => {
         name: id,
         base_url: provider.url,
         output_limit_member: 'max_tokens',
-        ...(kind === 'bedrock' ? { region: 'eu-central-1', api_key_env: 'BEDROCK_KEY' } : {}),
+        ...kindMembers[kind],
       })),
       models: Object.keys(kinds).map((id) => ({
         id: `${id}/ok`,
@@ -46,28 +62,39 @@ beforeAll(async () => {
         },
       })),
     }),
-    env: { BEDROCK_KEY: 'key' },
+    env: { AZURE_KEY: 'key', BEDROCK_KEY: 'key', GOOGLE_KEY_FILE: tokens.keyFile },
   });
 });
 afterAll(async () => {
   await world.close();
   await provider.close();
+  await tokens.close();
 });
 
 /**
  * `as sent` when the provider received the members unchanged in the format of the request,
- * `translated`, `warning` when the header names a member, or the status of the rejection.
+ * `translated`, `warning` when the header or `warnings` of the answer names a member, or the status of the
+ * rejection.
  */
-async function outcomeOf({ path, upstream }: MemberTable, owner: string, body: object): Promise<string> {
+async function outcomeOf(
+  { path, upstream, headers = {} }: MemberTable,
+  owner: string,
+  body: object,
+): Promise<string> {
   const model = owner === 'local' ? 'local/echo' : `${owner}/ok`;
   const callCount = provider.calls.length;
-  const response = await world.post(path(model), { model, ...body });
-  await response.text();
+  const response = await world.post(path(model), { model, ...body }, { headers });
+  const text = await response.text();
   if (response.status !== 200) return String(response.status);
-  if (response.headers.has('x-townhall-warnings')) return 'warning';
+  if (response.headers.has('x-townhall-warnings') || hasWarnings(text)) return 'warning';
   const call = provider.calls.at(callCount);
   const isNative = upstream !== undefined && call?.path.endsWith(upstream) === true;
   return isNative && isPassedThrough(JSON.parse(String(call.body)), body) ? 'as sent' : 'translated';
+}
+
+function hasWarnings(text: string): boolean {
+  const { warnings } = asRecord(parseJsonOrUndefined(text));
+  return Array.isArray(warnings) && warnings.length > 0;
 }
 
 // Streams get `stream_options` of their own for the usage.
@@ -105,3 +132,14 @@ test.each(memberTables.filter(({ rules }) => rules !== undefined))(
     expect([...supported, ...hints, ...refusals].filter((name) => !probed.has(name))).toEqual([]);
   },
 );
+
+test.each(memberTables)('Azure and Vertex AI decide like OpenAI and Google: $heading', async (table) => {
+  for (const { member, body } of table.probes)
+    for (const [owner, twin] of [
+      ['azure', 'openai'],
+      ['vertex', 'gemini'],
+    ] as const) {
+      const outcome = await outcomeOf(table, owner, body);
+      expect(outcome, `${member} on ${owner}`).toBe(await outcomeOf(table, twin, body));
+    }
+});

@@ -15,6 +15,8 @@ export interface MemberTable {
   path(model: string): string;
   /** The end of the path of providers that speak the format; absent if requests are always translated. */
   upstream?: string;
+  /** Headers of each request. */
+  headers?: Readonly<Record<string, string>>;
   /** The format's name in the code; absent where its members are typed in the contract. */
   rules?: keyof typeof memberRules;
   probes: readonly Probe[];
@@ -286,7 +288,73 @@ const geminiProbes: Probe[] = [
   ['`safetySettings`, `labels`', { ...contents({ text: 'hi' }), safetySettings: [], labels: { a: 'b' } }],
 ].map(([member, body]) => ({ member, body }) as Probe);
 
+const prompt = (...content: unknown[]) => ({ prompt: [{ role: 'user', content }] });
+const hi = prompt({ type: 'text', text: 'hi' });
+const sdkTools = [{ type: 'function', name: 'f', inputSchema: schema }];
+const inlineFile = (mediaType: string, data: string) => prompt({ type: 'file', mediaType, data });
+const calledTool = [
+  { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'a', toolName: 'f', input: {} }] },
+  {
+    role: 'tool',
+    content: [
+      { type: 'tool-result', toolCallId: 'a', toolName: 'f', output: { type: 'json', value: { a: 'b' } } },
+    ],
+  },
+];
+
+const languageModelProbes: Probe[] = [
+  [
+    'text, system message, several turns',
+    { prompt: [{ role: 'system', content: 'Be brief.' }, ...hi.prompt] },
+  ],
+  ['images in base64', inlineFile('image/png', png)],
+  ['files in base64', inlineFile('application/pdf', pdf)],
+  ['audio in base64', inlineFile('audio/wav', 'UklGRg==')],
+  ['`tools` of the type `function`', { ...hi, tools: sdkTools }],
+  [
+    '`tools` of a provider',
+    { ...hi, tools: [{ type: 'provider', id: 'anthropic.bash_20250124', name: 'bash', args: {} }] },
+  ],
+  ['`tool-call` and `tool-result`', { prompt: [...hi.prompt, ...calledTool], tools: sdkTools }],
+  ['`toolChoice`', { ...hi, tools: sdkTools, toolChoice: { type: 'required' } }],
+  [
+    '`reasoning` of earlier turns',
+    {
+      prompt: [
+        ...hi.prompt,
+        {
+          role: 'assistant',
+          content: [
+            { type: 'reasoning', text: 'b' },
+            { type: 'text', text: 'c' },
+          ],
+        },
+        ...hi.prompt,
+      ],
+    },
+  ],
+  ['`responseFormat` with a schema', { ...hi, responseFormat: { type: 'json', schema } }],
+  [
+    '`responseFormat` without a schema',
+    { ...prompt({ type: 'text', text: 'Answer in JSON.' }), responseFormat: { type: 'json' } },
+  ],
+  ['`reasoning` that the model has', { ...hi, reasoning: 'high' }],
+  ['`reasoning` that it lacks', { ...hi, reasoning: 'medium' }],
+  ['`maxOutputTokens`', { ...hi, maxOutputTokens: 50 }],
+  ['`temperature`, `topP`', { ...hi, temperature: 0.5, topP: 0.5 }],
+  ['`topK`', { ...hi, topK: 5 }],
+  ['`presencePenalty`, `frequencyPenalty`', { ...hi, presencePenalty: 0.5, frequencyPenalty: 0.5 }],
+  ['`stopSequences`', { ...hi, stopSequences: ['x'] }],
+  ['`seed`', { ...hi, seed: 1 }],
+].map(([member, body]) => ({ member, body }) as Probe);
+
 export const memberTables: readonly MemberTable[] = [
+  {
+    heading: '## The language-model format',
+    path: () => '/v1/ai/language-model',
+    headers: { 'ai-language-model-streaming': 'false' },
+    probes: languageModelProbes,
+  },
   {
     heading: '## Chat completions',
     path: () => '/v1/ai/chat/completions',
