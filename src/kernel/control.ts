@@ -122,7 +122,7 @@ async function handle(
       error: {
         kind: 'internal',
         code: 'internal_error',
-        message: 'The server failed at this; its log says why.',
+        message: 'The server failed to do this; its log has the reason.',
       },
     };
   }

@@ -89,7 +89,7 @@ describe('townhall audit verify', () => {
     await world.admin.bureaus.activateBureau({ bureau_id: 'local' });
     expect(await run('audit', 'verify')).toMatchObject({
       code: 0,
-      screen: expect.stringContaining('is whole'),
+      screen: expect.stringContaining('is intact'),
     });
     await world.close();
     const result = await run('audit', 'verify', '--json');

@@ -390,7 +390,7 @@ describe('traces', () => {
       expect((await fetch(`${world.url}/health`)).status).toBe(200);
       if (how === 'refuses connections')
         await until(
-          () => lines.some(({ msg }) => String(msg).startsWith('the collector did not take')),
+          () => lines.some(({ msg }) => String(msg).startsWith('the collector did not accept')),
           'the warning',
           60_000,
         );

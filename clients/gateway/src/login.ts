@@ -194,7 +194,7 @@ const reasons: Readonly<Record<string, string>> = {
 function loginError(code: string): GatewayError {
   return new GatewayError({
     code,
-    message: reasons[code] ?? 'The login came to nothing.',
+    message: reasons[code] ?? 'The login failed.',
     type: 'authentication_error',
   });
 }

@@ -105,7 +105,7 @@ async function reply(options: ExecuteOptions, accepted: AcceptedInput, signal: A
   }
   // Only a caller whose wait is aborted by the end of a drain receives this error; the run is settled anyway.
   if (outcome === 'gone')
-    throw new Problem('unavailable', 'draining', `The agent is going down. (${runId})`, {
+    throw new Problem('unavailable', 'draining', `The agent is stopping. (${runId})`, {
       headers: { 'retry-after': '1' },
     });
   if (outcome instanceof Problem) throw outcome;

@@ -70,9 +70,9 @@ const predicates: Record<ChainFault['fault'], string> = {
 
 function describe({ ok, batches, entries, pending, head, faults: mismatches }: ChainVerdict): string[] {
   const size = `${entries} entries in ${batches} batches, ${pending} not chained yet; head ${head ?? 'none'}`;
-  if (ok) return [`The audit log is whole: ${size}.`];
+  if (ok) return [`The audit log is intact: ${size}.`];
   return [
-    `The audit log is not whole: ${size}.`,
+    `The audit log is not intact: ${size}.`,
     ...mismatches.map((fault) => `${subjectOf(fault)} ${predicates[fault.fault]}.`),
   ];
 }

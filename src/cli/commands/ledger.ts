@@ -131,10 +131,10 @@ function readGeneration(config: GatewayConfig): Promise<string> {
 const sentences: Readonly<Record<string, (fault: LedgerFault) => string>> = {
   tx_not_balanced: ({ row, found: actual }) =>
     `The entries of transaction ${row} come to ${actual}, not to nothing.`,
-  tx_missing: ({ row }) => `Entries name transaction ${row}, which is gone.`,
+  tx_missing: ({ row }) => `Entries name transaction ${row}, which does not exist.`,
   entry_of_another_account: ({ row, expected }) =>
     `Transaction ${row} of account ${expected} has an entry of another one.`,
-  hold_missing: ({ row }) => `Hold ${row} was charged and is gone.`,
+  hold_missing: ({ row }) => `Hold ${row} was charged and does not exist.`,
   charge_not_as_held: ({ row, expected, found: actual }) =>
     `Hold ${row} says that ${expected} was charged, and its entries say ${actual}.`,
   posted_not_as_entries: ({ row, expected, found: actual }) =>
@@ -159,16 +159,17 @@ const sentences: Readonly<Record<string, (fault: LedgerFault) => string>> = {
   ended_allotment_not_empty: ({ row, found: actual }) =>
     `Allotment ${row} has ended and still has ${actual}.`,
   allotment_without_account: ({ row, expected }) =>
-    `Allotment ${row} is of account ${expected}, which is gone.`,
+    `Allotment ${row} is of account ${expected}, which does not exist.`,
   allotment_of_another_account: ({ row, expected, found: actual }) =>
     `Allotment ${row} is of account ${actual}, and its API key of ${expected}.`,
-  recall_without_account: ({ row, expected }) => `Recall ${row} is of account ${expected}, which is gone.`,
+  recall_without_account: ({ row, expected }) =>
+    `Recall ${row} is of account ${expected}, which does not exist.`,
   hold_not_as_charge: ({ row, expected, found: actual }) =>
     `Hold ${row} says that ${actual} was charged, and its entries say ${expected}.`,
   usage_not_as_charge: ({ row, expected, found: actual }) =>
     `Usage record ${row} says ${actual} credits, and ${expected} were charged.`,
   usage_missing: ({ row, expected }) =>
-    `Usage record ${row} is gone; ${expected} credits were charged for it.`,
+    `Usage record ${row} is missing; ${expected} credits were charged for it.`,
   charge_missing: ({ row, expected }) =>
     `Usage record ${row} says ${expected} credits, which were never charged.`,
 };
@@ -176,9 +177,9 @@ const sentences: Readonly<Record<string, (fault: LedgerFault) => string>> = {
 function describe({ ok, faults: mismatches, ...counts }: LedgerVerdict): string[] {
   const { transactions, accounts, holds, allotments, usage } = counts;
   const size = `${transactions} transactions, ${accounts} accounts, ${holds} holds, ${allotments} allotments, ${usage} usage records`;
-  if (ok) return [`The ledger agrees with itself: ${size}.`];
+  if (ok) return [`The ledger is consistent: ${size}.`];
   return [
-    `The ledger does not agree with itself: ${size}.`,
+    `The ledger is not consistent: ${size}.`,
     ...mismatches.map((fault) => sentences[fault.fault]?.(fault) ?? `${fault.fault}: ${fault.row}`),
   ];
 }

@@ -237,7 +237,7 @@ function reportImplausible(
   const { durationSeconds } = result.answer;
   log.error(
     { alarm: 'unbelievable_usage', model: result.model.id, durationSeconds, most: mostSeconds },
-    'a provider told a duration that cannot be; what was held is charged',
+    'a provider reported an impossible duration; the held credits are charged',
   );
   if (durationSeconds !== null && durationSeconds > 0) bill.reportAlarm();
 }

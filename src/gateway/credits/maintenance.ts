@@ -104,7 +104,7 @@ export function createLedgerMaintenance(options: LedgerMaintenanceOptions): Ledg
       await runAndLog('the ledger could not be verified', async () => {
         const { ok, faults: mismatches } = await verifyLedger(store, retentionDays, signal);
         ledger.recordVerification(mismatches.length);
-        if (!ok) log.error({ faults: mismatches }, 'the ledger does not agree with itself');
+        if (!ok) log.error({ faults: mismatches }, 'the ledger is not consistent');
       });
       await runAndLog('old holds and allotments could not be dropped', async () => {
         while ((await store.dropOldHolds(retentionDays, dropLimit)) === dropLimit);
@@ -161,7 +161,7 @@ function createHoldRecovery(options: LedgerMaintenanceOptions): HoldRecovery {
       resolvedCount += verdicts.filter(({ verdict }) => verdict !== 'alive').length;
       isLast = verdicts.length < sweepLimit;
     }
-    if (resolvedCount > 0) log.warn({ holds: resolvedCount }, 'resolved holds whose process was gone');
+    if (resolvedCount > 0) log.warn({ holds: resolvedCount }, 'resolved holds of dead processes');
     return resolvedCount;
   }
 

@@ -70,7 +70,7 @@ export class OpenHold implements Hold {
       throw new Problem(
         'unavailable',
         'database_unavailable',
-        'The credits held for this call were set free meanwhile.',
+        'The hold of this call was released meanwhile.',
         { headers: { 'retry-after': '2' } },
       );
     this.#amount = granted;
@@ -138,10 +138,7 @@ export class OpenHold implements Hold {
 
   #clampPrice(credits: bigint): bigint {
     if (credits >= 0n && credits <= maximumCredits) return credits;
-    this.#context.log.error(
-      { hold_id: this.holdId, credits: String(credits) },
-      'a price is out of all bounds',
-    );
+    this.#context.log.error({ hold_id: this.holdId, credits: String(credits) }, 'a price is out of bounds');
     return clampCredits(credits);
   }
 }

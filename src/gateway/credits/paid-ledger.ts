@@ -185,9 +185,9 @@ export class PaidLedger implements Ledger {
         // Ends allotments that were written during the restore.
         await endAllotments(store, await store.ofGateway(former.gatewayId));
         if (this.#isStarted) await allotments.start();
-        return log.info({ gateway_id: allotments.gatewayId }, 'goes on with the ledger that was restored');
+        return log.info({ gateway_id: allotments.gatewayId }, 'continues with the restored ledger');
       } catch (error) {
-        log.warn({ err: error }, 'the ledger that was restored cannot be used yet; it is tried again');
+        log.warn({ err: error }, 'the restored ledger cannot be used yet; retrying');
         await clock.sleep(adoptAgainMs);
       }
     }

@@ -77,13 +77,13 @@ const requirements = [
   },
   {
     key: 'PAYMENT_MINIMUM_CREDITS',
-    description: 'The least that can be bought at once; 1000000 when absent.',
+    description: 'The smallest purchase; 1000000 when absent.',
     required: false,
     secret: false,
   },
   {
     key: 'PAYMENT_MAXIMUM_CREDITS',
-    description: 'The most that can be bought at once; 1000000000 when absent.',
+    description: 'The largest purchase; 1000000000 when absent.',
     required: false,
     secret: false,
   },

@@ -25,7 +25,7 @@ export function renderCancel(order: PaymentOrder, now: Date): PageReply<200> {
   if (stateOf(order) !== 'pending') return renderSuccess(order, now);
   return renderPage(order, {
     title: 'Nothing was paid',
-    text: `You went back before paying ${money(order)}. Your credits have not changed.`,
+    text: `You left the page before paying ${money(order)}. Your credits have not changed.`,
   });
 }
 

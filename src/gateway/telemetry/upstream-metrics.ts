@@ -43,7 +43,7 @@ export function createUpstreamMetrics(metrics: Metrics): UpstreamMetrics {
   );
   const durations = metrics.histogram(
     'townhall_upstream_duration_seconds',
-    'From a call to a model provider to the end of its answer.',
+    'Seconds from a call to a model provider to the end of its answer.',
     callLabels,
     secondsBuckets,
   );

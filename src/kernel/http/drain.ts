@@ -130,7 +130,7 @@ export function createDrain(options: DrainOptions): Drain {
 
 /** The reason of calls that the end of a drain aborts. */
 export function drainingProblem(): Problem {
-  return new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', {
+  return new Problem('unavailable', 'draining', 'The server is stopping; try again in a moment.', {
     headers: { 'retry-after': '1' },
   });
 }

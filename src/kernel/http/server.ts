@@ -472,7 +472,7 @@ function endEarly(request: HttpRequest, reason: Problem): void {
 
 // CONNECT brings a raw socket and requests a tunnel.
 function noTunnel(): Problem {
-  return new Problem('method_not_allowed', 'method_not_allowed', 'This server does not tunnel.', {
+  return new Problem('method_not_allowed', 'method_not_allowed', 'This server supports no tunnels.', {
     headers: { allow: 'GET, HEAD, POST, OPTIONS' },
   });
 }

@@ -32,8 +32,7 @@ export function passwordError(password: string, names: readonly string[]): strin
   if (characters > maximumCharacters || Buffer.byteLength(text) > maximumBytes) {
     return `The password may have at most ${maximumCharacters} characters and ${maximumBytes} bytes.`;
   }
-  if (isCommonPassword(text, names))
-    return 'The password is among the first that anyone would try; take another.';
+  if (isCommonPassword(text, names)) return 'The password is too common; choose another one.';
   return null;
 }
 

@@ -29,7 +29,7 @@ export async function listenForMetrics(
       };
       const refuse = (status: number, text: string): void =>
         void response.writeHead(status, plain).end(`${text}\n`);
-      if (fromPage) return refuse(403, 'Metrics are not for pages.');
+      if (fromPage) return refuse(403, 'Web pages may not read the metrics.');
       if (path !== '/metrics') return refuse(404, 'Metrics are at /metrics.');
       if (!isRead) return refuse(405, 'Metrics are only read.');
       prometheus.read().then(

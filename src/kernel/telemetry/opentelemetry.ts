@@ -178,7 +178,7 @@ function warnOnFailure(
           quietUntilMs = clock.monotonicMs() + quietMs;
           log.warn(
             { spans: spans.length, err: result.error },
-            'the collector did not take the spans; they are given up',
+            'the collector did not accept the spans; they are dropped',
           );
         }
         done(result);

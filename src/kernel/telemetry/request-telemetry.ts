@@ -103,12 +103,12 @@ function createRequestMetrics(
   );
   const abandonedRequests = metrics.counter(
     'townhall_requests_abandoned_total',
-    'Requests whose client went away before it had the whole answer.',
+    'Requests whose client disconnected before the end of the answer.',
     ['operation'],
   );
   metrics.gauge(
     'townhall_requests_in_flight',
-    'Requests that have not got their whole answer yet.',
+    'Requests whose answer is not complete.',
     () => listRunning().length,
   );
   metrics.gauge(

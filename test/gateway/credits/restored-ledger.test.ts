@@ -76,7 +76,7 @@ describe('a restore under a running gateway', () => {
     reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} });
     await startNewGeneration(world.place.database);
     await expect
-      .poll(() => world.logLines.some((line) => line.includes('goes on with the ledger')), {
+      .poll(() => world.logLines.some((line) => line.includes('continues with the restored ledger')), {
         timeout: 20_000,
       })
       .toBe(true);

@@ -158,7 +158,7 @@ describe('verify', () => {
     const isAlarmed = () =>
       world.logLines.some(
         (line) =>
-          line.includes('does not agree with itself') &&
+          line.includes('the ledger is not consistent') &&
           line.includes(userId) &&
           line.includes('"level":"error"'),
       );
@@ -180,9 +180,7 @@ describe('townhall ledger verify', () => {
   test('exits with 0 for a consistent ledger', async () => {
     expect(await run()).toEqual({
       code: 0,
-      out: [
-        'The ledger agrees with itself: 4 transactions, 1 accounts, 5 holds, 0 allotments, 3 usage records.',
-      ],
+      out: ['The ledger is consistent: 4 transactions, 1 accounts, 5 holds, 0 allotments, 3 usage records.'],
       complaints: [],
     });
   });

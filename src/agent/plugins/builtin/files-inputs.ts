@@ -20,10 +20,10 @@ const lineSchema = (description: string) => ({
 const replacement = {
   path: pathSchema('A file, relative to the workspace.'),
   oldText: {
-    ...contentSchema('What is there now, with its line ends and spaces.'),
+    ...contentSchema('The old text, with its line ends and spaces.'),
     minLength: 1,
   },
-  newText: contentSchema('What is to stand in its place.'),
+  newText: contentSchema('The new text.'),
   all: { type: 'boolean', description: 'Whether every occurrence is replaced.' },
 };
 

@@ -88,7 +88,7 @@ export function createScheduleRunner({
         openTasks.map(
           async ({ scheduleId, dueAt }) => dueAt !== null && enqueue(scheduleId, new Date(dueAt)),
         ),
-      ).catch((error: unknown) => log.warn({ err: error }, 'schedules could not be taken up'));
+      ).catch((error: unknown) => log.warn({ err: error }, 'schedules could not be enqueued'));
     },
     async stop() {
       await (await jobs)?.stop({ timeoutMs: 3_000 });

@@ -18,7 +18,7 @@ const instructionsSchema = {
   minLength: 1,
   maxLength: 16_384,
   pattern: '^[^\\u0000]+$',
-  description: 'What is to be done then, complete in itself.',
+  description: 'The instructions, complete without other context.',
 };
 const onceSchema = {
   type: 'object',
@@ -63,10 +63,10 @@ export function schedule(options: ScheduleRunnerOptions): Plugin {
   return definePlugin<ScheduleInputs>({
     name: 'schedule',
     title: 'Schedule',
-    description: 'Has instructions carried out later, once or again and again.',
+    description: 'Schedules instructions to run later, once or repeatedly.',
     actions: {
       once: {
-        description: 'Has instructions carried out once, at a time or after a while. That run is unattended.',
+        description: 'Schedules instructions to run once, at a time or after a delay. The run is unattended.',
         ...reachable,
         needsApproval: true,
         input: onceSchema,
@@ -82,7 +82,7 @@ export function schedule(options: ScheduleRunnerOptions): Plugin {
       },
       repeat: {
         description:
-          'Has instructions carried out again and again, by a cron expression of five members. Those runs are unattended.',
+          'Schedules instructions to run repeatedly by a cron expression of five members. The runs are unattended.',
         ...reachable,
         needsApproval: true,
         input: repeatSchema,
@@ -94,14 +94,14 @@ export function schedule(options: ScheduleRunnerOptions): Plugin {
         },
       },
       list: {
-        description: 'Lists what is still to come, the next one first.',
+        description: 'Lists the pending schedules, the next one first.',
         readOnly: true,
         ...reachable,
         input: { type: 'object', additionalProperties: false },
         run: async () => ({ schedules: await store.listOpen() }),
       },
       cancel: {
-        description: 'Cancels a schedule; a run that has begun goes on.',
+        description: 'Cancels a schedule; a run that has started continues.',
         ...reachable,
         input: {
           type: 'object',
@@ -110,8 +110,7 @@ export function schedule(options: ScheduleRunnerOptions): Plugin {
           additionalProperties: false,
         },
         async run({ scheduleId }, { refuse }) {
-          if (!(await store.cancel(scheduleId)))
-            refuse('There is no schedule with this id that is still to come.');
+          if (!(await store.cancel(scheduleId))) refuse('There is no pending schedule with this id.');
           return { cancelled: true };
         },
       },

@@ -36,7 +36,7 @@ const inputSchema = {
     input: {
       type: 'string',
       maxLength: 1024 * 1024,
-      description: 'What the command reads on standard input.',
+      description: 'The standard input of the command.',
     },
     timeoutSeconds: { type: 'integer', minimum: 1, maximum: maxSeconds },
     network: {

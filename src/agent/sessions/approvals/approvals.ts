@@ -114,7 +114,7 @@ async function requestUnattended(request: ApprovalRequest, isApproved: boolean):
   const approvalId = id('apr');
   const status = isApproved ? 'approved' : 'denied';
   const by = 'policy';
-  const denialReason = 'The call needs an approval, and nobody attends this session.';
+  const denialReason = 'The call needs an approval, and no person attends this session.';
   const reason = isApproved ? null : denialReason;
   await writer.record(
     [

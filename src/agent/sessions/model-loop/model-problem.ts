@@ -12,7 +12,7 @@ export function modelProblem(error: unknown): Problem {
   const original = originalError(error);
   if (original instanceof Problem) return original;
   if (!GatewayError.isInstance(original))
-    return new Problem('internal', 'internal_error', 'The run failed on our side; the log says why.', {
+    return new Problem('internal', 'internal_error', 'The run failed in the agent; the log has the reason.', {
       cause: error,
     });
   return connectionProblem(original) ?? statusProblem(original);

@@ -61,7 +61,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       if (!hasWaiting || localRuns.freePlaces() === 0 || !rules.mayStartNext()) return;
       startWaiting().catch((error: unknown) => {
         retryLater();
-        log.warn({ err: error }, 'waiting inputs could not be started; this is tried again');
+        log.warn({ err: error }, 'waiting inputs could not be started; retrying');
       });
     },
   };

@@ -445,7 +445,7 @@ function createAdmissionGate({
 }
 
 function interruptedProblem(): Problem {
-  return new Problem('unavailable', 'run_interrupted', 'The agent is going down and has ended the run.', {
+  return new Problem('unavailable', 'run_interrupted', 'The agent is stopping and has ended the run.', {
     headers: { 'retry-after': '1' },
   });
 }
@@ -455,7 +455,7 @@ function cancelledProblem(): Problem {
 }
 
 function drainingProblem(): Problem {
-  return new Problem('unavailable', 'draining', 'The agent is going down and takes no more input.', {
+  return new Problem('unavailable', 'draining', 'The agent is stopping and takes no more input.', {
     headers: { 'retry-after': '1' },
   });
 }

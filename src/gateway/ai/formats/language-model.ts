@@ -196,7 +196,7 @@ async function* contentParts(
     error: new Problem(
       'upstream_failed',
       'upstream_truncated',
-      'The model broke off before its answer was complete.',
+      'The model stopped before its answer was complete.',
     ),
   };
   return { type: 'failed', error: failure.error, usage: undefined };

@@ -133,7 +133,7 @@ export function createResponseRuns({ log: operatorLog }: { log: Log }): Response
 }
 
 function stoppingProblem(): Problem {
-  return new Problem('unavailable', 'draining', 'The server is going down; try again in a moment.', {
+  return new Problem('unavailable', 'draining', 'The server is stopping; try again in a moment.', {
     headers: { 'retry-after': '1' },
   });
 }

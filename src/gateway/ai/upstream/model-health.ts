@@ -422,7 +422,7 @@ function breakerOpenProblem(waitMs: number): Problem {
   return new Problem(
     'upstream_failed',
     'upstream_failed',
-    'The model provider has failed too often just now; it is left alone for a moment.',
+    'The model provider has failed too often just now; no calls are sent to it for a moment.',
     { headers: { 'retry-after': String(Math.max(Math.ceil(waitMs / 1000), 1)) } },
   );
 }

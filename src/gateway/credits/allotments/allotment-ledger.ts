@@ -288,7 +288,7 @@ export class AllotmentLedger {
     for (const allotment of this.pool.all()) this.pool.remove(allotment);
     this.#options.log.error(
       { alarm: 'other_generation' },
-      'the ledger was restored or created anew under this process; charges of before are put aside',
+      'the ledger was restored or created anew under this process; earlier charges are put aside',
     );
     this.#options.onOtherGeneration?.();
   }

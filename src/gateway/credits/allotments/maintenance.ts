@@ -67,7 +67,7 @@ export class AllotmentMaintenance {
     if (ledger.contact.unbrokenMs() < times.takeBackAfterMs) return;
     const expiredAllotments = await store.takeBackExpired(takeBackLimit);
     if (expiredAllotments.length > 0)
-      log.warn({ allotments: expiredAllotments.length }, 'took back credits of gateways that are gone');
+      log.warn({ allotments: expiredAllotments.length }, 'took back credits of gateways that have ended');
   }
 
   async close(): Promise<void> {
@@ -108,7 +108,7 @@ export class AllotmentMaintenance {
         await work();
       } catch (error) {
         if (isDatabaseUnavailable(error)) ledger.contact.recordError();
-        log.warn({ err: error }, 'maintenance of allotments failed; it is tried again');
+        log.warn({ err: error }, 'maintenance of allotments failed; retrying');
       }
     }
   }

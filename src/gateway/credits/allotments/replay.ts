@@ -22,7 +22,7 @@ export async function replayAbandoned(directory: JournalDirectory, options: Repl
       journal.unlock();
       options.log.warn(
         { err: error, journal_id: journal.journalId },
-        'the journal of a process that is gone could not be applied yet',
+        'the journal of a dead process could not be applied yet',
       );
     }
   }
@@ -48,7 +48,7 @@ async function replay(journal: AbandonedJournal, options: ReplayOptions): Promis
   const applied = (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
   if (applied < progress.appliedSeq) throw new Error('The database lost charges of the journal.');
   await journal.remove();
-  log.info({ journal_id: journalId, charges_to: applied }, 'applied the journal of a process that is gone');
+  log.info({ journal_id: journalId, charges_to: applied }, 'applied the journal of a dead process');
 }
 
 interface ReplayProgress {
@@ -114,7 +114,7 @@ function countResults(
     counters.overruns += 1;
     counters.overrunCredits += overrun;
   }
-  log.info({ charges: lines.length }, 'applied charges of a process that is gone');
+  log.info({ charges: lines.length }, 'applied charges of a dead process');
 }
 
 /** A conflict that no single line causes: the whole journal waits for the next replay. */

@@ -106,9 +106,6 @@ async function closeCalls(
     }
     await files.publish(sparePath, join(folder, segmentName(firstSeq)));
   }
-  log.warn(
-    { journalId, calls: calls.length },
-    'calls of a process that is gone are charged by their estimates',
-  );
+  log.warn({ journalId, calls: calls.length }, 'calls of a dead process are charged by their estimates');
   return seq;
 }

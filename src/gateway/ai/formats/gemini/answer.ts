@@ -48,7 +48,7 @@ export async function* serializeChunks(
   throw new Problem(
     'upstream_failed',
     'upstream_truncated',
-    'The model broke off before its answer was complete.',
+    'The model stopped before its answer was complete.',
   );
 }
 
@@ -129,7 +129,7 @@ function toFinishWord({ unified, raw = 'error' }: FinishReason): FinishWord {
       throw new Problem(
         'upstream_failed',
         'upstream_failed',
-        `The model gave its answer up (${raw.slice(0, 64)}).`,
+        `The model aborted its answer (${raw.slice(0, 64)}).`,
       );
     case 'length':
       return 'MAX_TOKENS';

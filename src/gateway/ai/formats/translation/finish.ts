@@ -8,7 +8,7 @@ export function requireSuccess({ unified, raw = 'error' }: FinishReason): void {
     throw new Problem(
       'upstream_failed',
       'upstream_failed',
-      `The model gave its answer up (${raw.slice(0, 64)}).`,
+      `The model aborted its answer (${raw.slice(0, 64)}).`,
     );
 }
 
@@ -17,6 +17,6 @@ export function truncatedAnswer(): Problem {
   return new Problem(
     'upstream_failed',
     'upstream_truncated',
-    'The model broke off before its answer was complete.',
+    'The model stopped before its answer was complete.',
   );
 }
