@@ -169,7 +169,7 @@ const repeat = async <T>(count: number, work: () => Promise<T>): Promise<T[]> =>
   return results;
 };
 
-/** Completed answers a second over a number of connections that are never idle. */
+/** Measures the completed answers a second over a number of connections that are never idle. */
 async function measureLoad(
   way: Way,
   script: Script,

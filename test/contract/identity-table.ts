@@ -35,7 +35,7 @@ interface Operation {
   isOpen: boolean;
   schemes: readonly string[];
   ignoresCredential: boolean;
-  /** Declared statuses. */
+  /** The declared statuses. */
   statuses: readonly string[];
 }
 

@@ -67,7 +67,7 @@ export async function checkEventStream(
             text += chunk.value;
           }
         } catch {
-          // Aborted by its deadline or by its reader.
+          // The deadline or the reader aborts it.
         } finally {
           clearTimeout(deadline);
         }

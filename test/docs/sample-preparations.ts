@@ -260,7 +260,7 @@ const withApproval: Prepare = async (servers, agent) => {
   return { replace: { ...replace, [example.approval]: (await findApproval())?.approvalId ?? '' } };
 };
 
-/** By document and operationId; `agent` stands for both variants. */
+/** The preparations by document and operationId; `agent` stands for both variants. */
 export const preparations: Readonly<Record<string, Prepare>> = {
   'gateway/accounts.continueLogin': async (servers) => ({
     replace: {

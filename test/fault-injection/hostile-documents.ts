@@ -11,9 +11,9 @@ export interface HostileBody {
 
 interface Filler {
   name: string;
-  /** As written in the source of a JSON text. */
+  /** The unit in the source of a JSON text. */
   unit: string;
-  /** Written once, before the units. */
+  /** The beginning of the text, before the units. */
   head?: string;
 }
 
@@ -260,7 +260,7 @@ function hostileMembers(
   return bodies;
 }
 
-/** As many units as fit: `room` bytes as written, and `most` bytes as parsed. */
+/** Repeats the unit as often as it fits: `room` bytes as written, and `most` bytes as parsed. */
 function textOf({ unit, head = '' }: Filler, budget: number, maximum: number): string {
   const readBytes = Buffer.byteLength(JSON.parse(`"${unit}"`) as string);
   const remaining = budget - head.length;
@@ -268,7 +268,8 @@ function textOf({ unit, head = '' }: Filler, budget: number, maximum: number): s
 }
 
 /**
- * As many items as the parser accepts; each bracket and each pair of quotes counts as one value.
+ * Returns as many items as the parser accepts; each bracket and each pair of quotes counts as one
+ * value.
  */
 function mostItems(items: readonly string[]): number {
   const parts =

@@ -207,7 +207,7 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
   }
 }
 
-/** Held credits once none are, or after the time limit. */
+/** Waits until no credits are held, for the time limit at most, and returns the held credits. */
 async function waitForCredits({ sql }: Database, endedMs: number): Promise<bigint> {
   for (;;) {
     const [row] = await sql<{ held: bigint }[]>`

@@ -176,7 +176,7 @@ function requireOwnShape(error: Record<string, unknown>, text: string): void {
     expect(error['param'], text).toEqual(expect.any(String));
 }
 
-/** Of paths such as `/v1beta/models/{model_id}:generateContent`. */
+/** Requires Google's error shape, for paths such as `/v1beta/models/{model_id}:generateContent`. */
 function requireGoogleShape(error: Record<string, unknown>, status: number): void {
   expect(error).toMatchObject({
     code: status,

@@ -49,7 +49,7 @@ describe('the limit of requests', () => {
     const [, t] = /;r=0;t=(\d+)$/.exec(response.headers.get('ratelimit') ?? '') ?? [];
     expect(Number(response.headers.get('retry-after'))).toBeGreaterThanOrEqual(Number(t));
     expect(response.headers.get('x-should-retry')).toBeNull();
-    // Neither health nor other callers are affected.
+    // The limit affects neither health nor other callers.
     expect((await get(url, '/health')).status).toBe(200);
     expect((await get(url, '/ready')).headers.get('ratelimit')).toBeNull();
     expect((await get(url, '/v1/accounts/providers')).status).toBe(400);

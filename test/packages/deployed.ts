@@ -102,7 +102,7 @@ export async function walkThroughDeployments({
     expect(first.screen).not.toMatch(/Warning/);
     url = /serves at (http:\S+)/.exec(first.screen)?.[1] ?? '';
     expect(versionOf()).toBe('0.1.1');
-    // As the guide shows with curl: as a guest, then with a user token.
+    // Call it as the guide shows with curl: as a guest, then with a user token.
     const calls = await run('sh', [path.join(root, 'examples/deployed-project.sh')], {
       cwd: home,
       env: { PATH: '/usr/bin:/bin', TOWNHALL_URL: url },

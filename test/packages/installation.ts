@@ -59,7 +59,7 @@ export async function nodeFolder(major: number): Promise<string | undefined> {
     console.warn(`SKIPPED: there is no Node 20 at ${systemNode}, so the clients are not tried on it`);
     return undefined;
   }
-  // Kept between runs, since it is a hundred megabytes.
+  // The folder stays between runs, since it is a hundred megabytes.
   const folder = path.join(tmpdir(), `townhall-node-${major}`);
   const program = path.join(folder, 'node_modules/node/bin/node');
   try {

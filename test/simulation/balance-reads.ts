@@ -4,8 +4,8 @@ import type { HoldRow, ShownBalance } from './store-model.ts';
 import { type CallRecord, fail, type World } from './world.ts';
 
 /**
- * Checked at the response with a balance: responses that clients had received
- * completely before the request are charged.
+ * Checks the response with a balance: responses that clients had received completely before the
+ * request are charged.
  */
 export function checkBalanceRead(world: World, userId: string, answers: readonly CallRecord[]): void {
   if (!isReachableForAll(world, userId)) return;
@@ -29,8 +29,8 @@ export function countUse(world: World, userId: string): { calls: CallRecord[]; h
 }
 
 /**
- * Checked at the response with a balance: it shows no held credits that neither a
- * call nor a hold uses. `before`: at the request.
+ * Checks the response with a balance: it shows no held credits that neither a call nor a hold uses.
+ * `before`: at the request.
  */
 export function checkShownHeld(
   world: World,

@@ -87,7 +87,7 @@ async function run(world: World, machine: Machine, gateway: Gateway, modules: Le
   const allotments = await modules.openAllotments({
     store,
     directory,
-    // Revoked tokens are closed by their schedule.
+    // The schedule closes revoked tokens.
     findEndedTokens: async () => [],
     clock,
     makeId,

@@ -36,7 +36,7 @@ export interface JournalFolder {
 /** The disk of one machine. */
 export interface Disk {
   folders: Map<string, JournalFolder>;
-  /** Neither the file nor a new one can be written. */
+  /** Whether writes to the file and to a new one fail. */
   isFailing: boolean;
 }
 

@@ -172,7 +172,7 @@ function isApplied(
 ): boolean {
   if (state !== 'present') return true;
   const isLive = machines.some(({ gateway }) => gateway?.gatewayId === journalId);
-  // Until it is put aside.
+  // A journal of another generation counts as not applied until it is put aside.
   if (generation !== server.model.generationId) return false;
   const appliedSeq = server.model.journals.get(journalId)?.appliedSeq ?? 0;
   const lastSeq = lines.at(-1)?.seq ?? 0;

@@ -189,7 +189,7 @@ export class StoreModel {
     }
   }
 
-  /** By the clock of the database; 0 or less when the lease has ended. */
+  /** The rest of the lease by the clock of the database; 0 or less when it has ended. */
   leaseMsLeft({ leaseUntilMs }: StoredAllotment): number {
     return leaseUntilMs - this.nowMs();
   }
@@ -629,7 +629,7 @@ export interface LedgerSnapshot {
   endedIds: string[];
 }
 
-/** Refused by a check of a column. */
+/** The refusal by a check of a column. */
 function outOfRange(): Problem {
   return new Problem('internal', 'internal_error', 'A value is out of range.');
 }
@@ -671,7 +671,7 @@ function storeReport(
   fitReport(row, reserved, larger(unapplied - larger(row.charged - charged, 0n), 0n));
 }
 
-/** Stored as far as the amount reaches: unapplied first, then reserved. */
+/** Limits the report to the amount: unapplied first, then reserved. */
 function fitReport(row: StoredAllotment, reserved: bigint, unapplied: bigint): void {
   row.unapplied = smaller(unapplied, row.amount);
   row.reserved = smaller(reserved, row.amount - row.unapplied);

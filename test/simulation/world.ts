@@ -35,7 +35,7 @@ export interface Gateway {
   close(): Promise<void>;
   /** Time of the world at which the latest request was sent whose answer renewed the lease, by allotment. */
   leases: Map<string, number>;
-  /** Reserved credits by allotment at the latest check. */
+  /** The reserved credits by allotment at the latest check. */
   reserved: Map<string, bigint>;
   /** When a statement of its maintenance last failed. */
   disconnectedMs: number;
@@ -74,7 +74,7 @@ export interface CallRecord {
   gateway: Gateway;
   machine: Machine;
   state: CallState;
-  /** Reserved credits; grows with a raise. */
+  /** The reserved credits; a raise increases them. */
   amount: bigint;
   price: bigint;
   /** A 402 or 503 would be justified: holders did not answer, or others wanted the same credits. */
@@ -101,7 +101,7 @@ export interface World {
   backup: LedgerSnapshot | null;
   /** Journal ids of disks that were lost. */
   lostJournals: Set<string>;
-  /** Until this time a process may lack changes that the database made in an outage. */
+  /** The time until which a process may lack changes that the database made in an outage. */
   troubledUntilMs: number;
   /** No failure is injected any more. */
   isQuiet: boolean;

@@ -28,7 +28,7 @@ export function launchChromium(switches: readonly string[] = []): Promise<Browse
 
 export interface LocalPage {
   page: Page;
-  /** Requested addresses outside this machine; the requests are aborted. */
+  /** The requested addresses outside this machine; the requests are aborted. */
   outside: string[];
   /** Errors of the page and of the browser about it, such as policy violations. */
   complaints: string[];

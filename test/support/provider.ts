@@ -393,7 +393,7 @@ function withUsage(usage: unknown): Script {
 }
 
 const scripts: Record<string, Script> = {
-  // As many images as requested; images-slow waits `ms` milliseconds first.
+  // Returns as many images as requested; images-slow waits `ms` milliseconds first.
   images: (scene) => {
     const { n = 1 } = scene.body as { n?: number };
     answer(

@@ -38,7 +38,7 @@ export interface StripeDouble {
   /** The gateway's settings for this double. */
   env: Record<string, string>;
   sessions: Map<string, StripeSession>;
-  /** Received forms, the newest last. */
+  /** The forms that it received, the newest last. */
   requests: { path: string; form: Record<string, string>; headers: IncomingMessage['headers'] }[];
   /** Errors to answer instead, one for each request. */
   failures: ({ status: number; code?: string; type?: string } | 'hang')[];

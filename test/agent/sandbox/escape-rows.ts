@@ -5,7 +5,7 @@ import { processMark, secrets, successMark, type Attempt, type Facts } from './e
 
 export interface EscapeRow {
   area: string;
-  /** For the table. */
+  /** The goal, for the table. */
   goal: string;
   attempt(facts: Facts): Attempt;
   /** The limit of an approved call, for the table; without it the approval is the limit. */

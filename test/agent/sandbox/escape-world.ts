@@ -38,7 +38,10 @@ export interface Attempt {
 }
 
 export interface EscapeWorld {
-  /** For the text of attempts: addresses, paths and ids that an injected model could have learned. */
+  /**
+   * Facts for the text of attempts: addresses, paths and ids that an injected model could have
+   * learned.
+   */
   facts: Facts;
   /** Starts another agent on the same machine; closes the previous one. */
   start(settings: Partial<AgentConfig>): Promise<void>;
@@ -71,7 +74,7 @@ export const secrets = {
 };
 /** Name of the processes that attempts start. */
 export const processMark = 'th-escapee';
-/** Printed by attempts that have reached their target. */
+/** Attempts that have reached their target print it. */
 export const successMark = 'ESCAPED';
 
 export async function openEscapeWorld(): Promise<EscapeWorld> {

@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
 export interface McpServers {
-  /** For the agent's plugin file. */
+  /** The configuration for the agent's plugin file. */
   config: Record<string, { url: string; approval: 'never' }>;
   /** The tools of the hostile server that were called. */
   hostileCalls: string[];

@@ -195,7 +195,8 @@ describe('follow', () => {
         const next = storedEvent(log.length + 1);
         log.push(next);
         const kind = random();
-        // Published here, announced by another process, or unnoticed until the next event.
+        // This process publishes the event, another one announces it, or it stays unnoticed until
+        // the next event.
         if (kind < 0.7 || log.length === 200) feed.publish([next]);
         else if (kind < 0.85) feed.announceHead('s', next.seq);
         if (random() < 0.4) await new Promise((resolve) => setImmediate(resolve));

@@ -38,7 +38,7 @@ afterAll(async () => {
 const { signal } = new AbortController();
 const put = (path: string, text: string) => writeFile(join(folder, 'workspace', path), text);
 
-/** As a new process would open them. */
+/** Opens the snapshots as a new process would. */
 async function open(limits = {}, clock = systemClock, isShared = false): Promise<Snapshots> {
   return createSnapshots({
     isShared,

@@ -8,7 +8,7 @@ export interface LoadOptions {
   headers: Record<string, string>;
   body: object;
   clients: number;
-  /** Set either `seconds` or `calls`. */
+  /** The duration of the load; exactly one of `seconds` and `calls`. */
   seconds?: number;
   calls?: number;
   expectedStatus: number;

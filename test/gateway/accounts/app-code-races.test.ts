@@ -73,7 +73,7 @@ describe.skipIf(inject('databaseSource')?.engine !== 'postgres')('a login that i
     const { digest, userId } = await newCode();
     const userToken = token('usr');
     const { revocation } = await world.database.tx(async (tx) => {
-      // As a reader of the login does it: lock the attempt, then store the token.
+      // Lock the attempt, then store the token, as a reader of the login does.
       await tx`select 1 from gateway.accounts_login_attempts where digest = ${digest} for update`;
       await tx`
         insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, expires_at)
@@ -90,7 +90,7 @@ describe.skipIf(inject('databaseSource')?.engine !== 'postgres')('a login that i
   test('does not deadlock with a reset of the password', async () => {
     const login = await newCode();
     const { exchanging } = await world.database.tx(async (tx) => {
-      // As a reset does it: lock the user, then delete the attempts.
+      // Lock the user, then delete the attempts, as a reset does.
       await tx`select 1 from gateway.accounts_users where user_id = ${login.userId} for update`;
       const pending = exchange(login);
       await aLockIsAwaited();

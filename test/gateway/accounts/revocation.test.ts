@@ -73,7 +73,7 @@ const statusAt = (world: GatewayWorld, token: string): Promise<number> =>
 async function keepsWhatItRead(world: GatewayWorld): Promise<boolean> {
   const { userToken, tokenId } = await makeUser(first.sql, 'local');
   await statusAt(world, userToken);
-  // Written directly into the table, so that no change notice is sent.
+  // Write directly into the table, so that no change notice is sent.
   await revoke(first.sql, tokenId);
   return (await statusAt(world, userToken)) === 200;
 }

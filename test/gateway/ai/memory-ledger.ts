@@ -18,7 +18,7 @@ export interface MemoryLedger extends Ledger {
   balance: bigint;
   /** Credits held now, over all calls. */
   held(): bigint;
-  /** Settled calls, in order. */
+  /** The settled calls in order. */
   readonly charges: Charge[];
   /** The last settled call; throws when there is none. */
   last(): Charge;

@@ -187,7 +187,7 @@ describe('the usage record of a call', () => {
   });
 });
 
-// Of one request alone, or added to a replay.
+// Headers that belong to one request, or that a replay adds.
 const headersOfOneRequest =
   /^(?:date|x-request-id|server-timing|ratelimit|idempotent-replayed|content-length)$/;
 const lastingHeaders = ({ headers }: Response) =>

@@ -20,7 +20,7 @@ import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 import { createServer } from '../../../src/kernel/http/server.ts';
 
-/** For providers that fail in every test: retries come at once, and no breaker opens. */
+/** Resilience for tests with failing providers: retries come at once, and no breaker opens. */
 export const testResilience = {
   retry: { firstDelayMs: 1, longestDelayMs: 2, budgetFloor: 10_000 },
   breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 },
@@ -63,7 +63,7 @@ export interface WorldOptions {
   proxies?: AiOptions['proxies'];
   /** Measurements turn it off. */
   validateResponses?: boolean;
-  /** As in AiOptions. Absent: no number of alarms stops the user's calls. */
+  /** `alarmsToStop` of AiOptions. When absent, no number of alarms stops the user's calls. */
   alarmsToStop?: number;
   /** The user's initial credits. */
   balance?: bigint;

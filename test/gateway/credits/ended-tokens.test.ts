@@ -83,7 +83,7 @@ async function userWithIdleCredits() {
   return { ...user, bureauId };
 }
 
-/** As above, with a token that a machine credential issued. It expires with its credential. */
+/** Creates a user whose token a machine credential issued. The token expires with the credential. */
 async function userOfMachine(ttlSeconds: number) {
   const bureauId = await makeBureau();
   const { credential, credentialId } = await world.gateway.machines.create({
@@ -134,7 +134,7 @@ describe('idle credits come back within a second', () => {
 
   test('from a token whose machine credential has expired', async () => {
     const { userId, userToken, tokenId } = await userOfMachine(5);
-    // Used until its end, so that the credits are not given back for want of calls.
+    // Use the token until its end, so that its credits are not given back as unused.
     await until(async () => (await chat(userToken)) === 401, 'the token has expired');
     const ms = await until(async () => (await heldFor(tokenId)) === 0n, 'the credits are given back');
     expect(ms).toBeLessThan(maximumMs);

@@ -684,7 +684,7 @@ describe('a client that disconnects', () => {
     const disconnectedMs = performance.now();
     socket.destroy();
     await until(() => hasStopped, 'the producer stops');
-    // Detected at once, not at the next heartbeat.
+    // The server detects it at once, not at the next heartbeat.
     expect(performance.now() - disconnectedMs).toBeLessThan(5_000);
   });
 });

@@ -451,7 +451,7 @@ describe('MODELS_FILE', () => {
         .toBe(true);
       expect(await ids(world)).toEqual(['home/new']);
 
-      // As editors and deployments do: a rename over the old file.
+      // Rename over the old file, as editors and deployments do.
       await writeFile(`${world.modelsFile}.next`, onlyModel('home/newest'));
       await rename(`${world.modelsFile}.next`, world.modelsFile);
       await expect.poll(() => ids(world)).toEqual(['home/newest']);

@@ -289,7 +289,7 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
         holdId: null,
       }),
     );
-    // Claimed by a process that then dies.
+    // A process claims the job and then dies.
     const deadJob = await store.claim('image', { leaseSeconds: 0.5, maxRunningPerOwner: 4 });
     expect(deadJob).toMatchObject({ attempt: 1 });
     if (deadJob === null) return;

@@ -11,7 +11,7 @@ const weather = { type: 'object', properties: { city: { type: 'string' } }, requ
 const picture =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
-// For each kind of provider: its key header, its path and its format's answers.
+// The key header, the path and the answers of each kind of provider.
 const kinds = [
   {
     kind: 'openai',
