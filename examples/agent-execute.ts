@@ -15,7 +15,7 @@ try {
   const result = await agent.sessions.execute({
     instructions: process.argv[2] ?? 'How do I stream an answer?',
   });
-  // A run of more than two minutes goes on by itself; then there is no text yet.
+  // A run of more than two minutes continues without the caller; then there is no text yet.
   console.log('text' in result ? result.text : `Still running: ${result.runId}`);
 } catch (error) {
   if (!AgentError.isInstance(error)) throw error;

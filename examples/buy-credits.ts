@@ -1,4 +1,5 @@
-// What a user sees of the money: the balance, what was used, the ways to pay, and a checkout whose outcome is waited for.
+// The credits of a user: the balance, the usage, the payment methods, and a checkout with its
+// outcome.
 // Run it beside `npm start`: npx node examples/buy-credits.ts [CREDITS]
 // A checkout needs a provider that is turned on, as the guide to payments says; without one only the figures are shown.
 import { createGatewayClient, GatewayError } from '@townhall/gateway';
@@ -47,7 +48,7 @@ async function buy(method: 'stripe' | 'creem', credits: number): Promise<void> {
   }
 }
 
-/** The local edition gives a token to whoever is on the same machine. */
+/** The local edition gives a token to every caller on the same machine. */
 async function logIn(): Promise<string> {
   const guest = createGatewayClient({ baseUrl });
   const { login_id } = await guest.accounts.startLogin({ provider: 'local', bureau_id: 'local' });

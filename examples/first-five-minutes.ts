@@ -1,4 +1,5 @@
-// The first five minutes with the client: log in, see the models, get an answer whole, get one as it comes.
+// The first five minutes with the client: log in, list the models, request a whole answer and a
+// streamed one.
 // Run it beside `npm start`: npx node examples/first-five-minutes.ts
 // #region client
 import { createGatewayClient, GatewayError } from '@townhall/gateway';
@@ -7,7 +8,10 @@ const baseUrl = process.env['TOWNHALL_URL'] ?? 'http://127.0.0.1:43127';
 const client = createGatewayClient({ baseUrl, token: process.env['TOWNHALL_TOKEN'] ?? logIn });
 // #endregion
 
-/** The local edition gives a token to whoever is on the same machine; it is kept for the calls that follow. */
+/**
+ * The local edition gives a token to every caller on the same machine; the client keeps it for
+ * later calls.
+ */
 let login: Promise<string> | undefined;
 function logIn(): Promise<string> {
   login ??= (async () => {

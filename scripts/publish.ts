@@ -1,9 +1,10 @@
-// Publishes the packages of build/packages with provenance. It refuses while a field is missing that the
-// registry and the readers need and that only the publisher knows: the public addresses of the project.
+// Publishes the packages of build/packages with provenance. It refuses while a field is missing
+// that the registry and the readers need and that only the publisher knows: the public addresses of
+// the project.
 //
 //   node scripts/publish.ts [--check] [--dry-run]
 //
-// --check only looks; --dry-run packs and lets npm go through everything but the upload.
+// --check only looks; --dry-run packs and lets npm do everything but the upload.
 
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';

@@ -1,6 +1,6 @@
 // Asks that every operation says for itself who may call it. A default at the top of the document
-// would decide for an operation whose author forgot the question. An empty requirement before others
-// makes the credential optional. Scopes are those that their scheme explains under `x-scopes`.
+// would apply to an operation whose author forgot its own. An empty requirement before others makes
+// the credential optional. Scopes are those that their scheme explains under `x-scopes`.
 
 export function ownSecurity() {
   let schemes = {};

@@ -1,5 +1,5 @@
-// The contract's own lint rules, for redocly.yaml. Each lives in a file of its own and says
-// in its first lines what it asks for; redocly wants the plugin itself as a default export.
+// The contract's own lint rules, for redocly.yaml. Each is in a file of its own, whose first lines
+// say what it requires; redocly requires the plugin itself as a default export.
 
 import { componentFileUnique } from './component-file-unique.js';
 import { described } from './described.js';

@@ -57,9 +57,9 @@ function objectsOf(members, ctx, location) {
   return hasOneOpenObject(objects, ctx) ? [] : objects;
 }
 
-// An open union: all objects but one require a common tag with values of their own,
-// and the last one takes what is left, such as the types that a provider adds. A
-// `discriminator` cannot say that, as it has no place for other values.
+// An open union: all objects but one require a common tag with values of their own, and the last
+// one takes all other values, such as the types that a provider adds. A `discriminator` cannot say
+// that, as it has no place for other values.
 function hasOneOpenObject(objects, ctx) {
   const names = new Set(objects.flatMap(({ node }) => Object.keys(node.properties ?? {})));
   return [...names].some((name) => {

@@ -43,7 +43,7 @@ export const verbs = {
   archive: { meaning: 'ends a thing for good and keeps its record', methods: changing },
   block: { meaning: 'refuses a person until unblocked', methods: changing },
   unblock: { meaning: 'ends a block', methods: changing },
-  // Things that go on after the answer
+  // Work that continues after the answer
   start: {
     meaning: 'begins something that goes on after the answer and is asked for again by its id',
     methods: changing,

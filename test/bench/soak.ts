@@ -30,7 +30,7 @@ const streams = Number(values.streams);
 const turnsPerMinute = Number(values.turns);
 const sampleSeconds = Number(values.sample);
 const maxSlope = 0.2;
-/** Every so manieth turn goes to a session of its own. */
+/** One turn out of this many goes to a session of its own. */
 const turnsPerOwnSession = 10;
 
 interface Sample {

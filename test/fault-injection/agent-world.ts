@@ -14,7 +14,10 @@ export function chance(seed: number): () => number {
   return () => (state = (state * 48271) % 2147483647) / 2147483647;
 }
 
-/** The seed given on the command line, or a new one; said at once, so that a failure can be repeated. */
+/**
+ * The seed given on the command line, or a new one. It is printed at once, so that a failure can be
+ * repeated.
+ */
 export function readSeed(): number {
   const seedArgument = process.argv.slice(2).find((word) => !word.startsWith('--'));
   const seed = Number(seedArgument ?? (Date.now() % 1_000_000) + 1);

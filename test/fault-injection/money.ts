@@ -1,11 +1,11 @@
-// Money through the front door: gateways as processes, their provider scripted, every call over
-// HTTP. First the matrix: a balance of 1, 100 and 500 credits, calls whose price of 1 or 10 is
-// known beforehand (speech by the character), 50 to 1,000 at once over 1, 2 and 3 gateways:
-// exactly floor(credits / price) succeed, the rest are 402. Then the storm: a gateway killed every
-// 150 to 550 ms, and the database stopped without a goodbye now and then, under whole and streamed
-// chats whose tokens the provider counts. What a client holds whole is recorded as completed and
-// charged as the provider counted it; nothing is charged twice; what the provider did not produce
-// is free; nothing stays held. Exits 1 on a broken promise. Faults one by one: money-faults.ts.
+// Charges over HTTP: gateways as processes, with a scripted provider. First the matrix: a balance
+// of 1, 100 and 500 credits, calls whose price of 1 or 10 is known beforehand (speech by the
+// character), 50 to 1,000 at once over 1, 2 and 3 gateways: exactly floor(credits / price) succeed,
+// the rest are 402. Then the storm: a gateway killed every 150 to 550 ms, and the database stopped
+// at random without a shutdown, under whole and streamed chats whose tokens the provider counts. A
+// complete answer at a client is recorded as completed and charged as the provider counted it; no
+// call is charged twice; output that the provider did not produce is free; no credits stay held.
+// Exits 1 on a broken promise. Faults one by one: money-faults.ts.
 //
 //   node test/fault-injection/money.ts [SEED] [KILLS=40] [STOPS=5]
 //   FAULTS_ENGINE=embedded node test/fault-injection/money.ts [SEED] [KILLS=40]     one process on the embedded database
@@ -67,7 +67,7 @@ async function matrix(
   );
 }
 
-/** Chats from twenty clients until the signal; what they hold whole. */
+/** Chats from twenty clients until the signal; returns their complete answers. */
 async function load(
   gateways: readonly GatewayProcess[],
   tokens: readonly string[],
