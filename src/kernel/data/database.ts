@@ -3,12 +3,13 @@
 // sign of an absent database reach the caller as a 503 `database_unavailable` with Retry-After.
 import postgres from 'postgres';
 import type { Duplex } from 'node:stream';
-import { formatArray, parseArray } from './arrays.ts';
+import { arrayOf, arrayTypes } from './array-types.ts';
 import { openEmbedded } from './embedded.ts';
 import type { Log } from '../log.ts';
 import { Problem } from '../problem.ts';
 import { createPool, type Pool, type PoolState } from './pool.ts';
-import { openConnection, UnresponsiveServerError, withAnswerDeadline } from './connection.ts';
+import { openConnection, withAnswerDeadline } from './connection.ts';
+import { databaseProblem, unavailableProblem } from './database-errors.ts';
 
 export { migrate } from './migrate.ts';
 
@@ -265,41 +266,6 @@ function clientOptions(socket: () => Duplex, log: Log) {
   };
 }
 
-// The built-in array types, whose numbers never change: [element, array, how an element is read].
-const text = (element: string): string => element;
-const json = (element: string): unknown => JSON.parse(element);
-const arrays: [element: number, array: number, parse: (element: string) => unknown][] = [
-  [16, 1000, (element) => element === 't'],
-  [17, 1001, (element) => Buffer.from(element.slice(2), 'hex')],
-  [20, 1016, BigInt],
-  [21, 1005, Number],
-  [23, 1007, Number],
-  [25, 1009, text],
-  [114, 199, json],
-  [700, 1021, Number],
-  [701, 1022, Number],
-  [1043, 1015, text],
-  [1082, 1182, (element) => new Date(element)],
-  [1114, 1115, (element) => new Date(element)],
-  [1184, 1185, (element) => new Date(element)],
-  [1700, 1231, text],
-  [2950, 2951, text],
-  [3802, 3807, json],
-];
-const arrayOf = new Map(arrays.map(([element, array]) => [element, array]));
-const arrayTypes = Object.fromEntries(
-  arrays.map(([, array, parse]) => [
-    `array${array}`,
-    {
-      to: array,
-      from: [array],
-      parse: (value: string) => parseArray(value, parse),
-      serialize: (value: unknown) =>
-        Array.isArray(value) ? formatArray(value, parse === json) : String(value),
-    },
-  ]),
-);
-
 interface Connections {
   maxConnections: number;
   queueMs: number;
@@ -360,7 +326,7 @@ async function openLease(connections: Connections, onLost: () => void): Promise<
   try {
     socket = await connections.open();
   } catch (error) {
-    throw databaseProblem(error);
+    throw databaseProblem(error, { isSqlError: error instanceof postgres.PostgresError });
   }
   let isUsed = false;
   const client = connections.client(() => {
@@ -496,7 +462,7 @@ function onSettled(query: Query, listener: (error?: unknown) => void): void {
     resolve(value);
   };
   query.reject = (error) => {
-    const databaseError = databaseProblem(error);
+    const databaseError = databaseProblem(error, { isSqlError: error instanceof postgres.PostgresError });
     settle(databaseError);
     reject(databaseError);
   };
@@ -520,58 +486,4 @@ async function requireDurability(sql: Sql): Promise<void> {
   throw unavailableProblem(
     `The PostgreSQL server has ${names} off, so it would confirm commits that a power cut can undo. Turn it on.`,
   );
-}
-
-// SQLSTATE classes and codes of transient failures: connection errors, exhausted resources,
-// shutdown or startup, a statement or lock timeout, a deadlock, a read-only replica.
-const transientClasses = ['08', '53', '57', '58'];
-const transientCodes = new Set(['25006', '25P03', '40P01', '55P03']);
-// While a restore replaces the tables: an unknown table, schema, function or type.
-const missingCodes = new Set(['42P01', '3F000', '42883', '42704']);
-const ownSchema = /"?\b(gateway|agent|pgboss)\b"?(\.| )/;
-const replacedRelation = /^(cache lookup failed|could not open relation with OID)/;
-const connectionErrorCodes = new Set([
-  'CONNECTION_CLOSED',
-  'CONNECTION_DESTROYED',
-  'CONNECTION_ENDED',
-  'CONNECT_TIMEOUT',
-  'ECONNREFUSED',
-  'ECONNRESET',
-  'EPIPE',
-  'ENOENT',
-  'ETIMEDOUT',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'ERR_STREAM_DESTROYED',
-  'ERR_STREAM_WRITE_AFTER_END',
-]);
-
-/**
- * The error for a caller: a Problem when the failure is transient, else the error
- * itself, an SQL error with its `code`.
- */
-function databaseProblem(error: unknown): unknown {
-  if (error instanceof Problem) return error;
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  const isTransient =
-    error instanceof postgres.PostgresError
-      ? isTransientSqlError(code, error.message)
-      : error instanceof UnresponsiveServerError || connectionErrorCodes.has(code);
-  return isTransient ? unavailableProblem('The database does not answer at the moment.', error) : error;
-}
-
-function isTransientSqlError(code: string, message: string): boolean {
-  if (transientClasses.includes(code.slice(0, 2)) || transientCodes.has(code)) return true;
-  // A restore is replacing the tables.
-  if (missingCodes.has(code)) return ownSchema.test(message);
-  return code === 'XX000' && replacedRelation.test(message);
-}
-
-function unavailableProblem(message: string, cause?: unknown): Problem {
-  return new Problem('unavailable', 'database_unavailable', message, {
-    cause,
-    headers: { 'retry-after': '2' },
-  });
 }
