@@ -56,7 +56,7 @@ export interface AgentOptions {
   /** The agent's own database while it opens; it is closed with the agent. */
   opening?: Promise<Database>;
   timeouts?: ServerOptions['timeouts'];
-  /** What `/` links to in the local edition; called at each request. */
+  /** The links of `/` in the local edition; called at each request. */
   localEdition?: () => LocalAgentLinks;
   /** The version of the installation, as traces name it. */
   version?: string;
@@ -152,14 +152,14 @@ async function compose(
   const idempotency = await openIdempotency(agentId, { database, clock, log, receiptOf: sessions.receiptOf });
   closers.defer(() => idempotency.close());
 
-  let isDraining = false;
-  let url = '';
+  const lifecycle: Lifecycle = { isDraining: false, url: '' };
   const definition = await readContract(config.variant);
   const { name, variant } = config;
   const server = createAgentServer(config, options, {
     definition,
     handlers: {
-      ...status({ name, variant, contract: definition, clock, isDraining: () => isDraining }).handlers,
+      ...status({ name, variant, contract: definition, clock, isDraining: () => lifecycle.isDraining })
+        .handlers,
       ...sessions.service(chat).handlers,
       ...permissionService({ permissions, sessionKeyOf: sessions.keyOf }).handlers,
       ...extensions.handlers,
@@ -168,7 +168,7 @@ async function compose(
     idempotency,
     clock,
     observer: telemetry.observer,
-    url: () => url,
+    url: () => lifecycle.url,
   });
   await extensions.start();
   await sessions.runs.recover();
@@ -182,19 +182,48 @@ async function compose(
   });
   closers.defer(() => control?.close());
 
-  let closing: Promise<void> | undefined;
   return {
     tokenFile,
     notice: extensions.notice,
+    ...openLifecycle(lifecycle, { config, telemetry, server, runs: sessions.runs, closers }),
+  };
+}
+
+interface Lifecycle {
+  /** Whether the agent is shutting down. */
+  isDraining: boolean;
+  /** The address of the server; empty until it listens. */
+  url: string;
+}
+
+/** The start and the end of an agent. A second `close` waits for the first. */
+function openLifecycle(
+  lifecycle: Lifecycle,
+  {
+    config,
+    telemetry,
+    server,
+    runs,
+    closers,
+  }: {
+    config: AgentConfig;
+    telemetry: { listen(): Promise<unknown> };
+    server: Server;
+    runs: Sessions['runs'];
+    closers: Closers;
+  },
+): Pick<Agent, 'listen' | 'close'> {
+  let closing: Promise<void> | undefined;
+  return {
     async listen() {
       await telemetry.listen();
       const address = await server.listen({ host: config.host, port: config.port });
-      url = address.url;
+      lifecycle.url = address.url;
       return address;
     },
     close() {
-      isDraining = true;
-      closing ??= drain({ server, runs: sessions.runs, drainMs: config.drainMs, closers });
+      lifecycle.isDraining = true;
+      closing ??= drain({ server, runs, drainMs: config.drainMs, closers });
       return closing;
     },
   };
