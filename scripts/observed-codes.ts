@@ -71,7 +71,7 @@ export function findUnobserved(
       observed.has(`${operationId} ${code}`),
     );
   const unseenNames = listed.filter((entry) => !isSeen(entry)).map(({ name }) => name);
-  // What two requests race for may be seen in one run and not in the next.
+  // A code that depends on a race of two requests may be seen in one run and not in the next.
   const racedNames = new Set(
     listed.map(({ name }) => name).filter((name) => exceptions[name]?.startsWith('Raced') === true),
   );

@@ -158,7 +158,7 @@ async function billOfMaterials(): Promise<string> {
 }
 
 interface LockedPackage {
-  /** Where it differs from the folder, as of an alias. */
+  /** The name of a package in another folder, such as an alias. */
   name?: string;
   version?: string;
   dev?: boolean;

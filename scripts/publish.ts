@@ -24,7 +24,7 @@ const documents = ['gateway/openapi.yaml', 'agent/openapi.yaml', 'agent/openapi.
 
 type Json = Record<string, unknown>;
 
-/** What is missing or wrong, one line for each field of each file. */
+/** Lists missing and wrong fields, one line for each field of each file. */
 export function findMissing(folder: string): string[] {
   return [
     ...manifests.flatMap((file) => missingInManifest(file, JSON.parse(readText(folder, file)) as Json)),

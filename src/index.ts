@@ -1,5 +1,6 @@
-// What a project imports from `townhall`: the types of services and plugins, and both servers to embed
-// in a program. A server's code is loaded when it is created, so that a plugin does not wait for it.
+// The exports of `townhall` for projects: the types of services and plugins, and both servers to
+// embed in a program. A server's code is loaded when it is created, so that a plugin does not wait
+// for it.
 import { createRedactor } from './kernel/secrets/secret.ts';
 import { createLog } from './kernel/log.ts';
 import { systemClock } from './kernel/clock.ts';

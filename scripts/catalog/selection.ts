@@ -19,7 +19,7 @@ export interface Published {
   dollars: TokenPrices;
   /** Prices of calls with more input tokens. */
   above?: { input_tokens: number; dollars: TokenPrices };
-  /** What a reader of the price should know. */
+  /** A note about the price. */
   note?: string;
 }
 

@@ -24,7 +24,7 @@ export function writePage({
   body: string;
   headings: readonly Heading[];
   navigation: readonly NavigationGroup[];
-  /** Without a list of headings, so that the text is wider. */
+  /** Whether the page has no list of headings, so that the text is wider. */
   isWide?: boolean;
 }): string {
   const to = (target: string) => path.posix.relative(path.posix.dirname(page), target);

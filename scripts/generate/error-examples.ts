@@ -99,7 +99,7 @@ function dialectOf(operation: ErrorOperation): ErrorDialect | undefined {
   return operation['x-error-types-header'] === undefined ? operation['x-error-types'] : undefined;
 }
 
-/** What the names of examples in the operation's dialect begin with. */
+/** The prefix of the names of examples in the operation's dialect. */
 function prefixOf(operation: Operation): string {
   const dialect = dialectOf(operation);
   return dialect === undefined ? '' : `${dialect.replaceAll('-', '_')}_`;

@@ -119,7 +119,7 @@ export interface CreateGatewayOptions {
   services?: readonly ServiceDefinition[];
   /** Called with a short description of each startup step. */
   progress?: (step: string) => void;
-  /** What `/` links to in the local edition; called at each request. */
+  /** The links of `/` in the local edition; called at each request. */
   localEdition?: () => LocalEditionLinks;
   /** The latest lines of the log, for `townhall logs`. */
   recentLines?: Pick<RecentLines, 'read'>;
@@ -313,7 +313,7 @@ interface Assembly {
   projectDatabase: Database;
   projectServices: ReadonlyMap<string, ProjectService>;
   vault: Vault;
-  /** With the embedded database: one process on one machine, without replicas. */
+  /** Whether the database is embedded: one process on one machine, without replicas. */
   isLocalEdition: boolean;
   lifecycle: {
     phase: 'created' | 'serving' | 'draining';

@@ -25,7 +25,7 @@ export function createControlHandlers({
   ai: { checkProviders(): Promise<unknown> };
   database: DatabaseControls;
   listEnv(): Promise<readonly { key: string }[]>;
-  /** Where the log is kept for `townhall logs`. */
+  /** The latest log lines, for `townhall logs`. */
   recentLines?: Pick<RecentLines, 'read'> | undefined;
 }): Record<string, ControlHandler> {
   return {

@@ -8,7 +8,7 @@ import type { GatewayConfig } from './config.ts';
 
 type DatabaseSettings = Pick<GatewayConfig, 'databaseUrl' | 'databasePath' | 'databasePrepare'>;
 
-/** Where the settings locate the database, as `connect` takes it. */
+/** The location of the database in the settings, as an option of `connect`. */
 export function databaseOptions(config: DatabaseSettings): ConnectOptions {
   if (config.databaseUrl === undefined) return { path: config.databasePath };
   return config.databasePrepare === undefined

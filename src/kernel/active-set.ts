@@ -6,7 +6,7 @@
 /** The place of one member. */
 export interface Place<T> {
   readonly member: T;
-  /** Only for the set itself. */
+  /** The index of the member; only the set itself uses it. */
   index: number;
 }
 

@@ -28,7 +28,7 @@ export function createLruCache<Key, Value>({
 }: LruCacheOptions<Key, Value>): LruCache<Key, Value> {
   // A Map iterates in insertion order, so deleting and setting an entry moves it to the end.
   const values = new Map<Key, Value>();
-  // Only of entries heavier or lighter than 1, so that plain caches pay for one map.
+  // The weights other than 1, so that plain caches pay for one map.
   const weights = new Map<Key, number>();
   let total = 0;
   // Moving an entry allocates, and most accesses repeat the last one.

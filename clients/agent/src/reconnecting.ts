@@ -11,7 +11,7 @@ export interface FollowOptions extends Omit<StreamCallOptions, 'query'> {
   onRejoin?: ((attempt: { error: unknown; delayMs: number; after: number }) => void) | undefined;
 }
 
-/** What a reader has, and what it wants of the next connection. */
+/** The state of a reader, and its request for the next connection. */
 export interface ReaderState {
   /** The members of the next request. */
   request(): Record<string, unknown>;

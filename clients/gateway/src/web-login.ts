@@ -8,8 +8,8 @@ import { challengeOf, randomText } from './pkce.ts';
 export interface WebLoginOptions extends Omit<GatewayClientOptions, 'token'> {
   bureauId: string;
   /**
-   * Where the login page returns to: one of the Bureau's `redirect_uris`. By default the address of the page that
-   * calls `signIn`, without its query and fragment.
+   * The address to which the login page returns, one of the Bureau's `redirect_uris`. By default
+   * the address of the page that calls `signIn`, without its query and fragment.
    */
   redirectUri?: string | undefined;
   /**
@@ -19,7 +19,7 @@ export interface WebLoginOptions extends Omit<GatewayClientOptions, 'token'> {
   storage?: Pick<Storage, 'getItem' | 'setItem' | 'removeItem'> | undefined;
 }
 
-/** What a page shows; a new object with each change. */
+/** The state that a page shows; each change creates a new object. */
 export type WebLoginState =
   | { readonly status: 'loading' | 'signed-out'; readonly user: null }
   | { readonly status: 'signed-in'; readonly user: User };

@@ -36,7 +36,7 @@ export interface PluginAvailability {
   reasons: string[];
 }
 
-/** What the tools of one plugin share. */
+/** The context that the tools of one plugin share. */
 export interface ToolContext extends Pick<Tool, 'plugin' | 'settings' | 'availability'> {
   /** The deadline of a plugin's function `permissions`. */
   permissionsMs: number;

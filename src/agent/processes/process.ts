@@ -24,7 +24,7 @@ export interface ProcessOptions {
   maxOutputBytes: number;
   /** Gets the output as it comes, all of it. */
   onOutput?: ((chunk: Buffer) => void) | undefined;
-  /** Between SIGTERM and SIGKILL. */
+  /** The time between SIGTERM and SIGKILL. */
   graceMs?: number;
   /** Whether the command is bubblewrap, whose end kills what runs in it. */
   isSandboxed?: boolean | undefined;

@@ -127,7 +127,7 @@ function requireValid(input: Input): void {
 
 /** The session of an input, with what is known before the admission. */
 interface Target {
-  /** Where attachments are stored; empty for an existing session when there are none. */
+  /** The key under which attachments are stored; empty for an existing session without any. */
   key: string;
   id: string;
 }

@@ -38,8 +38,9 @@ export interface Listing {
 }
 
 /**
- * With `ignore`, the rules of an earlier listing hold: a change of the rules would look like files that were
- * created or deleted. Throws a SnapshotRefusal for a workspace that is too large, and the signal's reason.
+ * With `ignore`, the rules of an earlier listing apply: a change of the rules would look like files
+ * that were created or deleted. Throws a SnapshotRefusal for a workspace that is too large, and the
+ * signal's reason.
  */
 export async function listFiles(
   workspace: Workspace,

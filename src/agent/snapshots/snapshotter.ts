@@ -16,8 +16,8 @@ import type { FileState, Tree } from './tree.ts';
 
 export interface Snapshotter {
   /**
-   * With `before`, its rules about ignored files hold. Throws a SnapshotRefusal for a workspace that is too
-   * large, and the signal's reason.
+   * With `before`, its rules about ignored files apply. Throws a SnapshotRefusal for a workspace
+   * that is too large, and the signal's reason.
    */
   take(signal: AbortSignal, before?: Tree): Promise<Tree>;
   /** The hashes of the last snapshot: the next one relies on their contents. */
@@ -103,7 +103,7 @@ export function createSnapshotter({
         if (Number(stats.ctimeMs) < startedMs - settledMs) settledFiles.set(path, knownFile);
       });
       await takeAll.catch((error: unknown) => {
-        // What was read before the deadline need not be read again by the next attempt.
+        // The next attempt need not read these files again.
         lastFiles = new Map([...lastFiles, ...settledFiles]);
         throw error;
       });

@@ -8,7 +8,7 @@ export type Surface = (typeof surfaces)[number];
 export interface CallableOperation {
   operationId: string;
   method: string;
-  /** With `{name}` for each member of the path. */
+  /** The path, with `{name}` for each of its members. */
   path: string;
   summary: string;
   description: string;

@@ -142,7 +142,7 @@ const urlVariables: Record<Surface, string> = { gateway: 'TOWNHALL_URL', agent: 
 
 interface Server {
   url: string;
-  /** Where the address comes from. */
+  /** The source of the address. */
   source: 'named' | 'profile' | 'local';
   profile: Profile;
 }

@@ -5,7 +5,7 @@ export interface Finding {
   state: 'ok' | 'warn' | 'fail';
   /** The result in one sentence. Never a secret. */
   message: string;
-  /** What to do about it; null when there is nothing to do. */
+  /** The advice; null when no action is needed. */
   next: string | null;
 }
 

@@ -8,7 +8,7 @@ export interface NamedCommand {
   name: string;
   summary: string;
   command: Command;
-  /** What `command.readWords` has returned. */
+  /** The result of `command.readWords`. */
   words: ReadonlyMap<string, readonly string[]>;
 }
 

@@ -3,7 +3,7 @@ import type { FileEdit } from './files/file-edit.ts';
 
 /** The gateway as a tool sees it. */
 export interface Connection {
-  /** Without a trailing slash. */
+  /** The address without a trailing slash. */
   url: string;
   /** The API key. */
   token: string;

@@ -59,7 +59,7 @@ export function requireDatabase(location: DatabaseLocation): void {
   if (!hasDatabase(location)) throw new Error(missingDatabase(location));
 }
 
-/** What to do when there is no database. */
+/** The error message for a missing database, with advice. */
 export function missingDatabase({ surface, databasePath }: DatabaseLocation): string {
   const option = surface === 'gateway' ? '--database-path' : '--data-dir';
   return `There is no database at ${databasePath}; the first start of the ${surface} creates one. If it is elsewhere, set ${option}.`;

@@ -122,7 +122,7 @@ export interface Accounts extends Service<'accounts'> {
 const callbackPath = '/v1/accounts/oauth/callback';
 const loginPagePath = '/login';
 
-/** What the parts of the slice share. */
+/** The options that the parts of the slice share. */
 interface Shared {
   options: AccountsOptions;
   store: AccountsStore;

@@ -43,7 +43,7 @@ export interface AdminOptions {
   bureaus: { find(bureauId: string): Promise<object | null> };
   /** The user tokens that machine credentials issue. */
   tokens: { revokeCreatedBy(tx: Tx, credentialId: string): Promise<number> };
-  /** What each scope of a machine credential allows, from the contract. */
+  /** The operations that each scope of a machine credential allows, from the contract. */
   scopeOperations: ScopeOperations;
   sessions?: Partial<SessionLimits>;
   attemptLimits?: Partial<AdminAttemptLimits>;
@@ -70,7 +70,7 @@ type LoginCall = Parameters<Service<'admin'>['handlers']['admin.login']>[0];
 
 const defaultSessionLimits: SessionLimits = { ttlSeconds: 12 * 3600, idleSeconds: 2 * 3600, maxSessions: 5 };
 
-/** What the login's functions share. */
+/** The options that the functions of the login share. */
 interface Shared {
   store: AdminStore;
   audit: AdminOptions['audit'];

@@ -1,4 +1,4 @@
-// What other modules may use of the administrators.
+// The interface of the administrators for other modules.
 export { admin, type Admin, type AdminOptions } from './admin.ts';
 export type { AdminAttemptLimits } from './attempt-limits.ts';
 export type { CredentialsSet } from './credentials.ts';

@@ -38,7 +38,7 @@ export interface JoinedStreamOptions {
   remember: Remember;
   /** The client's signal. */
   signal: AbortSignal;
-  /** Without a reader for this long the call is aborted. */
+  /** The call is aborted after this time without a reader. */
   graceMs: number;
   /** The sequence number of the last event that the client has. */
   afterSequence: number;

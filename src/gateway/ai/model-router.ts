@@ -29,7 +29,8 @@ const smoothing = 0.2;
 // A model that is not the fastest is measured again after this time, by one call.
 const measurementMs = 60_000;
 const longestMs = 600_000;
-// More than any catalog has; a models file may change many times while the server runs.
+// The bound is above the size of any catalog; a models file may change many times while the server
+// runs.
 const maximumModels = 1_000;
 
 export function createModelRouter({ clock }: { clock: Pick<Clock, 'monotonicMs'> }): ModelRouter {
@@ -91,7 +92,7 @@ export function createModelRouter({ clock }: { clock: Pick<Clock, 'monotonicMs'>
   };
 }
 
-/** Between 0 and 1, both excluded. */
+/** A number between 0 and 1, both excluded. */
 function shareOf(hash: number): number {
   return (hash + 0.5) / 2 ** 32;
 }

@@ -1,4 +1,5 @@
-// What the handlers of the responses format share: the format, its context, and the call with another body.
+// Shared by the handlers of the responses format: the format, its context, and the call with
+// another body.
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { ResponseAnswer, ResponseEvent, ResponseRequest } from '../../contract/gateway/types.gen.ts';
 import type { Call, Reply } from '../../kernel/contract/operation.ts';

@@ -46,7 +46,7 @@ export interface Bureaus extends Service<'bureaus'>, ActiveBureauCache {
   refuseUnlessActive(state: BureauState): void;
 }
 
-/** What the handlers of changes read from their call. */
+/** The members of a call that the handlers of changes use. */
 interface ChangeCall {
   operationId: string;
   body: { bureau_id: string };

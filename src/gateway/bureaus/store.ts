@@ -16,7 +16,7 @@ export interface Bureau {
   state: BureauState;
   serverUrl: string;
   redirectOrigins: string[];
-  /** Where the login page may return, as the URL parser writes the addresses. */
+  /** The addresses to which the login page may return, as the URL parser writes them. */
   redirectUris: string[];
   /** Six hexadecimal digits in lower case; null means the login page's own colour. */
   color: string | null;
@@ -49,7 +49,7 @@ export type SqlFragment = ReturnType<Sql['unsafe']>;
 /** Creation time in microseconds and ID of the last Bureau of the previous page. */
 export type BureauCursor = [createdAt: string, bureauId: string];
 
-/** What every request needs of the Bureaus. */
+/** The members of a Bureau that every request needs. */
 export type ActiveBureau = Pick<
   Bureau,
   'bureauId' | 'limits' | 'redirectOrigins' | 'redirectUris' | 'serverUrl'

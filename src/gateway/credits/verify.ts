@@ -17,7 +17,7 @@ export interface LedgerVerdict {
   accounts: number;
   keys: number;
   holds: number;
-  /** Those that ended within their retention included. */
+  /** The number of allotments, including those that ended within their retention. */
   allotments: number;
   journals: number;
   usage: number;

@@ -1,4 +1,4 @@
-// What other modules may use of the environment.
+// The interface of the environment for other modules.
 export { env, type Env, type EnvOptions } from './env.ts';
 export { masterKeyIds, requireMasterKeys, unlock } from './master-key.ts';
 export { sealingKeys, type RewrapResult, type SealingKeys } from './rotation.ts';

@@ -3,7 +3,8 @@
 import type { CallNote } from '../../kernel/contract/operation.ts';
 import { boundedLabel, secondsBuckets, type Metrics } from '../../kernel/telemetry/metrics.ts';
 
-// More than any catalog has; a models file may change many times while the server runs.
+// The bound is above the size of any catalog; a models file may change many times while the server
+// runs.
 const maximumModels = 500;
 
 const callLabels = ['provider', 'model'];

@@ -4,7 +4,7 @@
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../problem.ts';
 
-/** More nesting than real bodies have, and far below the depth that exhausts the stack. */
+/** The limit exceeds the nesting of real bodies and is far below the depth that exhausts the stack. */
 const maximumDepth = 64;
 // Objects, arrays, names and strings each cost the parser, the validator and the
 // serializer up to a microsecond; numbers and literals a tenth of it. 100,000 parts
@@ -252,7 +252,7 @@ function refuseUnsafeValues(document: unknown): void {
   throw unsafeProblem(memberPath(unsafeValue.steps.toReversed()), unsafeValue.message);
 }
 
-/** Such as `messages[0].content`. */
+/** The path of a member, such as `messages[0].content`. */
 function memberPath(steps: readonly (string | number)[]): string {
   return steps
     .map((step) => (typeof step === 'number' ? `[${step}]` : `.${step}`))

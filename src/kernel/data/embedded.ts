@@ -17,9 +17,9 @@ export interface EmbeddedOptions {
   /** The seed of a first start: a gzipped tar of a cluster. The built seed when absent. */
   seed?: string | undefined;
   idleInTransactionMs: number;
-  /** 30 seconds when absent. */
+  /** Time between checkpoints; 30 seconds when absent. */
   checkpointEveryMs?: number | undefined;
-  /** 30 seconds when absent. */
+  /** Time between vacuums; 30 seconds when absent. */
   vacuumEveryMs?: number | undefined;
   log: Log;
 }

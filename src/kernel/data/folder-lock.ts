@@ -34,8 +34,8 @@ export function lockFolder(folder: string): FolderLock {
 }
 
 /**
- * Like `lockFolder`, but null for a locked folder. Throws the system's error for an unusable or
- * missing folder.
+ * Locks the folder like `lockFolder`, but returns null for a locked one. Throws the system's error
+ * for an unusable or missing folder.
  */
 export function tryLockFolder(folder: string): FolderLock | null {
   const holder = join(folder, holderFile);

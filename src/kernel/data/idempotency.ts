@@ -119,7 +119,10 @@ export interface IdempotencyOptions {
    * `result_not_replayable`.
    */
   maxBytesPerCaller?: number;
-  /** Beyond it the oldest keys are deleted; without it only age limits their number. */
+  /**
+   * Maximum number of keys of a caller; the oldest ones beyond it are deleted. Without it only age
+   * limits their number.
+   */
   maxKeysPerCaller?: number;
   /**
    * The receipt of work that the call has started and that runs on without it; null when there is

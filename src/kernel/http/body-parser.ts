@@ -85,7 +85,8 @@ function parseInThread(bytes: Buffer, formType?: string): Promise<ParsedBody> {
 }
 
 function startParser(): { worker: Worker; waiting: Waiting[] } {
-  // Without the flags of the process: a profiler or a test's preload is meant for the main thread.
+  // Start it without the flags of the process: a profiler or a test's preload is meant for the main
+  // thread.
   const worker = startThread('src/kernel/http/body-thread', { execArgv: [] });
   const entry = { worker, waiting: [] as Waiting[] };
   // The thread must not keep the process running after the server has closed.

@@ -48,7 +48,7 @@ export interface DrainOptions {
 
 export const defaultDrainMs = 25_000;
 
-// Longer than a round trip: the response to the client and the client's next request.
+// The grace period exceeds a round trip: the response to the client and the client's next request.
 const longestGraceMs = 400;
 
 export function createDrain(options: DrainOptions): Drain {

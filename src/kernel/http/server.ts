@@ -84,7 +84,7 @@ const warmAfterMs = 1_000;
 const defaultTimeouts: ServerTimeouts = {
   headersMs: 10_000,
   requestMs: 30_000,
-  // Longer than the 60 s of common proxies, so that the proxy closes an idle connection first.
+  // The time exceeds the 60 s of common proxies, so that the proxy closes an idle connection first.
   keepAliveMs: 65_000,
   checkEveryMs: 1_000,
   heartbeatMs: 15_000,
@@ -111,7 +111,10 @@ export interface ServerOptions {
   contract: Contract;
   /** Folders served as static files, outside the contract. */
   pages?: readonly FilePages[];
-  /** What `/` shows; called at each request, once the server listens. Without it the contract answers. */
+  /**
+   * The content of `/`; called at each request, once the server listens. Without it the contract
+   * answers.
+   */
   frontPage?: () => FrontPage;
   /** Pages of one document by their path, outside the contract. */
   fixedPages?: ReadonlyMap<string, FixedPage>;

@@ -213,7 +213,7 @@ class Session {
     this.#age = setTimeout(() => this.end(tooOld(limits.ageMs)), limits.ageMs);
     client.on('pong', () => (this.#isAlive = true));
     client.on('message', (data, isBinary) => this.#receive(data as Buffer, isBinary));
-    // Such as a message that is too long: ws closes the socket itself.
+    // For an error such as a message that is too long, ws closes the socket itself.
     client.on('error', (error) => log.debug({ err: error }, 'a socket failed'));
     client.once('close', () => this.#closed());
     this.#waitForMessage();

@@ -22,7 +22,7 @@ afterAll(() => world.close());
 
 const page = '<script>alert(1)</script> é';
 
-/** Prompts with a page and a picture; the ids of both attachments. */
+/** Prompts with a page and a picture, and returns the ids of both attachments. */
 async function attach({ client }: TestAgent): Promise<[string, string]> {
   world.gateway.answer(() => says('Read.'));
   await client.sessions.create({ id: 's' });

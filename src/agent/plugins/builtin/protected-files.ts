@@ -134,7 +134,10 @@ export function foldName(name: string): string {
     .toLowerCase();
 }
 
-/** What a word of a command may name: itself, the value of an option, a file of a command line of sh. */
+/**
+ * The files that a word of a command may name: itself, the value of an option, a file of a command
+ * line of sh.
+ */
 export function namedFiles(word: string): string[] {
   const pieces = word.split(/[\s;|&()<>'"`=,:]+/);
   // `-r./setup.js` has its value behind the letter.

@@ -1,6 +1,7 @@
-// The stream of all sessions of an agent for one reader: durable events only, those of each session once and in their
-// order. Its cursor is a time, because a seq counts the events of one session. Events get their time before their commit,
-// so a reader that comes back gets the last seconds again and drops by session and seq what it has.
+// The stream of all sessions of an agent for one reader: durable events only, those of each session
+// once and in their order. Its cursor is a time, because a seq counts the events of one session.
+// Events get their time before their commit, so a reader that reconnects gets the last seconds
+// again and drops by session and seq what it has.
 import { createLruCache } from '../../../kernel/cache.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -30,12 +31,14 @@ export interface FollowAllRequest {
   signal: AbortSignal;
 }
 
-// Longer than a statement and its commit take, and than the clocks of processes differ.
+// The overlap exceeds the duration of a statement with its commit, and the difference of the clocks
+// of processes.
 const overlapMs = 10_000;
 const pageSessions = 500;
-// Beyond it a reader loads the session instead.
+// A reader that misses more events of a session loads the session instead.
 const maxSessionEvents = 1_000;
-// Sessions of which the last seq is known; of another one the next event is sent as it comes.
+// The number of sessions whose last seq is cached; the next event of another one is sent as it
+// comes.
 const maxSessions = 10_000;
 
 /** Yields frames. Throws, which destroys the connection, where the client should reconnect. */
@@ -78,7 +81,7 @@ function requireReadable(inbox: Inbox<StoredEvent>, signal: AbortSignal): void {
     throw new Problem('unavailable', 'draining', 'The stream was cut; reconnect with the last id.');
 }
 
-// Members and frame around an event, about.
+// The approximate size of the members and the frame around an event.
 const overheadBytes = 200;
 
 function openInbox(feed: FollowAllOptions['feed'], options: InboxOptions): Inbox<StoredEvent> {

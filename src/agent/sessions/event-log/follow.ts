@@ -137,7 +137,7 @@ interface SessionInbox extends Omit<Inbox<FeedItem>, 'push' | 'wake'> {
   goLive(lastSeq: number): void;
 }
 
-// Members and frames around the text of an item, about.
+// The approximate size of the members and frames around the text of an item.
 const eventOverheadBytes = 200;
 const deltaOverheadBytes = 250;
 

@@ -52,7 +52,7 @@ export interface SessionRecord {
 // The largest value of an integer column.
 const maxSeq = 2_147_483_647;
 
-/** Where the history of a session is stored, up to a seq: the parts of its ancestors, then its own. */
+/** The segments of a session's history up to a seq: the parts of its ancestors, then its own. */
 export function segmentsOf(
   session: Pick<SessionRecord, 'key' | 'lineage' | 'headSeq'>,
   upTo: number = session.headSeq,

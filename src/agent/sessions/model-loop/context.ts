@@ -295,7 +295,8 @@ async function sumUp(
   const { state, model, messageId, signal } = context;
   const { conversation, messageTokens, limits } = state;
   const window = windowOf(context);
-  // Half of what the fixed part leaves, so that the shortened prompt is not full again at once.
+  // Use half of the tokens beside the fixed part, so that the shortened prompt is not full again at
+  // once.
   const freeTokens = Math.max(0, (window * fullShare - fixedTokens(context)) / 2);
   const keepTokens = Math.floor(Math.min(window * keepTurnsShare, freeTokens));
   const past = {

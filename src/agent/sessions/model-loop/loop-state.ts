@@ -1,4 +1,4 @@
-// What the steps and tools of one model loop share: its options, its state and its result.
+// The options, the state and the result of one model loop, which its steps and tools share.
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { RunUsage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import type { Clock } from '../../../kernel/clock.ts';

@@ -51,7 +51,7 @@ export function pictureTokens(size: PictureSize | undefined): number {
   return Math.min(Math.max(tokens, minPictureTokens), maxPictureTokens);
 }
 
-// Enough for the headers and metadata before the frame of nearly every JPEG.
+// The headers and metadata before the frame of nearly every JPEG are shorter.
 const headerLength = 256 * 1024;
 
 /** Undefined for a format that is not PNG, GIF, WebP or JPEG. */

@@ -11,7 +11,7 @@ export interface ToolDeltas {
   end(kind: Kind, toolCallId: string): void;
   /** Forgets the inputs that a stream has left unfinished. */
   dropInputs(): void;
-  /** Nothing is sent any more. */
+  /** Stops sending. */
   close(): void;
 }
 
@@ -24,9 +24,9 @@ interface CallText {
   pending: string;
 }
 
-// Twenty events per second and call, however small the pieces are.
+// Limits a call to twenty events per second, however small the pieces are.
 const intervalMs = 50;
-// Beyond it a reader waits for the whole. A file that a model writes is mostly smaller.
+// Readers of a longer text wait until it is complete. Most files that models write are shorter.
 const maxLength = 64 * 1024;
 
 export function createToolDeltas({

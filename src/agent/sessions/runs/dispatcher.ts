@@ -67,7 +67,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   };
 }
 
-// Beyond it the fault is hardly that of single sessions.
+// More failures are hardly caused by single sessions.
 const maxFailures = 100;
 
 /**

@@ -138,7 +138,7 @@ async function writeSettlement(
   const { runId, sessionKey } = run;
   const { usage, hasCheckpoints } = settlement;
   const waiting = session.queueLength > 0 ? await waitingRuns(unit, sessionKey, maxQueueItemsShown + 1) : [];
-  // Where others wait, the session gives its place up and waits in the order of acceptance.
+  // If other sessions wait, this one releases its place and waits in the order of acceptance.
   const next = rules.mayStartNext() && !rules.hasWaiting() ? waiting[0] : undefined;
   const start = next ? planStart(session, next, waiting, rules) : null;
   const idle: LogEntry = {

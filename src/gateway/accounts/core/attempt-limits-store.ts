@@ -23,7 +23,7 @@ export interface DelaySchedule {
 export interface AttemptLimitsStore {
   /** Counts one attempt, or returns how long to wait until one would be counted. */
   count(key: Buffer, limit: WindowLimit): Promise<'counted' | { retryAfterSeconds: number }>;
-  /** The same with backoff. Of concurrent attempts after the free ones, one is counted. */
+  /** The same with backoff. After the free attempts, one of several concurrent ones is counted. */
   countDelayed(key: Buffer, schedule: DelaySchedule): Promise<'counted' | { retryAfterSeconds: number }>;
   /** Takes one attempt back. */
   uncount(key: Buffer): Promise<void>;

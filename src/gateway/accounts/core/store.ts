@@ -95,7 +95,7 @@ export interface AccountsQueries {
   findBearer(digest: Buffer): Promise<BearerRecord | null>;
   recordUse(tokenId: string): Promise<void>;
   findUser(userId: string): Promise<User | null>;
-  /** Like `findUser`, and locks the user until the transaction ends. */
+  /** Finds the user like `findUser`, and locks it until the transaction ends. */
   lockUser(userId: string): Promise<User | null>;
   listUsers(
     filter: { bureauId?: string | undefined; email?: string | undefined },

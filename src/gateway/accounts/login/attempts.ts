@@ -35,7 +35,7 @@ export const defaultLoginTimes: LoginTimes = {
 };
 const maxInputs = 5;
 
-/** What the client does next. */
+/** The next step of the client. */
 export type NextStep =
   | { outcome: 'done' }
   | { outcome: 'input'; inputs: readonly LoginInput[] }

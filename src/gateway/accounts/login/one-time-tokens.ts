@@ -66,8 +66,8 @@ export async function issueOneTimeToken(
 }
 
 /**
- * Deletes the token and returns its content; null when it is unknown or expired. Of
- * concurrent calls one gets it.
+ * Deletes the token and returns its content; null when it is unknown or expired. One of several
+ * concurrent calls gets it.
  */
 export async function consumeOneTimeToken<T>(
   store: OneTimeTokenQueries,

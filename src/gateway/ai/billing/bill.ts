@@ -55,7 +55,7 @@ export interface BillOptions {
   track(settlement: Promise<unknown>): void;
 }
 
-/** What is occupied until the bill ends, such as a key of the provider. */
+/** A resource that is occupied until the bill ends, such as a key of the provider. */
 export interface Releasable {
   release(): void;
 }

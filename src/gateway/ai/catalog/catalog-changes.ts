@@ -62,7 +62,10 @@ function compareEntries(
   });
 }
 
-/** Where the prompts and keys go, and what a call costs: an operator must see both before the update. */
+/**
+ * The members of a new entry that decide where prompts and keys go and what a call costs: an
+ * operator must see them before the update.
+ */
 function membersOfNew(entry: EntryChange['entry'], newEntry: object): MemberChange[] {
   return compareMembers({}, newEntry).filter(({ member }) =>
     entry === 'provider'

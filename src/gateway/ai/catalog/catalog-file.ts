@@ -24,7 +24,7 @@ export async function readCatalogFile(
 
 export interface CatalogWrite {
   next: CatalogDocument;
-  /** What `next` was planned for; undefined if there was no file. */
+  /** The content for which `next` was planned; undefined if there was no file. */
   current: CatalogDocument | undefined;
   /** Whether a rollback brings `current` back; otherwise it brings back what it did before. */
   keepsFormer: boolean;

@@ -20,7 +20,8 @@ export interface ProviderEntry extends ProviderKeys, AddressMembers {
   name: string;
   kind: ProviderKind;
   /**
-   * Without a trailing slash; absent for local models. An environment variable can replace it (`baseUrlKey`).
+   * The base URL without a trailing slash; absent for local models. An environment variable can
+   * replace it (`baseUrlKey`).
    */
   base_url?: string;
   /** `ask`: streamed calls of the chat format request their usage (`stream_options.include_usage`). */

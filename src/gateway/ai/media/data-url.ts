@@ -1,7 +1,7 @@
 // Data URLs in base64 (RFC 2397), the form in which callers send files inline.
 
 export interface DataUrl {
-  /** Without parameters; empty in a URL that names no type. */
+  /** The media type without parameters; empty in a URL that names no type. */
   mediaType: string;
   /** Base64, not checked. */
   data: string;

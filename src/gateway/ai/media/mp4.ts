@@ -95,8 +95,8 @@ function betweenBoxes(): ReaderState {
 }
 
 /**
- * With the header. A length of 0 means that the box extends to the end of the file,
- * 1 that 64 bits of length follow.
+ * The length of a box with its header. A length of 0 means that the box extends to the end of the
+ * file, 1 that 64 bits of length follow.
  */
 function boxLength(header: Buffer): number {
   const length = header.readUInt32BE(0);

@@ -237,7 +237,10 @@ function addMedium(size: Size, { most, usual }: MediumTokens): void {
 
 interface Medium {
   kind: MediumKind;
-  /** What a provider may read a file as, by the type of its data URL or by its first bytes. */
+  /**
+   * The kind of medium that a provider may read a file as, by the type of its data URL or by its
+   * first bytes.
+   */
   readAs: MediumKind | undefined;
   mediaType: string | undefined;
   /** Undefined when the part has a URL or an id instead of data. */

@@ -7,7 +7,7 @@ import { inflateSync } from 'node:zlib';
 export interface PageCount {
   /** The upper bound. */
   most: number;
-  /** Without the unreadable parts; for the estimate. */
+  /** The pages without the unreadable parts, for the estimate. */
   usual: number;
 }
 

@@ -27,7 +27,7 @@ export function repeatedNameBytes(body: object, format: RequestFormat): number {
 // schema, the gateway adds a schema of about 110 bytes (formats/responses/tools.ts).
 const customSchemaBytes = 160;
 
-// Between the name of a namespace and that of its tool, or a hash that shortens both
+// The separator between the names of a namespace and its tool, or the hash that shortens both
 // (formats/responses/tool-table.ts).
 const joinBytes = 16;
 

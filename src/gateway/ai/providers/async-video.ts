@@ -31,7 +31,7 @@ export interface AsyncVideoOptions extends ModelAccess {
 }
 
 export interface VideoLimits {
-  /** Between two polls of one job. */
+  /** The time between two polls of one job. */
   pollMs: number;
   /** A larger video is rejected. */
   maxBytes: number;

@@ -79,7 +79,7 @@ export function createEventLog<T>({ maxBytes, onReaders, onBytes }: EventLogOpti
       const allBytes = textBytes + entryBytes;
       log.entries.push({ ...entry, bytes: allBytes });
       resize(allBytes);
-      // Half of the log at once, so that the array is not copied for each event.
+      // Drop half of the log at once, so that the array is not copied for each event.
       if (bytes > maxBytes) dropFirst(countBeyond(log.entries, bytes - maxBytes / 2));
       wakeReaders(log);
     },

@@ -63,7 +63,7 @@ export function createResponseRuns({ log: operatorLog }: { log: Log }): Response
   function countBytes(change: number): void {
     totalBytes += change;
     if (change < 0) return;
-    // The oldest logs first. Their calls run on; their readers get a 409.
+    // Drop the oldest logs first. Their calls continue; their readers get a 409.
     for (const { run } of entries.values()) {
       if (totalBytes <= maxTotalBytes) return;
       run.log.drop();

@@ -44,7 +44,7 @@ export interface UpstreamRequest {
 }
 
 export interface UpstreamAnswer {
-  /** Without parameters, in lower case. */
+  /** The media type without parameters, in lower case. */
   mediaType: string;
   /** Can be read once. Throws a Problem when the connection breaks or the provider is idle for too long. */
   body: AsyncIterable<Uint8Array>;

@@ -9,7 +9,7 @@ export interface Timeouts {
   firstByteMs: number;
   /** To the first byte of an answer that is not streamed. */
   answerMs: number;
-  /** Between two pieces of a body. */
+  /** The limit between two pieces of a body. */
   idleMs: number;
   /** The limit of the whole request. */
   streamMs: number;

@@ -56,7 +56,10 @@ export class EventPattern {
     return endsWithLines ? new EventPattern(bytes, members, text) : undefined;
   }
 
-  /** Where the text begins. Offsets of members before it hold for every event of the pattern. */
+  /**
+   * The offset at which the text begins. Offsets of members before it hold for every event of the
+   * pattern.
+   */
   get textStart(): number {
     return (this.#ranges[0] as TextRange).start;
   }

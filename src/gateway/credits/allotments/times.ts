@@ -1,6 +1,6 @@
 // Times and limits of allotments. Tests pass smaller times.
 
-/** Milliseconds. */
+/** All times are in milliseconds. */
 export interface AllotmentTimes {
   /** How long a lease is valid, counted from before the request that renewed it was sent. */
   leaseMs: number;

@@ -1,7 +1,7 @@
 // Provider events in a common form, and the check that an event agrees with the payment order.
 import type { PaymentOrder, ProviderId } from './order.ts';
 
-/** What an event reports; amounts are in minor units. */
+/** The fact that an event reports; amounts are in minor units. */
 export type Fact =
   | { kind: 'paid' | 'expired' | 'failed' | 'canceled' }
   /** The total of all refunds so far, not of this event alone. */

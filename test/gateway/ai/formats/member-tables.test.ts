@@ -49,7 +49,7 @@ beforeAll(async () => {
       models: Object.keys(kinds).map((id) => ({
         id: `${id}/ok`,
         provider: id,
-        // Its package translates by the family that the name of the model has.
+        // The SDK package translates by the family in the model's name.
         upstream_model: id === 'bedrock' ? 'anthropic.claude:0' : 'ok',
         rates: null,
         max_output_tokens: 1_000,

@@ -121,7 +121,7 @@ export async function startMedia(options: GatewayWorldOptions = {}): Promise<Med
       await rm(folder, { recursive: true, force: true });
     },
   };
-  // Extends the other world by its prototype: a copy would evaluate members that throw without an
+  // Extends the gateway world by its prototype: a copy would evaluate members that throw without an
   // administrator.
   return Object.assign(Object.create(world) as GatewayWorld, members);
 }

@@ -30,7 +30,7 @@ interface Token {
 
 const requestMs = 10_000;
 const maxAnswerBytes = 64 * 1024;
-/** Longer than any call waits before its request is sent. */
+/** No call waits this long before its request is sent. */
 const reserveMs = 300_000;
 
 export function createAccessTokens({

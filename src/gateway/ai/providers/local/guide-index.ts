@@ -24,7 +24,6 @@ export interface GuideIndex {
   pages(): string[];
 }
 
-// Stop words.
 const stopWords = new Set(
   (
     'a about an and are as at be been but by can could did do does for from get had has have how i if in into is it its me my no not of on or our ' +

@@ -6,7 +6,7 @@ import { countShapes } from './renderer/scene.ts';
 import type { RenderPool } from './renderer/render-pool.ts';
 
 const bounds = { minSide: 64, maxSide: 2048, id: 'local/shapes' };
-// Without a size in the call: one megapixel, as from most image models.
+// The default size is one megapixel, as of most image models.
 const defaultSide = 1024;
 
 // An image within these limits takes at most fifteen seconds of one core.

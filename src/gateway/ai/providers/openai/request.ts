@@ -7,7 +7,7 @@ import { topLevelMembers } from '../../upstream/json-members.ts';
 import type { ModelAccess } from '../adapter/model-access.ts';
 
 export interface MediaRequest {
-  /** Below the provider's base URL. */
+  /** The path below the provider's base URL. */
   path: string;
   body: string | Uint8Array;
   headers?: Readonly<Record<string, string>>;

@@ -59,7 +59,7 @@ async function openEncoder(
   { width, height }: Size,
   framesPerSecond: number,
 ): Promise<Awaited<ReturnType<typeof createH264MP4Encoder>>> {
-  // A CommonJS bundle without named exports.
+  // The package is a CommonJS bundle without named exports.
   const { default: library } = (await import('h264-mp4-encoder')) as unknown as {
     default: { createH264MP4Encoder: typeof createH264MP4Encoder };
   };
