@@ -10,7 +10,7 @@ type NamePiece =
   | { kind: 'text'; text: string }
   | { kind: 'range'; isNegated: boolean; ranges: (readonly [string, string])[] };
 
-// `{a,b}{c,d}` multiplies.
+// Braces multiply: `{a,b}{c,d}` has four alternatives.
 const maxAlternatives = 64;
 
 /**

@@ -50,7 +50,7 @@ export function createUpstreamMetrics(metrics: Metrics): UpstreamMetrics {
   );
   const firstPieces = metrics.histogram(
     'townhall_upstream_first_piece_seconds',
-    'From a call to a model provider to the first piece of a streamed answer.',
+    'Seconds from a call to a model provider to the first piece of a streamed answer.',
     callLabels,
     secondsBuckets,
   );

@@ -97,8 +97,8 @@ const formats: [string, string, object][] = [
   ['chat completions', '/v1/ai/chat/completions', { messages: [{ role: 'user', content: 'hi' }] }],
 ];
 
-// 10 at 1, 100 at 0.1, 400 at 1.25 and 4 at 5 credits; then 600 at 2 (twice the input), or at the
-// configured rate.
+// The charge: 10 tokens at 1, 100 at 0.1, 400 at 1.25 and 4 at 5 credits, then 600 at 2 (twice the input)
+// or at the configured rate.
 test.each(formats)(
   'charges hour-long cache writes at twice the input or the own rate: %s',
   async (_name, path, body) => {

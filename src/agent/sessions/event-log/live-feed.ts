@@ -52,7 +52,7 @@ export interface LiveFeed {
   announceRemoval(sessionKey: string): void;
   /** Returns the function that ends the subscription. */
   subscribe(sessionKey: string, subscriber: Subscriber): () => void;
-  /** Calls with the committed events of all sessions; returns the function that ends it. */
+  /** Calls `onEvents` with the committed events of all sessions; returns the function that ends it. */
   subscribeAll(onEvents: (events: readonly StoredEvent[]) => void): () => void;
   subscribedSessions(): string[];
   /** Events of several sessions; those of one session in the order of its log. */
