@@ -23,10 +23,10 @@ export class ActiveSet<T> {
   /** Deletes a member by its place. Without effect the second time. */
   delete(place: Place<T>): void {
     if (this.#places[place.index] !== place) return;
-    const last = this.#places.pop() as Place<T>;
-    if (last === place) return;
-    this.#places[place.index] = last;
-    last.index = place.index;
+    const lastPlace = this.#places.pop() as Place<T>;
+    if (lastPlace === place) return;
+    this.#places[place.index] = lastPlace;
+    lastPlace.index = place.index;
   }
 
   get size(): number {

@@ -13,7 +13,7 @@ import { Worker, type WorkerOptions } from 'node:worker_threads';
 export const isSingleExecutable: boolean = sea.isSea();
 
 // A prefix that no path on a disk has.
-const inside = 'townhall-asset:';
+const assetScheme = 'townhall-asset:';
 // `src` in a checkout, `dist` in a package.
 const program = new URL('../', import.meta.url);
 
@@ -22,7 +22,7 @@ const program = new URL('../', import.meta.url);
  * `src/gateway/migrations` or `docs/guides`.
  */
 export function assetPath(path: string): string {
-  if (isSingleExecutable) return `${inside}${path}`;
+  if (isSingleExecutable) return `${assetScheme}${path}`;
   return fileURLToPath(
     path.startsWith('src/') ? new URL(path.slice('src/'.length), program) : new URL(`../${path}`, program),
   );
@@ -107,7 +107,7 @@ export function packageFile(name: string): string | undefined {
 }
 
 function assetKey(file: string): string | undefined {
-  return file.startsWith(inside) ? file.slice(inside.length) : undefined;
+  return file.startsWith(assetScheme) ? file.slice(assetScheme.length) : undefined;
 }
 
 let names: readonly string[] | undefined;

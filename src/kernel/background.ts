@@ -6,7 +6,7 @@ export interface Background {
   /** Starts the work unless work of that name is running. Never throws. */
   run(name: string, work: () => Promise<unknown>): void;
   /** Resolves once no work is running. */
-  settled(): Promise<void>;
+  untilSettled(): Promise<void>;
 }
 
 export function createBackground(log: Log): Background {
@@ -31,7 +31,7 @@ export function createBackground(log: Log): Background {
           Promise.resolve().then(() => attempt(name, work)),
         );
     },
-    async settled() {
+    async untilSettled() {
       while (underWay.size > 0) await Promise.all(underWay.values());
     },
   };

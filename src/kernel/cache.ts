@@ -30,34 +30,34 @@ export function createLruCache<Key, Value>({
   const values = new Map<Key, Value>();
   // The weights other than 1, so that plain caches pay for one map.
   const weights = new Map<Key, number>();
-  let total = 0;
+  let totalWeight = 0;
   // Moving an entry allocates, and most accesses repeat the last one.
-  let newest: Key | undefined;
+  let newestKey: Key | undefined;
 
   function remove(key: Key): void {
     if (!values.delete(key)) return;
-    total -= weights.get(key) ?? 1;
+    totalWeight -= weights.get(key) ?? 1;
     weights.delete(key);
   }
 
   return {
     get(key) {
       const value = values.get(key);
-      if (value === undefined || key === newest) return value;
+      if (value === undefined || key === newestKey) return value;
       values.delete(key);
       values.set(key, value);
-      newest = key;
+      newestKey = key;
       return value;
     },
     peek: (key) => values.get(key),
     set(key, value, weight = 1) {
       remove(key);
       values.set(key, value);
-      newest = key;
+      newestKey = key;
       if (weight !== 1) weights.set(key, weight);
-      total += weight;
+      totalWeight += weight;
       for (const [oldest, evicted] of values) {
-        if (total <= capacity) break;
+        if (totalWeight <= capacity) break;
         remove(oldest);
         onEvict?.(oldest, evicted);
       }
@@ -66,9 +66,9 @@ export function createLruCache<Key, Value>({
     clear() {
       values.clear();
       weights.clear();
-      total = 0;
+      totalWeight = 0;
     },
-    weight: () => total,
+    weight: () => totalWeight,
     entries: () => values.entries(),
   };
 }

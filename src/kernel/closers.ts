@@ -13,7 +13,7 @@ export interface Closers {
 
 export function createClosers(): Closers {
   const closeFunctions: (() => unknown)[] = [];
-  let closing: Promise<void> | undefined;
+  let closePromise: Promise<void> | undefined;
 
   async function closeAll(): Promise<void> {
     const errors: unknown[] = [];
@@ -29,7 +29,7 @@ export function createClosers(): Closers {
 
   return {
     defer: (close) => void closeFunctions.push(close),
-    close: () => (closing ??= closeAll()),
+    close: () => (closePromise ??= closeAll()),
   };
 }
 

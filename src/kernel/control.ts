@@ -38,7 +38,7 @@ export async function serveControl(
     const exchange = answerOne(socket, handlersByName, log).finally(() => openRequests.delete(exchange));
     openRequests.add(exchange);
   });
-  const listening = once(server, 'listening');
+  const listenEvent = once(server, 'listening');
   // bind happens within listen(), so the umask applies to the socket alone, which is never open to others.
   const previous = process.umask(0o177);
   try {
@@ -46,13 +46,13 @@ export async function serveControl(
   } finally {
     process.umask(previous);
   }
-  await listening;
+  await listenEvent;
   await chmod(path, 0o600);
   return {
     async close() {
-      const closed = new Promise((resolve) => server.close(resolve));
+      const closePromise = new Promise((resolve) => server.close(resolve));
       await Promise.allSettled(openRequests);
-      await closed;
+      await closePromise;
       await rm(path, { force: true });
     },
   };

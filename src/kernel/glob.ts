@@ -119,6 +119,9 @@ function expandBraces(pattern: string): string[] {
 function expandOnce(pattern: string): string[] {
   const match = /(?<!\\)\{([^{}]*,[^{}]*)(?<!\\)\}/.exec(pattern);
   if (match === null) return [pattern];
-  const [before, after] = [pattern.slice(0, match.index), pattern.slice(match.index + match[0].length)];
-  return (match[1] ?? '').split(',').map((choice) => `${before}${choice}${after}`);
+  const [textBefore, textAfter] = [
+    pattern.slice(0, match.index),
+    pattern.slice(match.index + match[0].length),
+  ];
+  return (match[1] ?? '').split(',').map((choice) => `${textBefore}${choice}${textAfter}`);
 }

@@ -51,13 +51,13 @@ function takeRandomBytes(bytes: number): number {
  */
 function encode(ms: number, sequence: number): string {
   const offset = takeRandomBytes(8);
-  const high = randomPool.readUIntBE(offset, 3) & 0x3fffff;
-  const low = randomPool.readUIntBE(offset + 3, 5);
-  const middle = (0x7000 + sequence) * 2 ** 24 + 0x800000 + high;
-  return base32(ms, 10) + base32(middle, 8) + base32(low, 8);
+  const highBits = randomPool.readUIntBE(offset, 3) & 0x3fffff;
+  const lowBits = randomPool.readUIntBE(offset + 3, 5);
+  const middleBits = (0x7000 + sequence) * 2 ** 24 + 0x800000 + highBits;
+  return toBase32(ms, 10) + toBase32(middleBits, 8) + toBase32(lowBits, 8);
 }
 
-function base32(value: number, length: number): string {
+function toBase32(value: number, length: number): string {
   let text = '';
   for (let index = 0, rest = value; index < length; index += 1, rest = Math.floor(rest / 32))
     text = alphabet[rest % 32] + text;

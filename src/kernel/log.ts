@@ -181,9 +181,9 @@ const identity: Hide = (text) => text;
 
 /** The beginning of a long text, without secrets. */
 function shorten(text: string, redactor: Redactor): string {
-  const redacted = redactor.hide(text.slice(0, searchedTextLength));
-  const safeLength = Math.max(redacted.length - unshownEnd, 0);
-  return `${redacted.slice(0, Math.min(maximumTextLength, safeLength))}… (${text.length} characters)`;
+  const redactedText = redactor.hide(text.slice(0, searchedTextLength));
+  const safeLength = Math.max(redactedText.length - unshownEnd, 0);
+  return `${redactedText.slice(0, Math.min(maximumTextLength, safeLength))}… (${text.length} characters)`;
 }
 
 /**
@@ -233,12 +233,12 @@ interface Walk {
 
 function put(target: Record<string, unknown>, name: string, value: unknown, walk: Walk): void {
   const isSecret = value !== null && value !== undefined && walk.isSecretName(name);
-  const plain = isSecret ? '[redacted]' : plainValue(value, walk);
+  const plainMember = isSecret ? '[redacted]' : plainValue(value, walk);
   const safeName = walk.hide(name);
   // Assigning to `__proto__` would change the target instead.
   if (safeName === '__proto__')
-    Object.defineProperty(target, safeName, { value: plain, enumerable: true, configurable: true });
-  else target[safeName] = plain;
+    Object.defineProperty(target, safeName, { value: plainMember, enumerable: true, configurable: true });
+  else target[safeName] = plainMember;
 }
 
 // Names recur with every line, so verdicts are cached; callers invent some names, so the number is bounded.
@@ -269,17 +269,17 @@ function plainValue(value: unknown, walk: Walk): unknown {
   const nested: Walk = { ...walk, depth: walk.depth + 1, ancestors: [...walk.ancestors, value] };
   if (Array.isArray(value)) return value.slice(0, maximumEntries).map((item) => plainValue(item, nested));
   const entries = value instanceof Error ? errorEntries(value) : Object.entries(value);
-  const plain: Record<string, unknown> = {};
-  for (const [name, member] of entries.slice(0, maximumEntries)) put(plain, name, member, nested);
-  return plain;
+  const plainRecord: Record<string, unknown> = {};
+  for (const [name, member] of entries.slice(0, maximumEntries)) put(plainRecord, name, member, nested);
+  return plainRecord;
 }
 
 // A secret of digits alone may reach the log as a number.
 function plainNumber(value: number, { hide }: Walk): unknown {
   if (hide === identity) return value;
   const text = String(value);
-  const redacted = hide(text);
-  return redacted === text ? value : redacted;
+  const redactedText = hide(text);
+  return redactedText === text ? value : redactedText;
 }
 
 // `message`, `stack` and `cause` of an error are not enumerable.

@@ -62,8 +62,8 @@ const exitNames = ['exit', 'reallyExit', 'abort', 'kill'] as const;
 /** Lets functions that end the process throw when an owner's code calls them. */
 function replaceExits(): () => void {
   const target = process as unknown as Record<string, (...args: unknown[]) => unknown>;
-  const originals = exitNames.map((name) => [name, target[name]] as const);
-  for (const [name, original] of originals) {
+  const originalMethods = exitNames.map((name) => [name, target[name]] as const);
+  for (const [name, original] of originalMethods) {
     if (original === undefined) continue;
     target[name] = (...args) => {
       const owner = context.getStore();
@@ -78,6 +78,6 @@ function replaceExits(): () => void {
     };
   }
   return () => {
-    for (const [name, original] of originals) if (original !== undefined) target[name] = original;
+    for (const [name, original] of originalMethods) if (original !== undefined) target[name] = original;
   };
 }

@@ -21,28 +21,29 @@ export function createRecentLines({
   const lines: string[] = [];
   // Dropped lines stay in the array until there are as many as kept ones, as a shift would move all
   // the others.
-  let first = 0;
+  let firstIndex = 0;
   let droppedBefore = 0;
   let bytes = 0;
 
   function drop(): void {
-    bytes -= lines[first]?.length ?? 0;
-    lines[first] = '';
-    first += 1;
-    if (first < maxLines) return;
-    lines.splice(0, first);
-    droppedBefore += first;
-    first = 0;
+    bytes -= lines[firstIndex]?.length ?? 0;
+    lines[firstIndex] = '';
+    firstIndex += 1;
+    if (firstIndex < maxLines) return;
+    lines.splice(0, firstIndex);
+    droppedBefore += firstIndex;
+    firstIndex = 0;
   }
 
   return {
     add(line) {
       lines.push(line);
       bytes += line.length;
-      while (lines.length - first > maxLines || (bytes > maxBytes && lines.length - first > 1)) drop();
+      while (lines.length - firstIndex > maxLines || (bytes > maxBytes && lines.length - firstIndex > 1))
+        drop();
     },
     read(after) {
-      const start = Math.max(first, after - droppedBefore);
+      const start = Math.max(firstIndex, after - droppedBefore);
       return { lines: lines.slice(start), next: droppedBefore + lines.length };
     },
   };

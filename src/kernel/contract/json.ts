@@ -18,7 +18,7 @@ const maximumMembers = 10_000;
 /** The value of a JSON document. Throws a 400 Problem that names the error, and a 413 for too many values. */
 export function parseJson(bytes: Buffer): unknown {
   refuseForeignEncoding(bytes);
-  const { suspects, members } = scan(bytes, { nameDepth: 1 });
+  const { hasSuspects, members } = scan(bytes, { nameDepth: 1 });
   let value: unknown;
   try {
     value = JSON.parse(bytes.toString('utf8'));
@@ -27,7 +27,7 @@ export function parseJson(bytes: Buffer): unknown {
   }
   // JSON.parse keeps the last of two members with the same name; another parser may keep the first.
   if (countMembers(value) < members) scan(bytes, { nameDepth: maximumDepth });
-  if (suspects) refuseUnsafeValues(value);
+  if (hasSuspects) refuseUnsafeValues(value);
   return value;
 }
 
@@ -44,10 +44,10 @@ function countMembers(value: unknown): number {
 }
 
 function refuseForeignEncoding(bytes: Buffer): void {
-  const [first, second, third] = [bytes[0], bytes[1], bytes[2]];
-  const utf8Mark = first === 0xef && second === 0xbb && third === 0xbf;
+  const [firstByte, secondByte, thirdByte] = [bytes[0], bytes[1], bytes[2]];
+  const hasUtf8Mark = firstByte === 0xef && secondByte === 0xbb && thirdByte === 0xbf;
   // JSON in UTF-16 has a zero among its first two bytes; its byte order mark is invalid UTF-8.
-  if (utf8Mark || first === 0 || second === 0 || !isUtf8(bytes)) {
+  if (hasUtf8Mark || firstByte === 0 || secondByte === 0 || !isUtf8(bytes)) {
     throw new Problem(
       'bad_request',
       'invalid_json',
@@ -76,7 +76,7 @@ for (const [character, meaning] of [
 
 interface Scan {
   /** Whether the document may contain numbers, characters or names that have to be checked after parsing. */
-  suspects: boolean;
+  hasSuspects: boolean;
   /** The members of all objects, including those that JSON.parse drops. */
   members: number;
 }
@@ -89,7 +89,7 @@ interface Scan {
 function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
   const { length } = bytes;
   const texts: TextScan = { nextQuote: -1, nextEscape: -1, hasSuspectEscape: false };
-  let suspects = bytes.includes('__proto__');
+  let hasSuspects = bytes.includes('__proto__');
   let depth = 0;
   let expectsName = false;
   let scalarStart = 0;
@@ -99,20 +99,20 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
   // Member counts and names of the open objects, by depth; `names` is undefined for an open array.
   const members = new Uint32Array(maximumDepth + 1);
   const names: (Names | undefined)[] = [];
-  const result = (isSuspect: boolean): Scan => ({ suspects: isSuspect, members: allMembers });
-  for (let at = 0; at < length; at += 1) {
-    const meaning = meanings[bytes[at] as number];
+  const result = (isSuspect: boolean): Scan => ({ hasSuspects: isSuspect, members: allMembers });
+  for (let offset = 0; offset < length; offset += 1) {
+    const meaning = meanings[bytes[offset] as number];
     if (meaning === 0) continue;
     switch (meaning) {
       case quote: {
         if (++parts > maximumParts) throw tooMany(`${maximumParts} objects, arrays, names and texts`);
-        const end = closingQuote(bytes, at + 1, texts);
-        if (end < 0) return result(suspects);
+        const end = closingQuote(bytes, offset + 1, texts);
+        if (end < 0) return result(hasSuspects);
         if (expectsName) {
-          refuseDuplicate(bytes.toString('utf8', at, end + 1), names[depth] as Names);
+          refuseDuplicate(bytes.toString('utf8', offset, end + 1), names[depth] as Names);
           expectsName = false;
         }
-        at = end;
+        offset = end;
         break;
       }
       case opening:
@@ -126,20 +126,20 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
         }
         members[depth] = 0;
         if (depth <= nameDepth) {
-          expectsName = bytes[at] === 0x7b;
+          expectsName = bytes[offset] === 0x7b;
           names[depth] = expectsName ? { list: [], set: undefined } : undefined;
         }
         break;
       case closing:
         // More closing than opening brackets; JSON.parse reports it.
-        if (--depth < 0) return result(suspects);
+        if (--depth < 0) return result(hasSuspects);
         expectsName = false;
         // A double needs at most 24 characters; a number of 300 digits may be infinite.
-        if (at - scalarStart > 300) suspects = true;
+        if (offset - scalarStart > 300) hasSuspects = true;
         break;
       case comma:
         if (++values > maximumValues) throw tooMany(`${maximumValues} values`);
-        if (at - scalarStart > 300) suspects = true;
+        if (offset - scalarStart > 300) hasSuspects = true;
         if (depth <= nameDepth && names[depth] !== undefined) expectsName = true;
         break;
       case colon:
@@ -150,14 +150,14 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
         break;
       default: {
         // e: in well-formed JSON only a number has it after a digit; `true` and `false` do not.
-        const previousByte = bytes[at - 1] ?? 0;
-        if (previousByte >= 0x30 && previousByte <= 0x39) suspects = true;
+        const previousByte = bytes[offset - 1] ?? 0;
+        if (previousByte >= 0x30 && previousByte <= 0x39) hasSuspects = true;
         continue;
       }
     }
-    scalarStart = at;
+    scalarStart = offset;
   }
-  return result(suspects || texts.hasSuspectEscape || length - scalarStart > 300);
+  return result(hasSuspects || texts.hasSuspectEscape || length - scalarStart > 300);
 }
 
 function tooMany(limit: string): Problem {
@@ -179,38 +179,41 @@ interface TextScan {
 const shortText = 64;
 
 /** The position of the quote that ends the string at `from`, or -1. */
-function closingQuote(bytes: Buffer, from: number, texts: TextScan): number {
+function closingQuote(bytes: Buffer, start: number, texts: TextScan): number {
   const { length } = bytes;
-  let searchAfter = from + shortText;
-  for (let at = from; at < length; at += 1) {
-    const byte = bytes[at];
-    if (byte === 0x22) return at;
+  let searchAfter = start + shortText;
+  for (let offset = start; offset < length; offset += 1) {
+    const byte = bytes[offset];
+    if (byte === 0x22) return offset;
     if (byte === 0x5c) {
-      at += 1;
-      if (bytes[at] === 0x75 && isSuspectEscape(bytes, at + 1)) texts.hasSuspectEscape = true;
-    } else if (at > searchAfter) {
-      if (texts.nextQuote < at) texts.nextQuote = indexOrEnd(0x22, bytes, at);
-      if (texts.nextEscape < at) texts.nextEscape = indexOrEnd(0x5c, bytes, at);
-      at = Math.min(texts.nextQuote, texts.nextEscape) - 1;
-      searchAfter = at + shortText;
+      offset += 1;
+      if (bytes[offset] === 0x75 && isSuspectEscape(bytes, offset + 1)) texts.hasSuspectEscape = true;
+    } else if (offset > searchAfter) {
+      if (texts.nextQuote < offset) texts.nextQuote = indexOrEnd(0x22, bytes, offset);
+      if (texts.nextEscape < offset) texts.nextEscape = indexOrEnd(0x5c, bytes, offset);
+      offset = Math.min(texts.nextQuote, texts.nextEscape) - 1;
+      searchAfter = offset + shortText;
     }
   }
   return -1;
 }
 
 /** The next position of the byte, or the end. */
-function indexOrEnd(byte: number, bytes: Buffer, from: number): number {
-  const index = bytes.indexOf(byte, from);
+function indexOrEnd(byte: number, bytes: Buffer, start: number): number {
+  const index = bytes.indexOf(byte, start);
   return index < 0 ? bytes.length : index;
 }
 
-function isSuspectEscape(bytes: Buffer, at: number): boolean {
-  const first = bytes[at] ?? 0;
-  const second = bytes[at + 1] ?? 0;
+function isSuspectEscape(bytes: Buffer, offset: number): boolean {
+  const firstByte = bytes[offset] ?? 0;
+  const secondByte = bytes[offset + 1] ?? 0;
   // 005f is the underscore, d800 to dfff are the halves of surrogate pairs.
-  if ((first | 0x20) === 0x64) return second >= 0x38;
+  if ((firstByte | 0x20) === 0x64) return secondByte >= 0x38;
   return (
-    first === 0x30 && second === 0x30 && bytes[at + 2] === 0x35 && ((bytes[at + 3] ?? 0) | 0x20) === 0x66
+    firstByte === 0x30 &&
+    secondByte === 0x30 &&
+    bytes[offset + 2] === 0x35 &&
+    ((bytes[offset + 3] ?? 0) | 0x20) === 0x66
   );
 }
 
@@ -275,8 +278,8 @@ function findUnsafe(value: unknown): UnsafeValue | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   if (Array.isArray(value)) {
     for (let index = 0; index < value.length; index += 1) {
-      const nested = findUnsafe(value[index]);
-      if (nested !== undefined) return addStep(nested, index);
+      const unsafeMember = findUnsafe(value[index]);
+      if (unsafeMember !== undefined) return addStep(unsafeMember, index);
     }
     return undefined;
   }
@@ -285,15 +288,15 @@ function findUnsafe(value: unknown): UnsafeValue | undefined {
     if (name === '__proto__')
       return { steps: [], message: 'has a member `__proto__`, which is not accepted' };
     if (!name.isWellFormed()) return { steps: [], message: 'has a name that holds half of a surrogate pair' };
-    const nested = findUnsafe((value as Record<string, unknown>)[name]);
-    if (nested !== undefined) return addStep(nested, name);
+    const unsafeMember = findUnsafe((value as Record<string, unknown>)[name]);
+    if (unsafeMember !== undefined) return addStep(unsafeMember, name);
   }
   return undefined;
 }
 
-function addStep(unsafe: UnsafeValue, step: string | number): UnsafeValue {
-  unsafe.steps.push(step);
-  return unsafe;
+function addStep(unsafeValue: UnsafeValue, step: string | number): UnsafeValue {
+  unsafeValue.steps.push(step);
+  return unsafeValue;
 }
 
 function unsafeProblem(path: string, message: string): Problem {

@@ -142,14 +142,14 @@ function readOperation(
  * unless both days are declared.
  */
 function deprecationHeaders(operation: OperationObject): { deprecation: string; sunset: string } {
-  const [since, sunset] = [operation['x-deprecated-since'], operation['x-sunset']].map((day) =>
+  const [deprecatedSince, sunset] = [operation['x-deprecated-since'], operation['x-sunset']].map((day) =>
     typeof day === 'string' ? new Date(day) : new Date(Number.NaN),
   ) as [Date, Date];
-  if (Number.isNaN(since.getTime()) || Number.isNaN(sunset.getTime()))
+  if (Number.isNaN(deprecatedSince.getTime()) || Number.isNaN(sunset.getTime()))
     throw new Error(
       `${operation.operationId ?? ''} is deprecated; give it the days x-deprecated-since and x-sunset.`,
     );
-  return { deprecation: `@${since.getTime() / 1000}`, sunset: sunset.toUTCString() };
+  return { deprecation: `@${deprecatedSince.getTime() / 1000}`, sunset: sunset.toUTCString() };
 }
 
 function readErrorCodes(codes: string[] | undefined): ReadonlySet<string> | undefined {
@@ -232,14 +232,14 @@ export function requireConsistency(
   operations: ContractOperation[],
   { handlers, identities }: { handlers: object; identities: Record<string, string> },
 ): void {
-  const declared = document.components?.securitySchemes ?? {};
+  const declaredSchemes = document.components?.securitySchemes ?? {};
   const operationIds = new Set(operations.map(({ operationId }) => operationId));
   const schemes = new Set([
-    ...Object.keys(declared),
+    ...Object.keys(declaredSchemes),
     ...operations.flatMap(({ path, method }) => schemesOf(document.paths?.[path]?.[method]?.security ?? [])),
   ]);
   const errors = [
-    ...Object.entries(declared)
+    ...Object.entries(declaredSchemes)
       .filter(([, { type, in: place }]) => type === 'apiKey' && place !== 'header')
       .map(([scheme]) => `the security scheme ${scheme} takes a key elsewhere than in a header`),
     ...operations.flatMap((operation, index) => [
@@ -258,7 +258,7 @@ export function requireConsistency(
     ...[...schemes].flatMap((scheme) => {
       if (!Object.hasOwn(identities, scheme))
         return [`the security scheme ${scheme} is not mapped to an identity`];
-      return declared[scheme] ? [] : [`the security scheme ${scheme} is not declared`];
+      return declaredSchemes[scheme] ? [] : [`the security scheme ${scheme} is not declared`];
     }),
   ];
   if (errors.length > 0) throw new Error(`The contract cannot be served: ${errors.join('; ')}.`);

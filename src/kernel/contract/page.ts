@@ -43,9 +43,9 @@ export function isTimeAndId(value: unknown): value is [time: string, id: string]
   const [, day, time] =
     /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.\d{1,6})?(?:Z|\+00)$/.exec(timeText) ?? [];
   if (day === undefined || day.startsWith('0000')) return false;
-  const parsed = new Date(`${day}T${time}Z`);
+  const parsedTime = new Date(`${day}T${time}Z`);
   // Date parses a day that does not exist as a later one.
-  return !Number.isNaN(parsed.getTime()) && parsed.toISOString().startsWith(`${day}T${time}`);
+  return !Number.isNaN(parsedTime.getTime()) && parsedTime.toISOString().startsWith(`${day}T${time}`);
 }
 
 /**
@@ -57,9 +57,9 @@ export function pageOf<Row>(
   cursorOf: (row: Row) => CursorValue,
 ): { items: Row[]; next_cursor: string | null } {
   const items = rows.slice(0, limit);
-  const last = items.at(-1);
-  const hasMore = rows.length > limit && last !== undefined;
-  return { items, next_cursor: hasMore ? encodeCursor(cursorOf(last)) : null };
+  const lastItem = items.at(-1);
+  const hasMore = rows.length > limit && lastItem !== undefined;
+  return { items, next_cursor: hasMore ? encodeCursor(cursorOf(lastItem)) : null };
 }
 
 /** A caller's `limit`, or the default. */

@@ -27,9 +27,9 @@ export function headerMismatch(
   const response = declaredResponse(operation, status);
   // A passed-through status has the headers of the declared ones.
   if (response === undefined && operation.passthrough) return null;
-  const declared = new Set(Object.keys(response?.headers ?? {}).map((name) => name.toLowerCase()));
+  const declaredNames = new Set(Object.keys(response?.headers ?? {}).map((name) => name.toLowerCase()));
   const undeclaredNames = Object.keys(headers).filter(
-    (name) => !declared.has(name) && !transportHeaders.has(name),
+    (name) => !declaredNames.has(name) && !transportHeaders.has(name),
   );
   if (undeclaredNames.length === 0) return null;
   return `${operation.operationId} does not declare for ${status} the headers ${undeclaredNames.join(', ')}`;
@@ -38,7 +38,7 @@ export function headerMismatch(
 export function createReplyValidator(compile: (schema: JsonRecord) => CompiledSchema): ReplyValidator {
   const schemas = new Map<string, CompiledSchema>();
 
-  function mismatch(
+  function describeMismatch(
     operation: ContractOperation,
     { status, mediaType }: { status: number; mediaType: string },
     value: unknown,
@@ -57,7 +57,7 @@ export function createReplyValidator(compile: (schema: JsonRecord) => CompiledSc
   }
 
   const jsonMismatch = (operation: ContractOperation, status: number, body: unknown) =>
-    mismatch(operation, { status, mediaType: 'application/json' }, body);
+    describeMismatch(operation, { status, mediaType: 'application/json' }, body);
 
   function contentMismatch(operation: ContractOperation, reply: AnyReply): string | null {
     const { operationId } = operation;
@@ -83,8 +83,8 @@ export function createReplyValidator(compile: (schema: JsonRecord) => CompiledSc
       const { events, status } = reply;
       if (events === undefined) return reply;
       const check = (data: unknown) =>
-        requireMatch(mismatch(operation, { status, mediaType: 'text/event-stream' }, data));
-      return { ...reply, events: checkedEvents(events, check) };
+        requireMatch(describeMismatch(operation, { status, mediaType: 'text/event-stream' }, data));
+      return { ...reply, events: checkEvents(events, check) };
     },
   };
 }
@@ -93,7 +93,7 @@ function requireMatch(reason: string | null): void {
   if (reason !== null) throw new Error(`A reply does not match the contract: ${reason}`);
 }
 
-async function* checkedEvents(
+async function* checkEvents(
   events: NonNullable<AnyReply['events']>,
   check: (data: unknown) => void,
 ): NonNullable<AnyReply['events']> {

@@ -104,6 +104,10 @@ function parseKey(value: string | string[], keyHeader: string): Credential {
   return { kind: 'bearer', token: value, keyHeader };
 }
 
-function isSameToken(credential: Credential, other: Credential): boolean {
-  return credential.kind === 'bearer' && other.kind === 'bearer' && credential.token === other.token;
+function isSameToken(firstCredential: Credential, secondCredential: Credential): boolean {
+  return (
+    firstCredential.kind === 'bearer' &&
+    secondCredential.kind === 'bearer' &&
+    firstCredential.token === secondCredential.token
+  );
 }

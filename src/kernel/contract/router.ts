@@ -120,10 +120,12 @@ function allowOf<Operation>(route: Route<Operation>): string {
 // with a suffix before one without, a longer template before a shorter.
 function bySpecificity(a: { segments: Segment[] }, b: { segments: Segment[] }): number {
   for (const [index, segment] of a.segments.entries()) {
-    const other = b.segments[index];
-    if (!other) return -1;
-    if ((segment.literal === null) !== (other.literal === null)) return segment.literal === null ? 1 : -1;
-    if (segment.suffix.length !== other.suffix.length) return other.suffix.length - segment.suffix.length;
+    const otherSegment = b.segments[index];
+    if (!otherSegment) return -1;
+    if ((segment.literal === null) !== (otherSegment.literal === null))
+      return segment.literal === null ? 1 : -1;
+    if (segment.suffix.length !== otherSegment.suffix.length)
+      return otherSegment.suffix.length - segment.suffix.length;
   }
   return a.segments.length < b.segments.length ? 1 : 0;
 }
@@ -157,9 +159,9 @@ function paramsOf<Operation>(template: Template<Operation>, parts: string[]): Re
   const params = Object.create(null) as Record<string, string>;
   for (const [index, { literal, name, suffix }] of template.segments.entries()) {
     if (literal !== null) continue;
-    const spans = name === template.route.spansSlashes;
-    const raw = spans ? parts.slice(index).join('/') : (parts[index] ?? '');
-    params[name] = decodeParameter(name, raw.slice(0, raw.length - suffix.length), spans);
+    const spansSlashes = name === template.route.spansSlashes;
+    const raw = spansSlashes ? parts.slice(index).join('/') : (parts[index] ?? '');
+    params[name] = decodeParameter(name, raw.slice(0, raw.length - suffix.length), spansSlashes);
   }
   return params;
 }

@@ -21,7 +21,7 @@ export function compileSchema(schema: JsonSchema): SchemaCheck {
   const validate = compileValid(schema) ?? compileInvalid(schema);
   return (value) => {
     if (validate(value)) return { ok: true };
-    return { ok: false, details: (validate.errors ?? []).slice(0, maximumDetails).map(detail) };
+    return { ok: false, details: (validate.errors ?? []).slice(0, maximumDetails).map(toDetail) };
   };
 }
 
@@ -115,11 +115,11 @@ export function compileQuery(schema: JsonSchema): QueryCheck {
     // The validator coerces the value in place, so it works on a copy.
     const value = structuredClone({ ...query });
     if (validate(value)) return { ok: true, value };
-    return { ok: false, details: (validate.errors ?? []).slice(0, maximumDetails).map(detail) };
+    return { ok: false, details: (validate.errors ?? []).slice(0, maximumDetails).map(toDetail) };
   };
 }
 
-function detail(error: ErrorObject): ProblemDetail {
+function toDetail(error: ErrorObject): ProblemDetail {
   const parent = error.instancePath
     .split('/')
     .slice(1)

@@ -4,7 +4,7 @@ import { Problem } from '../problem.ts';
 
 // A NUL, or half of a surrogate pair, in the form of JSON.stringify; an even number of backslashes
 // before it are escaped backslashes.
-const unstorable = /(?<!\\)(?:\\\\)*\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})/;
+const unstorableText = /(?<!\\)(?:\\\\)*\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})/;
 
 /**
  * Throws 400, which names `param`, unless the value can be stored and has at most `maxBytes` as
@@ -14,7 +14,7 @@ export function requireStorable(value: unknown, param: string, maxBytes = 16 * 1
   const text = JSON.stringify(value) ?? '';
   if (Buffer.byteLength(text) > maxBytes)
     throw unstorableProblem(param, `may have ${maxBytes} bytes of JSON at most`);
-  if (unstorable.test(text)) throw unstorableProblem(param, 'holds a NUL or half of a surrogate pair');
+  if (unstorableText.test(text)) throw unstorableProblem(param, 'holds a NUL or half of a surrogate pair');
 }
 
 // PostgreSQL's error codes for a NUL: in a text, and in JSON.
@@ -26,21 +26,21 @@ const nulCodes = new Set(['22021', '22P05']);
  */
 export function explainNulByte(error: unknown, query: unknown, body: unknown): unknown {
   if (!(error instanceof Error) || !('code' in error) || !nulCodes.has(String(error.code))) return error;
-  const path = nulIn(query, '') ?? nulIn(body, '');
+  const path = findNul(query, '') ?? findNul(body, '');
   return path === undefined
     ? error
     : unstorableProblem(path.slice(0, 256), 'holds a NUL, which cannot be kept', error);
 }
 
 // Recursion is safe: json.ts bounds the depth of a body.
-function nulIn(value: unknown, path: string): string | undefined {
+function findNul(value: unknown, path: string): string | undefined {
   if (typeof value === 'string') return value.includes('\0') ? path : undefined;
   if (typeof value !== 'object' || value === null) return undefined;
   for (const [name, member] of Object.entries(value)) {
     if (name.includes('\0')) return path;
     const dottedPath = path === '' ? name : `${path}.${name}`;
-    const nested = nulIn(member, Array.isArray(value) ? `${path}[${name}]` : dottedPath);
-    if (nested !== undefined) return nested;
+    const nestedPath = findNul(member, Array.isArray(value) ? `${path}[${name}]` : dottedPath);
+    if (nestedPath !== undefined) return nestedPath;
   }
   return undefined;
 }

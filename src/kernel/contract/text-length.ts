@@ -11,7 +11,7 @@ export function useQuickLengths(ajv: Pick<Ajv, 'removeKeyword' | 'addKeyword'>):
 }
 
 function lengthKeyword(keyword: 'maxLength' | 'minLength'): CodeKeywordDefinition {
-  const fits = keyword === 'maxLength' ? hasAtMost : hasAtLeast;
+  const hasLength = keyword === 'maxLength' ? hasAtMost : hasAtLeast;
   const words = keyword === 'maxLength' ? 'more' : 'fewer';
   return {
     keyword,
@@ -24,7 +24,7 @@ function lengthKeyword(keyword: 'maxLength' | 'minLength'): CodeKeywordDefinitio
       params: ({ schemaCode }) => _`{limit: ${schemaCode}}`,
     },
     code(context: KeywordCxt) {
-      const check = context.gen.scopeValue('func', { ref: fits });
+      const check = context.gen.scopeValue('func', { ref: hasLength });
       context.fail(_`!${check}(${context.data}, ${context.schemaCode})`);
     },
   };
@@ -33,20 +33,20 @@ function lengthKeyword(keyword: 'maxLength' | 'minLength'): CodeKeywordDefinitio
 /** Whether the text has no more characters than the limit. */
 export function hasAtMost(text: string, limit: number): boolean {
   if (text.length <= limit) return true;
-  return text.length <= 2 * limit && characters(text) <= limit;
+  return text.length <= 2 * limit && countCharacters(text) <= limit;
 }
 
 /** Whether the text has no fewer characters than the limit. */
 export function hasAtLeast(text: string, limit: number): boolean {
   if (text.length < limit) return false;
-  return text.length >= 2 * limit || characters(text) >= limit;
+  return text.length >= 2 * limit || countCharacters(text) >= limit;
 }
 
 // Counts like JSON Schema: a surrogate pair is one character.
-function characters(text: string): number {
+function countCharacters(text: string): number {
   let count = 0;
-  for (let at = 0; at < text.length; at += 1) {
-    if ((text.codePointAt(at) as number) > 0xffff) at += 1;
+  for (let index = 0; index < text.length; index += 1) {
+    if ((text.codePointAt(index) as number) > 0xffff) index += 1;
     count += 1;
   }
   return count;

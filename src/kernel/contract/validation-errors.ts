@@ -52,13 +52,13 @@ export function invalidRequestProblem(errors: readonly SchemaError[], tools: Sch
     if (explanations.size === maximumDetails) break;
   }
   const all = [...explanations.values()];
-  const first = all[0];
+  const firstError = all[0];
   return new Problem(
     'bad_request',
     'invalid_request',
-    first?.sentence ?? 'The request does not match the contract.',
+    firstError?.sentence ?? 'The request does not match the contract.',
     {
-      param: first && first.detail.path !== '' ? first.detail.path : null,
+      param: firstError && firstError.detail.path !== '' ? firstError.detail.path : null,
       details: all.map((violation) => violation.detail),
     },
   );
@@ -171,12 +171,12 @@ function findConflictingMember(
   candidates: readonly Violation[][],
 ): string | undefined {
   if (message !== unknownMember) return undefined;
-  const [other] =
+  const [otherError] =
     candidates.find(
       ([first, ...more]) =>
         more.length === 0 && first?.message === unknownMember && first.pointer !== pointer,
     ) ?? [];
-  return other && memberPath(pointerParts(other.pointer));
+  return otherError && memberPath(pointerParts(otherError.pointer));
 }
 
 // In `dependentSchemas` another member causes the rejection.
@@ -197,8 +197,8 @@ function discriminatorOf(parent: unknown, forms: unknown[], tools: SchemaTools):
   const declaredName =
     isRecord(parent) && isRecord(parent.discriminator) ? parent.discriminator.propertyName : undefined;
   if (typeof declaredName === 'string') return declaredName;
-  const first = forms.length > 0 ? tools.resolve(forms[0]) : {};
-  const names = isRecord(first.properties) ? Object.keys(first.properties) : [];
+  const firstForm = forms.length > 0 ? tools.resolve(forms[0]) : {};
+  const names = isRecord(firstForm.properties) ? Object.keys(firstForm.properties) : [];
   return names.find((name) => isTag(name, forms, tools)) ?? null;
 }
 
@@ -287,17 +287,17 @@ function messageOf({ keyword, params, schema, parentSchema }: SchemaError): stri
     case 'const':
       return `must be ${literalOf(params.allowedValue)}`;
     case 'minLength':
-      return `must have at least ${limit} ${plural(limit, 'character')}`;
+      return `must have at least ${limit} ${pluralize(limit, 'character')}`;
     case 'maxLength':
-      return `must have at most ${limit} ${plural(limit, 'character')}`;
+      return `must have at most ${limit} ${pluralize(limit, 'character')}`;
     case 'minItems':
-      return `must have at least ${limit} ${plural(limit, 'item')}`;
+      return `must have at least ${limit} ${pluralize(limit, 'item')}`;
     case 'maxItems':
-      return `must have at most ${limit} ${plural(limit, 'item')}`;
+      return `must have at most ${limit} ${pluralize(limit, 'item')}`;
     case 'minProperties':
-      return `must have at least ${limit} ${plural(limit, 'member')}`;
+      return `must have at least ${limit} ${pluralize(limit, 'member')}`;
     case 'maxProperties':
-      return `must have at most ${limit} ${plural(limit, 'member')}`;
+      return `must have at most ${limit} ${pluralize(limit, 'member')}`;
     case 'minimum':
       return `must be at least ${limit}`;
     case 'maximum':
@@ -351,7 +351,7 @@ function literalOf(value: unknown): string {
   return typeof value === 'string' ? `"${value}"` : JSON.stringify(value);
 }
 
-function plural(count: string, singular: string): string {
+function pluralize(count: string, singular: string): string {
   return count === '1' ? singular : `${singular}s`;
 }
 

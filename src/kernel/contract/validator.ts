@@ -219,7 +219,7 @@ function compilableDocument(operations: readonly ContractOperation[]): Document 
 }
 
 function compilableParameters({ parameters, headerNames, allowsAnyQuery }: ContractOperation): object[] {
-  const declared = parameters
+  const declaredParameters = parameters
     .filter((parameter) => parameter.in !== 'header' || headerNames.includes(parameter.name.toLowerCase()))
     .map(({ name, in: location, required = false, schema }) => ({
       name,
@@ -229,7 +229,7 @@ function compilableParameters({ parameters, headerNames, allowsAnyQuery }: Contr
     }));
   // OpenAPI declares free-form query parameters as one parameter with additional properties.
   const anyQuery = { name: '*', in: 'query', schema: { additionalProperties: true } };
-  return allowsAnyQuery ? [...declared, anyQuery] : declared;
+  return allowsAnyQuery ? [...declaredParameters, anyQuery] : declaredParameters;
 }
 
 /** The schema with absolute references into the document. */

@@ -6,9 +6,9 @@ type Element = string | null | Element[];
 
 /** The elements of `{a,"b c",NULL,{d}}`, each through `parse`. */
 export function parseArray<T>(text: string, parse: (element: string) => T): unknown[] {
-  let at = 0;
+  let position = 0;
   // Lower bounds other than one are written in front: `[0:1]={…}`.
-  if (text.startsWith('[')) at = text.indexOf('=') + 1;
+  if (text.startsWith('[')) position = text.indexOf('=') + 1;
   return readList().map(convert);
 
   function convert(element: Element): unknown {
@@ -18,31 +18,31 @@ export function parseArray<T>(text: string, parse: (element: string) => T): unkn
 
   function readList(): Element[] {
     const elements: Element[] = [];
-    at += 1;
-    while (at < text.length && text[at] !== '}') {
-      if (text[at] === ',') at += 1;
-      else if (text[at] === '{') elements.push(readList());
-      else if (text[at] === '"') elements.push(readQuoted());
+    position += 1;
+    while (position < text.length && text[position] !== '}') {
+      if (text[position] === ',') position += 1;
+      else if (text[position] === '{') elements.push(readList());
+      else if (text[position] === '"') elements.push(readQuoted());
       else elements.push(readBare());
     }
-    at += 1;
+    position += 1;
     return elements;
   }
 
   function readQuoted(): string {
     let value = '';
-    for (at += 1; at < text.length && text[at] !== '"'; at += 1) {
-      if (text[at] === '\\') at += 1;
-      value += text[at];
+    for (position += 1; position < text.length && text[position] !== '"'; position += 1) {
+      if (text[position] === '\\') position += 1;
+      value += text[position];
     }
-    at += 1;
+    position += 1;
     return value;
   }
 
   function readBare(): string | null {
-    const start = at;
-    while (at < text.length && text[at] !== ',' && text[at] !== '}') at += 1;
-    const value = text.slice(start, at);
+    const start = position;
+    while (position < text.length && text[position] !== ',' && text[position] !== '}') position += 1;
+    const value = text.slice(start, position);
     return value === 'NULL' ? null : value;
   }
 }

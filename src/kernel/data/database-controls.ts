@@ -3,7 +3,7 @@
 import { writeFile } from 'node:fs/promises';
 import type { ControlHandler } from '../control.ts';
 import type { Database } from './database.ts';
-import { databaseFacts, type DatabaseFacts } from './database-facts.ts';
+import { readDatabaseFacts, type DatabaseFacts } from './database-facts.ts';
 
 export interface DatabaseControls extends Record<string, ControlHandler> {
   'db.facts': () => Promise<DatabaseFacts>;
@@ -15,7 +15,7 @@ export function databaseControls(
   migrations: { schema: string; directory: string },
 ): DatabaseControls {
   return {
-    'db.facts': () => databaseFacts(database, migrations),
+    'db.facts': () => readDatabaseFacts(database, migrations),
     // The command has created the file: 'r+' fails where it is missing. The socket lies in the data
     // folder, so that a caller of this handler has access to the same data already.
     'db.backup': async (input) => {

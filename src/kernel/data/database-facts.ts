@@ -2,7 +2,7 @@
 // difference and migrations. The caller judges them.
 import { systemClock } from '../clock.ts';
 import type { Database } from './database.ts';
-import { migrationState, type MigrationState } from './migrate.ts';
+import { readMigrationState, type MigrationState } from './migrate.ts';
 
 export interface DatabaseFacts {
   engine: Database['engine'];
@@ -16,7 +16,7 @@ export interface DatabaseFacts {
   migrations: MigrationState;
 }
 
-export async function databaseFacts(
+export async function readDatabaseFacts(
   database: Database,
   migrations: { schema: string; directory: string },
 ): Promise<DatabaseFacts> {
@@ -24,17 +24,17 @@ export async function databaseFacts(
   const startedMs = systemClock.monotonicMs();
   const [clock] = await sql<{ at: Date }[]>`select clock_timestamp() as at`;
   const answeredMs = systemClock.monotonicMs() - startedMs;
-  const off = await sql<{ name: string }[]>`
+  const disabledSettings = await sql<{ name: string }[]>`
     select name from pg_settings
     where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off' order by name`;
   const [size] = await sql<{ bytes: bigint }[]>`select pg_database_size(current_database()) as bytes`;
   return {
     engine,
     version,
-    unsafeSettings: off.map(({ name }) => name),
+    unsafeSettings: disabledSettings.map(({ name }) => name),
     clockAheadMs: Math.round((clock?.at.getTime() ?? 0) - (systemClock.now().getTime() - answeredMs / 2)),
     answeredMs: Math.round(answeredMs * 10) / 10,
     bytes: Number(size?.bytes ?? 0n),
-    migrations: await migrationState(database, migrations),
+    migrations: await readMigrationState(database, migrations),
   };
 }

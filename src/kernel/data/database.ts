@@ -211,7 +211,7 @@ async function connectEmbedded(
     maxConnections: 1,
     // A patient connection waits for its own statements, which may take as long as its deadline.
     queueMs: isPatient ? deadlineMs : limits.queueMs,
-    open: async () => withAnswerDeadline(await engine.dial({ patient: isPatient }), deadlineMs),
+    open: async () => withAnswerDeadline(await engine.dial({ isPatient }), deadlineMs),
     client: (socket) =>
       createClient(undefined, {
         ...clientOptions(socket, log),
@@ -310,7 +310,7 @@ function createQueries(connections: Connections): Queries & Pick<Database, 'pool
     open: (onLost) => openLease(connections, onLost),
     isAlive: (lease) => lease.isAlive,
     end: (lease) => lease.end(),
-    busy: () => unavailableProblem('The database is busy; no connection came free in time.'),
+    busyError: () => unavailableProblem('The database is busy; no connection came free in time.'),
   });
   return {
     sql: createSql(queryFactory, (query) => void runAlone(pool, query)),
@@ -422,16 +422,16 @@ function createSql(queryFactory: postgres.Sql<Types>, run: (query: Query) => voi
     if (query instanceof Promise) (query as unknown as Query).handler = run;
     return query;
   };
-  const create = queryFactory as unknown as (first: unknown, ...rest: unknown[]) => unknown;
+  const create = queryFactory as unknown as (query: unknown, ...parameters: unknown[]) => unknown;
   // The statement decides the type of a list parameter. postgres.js would declare
   // the type of its first element, which is wrong for bigints, dates and booleans.
   const asParameter = (value: unknown): unknown =>
     Array.isArray(value) && value.length > 0 && !(value[0] instanceof Promise)
       ? queryFactory.typed(value, 0)
       : value;
-  const call = (first: unknown, ...rest: unknown[]) => {
-    const isTemplate = Array.isArray(first) && 'raw' in first;
-    return route(create(first, ...(isTemplate ? rest.map(asParameter) : rest)));
+  const call = (query: unknown, ...parameters: unknown[]) => {
+    const isTemplate = Array.isArray(query) && 'raw' in query;
+    return route(create(query, ...(isTemplate ? parameters.map(asParameter) : parameters)));
   };
   return Object.assign(call, {
     types: queryFactory.types,

@@ -10,13 +10,13 @@ export function isIdle(answer: Uint8Array): boolean {
 }
 
 /** The messages of one type within an answer. */
-export function messages(answer: Uint8Array, type: string): Uint8Array[] {
+export function findMessages(answer: Uint8Array, type: string): Uint8Array[] {
   const view = new DataView(answer.buffer, answer.byteOffset, answer.byteLength);
   const matches: Uint8Array[] = [];
-  for (let at = 0; at + 5 <= answer.length;) {
-    const end = at + 1 + view.getUint32(at + 1);
-    if (answer[at] === type.charCodeAt(0)) matches.push(answer.slice(at, end));
-    at = end;
+  for (let offset = 0; offset + 5 <= answer.length;) {
+    const end = offset + 1 + view.getUint32(offset + 1);
+    if (answer[offset] === type.charCodeAt(0)) matches.push(answer.slice(offset, end));
+    offset = end;
   }
   return matches;
 }
@@ -35,15 +35,15 @@ export function fatalError(code: string, text: string): Uint8Array {
 
 /** The rows of the answer to a simple query, each column as text or null. */
 export function rowsOf(answer: Uint8Array): (string | null)[][] {
-  return messages(answer, 'D').map((row) => {
+  return findMessages(answer, 'D').map((row) => {
     const bytes = Buffer.from(row.buffer, row.byteOffset, row.byteLength);
     const columns: (string | null)[] = [];
     // Type, length and the number of columns come first; a length of -1 is NULL.
-    for (let at = 7; columns.length < bytes.readInt16BE(5);) {
-      const length = bytes.readInt32BE(at);
-      at += 4;
-      columns.push(length < 0 ? null : bytes.toString('utf8', at, at + length));
-      at += Math.max(0, length);
+    for (let offset = 7; columns.length < bytes.readInt16BE(5);) {
+      const length = bytes.readInt32BE(offset);
+      offset += 4;
+      columns.push(length < 0 ? null : bytes.toString('utf8', offset, offset + length));
+      offset += Math.max(0, length);
     }
     return columns;
   });

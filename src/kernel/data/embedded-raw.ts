@@ -40,8 +40,8 @@ export function rawProtocol(engine: RawEngine): (bytes: Uint8Array) => Uint8Arra
 }
 
 function concatenate(pieces: readonly Uint8Array[]): Uint8Array {
-  const [first] = pieces;
-  if (first !== undefined && pieces.length === 1) return first;
+  const [firstPiece] = pieces;
+  if (firstPiece !== undefined && pieces.length === 1) return firstPiece;
   const result = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
   let offset = 0;
   for (const piece of pieces) {

@@ -1,6 +1,6 @@
 // The turns of the peers at the one session of the embedded database. A peer within a transaction keeps its
 // turn until the transaction ends, or until it has sent nothing for too long.
-import { fatalError, isIdle, messages, simpleQuery, sync } from './embedded-protocol.ts';
+import { fatalError, isIdle, findMessages, simpleQuery, sync } from './embedded-protocol.ts';
 
 /** Whole protocol messages of one peer. */
 export interface PeerMessages {
@@ -49,7 +49,7 @@ export function createTurns({ run, send, onStatement, idleInTransactionMs }: Tur
       const bytes = run(next.bytes);
       holder = isIdle(bytes) ? null : next.peer;
       // NotificationResponse is for every peer, since all share one session.
-      for (const notification of messages(bytes, 'A'))
+      for (const notification of findMessages(bytes, 'A'))
         send({ kind: 'notify', peer: next.peer, bytes: notification });
       send({ kind: 'answer', peer: next.peer, bytes });
     }

@@ -37,7 +37,7 @@ const firstDelayMs = 60_000;
 const maxDelayMs = 60 * 60_000;
 
 export function createVacuum({ query, nowMs }: VacuumEngine, { everyMs }: { everyMs: number }): Vacuum {
-  let due: Table[] = [];
+  let dueTables: Table[] = [];
   let nextLookMs = nowMs() + everyMs;
   const delays = new Map<string, { delayMs: number; untilMs: number }>();
 
@@ -67,8 +67,8 @@ export function createVacuum({ query, nowMs }: VacuumEngine, { everyMs }: { ever
 
   return {
     step() {
-      if (due.length === 0 && nowMs() >= nextLookMs) due = findDue();
-      const table = due.shift();
+      if (dueTables.length === 0 && nowMs() >= nextLookMs) dueTables = findDue();
+      const table = dueTables.shift();
       if (table === undefined) return;
       if (vacuum(table)) delays.delete(table.oid);
       else putOff(table);

@@ -17,7 +17,7 @@ import { createGunzip } from 'node:zlib';
 import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
 import { isSingleExecutable, readBytes, readPieces, assetPath } from '../assets.ts';
-import { messages, rowsOf, simpleQuery } from './embedded-protocol.ts';
+import { findMessages, rowsOf, simpleQuery } from './embedded-protocol.ts';
 import { rawProtocol } from './embedded-raw.ts';
 import { createTurns } from './embedded-turns.ts';
 import { createVacuum } from './embedded-vacuum.ts';
@@ -100,8 +100,8 @@ class DurableFolder extends NodeFS {
   isInterrupted: (() => boolean) | undefined;
 
   override async init(...[pg, options]: Parameters<NodeFS['init']>): ReturnType<NodeFS['init']> {
-    const prepared = await super.init(pg, options);
-    const preRun = prepared.emscriptenOpts.preRun ?? [];
+    const preparedModule = await super.init(pg, options);
+    const preRun = preparedModule.emscriptenOpts.preRun ?? [];
     (preRun as ((module: EmscriptenModule) => void)[]).push(({ FS, NODEFS }) => {
       const { read } = NODEFS.stream_ops;
       NODEFS.stream_ops.read = (stream, ...range) => {
@@ -120,7 +120,7 @@ class DurableFolder extends NodeFS {
         }
       };
     });
-    return { emscriptenOpts: { ...prepared.emscriptenOpts, preRun } };
+    return { emscriptenOpts: { ...preparedModule.emscriptenOpts, preRun } };
   }
 }
 
@@ -210,7 +210,7 @@ async function serve(port: NonNullable<typeof parentPort>, start: EmbeddedStart)
 }
 
 function checkpointWhenDue(run: (bytes: Uint8Array) => Uint8Array): void {
-  const isDue = messages(run(simpleQuery(checkpointDueQuery)), 'D').length > 0;
+  const isDue = findMessages(run(simpleQuery(checkpointDueQuery)), 'D').length > 0;
   if (isDue) run(simpleQuery('checkpoint'));
 }
 
@@ -248,7 +248,7 @@ function startVacuum({
         inbox.push((next as { message: ToWorker }).message);
       return inbox.length > 0;
     });
-    return messages(answer, 'E').length > 0 ? null : rowsOf(answer);
+    return findMessages(answer, 'E').length > 0 ? null : rowsOf(answer);
   }
 
   const vacuum = createVacuum({ query: runUntilInterrupted, nowMs: () => performance.now() }, { everyMs });
@@ -274,7 +274,7 @@ async function openCluster({ cluster, seed }: EmbeddedStart) {
   const db = await PGlite.create({
     fs: folder,
     startParams,
-    ...(await engineFiles()),
+    ...(await readEngineFiles()),
     onStderr: (line) => {
       if (/\bPANIC:/.test(line)) hasPanicked = true;
       return false;
@@ -300,7 +300,7 @@ async function openCluster({ cluster, seed }: EmbeddedStart) {
 }
 
 /** PGlite finds its files beside its own code, which does not work in the single executable. */
-async function engineFiles() {
+async function readEngineFiles() {
   if (!isSingleExecutable) return {};
   const file = (name: string) => readBytes(assetPath(`packages/@electric-sql/pglite/${name}`));
   const [engine, initdb, data] = await Promise.all([
@@ -375,7 +375,7 @@ async function initialize(cluster: string): Promise<void> {
   const db = await PGlite.create({
     fs: new DurableFolder(unfinishedFolder),
     startParams,
-    ...(await engineFiles()),
+    ...(await readEngineFiles()),
     initDbStartParams: ['--wal-segsize=1'],
   });
   await db.close();
@@ -412,8 +412,8 @@ function syncPath(path: string): void {
  */
 function parseTarEntry(header: Buffer): { name: string; isFolder: boolean; bytes: number } | undefined {
   if (header[0] === 0) return undefined;
-  const text = (from: number, length: number): string =>
-    header.toString('latin1', from, from + length).replace(/\0.*$/s, '');
+  const text = (start: number, length: number): string =>
+    header.toString('latin1', start, start + length).replace(/\0.*$/s, '');
   const prefix = text(257, 5) === 'ustar' ? text(345, 155) : '';
   return {
     name: `${prefix}/${text(0, 100)}`,

@@ -26,10 +26,10 @@ export interface EmbeddedOptions {
 
 export interface Embedded {
   /**
-   * A new stream to the engine. `patient` ones may keep it busy longer than `stuckMs`, for example
+   * A new stream to the engine. `isPatient` ones may keep it busy longer than `stuckMs`, for example
    * for a migration.
    */
-  dial(options?: { patient?: boolean }): Promise<Duplex>;
+  dial(options?: { isPatient?: boolean }): Promise<Duplex>;
   /** The whole cluster as a gzipped tar, usable as a seed. Blocks all other queries meanwhile. */
   dump(): Promise<Uint8Array>;
   /** Stops the thread after a checkpoint and releases the folder. Open streams are destroyed. */
@@ -113,7 +113,7 @@ async function supervise(
 
   await runningEngine();
   return {
-    dial: async ({ patient = false } = {}) => (await runningEngine()).dial(patient),
+    dial: async ({ isPatient = false } = {}) => (await runningEngine()).dial(isPatient),
     dump: async () => (await runningEngine()).dump(),
     async close() {
       if (isClosing) return;
@@ -128,7 +128,7 @@ async function supervise(
 }
 
 interface Engine {
-  dial(patient: boolean): Duplex;
+  dial(isPatient: boolean): Duplex;
   dump(): Promise<Uint8Array>;
   stop(): Promise<void>;
   /** Resolves with the reason once the thread has ended for any reason. */
@@ -320,11 +320,11 @@ function protocolStream({ send, leave }: { send: (batch: Uint8Array) => void; le
   });
   function sendBatches(): void {
     let end = 0;
-    for (let at = 0; at + 5 <= receivedBytes.length;) {
-      const next = at + 1 + receivedBytes.readUInt32BE(at + 1);
+    for (let offset = 0; offset + 5 <= receivedBytes.length;) {
+      const next = offset + 1 + receivedBytes.readUInt32BE(offset + 1);
       if (next > receivedBytes.length) break;
-      if (endsBatch.has(receivedBytes[at] ?? 0)) end = next;
-      at = next;
+      if (endsBatch.has(receivedBytes[offset] ?? 0)) end = next;
+      offset = next;
     }
     if (end === 0) return;
     // A copy, because the buffer is transferred to the worker.

@@ -172,7 +172,7 @@ function createExecution(store: IdempotencyStore, { database, log, ...options }:
         );
       return reply;
     } catch (error) {
-      const answer = answerOfFailure(asProblem(error), call, await receiptOf(call));
+      const answer = answerOfFailure(asProblem(error), call, await findReceipt(call));
       if (answer !== null) {
         await settle('a failure could not be kept', () =>
           saveAnswer(store, database.sql, { claim, call: { isSecret: false } }, answer),
@@ -185,7 +185,7 @@ function createExecution(store: IdempotencyStore, { database, log, ...options }:
     }
   }
 
-  async function receiptOf(call: StartedCall): Promise<KeptAnswer | null> {
+  async function findReceipt(call: StartedCall): Promise<KeptAnswer | null> {
     try {
       return (await options.receiptOf?.(call)) ?? null;
     } catch (error) {
@@ -205,7 +205,7 @@ function createExecution(store: IdempotencyStore, { database, log, ...options }:
   ): Promise<StoredRow> {
     const { requestId, run } = row;
     if (!row.isAbandoned || requestId === null) return row;
-    const receipt = await receiptOf({ operationId, requestId });
+    const receipt = await findReceipt({ operationId, requestId });
     if (receipt === null) return row;
     await saveAnswer(store, database.sql, { claim: { ...claim, run }, call: { isSecret } }, receipt);
     const { status, body, headers = null } = receipt;
@@ -239,8 +239,9 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       const request = await requestDigest(call.request);
       const existing = await store.claim(claim, { digest: request, requestId });
       if (existing !== null) {
-        const started = boundReference(existing, request);
-        if (started !== undefined) return withReplayHeader(await work(rememberStarted(started)));
+        const startedReference = boundReference(existing, request);
+        if (startedReference !== undefined)
+          return withReplayHeader(await work(rememberStarted(startedReference)));
         return replay(await execution.completeAbandoned(existing, call, claim), request, {
           dialect: call.errorDialect,
           surface: options.schema,
@@ -258,7 +259,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
       }
     },
     endLeases: (caller) => store.endLeases(caller),
-    close: () => background.settled(),
+    close: () => background.untilSettled(),
   };
 }
 
@@ -331,8 +332,8 @@ function replayableBody(body: unknown, isSecret: boolean): string | null {
  * later call succeeds.
  */
 function replayableHeaders({ headers = {} }: KeptAnswer): Record<string, string> | null {
-  const replayable = Object.entries(headers).filter(([name]) => name !== 'retry-after');
-  return replayable.length === 0 ? null : Object.fromEntries(replayable);
+  const replayableEntries = Object.entries(headers).filter(([name]) => name !== 'retry-after');
+  return replayableEntries.length === 0 ? null : Object.fromEntries(replayableEntries);
 }
 
 function byteLength(body: string | null): number {

@@ -8,8 +8,8 @@ export type ExecuteSql = (text: string, values?: unknown[]) => Promise<{ rows: R
  * connection, so they run one after the other, and a failed block is rolled back before the next.
  */
 export function serializedExecutor(sql: Sql): ExecuteSql {
-  const execute = executor(sql);
-  let last: Promise<unknown> = Promise.resolve();
+  const execute = createExecutor(sql);
+  let lastStatement: Promise<unknown> = Promise.resolve();
   return (text, values) => {
     const run = async () => {
       try {
@@ -19,13 +19,13 @@ export function serializedExecutor(sql: Sql): ExecuteSql {
         throw error;
       }
     };
-    const result = last.then(run);
-    last = result.catch(() => undefined);
+    const result = lastStatement.then(run);
+    lastStatement = result.catch(() => undefined);
     return result;
   };
 }
 
-export function executor(sql: Sql): ExecuteSql {
+export function createExecutor(sql: Sql): ExecuteSql {
   return async (text, values = []) => {
     // pg-boss serializes most JSON itself, and postgres.js would serialize a
     // parameter of a json type again: those become text. Values without a cast, such

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import type { PgBoss } from 'pg-boss';
 import { pause, settlesWithin } from '../async.ts';
 import type { Database, Tx } from './database.ts';
-import { executor, serializedExecutor } from './job-sql.ts';
+import { createExecutor, serializedExecutor } from './job-sql.ts';
 import type { Log } from '../log.ts';
 import { Problem } from '../problem.ts';
 
@@ -170,7 +170,7 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
       const id = await target.send(name, data, {
         singletonKey: key ?? randomUUID(),
         ...(delaySeconds === undefined ? {} : { startAfter: delaySeconds }),
-        ...(tx ? { db: { executeSql: executor(tx) } } : {}),
+        ...(tx ? { db: { executeSql: createExecutor(tx) } } : {}),
       });
       const worker = workers.get(name);
       // A job in a transaction is not visible to the worker yet.

@@ -48,7 +48,7 @@ export async function migrate(database: Migratable, options: MigrateOptions): Pr
   const migrations = await readMigrations(options.directory);
   const session = database.session({ deadlineMs });
   try {
-    const applied = await session.tx(async (tx) => {
+    const appliedNames = await session.tx(async (tx) => {
       await tx.unsafe(
         `set local statement_timeout = 0; set local lock_timeout = 0; set local idle_in_transaction_session_timeout = 0`,
       );
@@ -56,8 +56,8 @@ export async function migrate(database: Migratable, options: MigrateOptions): Pr
       await prepareSchema(tx, schema);
       return applyPending(tx, schema, migrations);
     });
-    if (applied.length > 0) log.info({ schema, applied }, 'migrated the database');
-    return { applied };
+    if (appliedNames.length > 0) log.info({ schema, applied: appliedNames }, 'migrated the database');
+    return { applied: appliedNames };
   } finally {
     await session.close();
   }
@@ -75,7 +75,7 @@ export interface MigrationState {
 }
 
 /** Read-only. */
-export async function migrationState(
+export async function readMigrationState(
   database: { sql: MigrationTx },
   { schema, directory }: { schema: string; directory: string },
 ): Promise<MigrationState> {
@@ -98,8 +98,8 @@ export async function migrationState(
 
 async function readMigrations(directory: string): Promise<Migration[]> {
   const names = (await listFiles(directory)).filter((name) => name.endsWith('.sql'));
-  const misnamed = names.find((name) => !/^\d{4}_[a-z0-9_]+\.sql$/.test(name));
-  if (misnamed) throw new Error(`The migration "${misnamed}" is not named NNNN_name.sql.`);
+  const misnamedFile = names.find((name) => !/^\d{4}_[a-z0-9_]+\.sql$/.test(name));
+  if (misnamedFile) throw new Error(`The migration "${misnamedFile}" is not named NNNN_name.sql.`);
   for (const [index, name] of names.entries()) {
     const previousName = names[index - 1];
     if (previousName?.slice(0, 4) === name.slice(0, 4))
@@ -134,8 +134,8 @@ async function prepareSchema(tx: MigrationTx, schema: string): Promise<void> {
 async function applyPending(tx: MigrationTx, schema: string, migrations: Migration[]): Promise<string[]> {
   const ledger = await tx.unsafe(`select name, checksum from ${schema}.migrations`);
   const checksums = new Map(ledger.map(({ name, checksum }) => [String(name), String(checksum)]));
-  const newest = migrations.findLast(({ name }) => checksums.has(name))?.name ?? '';
-  const applied: string[] = [];
+  const newestName = migrations.findLast(({ name }) => checksums.has(name))?.name ?? '';
+  const appliedNames: string[] = [];
   for (const { name, text, checksum } of migrations) {
     const appliedChecksum = checksums.get(name);
     if (appliedChecksum === checksum) continue;
@@ -143,8 +143,8 @@ async function applyPending(tx: MigrationTx, schema: string, migrations: Migrati
       throw new Error(
         `The migration "${name}" was changed after it had been applied to the schema ${schema}.`,
       );
-    if (name < newest)
-      throw new Error(`The migration "${name}" stands before "${newest}", which is applied already.`);
+    if (name < newestName)
+      throw new Error(`The migration "${name}" stands before "${newestName}", which is applied already.`);
     try {
       await tx.unsafe(text);
     } catch (cause) {
@@ -155,7 +155,7 @@ async function applyPending(tx: MigrationTx, schema: string, migrations: Migrati
     }
     // Both are safe to interpolate: the name matches its pattern and the checksum is hexadecimal.
     await tx.unsafe(`insert into ${schema}.migrations (name, checksum) values ('${name}', '${checksum}')`);
-    applied.push(name);
+    appliedNames.push(name);
   }
-  return applied;
+  return appliedNames;
 }

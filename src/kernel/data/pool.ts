@@ -9,7 +9,7 @@ export interface PoolOptions<Item> {
   open(onLost: () => void): Promise<Item>;
   isAlive(item: Item): boolean;
   end(item: Item): Promise<void>;
-  busy(): Error;
+  busyError(): Error;
   /** Called with the wait of each caller that did not get an item at once. */
   onWait?: ((ms: number) => void) | undefined;
 }
@@ -42,17 +42,21 @@ interface Waiter<Item> {
 const closeMs = 5_000;
 
 export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
-  const idle: Item[] = [];
+  const idleItems: Item[] = [];
   const inUse = new Set<Item>();
   const waiters: Waiter<Item>[] = [];
-  let opening = 0;
+  let openingCount = 0;
   let onAllReturned: (() => void) | undefined;
   let isClosed = false;
 
   /** Opens an item for each waiter without one being opened, within the limit. */
   function openMore(): void {
-    while (!isClosed && waiters.length > opening && opening + inUse.size + idle.length < options.max) {
-      opening += 1;
+    while (
+      !isClosed &&
+      waiters.length > openingCount &&
+      openingCount + inUse.size + idleItems.length < options.max
+    ) {
+      openingCount += 1;
       void openOne();
     }
   }
@@ -66,11 +70,11 @@ export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
         if (current !== undefined) removeIdle(current);
       });
       current = item;
-      opening -= 1;
+      openingCount -= 1;
       if (isLost) openMore();
       else handOut(item);
     } catch (error) {
-      opening -= 1;
+      openingCount -= 1;
       // Only the first waiter fails; the others open items of their own or keep waiting.
       waiters.shift()?.reject(error);
       openMore();
@@ -85,13 +89,13 @@ export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
     } else if (isClosed) {
       void options.end(item);
     } else {
-      idle.push(item);
+      idleItems.push(item);
     }
   }
 
   function removeIdle(item: Item): void {
-    const index = idle.indexOf(item);
-    if (index >= 0) idle.splice(index, 1);
+    const index = idleItems.indexOf(item);
+    if (index >= 0) idleItems.splice(index, 1);
   }
 
   function enqueue(): Promise<Item> {
@@ -111,11 +115,11 @@ export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
   }
 
   return {
-    state: () => ({ max: options.max, inUse: inUse.size, idle: idle.length, waiting: waiters.length }),
+    state: () => ({ max: options.max, inUse: inUse.size, idle: idleItems.length, waiting: waiters.length }),
     acquire() {
-      if (isClosed) return Promise.reject(options.busy());
+      if (isClosed) return Promise.reject(options.busyError());
       // The most recently used item has the warmest caches.
-      const item = idle.pop();
+      const item = idleItems.pop();
       if (item === undefined) return enqueue();
       inUse.add(item);
       return Promise.resolve(item);
@@ -128,9 +132,9 @@ export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
     },
     async close() {
       isClosed = true;
-      for (const waiter of waiters.splice(0)) waiter.reject(options.busy());
+      for (const waiter of waiters.splice(0)) waiter.reject(options.busyError());
       await waitForItemsInUse();
-      await Promise.all([...idle.splice(0), ...inUse].map((item) => options.end(item)));
+      await Promise.all([...idleItems.splice(0), ...inUse].map((item) => options.end(item)));
     },
   };
 }
@@ -142,7 +146,7 @@ function waitInQueue<Item>(waiters: Waiter<Item>[], options: PoolOptions<Item>):
     const timer = setTimeout(() => {
       waiters.splice(waiters.indexOf(waiter), 1);
       options.onWait?.(options.queueMs);
-      reject(options.busy());
+      reject(options.busyError());
     }, options.queueMs);
     const waiter: Waiter<Item> = {
       resolve(item) {

@@ -55,9 +55,9 @@ export function directoryStorage(path: string): Storage {
       const file = fileOf(key);
       await makeFolder(folder);
       // Write to a temporary name first, so that readers see all or nothing.
-      const unfinished = join(folder, `.${key}.${randomUUID()}`);
+      const unfinishedPath = join(folder, `.${key}.${randomUUID()}`);
       try {
-        const handle = await open(unfinished, 'wx', 0o600);
+        const handle = await open(unfinishedPath, 'wx', 0o600);
         try {
           await handle.writeFile(content);
           await handle.sync();
@@ -65,10 +65,10 @@ export function directoryStorage(path: string): Storage {
           await handle.close();
         }
         // The umask only removes bits from the mode; restore them.
-        await chmod(unfinished, 0o600);
-        await rename(unfinished, file);
+        await chmod(unfinishedPath, 0o600);
+        await rename(unfinishedPath, file);
       } catch (error) {
-        await rm(unfinished, { force: true });
+        await rm(unfinishedPath, { force: true });
         throw error;
       }
       await syncFolder();
@@ -77,7 +77,7 @@ export function directoryStorage(path: string): Storage {
       const file = fileOf(key);
       try {
         const { size } = await stat(file);
-        return { size, content: pieces(file) };
+        return { size, content: readPieces(file) };
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
         throw error;
@@ -90,7 +90,7 @@ export function directoryStorage(path: string): Storage {
 }
 
 // Opens the file at the first read, so unread content holds no file open.
-async function* pieces(file: string): AsyncGenerator<Uint8Array> {
+async function* readPieces(file: string): AsyncGenerator<Uint8Array> {
   const handle = await open(file, 'r');
   try {
     for (;;) {

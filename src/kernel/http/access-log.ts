@@ -17,7 +17,7 @@ export function accessFields(
     operationId: operation?.handlerId,
     path: loggedPath(request),
     status: request.response.statusCode,
-    ms: tenths(durationMs),
+    ms: roundToTenths(durationMs),
     identity: identity?.kind,
     bytesIn: request.bytesIn,
     bytesOut: request.bytesOut,
@@ -25,7 +25,7 @@ export function accessFields(
   if (identity && nameIdentity) Object.assign(fields, nameIdentity(identity));
   if (notes) Object.assign(fields, noteFields(notes));
   if (trace) fields['traceId'] = trace.traceId;
-  if (request.clientGone) fields['clientGone'] = true;
+  if (request.isClientGone) fields['clientGone'] = true;
   return fields;
 }
 
@@ -45,11 +45,11 @@ function noteFields({ tokens, credits, upstreamMs, ttftMs, ...rest }: CallNote):
     outputTokens: tokens?.output,
     reasoningTokens: tokens?.reasoning,
     credits: credits === undefined ? undefined : Number(credits),
-    upstreamMs: upstreamMs === undefined ? undefined : tenths(upstreamMs),
-    ttftMs: ttftMs === undefined ? undefined : tenths(ttftMs),
+    upstreamMs: upstreamMs === undefined ? undefined : roundToTenths(upstreamMs),
+    ttftMs: ttftMs === undefined ? undefined : roundToTenths(ttftMs),
   };
 }
 
-function tenths(ms: number): number {
+function roundToTenths(ms: number): number {
   return Math.round(ms * 10) / 10;
 }

@@ -36,9 +36,9 @@ export function plainAddress(address: string): string {
   const [bare = ''] = address.split('%', 1);
   // Runs for each request, and most addresses are IPv4.
   if (!bare.includes(':') || !isIPv6(bare)) return bare;
-  const shortest = new URL(`http://[${bare}]/`).hostname.slice(1, -1);
-  const [, high, low] = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(shortest) ?? [];
-  if (high === undefined || low === undefined) return shortest;
-  const bits = (Number.parseInt(high, 16) << 16) | Number.parseInt(low, 16);
+  const shortestForm = new URL(`http://[${bare}]/`).hostname.slice(1, -1);
+  const [, highBits, lowBits] = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(shortestForm) ?? [];
+  if (highBits === undefined || lowBits === undefined) return shortestForm;
+  const bits = (Number.parseInt(highBits, 16) << 16) | Number.parseInt(lowBits, 16);
   return [24, 16, 8, 0].map((shift) => (bits >>> shift) & 255).join('.');
 }

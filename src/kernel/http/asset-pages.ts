@@ -112,7 +112,7 @@ function createPageFinder(folder: string) {
 
   async function page(name: string, isCompressed: boolean): Promise<Page | undefined> {
     if (!(await isAsset(name))) return undefined;
-    const version = await versionOf(`${folder}/${name}`);
+    const version = await readVersion(`${folder}/${name}`);
     if (version === undefined) return undefined;
     const key = `${isCompressed ? 'gzip' : 'plain'} ${name}`;
     const cachedPage = pages.peek(key);
@@ -126,7 +126,7 @@ function createPageFinder(folder: string) {
 }
 
 /** Undefined where the file is gone. */
-async function versionOf(file: string): Promise<string | undefined> {
+async function readVersion(file: string): Promise<string | undefined> {
   if (isSingleExecutable) return '';
   const stats = await stat(file).catch(() => undefined);
   return stats === undefined ? undefined : `${stats.mtimeMs} ${stats.size}`;

@@ -29,8 +29,8 @@ export function createBodyBudget({ perCaller, total }: BodyBudgetLimits): BodyBu
       allBytes += bytes;
     },
     give(caller, bytes) {
-      const rest = (bytesByCaller.get(caller) ?? 0) - bytes;
-      if (rest > 0) bytesByCaller.set(caller, rest);
+      const remainingBytes = (bytesByCaller.get(caller) ?? 0) - bytes;
+      if (remainingBytes > 0) bytesByCaller.set(caller, remainingBytes);
       else bytesByCaller.delete(caller);
       allBytes -= bytes;
     },

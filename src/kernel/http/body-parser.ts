@@ -78,9 +78,9 @@ function parseInThread(bytes: Buffer, formType?: string): Promise<ParsedBody> {
     const ownBytes =
       bytes.byteLength === bytes.buffer.byteLength ? bytes : Buffer.from(new Uint8Array(bytes).buffer);
     worker.postMessage({ bytes: ownBytes, formType }, [ownBytes.buffer as ArrayBuffer]);
-  }).then(async (parsed) => {
+  }).then(async (parsedBody) => {
     await nextTurn();
-    return parsed;
+    return parsedBody;
   });
 }
 
@@ -92,10 +92,10 @@ function startParser(): { worker: Worker; waiting: Waiting[] } {
   // The thread must not keep the process running after the server has closed.
   worker.unref();
   worker.on('message', (answer: FromBodyThread) => {
-    const first = entry.waiting.shift();
-    if ('problem' in answer) first?.reject(problemOf(answer.problem));
+    const firstWaiting = entry.waiting.shift();
+    if ('problem' in answer) firstWaiting?.reject(problemOf(answer.problem));
     else
-      first?.resolve({
+      firstWaiting?.resolve({
         raw: Buffer.from(answer.bytes.buffer, answer.bytes.byteOffset, answer.bytes.byteLength),
         value: answer.value,
       });

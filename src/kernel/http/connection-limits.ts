@@ -10,8 +10,8 @@ import type { HttpRequest } from './request.ts';
 export type ConnectionLimits = ReturnType<typeof createConnectionLimits>;
 
 export function createConnectionLimits(maxPerAddress: number, proxies: Proxies | undefined) {
-  const direct = createAddressLimit(maxPerAddress);
-  const forwarded = createAddressLimit(maxPerAddress);
+  const directLimit = createAddressLimit(maxPerAddress);
+  const forwardedLimit = createAddressLimit(maxPerAddress);
   // Connections that never sent a request.
   const unusedSockets = new Set<Socket>();
   return {
@@ -19,7 +19,7 @@ export function createConnectionLimits(maxPerAddress: number, proxies: Proxies |
     /** False when the address has too many connections. */
     accept(socket: Socket): boolean {
       if (!proxies?.isTrusted(peerAddress(socket))) {
-        const release = direct.acquire(peerAddress(socket));
+        const release = directLimit.acquire(peerAddress(socket));
         if (!release) return false;
         socket.once('close', release);
       }
@@ -31,7 +31,7 @@ export function createConnectionLimits(maxPerAddress: number, proxies: Proxies |
     /** Throws a 429 when the client behind a proxy has too many concurrent requests. */
     admit({ message, response, remoteAddress }: HttpRequest): void {
       if (!proxies?.isTrusted(peerAddress(message.socket))) return;
-      const release = forwarded.acquire(remoteAddress);
+      const release = forwardedLimit.acquire(remoteAddress);
       if (!release) throw tooManyConnections();
       response.once('close', release);
     },

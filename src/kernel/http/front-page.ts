@@ -28,7 +28,7 @@ export interface FrontPageHint {
   /** A command to paste. */
   command?: string | undefined;
   /** The page that says more. */
-  more?: { title: string; href: string } | undefined;
+  page?: { title: string; href: string } | undefined;
 }
 
 export interface FrontPageReply {
@@ -100,9 +100,9 @@ function renderPage({ name, summary, version, links, token }: FrontPage): string
   });
   const command = token.command === undefined ? '' : `\n<pre><code>${escapeHtml(token.command)}</code></pre>`;
   const moreLink =
-    token.more === undefined
+    token.page === undefined
       ? ''
-      : `\n<p><a href="${escapeHtml(token.more.href)}">${escapeHtml(token.more.title)}</a></p>`;
+      : `\n<p><a href="${escapeHtml(token.page.href)}">${escapeHtml(token.page.title)}</a></p>`;
   return `<!doctype html>
 <html lang="en">
 <head>

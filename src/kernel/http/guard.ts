@@ -55,8 +55,8 @@ function isLoopbackHost(host: string, localPort: number | undefined): boolean {
 
 // Programs send no such header. Node joins a repeated header with a comma, and the
 // result matches no allowed value.
-function isAllowedSite(site: string | string[] | undefined, allowed: readonly string[]): boolean {
-  return site === undefined || (typeof site === 'string' && allowed.includes(site.toLowerCase()));
+function isAllowedSite(site: string | string[] | undefined, allowedSites: readonly string[]): boolean {
+  return site === undefined || (typeof site === 'string' && allowedSites.includes(site.toLowerCase()));
 }
 
 // A target in absolute form contains an authority, which overrides Host.

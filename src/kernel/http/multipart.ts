@@ -71,7 +71,11 @@ async function readMember(name: string, value: string | File): Promise<FormMembe
 
 function refuseManyParts(raw: Buffer, delimiter: string): void {
   let parts = 0;
-  for (let at = raw.indexOf(delimiter); at >= 0; at = raw.indexOf(delimiter, at + delimiter.length)) {
+  for (
+    let offset = raw.indexOf(delimiter);
+    offset >= 0;
+    offset = raw.indexOf(delimiter, offset + delimiter.length)
+  ) {
     parts += 1;
     if (parts > maximumParts) throw invalidProblem(`A form may have ${maximumParts} parts at most.`);
   }

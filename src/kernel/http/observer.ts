@@ -13,7 +13,7 @@ export type ObservedCall = Pick<
   | 'operation'
   | 'identity'
   | 'isStream'
-  | 'clientGone'
+  | 'isClientGone'
   | 'notes'
   | 'trace'
 > & { note(fields: CallNote): void; readonly response: { readonly statusCode: number } };
@@ -22,9 +22,9 @@ export interface RequestObserver {
   /**
    * Runs the work in the scope of the request, so that measurements within are attributed to it.
    */
-  within<T>(request: ObservedCall, work: () => T): T;
+  runWithin<T>(request: ObservedCall, work: () => T): T;
   /** Called when the whole response is sent or the client has disconnected. */
-  ended(request: ObservedCall, durationMs: number): void;
+  recordEnd(request: ObservedCall, durationMs: number): void;
 }
 
 /** The request as seen by code below the handler. */
@@ -40,6 +40,6 @@ export interface RequestScope {
 
 export interface RequestEnd {
   isStream: boolean;
-  clientGone: boolean;
+  isClientGone: boolean;
   notes: CallNote;
 }

@@ -21,13 +21,13 @@ const retryAfterSeconds = 2;
  * page, or throws a 503. A build that failed is tried again with the next request.
  */
 export function createPageBuild({ directory, build }: PageFolder, log: Log) {
-  let building: Promise<void> | undefined;
+  let buildPromise: Promise<void> | undefined;
   let hasFailed = false;
   let isBuilt = build === undefined || existsSync(directory);
 
   function start(run: () => Promise<void>): void {
     hasFailed = false;
-    building = run()
+    buildPromise = run()
       .then(() => {
         isBuilt = true;
       })
@@ -36,7 +36,7 @@ export function createPageBuild({ directory, build }: PageFolder, log: Log) {
         log.error({ err: error, directory }, 'the pages could not be built');
       })
       .finally(() => {
-        building = undefined;
+        buildPromise = undefined;
       });
   }
 
@@ -46,7 +46,7 @@ export function createPageBuild({ directory, build }: PageFolder, log: Log) {
       hasFailed = false;
       throw notReady('The documentation could not be built; "npm run docs" in the checkout says why.');
     }
-    if (building === undefined) start(build);
+    if (buildPromise === undefined) start(build);
     if (!acceptsHtml(request.headers.accept)) throw notReady('The documentation is being built.');
     writeWaitingPage(request, commonHeaders);
     return false;

@@ -102,8 +102,8 @@ export function createAddressLimit(max: number): AddressLimit {
       return () => {
         if (isReleased) return;
         isReleased = true;
-        const rest = (counts.get(network) ?? 1) - 1;
-        if (rest > 0) counts.set(network, rest);
+        const remainingCount = (counts.get(network) ?? 1) - 1;
+        if (remainingCount > 0) counts.set(network, remainingCount);
         else counts.delete(network);
       };
     },

@@ -8,29 +8,29 @@ export interface StreamedReply {
 }
 
 /** Throws for a reply without a stream. */
-export async function* eventsOf({ events, content }: StreamedReply): AsyncGenerator<JsonRecord> {
+export async function* readEvents({ events, content }: StreamedReply): AsyncGenerator<JsonRecord> {
   if (events !== undefined) {
     for await (const { data } of events) yield data as JsonRecord;
     return;
   }
   if (content === undefined) throw new Error('The reply of a streamed call has no events.');
-  for await (const frame of framesOf(content)) {
+  for await (const frame of readFrames(content)) {
     const event = eventOf(frame);
     if (event !== undefined) yield event;
   }
 }
 
 /** The frames of an event stream, each with its blank line. */
-export async function* framesOf(content: Uint8Array | AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+export async function* readFrames(content: Uint8Array | AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const chunks = content instanceof Uint8Array ? [content] : content;
   const decoder = new TextDecoder();
-  let rest = '';
+  let unfinishedFrame = '';
   for await (const chunk of chunks) {
-    const frames = splitFrames(rest + decoder.decode(chunk, { stream: true }));
-    rest = /\n\r?\n$/.test(frames.at(-1) ?? '') ? '' : (frames.pop() ?? '');
+    const frames = splitFrames(unfinishedFrame + decoder.decode(chunk, { stream: true }));
+    unfinishedFrame = /\n\r?\n$/.test(frames.at(-1) ?? '') ? '' : (frames.pop() ?? '');
     yield* frames;
   }
-  if (rest !== '') yield rest;
+  if (unfinishedFrame !== '') yield unfinishedFrame;
 }
 
 /** The frames of a text, each with its blank line; the last one may be a part of a frame. */

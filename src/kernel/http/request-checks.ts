@@ -24,9 +24,9 @@ const singleHeaders = [
 /** All `Host` headers of the request, in order; Node's `headers` has only the first. */
 export function hostHeaders({ rawHeaders }: Pick<IncomingMessage, 'rawHeaders'>): string[] {
   const hosts: string[] = [];
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at] as string;
-    if (name.length === 4 && name.toLowerCase() === 'host') hosts.push(rawHeaders[at + 1] as string);
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] as string;
+    if (name.length === 4 && name.toLowerCase() === 'host') hosts.push(rawHeaders[index + 1] as string);
   }
   return hosts;
 }
@@ -58,8 +58,8 @@ function refuseTarget(target: string, host: string, limits: RequestLimits): void
 
 function refuseRepeatedHeaders(rawHeaders: readonly string[]): void {
   const names = new Set<string>();
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = (rawHeaders[at] as string).toLowerCase();
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = (rawHeaders[index] as string).toLowerCase();
     if (singleHeaders.includes(name) && names.has(name))
       throw malformedProblem(`The header \`${name}\` appears more than once.`);
     names.add(name);

@@ -53,7 +53,7 @@ export class HttpRequest implements ContractRequest {
   isHandled = false;
   responseHeaders: Record<string, string> | undefined = undefined;
   /** The client closed the connection before the response was complete. */
-  clientGone = false;
+  isClientGone = false;
   /** The client sends its body after a `100 Continue`. */
   awaitsContinue: boolean;
   isStream = false;
@@ -157,7 +157,7 @@ export class HttpRequest implements ContractRequest {
       this.#countLarge(bytes),
     );
     return body instanceof Promise
-      ? body.then((received) => this.#countBytes(received))
+      ? body.then((receivedBody) => this.#countBytes(receivedBody))
       : this.#countBytes(body);
   }
 

@@ -47,7 +47,7 @@ export function createResponder(options: ResponderOptions): Responder {
     reply(request, reply) {
       const content = reply.content instanceof Uint8Array ? undefined : reply.content;
       const stream = reply.events ?? content;
-      if (request.response.destroyed || request.clientGone) {
+      if (request.response.destroyed || request.isClientGone) {
         if (stream) discard(stream);
         return undefined;
       }
@@ -68,7 +68,7 @@ export function createResponder(options: ResponderOptions): Responder {
       return writeWhole(head, request, reply);
     },
     problem(request, error) {
-      if (request.response.destroyed || request.clientGone) return;
+      if (request.response.destroyed || request.isClientGone) return;
       const problem = problemOf(request, error);
       logFailure(request, problem, 'request failed');
       if (request.response.headersSent) {
@@ -103,9 +103,9 @@ interface HeadWriter {
 }
 
 function createHeadWriter({ clock, cors, isClosing }: ResponderOptions): HeadWriter {
-  const common = (request: HttpRequest) => commonHeaders(request, { cors, isClosing: isClosing() });
+  const commonHeadersOf = (request: HttpRequest) => commonHeaders(request, { cors, isClosing: isClosing() });
   function headersOf(request: HttpRequest, reply: ReplyHead, contentHeaders?: Record<string, string>) {
-    const headers = common(request);
+    const headers = commonHeadersOf(request);
     // Responses depend on the credential, so no cache may store them unless the operation allows it.
     headers['cache-control'] = 'no-store';
     headers['server-timing'] = request.serverTiming(clock.monotonicMs());
@@ -118,7 +118,7 @@ function createHeadWriter({ clock, cors, isClosing }: ResponderOptions): HeadWri
     return headers;
   }
   return {
-    commonHeaders: common,
+    commonHeaders: commonHeadersOf,
     headersOf,
     write(request, reply, contentHeaders) {
       const headers = headersOf(request, reply, contentHeaders);
@@ -215,8 +215,8 @@ function writeJson(head: HeadWriter, request: HttpRequest, reply: ReplyHead, bod
 }
 
 function errorBody(request: HttpRequest, problem: Problem, surface: ResponderOptions['surface']): object {
-  const rendered = renderProblem(problem, request.requestId);
-  const body = toErrorDialect(rendered, problem, request.errorDialect);
+  const renderedProblem = renderProblem(problem, request.requestId);
+  const body = toErrorDialect(renderedProblem, problem, request.errorDialect);
   return forSurface(body, surface);
 }
 
@@ -245,20 +245,20 @@ function problemHead(problem: Problem): { status: number; headers: Record<string
 }
 
 function noteOutcome(request: HttpRequest, outcome: StreamOutcome): void {
-  if (outcome === 'client_gone' || outcome === 'stalled') request.clientGone = true;
+  if (outcome === 'client_gone' || outcome === 'stalled') request.isClientGone = true;
   if (outcome === 'stalled') request.log.warn({}, 'a client that accepted no bytes was disconnected');
 }
 
 /** The same chunks, after the first one was read. */
 async function readFirstChunk(source: AsyncIterable<Uint8Array>): Promise<AsyncIterable<Uint8Array>> {
   const iterator = source[Symbol.asyncIterator]();
-  let first: IteratorResult<Uint8Array> | undefined = await iterator.next();
+  let firstResult: IteratorResult<Uint8Array> | undefined = await iterator.next();
   return {
     [Symbol.asyncIterator]: () => ({
       next: () => {
-        if (first === undefined) return iterator.next();
-        const result = Promise.resolve(first);
-        first = undefined;
+        if (firstResult === undefined) return iterator.next();
+        const result = Promise.resolve(firstResult);
+        firstResult = undefined;
         return result;
       },
       return: () => iterator.return?.() ?? Promise.resolve({ done: true, value: undefined }),

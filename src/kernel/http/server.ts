@@ -195,7 +195,7 @@ export function createServer(options: ServerOptions): Server {
 
   function dispatch(request: HttpRequest): Promise<void> {
     const work = () => contract.dispatch(request).then((reply) => responder.reply(request, reply));
-    return observer === undefined ? work() : observer.within(request, work);
+    return observer === undefined ? work() : observer.runWithin(request, work);
   }
 
   const { pages = [], frontPage, fixedPages = new Map<string, FixedPage>() } = options;
@@ -210,7 +210,7 @@ export function createServer(options: ServerOptions): Server {
     abortGraceMs: timeouts.abortGraceMs,
   });
 
-  let warming: NodeJS.Timeout | undefined;
+  let warmUpTimer: NodeJS.Timeout | undefined;
 
   return {
     inFlight: () => requests.size + sockets.requests.size,
@@ -226,11 +226,11 @@ export function createServer(options: ServerOptions): Server {
       const bound = await listenAt(listener, address);
       listeners.push(listener);
       listener.on('error', (error) => log.error({ err: error }, 'the listening socket failed'));
-      warming ??= setTimeout(() => void contract.warm(log), warmAfterMs).unref();
+      warmUpTimer ??= setTimeout(() => void contract.warm(log), warmAfterMs).unref();
       return bound;
     },
     close(closing) {
-      clearTimeout(warming);
+      clearTimeout(warmUpTimer);
       sockets.close(closing?.drainMs ?? defaultDrainMs);
       return drain.close(closing);
     },
@@ -257,11 +257,11 @@ function createAdmission(options: AdmissionOptions) {
     requests.delete(place);
     const request = place.member;
     if (!request.response.writableFinished) {
-      request.clientGone = true;
+      request.isClientGone = true;
       request.abort();
     }
     const durationMs = clock.monotonicMs() - request.startedMs;
-    observer?.ended(request, durationMs);
+    observer?.recordEnd(request, durationMs);
     log.info(accessFields(request, durationMs, nameIdentity), 'request');
     drain().responseEnded();
   }
@@ -433,10 +433,10 @@ function createRouter({ pages, frontPage, fixedPages, admit, dispatch, responder
   }
 
   function serveFixedPage(request: HttpRequest, { body, headers }: FixedPage): void {
-    const common = responder.commonHeaders(request);
-    const vary = [common['vary'], headers['vary']].filter((value) => value !== undefined).join(', ');
+    const sharedHeaders = responder.commonHeaders(request);
+    const vary = [sharedHeaders['vary'], headers['vary']].filter((value) => value !== undefined).join(', ');
     request.response.writeHead(200, {
-      ...common,
+      ...sharedHeaders,
       ...headers,
       ...(vary === '' ? {} : { vary }),
       'content-length': String(Buffer.byteLength(body)),

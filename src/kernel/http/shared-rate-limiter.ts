@@ -116,15 +116,15 @@ function createBuckets({ database: { sql }, schema, clock, log }: SharedRateLimi
             tokens = least(${perMinute}::float8, q.tokens + greatest(0, extract(epoch from excluded.at - q.at)) * ${perMinute / 60}::float8)
           returning tokens)
         select least(${shareSize}::float8, floor(tokens)) as available, tokens from bucket`;
-      const available = Math.max(0, bucket?.available ?? 0);
-      if (available > 0) {
+      const availableTokens = Math.max(0, bucket?.available ?? 0);
+      if (availableTokens > 0) {
         // Conditional: two replicas that saw the same bucket must not both take its last requests.
-        const [rest] = await sql<{ tokens: number }[]>`
-          update ${sql(table)} set tokens = tokens - ${available}::float8
-          where key = ${bucketKey} and tokens >= ${available}::float8 returning tokens`;
-        if (rest) {
-          share.tokens += available;
-          share.remainingInBucket = rest.tokens;
+        const [remainder] = await sql<{ tokens: number }[]>`
+          update ${sql(table)} set tokens = tokens - ${availableTokens}::float8
+          where key = ${bucketKey} and tokens >= ${availableTokens}::float8 returning tokens`;
+        if (remainder) {
+          share.tokens += availableTokens;
+          share.remainingInBucket = remainder.tokens;
           return;
         }
       }

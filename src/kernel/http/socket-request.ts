@@ -53,7 +53,7 @@ export class SocketRequest implements ContractRequest {
   #value: JsonRecord | undefined;
   #maxBytes = 0;
   readonly isStream = true;
-  clientGone = false;
+  isClientGone = false;
   notes: CallNote | undefined = undefined;
   trace: RequestTrace | undefined = undefined;
   /** The status that the call would have over HTTP. */
@@ -123,7 +123,7 @@ export class SocketRequest implements ContractRequest {
     this.#giveBytes = () => {};
     const { tokens: _tokens, credits, ...notes } = this.notes ?? {};
     const durationMs = this.#options.clock.monotonicMs() - this.startedMs;
-    this.#options.observer?.ended(this, durationMs);
+    this.#options.observer?.recordEnd(this, durationMs);
     this.log.info(
       {
         ...notes,
@@ -132,7 +132,7 @@ export class SocketRequest implements ContractRequest {
         bytesIn: this.#body?.length ?? 0,
         status: this.response.statusCode,
         ms: Math.round(durationMs),
-        ...(this.clientGone ? { clientGone: true } : {}),
+        ...(this.isClientGone ? { clientGone: true } : {}),
         ...(credits === undefined ? {} : { credits: Number(credits) }),
       },
       'call of a socket',

@@ -36,7 +36,7 @@ export async function writeEvents(
   sendHead(response);
   const heartbeat = setInterval(() => outlet.writeIfQuiet(': hb\n\n'), options.limits.heartbeatMs);
   try {
-    const outcome = await pump(outlet, events, (event) => Buffer.from(frame(event)));
+    const outcome = await pump(outlet, events, (event) => Buffer.from(serializeFrame(event)));
     if (outcome !== 'completed') return outcome;
     if (options.end !== undefined && !(await outlet.write(Buffer.from(`data: ${options.end}\n\n`))))
       return outlet.loss();
@@ -127,7 +127,7 @@ async function pump<T>(
   }
 }
 
-function frame(event: SseEvent<unknown>): string {
+function serializeFrame(event: SseEvent<unknown>): string {
   const lines: string[] = [];
   if (event.id !== undefined) lines.push(`id: ${fieldValue(event.id)}\n`);
   if (event.event !== undefined) lines.push(`event: ${fieldValue(event.event)}\n`);
@@ -194,9 +194,10 @@ function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
   async function writePieces(bytes: Uint8Array): Promise<boolean> {
     isBusy = true;
     try {
-      for (let at = 0; at < bytes.byteLength; at += pieceBytes) {
+      for (let offset = 0; offset < bytes.byteLength; offset += pieceBytes) {
         if (isClosed) return false;
-        if (!response.write(bytes.subarray(at, at + pieceBytes)) && !(await waitForDrain())) return false;
+        if (!response.write(bytes.subarray(offset, offset + pieceBytes)) && !(await waitForDrain()))
+          return false;
       }
       return true;
     } finally {

@@ -11,7 +11,7 @@ import { asProblem, Problem, renderProblem } from '../problem.ts';
 import { parseBody } from './body-parser.ts';
 import { drainingProblem } from './drain.ts';
 import { endWithProblem, type Surface } from './raw-response.ts';
-import { eventsOf } from './reply-events.ts';
+import { readEvents } from './reply-events.ts';
 import { SocketRequest, type SocketRequestOptions } from './socket-request.ts';
 
 /** How the messages of one socket become calls. It may keep state; one call runs at a time. */
@@ -158,16 +158,16 @@ function createSocketCounts(limit: number): (caller: string) => () => void {
     if (count >= limit) throw tooManySockets(limit);
     counts.set(caller, count + 1);
     return () => {
-      const rest = (counts.get(caller) ?? 1) - 1;
-      if (rest > 0) counts.set(caller, rest);
+      const remainingCount = (counts.get(caller) ?? 1) - 1;
+      if (remainingCount > 0) counts.set(caller, remainingCount);
       else counts.delete(caller);
     };
   };
 }
 
 function pathOf({ url = '' }: IncomingMessage): string {
-  const cut = url.indexOf('?');
-  return cut < 0 ? url : url.slice(0, cut);
+  const queryStart = url.indexOf('?');
+  return queryStart < 0 ? url : url.slice(0, queryStart);
 }
 
 function refuseOrigin({ headers }: IncomingMessage, origins: ReadonlySet<string>): void {
@@ -323,12 +323,12 @@ class Session {
     this.#running = request;
     requests.add(request);
     try {
-      await (observer === undefined ? forward() : observer.within(request, forward));
+      await (observer === undefined ? forward() : observer.runWithin(request, forward));
     } catch (error) {
       request.response.statusCode = asProblem(error).status;
       throw error;
     } finally {
-      request.clientGone = !this.#isOpen;
+      request.isClientGone = !this.#isOpen;
       request.end();
       requests.delete(request);
       this.#running = undefined;
@@ -337,7 +337,7 @@ class Session {
 
   async #forward(request: SocketRequest, streamId: unknown): Promise<void> {
     const reply = await this.#options.contract.dispatch(request);
-    for await (const event of eventsOf(reply)) {
+    for await (const event of readEvents(reply)) {
       if (!this.#isOpen) return;
       this.#conversation.observe(event);
       await this.#send(withStreamId(withStatus(event), streamId));

@@ -133,13 +133,13 @@ export function isCommonPassword(password: string, names: readonly string[]): bo
 
 function consistsOf(text: string, dictionary: ReadonlySet<string>): boolean {
   if (text === '') return false;
-  const longest = Math.max(...[...dictionary].map((word) => word.length));
+  const maxWordLength = Math.max(...[...dictionary].map((word) => word.length));
   // Dynamic programming: isReachable[end] is whether the text before `end` consists
   // of words. Linear in the text, times the longest word.
   const isReachable = [true];
   for (let end = 1; end <= text.length; end += 1) {
     isReachable[end] = false;
-    for (let start = Math.max(0, end - longest); start < end && !isReachable[end]; start += 1) {
+    for (let start = Math.max(0, end - maxWordLength); start < end && !isReachable[end]; start += 1) {
       isReachable[end] = isReachable[start] === true && dictionary.has(text.slice(start, end));
     }
   }

@@ -24,14 +24,14 @@ export function createConcurrencyLimit({
   waiting: number;
 }): ConcurrencyLimit {
   let slots = 0;
-  let active = 0;
+  let activeCount = 0;
   const queue: (() => void)[] = [];
 
   function startWaiting(): void {
-    while (active < running) {
+    while (activeCount < running) {
       const next = queue.shift();
       if (!next) return;
-      active += 1;
+      activeCount += 1;
       next();
     }
   }
@@ -55,7 +55,7 @@ export function createConcurrencyLimit({
           if (isReleased) return;
           isReleased = true;
           slots -= 1;
-          if (isActive) active -= 1;
+          if (isActive) activeCount -= 1;
           startWaiting();
         },
       };

@@ -13,9 +13,9 @@ const payloadLength = 43;
 const checksumLength = 6;
 
 /** A new token: 256 random bits and a checksum, such as `th_usr_…`. Shown once; only its digest is kept. */
-export function token(kind: TokenKind): string {
-  const unchecked = `th_${kind}_${randomText()}`;
-  return unchecked + checksum(unchecked);
+export function createToken(kind: TokenKind): string {
+  const textWithoutChecksum = `th_${kind}_${randomText()}`;
+  return textWithoutChecksum + checksumOf(textWithoutChecksum);
 }
 
 /** 256 random bits as 43 base62 characters, for secrets that are not tokens. */
@@ -27,8 +27,8 @@ export function randomText(): string {
 export function parseToken(text: string): TokenKind | null {
   const match = tokenShape.exec(text);
   if (!match) return null;
-  const unchecked = text.slice(0, -checksumLength);
-  return text.endsWith(checksum(unchecked)) ? (match[1] as TokenKind) : null;
+  const textWithoutChecksum = text.slice(0, -checksumLength);
+  return text.endsWith(checksumOf(textWithoutChecksum)) ? (match[1] as TokenKind) : null;
 }
 
 /** The stored form of a token, its SHA-256. A plain hash suffices for 256 random bits. */
@@ -42,19 +42,20 @@ export function secretsEqual(a: string, b: string): boolean {
 }
 
 // With numbers: a BigInt for each digit would cost more than the lookup of the token.
-function checksum(text: string): string {
+function checksumOf(text: string): string {
   let digits = '';
-  let rest = crc32(text);
+  let remainder = crc32(text);
   for (let place = 0; place < checksumLength; place += 1) {
-    digits = base62.charAt(rest % 62) + digits;
-    rest = Math.floor(rest / 62);
+    digits = base62.charAt(remainder % 62) + digits;
+    remainder = Math.floor(remainder / 62);
   }
   return digits;
 }
 
 function inBase62(value: bigint, length: number): string {
   let digits = '';
-  for (let rest = value; rest > 0n; rest /= 62n) digits = base62[Number(rest % 62n)] + digits;
+  for (let remainder = value; remainder > 0n; remainder /= 62n)
+    digits = base62[Number(remainder % 62n)] + digits;
   return digits.padStart(length, '0');
 }
 
@@ -165,26 +166,28 @@ function createFormFinder(values: Iterable<string>): FormFinder {
     prefixSlots[slotOf(form.charCodeAt(0), form.charCodeAt(1), form.charCodeAt(2), form.charCodeAt(3))] = 1;
   }
 
-  function formAt(text: string, at: number): string | undefined {
-    return forms.get(text.slice(at, at + minimumHeldLength))?.find((form) => text.startsWith(form, at));
+  function formAt(text: string, position: number): string | undefined {
+    return forms
+      .get(text.slice(position, position + minimumHeldLength))
+      ?.find((form) => text.startsWith(form, position));
   }
 
   /**
    * The next place from here on at which a form or a shape may begin; -1 when there
    * is none. Written out for speed: every line is read by it.
    */
-  function nextPlace(text: string, from: number): number {
+  function nextPlace(text: string, start: number): number {
     const end = text.length - minimumHeldLength;
-    if (from > end) return -1;
-    let first = text.charCodeAt(from);
-    let second = text.charCodeAt(from + 1);
-    let third = text.charCodeAt(from + 2);
-    for (let at = from; at <= end; at += 1) {
-      const fourth = text.charCodeAt(at + 3);
-      if (prefixSlots[slotOf(first, second, third, fourth)] !== 0) return at;
-      first = second;
-      second = third;
-      third = fourth;
+    if (start > end) return -1;
+    let firstCode = text.charCodeAt(start);
+    let secondCode = text.charCodeAt(start + 1);
+    let thirdCode = text.charCodeAt(start + 2);
+    for (let position = start; position <= end; position += 1) {
+      const fourthCode = text.charCodeAt(position + 3);
+      if (prefixSlots[slotOf(firstCode, secondCode, thirdCode, fourthCode)] !== 0) return position;
+      firstCode = secondCode;
+      secondCode = thirdCode;
+      thirdCode = fourthCode;
     }
     return -1;
   }
@@ -192,9 +195,9 @@ function createFormFinder(values: Iterable<string>): FormFinder {
   return {
     isIn(text) {
       if (hasBrokenValue) return true;
-      for (let at = nextPlace(text, 0); at >= 0; at = nextPlace(text, at + 1)) {
-        if (formAt(text, at) !== undefined) return true;
-        shapeAtPosition.lastIndex = at;
+      for (let position = nextPlace(text, 0); position >= 0; position = nextPlace(text, position + 1)) {
+        if (formAt(text, position) !== undefined) return true;
+        shapeAtPosition.lastIndex = position;
         if (shapeAtPosition.test(text)) return true;
       }
       return false;
@@ -202,9 +205,9 @@ function createFormFinder(values: Iterable<string>): FormFinder {
     spans(text) {
       const spans: Span[] = [];
       // Goes on at the next character: a secret may begin inside of another one.
-      for (let at = nextPlace(text, 0); at >= 0; at = nextPlace(text, at + 1)) {
-        const form = formAt(text, at);
-        if (form !== undefined) spans.push([at, at + form.length]);
+      for (let position = nextPlace(text, 0); position >= 0; position = nextPlace(text, position + 1)) {
+        const form = formAt(text, position);
+        if (form !== undefined) spans.push([position, position + form.length]);
       }
       return spans;
     },
@@ -212,9 +215,9 @@ function createFormFinder(values: Iterable<string>): FormFinder {
 }
 
 /** A 16-bit hash of four characters. */
-function slotOf(first: number, second: number, third: number, fourth: number): number {
-  const product = Math.imul(first, 0x9e35) ^ Math.imul(second, 0x85eb) ^ Math.imul(third, 0x1b87);
-  return (product ^ (fourth * 31)) & 0xffff;
+function slotOf(firstCode: number, secondCode: number, thirdCode: number, fourthCode: number): number {
+  const product = Math.imul(firstCode, 0x9e35) ^ Math.imul(secondCode, 0x85eb) ^ Math.imul(thirdCode, 0x1b87);
+  return (product ^ (fourthCode * 31)) & 0xffff;
 }
 
 function shapesIn(text: string): Span[] {
@@ -228,7 +231,7 @@ function shapesIn(text: string): Span[] {
 
 /** The text with each stretch of overlapping spans replaced by one word. */
 function withoutSpans(text: string, spans: Span[]): string {
-  let redacted = '';
+  let redactedText = '';
   let hiddenUpTo = 0;
   let openSpan: Span | undefined;
   for (const [start, end] of spans.sort(([a], [b]) => a - b)) {
@@ -237,16 +240,16 @@ function withoutSpans(text: string, spans: Span[]): string {
       continue;
     }
     if (openSpan !== undefined) hiddenUpTo = openSpan[1];
-    redacted += text.slice(hiddenUpTo, start) + redactedMark;
+    redactedText += text.slice(hiddenUpTo, start) + redactedMark;
     openSpan = [start, end];
   }
-  return redacted + text.slice(openSpan?.[1] ?? 0);
+  return redactedText + text.slice(openSpan?.[1] ?? 0);
 }
 
 /** The forms of a value within a text, or within a text in a serialized document. */
 function formsOf(value: string): Set<string> {
   const bytes = Buffer.from(value, 'utf8');
-  const plain = [
+  const plainForms = [
     value,
     encodeURIComponent(value.toWellFormed()),
     bytes.toString('base64').replace(/=+$/, ''),
@@ -255,8 +258,8 @@ function formsOf(value: string): Set<string> {
   ];
   // Text that was serialized before it was logged carries the escaped form, and its
   // line escapes it once more.
-  const escapedForms = plain.map(escapedIn);
-  return new Set([...plain, ...escapedForms, ...escapedForms.map(escapedIn)]);
+  const escapedForms = plainForms.map(escapedIn);
+  return new Set([...plainForms, ...escapedForms, ...escapedForms.map(escapedIn)]);
 }
 
 function escapedIn(text: string): string {

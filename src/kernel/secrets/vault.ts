@@ -72,10 +72,12 @@ export function keyIdOf(sealed: string): string {
   return parseSealed(sealed).kid;
 }
 
-export function createVault(primary: MasterKey, others: readonly MasterKey[] = []): Vault {
-  const keys = new Map([...others, primary].map((key) => [key.kid, key.bytes]));
+export function createVault(primaryKey: MasterKey, otherKeys: readonly MasterKey[] = []): Vault {
+  const keys = new Map([...otherKeys, primaryKey].map((key) => [key.kid, key.bytes]));
   // A short plain hash of a weak secret could be guessed from the audit log; a keyed one cannot.
-  const fingerprintKey = Buffer.from(hkdfSync('sha256', primary.bytes, '', 'townhall fingerprint', keyBytes));
+  const fingerprintKey = Buffer.from(
+    hkdfSync('sha256', primaryKey.bytes, '', 'townhall fingerprint', keyBytes),
+  );
 
   function masterKey(kid: string): Buffer {
     const key = keys.get(kid);
@@ -85,7 +87,7 @@ export function createVault(primary: MasterKey, others: readonly MasterKey[] = [
   }
 
   return {
-    primaryKid: primary.kid,
+    primaryKid: primaryKey.kid,
     has: (kid) => keys.has(kid),
     seal(kid, context, value) {
       const additionalData = additionalDataOf(context, kid);
@@ -115,7 +117,7 @@ export function createVault(primary: MasterKey, others: readonly MasterKey[] = [
       }
     },
     derive: (purpose) =>
-      [primary, ...others].map(({ bytes }) =>
+      [primaryKey, ...otherKeys].map(({ bytes }) =>
         Buffer.from(hkdfSync('sha256', bytes, '', `townhall ${purpose}`, keyBytes)),
       ),
     fingerprint: (value) =>
@@ -158,9 +160,10 @@ function parseSealed(sealed: string): {
   text: Buffer;
   tag: Buffer;
 } {
-  const [version, kid = '', ...encoded] = sealed.split('.');
-  const [wrapped, nonce, text, tag] = encoded.map(strictBase64);
-  if (version !== format || encoded.length !== 4 || !wrapped || !nonce || !text || !tag) throw damagedError();
+  const [version, kid = '', ...encodedParts] = sealed.split('.');
+  const [wrapped, nonce, text, tag] = encodedParts.map(strictBase64);
+  if (version !== format || encodedParts.length !== 4 || !wrapped || !nonce || !text || !tag)
+    throw damagedError();
   if (
     wrapped.length !== nonceBytes + keyBytes + tagBytes ||
     nonce.length !== nonceBytes ||

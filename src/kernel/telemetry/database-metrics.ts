@@ -26,11 +26,11 @@ export function showDatabase(metrics: Metrics, database: Pick<Database, 'pool' |
     () => database.pool().waiting,
   );
   if (!metrics.isOn) return;
-  const waits = metrics.histogram(
+  const waitHistogram = metrics.histogram(
     'townhall_database_wait_seconds',
     'How long a statement or transaction waited that did not get a connection at once.',
     [],
     waitBuckets,
   );
-  database.onPoolWait((ms) => waits.observe([], ms / 1000));
+  database.onPoolWait((ms) => waitHistogram.observe([], ms / 1000));
 }

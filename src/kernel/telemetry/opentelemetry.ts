@@ -95,11 +95,11 @@ export function openOpenTelemetry(options: OpenTelemetryOptions): OpenTelemetry 
   const timeOf = (monotonicMs: number): number => epochMs + monotonicMs;
 
   function attributesOf(attributes: SpanAttributes): Attributes {
-    const clean: Attributes = {};
+    const redactedAttributes: Attributes = {};
     for (const [name, value] of Object.entries(attributes)) {
-      if (value !== undefined) clean[name] = typeof value === 'string' ? hide(value) : value;
+      if (value !== undefined) redactedAttributes[name] = typeof value === 'string' ? hide(value) : value;
     }
-    return clean;
+    return redactedAttributes;
   }
 
   function spanOf(apiSpan: ApiSpan): Span {
@@ -126,8 +126,8 @@ export function openOpenTelemetry(options: OpenTelemetryOptions): OpenTelemetry 
       const parent = remoteParent === undefined ? undefined : parseTraceparent(remoteParent);
       const activeTraceparent =
         isRoot || parent !== undefined ? undefined : current.getStore()?.span?.traceparent;
-      const local = activeTraceparent === undefined ? undefined : parseTraceparent(activeTraceparent);
-      const parentContext = parent ? { ...parent, isRemote: true } : local;
+      const localContext = activeTraceparent === undefined ? undefined : parseTraceparent(activeTraceparent);
+      const parentContext = parent ? { ...parent, isRemote: true } : localContext;
       const context: Context =
         parentContext === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parentContext);
       const linkedSpan = link === undefined ? undefined : parseTraceparent(link);
@@ -145,7 +145,7 @@ export function openOpenTelemetry(options: OpenTelemetryOptions): OpenTelemetry 
         ),
       );
     },
-    within: (span, work) => current.run({ request: current.getStore()?.request, span }, work),
+    runInSpan: (span, work) => current.run({ request: current.getStore()?.request, span }, work),
     traceparent: () => current.getStore()?.span?.traceparent,
     async close() {
       // The failed export has been logged.

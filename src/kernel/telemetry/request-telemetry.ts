@@ -63,18 +63,18 @@ export function createRequestObserver(options: RequestTelemetryOptions): Request
   );
 
   return {
-    within(request: TelemetryRequest, work) {
+    runWithin(request: TelemetryRequest, work) {
       const entry = new ObservedRequest(request, startServerSpan(traces, request));
       request[placeKey] = runningRequests.add(entry);
       return context.run({ request: entry, span: entry.span }, work);
     },
-    ended(request: TelemetryRequest, durationMs) {
+    recordEnd(request: TelemetryRequest, durationMs) {
       count(request, durationMs);
       const { [placeKey]: place } = request;
       if (place !== undefined) runningRequests.delete(place);
       const entry = place?.member;
-      const { isStream, clientGone, notes = {} } = request;
-      const end: RequestEnd = { isStream, clientGone, notes };
+      const { isStream, isClientGone, notes = {} } = request;
+      const end: RequestEnd = { isStream, isClientGone, notes };
       for (const listener of entry?.listeners ?? []) listener(end);
       for (const listener of listeners) listener(end);
       if (entry?.span) endServerSpan(entry.span, request);
@@ -120,7 +120,7 @@ function createRequestMetrics(
     const operation = request.operation?.handlerId ?? 'none';
     requests.add([operation, String(request.response.statusCode), request.identity?.kind ?? 'none']);
     durations.observe([operation], durationMs / 1000);
-    if (request.clientGone) abandonedRequests.add([operation]);
+    if (request.isClientGone) abandonedRequests.add([operation]);
   };
 }
 
@@ -145,7 +145,7 @@ function endServerSpan(span: Span, request: ObservedCall): void {
     'townhall.operation': operation?.handlerId,
     'townhall.identity': identity?.kind,
     'townhall.request_id': request.requestId,
-    'townhall.client_gone': request.clientGone ? true : undefined,
+    'townhall.client_gone': request.isClientGone ? true : undefined,
     ...(notes ? noteAttributes(notes) : {}),
   });
   // A 4xx is the caller's error, and OpenTelemetry leaves the status of a server span unset for it.

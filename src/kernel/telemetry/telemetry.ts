@@ -69,7 +69,7 @@ export async function openTelemetry(options: TelemetryOptions): Promise<Telemetr
     traces,
     observer,
     request: () => context.getStore()?.request,
-    onRequestEnd: (added) => void listeners.push(added),
+    onRequestEnd: (onEnd) => void listeners.push(onEnd),
     readMetrics: async () => (await prometheus?.read()) ?? '',
     async listen() {
       if (settings.metrics === null || prometheus === undefined) return null;

@@ -34,7 +34,7 @@ export interface Traces {
   /** Starts a span below the current one. The caller ends it. */
   start(name: string, options?: SpanOptions): Span;
   /** Runs the work, including everything that it leaves running, within the span. */
-  within<T>(span: Span, work: () => T): T;
+  runInSpan<T>(span: Span, work: () => T): T;
   /** The `traceparent` of the current span. */
   traceparent(): string | undefined;
 }
@@ -53,7 +53,7 @@ const silentSpan: Span = {
 export const silentTraces: Traces = {
   isOn: false,
   start: () => silentSpan,
-  within: (_span, work) => work(),
+  runInSpan: (_span, work) => work(),
   traceparent: () => undefined,
 };
 
@@ -65,7 +65,7 @@ export async function withSpan<T>(
   reasonOf: (error: unknown) => string = codeOf,
 ): Promise<T> {
   try {
-    return await traces.within(span, work);
+    return await traces.runInSpan(span, work);
   } catch (error) {
     span.fail(reasonOf(error));
     throw error;
