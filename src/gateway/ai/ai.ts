@@ -141,11 +141,11 @@ export async function requireModelsFiles({
 export async function ai(options: AiOptions): Promise<AiService> {
   const timeouts = { ...defaultTimeouts, ...options.timeouts };
   const upstream = openUpstream(options, timeouts);
-  const local = localModels(options);
-  const context = await openContext(options, { timeouts, upstream, local });
+  const localModelSet = localModels(options);
+  const context = await openContext(options, { timeouts, upstream, local: localModelSet });
   const { catalog, billing, health } = context;
   const media = createMediaModels({
-    local: local.media,
+    local: localModelSet.media,
     providers: context.providers,
     clock: options.clock,
     videoLimits: { ...defaultVideoLimits, ...options.videoLimits },
@@ -170,7 +170,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
     refreshAlarms: () => billing.alarms.refresh(),
     checkProviders: () => checkProviders({ ...context, env: options.env, models: () => catalog.all() }),
     stopRuns: () => background.close(),
-    settled: () => billing.settled(),
+    settled: () => billing.untilSettled(),
     async close() {
       catalog.close();
       await background.close();

@@ -45,7 +45,7 @@ async function synthesizeSpeech(
   call: SpeechCall,
 ): Promise<Reply<Operations['ai.synthesizeSpeech']>> {
   if (!prefersJson(call.request.headers.accept)) return streamSpeech(options, call, call.body);
-  const rendered = await wholeSpeech(options, call, {
+  const rendered = await renderWholeSpeech(options, call, {
     body: call.body,
     render: (audio, { format }, model) => ({
       model,
@@ -61,7 +61,7 @@ async function synthesizeSpeech(
  * The whole audio as `render` writes it. It is complete when it is charged, so it can be stored for its
  * idempotency key in the same transaction.
  */
-export async function wholeSpeech<T>(
+export async function renderWholeSpeech<T>(
   options: AudioOptions,
   call: PaidRequest,
   {
@@ -89,7 +89,7 @@ export async function streamSpeech(
 ): Promise<SpeechReply> {
   const { bill, result } = await startSpeech(options, call, body);
   const { content, format } = result.answer;
-  const chargedContent = chargedStream(content, bill, (error) =>
+  const chargedContent = chargeStream(content, bill, (error) =>
     options.health.recordStreamFailure(result, error),
   );
   const mediaType = speechMediaTypes[format] as 'audio/wav';
@@ -270,7 +270,7 @@ function runTranscription(
  * The content, charged before its last byte is sent. Truncated audio is free, since the client
  * cannot use it; audio that the client did not read to its end is charged, since it was synthesized.
  */
-async function* chargedStream(
+async function* chargeStream(
   content: AsyncIterable<Uint8Array>,
   bill: Bill,
   onError: (error: unknown) => void,

@@ -28,10 +28,10 @@ export async function createInBackground(
   const { background, storedResponses, clock } = context;
   const { body, remember, signal, log } = call;
   if (body.store === false) throw backgroundNeedsStore();
-  const earlier = startedResponse(remember);
-  if (earlier !== undefined)
+  const earlierResponseId = startedResponse(remember);
+  if (earlierResponseId !== undefined)
     return readResponse(context, call, {
-      responseId: earlier,
+      responseId: earlierResponseId,
       afterSequence: body.stream === true ? -1 : undefined,
     });
   const plan = await planOf(context, call);

@@ -33,7 +33,7 @@ import { waitForFirst } from './first-item.ts';
 import type { Answer, ModelCall, Warning } from './hub/language-model.ts';
 import { requirePrice } from './metering/bound.ts';
 import { generate, streamParts } from './model-calls.ts';
-import { passthroughDemand, passthroughReply, toPassthroughCall } from './passthrough-reply.ts';
+import { passthroughDemand, createPassthroughReply, toPassthroughCall } from './passthrough-reply.ts';
 import { refuseUnsafeMembers } from './upstream/request-guard.ts';
 import { sessionHash } from './upstream/session-hash.ts';
 import { checkChatTools } from './upstream/tool-guard.ts';
@@ -144,7 +144,7 @@ async function render(
   const attempts = attemptHeaders(modelResult);
   if (result.kind === 'whole' || result.kind === 'stream') {
     const headers = { ...attempts, ...warningHeaders(result.warnings) };
-    return passthroughReply(format.chat, call, { result, bill, headers });
+    return createPassthroughReply(format.chat, call, { result, bill, headers });
   }
   const memberWarnings = droppedMemberWarnings(call.body, model);
   if (result.kind === 'chunks')

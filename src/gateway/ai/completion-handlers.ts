@@ -27,7 +27,7 @@ import { checkLocalInput } from './formats/translation/input-checks.ts';
 import type { Answer, ModelCall, Warning } from './hub/language-model.ts';
 import { requirePrice } from './metering/bound.ts';
 import { generate, streamParts } from './model-calls.ts';
-import { passthroughDemand, passthroughReply, toPassthroughCall } from './passthrough-reply.ts';
+import { passthroughDemand, createPassthroughReply, toPassthroughCall } from './passthrough-reply.ts';
 import { refuseUnsafeMembers } from './upstream/request-guard.ts';
 import { sessionHash } from './upstream/session-hash.ts';
 import { refusePricedTools } from './upstream/tool-guard.ts';
@@ -113,7 +113,7 @@ async function render(
   const { answer: result, model } = modelResult;
   const attempts = attemptHeaders(modelResult);
   if (result.kind === 'whole' || result.kind === 'stream')
-    return passthroughReply(format, call, { result, bill, headers: attempts });
+    return createPassthroughReply(format, call, { result, bill, headers: attempts });
   const memberWarnings = droppedMemberWarnings(call.body);
   if (result.kind === 'chunks')
     return {

@@ -1,7 +1,7 @@
 // Streams with an Idempotency-Key: the call runs on for a while without its reader, and a repetition with the
 // same key joins it. The bytes of a provider stay as they are.
 import { notReplayable, type Remember, rememberNothing } from '../../kernel/data/idempotency.ts';
-import { framesOf } from '../../kernel/http/reply-events.ts';
+import { readFrames } from '../../kernel/http/reply-events.ts';
 import { id } from '../../kernel/ids.ts';
 import type { SseEvent } from '../../kernel/contract/operation.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -51,9 +51,11 @@ export interface JoinedStreamOptions {
  */
 export async function joinStream(options: JoinedStreamOptions): Promise<JoinableReply> {
   const { runs, remember, signal, afterSequence } = options;
-  const earlier = startedResponse(remember);
-  const run = (earlier === undefined ? start(options) : runs.find(earlier)) as Run | undefined;
-  if (run === undefined) return readCrashed(options, earlier);
+  const earlierResponseId = startedResponse(remember);
+  const run = (earlierResponseId === undefined ? start(options) : runs.find(earlierResponseId)) as
+    | Run
+    | undefined;
+  if (run === undefined) return readCrashed(options, earlierResponseId);
   const reader = readLog(run, afterSequence);
   const leave = (): void => void reader.return?.();
   signal.addEventListener('abort', leave, { once: true });
@@ -97,11 +99,11 @@ async function readCrashed(
   };
   // Clients expect this event first; one that joins again has it already.
   if (afterSequence < 0) add('response.created', { ...response, status: 'in_progress', error: null });
-  add('response.failed', { ...response, error: { code: 'server_error', message: crashed } });
+  add('response.failed', { ...response, error: { code: 'server_error', message: crashMessage } });
   return { status: 200, headers: {}, events: toEvents(events) };
 }
 
-const crashed =
+const crashMessage =
   'The gateway that ran this call has stopped; what the model wrote until then is charged. Send the call again with another Idempotency-Key.';
 
 async function* toEvents(events: readonly JsonRecord[]): AsyncGenerator<SseEvent<JsonRecord>> {
@@ -176,7 +178,7 @@ async function recordEvents(run: Run, events: AsyncIterable<SseEvent<unknown>>):
 
 async function recordFrames(run: Run, content: Uint8Array | AsyncIterable<Uint8Array>): Promise<void> {
   let next = 0;
-  for await (const frame of framesOf(content)) {
+  for await (const frame of readFrames(content)) {
     const bytes = Buffer.from(frame);
     const sequence = frame.startsWith(':') ? undefined : sequenceOf(frame, next);
     next = (sequence ?? next - 1) + 1;

@@ -38,7 +38,7 @@ export function mediaGenerator(options: MediaGenerationOptions): MediaGenerator 
       const prices = catalog
         .chain(viewerOfJob({ owner, request }), request.model, kind)
         .map((model) => maximumPrice(model, { input: 0, output: 0, units }));
-      return prices.reduce((most, price) => (price > most ? price : most), 0n);
+      return prices.reduce((highest, price) => (price > highest ? price : highest), 0n);
     },
     chargeForOrder: (job, order) => priceOfOrder(options, job, order),
     cancelUpstreamJob({ model: modelId, id, backend }) {

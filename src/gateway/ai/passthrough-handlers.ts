@@ -11,7 +11,7 @@ import { requirePrice } from './metering/bound.ts';
 import {
   passthroughDemand,
   type PassthroughReply,
-  passthroughReply,
+  createPassthroughReply,
   type PassthroughRequest,
   toPassthroughCall,
 } from './passthrough-reply.ts';
@@ -71,7 +71,7 @@ async function passThrough(
   format: formats.PassthroughFormat,
 ): Promise<PassthroughReply> {
   const { result, bill, headers } = await callPassthrough(context, call, format);
-  return passthroughReply(format, call, { result, bill, headers });
+  return createPassthroughReply(format, call, { result, bill, headers });
 }
 
 /** The result of a call, still to be settled, and the headers that name the model. */
@@ -91,14 +91,17 @@ export async function callPassthrough(
   const { body, identity, signal } = call;
   checkDefinitions(body);
   const { name, limitMembers } = format;
-  const [requested, ...fallbacks] = catalog.chain(viewerOf(identity), body.model);
-  if (requested === undefined) throw new Error(`The chain of ${body.model} is empty.`);
-  requireFormat(requested, format);
-  const demand = passthroughDemand(body, format, requested);
+  const [requestedModel, ...fallbacks] = catalog.chain(viewerOf(identity), body.model);
+  if (requestedModel === undefined) throw new Error(`The chain of ${body.model} is empty.`);
+  requireFormat(requestedModel, format);
+  const demand = passthroughDemand(body, format, requestedModel);
   const bill = openBill(context, call, { action: name, demand });
   const result = await callModel(
     {
-      chain: [requested, ...fallbacks.filter(({ providerEntry }) => providerEntry.formats.includes(name))],
+      chain: [
+        requestedModel,
+        ...fallbacks.filter(({ providerEntry }) => providerEntry.formats.includes(name)),
+      ],
       signal,
       session: () => sessionHash({ headers: call.headers, body: {} }),
       deadlineMs: firstByteDeadlineMs(context, body.stream === true),

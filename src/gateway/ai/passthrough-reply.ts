@@ -46,7 +46,7 @@ export function toPassthroughCall(
  * The reply with the provider's bytes and these headers. A whole answer is settled here, a stream
  * before its last event.
  */
-export async function passthroughReply(
+export async function createPassthroughReply(
   { hasFailed }: PassthroughFormat,
   call: PassthroughRequest,
   { result, bill, headers }: { result: PassthroughResult; bill: Bill; headers: Record<string, string> },

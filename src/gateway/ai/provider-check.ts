@@ -68,9 +68,9 @@ async function checkProvider(
   if (model === undefined)
     return [notConfigured(provider, 'None of its models answers in text or vectors; it was not called.')];
   const pool = options.backends.poolOf(entry);
-  const usable = pool.backends.filter((backend) => pool.hasKey(backend));
+  const usableBackends = pool.backends.filter((backend) => pool.hasKey(backend));
   return Promise.all(
-    usable.map(async (backend) => ({
+    usableBackends.map(async (backend) => ({
       ...(pool.isShared && backend.keyEnv !== undefined ? { key: backend.keyEnv } : {}),
       ...(await checkBackend(model, backend, options)),
     })),

@@ -3,7 +3,7 @@ import type { ResponseEvent } from '../../contract/gateway/types.gen.ts';
 import { pause } from '../../kernel/async.ts';
 import type { SseEvent } from '../../kernel/contract/operation.ts';
 import { rememberNothing, notReplayable, type Remember } from '../../kernel/data/idempotency.ts';
-import { eventsOf } from '../../kernel/http/reply-events.ts';
+import { readEvents } from '../../kernel/http/reply-events.ts';
 import { isRecord, type JsonRecord } from '../../kernel/json-value.ts';
 import type { Log } from '../../kernel/log.ts';
 import { asProblem, Problem } from '../../kernel/problem.ts';
@@ -94,9 +94,9 @@ function checkRegularly(
         await storedResponses.renew(responseIds);
         renewedMs = startMs;
       }
-      const uncanceled = new Set(await storedResponses.findUncanceled(responseIds));
+      const uncanceledIds = new Set(await storedResponses.findUncanceled(responseIds));
       for (const responseId of responseIds)
-        if (!uncanceled.has(responseId)) runs.find(responseId)?.abort(cancellation);
+        if (!uncanceledIds.has(responseId)) runs.find(responseId)?.abort(cancellation);
     } catch (error) {
       log.warn({ err: error }, 'the leases of responses in the background could not be renewed');
     } finally {
@@ -159,7 +159,7 @@ async function startBackground(
     const recorder = createRecorder(current, { response, storedResponses, responseId, log });
     try {
       const reply = await answer({ signal: current.signal, remember: rememberNothing }, begin);
-      for await (const event of eventsOf(reply)) await recorder.accept(event);
+      for await (const event of readEvents(reply)) await recorder.accept(event);
       await recorder.finish();
     } catch (error) {
       if (!isStarted) return start.reject(error);
@@ -196,34 +196,38 @@ function createRecorder(
   run: Run<EventItem>,
   { response, responseId, storedResponses, log }: RecorderOptions,
 ) {
-  let latest = response;
+  let latestResponse = response;
   let sequence = 0;
   let isFinal = false;
   const items: unknown[] = [];
 
   function append(event: JsonRecord): void {
-    const numbered = { ...event, sequence_number: sequence };
+    const numberedEvent = { ...event, sequence_number: sequence };
     const type = String(event['type']);
-    const item: EventItem = { event: type, id: String(sequence), data: numbered as unknown as ResponseEvent };
-    run.log.append({ sequence, item, bytes: JSON.stringify(numbered).length });
+    const item: EventItem = {
+      event: type,
+      id: String(sequence),
+      data: numberedEvent as unknown as ResponseEvent,
+    };
+    run.log.append({ sequence, item, bytes: JSON.stringify(numberedEvent).length });
     sequence += 1;
   }
 
   /** Sends the last event also while the database fails: the answer is charged already. */
-  async function end(type: string, final: JsonRecord): Promise<void> {
+  async function end(type: string, finalResponse: JsonRecord): Promise<void> {
     isFinal = true;
-    const isStored = await store(final);
-    append({ type, response: final });
+    const isStored = await store(finalResponse);
+    append({ type, response: finalResponse });
     const isStopping = (): boolean => run.signal.aborted && run.signal.reason !== cancellation;
     for (let tries = 0; !isStored && tries < storeTries && !isStopping(); tries += 1) {
       await pause(storeAgainMs);
-      if (await store(final)) return;
+      if (await store(finalResponse)) return;
     }
   }
 
-  async function store(final: JsonRecord): Promise<boolean> {
+  async function store(finalResponse: JsonRecord): Promise<boolean> {
     try {
-      await storedResponses.finish(responseId, final);
+      await storedResponses.finish(responseId, finalResponse);
       return true;
     } catch (error) {
       log.error({ err: error, responseId }, 'a response in the background could not be stored');
@@ -232,7 +236,10 @@ function createRecorder(
   }
 
   /** The response with the complete items so far. */
-  const partial = (): JsonRecord => ({ ...latest, output: items.filter((item) => item !== undefined) });
+  const partialResponse = (): JsonRecord => ({
+    ...latestResponse,
+    output: items.filter((item) => item !== undefined),
+  });
 
   return {
     async accept(event: JsonRecord): Promise<void> {
@@ -240,7 +247,7 @@ function createRecorder(
       const { type, response: view } = event;
       if (type === 'error') throw failureOf(event);
       if (type === 'response.output_item.done') items[event['output_index'] as number] = event['item'];
-      if (isRecord(view)) latest = view;
+      if (isRecord(view)) latestResponse = view;
       if (isRecord(view) && finalTypes.has(type)) await end(String(type), view);
       else append(event);
     },
@@ -253,8 +260,8 @@ function createRecorder(
       const isCanceled = run.signal.aborted && run.signal.reason === cancellation;
       const { message } = problem;
       const code = problem.foreignCode ?? problem.code;
-      if (isCanceled) await end('response.cancelled', { ...partial(), status: 'cancelled' });
-      else await end('response.failed', { ...partial(), status: 'failed', error: { code, message } });
+      if (isCanceled) await end('response.cancelled', { ...partialResponse(), status: 'cancelled' });
+      else await end('response.failed', { ...partialResponse(), status: 'failed', error: { code, message } });
     },
   };
 }

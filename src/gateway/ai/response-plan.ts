@@ -101,8 +101,8 @@ async function expand(
     model,
   }: Pick<ResponsePlan, 'body' | 'owner' | 'previousId' | 'isStored'> & { model: CatalogModel },
 ): Promise<ResponseRequest> {
-  const { previous_response_id: _previous, background: _background, ...rest } = body;
-  const request: ResponseRequest = { ...rest, store: false };
+  const { previous_response_id: _previous, background: _background, ...modelBody } = body;
+  const request: ResponseRequest = { ...modelBody, store: false };
   const items = await readItems(storedResponses, { body, owner, model });
   if (previousId !== null || items.some(hasSealedSummary))
     request.input = openSummaries(storedResponses, owner, items) as ResponseRequest['input'];
@@ -121,8 +121,8 @@ export async function readItems(
   const previousId = body.previous_response_id ?? null;
   if (previousId === null) return newItems;
   const passesThrough = model.providerEntry.formats.includes('responses');
-  const earlier = await storedResponses.conversation({ responseId: previousId, owner });
-  return [...toContextItems(earlier, { passesThrough }), ...newItems];
+  const earlierItems = await storedResponses.conversation({ responseId: previousId, owner });
+  return [...toContextItems(earlierItems, { passesThrough }), ...newItems];
 }
 
 // Opening takes some microseconds, in one turn of the event loop.

@@ -25,7 +25,7 @@ interface LastResponse {
 export function createResponseSockets(clock: { now(): Date }): () => SocketConversation {
   let totalBytes = 0;
   return () => {
-    let last: LastResponse | undefined;
+    let lastResponse: LastResponse | undefined;
     /** The input of the running call. */
     let current: JsonRecord[] = [];
     /** Whether the running call continues the last response. */
@@ -36,12 +36,12 @@ export function createResponseSockets(clock: { now(): Date }): () => SocketConve
       const bytes = JSON.stringify(items).length;
       if (bytes > maxConversationBytes || totalBytes + bytes > maxTotalBytes) return;
       totalBytes += bytes;
-      last = { responseId, items, bytes };
+      lastResponse = { responseId, items, bytes };
     }
 
     function forget(): void {
-      totalBytes -= last?.bytes ?? 0;
-      last = undefined;
+      totalBytes -= lastResponse?.bytes ?? 0;
+      lastResponse = undefined;
     }
 
     return {
@@ -53,8 +53,8 @@ export function createResponseSockets(clock: { now(): Date }): () => SocketConve
         if (type !== 'response.create') throw unknownType(type);
         if (background === true) throw noBackground();
         const input = toItems(body['input']);
-        continues = last !== undefined && body['previous_response_id'] === last.responseId;
-        current = continues ? [...(last?.items ?? []), ...input] : input;
+        continues = lastResponse !== undefined && body['previous_response_id'] === lastResponse.responseId;
+        current = continues ? [...(lastResponse?.items ?? []), ...input] : input;
         const request: JsonRecord = continues
           ? { ...body, previous_response_id: null, input: current }
           : body;

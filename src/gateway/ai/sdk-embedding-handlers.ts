@@ -37,18 +37,18 @@ export function sdkEmbeddingHandlers(
 
 async function embed(context: AiContext, call: EmbeddingCall): Promise<PassthroughReply> {
   const { values, dimensions, providerOptions } = call.body;
-  const { model, own, warnings, rename } = readTarget(context.catalog, call, providerOptions);
+  const { model, optionsForProvider, warnings, rename } = readTarget(context.catalog, call, providerOptions);
   const request = withBody(call, {
-    ...own,
+    ...optionsForProvider,
     model,
     input: values,
     encoding_format: 'float',
     ...(dimensions === undefined ? {} : { dimensions }),
   });
   const { answer, bill, headers } = await withMemberNames(rename, () =>
-    wholeAnswer(context, request, formats.embeddings),
+    callWithoutStream(context, request, formats.embeddings),
   );
-  const content = await unlessOtherAnswer(bill, () =>
+  const content = await convertOrReject(bill, () =>
     toSdkEmbeddings(answer, { values: values.length, warnings }),
   );
   const replay =
@@ -72,18 +72,18 @@ const maxReplayBytes = 64 * 1024;
 
 async function rerank(context: AiContext, call: RerankingCall) {
   const { query, documents, topN, providerOptions } = call.body;
-  const { model, own, warnings, rename } = readTarget(context.catalog, call, providerOptions);
+  const { model, optionsForProvider, warnings, rename } = readTarget(context.catalog, call, providerOptions);
   const request = withBody(call, {
-    ...own,
+    ...optionsForProvider,
     model,
     query,
     documents: documentsOf(documents),
     ...(topN === undefined ? {} : { top_n: topN }),
   });
   const { answer, bill, headers } = await withMemberNames(rename, () =>
-    wholeAnswer(context, request, formats.rerank),
+    callWithoutStream(context, request, formats.rerank),
   );
-  const ranking = await unlessOtherAnswer(bill, () => toRanking(answer));
+  const ranking = await convertOrReject(bill, () => toRanking(answer));
   const rendered = await settleAndRender(call, bill, (credits) => ({
     body: { ranking, warnings },
     headers: { ...headers, ...creditsHeader(credits) },
@@ -99,7 +99,7 @@ function documentsOf({ values }: RerankingBody['documents']): string[] {
 interface Target {
   model: string;
   /** The options for the provider of the model. */
-  own: Readonly<Record<string, unknown>>;
+  optionsForProvider: Readonly<Record<string, unknown>>;
   warnings: Warning[];
   rename: RenameMember;
 }
@@ -112,9 +112,9 @@ function readTarget(
 ): Target {
   const model = headers['ai-model-id'];
   const provider = catalog.chain(viewerOf(identity), model)[0]?.provider ?? '';
-  const { own, warnings } = optionsFor(provider, providerOptions);
+  const { optionsForProvider, warnings } = optionsFor(provider, providerOptions);
   const ownPath = (name: string) => `providerOptions.${provider}.${name}`;
-  const reservedName = Object.keys(own).find((name) => fixedMembers.has(name));
+  const reservedName = Object.keys(optionsForProvider).find((name) => fixedMembers.has(name));
   if (reservedName !== undefined)
     throw new Problem(
       'bad_request',
@@ -123,10 +123,10 @@ function readTarget(
       { param: ownPath(reservedName) },
     );
   const rename: RenameMember = (member) => {
-    if (Object.hasOwn(own, member)) return ownPath(member);
+    if (Object.hasOwn(optionsForProvider, member)) return ownPath(member);
     return member === 'input' ? 'values' : undefined;
   };
-  return { model, own, warnings, rename };
+  return { model, optionsForProvider, warnings, rename };
 }
 
 const fixedMembers = new Set([
@@ -141,7 +141,7 @@ const fixedMembers = new Set([
 ]);
 
 /** Settles the bill without a charge when the answer cannot be converted. */
-async function unlessOtherAnswer<T>(bill: Bill, convert: () => T | Promise<T>): Promise<T> {
+async function convertOrReject<T>(bill: Bill, convert: () => T | Promise<T>): Promise<T> {
   try {
     return await convert();
   } catch (error) {
@@ -169,7 +169,7 @@ function withBody(
   };
 }
 
-async function wholeAnswer(
+async function callWithoutStream(
   context: AiContext,
   request: PassthroughRequest,
   format: formats.PassthroughFormat,

@@ -4,7 +4,7 @@ import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { Call, Reply } from '../../kernel/contract/operation.ts';
 import type { Identity } from '../identity.ts';
 import { type AiHandlers, creditsHeader, settleAndRender } from './ai-context.ts';
-import { type AudioOptions, transcribe, wholeSpeech } from './audio-handlers.ts';
+import { type AudioOptions, transcribe, renderWholeSpeech } from './audio-handlers.ts';
 import { viewerOf } from './catalog/catalog.ts';
 import { optionsFor, toImageRequest, toSdkTranscription, toSpeechRequest } from './media/sdk-media.ts';
 import { type RenameMember, withMemberNames } from './member-names.ts';
@@ -46,13 +46,13 @@ async function generateImages(
   const model = headers['ai-model-id'];
   const [requestedModel] = options.catalog.chain(viewerOf(identity), model, 'image');
   const provider = requestedModel?.provider ?? '';
-  const { own, warnings } = optionsFor(provider, body.providerOptions);
+  const { optionsForProvider, warnings } = optionsFor(provider, body.providerOptions);
   const rename: RenameMember = (member) =>
     member.startsWith(optionsPath)
       ? `providerOptions.${provider}.${member.slice(optionsPath.length)}`
       : sdkMember(member);
   const { job, headers: replyHeaders } = await withMemberNames(rename, () =>
-    runImageJob(options, call, toImageRequest(body, { model, options: own })),
+    runImageJob(options, call, toImageRequest(body, { model, options: optionsForProvider })),
   );
   const images: string[] = [];
   for (const { mediaId } of job.media)
@@ -65,7 +65,7 @@ async function synthesize(
   call: Call<SpeechOperation, Identity>,
 ): Promise<Reply<SpeechOperation>> {
   const { warnings } = optionsFor(undefined, call.body.providerOptions);
-  const rendered = await wholeSpeech(options, call, {
+  const rendered = await renderWholeSpeech(options, call, {
     body: toSpeechRequest(call.body, call.headers['ai-model-id']),
     render: (audio) => ({ audio: audio.toString('base64'), warnings }),
   });

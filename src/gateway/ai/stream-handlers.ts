@@ -45,7 +45,7 @@ export function streamHandlers(
 
     'ai.createLanguageModelAnswer': (call): Promise<StreamReply> =>
       call.headers['ai-language-model-streaming'] === 'false'
-        ? wholeAnswer(context, call, 'language-model')
+        ? answerWhole(context, call, 'language-model')
         : streamAnswer(context, call, 'language-model'),
   };
 }
@@ -68,7 +68,7 @@ async function streamAnswer(context: AiContext, call: StreamCall, action: string
   };
 }
 
-async function wholeAnswer(context: AiContext, call: StreamCall, action: string) {
+async function answerWhole(context: AiContext, call: StreamCall, action: string) {
   const result = await callInFormat(context, call, {
     action,
     streams: false,

@@ -27,7 +27,7 @@ import { generate, streamParts } from './model-calls.ts';
 import {
   passthroughDemand,
   type PassthroughReply,
-  passthroughReply,
+  createPassthroughReply,
   type PassthroughRequest,
   toPassthroughCall,
 } from './passthrough-reply.ts';
@@ -149,11 +149,11 @@ function chainOf(
   { identity, body }: PassthroughRequest,
 ): CatalogModel[] {
   const viewer = viewerOf(identity);
-  const [requested, ...fallbacks] = catalog.chain(viewer, body.model);
-  if (requested === undefined) throw new Error(`The chain of ${body.model} is empty.`);
-  if (!providesFormat(requested, format)) catalog.callableModel(viewer, body.model, 'openai');
+  const [requestedModel, ...fallbacks] = catalog.chain(viewer, body.model);
+  if (requestedModel === undefined) throw new Error(`The chain of ${body.model} is empty.`);
+  if (!providesFormat(requestedModel, format)) catalog.callableModel(viewer, body.model, 'openai');
   return [
-    requested,
+    requestedModel,
     ...fallbacks.filter((model) => providesFormat(model, format) || model.modalities.includes('openai')),
   ];
 }
@@ -262,7 +262,8 @@ async function render<B extends Body, Whole, Event extends { type: string }>(
   const attempts = attemptHeaders(modelResult);
   const headers = { ...warningHeaders(result.warnings), ...attempts };
   if (result.kind === 'events') return { status: 200, events: result.events, headers };
-  if (result.kind !== 'answer') return passthroughReply(format.passthrough, call, { result, bill, headers });
+  if (result.kind !== 'answer')
+    return createPassthroughReply(format.passthrough, call, { result, bill, headers });
   const { answer } = result;
   const options = serializeOptions(context, call.body, model);
   const warnings = warningHeaders([...result.warnings, ...answer.warnings]);

@@ -80,6 +80,6 @@ function toStreamCall(call: UiCall, hints: DroppedHints): StreamCall {
 
 /** An answer after outputs of tools continues the message with their calls. */
 function messageIdOf({ messages }: UiChatRequest): string {
-  const last = messages.at(-1);
-  return last?.role === 'assistant' && last.id !== undefined ? last.id : id('msg');
+  const lastMessage = messages.at(-1);
+  return lastMessage?.role === 'assistant' && lastMessage.id !== undefined ? lastMessage.id : id('msg');
 }

@@ -17,7 +17,7 @@ export interface Billing {
   requirePayer(identity: Identity): void;
   readonly alarms: Pick<UsageAlarms, 'counts' | 'refresh'>;
   /** Resolves when the charge of every call so far is settled. */
-  settled(): Promise<void>;
+  untilSettled(): Promise<void>;
   /** Stops the token counting thread, if it runs. */
   close(): Promise<void>;
 }
@@ -47,9 +47,9 @@ export function createBilling({ ledger, clock, alarmsToStop, alarmStore, log }: 
       if (identity.kind === 'user') alarms.requireFew(identity.userId);
     },
     alarms,
-    async settled() {
+    async untilSettled() {
       await Promise.allSettled(endings.members());
-      await alarms.settled();
+      await alarms.untilSettled();
     },
     close: tokenCounter.close,
   };

@@ -43,9 +43,9 @@ const checkpointBytes = 256;
 
 /** Whether the price so far is due for a checkpoint; records that it was taken. */
 export function takeCheckpoint({ bytes, checkpoint }: Progress, nowMs: number): boolean {
-  const total = bytes.output + bytes.reasoning;
-  if (total - checkpoint.bytes < checkpointBytes && nowMs - checkpoint.atMs < checkpointMs) return false;
-  checkpoint.bytes = total;
+  const totalBytes = bytes.output + bytes.reasoning;
+  if (totalBytes - checkpoint.bytes < checkpointBytes && nowMs - checkpoint.atMs < checkpointMs) return false;
+  checkpoint.bytes = totalBytes;
   checkpoint.atMs = nowMs;
   return true;
 }

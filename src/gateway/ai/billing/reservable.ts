@@ -32,10 +32,10 @@ export function termsWithin(
 ): { limit: number | undefined; bound: Bound } {
   if (!isUnlimited(demand) || model.rates === null || !acceptsLimit(model))
     return { limit: undefined, bound: boundOf(model, demand) };
-  const longest = longestOutput(model);
-  const fullBound = boundOf(model, demand, longest);
-  if (granted === undefined || fullBound.credits <= granted) return { limit: longest, bound: fullBound };
-  const limit = Math.min(longest, affordableOutput([model], demand, granted));
+  const maxOutput = longestOutput(model);
+  const fullBound = boundOf(model, demand, maxOutput);
+  if (granted === undefined || fullBound.credits <= granted) return { limit: maxOutput, bound: fullBound };
+  const limit = Math.min(maxOutput, affordableOutput([model], demand, granted));
   return { limit, bound: boundOf(model, demand, limit) };
 }
 
@@ -96,10 +96,10 @@ export function coversShorterAnswer(model: CatalogModel, demand: Demand, granted
 }
 
 function highestPrice(models: readonly CatalogModel[], price: (model: CatalogModel) => bigint): bigint {
-  let most = 0n;
+  let highestCredits = 0n;
   for (const model of models) {
     const credits = price(model);
-    if (credits > most) most = credits;
+    if (credits > highestCredits) highestCredits = credits;
   }
-  return most;
+  return highestCredits;
 }

@@ -81,10 +81,10 @@ async function reserveAffordable(
   const { ledger, models, demand } = options;
   const withoutFallbacks = models.slice(0, 1);
   let lastRefusal = refusal;
-  let available = 0n;
+  let availableCredits = 0n;
   for (let tries = 0; tries < maximumTries; tries += 1) {
-    available = await ledger.available(call.userId, call.tokenId);
-    const amount = affordableAmount(options, available);
+    availableCredits = await ledger.available(call.userId, call.tokenId);
+    const amount = affordableAmount(options, availableCredits);
     if (amount === undefined) break;
     try {
       return await reserveAmount(call, amount, options);
@@ -93,12 +93,12 @@ async function reserveAffordable(
       lastRefusal = error;
     }
   }
-  const maxOutput = affordableOutput(withoutFallbacks, demand, available);
+  const maxOutput = affordableOutput(withoutFallbacks, demand, availableCredits);
   throw insufficientCredits(
     demand,
     maxOutput,
     highestBound(withoutFallbacks, demand),
-    available,
+    availableCredits,
     lastRefusal,
   );
 }
@@ -112,10 +112,10 @@ function affordableAmount(
   available: bigint,
 ): bigint | undefined {
   const withoutFallbacks = models.slice(0, 1);
-  const most = isAlone() || !mayShorten(models, demand) ? available : available / 2n;
+  const maxCredits = isAlone() || !mayShorten(models, demand) ? available : available / 2n;
   return (
-    amountWithin(models, demand, most) ??
-    amountWithin(withoutFallbacks, demand, most) ??
+    amountWithin(models, demand, maxCredits) ??
+    amountWithin(withoutFallbacks, demand, maxCredits) ??
     shortestAmount(withoutFallbacks, demand, available)
   );
 }
@@ -142,9 +142,9 @@ export async function raiseReservation(
   } catch (error) {
     if (!isInsufficient(error)) throw error;
     if (coversShorterAnswer(model, demand, reservation.amount)) return;
-    const available = reservation.amount + (await ledger.available(payer.userId, payer.tokenId));
-    const maxOutput = affordableOutput([model], demand, available);
-    throw insufficientCredits(demand, maxOutput, price, available, error);
+    const availableCredits = reservation.amount + (await ledger.available(payer.userId, payer.tokenId));
+    const maxOutput = affordableOutput([model], demand, availableCredits);
+    throw insufficientCredits(demand, maxOutput, price, availableCredits, error);
   }
 }
 
@@ -159,12 +159,12 @@ export async function refuseRaisedLimit(
     price,
   }: Omit<RaiseOptions, 'model'> & { reserved: bigint; price: bigint },
 ): Promise<Problem> {
-  const available = reserved + (await ledger.available(payer.userId, payer.tokenId));
+  const availableCredits = reserved + (await ledger.available(payer.userId, payer.tokenId));
   return insufficientCredits(
     { ...demand, limit: undefined, limitMember: undefined },
     -1,
     price,
-    available,
+    availableCredits,
     refusal,
   );
 }

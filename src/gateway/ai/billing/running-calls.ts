@@ -8,9 +8,9 @@ export class RunningCalls {
   }
 
   end(userId: string): void {
-    const rest = (this.#counts.get(userId) ?? 1) - 1;
-    if (rest === 0) this.#counts.delete(userId);
-    else this.#counts.set(userId, rest);
+    const remainingCount = (this.#counts.get(userId) ?? 1) - 1;
+    if (remainingCount === 0) this.#counts.delete(userId);
+    else this.#counts.set(userId, remainingCount);
   }
 
   count(userId: string): number {

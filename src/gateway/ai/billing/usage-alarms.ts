@@ -15,7 +15,7 @@ export interface UsageAlarms {
   /** Reads the stored alarms of all replicas. Resolves after a failure too, and then keeps the alarms it has. */
   refresh(): Promise<void>;
   /** Resolves when every reported alarm is stored. */
-  settled(): Promise<void>;
+  untilSettled(): Promise<void>;
 }
 
 export interface UsageAlarmCounts {
@@ -59,8 +59,8 @@ export function createUsageAlarms({
     const times = [...recentTimes(userId), timeMs].slice(-alarmsToStop);
     timesByUser.delete(userId);
     timesByUser.set(userId, times);
-    const [oldest] = timesByUser.keys();
-    if (timesByUser.size > maximumUsers && oldest !== undefined) timesByUser.delete(oldest);
+    const [oldestUser] = timesByUser.keys();
+    if (timesByUser.size > maximumUsers && oldestUser !== undefined) timesByUser.delete(oldestUser);
   }
 
   function save(userId: string): void {
@@ -81,10 +81,10 @@ export function createUsageAlarms({
     requireFew(userId) {
       if (!timesByUser.has(userId)) return;
       const times = recentTimes(userId);
-      const [first] = times;
-      if (first === undefined) timesByUser.delete(userId);
-      if (first === undefined || times.length < alarmsToStop) return;
-      const waitSeconds = Math.ceil((first + alarmWindowMs - clock.monotonicMs()) / 1000);
+      const [firstTimeMs] = times;
+      if (firstTimeMs === undefined) timesByUser.delete(userId);
+      if (firstTimeMs === undefined || times.length < alarmsToStop) return;
+      const waitSeconds = Math.ceil((firstTimeMs + alarmWindowMs - clock.monotonicMs()) / 1000);
       throw new Problem(
         'forbidden',
         'paid_calls_stopped',
@@ -113,7 +113,7 @@ export function createUsageAlarms({
         log?.warn({ err: error }, 'the usage alarms could not be read');
       }
     },
-    async settled() {
+    async untilSettled() {
       await Promise.all(writes);
     },
   };

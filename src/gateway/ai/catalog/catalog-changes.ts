@@ -112,14 +112,16 @@ export function guardedProviders(changes: readonly EntryChange[]): string[] {
  */
 export function findPriceJumps(before: ModelsFile, after: ModelsFile, factor: number): PriceJump[] {
   return after.models.flatMap((model) => {
-    const own = before.models.filter(({ id }) => id === model.id);
-    const same = before.models.filter(
+    const sameEntries = before.models.filter(({ id }) => id === model.id);
+    const sameModels = before.models.filter(
       (candidate) => candidate.id !== model.id && isSameModel(candidate, model),
     );
     // An entry that stays as it is may have had another price than its namesakes all along.
-    if (own.some((entry) => compareMembers(entry, model).length === 0)) return [];
-    if (own.length + same.length === 0) return isFree(model) ? [jumpOfNewModel(model)] : [];
-    return uniqueJumps([...own, ...same].flatMap((reference) => jumpsOf(reference, model, factor)));
+    if (sameEntries.some((entry) => compareMembers(entry, model).length === 0)) return [];
+    if (sameEntries.length + sameModels.length === 0) return isFree(model) ? [jumpOfNewModel(model)] : [];
+    return uniqueJumps(
+      [...sameEntries, ...sameModels].flatMap((reference) => jumpsOf(reference, model, factor)),
+    );
   });
 }
 
@@ -205,6 +207,6 @@ function rateAt(model: ModelEntry, kind: keyof Rates, inputTokens: number): numb
 function isJump({ before, after }: PriceJump, factor: number): boolean {
   if (before === undefined || before === null || before === after) return false;
   if (after === undefined || after === null) return true;
-  const [low, high] = before < after ? [before, after] : [after, before];
-  return low === 0 || high / low > factor;
+  const [lower, higher] = before < after ? [before, after] : [after, before];
+  return lower === 0 || higher / lower > factor;
 }

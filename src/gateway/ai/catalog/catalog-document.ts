@@ -56,10 +56,10 @@ export function entriesOf(...files: readonly ModelsFile[]): ExistingEntries {
 }
 
 /** Entries of both files; those of `second` replace the ones of the same id in `first`. */
-export function overlay(first: ModelsFile, second: ModelsFile): ModelsFile {
+export function overlay(lowerFile: ModelsFile, upperFile: ModelsFile): ModelsFile {
   return {
-    providers: replaceById(first.providers, second.providers),
-    models: replaceById(first.models, second.models),
+    providers: replaceById(lowerFile.providers, upperFile.providers),
+    models: replaceById(lowerFile.models, upperFile.models),
   };
 }
 

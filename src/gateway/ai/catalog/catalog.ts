@@ -125,15 +125,19 @@ function createFilesReader({
     const update = hasCatalog
       ? await (readCatalog ??= createModelsFileReader(catalogFileKind))(catalogFile)
       : undefined;
-    const own =
+    const operatorSource =
       modelsFile === undefined ? undefined : await (readModels ??= createModelsFileReader())(modelsFile);
     return {
-      text: JSON.stringify([update?.text, own?.text]),
+      text: JSON.stringify([update?.text, operatorSource?.text]),
       parse() {
-        const shared =
+        const sharedEntries =
           update === undefined ? curated : overlay(curated, update.parse(existingEntries(builtin, curated)));
-        const declared = own?.parse(existingEntries(builtin, shared));
-        return mergeFiles([builtin, shared, ...(declared === undefined ? [] : [declared])]);
+        const declaredEntries = operatorSource?.parse(existingEntries(builtin, sharedEntries));
+        return mergeFiles([
+          builtin,
+          sharedEntries,
+          ...(declaredEntries === undefined ? [] : [declaredEntries]),
+        ]);
       },
     };
   };

@@ -63,9 +63,9 @@ export function toMessagesModel(model: CatalogEntry): MessagesModel {
 export function toMessagesModelList(models: readonly CatalogEntry[], page: ModelsPage): MessagesModelList {
   const { limit = defaultLimit, after_id: afterId, before_id: beforeId } = page;
   const chatModels = models.filter((model) => modelType(model) === 'chat');
-  const from = afterId === undefined ? 0 : indexOf(chatModels, 'after_id', afterId) + 1;
-  const to = beforeId === undefined ? chatModels.length : indexOf(chatModels, 'before_id', beforeId);
-  const range = chatModels.slice(from, to);
+  const start = afterId === undefined ? 0 : indexOf(chatModels, 'after_id', afterId) + 1;
+  const end = beforeId === undefined ? chatModels.length : indexOf(chatModels, 'before_id', beforeId);
+  const range = chatModels.slice(start, end);
   // A page before a model is read backwards and ends there.
   const isBackwards = beforeId !== undefined && afterId === undefined;
   const data = (isBackwards ? range.slice(-limit) : range.slice(0, limit)).map(toMessagesModel);

@@ -159,8 +159,8 @@ export function createModelsParser(schema: JsonSchema): ModelsParser {
     }
     const result = check(value);
     if (!result.ok) {
-      const [first] = result.details;
-      return refuse(first?.path ?? '', first?.message ?? 'is not valid');
+      const [firstDetail] = result.details;
+      return refuse(firstDetail?.path ?? '', firstDetail?.message ?? 'is not valid');
     }
     const file = withDefaults(value as ModelsFileInput);
     checkProviders(file, existing, refuse);
@@ -249,10 +249,11 @@ function checkModels(file: ModelsFile, existing: ExistingEntries, refuse: Refuse
 function checkReasoning({ reasoning }: ModelEntry, kind: ProviderKind | undefined, refuse: Refuse): void {
   if (reasoning === undefined) return;
   const efforts = reasoning.efforts.map((effort) => effort.id);
-  const supported = kind && adapterOfKind(kind).efforts;
-  const unknown = supported === undefined ? -1 : efforts.findIndex((effort) => !supported.includes(effort));
-  if (supported !== undefined && unknown >= 0)
-    refuse(`efforts[${unknown}].id`, `must be one of ${supported.join(', ')}`);
+  const supportedEfforts = kind && adapterOfKind(kind).efforts;
+  const unknownIndex =
+    supportedEfforts === undefined ? -1 : efforts.findIndex((effort) => !supportedEfforts.includes(effort));
+  if (supportedEfforts !== undefined && unknownIndex >= 0)
+    refuse(`efforts[${unknownIndex}].id`, `must be one of ${supportedEfforts.join(', ')}`);
   if (new Set(efforts).size < efforts.length) refuse('efforts', 'has an id twice');
   if (!efforts.includes(reasoning.default_effort))
     refuse('default_effort', `must be one of ${efforts.join(', ')}`);

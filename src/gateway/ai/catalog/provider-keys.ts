@@ -86,9 +86,9 @@ export function hasUsableKey(entry: ProviderKeys, env: Environment): boolean {
 /** Which variables are missing, as a clause. */
 export function missingKeys(entry: ProviderKeys, env: Environment): string {
   const names = keyEnvs(entry);
-  const missing = names.filter((name) => !isSet(name, env));
-  if (missing.length === 1) return `${missing[0]} is not set`;
-  if (entry.credentials !== undefined) return `${missing.join(', ')} are not set`;
+  const missingNames = names.filter((name) => !isSet(name, env));
+  if (missingNames.length === 1) return `${missingNames[0]} is not set`;
+  if (entry.credentials !== undefined) return `${missingNames.join(', ')} are not set`;
   return `none of ${names.join(', ')} is set`;
 }
 

@@ -53,9 +53,9 @@ function checkAddress(provider: CallableProvider, refuse: RefuseMember): void {
     refuse('formats', `is not for the kind ${kind}, whose calls are translated`);
   const isReplaceable = address.isReplaceable === true;
   if (isReplaceable && (baseUrl ?? endpoints) !== undefined) return;
-  const missing = address.members.find((member) => provider[member] === undefined);
-  if (missing !== undefined)
-    refuse(missing, `is required for the kind ${kind}${isReplaceable ? ' without a base_url' : ''}`);
+  const missingMember = address.members.find((member) => provider[member] === undefined);
+  if (missingMember !== undefined)
+    refuse(missingMember, `is required for the kind ${kind}${isReplaceable ? ' without a base_url' : ''}`);
 }
 
 function checkCredentials(provider: CallableProvider, refuse: RefuseMember): void {
@@ -123,11 +123,12 @@ function checkKeys(provider: ProviderKeys, refuse: RefuseMember): void {
   if (keys !== undefined && ownKey !== undefined)
     refuse('api_key_env', 'cannot be set beside `keys`; name the variable in one of the two');
   const names = (keys ?? []).map(({ env }) => env);
-  const twice = names.findIndex((name, at) => names.indexOf(name) < at);
-  if (twice >= 0) refuse(`keys[${twice}].env`, `"${names[twice]}" is named twice`);
+  const repeatedIndex = names.findIndex((name, place) => names.indexOf(name) < place);
+  if (repeatedIndex >= 0) refuse(`keys[${repeatedIndex}].env`, `"${names[repeatedIndex]}" is named twice`);
   const addresses = (endpoints ?? []).map(({ base_url: address }) => address);
-  const again = addresses.findIndex((address, at) => addresses.indexOf(address) < at);
-  if (again >= 0) refuse(`endpoints[${again}].base_url`, `"${addresses[again]}" is named twice`);
+  const repeatedAddress = addresses.findIndex((address, place) => addresses.indexOf(address) < place);
+  if (repeatedAddress >= 0)
+    refuse(`endpoints[${repeatedAddress}].base_url`, `"${addresses[repeatedAddress]}" is named twice`);
   const count = keysAtEndpoints(provider).length;
   if (count > maxKeysAtEndpoints)
     refuse(

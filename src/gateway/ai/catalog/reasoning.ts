@@ -24,11 +24,11 @@ export function checkEffort(
   if (requestedEffort === undefined || requestedEffort === null) return undefined;
   const ids = model.reasoning?.efforts.map((effort) => effort.id) ?? [];
   if (ids.includes(requestedEffort)) return requestedEffort;
-  const allowed = ids.length === 0 ? 'it has no reasoning efforts' : `allowed are ${ids.join(', ')}`;
+  const allowedText = ids.length === 0 ? 'it has no reasoning efforts' : `allowed are ${ids.join(', ')}`;
   throw new Problem(
     'impossible',
     'unsupported_reasoning_effort',
-    `The model ${model.id} does not support this reasoning effort; ${allowed}.`,
+    `The model ${model.id} does not support this reasoning effort; ${allowedText}.`,
     {
       param,
       ...(ids.length > 0 ? { details: [{ path: param, message: `must be one of ${ids.join(', ')}` }] } : {}),

@@ -53,8 +53,8 @@ export function toModelCall(body: StreamRequest, effort: string | undefined, sig
 
 /** The reasoning effort under either of its two member names. Throws a 400 when they differ. */
 export function requestedEffort({ reasoning_effort: effort, reasoning }: StreamRequest): string | undefined {
-  const common = reasoning === 'provider-default' ? undefined : reasoning;
-  if (effort !== undefined && common !== undefined && effort !== common) {
+  const commonEffort = reasoning === 'provider-default' ? undefined : reasoning;
+  if (effort !== undefined && commonEffort !== undefined && effort !== commonEffort) {
     throw new Problem(
       'bad_request',
       'invalid_request',
@@ -62,7 +62,7 @@ export function requestedEffort({ reasoning_effort: effort, reasoning }: StreamR
       { param: 'reasoning' },
     );
   }
-  return effort ?? common;
+  return effort ?? commonEffort;
 }
 
 function toPromptMessage(message: SpecMessage, path: string): Prompt[number] {
@@ -73,8 +73,8 @@ function toPromptMessage(message: SpecMessage, path: string): Prompt[number] {
 
 function toPromptPart(part: SpecContent, path: string): PromptPart {
   if (part.type === 'file' || part.type === 'reasoning-file') {
-    const { originalUrl: _originalUrl, ...rest } = part;
-    return { ...rest, data: toFileData(part.data, `${path}.data`) } as PromptPart;
+    const { originalUrl: _originalUrl, ...sentPart } = part;
+    return { ...sentPart, data: toFileData(part.data, `${path}.data`) } as PromptPart;
   }
   if (part.type === 'tool-result')
     return { ...part, output: toToolOutput(part.output as SpecOutput, `${path}.output`) } as PromptPart;
@@ -112,14 +112,14 @@ export async function serializeStream(
   const source = parts[Symbol.asyncIterator]();
   const warnings: Warning[] = [];
   for (;;) {
-    const part = await nextPart(source);
+    const part = await readNextPart(source);
     if (part?.type === 'error') {
       await source.return?.();
       throw part.error;
     }
     if (part?.type === 'stream-start') warnings.push(...part.warnings);
     else if (part === undefined || !isPrelude(part))
-      return orderedParts({ first: part, source, warnings }, options);
+      return orderParts({ first: part, source, warnings }, options);
   }
 }
 
@@ -133,7 +133,7 @@ function isPrelude(part: StreamPart): boolean {
   );
 }
 
-async function nextPart(source: AsyncIterator<StreamPart>): Promise<StreamPart | undefined> {
+async function readNextPart(source: AsyncIterator<StreamPart>): Promise<StreamPart | undefined> {
   const next = await source.next();
   return next.done === true ? undefined : next.value;
 }
@@ -153,7 +153,7 @@ type StreamOutcome =
   | { type: 'finished'; finish: FinishPart }
   | { type: 'failed'; error: unknown; usage: Usage | undefined };
 
-async function* orderedParts(
+async function* orderParts(
   { first, source, warnings }: StartedStream,
   options: SerializeOptions,
 ): AsyncGenerator<SpecPart> {
@@ -162,7 +162,7 @@ async function* orderedParts(
   try {
     yield { type: 'stream-start', warnings: warnings.map((warning) => toSpecWarning(warning, version)) };
     yield { type: 'response-metadata', id: responseId, timestamp: now.toISOString(), modelId };
-    const outcome = yield* contentParts(first, source, { openBlocks, version });
+    const outcome = yield* readContentParts(first, source, { openBlocks, version });
     for (const [id, type] of openBlocks) yield { type, id };
     if (outcome.type === 'finished') yield toFinishPart(outcome.finish, version);
     else yield* failureParts(outcome, options);
@@ -173,14 +173,14 @@ async function* orderedParts(
 
 // Yields the content and returns how it ended. After an error the stream is read on
 // for the usage in its `finish`.
-async function* contentParts(
+async function* readContentParts(
   first: StreamPart | undefined,
   source: AsyncIterator<StreamPart>,
   { openBlocks, version }: { openBlocks: OpenBlocks; version: Version },
 ): AsyncGenerator<SpecPart, StreamOutcome> {
   let failure: { error: unknown } | undefined;
   try {
-    for (let part = first; part !== undefined; part = await nextPart(source)) {
+    for (let part = first; part !== undefined; part = await readNextPart(source)) {
       if (part.type === 'finish')
         return failure === undefined
           ? { type: 'finished', finish: part }
@@ -278,7 +278,7 @@ function toSpecContent(content: HubContent, version: Version): object | undefine
     case 'reasoning-file': {
       const data =
         content.data.type === 'data'
-          ? { ...content.data, data: base64(content.data.data) }
+          ? { ...content.data, data: toBase64(content.data.data) }
           : { ...content.data, url: String(content.data.url) };
       if (version === '4') return { ...content, data };
       return content.type === 'file' && data.type === 'data' ? { ...content, data: data.data } : undefined;
@@ -311,7 +311,7 @@ export function serializeAnswer(
   };
 }
 
-function base64(data: string | Uint8Array): string {
+function toBase64(data: string | Uint8Array): string {
   return typeof data === 'string' ? data : Buffer.from(data).toString('base64');
 }
 
@@ -345,8 +345,8 @@ function toSpecUsage(usage: Usage | undefined): Extract<SpecPart, { type: 'finis
 function validCounts(counts: Readonly<Record<string, number | undefined>>): Record<string, number> {
   return Object.fromEntries(
     Object.entries(counts).flatMap(([kind, count]) => {
-      const valid = validTokenCount(count);
-      return valid === undefined ? [] : [[kind, valid]];
+      const validCount = validTokenCount(count);
+      return validCount === undefined ? [] : [[kind, validCount]];
     }),
   );
 }

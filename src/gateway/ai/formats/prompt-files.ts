@@ -19,8 +19,8 @@ type FileData =
  */
 export function toFileData(data: SpecFileData, path: string): FileData {
   if (typeof data !== 'string') return data.type === 'url' ? toUrlData(data.url, `${path}.url`) : data;
-  const inline = parseDataUrl(data);
-  if (inline !== undefined) return { type: 'data', data: inline.data };
+  const inlineData = parseDataUrl(data);
+  if (inlineData !== undefined) return { type: 'data', data: inlineData.data };
   return /^https?:\/\//i.test(data) && URL.canParse(data)
     ? { type: 'url', url: new URL(data) }
     : { type: 'data', data };

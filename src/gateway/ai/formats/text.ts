@@ -70,8 +70,8 @@ export function serializeMessage(
       });
   }
   const list = formatSourceList(answer.content.filter((part) => part.type === 'source'));
-  const last = parts.findLast((part) => part.type === 'text');
-  if (list !== '' && last) last.text += list;
+  const lastText = parts.findLast((part) => part.type === 'text');
+  if (list !== '' && lastText) lastText.text += list;
   const { unified } = answer.finishReason;
   const warnings = answer.warnings.map(describeWarning);
   return {
@@ -181,14 +181,14 @@ export function describeWarning(warning: Warning): string {
 // The counts do not overlap, as each kind has its own price. A total without a
 // breakdown counts as plain input or output.
 function serializeUsage({ inputTokens, outputTokens }: Usage): TextMessage['metadata']['usage'] {
-  const cached = validTokenCount(inputTokens.cacheRead) ?? 0;
+  const cachedTokens = validTokenCount(inputTokens.cacheRead) ?? 0;
   const cacheWrite = validTokenCount(inputTokens.cacheWrite) ?? 0;
   const reasoning = validTokenCount(outputTokens.reasoning) ?? 0;
   return {
     input_tokens:
       validTokenCount(inputTokens.noCache) ??
-      Math.max((validTokenCount(inputTokens.total) ?? 0) - cached - cacheWrite, 0),
-    cached_input_tokens: cached,
+      Math.max((validTokenCount(inputTokens.total) ?? 0) - cachedTokens - cacheWrite, 0),
+    cached_input_tokens: cachedTokens,
     cache_write_tokens: cacheWrite,
     output_tokens:
       validTokenCount(outputTokens.text) ??

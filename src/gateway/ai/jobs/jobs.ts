@@ -88,13 +88,13 @@ export function mediaJobs(options: MediaJobsOptions): MediaJobs {
     return generator;
   });
   const stop = new AbortController();
-  let sweeping: Promise<void> = Promise.resolve();
+  let sweepPromise: Promise<void> = Promise.resolve();
 
   return {
     useGenerator(connected) {
       generator = connected;
     },
-    create: (job, within) => createJob(context, job, within),
+    create: (job, alongside) => createJob(context, job, alongside),
     find: (address) => findJob(context, address),
     cancel: (address) => cancelJob(context, address),
     async list(page) {
@@ -112,14 +112,14 @@ export function mediaJobs(options: MediaJobsOptions): MediaJobs {
       return file ? { record, ...file } : null;
     },
     start() {
-      sweeping = sweepUntilStopped(context, options.queue, stop.signal);
+      sweepPromise = sweepUntilStopped(context, options.queue, stop.signal);
       context.queue.start();
     },
     ready: () => context.queue.ready(),
     async close() {
       stop.abort();
-      await sweeping;
-      await context.background.settled();
+      await sweepPromise;
+      await context.background.untilSettled();
     },
   };
 }
@@ -179,9 +179,9 @@ async function createJob(
 ): Promise<string> {
   const { store, payments, settings, generator, queue, log } = context;
   const jobId = id('job');
-  const payable = { jobId, kind, owner, model: request.model, call };
+  const payableJob = { jobId, kind, owner, model: request.model, call };
   const maxPrice = generator().estimate?.({ kind, owner, request }) ?? 0n;
-  const hold = await payments.hold(payable, maxPrice);
+  const hold = await payments.hold(payableJob, maxPrice);
   const holdId = hold?.holdId ?? null;
   try {
     await store.tx(async (tx) => {
@@ -193,7 +193,7 @@ async function createJob(
     });
   } catch (error) {
     await payments
-      .release({ ...payable, holdId, attempt: 0 }, 'rejected')
+      .release({ ...payableJob, holdId, attempt: 0 }, 'rejected')
       .catch((failure: unknown) => log.warn({ err: failure }, 'the hold of a job could not be released'));
     throw error;
   }

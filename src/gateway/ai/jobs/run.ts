@@ -84,14 +84,14 @@ export async function runJob(
   const lease = keepLease(context, job, leaseLost);
   try {
     const hold = await resumeHold(context, job);
-    const generated = await context.generator().generate(job, {
+    const generation = await context.generator().generate(job, {
       owner: ownerName(job.owner),
       signal: AbortSignal.any([leaseLost.signal, shutdown, deadline]),
       reportProgress: lease.reportProgress,
       upstreamJob: job.upstreamJob,
       saveUpstreamJob: (upstreamJob) => saveUpstreamJob(context, job, upstreamJob),
     });
-    await completeJob(context, job, { generated, hold });
+    await completeJob(context, job, { generated: generation, hold });
   } catch (error) {
     await endInterrupted(
       context,

@@ -226,13 +226,13 @@ function jobQueries({ sql, tx: transaction }: Database): JobQueries {
     },
     async list({ kind, owner, after, order, limit }) {
       const isDescending = order === 'desc';
-      const rest =
+      const cursorCondition =
         after === undefined
           ? sql``
           : sql`and (created_at, job_id) ${isDescending ? sql`<` : sql`>`} (select created_at, job_id from gateway.ai_jobs where job_id = ${after})`;
       const rows = await sql<SelectedJob[]>`
         select ${jobColumns(sql)} from gateway.ai_jobs j
-        where kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and removed_at is null ${rest}
+        where kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and removed_at is null ${cursorCondition}
         order by ${isDescending ? sql`created_at desc, job_id desc` : sql`created_at, job_id`} limit ${limit}`;
       return rows.map(selectedJob);
     },
@@ -337,7 +337,7 @@ function runQueries({ sql, tx: transaction }: Database): RunQueries {
     },
     reclaimExpired: ({ leaseSeconds, maxAttempts, error }) =>
       transaction(async (tx) => {
-        const failed = await tx<AbortedRow[]>`
+        const failedRows = await tx<AbortedRow[]>`
           update gateway.ai_jobs set status = 'failed', request = null, credits = 0, error = ${tx.json(error as never)}, finished_at = gateway.townhall_now()
           where status in ('queued', 'running') and lease_until < gateway.townhall_now() and attempt >= ${maxAttempts}
           returning ${abortedColumns(tx)}`;
@@ -345,7 +345,7 @@ function runQueries({ sql, tx: transaction }: Database): RunQueries {
           update gateway.ai_jobs set status = 'queued', progress = 0, lease_until = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
           where status in ('queued', 'running') and lease_until < gateway.townhall_now()
           returning job_id as "jobId", kind, attempt`;
-        return { waiting: [...rows], failed: failed.map(abortedJob) };
+        return { waiting: [...rows], failed: failedRows.map(abortedJob) };
       }),
     async releaseAll() {
       await sql`update gateway.ai_jobs set status = 'queued', progress = 0, lease_until = gateway.townhall_now() - interval '1 second' where status in ('queued', 'running')`;

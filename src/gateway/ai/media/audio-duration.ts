@@ -44,17 +44,17 @@ function fourLetters(name: string): number {
 
 function wavSeconds(buffer: Buffer): number | null {
   let bytesPerSecond = 0;
-  for (let at = 12, parts = 0; at + 8 <= buffer.length && parts < maxParts; parts += 1) {
-    const name = buffer.readUInt32BE(at);
-    const length = buffer.readUInt32LE(at + 4);
-    if (name === chunkNames.fmt) bytesPerSecond = wavBytesPerSecond(buffer, at + 8);
+  for (let offset = 12, parts = 0; offset + 8 <= buffer.length && parts < maxParts; parts += 1) {
+    const name = buffer.readUInt32BE(offset);
+    const length = buffer.readUInt32LE(offset + 4);
+    if (name === chunkNames.fmt) bytesPerSecond = wavBytesPerSecond(buffer, offset + 8);
     if (name === chunkNames.data) {
       // Recorders that cannot seek leave 0 or a too large length; decoders then play the rest of the file.
-      const rest = buffer.length - at - 8;
-      const blockBytes = length === 0 ? rest : Math.min(length, rest);
+      const remainingBytes = buffer.length - offset - 8;
+      const blockBytes = length === 0 ? remainingBytes : Math.min(length, remainingBytes);
       return bytesPerSecond > 0 ? blockBytes / bytesPerSecond : null;
     }
-    at += 8 + length + (length % 2);
+    offset += 8 + length + (length % 2);
   }
   return null;
 }
@@ -63,10 +63,10 @@ function wavSeconds(buffer: Buffer): number | null {
 // and the sample size alone.
 const plainWavFormats = new Set([1, 3, 6, 7, 0xfffe]);
 
-function wavBytesPerSecond(buffer: Buffer, at: number): number {
-  if (plainWavFormats.has(buffer.readUInt16LE(at)))
-    return buffer.readUInt32LE(at + 4) * buffer.readUInt16LE(at + 12);
-  return Math.min(buffer.readUInt32LE(at + 8), fastestLossyBytesPerSecond);
+function wavBytesPerSecond(buffer: Buffer, offset: number): number {
+  if (plainWavFormats.has(buffer.readUInt16LE(offset)))
+    return buffer.readUInt32LE(offset + 4) * buffer.readUInt16LE(offset + 12);
+  return Math.min(buffer.readUInt32LE(offset + 8), fastestLossyBytesPerSecond);
 }
 
 function flacSeconds(buffer: Buffer): number | null {
@@ -78,31 +78,31 @@ function flacSeconds(buffer: Buffer): number | null {
 }
 
 function oggSeconds(buffer: Buffer): number | null {
-  const first = 27 + buffer.readUInt8(26);
-  const isOpus = buffer.toString('latin1', first, first + 8) === 'OpusHead';
-  const isVorbis = buffer.toString('latin1', first + 1, first + 7) === 'vorbis';
+  const headStart = 27 + buffer.readUInt8(26);
+  const isOpus = buffer.toString('latin1', headStart, headStart + 8) === 'OpusHead';
+  const isVorbis = buffer.toString('latin1', headStart + 1, headStart + 7) === 'vorbis';
   if (!isOpus && !isVorbis) return null;
-  const rate = isOpus ? 48_000 : buffer.readUInt32LE(first + 12);
-  const skippedSamples = isOpus ? buffer.readUInt16LE(first + 10) : 0;
-  const last = buffer.lastIndexOf('OggS');
-  const position = Number(buffer.readBigInt64LE(last + 6));
+  const rate = isOpus ? 48_000 : buffer.readUInt32LE(headStart + 12);
+  const skippedSamples = isOpus ? buffer.readUInt16LE(headStart + 10) : 0;
+  const lastPage = buffer.lastIndexOf('OggS');
+  const position = Number(buffer.readBigInt64LE(lastPage + 6));
   return rate > 0 && position >= skippedSamples ? (position - skippedSamples) / rate : null;
 }
 
 function mp4Seconds(buffer: Buffer): number | null {
   const movie = findBox(buffer, 0, buffer.length, 'moov');
-  return movie && mp4IndexSeconds(buffer.subarray(movie.from, movie.to));
+  return movie && mp4IndexSeconds(buffer.subarray(movie.start, movie.end));
 }
 
 /** Seconds by the index (the content of the moov box) of an MP4 file. */
 export function mp4IndexSeconds(buffer: Buffer): number | null {
   const header = findBox(buffer, 0, buffer.length, 'mvhd');
   if (!header) return null;
-  const isLong = buffer.readUInt8(header.from) === 1;
-  const scale = buffer.readUInt32BE(header.from + (isLong ? 20 : 12));
+  const isLong = buffer.readUInt8(header.start) === 1;
+  const scale = buffer.readUInt32BE(header.start + (isLong ? 20 : 12));
   const length = isLong
-    ? Number(buffer.readBigUInt64BE(header.from + 24))
-    : buffer.readUInt32BE(header.from + 16);
+    ? Number(buffer.readBigUInt64BE(header.start + 24))
+    : buffer.readUInt32BE(header.start + 16);
   // 0 in fragmented files.
   return scale > 0 && length > 0 ? length / scale : null;
 }
@@ -113,26 +113,26 @@ export function mp4IndexSeconds(buffer: Buffer): number | null {
  */
 export function findBox(
   buffer: Buffer,
-  from: number,
-  to: number,
+  start: number,
+  end: number,
   name: string,
-): { from: number; to: number } | null {
+): { start: number; end: number } | null {
   const nameNumber = fourLetters(name);
-  for (let at = from, parts = 0; at + 8 <= to && parts < maxParts; parts += 1) {
-    const { headerBytes, length } = readBoxSize(buffer, at, to);
+  for (let offset = start, parts = 0; offset + 8 <= end && parts < maxParts; parts += 1) {
+    const { headerBytes, length } = readBoxSize(buffer, offset, end);
     if (length < headerBytes) return null;
-    if (buffer.readUInt32BE(at + 4) === nameNumber)
-      return { from: at + headerBytes, to: Math.min(at + length, to) };
-    at += length;
+    if (buffer.readUInt32BE(offset + 4) === nameNumber)
+      return { start: offset + headerBytes, end: Math.min(offset + length, end) };
+    offset += length;
   }
   return null;
 }
 
 /** The length of a box with its header: 1 stands for a 64-bit length behind the name, 0 for the rest. */
-function readBoxSize(buffer: Buffer, at: number, to: number): { headerBytes: number; length: number } {
-  const length = buffer.readUInt32BE(at);
-  if (length === 1) return { headerBytes: 16, length: Number(buffer.readBigUInt64BE(at + 8)) };
-  return { headerBytes: 8, length: length === 0 ? to - at : length };
+function readBoxSize(buffer: Buffer, offset: number, end: number): { headerBytes: number; length: number } {
+  const length = buffer.readUInt32BE(offset);
+  if (length === 1) return { headerBytes: 16, length: Number(buffer.readBigUInt64BE(offset + 8)) };
+  return { headerBytes: 8, length: length === 0 ? end - offset : length };
 }
 
 // Element ids of EBML, the container format of WebM and Matroska.
@@ -140,30 +140,32 @@ const ebml = { segment: 0x18538067, info: 0x1549a966, scale: 0x2ad7b1, duration:
 
 function webmSeconds(buffer: Buffer): number | null {
   const segment = findElement(buffer, 0, buffer.length, ebml.segment);
-  const info = segment && findElement(buffer, segment.from, segment.to, ebml.info);
-  const duration = info && findElement(buffer, info.from, info.to, ebml.duration);
+  const info = segment && findElement(buffer, segment.start, segment.end, ebml.info);
+  const duration = info && findElement(buffer, info.start, info.end, ebml.duration);
   // Recordings made in a browser have none.
   if (!info || !duration) return null;
-  const scale = findElement(buffer, info.from, info.to, ebml.scale);
-  const nanoseconds = scale ? buffer.readUIntBE(scale.from, Math.min(scale.to - scale.from, 6)) : 1_000_000;
+  const scale = findElement(buffer, info.start, info.end, ebml.scale);
+  const nanoseconds = scale
+    ? buffer.readUIntBE(scale.start, Math.min(scale.end - scale.start, 6))
+    : 1_000_000;
   const ticks =
-    duration.to - duration.from === 4
-      ? buffer.readFloatBE(duration.from)
-      : buffer.readDoubleBE(duration.from);
+    duration.end - duration.start === 4
+      ? buffer.readFloatBE(duration.start)
+      : buffer.readDoubleBE(duration.start);
   return (ticks * nanoseconds) / 1e9;
 }
 
 function findElement(
   buffer: Buffer,
-  from: number,
-  to: number,
+  start: number,
+  end: number,
   elementId: number,
-): { from: number; to: number } | null {
-  for (let at = from, parts = 0; at < to && parts < maxParts; parts += 1) {
-    const element = readElement(buffer, at, to);
+): { start: number; end: number } | null {
+  for (let offset = start, parts = 0; offset < end && parts < maxParts; parts += 1) {
+    const element = readElement(buffer, offset, end);
     if (element === null) return null;
     if (element.id === elementId) return element;
-    at = element.to;
+    offset = element.end;
   }
   return null;
 }
@@ -174,26 +176,26 @@ function findElement(
  */
 export function readElement(
   buffer: Buffer,
-  at: number,
+  offset: number,
   limit: number,
-): { id: number; from: number; to: number } | null {
-  const idLength = ebmlLength(buffer.readUInt8(at));
+): { id: number; start: number; end: number } | null {
+  const idLength = ebmlLength(buffer.readUInt8(offset));
   if (idLength > 4) return null;
-  const first = buffer.readUInt8(at + idLength);
-  const sizeLength = ebmlLength(first);
+  const firstByte = buffer.readUInt8(offset + idLength);
+  const sizeLength = ebmlLength(firstByte);
   if (sizeLength > 8) return null;
-  let size = first & (0xff >> sizeLength);
+  let size = firstByte & (0xff >> sizeLength);
   let isUnknown = size === 0xff >> sizeLength;
   for (let index = 1; index < sizeLength; index += 1) {
-    const byte = buffer.readUInt8(at + idLength + index);
+    const byte = buffer.readUInt8(offset + idLength + index);
     isUnknown &&= byte === 0xff;
     size = size * 256 + byte;
   }
-  const from = at + idLength + sizeLength;
+  const start = offset + idLength + sizeLength;
   return {
-    id: buffer.readUIntBE(at, idLength),
-    from,
-    to: isUnknown ? limit : Math.min(from + size, limit),
+    id: buffer.readUIntBE(offset, idLength),
+    start,
+    end: isUnknown ? limit : Math.min(start + size, limit),
   };
 }
 
@@ -240,15 +242,15 @@ function mp3Seconds(buffer: Buffer): number | null {
 function sumOfFrames(buffer: Buffer, start: number): number {
   let seconds = 0;
   const search = { firstFrame: start, candidatesLeft: maxCandidates };
-  for (let at = start; at >= 0;) {
-    const next = frameAt(buffer, at);
+  for (let offset = start; offset >= 0;) {
+    const next = frameAt(buffer, offset);
     if (next !== null) {
       seconds += next.seconds;
-      at += next.bytes;
+      offset += next.bytes;
       continue;
     }
     // Decoders skip bytes that are not a frame.
-    at = nextFrame(buffer, at + 1, search);
+    offset = nextFrame(buffer, offset + 1, search);
   }
   return seconds;
 }
@@ -265,30 +267,31 @@ interface FrameSearch {
 }
 
 /** Offset of the next frame of the same kind, or -1. */
-function nextFrame(buffer: Buffer, from: number, search: FrameSearch): number {
+function nextFrame(buffer: Buffer, start: number, search: FrameSearch): number {
   const kind = buffer.readUInt32BE(search.firstFrame) & sameHeader;
   for (
-    let at = buffer.indexOf(0xff, from);
-    at >= 0 && at + 4 <= buffer.length && search.candidatesLeft > 0;
-    at = buffer.indexOf(0xff, at + 1)
+    let offset = buffer.indexOf(0xff, start);
+    offset >= 0 && offset + 4 <= buffer.length && search.candidatesLeft > 0;
+    offset = buffer.indexOf(0xff, offset + 1)
   ) {
     search.candidatesLeft -= 1;
-    if ((buffer.readUInt32BE(at) & sameHeader) === kind && frameAt(buffer, at) !== null) return at;
+    if ((buffer.readUInt32BE(offset) & sameHeader) === kind && frameAt(buffer, offset) !== null)
+      return offset;
   }
   return -1;
 }
 
-function syncSafe(buffer: Buffer, at: number): number {
-  return [0, 1, 2, 3].reduce((sum, index) => sum * 128 + (buffer.readUInt8(at + index) & 0x7f), 0);
+function syncSafe(buffer: Buffer, offset: number): number {
+  return [0, 1, 2, 3].reduce((sum, index) => sum * 128 + (buffer.readUInt8(offset + index) & 0x7f), 0);
 }
 
 // The decoded frame headers by their twelve bits from the version to the padding. A long file has a
 // million frames, so each of the 4,096 possible headers is decoded once.
 const frames: (Frame | null | undefined)[] = Array.from({ length: 4_096 });
 
-function frameAt(buffer: Buffer, at: number): Frame | null {
-  if (at + 4 > buffer.length) return null;
-  const header = buffer.readUInt32BE(at);
+function frameAt(buffer: Buffer, offset: number): Frame | null {
+  if (offset + 4 > buffer.length) return null;
+  const header = buffer.readUInt32BE(offset);
   if (header >>> 21 !== 0x7ff) return null;
   const bits = (header >>> 9) & 0xfff;
   let frame = frames[bits];
@@ -332,10 +335,10 @@ function frameCountInTag(
   start: number,
   format: { isMpeg1: boolean; isMono: boolean },
 ): number | null {
-  const at = start + 4 + sideInformationBytes(format);
-  const tag = buffer.toString('latin1', at, at + 4);
-  if ((tag === 'Xing' || tag === 'Info') && (buffer.readUInt32BE(at + 4) & 1) === 1)
-    return buffer.readUInt32BE(at + 8);
+  const offset = start + 4 + sideInformationBytes(format);
+  const tag = buffer.toString('latin1', offset, offset + 4);
+  if ((tag === 'Xing' || tag === 'Info') && (buffer.readUInt32BE(offset + 4) & 1) === 1)
+    return buffer.readUInt32BE(offset + 8);
   return null;
 }
 

@@ -36,14 +36,14 @@ function flacSeconds(buffer: Buffer): number | null {
   let seconds = 0;
   let candidates = 0;
   for (
-    let at = buffer.indexOf(0xff, 42);
-    at >= 0 && at + 16 < buffer.length;
-    at = buffer.indexOf(0xff, at + 1)
+    let offset = buffer.indexOf(0xff, 42);
+    offset >= 0 && offset + 16 < buffer.length;
+    offset = buffer.indexOf(0xff, offset + 1)
   ) {
     candidates += 1;
     if (candidates > maxFrames) return null;
-    if (((buffer[at + 1] ?? 0) & 0xfe) !== 0xf8) continue;
-    const frame = flacFrame(buffer, at);
+    if (((buffer[offset + 1] ?? 0) & 0xfe) !== 0xf8) continue;
+    const frame = flacFrame(buffer, offset);
     if (frame === null) continue;
     // Decoders differ in which of the two rates they use.
     const rate = Math.min(fileRate || Number.POSITIVE_INFINITY, frame.rate || Number.POSITIVE_INFINITY);
@@ -52,17 +52,17 @@ function flacSeconds(buffer: Buffer): number | null {
   return seconds;
 }
 
-function flacFrame(buffer: Buffer, at: number): { samples: number; rate: number } | null {
-  const codes = buffer.readUInt8(at + 2);
+function flacFrame(buffer: Buffer, offset: number): { samples: number; rate: number } | null {
+  const codes = buffer.readUInt8(offset + 2);
   const [sizeCode, rateCode] = [codes >>> 4, codes & 15];
   if (sizeCode === 0 || rateCode === 15) return null;
   // The number of the frame or sample, coded like a character of UTF-8.
-  const first = buffer.readUInt8(at + 4);
-  const numberEnd = at + 4 + (first < 0x80 ? 1 : Math.clz32(~(first << 24)));
+  const firstByte = buffer.readUInt8(offset + 4);
+  const numberEnd = offset + 4 + (firstByte < 0x80 ? 1 : Math.clz32(~(firstByte << 24)));
   const size = readFlacSize(buffer, numberEnd, sizeCode);
   const rate = readFlacRate(buffer, size.end, rateCode);
   const checksum = buffer.readUInt8(rate.end);
-  return crc8(buffer, at, rate.end) === checksum ? { samples: size.value, rate: rate.value } : null;
+  return crc8(buffer, offset, rate.end) === checksum ? { samples: size.value, rate: rate.value } : null;
 }
 
 /** A value of a frame's header, and where the header goes on. */
@@ -72,30 +72,30 @@ interface HeaderValue {
 }
 
 /** The samples of a frame: most codes stand for a number, two for bytes in the header (RFC 9639 §9.1.1). */
-function readFlacSize(buffer: Buffer, at: number, code: number): HeaderValue {
-  if (code === 1) return { value: 192, end: at };
-  if (code < 6) return { value: 144 * 2 ** code, end: at };
-  if (code === 6) return { value: buffer.readUInt8(at) + 1, end: at + 1 };
-  if (code === 7) return { value: buffer.readUInt16BE(at) + 1, end: at + 2 };
-  return { value: 2 ** code, end: at };
+function readFlacSize(buffer: Buffer, offset: number, code: number): HeaderValue {
+  if (code === 1) return { value: 192, end: offset };
+  if (code < 6) return { value: 144 * 2 ** code, end: offset };
+  if (code === 6) return { value: buffer.readUInt8(offset) + 1, end: offset + 1 };
+  if (code === 7) return { value: buffer.readUInt16BE(offset) + 1, end: offset + 2 };
+  return { value: 2 ** code, end: offset };
 }
 
 /**
  * The samples a second; three codes stand for bytes in the header, in kHz, Hz and 10 Hz (RFC 9639
  * §9.1.2).
  */
-function readFlacRate(buffer: Buffer, at: number, code: number): HeaderValue {
-  if (code === 12) return { value: buffer.readUInt8(at) * 1_000, end: at + 1 };
-  if (code === 13) return { value: buffer.readUInt16BE(at), end: at + 2 };
-  if (code === 14) return { value: buffer.readUInt16BE(at) * 10, end: at + 2 };
-  return { value: flacRates[code] ?? 0, end: at };
+function readFlacRate(buffer: Buffer, offset: number, code: number): HeaderValue {
+  if (code === 12) return { value: buffer.readUInt8(offset) * 1_000, end: offset + 1 };
+  if (code === 13) return { value: buffer.readUInt16BE(offset), end: offset + 2 };
+  if (code === 14) return { value: buffer.readUInt16BE(offset) * 10, end: offset + 2 };
+  return { value: flacRates[code] ?? 0, end: offset };
 }
 
 /** CRC-8 with the polynomial 0x07, as FLAC uses it. */
-function crc8(buffer: Buffer, from: number, to: number): number {
+function crc8(buffer: Buffer, start: number, end: number): number {
   let crc = 0;
-  for (let at = from; at < to; at += 1) {
-    crc ^= buffer[at] ?? 0;
+  for (let offset = start; offset < end; offset += 1) {
+    crc ^= buffer[offset] ?? 0;
     for (let bit = 0; bit < 8; bit += 1) crc = ((crc << 1) ^ (crc & 0x80 ? 0x07 : 0)) & 0xff;
   }
   return crc;
@@ -105,10 +105,10 @@ const opusRate = 48_000;
 const maxOpusSamples = 5_760;
 
 /** Samples at 48 kHz of one Opus packet, RFC 6716 §3.1; 0 for an invalid one. */
-function opusSamples(buffer: Buffer, at: number, length: number): number {
+function opusSamples(buffer: Buffer, offset: number, length: number): number {
   if (length < 1) return 0;
-  const header = buffer.readUInt8(at);
-  const frames = opusFrameCount(buffer, at, length);
+  const header = buffer.readUInt8(offset);
+  const frames = opusFrameCount(buffer, offset, length);
   return Math.min(opusFrameSamples(header >>> 3) * frames, maxOpusSamples);
 }
 
@@ -120,23 +120,23 @@ function opusFrameSamples(config: number): number {
 }
 
 /** One frame, two, or the number in the second byte. */
-function opusFrameCount(buffer: Buffer, at: number, length: number): number {
-  const code = buffer.readUInt8(at) & 3;
+function opusFrameCount(buffer: Buffer, offset: number, length: number): number {
+  const code = buffer.readUInt8(offset) & 3;
   if (code === 0) return 1;
   if (code < 3) return 2;
-  return length > 1 ? buffer.readUInt8(at + 1) & 63 : 0;
+  return length > 1 ? buffer.readUInt8(offset + 1) & 63 : 0;
 }
 
 /** All packets of an Ogg file with one audio stream or several in a row. */
 function oggSeconds(buffer: Buffer): number | null {
-  const first = 27 + buffer.readUInt8(26);
-  const isOpus = buffer.toString('latin1', first, first + 8) === 'OpusHead';
-  const isVorbis = buffer.toString('latin1', first + 1, first + 7) === 'vorbis';
+  const headStart = 27 + buffer.readUInt8(26);
+  const isOpus = buffer.toString('latin1', headStart, headStart + 8) === 'OpusHead';
+  const isVorbis = buffer.toString('latin1', headStart + 1, headStart + 7) === 'vorbis';
   if (!isOpus && !isVorbis) return null;
   // Half of the longest block is the most that a packet adds; half of that, since
   // usual files have short blocks too.
   const vorbisSeconds = isVorbis
-    ? 2 ** (buffer.readUInt8(first + 28) >>> 4) / 4 / buffer.readUInt32LE(first + 12)
+    ? 2 ** (buffer.readUInt8(headStart + 28) >>> 4) / 4 / buffer.readUInt32LE(headStart + 12)
     : 0;
   let seconds = 0;
   let packets = 0;
@@ -147,12 +147,12 @@ function oggSeconds(buffer: Buffer): number | null {
     pages += 1;
     if (pages > maxFrames) return null;
     const segments = buffer.readUInt8(page + 26);
-    let at = page + 27 + segments;
+    let offset = page + 27 + segments;
     for (let index = 0; index < segments; index += 1) {
       const length = buffer.readUInt8(page + 27 + index);
-      if (packetStart < 0) packetStart = at;
+      if (packetStart < 0) packetStart = offset;
       packetBytes += length;
-      at += length;
+      offset += length;
       if (length === 255) continue;
       packets += 1;
       if (packets > maxFrames) return null;
@@ -162,7 +162,7 @@ function oggSeconds(buffer: Buffer): number | null {
       [packetStart, packetBytes] = [-1, 0];
     }
     // Decoders search for the next page when one does not follow directly.
-    page = buffer.toString('latin1', at, at + 4) === 'OggS' ? at : buffer.indexOf('OggS', at);
+    page = buffer.toString('latin1', offset, offset + 4) === 'OggS' ? offset : buffer.indexOf('OggS', offset);
   }
   return seconds;
 }
@@ -175,29 +175,29 @@ const maxTracks = 100;
 function mp4Seconds(buffer: Buffer): number | null {
   const movie = findBox(buffer, 0, buffer.length, 'moov');
   if (movie === null) return null;
-  let longest: number | null = null;
-  for (let from = movie.from, tracks = 0; tracks < maxTracks; tracks += 1) {
-    const track = findBox(buffer, from, movie.to, 'trak');
+  let longestSeconds: number | null = null;
+  for (let start = movie.start, tracks = 0; tracks < maxTracks; tracks += 1) {
+    const track = findBox(buffer, start, movie.end, 'trak');
     if (track === null) break;
-    from = track.to;
+    start = track.end;
     const seconds = mp4TrackSeconds(buffer, track);
-    if (seconds !== null) longest = Math.max(longest ?? 0, seconds);
+    if (seconds !== null) longestSeconds = Math.max(longestSeconds ?? 0, seconds);
   }
-  return longest;
+  return longestSeconds;
 }
 
-function mp4TrackSeconds(buffer: Buffer, track: { from: number; to: number }): number | null {
+function mp4TrackSeconds(buffer: Buffer, track: { start: number; end: number }): number | null {
   const table = ['mdia', 'minf', 'stbl'].reduce<typeof track | null>(
-    (box, name) => box && findBox(buffer, box.from, box.to, name),
+    (box, name) => box && findBox(buffer, box.start, box.end, name),
     track,
   );
-  const description = table && findBox(buffer, table.from, table.to, 'stsd');
-  const sizes = table && findBox(buffer, table.from, table.to, 'stsz');
+  const description = table && findBox(buffer, table.start, table.end, 'stsd');
+  const sizes = table && findBox(buffer, table.start, table.end, 'stsz');
   if (!description || !sizes) return null;
-  const entry = description.from + 8;
+  const entry = description.start + 8;
   const samples = mp4FrameSamples[buffer.toString('latin1', entry + 4, entry + 8)];
   const rate = buffer.readUInt16BE(entry + 32);
-  return samples === undefined || rate === 0 ? null : (buffer.readUInt32BE(sizes.from + 8) * samples) / rate;
+  return samples === undefined || rate === 0 ? null : (buffer.readUInt32BE(sizes.start + 8) * samples) / rate;
 }
 
 // Element ids of WebM.
@@ -208,28 +208,28 @@ function webmSeconds(buffer: Buffer): number | null {
   if (!buffer.subarray(0, 4_096).includes('A_OPUS')) return null;
   let seconds = 0;
   let elements = 0;
-  for (let at = 0; at < buffer.length;) {
+  for (let offset = 0; offset < buffer.length;) {
     elements += 1;
     if (elements > maxFrames) return null;
-    const element = readElement(buffer, at, buffer.length);
+    const element = readElement(buffer, offset, buffer.length);
     if (element === null) break;
-    const { id, from, to } = element;
+    const { id, start, end } = element;
     if (id === webm.segment || id === webm.cluster || id === webm.group) {
-      at = from;
+      offset = start;
       continue;
     }
     if (id === webm.block || id === webm.simpleBlock)
-      seconds += webmBlockSamples(buffer, { from, to }) / opusRate;
-    at = to;
+      seconds += webmBlockSamples(buffer, { start, end }) / opusRate;
+    offset = end;
   }
   return seconds;
 }
 
-function webmBlockSamples(buffer: Buffer, { from, to }: { from: number; to: number }): number {
-  const flags = from + ebmlLength(buffer.readUInt8(from)) + 2;
+function webmBlockSamples(buffer: Buffer, { start, end }: { start: number; end: number }): number {
+  const flags = start + ebmlLength(buffer.readUInt8(start)) + 2;
   const isLaced = (buffer.readUInt8(flags) & 6) !== 0;
   // Several packets in one block count with their maximum length.
   return isLaced
     ? (buffer.readUInt8(flags + 1) + 1) * maxOpusSamples
-    : opusSamples(buffer, flags + 1, to - flags - 1);
+    : opusSamples(buffer, flags + 1, end - flags - 1);
 }

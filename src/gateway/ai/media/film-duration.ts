@@ -2,7 +2,7 @@
 // video of few bytes has many.
 import { audioSeconds, findBox } from './audio-duration.ts';
 
-type Box = { from: number; to: number };
+type Box = { start: number; end: number };
 
 const maxTracks = 100;
 
@@ -20,42 +20,45 @@ export function filmSeconds(bytes: Uint8Array): number | null {
 /** Seconds of the longest track of an MP4 file; null for other files and for fragmented ones. */
 function sampleSeconds(buffer: Buffer): number | null {
   if (buffer.toString('latin1', 4, 8) !== 'ftyp') return null;
-  let longest: number | null = null;
+  let longestSeconds: number | null = null;
   try {
     const movie = findBox(buffer, 0, buffer.length, 'moov');
     if (movie === null) return null;
-    for (let from = movie.from, tracks = 0; tracks < maxTracks; tracks += 1) {
-      const track = findBox(buffer, from, movie.to, 'trak');
+    for (let start = movie.start, tracks = 0; tracks < maxTracks; tracks += 1) {
+      const track = findBox(buffer, start, movie.end, 'trak');
       if (track === null) break;
-      from = track.to;
+      start = track.end;
       const seconds = trackSeconds(buffer, track);
-      if (seconds !== null) longest = Math.max(longest ?? 0, seconds);
+      if (seconds !== null) longestSeconds = Math.max(longestSeconds ?? 0, seconds);
     }
   } catch (error) {
     // A length is beyond the end of the file.
     if (!(error instanceof RangeError)) throw error;
   }
-  return longest;
+  return longestSeconds;
 }
 
 function trackSeconds(buffer: Buffer, track: Box): number | null {
-  const media = findBox(buffer, track.from, track.to, 'mdia');
-  const header = media && findBox(buffer, media.from, media.to, 'mdhd');
+  const media = findBox(buffer, track.start, track.end, 'mdia');
+  const header = media && findBox(buffer, media.start, media.end, 'mdhd');
   const times = media && sampleTimes(buffer, media);
   if (!header || !times) return null;
-  const scale = buffer.readUInt32BE(header.from + (buffer.readUInt8(header.from) === 1 ? 20 : 12));
-  const entries = Math.min(buffer.readUInt32BE(times.from + 4), Math.floor((times.to - times.from - 8) / 8));
+  const scale = buffer.readUInt32BE(header.start + (buffer.readUInt8(header.start) === 1 ? 20 : 12));
+  const entries = Math.min(
+    buffer.readUInt32BE(times.start + 4),
+    Math.floor((times.end - times.start - 8) / 8),
+  );
   let ticks = 0;
   for (let index = 0; index < entries; index += 1) {
-    const at = times.from + 8 + index * 8;
-    ticks += buffer.readUInt32BE(at) * buffer.readUInt32BE(at + 4);
+    const offset = times.start + 8 + index * 8;
+    ticks += buffer.readUInt32BE(offset) * buffer.readUInt32BE(offset + 4);
   }
   return scale > 0 && ticks > 0 ? ticks / scale : null;
 }
 
 function sampleTimes(buffer: Buffer, media: Box): Box | null {
   return ['minf', 'stbl', 'stts'].reduce<Box | null>(
-    (box, name) => box && findBox(buffer, box.from, box.to, name),
+    (box, name) => box && findBox(buffer, box.start, box.end, name),
     media,
   );
 }

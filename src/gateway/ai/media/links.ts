@@ -23,9 +23,9 @@ export function createMediaLinks({
   if (signingKey === undefined) throw new Error('createMediaLinks needs at least one key.');
   return {
     urlFor(mediaId, now) {
-      const expires = Math.floor(now.getTime() / 1000) + linkSeconds;
-      const signature = sign(signingKey, mediaId, expires).toString('base64url');
-      return `${baseUrl()}/v1/ai/media/${mediaId}?expires=${expires}&signature=${signature}`;
+      const expirySeconds = Math.floor(now.getTime() / 1000) + linkSeconds;
+      const signature = sign(signingKey, mediaId, expirySeconds).toString('base64url');
+      return `${baseUrl()}/v1/ai/media/${mediaId}?expires=${expirySeconds}&signature=${signature}`;
     },
     verify(mediaId, expires, signature) {
       const bytes = Buffer.from(signature, 'base64url');
@@ -37,6 +37,6 @@ export function createMediaLinks({
   };
 }
 
-function sign(key: Buffer, mediaId: string, expires: number): Buffer {
-  return createHmac('sha256', key).update(`${mediaId}\n${expires}`, 'utf8').digest();
+function sign(key: Buffer, mediaId: string, expirySeconds: number): Buffer {
+  return createHmac('sha256', key).update(`${mediaId}\n${expirySeconds}`, 'utf8').digest();
 }

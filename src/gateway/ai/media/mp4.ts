@@ -31,8 +31,9 @@ export function createMp4Reader(): Mp4Reader {
   let video: MediaProperties | null = null;
 
   function read(piece: Uint8Array): void {
-    for (let rest = piece; rest.length > 0 && state.phase !== 'invalid';)
-      rest = state.phase === 'header' ? readHeader(state, rest) : readBody(state, rest);
+    for (let remainingBytes = piece; remainingBytes.length > 0 && state.phase !== 'invalid';)
+      remainingBytes =
+        state.phase === 'header' ? readHeader(state, remainingBytes) : readBody(state, remainingBytes);
   }
 
   function readHeader(
@@ -132,14 +133,14 @@ const maxTracks = 1_000;
 
 /** The size of the first video track. */
 function videoSize(index: Buffer): { width: number; height: number } | null {
-  for (let from = 0, tracks = 0; tracks < maxTracks; tracks += 1) {
-    const track = findBox(index, from, index.length, 'trak');
+  for (let start = 0, tracks = 0; tracks < maxTracks; tracks += 1) {
+    const track = findBox(index, start, index.length, 'trak');
     if (track === null) return null;
-    from = track.to;
-    const header = findBox(index, track.from, track.to, 'tkhd');
+    start = track.end;
+    const header = findBox(index, track.start, track.end, 'tkhd');
     if (header === null) continue;
     // The last two members, as 16.16 fixed-point numbers. Audio tracks have 0.
-    const [width, height] = [index.readUInt16BE(header.to - 8), index.readUInt16BE(header.to - 4)];
+    const [width, height] = [index.readUInt16BE(header.end - 8), index.readUInt16BE(header.end - 4)];
     if (width > 0 && height > 0) return { width, height };
   }
   return null;

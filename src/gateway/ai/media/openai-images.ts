@@ -45,10 +45,10 @@ export function toEditRequest(form: ImageEditForm): CreateImageRequest {
   const files = [...(form.image === undefined ? [] : [form.image]), ...(form['image[]'] ?? [])];
   if (files.length === 0)
     throw new Problem('bad_request', 'invalid_request', 'The member image is required.', { param: 'image' });
-  const { output_compression: compression, ...rest } = form;
+  const { output_compression: compression, ...formWithoutCompression } = form;
   return {
     ...sharedMembers({
-      ...rest,
+      ...formWithoutCompression,
       ...(compression === undefined ? {} : { output_compression: Number(compression) }),
     }),
     ...(form.n === undefined ? {} : { n: Number(form.n) }),

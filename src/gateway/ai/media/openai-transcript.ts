@@ -47,29 +47,33 @@ function toVerbose({
 }
 
 /** A transcription without segments becomes one subtitle. */
-function subtitles({ text, segments, duration_seconds: seconds }: Transcription): Transcription['segments'] {
+function toSubtitles({
+  text,
+  segments,
+  duration_seconds: seconds,
+}: Transcription): Transcription['segments'] {
   return segments.length > 0 ? segments : [{ text, start_second: 0, end_second: seconds ?? 0 }];
 }
 
 function toSrt(transcription: Transcription): string {
-  return subtitles(transcription)
+  return toSubtitles(transcription)
     .map(
       ({ text, start_second: start, end_second: end }, index) =>
-        `${index + 1}\n${timestamp(start, ',')} --> ${timestamp(end, ',')}\n${text.trim()}\n`,
+        `${index + 1}\n${formatTimestamp(start, ',')} --> ${formatTimestamp(end, ',')}\n${text.trim()}\n`,
     )
     .join('\n');
 }
 
 function toVtt(transcription: Transcription): string {
-  const cues = subtitles(transcription).map(
+  const cues = toSubtitles(transcription).map(
     ({ text, start_second: start, end_second: end }) =>
-      `${timestamp(start, '.')} --> ${timestamp(end, '.')}\n${text.trim()}\n`,
+      `${formatTimestamp(start, '.')} --> ${formatTimestamp(end, '.')}\n${text.trim()}\n`,
   );
   return ['WEBVTT\n', ...cues].join('\n');
 }
 
 /** Hours, minutes, seconds and milliseconds. */
-function timestamp(seconds: number, separator: ',' | '.'): string {
+function formatTimestamp(seconds: number, separator: ',' | '.'): string {
   const ms = Math.round(seconds * 1000);
   const part = (value: number, digits = 2) => String(Math.floor(value)).padStart(digits, '0');
   return `${part(ms / 3_600_000)}:${part((ms / 60_000) % 60)}:${part((ms / 1000) % 60)}${separator}${part(ms % 1000, 3)}`;

@@ -30,8 +30,8 @@ export function toVideoRequest(body: OpenAiVideoRequest | VideoForm): StartVideo
 function contentOf(reference: UploadedFile | { image_url: string }): Uint8Array {
   if ('content' in reference) return reference.content;
   const param = 'input_reference.image_url';
-  const inline = parseDataUrl(reference.image_url);
-  if (inline !== undefined) return decodeBase64(inline.data, param);
+  const inlineData = parseDataUrl(reference.image_url);
+  if (inlineData !== undefined) return decodeBase64(inlineData.data, param);
   throw new Problem(
     'bad_request',
     'invalid_request',

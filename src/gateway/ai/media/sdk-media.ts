@@ -20,7 +20,7 @@ export type SdkOptions = Readonly<Record<string, Readonly<Record<string, unknown
 export function optionsFor(
   provider: string | undefined,
   options: SdkOptions = {},
-): { own: Readonly<Record<string, unknown>>; warnings: Warning[] } {
+): { optionsForProvider: Readonly<Record<string, unknown>>; warnings: Warning[] } {
   const warnings = Object.entries(options)
     .filter(([name, members]) => name !== provider && Object.keys(members).length > 0)
     .map(([name]) => ({
@@ -31,8 +31,9 @@ export function optionsFor(
           ? 'options are not sent to this model'
           : `only options of ${provider} reach this model`,
     }));
-  const own = provider !== undefined && Object.hasOwn(options, provider) ? options[provider] : undefined;
-  return { own: own ?? {}, warnings };
+  const optionsForProvider =
+    provider !== undefined && Object.hasOwn(options, provider) ? options[provider] : undefined;
+  return { optionsForProvider: optionsForProvider ?? {}, warnings };
 }
 
 /** Throws a 400 for a file that is no image, and a 422 for a mask and for a file by its address. */

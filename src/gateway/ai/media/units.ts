@@ -36,7 +36,7 @@ export function generatedUnits(kind: JobKind, request: JobRequest, files: readon
   );
   return {
     videoLines: Math.min(Math.max(...files.map(linesOf)), maxLines),
-    videoSecond: seconds.reduce((sum, each) => sum + each, 0),
+    videoSecond: seconds.reduce((sum, duration) => sum + duration, 0),
   };
 }
 

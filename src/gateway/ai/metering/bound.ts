@@ -60,7 +60,7 @@ export function inputBound(
 ): number {
   if (size === undefined) return 0;
   const text = textBound(model, size, textTokens);
-  const most =
+  const mostTokens =
     text +
     size.mediaTokens +
     repeatedBytes +
@@ -69,8 +69,8 @@ export function inputBound(
     (hasTools ? tokensForTools : 0);
   // A model reads at most its context window; only media are estimated beyond it.
   return size.media > 0 && model.context_window !== null
-    ? Math.min(most, Math.max(model.context_window, text))
-    : most;
+    ? Math.min(mostTokens, Math.max(model.context_window, text))
+    : mostTokens;
 }
 
 // One token a byte, or the count of the model's own tokenizer where the call has one.
@@ -138,8 +138,8 @@ export function affordableOutput(models: readonly CatalogModel[], demand: Demand
   const affordableTokens = models.map((model) =>
     affordableOutputTokens(model, { input: inputBound(model, demand), isKeptLong, credits }),
   );
-  const least = Math.min(...affordableTokens);
-  return least < 0 ? -1 : Math.floor(least / choices);
+  const leastTokens = Math.min(...affordableTokens);
+  return leastTokens < 0 ? -1 : Math.floor(leastTokens / choices);
 }
 
 /** 402 that names the affordable output limit. */

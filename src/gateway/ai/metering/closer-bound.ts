@@ -16,7 +16,7 @@ const tokensAround = 4;
 /**
  * The maximum tokens of the text for the model; undefined to keep the byte bound. Never rejects.
  */
-export async function closerBound(
+export async function computeCloserBound(
   model: Pick<CatalogModel, 'upstream_model' | 'providerEntry'>,
   { texts, otherBytes }: RequestText,
   counter: TokenCounter,
@@ -45,7 +45,7 @@ export async function countTextTokens(
   const text = size.text();
   const bounds: TextTokens = {};
   for (const [encoding, model] of modelByEncoding) {
-    const tokens = await closerBound(model, text, counter);
+    const tokens = await computeCloserBound(model, text, counter);
     if (encoding !== undefined && tokens !== undefined) bounds[encoding] = tokens;
   }
   return bounds;

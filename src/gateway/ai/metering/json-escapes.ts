@@ -12,21 +12,21 @@ const countedPieces = 256;
 /** The bytes that the control characters of the text need in addition as JSON. */
 export function escapeBytesOf(text: string): number {
   let controls = 0;
-  let at = 0;
-  for (let piece = 0; at < text.length; piece += 1) {
-    control.lastIndex = at;
+  let offset = 0;
+  for (let piece = 0; offset < text.length; piece += 1) {
+    control.lastIndex = offset;
     if (!control.test(text)) break;
     const start = control.lastIndex - 1;
-    at = Math.min(start + countedLength, text.length);
-    controls += piece < countedPieces ? countControls(text, start, at) : at - start;
+    offset = Math.min(start + countedLength, text.length);
+    controls += piece < countedPieces ? countControls(text, start, offset) : offset - start;
   }
   return controls * controlEscapeBytes;
 }
 
 function countControls(text: string, start: number, end: number): number {
   let controls = 0;
-  for (let at = start; at < end; at += 1) {
-    const code = text.charCodeAt(at);
+  for (let offset = start; offset < end; offset += 1) {
+    const code = text.charCodeAt(offset);
     // Backspace, tab, line feed, form feed and carriage return are two bytes as JSON.
     if (code < 0x20 && !(code >= 0x08 && code <= 0x0d && code !== 0x0b)) controls += 1;
   }
@@ -40,8 +40,8 @@ const longestCounted = 2 ** 20;
 export function shortEscapesIn(text: string): number {
   if (text.length > longestCounted) return text.length;
   let count = 0;
-  for (let at = 0; at < text.length; at += 1) {
-    const code = text.charCodeAt(at);
+  for (let offset = 0; offset < text.length; offset += 1) {
+    const code = text.charCodeAt(offset);
     if (code === 0x22 || code === 0x5c || (code >= 0x08 && code <= 0x0d && code !== 0x0b)) count += 1;
   }
   return count;

@@ -51,7 +51,7 @@ const image: MediumTokens = { most: 16_384, usual: 2_048 };
 const page: MediumTokens = { most: 16_384, usual: 2_048 };
 // Content at a URL, or stored by the provider, is of unknown length. The context
 // window of most models is smaller and becomes the bound.
-const unknown: MediumTokens = { most: 262_144, usual: 32_768 };
+const unknownMedium: MediumTokens = { most: 262_144, usual: 32_768 };
 // Google counts 32 tokens per second, OpenAI 10.
 const audioTokensPerSecond: MediumTokens = { most: 50, usual: 32 };
 // The slowest codecs in use have 750 bytes per second, which at 50 tokens is 15
@@ -83,11 +83,13 @@ export function sizeOf(body: object, format: RequestFormat): Size {
     if (notSent.has(name)) continue;
     if (isRead(value)) addText(size, value);
     if (Array.isArray(value) && turnMembers.has(name)) size.turns += value.length;
-    if (isStored(name, value)) addMedium(size, unknown);
+    if (isStored(name, value)) addMedium(size, unknownMedium);
     if (name === 'providerOptions')
-      for (const [member, option] of optionsIn(value)) if (isStored(member, option)) addMedium(size, unknown);
+      for (const [member, option] of optionsIn(value))
+        if (isStored(member, option)) addMedium(size, unknownMedium);
     if (name === 'input' || name === 'instructions')
-      for (const item of objectsIn(value)) if (item['type'] === 'item_reference') addMedium(size, unknown);
+      for (const item of objectsIn(value))
+        if (item['type'] === 'item_reference') addMedium(size, unknownMedium);
   }
   const budget = pdfBudget();
   for (const source of mediaSources(body, format)) {
@@ -248,10 +250,10 @@ interface Medium {
 }
 
 function readMedium({ kind, text, isData, mediaType: declared }: MediumSource): Medium {
-  const inline = parseDataUrl(text);
-  const isInline = inline !== undefined || (isData && !/^(?:https?|data):/i.test(text));
-  const mediaType = (declared ?? inline?.mediaType)?.toLowerCase();
-  const data = isInline ? (inline?.data ?? text) : undefined;
+  const inlineData = parseDataUrl(text);
+  const isInline = inlineData !== undefined || (isData && !/^(?:https?|data):/i.test(text));
+  const mediaType = (declared ?? inlineData?.mediaType)?.toLowerCase();
+  const data = isInline ? (inlineData?.data ?? text) : undefined;
   const base64 = data !== undefined && isBase64(data) ? data : undefined;
   return {
     kind: kindOf(kind, { declared, mediaType }),
@@ -300,13 +302,16 @@ function tokensOf(medium: Medium, budget: PdfBudget): MediumTokens {
   const tokens = tokensOfKind(medium, budget);
   if (readAs === undefined || kind !== 'file') return tokens;
   // A provider that does not play the file reads its bytes.
-  const played = tokensOfKind({ ...medium, kind: readAs }, budget);
-  return { most: Math.max(tokens.most, played.most), usual: Math.max(tokens.usual, played.usual) };
+  const playedTokens = tokensOfKind({ ...medium, kind: readAs }, budget);
+  return {
+    most: Math.max(tokens.most, playedTokens.most),
+    usual: Math.max(tokens.usual, playedTokens.usual),
+  };
 }
 
 function tokensOfKind({ kind, mediaType, base64 }: Medium, budget: PdfBudget): MediumTokens {
   if (kind === 'image') return image;
-  if (base64 === undefined) return unknown;
+  if (base64 === undefined) return unknownMedium;
   const bytes = Math.ceil((base64.length * 3) / 4);
   if (kind === 'audio') return audioTokens(base64, bytes);
   if (kind === 'video') return filmTokens(Buffer.from(base64, 'base64'));
@@ -321,7 +326,11 @@ function filmTokens(content: Buffer): MediumTokens {
   const seconds = filmSeconds(content);
   const { most, usual } = filmTokensPerSecond;
   return {
-    most: Math.max(content.length, image.most, seconds === null ? unknown.most : Math.ceil(seconds * most)),
+    most: Math.max(
+      content.length,
+      image.most,
+      seconds === null ? unknownMedium.most : Math.ceil(seconds * most),
+    ),
     usual: Math.max(
       seconds === null ? Math.ceil(content.length / filmBytesPerToken) : Math.ceil(seconds * usual),
       image.usual,
@@ -351,7 +360,7 @@ const zip = Buffer.from('PK\x03\x04', 'latin1');
 
 function fileTokens(content: Buffer, mediaType: string | undefined, budget: PdfBudget): MediumTokens {
   const bytes = content.length;
-  if (content.subarray(0, zip.length).equals(zip)) return unknown;
+  if (content.subarray(0, zip.length).equals(zip)) return unknownMedium;
   const isPdfFile = mediaType === 'application/pdf' || content.includes('%PDF');
   const pages = isPdfFile ? countPdfPages(content, budget) : { most: 1, usual: 1 };
   return {

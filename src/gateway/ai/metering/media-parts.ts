@@ -118,8 +118,8 @@ function* sourcesOf(
   { kind, data = [], references = [], mediaType: declaredAt, sourceType }: MediaType,
 ): Generator<MediumSource> {
   if (sourceType !== undefined && valueAt(part, sourceType) === 'text') return;
-  const declared = declaredAt === undefined ? undefined : valueAt(part, declaredAt);
-  const mediaType = typeof declared === 'string' ? declared : undefined;
+  const declaredType = declaredAt === undefined ? undefined : valueAt(part, declaredAt);
+  const mediaType = typeof declaredType === 'string' ? declaredType : undefined;
   for (const path of [...data, ...references]) {
     const value = valueAt(part, path);
     if (typeof value === 'string') yield { kind, text: value, isData: data.includes(path), mediaType };

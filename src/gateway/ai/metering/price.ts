@@ -41,16 +41,16 @@ const million = 1_000_000n;
 /** The price of a call in credits, rounded up. */
 export function priceOf({ rates, tiers }: PricedModel, { tokens, units = {} }: MeteredUsage): bigint {
   if (rates === null) return 0n;
-  const full = ratesAt(rates, tiers, inputTokens(tokens));
+  const fullRates = ratesAt(rates, tiers, inputTokens(tokens));
   const { hourCacheWrite = 0 } = tokens;
   return roundUp(
-    BigInt(tokens.input) * full.input +
-      BigInt(tokens.cachedInput) * full.cachedInput +
-      BigInt(tokens.cacheWrite - hourCacheWrite) * full.cacheWrite +
-      BigInt(hourCacheWrite) * full.hourCacheWrite +
-      BigInt(tokens.output) * full.output +
-      BigInt(tokens.reasoning) * full.reasoning +
-      unitsPrice(full.rates, units),
+    BigInt(tokens.input) * fullRates.input +
+      BigInt(tokens.cachedInput) * fullRates.cachedInput +
+      BigInt(tokens.cacheWrite - hourCacheWrite) * fullRates.cacheWrite +
+      BigInt(hourCacheWrite) * fullRates.hourCacheWrite +
+      BigInt(tokens.output) * fullRates.output +
+      BigInt(tokens.reasoning) * fullRates.reasoning +
+      unitsPrice(fullRates.rates, units),
   );
 }
 
@@ -74,16 +74,16 @@ export function maximumPrice(
   { input, output, isKeptLong, units = {} }: UsageBound,
 ): bigint {
   if (rates === null) return 0n;
-  let most = 0n;
-  for (const full of reachableRates(rates, tiers, input)) {
+  let highestPrice = 0n;
+  for (const fullRates of reachableRates(rates, tiers, input)) {
     const price = roundUp(
-      BigInt(input) * maximumInputRate(full, isKeptLong) +
-        BigInt(output) * maximumOutputRate(full) +
-        unitsPrice(full.rates, units),
+      BigInt(input) * maximumInputRate(fullRates, isKeptLong) +
+        BigInt(output) * maximumOutputRate(fullRates) +
+        unitsPrice(fullRates.rates, units),
     );
-    if (price > most) most = price;
+    if (price > highestPrice) highestPrice = price;
   }
-  return most;
+  return highestPrice;
 }
 
 /** Output tokens that the credits cover beside the input; -1 when they do not cover the input. */
@@ -92,14 +92,14 @@ export function affordableOutputTokens(
   { input, isKeptLong, credits }: Omit<UsageBound, 'output'> & { credits: bigint },
 ): number {
   if (rates === null) return Number.MAX_SAFE_INTEGER;
-  let least = Number.MAX_SAFE_INTEGER;
-  for (const full of reachableRates(rates, tiers, input)) {
-    const remainder = credits * million - BigInt(input) * maximumInputRate(full, isKeptLong);
-    const rate = maximumOutputRate(full);
+  let leastTokens = Number.MAX_SAFE_INTEGER;
+  for (const fullRates of reachableRates(rates, tiers, input)) {
+    const remainder = credits * million - BigInt(input) * maximumInputRate(fullRates, isKeptLong);
+    const rate = maximumOutputRate(fullRates);
     if (remainder < 0n) return -1;
-    if (rate > 0n && remainder / rate < BigInt(least)) least = Number(remainder / rate);
+    if (rate > 0n && remainder / rate < BigInt(leastTokens)) leastTokens = Number(remainder / rate);
   }
-  return least;
+  return leastTokens;
 }
 
 // The rates of every tier that a call with at most so much input can fall into.
@@ -140,8 +140,8 @@ function maximumInputRate(
   { input, cachedInput, cacheWrite, hourCacheWrite }: FullRates,
   isKeptLong = false,
 ): bigint {
-  const most = maximum(input, maximum(cachedInput, cacheWrite));
-  return isKeptLong ? maximum(most, hourCacheWrite) : most;
+  const highestRate = maximum(input, maximum(cachedInput, cacheWrite));
+  return isKeptLong ? maximum(highestRate, hourCacheWrite) : highestRate;
 }
 
 function maximumOutputRate({ output, reasoning }: FullRates): bigint {
@@ -161,8 +161,8 @@ function unitsPrice(rates: Rates, units: Units): bigint {
   const countedCredits =
     BigInt(units.image ?? 0) * BigInt(image) + BigInt(units.speechCharacter ?? 0) * BigInt(character);
   const playedMilliCredits =
-    milliseconds(units.videoSecond) * BigInt(videoRate(rates, units.videoLines)) +
-    milliseconds(units.audioSecond) * BigInt(audioSecond);
+    toMilliseconds(units.videoSecond) * BigInt(videoRate(rates, units.videoLines)) +
+    toMilliseconds(units.audioSecond) * BigInt(audioSecond);
   return countedCredits * million + playedMilliCredits * 1_000n;
 }
 
@@ -183,7 +183,7 @@ function videoRate(rates: Rates, lines: number | undefined): number {
   );
 }
 
-function milliseconds(seconds = 0): bigint {
+function toMilliseconds(seconds = 0): bigint {
   return BigInt(Math.round(seconds * 1_000));
 }
 

@@ -17,25 +17,27 @@ export type ReadClaim = (usage: Counts) => Claim | undefined;
  * the output, except for providers that count it separately, which their total reveals.
  */
 export const chatClaim: ReadClaim = (usage) => {
-  const inputDetails = counts(usage['prompt_tokens_details']);
-  const outputDetails = counts(usage['completion_tokens_details']);
+  const inputDetails = countsOf(usage['prompt_tokens_details']);
+  const outputDetails = countsOf(usage['completion_tokens_details']);
   return claim(usage, ['prompt_tokens', 'completion_tokens', 'total_tokens'], (count) => {
     // Providers of this format use three names.
-    const cached =
+    const cachedTokens =
       count(inputDetails['cached_tokens']) ||
       count(usage['prompt_cache_hit_tokens']) ||
       count(usage['cached_tokens']);
     const writeTokens = count(inputDetails['cache_write_tokens']);
     const reasoning = count(outputDetails['reasoning_tokens']);
-    const total = count(usage['total_tokens']);
+    const totalTokens = count(usage['total_tokens']);
     const output = count(usage['completion_tokens']);
     // A total alone means a call without output, such as embeddings.
     const input =
-      usage['prompt_tokens'] === undefined ? Math.max(total - output, 0) : count(usage['prompt_tokens']);
-    const isSeparate = reasoning > output || (reasoning > 0 && total === input + output + reasoning);
+      usage['prompt_tokens'] === undefined
+        ? Math.max(totalTokens - output, 0)
+        : count(usage['prompt_tokens']);
+    const isSeparate = reasoning > output || (reasoning > 0 && totalTokens === input + output + reasoning);
     return {
-      input: Math.max(input - cached - writeTokens, 0),
-      cachedInput: cached,
+      input: Math.max(input - cachedTokens - writeTokens, 0),
+      cachedInput: cachedTokens,
       cacheWrite: writeTokens,
       output: isSeparate ? output : output - reasoning,
       reasoning,
@@ -45,15 +47,15 @@ export const chatClaim: ReadClaim = (usage) => {
 
 /** The responses format: like chat completions, with other names. */
 export const responsesClaim: ReadClaim = (usage) => {
-  const inputDetails = counts(usage['input_tokens_details']);
-  const outputDetails = counts(usage['output_tokens_details']);
+  const inputDetails = countsOf(usage['input_tokens_details']);
+  const outputDetails = countsOf(usage['output_tokens_details']);
   return claim(usage, ['input_tokens', 'output_tokens'], (count) => {
-    const cached = count(inputDetails['cached_tokens']);
+    const cachedTokens = count(inputDetails['cached_tokens']);
     const writeTokens = count(inputDetails['cache_write_tokens']);
     const reasoning = count(outputDetails['reasoning_tokens']);
     return {
-      input: Math.max(count(usage['input_tokens']) - cached - writeTokens, 0),
-      cachedInput: cached,
+      input: Math.max(count(usage['input_tokens']) - cachedTokens - writeTokens, 0),
+      cachedInput: cachedTokens,
       cacheWrite: writeTokens,
       output: Math.max(count(usage['output_tokens']) - reasoning, 0),
       reasoning,
@@ -66,10 +68,10 @@ export const responsesClaim: ReadClaim = (usage) => {
  * of a compaction is separate from all of them.
  */
 export const messagesClaim: ReadClaim = (usage) => {
-  const outputDetails = counts(usage['output_tokens_details']);
+  const outputDetails = countsOf(usage['output_tokens_details']);
   return claim(usage, ['input_tokens', 'output_tokens'], (count) => {
     const reasoning = count(outputDetails['thinking_tokens']);
-    const reports = [usage, ...compactions(usage)];
+    const reports = [usage, ...compactionsOf(usage)];
     const sum = (name: string) => reports.reduce((total, report) => total + count(report[name]), 0);
     return {
       input: sum('input_tokens'),
@@ -81,8 +83,10 @@ export const messagesClaim: ReadClaim = (usage) => {
   });
 };
 
-function compactions({ iterations }: Counts): Counts[] {
-  return Array.isArray(iterations) ? iterations.map(counts).filter(({ type }) => type === 'compaction') : [];
+function compactionsOf({ iterations }: Counts): Counts[] {
+  return Array.isArray(iterations)
+    ? iterations.map(countsOf).filter(({ type }) => type === 'compaction')
+    : [];
 }
 
 // Hour-long writes are included in the total; without a total, the two kinds add up to it.
@@ -92,7 +96,7 @@ function cacheWrites(
 ): Pick<Tokens, 'cacheWrite' | 'hourCacheWrite'> {
   let [cacheWrite, hourCacheWrite] = [0, 0];
   for (const usage of usages) {
-    const kinds = counts(usage['cache_creation']);
+    const kinds = countsOf(usage['cache_creation']);
     const hour = count(kinds['ephemeral_1h_input_tokens']);
     cacheWrite += Math.max(
       count(usage['cache_creation_input_tokens']),
@@ -105,7 +109,7 @@ function cacheWrites(
 
 /** Reranking providers report usage under several names, some in units other than tokens. */
 export const rerankClaim: ReadClaim = (usage) => {
-  const tokens = { ...counts(usage['billed_units']), ...counts(usage['tokens']), ...usage };
+  const tokens = { ...countsOf(usage['billed_units']), ...countsOf(usage['tokens']), ...usage };
   return claim(tokens, ['total_tokens', 'prompt_tokens', 'input_tokens'], (count) => ({
     ...noTokens,
     input: count(tokens['prompt_tokens']) || count(tokens['input_tokens']) || count(tokens['total_tokens']),
@@ -115,7 +119,7 @@ export const rerankClaim: ReadClaim = (usage) => {
 /** Amazon Bedrock's list of cache writes in Anthropic's form; undefined where it has none for an hour. */
 function bedrockCacheWrites(details: unknown): Record<string, unknown> | undefined {
   if (!Array.isArray(details)) return undefined;
-  const hour = details.map((detail) => counts(detail)).find(({ ttl }) => ttl === '1h');
+  const hour = details.map((detail) => countsOf(detail)).find(({ ttl }) => ttl === '1h');
   return hour && { ephemeral_1h_input_tokens: hour['inputTokens'] };
 }
 
@@ -129,22 +133,22 @@ export function hubClaim({ inputTokens: input, outputTokens: output, raw }: Usag
     { input: input.total ?? input.noCache, output: output.total ?? output.text },
     ['input', 'output'],
     (count) => {
-      const cached = count(input.cacheRead);
+      const cachedTokens = count(input.cacheRead);
       const writeTokens = count(input.cacheWrite);
-      const compactionUsages = compactions(counts(raw));
+      const compactionUsages = compactionsOf(countsOf(raw));
       const ownUsage = {
         cache_creation_input_tokens: writeTokens,
-        cache_creation: counts(raw)['cache_creation'] ?? bedrockCacheWrites(counts(raw)['cacheDetails']),
+        cache_creation: countsOf(raw)['cache_creation'] ?? bedrockCacheWrites(countsOf(raw)['cacheDetails']),
       };
       const reasoning = count(output.reasoning);
       return {
         input:
           input.noCache === undefined
-            ? Math.max(count(input.total) - cached - writeTokens, 0)
+            ? Math.max(count(input.total) - cachedTokens - writeTokens, 0)
             : Math.max(count(input.noCache), 0),
         cachedInput: compactionUsages.reduce(
           (total, usage) => total + count(usage['cache_read_input_tokens']),
-          cached,
+          cachedTokens,
         ),
         ...cacheWrites([ownUsage, ...compactionUsages], count),
         output: output.text === undefined ? Math.max(count(output.total) - reasoning, 0) : count(output.text),
@@ -171,7 +175,7 @@ function claim(
   return isFaulty ? 'faulty' : { tokens, isFinal: true };
 }
 
-function counts(value: unknown): Counts {
+function countsOf(value: unknown): Counts {
   return typeof value === 'object' && value !== null ? (value as Counts) : {};
 }
 

@@ -47,7 +47,7 @@ export function createTokenCounter(options: TokenCounterOptions = {}): TokenCoun
   /** The jobs in the order of their start; the thread works on the first. */
   const jobs: Job[] = [];
   let worker: Worker | undefined;
-  let idle: NodeJS.Timeout | undefined;
+  let idleTimer: NodeJS.Timeout | undefined;
   let lastId = 0;
 
   function finish(jobId: number, tokens: number | undefined): void {
@@ -56,7 +56,7 @@ export function createTokenCounter(options: TokenCounterOptions = {}): TokenCoun
     if (job === undefined) return;
     clearTimeout(job.deadline);
     job.resolve(tokens);
-    if (jobs.length === 0) idle = setTimeout(() => void stop(), idleMs).unref();
+    if (jobs.length === 0) idleTimer = setTimeout(() => void stop(), idleMs).unref();
     else if (index === 0) sendFirst();
   }
 
@@ -67,9 +67,9 @@ export function createTokenCounter(options: TokenCounterOptions = {}): TokenCoun
   }
 
   function sendFirst(): void {
-    const [first] = jobs;
-    if (first === undefined) return;
-    const { jobId, encoding, texts } = first;
+    const [firstJob] = jobs;
+    if (firstJob === undefined) return;
+    const { jobId, encoding, texts } = firstJob;
     (worker ??= start()).postMessage({ jobId, encoding, texts } satisfies CountTokens);
   }
 
@@ -103,7 +103,7 @@ export function createTokenCounter(options: TokenCounterOptions = {}): TokenCoun
   return {
     count(encoding, texts) {
       if (jobs.length >= maxJobs) return Promise.resolve(undefined);
-      clearTimeout(idle);
+      clearTimeout(idleTimer);
       const jobId = ++lastId;
       return new Promise((resolve) => {
         const deadline = setTimeout(() => expire(jobId), deadlineMs);
@@ -113,7 +113,7 @@ export function createTokenCounter(options: TokenCounterOptions = {}): TokenCoun
     async close() {
       await stop();
       for (const { jobId } of jobs.slice()) finish(jobId, undefined);
-      clearTimeout(idle);
+      clearTimeout(idleTimer);
     },
   };
 }

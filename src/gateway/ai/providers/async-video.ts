@@ -74,7 +74,7 @@ export function asyncVideoModel(
     async cancel(jobId) {
       const path = adapter.cancelPath?.(jobId);
       if (path === undefined) return;
-      await request(connection, path, { method: 'DELETE', signal: AbortSignal.timeout(cancelMs) });
+      await sendRequest(connection, path, { method: 'DELETE', signal: AbortSignal.timeout(cancelMs) });
     },
   };
 }
@@ -101,7 +101,7 @@ async function submit(
   signal: AbortSignal,
 ): Promise<string> {
   const firstMs = Math.min(connection.firstMs ?? answerMs, submissionMs);
-  const answer = await request(connection, path, { ...submission, signal, firstMs }).catch(
+  const answer = await sendRequest(connection, path, { ...submission, signal, firstMs }).catch(
     (error: unknown) => {
       // A retry could be a second job that is charged too, so this failure must not count as transient.
       if (mayHaveArrived(error))
@@ -150,7 +150,7 @@ async function poll(
 ): Promise<VideoStatus | Problem> {
   const { adapter } = connection;
   try {
-    const answer = await request(connection, adapter.statusPath(jobId), { method: 'GET', signal });
+    const answer = await sendRequest(connection, adapter.statusPath(jobId), { method: 'GET', signal });
     return adapter.readStatus(answer, jobId);
   } catch (error) {
     if (error instanceof Problem && !signal.aborted) return error;
@@ -159,7 +159,7 @@ async function poll(
 }
 
 /** The parsed response of the provider; null for an empty one, which some send while a job runs. */
-async function request(
+async function sendRequest(
   { upstream, baseUrl, apiKey, authorizer, idleMs, adapter }: Connection,
   path: string,
   options: Pick<UpstreamRequest, 'signal'> & Partial<UpstreamRequest>,

@@ -7,10 +7,10 @@ import { setImmediate } from 'node:timers/promises';
 import { nextTurn } from '../../../kernel/async.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { maxAnswerBytes, maxEventBytesFor, type UpstreamAnswer } from '../upstream/client.ts';
-import { converseFrames } from '../upstream/aws-event-stream.ts';
+import { readConverseFrames } from '../upstream/aws-event-stream.ts';
 import { readAll } from '../upstream/response-body.ts';
 import { redactNestedErrorEdits } from '../upstream/error-text.ts';
-import { completesAnswer, type EndRule, findError, providerEvents } from '../upstream/events.ts';
+import { completesAnswer, type EndRule, findError, readProviderEvents } from '../upstream/events.ts';
 import { applyEdits, type Member, topLevelMembers } from '../upstream/json-members.ts';
 import type { ModelAccess, SdkTransport, TransportCall } from './adapter/model-access.ts';
 import type { SdkFormat } from './adapter/provider-adapter.ts';
@@ -72,7 +72,7 @@ async function send(
     idleMs,
     firstMs,
   });
-  return streams ? streamResponse(answer, call) : jsonResponse(answer);
+  return streams ? streamResponse(answer, call) : toJsonResponse(answer);
 }
 
 /**
@@ -135,17 +135,17 @@ async function withApprovedLimit(
   const member = findMember(bytes, members, raisedLimit);
   if (member === undefined) return bytes;
   const limit = Number(bytes.toString('latin1', member.start, member.end));
-  const approved = await approveOutputLimit(limit);
-  return approved === limit ? bytes : applyEdits(bytes, [{ ...member, text: String(approved) }]);
+  const approvedLimit = await approveOutputLimit(limit);
+  return approvedLimit === limit ? bytes : applyEdits(bytes, [{ ...member, text: String(approvedLimit) }]);
 }
 
 /** The member at the path, such as `inferenceConfig.maxTokens`. */
 function findMember(bytes: Buffer, members: readonly Member[], path: string): Member | undefined {
-  const [first, ...rest] = path.split('.');
-  const member = members.find(({ name }) => name === first);
-  if (member === undefined || rest.length === 0) return member;
-  const inner = topLevelMembers(bytes, member.start, member.end)?.members ?? [];
-  return findMember(bytes, inner, rest.join('.'));
+  const [firstName, ...innerNames] = path.split('.');
+  const member = members.find(({ name }) => name === firstName);
+  if (member === undefined || innerNames.length === 0) return member;
+  const innerMembers = topLevelMembers(bytes, member.start, member.end)?.members ?? [];
+  return findMember(bytes, innerMembers, innerNames.join('.'));
 }
 
 // The earlier arguments of a tool are parsed and sent as JSON, so a request can be deeper than its body.
@@ -170,7 +170,7 @@ function withoutMember(body: string, name: string): string {
   return JSON.stringify(rest);
 }
 
-async function jsonResponse(answer: UpstreamAnswer): Promise<Response> {
+async function toJsonResponse(answer: UpstreamAnswer): Promise<Response> {
   const bytes = await readAll(answer.body, maxAnswerBytes);
   const members = topLevelMembers(bytes);
   if (members === undefined)
@@ -189,16 +189,16 @@ function streamResponse(answer: UpstreamAnswer, call: TransportCall): Response {
     throw upstreamFailed('The model provider did not answer with a stream.');
   }
   const pieces =
-    endRule === 'converse' ? checkedFrames(answer, call) : checkedEvents(answer, { ...call, endRule });
+    endRule === 'converse' ? checkFrames(answer, call) : checkEvents(answer, { ...call, endRule });
   return new Response(webStream(pieces) as BodyInit, { headers: { 'content-type': streamType } });
 }
 
 /** The bytes of the frames, once each is checked. */
-async function* checkedFrames(
+async function* checkFrames(
   { body }: UpstreamAnswer,
   { model, access: { onAnswerComplete } }: TransportCall,
 ): AsyncGenerator<Uint8Array> {
-  for await (const group of converseFrames(body, { maxFrameBytes: maxEventBytesFor('done', model) })) {
+  for await (const group of readConverseFrames(body, { maxFrameBytes: maxEventBytesFor('done', model) })) {
     if (onAnswerComplete !== undefined && group.some(({ completesAnswer: isComplete }) => isComplete))
       onAnswerComplete();
     yield new Uint8Array(Buffer.concat(group.map(({ bytes }) => bytes)));
@@ -206,11 +206,11 @@ async function* checkedFrames(
 }
 
 /** The bytes of the events, once each is checked; error texts in them are redacted. */
-async function* checkedEvents(
+async function* checkEvents(
   { body, redact }: UpstreamAnswer,
   { model, endRule, access: { onAnswerComplete } }: TransportCall & { endRule: EndRule },
 ): AsyncGenerator<Uint8Array> {
-  for await (const group of providerEvents(body, {
+  for await (const group of readProviderEvents(body, {
     maxEventBytes: maxEventBytesFor(endRule, model),
     endRule,
   })) {

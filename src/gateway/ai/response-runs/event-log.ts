@@ -105,8 +105,8 @@ export function createEventLog<T>({ maxBytes, onReaders, onBytes }: EventLogOpti
 /** The number of the oldest entries that have the bytes together; the newest entry is never counted. */
 function countBeyond(entries: readonly Entry<unknown>[], bytes: number): number {
   let count = 0;
-  for (let rest = bytes; rest > 0 && count < entries.length - 1; count += 1)
-    rest -= entries[count]?.bytes ?? 0;
+  for (let excessBytes = bytes; excessBytes > 0 && count < entries.length - 1; count += 1)
+    excessBytes -= entries[count]?.bytes ?? 0;
   return count;
 }
 

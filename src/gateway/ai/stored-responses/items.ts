@@ -53,8 +53,8 @@ export function toContextItems(
     const { type } = item;
     if (type === 'reasoning') return isReadable(item, passesThrough) ? [item] : [];
     if (typeof type !== 'string' || !typesWithoutId.has(type)) return [item];
-    const { id: _id, ...rest } = item;
-    return [rest];
+    const { id: _id, ...itemWithoutId } = item;
+    return [itemWithoutId];
   });
 }
 
@@ -82,15 +82,15 @@ export function pageOfItems(
   items: readonly JsonRecord[],
   { limit = 20, order = 'desc', after }: PageQuery,
 ): ItemPage | undefined {
-  const ordered = order === 'asc' ? items : items.toReversed();
-  const start = after === undefined ? 0 : ordered.findIndex((item) => item['id'] === after) + 1;
+  const orderedItems = order === 'asc' ? items : items.toReversed();
+  const start = after === undefined ? 0 : orderedItems.findIndex((item) => item['id'] === after) + 1;
   if (start === 0 && after !== undefined) return undefined;
-  const data = ordered.slice(start, start + limit);
+  const data = orderedItems.slice(start, start + limit);
   return {
     object: 'list',
     data,
     first_id: (data[0]?.['id'] as string | undefined) ?? null,
     last_id: (data.at(-1)?.['id'] as string | undefined) ?? null,
-    has_more: ordered.length > start + limit,
+    has_more: orderedItems.length > start + limit,
   };
 }

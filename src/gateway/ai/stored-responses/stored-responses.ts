@@ -117,15 +117,15 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
   return {
     summaries: createSummaries(options.vault),
     async save({ responseId, owner, previousId, input, response }) {
-      const sealed = seal(options, responseId, { input: toStoredItems(input), response });
-      const bytes = sealed.input.length + sealed.response.length;
-      await store.insert({ responseId, owner, previousId, ...sealed, bytes }, keepHours * 3_600);
+      const sealedRow = seal(options, responseId, { input: toStoredItems(input), response });
+      const bytes = sealedRow.input.length + sealedRow.response.length;
+      await store.insert({ responseId, owner, previousId, ...sealedRow, bytes }, keepHours * 3_600);
       background.run(`the quota after ${responseId}`, () => store.deleteBeyond(owner, maxBytesPerOwner));
     },
     async begin({ responseId, owner, previousId, input, response }, alongside) {
-      const sealed = seal(options, responseId, { input: toStoredItems(input), response });
-      const bytes = sealed.input.length + sealed.response.length;
-      const row = { responseId, owner, previousId, ...sealed, bytes, leaseSeconds };
+      const sealedRow = seal(options, responseId, { input: toStoredItems(input), response });
+      const bytes = sealedRow.input.length + sealedRow.response.length;
+      const row = { responseId, owner, previousId, ...sealedRow, bytes, leaseSeconds };
       runningIds.add(responseId);
       try {
         await store.insert(row, keepHours * 3_600, alongside);
@@ -136,8 +136,8 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
       background.run(`the quota after ${responseId}`, () => store.deleteBeyond(owner, maxBytesPerOwner));
     },
     async finish(responseId, response) {
-      const sealed = sealText(options, responseId, { member: 'response', value: response });
-      await store.finish({ responseId, response: sealed });
+      const sealedResponse = sealText(options, responseId, { member: 'response', value: response });
+      await store.finish({ responseId, response: sealedResponse });
       runningIds.delete(responseId);
     },
     renew: (responseIds) => store.renewLeases(responseIds, leaseSeconds),
@@ -171,7 +171,7 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
     async close() {
       stop.abort();
       await pendingDeletion;
-      await background.settled();
+      await background.untilSettled();
     },
   };
 }
@@ -208,7 +208,7 @@ function sealText(
 /** Ends a response whose process has stopped. The journal of that process has its charge. */
 async function failOne(options: StoredResponsesOptions, row: SealedTexts): Promise<void> {
   const response = openText(options, row, 'response') as JsonRecord | undefined;
-  const failed = {
+  const failedResponse = {
     ...response,
     status: 'failed',
     error: {
@@ -216,11 +216,11 @@ async function failOne(options: StoredResponsesOptions, row: SealedTexts): Promi
       message: 'The gateway that ran this response has stopped; create it again.',
     },
   };
-  const sealed =
+  const sealedResponse =
     response === undefined
       ? row.response
-      : sealText(options, row.responseId, { member: 'response', value: failed });
-  await options.store.finish({ responseId: row.responseId, response: sealed });
+      : sealText(options, row.responseId, { member: 'response', value: failedResponse });
+  await options.store.finish({ responseId: row.responseId, response: sealedResponse });
 }
 
 /** Undefined for a text that no configured master key opens: to its owner it is gone. */

@@ -3,7 +3,7 @@
 import { crc32 } from 'node:zlib';
 import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import { invalidData, reportedError, truncated } from './events.ts';
+import { invalidData, reportedError, truncatedProblem } from './events.ts';
 import { topLevelMembers } from './json-members.ts';
 
 /** One checked frame of the stream. */
@@ -23,7 +23,7 @@ const minimumBytes = preludeBytes + checksumBytes;
  * The frames up to the one with the usage, grouped as they arrived. Throws a Problem for an exception of the
  * provider, for a frame that is damaged or too long, and for a connection that closes before `messageStop`.
  */
-export async function* converseFrames(
+export async function* readConverseFrames(
   body: AsyncIterable<Uint8Array>,
   { maxFrameBytes }: { maxFrameBytes: number },
 ): AsyncGenerator<ConverseFrame[]> {
@@ -51,7 +51,7 @@ export async function* converseFrames(
     if (isEnded) return;
     if (failure !== undefined) throw failure;
   }
-  if (!hasStopped || splitter.bufferedBytes > 0) throw truncated();
+  if (!hasStopped || splitter.bufferedBytes > 0) throw truncatedProblem();
 }
 
 /** Splits pieces into frames by their lengths, and buffers an unfinished one. */
@@ -77,16 +77,16 @@ class FrameSplitter {
   /** Undefined without a further whole frame. Throws a Problem for a wrong length. */
   next(): Buffer | undefined {
     if (this.#length < preludeBytes) return undefined;
-    const total = this.#first(preludeBytes).readUInt32BE(0);
-    if (total < minimumBytes || total > this.#maxBytes)
+    const totalLength = this.#first(preludeBytes).readUInt32BE(0);
+    if (totalLength < minimumBytes || totalLength > this.#maxBytes)
       throw invalidData('sent an event that is too long or damaged');
-    if (this.#length < total) return undefined;
-    const bytes = this.#first(total);
-    const rest = bytes.subarray(total);
-    this.#pieces[0] = rest;
-    if (rest.length === 0) this.#pieces.shift();
-    this.#length -= total;
-    return bytes.subarray(0, total);
+    if (this.#length < totalLength) return undefined;
+    const bytes = this.#first(totalLength);
+    const remainingBytes = bytes.subarray(totalLength);
+    this.#pieces[0] = remainingBytes;
+    if (remainingBytes.length === 0) this.#pieces.shift();
+    this.#length -= totalLength;
+    return bytes.subarray(0, totalLength);
   }
 
   /** The first piece, joined with further ones until it has as many bytes. */
@@ -97,9 +97,9 @@ class FrameSplitter {
       length += this.#pieces[pieces]?.length ?? 0;
       pieces += 1;
     }
-    const first = pieces === 1 ? this.#pieces[0] : Buffer.concat(this.#pieces.slice(0, pieces));
-    this.#pieces.splice(0, pieces, first as Buffer);
-    return first as Buffer;
+    const headBytes = pieces === 1 ? this.#pieces[0] : Buffer.concat(this.#pieces.slice(0, pieces));
+    this.#pieces.splice(0, pieces, headBytes as Buffer);
+    return headBytes as Buffer;
   }
 }
 
@@ -127,13 +127,13 @@ const valueBytes: Readonly<Record<number, number>> = { 0: 0, 1: 0, 2: 1, 3: 2, 4
 /** The headers that are texts. Throws a Problem for headers that end within one. */
 function readHeaders(bytes: Buffer): Map<string, string> {
   const headers = new Map<string, string>();
-  let at = 0;
+  let offset = 0;
   const take = (count: number): Buffer => {
-    if (at + count > bytes.length) throw invalidData('sent a damaged event');
-    at += count;
-    return bytes.subarray(at - count, at);
+    if (offset + count > bytes.length) throw invalidData('sent a damaged event');
+    offset += count;
+    return bytes.subarray(offset - count, offset);
   };
-  while (at < bytes.length) {
+  while (offset < bytes.length) {
     const name = take(take(1).readUInt8()).toString('utf8');
     const type = take(1).readUInt8();
     const value = take(valueBytes[type] ?? take(2).readUInt16BE());

@@ -212,8 +212,10 @@ export class BackendPool {
 
   /** Time to the end of the first cool-down. */
   restMs(): number {
-    const first = this.soonest(0);
-    return first === undefined ? 0 : Math.max(untilMs(first) - this.#clock.monotonicMs(), 0);
+    const soonestBackend = this.soonest(0);
+    return soonestBackend === undefined
+      ? 0
+      : Math.max(untilMs(soonestBackend) - this.#clock.monotonicMs(), 0);
   }
 
   /** The answer to a call that was sent before the cool-down began does not end it. */
@@ -231,9 +233,9 @@ export class BackendPool {
     const isLimited = reason === 'rate_limited';
     // A refused key is refused at every endpoint; limits are often those of one endpoint.
     const cooledKey = isLimited ? undefined : backend.keyEnv;
-    for (const other of this.backends)
-      if (other === backend || (cooledKey !== undefined && other.keyEnv === cooledKey))
-        this.#cool(other, { reason, failure, sentMs });
+    for (const otherBackend of this.backends)
+      if (otherBackend === backend || (cooledKey !== undefined && otherBackend.keyEnv === cooledKey))
+        this.#cool(otherBackend, { reason, failure, sentMs });
   }
 
   /**
@@ -245,13 +247,15 @@ export class BackendPool {
   ): void {
     const nowMs = this.#clock.monotonicMs();
     const current = state.cooling;
-    const repeated = current !== undefined && sentMs < current.sinceMs ? current : undefined;
-    const strikes = repeated === undefined ? state.strikes : Math.max(state.strikes - 1, 0);
+    const repeatedCooling = current !== undefined && sentMs < current.sinceMs ? current : undefined;
+    const strikes = repeatedCooling === undefined ? state.strikes : Math.max(state.strikes - 1, 0);
     const untilMs = nowMs + coolingMs(reason, strikes, failure);
     state.strikes = strikes + 1;
     state.cooling = {
-      ...(repeated !== undefined && repeated.untilMs >= untilMs ? repeated : { reason, untilMs }),
-      sinceMs: repeated?.sinceMs ?? nowMs,
+      ...(repeatedCooling !== undefined && repeatedCooling.untilMs >= untilMs
+        ? repeatedCooling
+        : { reason, untilMs }),
+      sinceMs: repeatedCooling?.sinceMs ?? nowMs,
       secret: keyEnv === undefined ? undefined : this.#env.get(keyEnv),
     };
   }
@@ -294,13 +298,13 @@ export class BackendPool {
 
   /** The least outstanding calls by weight; equal ones take turns by weight. */
   #leastLoaded(ready: number): Backend {
-    let least = Infinity;
+    let leastLoad = Infinity;
     for (const backend of this.backends)
-      if ((backend.bit & ready) !== 0) least = Math.min(least, loadOf(backend));
+      if ((backend.bit & ready) !== 0) leastLoad = Math.min(leastLoad, loadOf(backend));
     let next: Backend | undefined;
     let weights = 0;
     for (const backend of this.backends) {
-      if ((backend.bit & ready) === 0 || loadOf(backend) > least) continue;
+      if ((backend.bit & ready) === 0 || loadOf(backend) > leastLoad) continue;
       weights += backend.weight;
       backend.state.turn += backend.weight;
       if (next === undefined || backend.state.turn > next.state.turn) next = backend;
@@ -314,19 +318,19 @@ export class BackendPool {
    * than all calls, so one always has room.
    */
   #ofSession(session: number, ready: number, callsPerWeight: number): Backend {
-    let best: Backend | undefined;
-    let highest = -1;
+    let bestBackend: Backend | undefined;
+    let highestWeight = -1;
     for (const backend of this.backends) {
       if ((backend.bit & ready) === 0) continue;
       const limit = Math.max(Math.ceil(callsPerWeight * backend.weight), freeCalls);
       if (backend.state.outstanding >= limit) continue;
       const score = -backend.weight / Math.log((mixHashes(session, backend.hash) + 0.5) / 2 ** 32);
-      if (score > highest) {
-        highest = score;
-        best = backend;
+      if (score > highestWeight) {
+        highestWeight = score;
+        bestBackend = backend;
       }
     }
-    return best as Backend;
+    return bestBackend as Backend;
   }
 }
 

@@ -130,7 +130,7 @@ function createFailureWindow({
 }) {
   const slotMs = settings.windowMs / 30;
   let slots: Slot[] = [];
-  let consecutive = 0;
+  let consecutiveFailures = 0;
 
   return {
     count({ isFailure }: { isFailure: boolean }): void {
@@ -143,16 +143,16 @@ function createFailureWindow({
       }
       slot.calls += 1;
       if (isFailure) slot.failures += 1;
-      consecutive = isFailure ? consecutive + 1 : 0;
+      consecutiveFailures = isFailure ? consecutiveFailures + 1 : 0;
     },
     exceedLimits(): boolean {
-      if (consecutive >= settings.consecutiveFailures) return true;
+      if (consecutiveFailures >= settings.consecutiveFailures) return true;
       const calls = slots.reduce((sum, slot) => sum + slot.calls, 0);
       const failures = slots.reduce((sum, slot) => sum + slot.failures, 0);
       return calls >= settings.windowCalls && failures >= calls * settings.failureShare;
     },
     clear(): void {
-      consecutive = 0;
+      consecutiveFailures = 0;
       slots = [];
     },
   };

@@ -105,9 +105,9 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     const response = new ProviderResponse();
     const deadlines = new Deadlines(request, timeouts, response);
     try {
-      const open = await connections.open();
-      const credentials = await credentialHeaders(request, response);
-      dispatch(request, target, { ...open, response, credentials });
+      const connection = await connections.open();
+      const credentials = await createCredentialHeaders(request, response);
+      dispatch(request, target, { ...connection, response, credentials });
       await response.head();
       if (response.statusCode === 401 || response.statusCode === 403) request.authorizer?.discard?.();
       const redirect = request.allowRedirect === true ? redirectLocation(response) : undefined;
@@ -199,7 +199,7 @@ async function readErrorResponse(
 }
 
 /** The headers of the key or of the authorizer. Waits for a token no longer than the request may take. */
-async function credentialHeaders(
+async function createCredentialHeaders(
   { apiKey, keyHeader = 'authorization', authorizer, url, method = 'POST', body }: UpstreamRequest,
   response: ProviderResponse,
 ): Promise<Record<string, string>> {
@@ -261,7 +261,7 @@ interface Connections {
 
 // Loads undici at the first request: it is the slowest import of a start, and local models do not need it.
 function createConnections(options: UpstreamOptions) {
-  let opening: Promise<Connections> | undefined;
+  let connectionsPromise: Promise<Connections> | undefined;
 
   async function load(): Promise<Connections> {
     const undici = await import('undici');
@@ -276,9 +276,9 @@ function createConnections(options: UpstreamOptions) {
   }
 
   return {
-    open: () => (opening ??= load()),
+    open: () => (connectionsPromise ??= load()),
     async close(): Promise<void> {
-      await (await opening)?.close();
+      await (await connectionsPromise)?.close();
     },
   };
 }

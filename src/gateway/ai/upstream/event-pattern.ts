@@ -49,8 +49,8 @@ export class EventPattern {
     members: readonly Member[],
     texts: readonly EventText[],
   ): EventPattern | undefined {
-    const [text, second] = texts;
-    if (text === undefined || second !== undefined) return undefined;
+    const [text, secondText] = texts;
+    if (text === undefined || secondText !== undefined) return undefined;
     // With other line ends, a part of the event's end may still be in the next piece of the stream.
     const endsWithLines = bytes.at(-1) === lf && bytes.at(-2) === lf;
     return endsWithLines ? new EventPattern(bytes, members, text) : undefined;
@@ -67,37 +67,38 @@ export class EventPattern {
   /**
    * The event of this pattern that begins at the offset; undefined for another event or an incomplete one.
    */
-  match(source: Buffer, from: number): EventMatch | undefined {
-    let at = from;
+  match(source: Buffer, matchStart: number): EventMatch | undefined {
+    let offset = matchStart;
     let copiedTo = 0;
     let textBytes = -1;
     for (const { start, end } of this.#ranges) {
       const length = start - copiedTo;
-      if (!this.#isSame(source, at, copiedTo, length)) return undefined;
-      at += length;
+      if (!this.#isSame(source, offset, copiedTo, length)) return undefined;
+      offset += length;
       copiedTo = end;
-      const textEnd = plainTextEnd(source, at);
+      const textEnd = plainTextEnd(source, offset);
       if (textEnd < 0) return undefined;
-      if (textBytes < 0) textBytes = textEnd - at;
-      at = textEnd;
+      if (textBytes < 0) textBytes = textEnd - offset;
+      offset = textEnd;
     }
     const length = this.bytes.length - copiedTo;
-    return this.#isSame(source, at, copiedTo, length) ? { end: at + length, textBytes } : undefined;
+    return this.#isSame(source, offset, copiedTo, length) ? { end: offset + length, textBytes } : undefined;
   }
 
-  #isSame(source: Buffer, at: number, from: number, length: number): boolean {
+  #isSame(source: Buffer, offset: number, patternOffset: number, length: number): boolean {
     return (
-      at + length <= source.length && source.compare(this.bytes, from, from + length, at, at + length) === 0
+      offset + length <= source.length &&
+      source.compare(this.bytes, patternOffset, patternOffset + length, offset, offset + length) === 0
     );
   }
 }
 
 /** The offset of the quote that ends a text without escapes; -1 for any other text. */
-function plainTextEnd(source: Buffer, from: number): number {
+function plainTextEnd(source: Buffer, start: number): number {
   let allBits = 0;
-  for (let at = from; at < source.length; at += 1) {
-    const byte = source[at] as number;
-    if (byte === quote) return allBits < 0x80 || isUtf8(source.subarray(from, at)) ? at : -1;
+  for (let offset = start; offset < source.length; offset += 1) {
+    const byte = source[offset] as number;
+    if (byte === quote) return allBits < 0x80 || isUtf8(source.subarray(start, offset)) ? offset : -1;
     if (byte === backslash || byte < 0x20) return -1;
     allBits |= byte;
   }

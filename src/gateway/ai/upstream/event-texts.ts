@@ -46,30 +46,30 @@ function addNested(texts: EventText[], bytes: Buffer, { start, end }: Member): v
   let hasReasoning = false;
   textMember.lastIndex = 0;
   for (let match = textMember.exec(source); match !== null; match = textMember.exec(source)) {
-    const from = start + textMember.lastIndex;
-    const text = readText(bytes, from);
+    const textStart = start + textMember.lastIndex;
+    const text = readText(bytes, textStart);
     textMember.lastIndex = text.end - start + 1;
     const isReasoning = reasoningMember.test(match[1] ?? '');
     // Some servers repeat the same reasoning under `reasoning` and `reasoning_content`.
     if (text.bytes === 0 || (isReasoning && hasReasoning)) continue;
     hasReasoning ||= isReasoning;
-    texts.push({ start: from, end: text.end, bytes: text.bytes, isReasoning });
+    texts.push({ start: textStart, end: text.end, bytes: text.bytes, isReasoning });
   }
 }
 
 // Scans a JSON string from its first character to the closing quote; `bytes` is its
 // length as unescaped UTF-8.
-function readText(source: Buffer, from: number): { end: number; bytes: number } {
+function readText(source: Buffer, start: number): { end: number; bytes: number } {
   let bytes = 0;
-  for (let at = from; at < source.length; at += 1) {
-    const byte = source[at];
-    if (byte === quote) return { end: at, bytes };
+  for (let offset = start; offset < source.length; offset += 1) {
+    const byte = source[offset];
+    if (byte === quote) return { end: offset, bytes };
     bytes += 1;
     if (byte !== backslash) continue;
-    at += 1;
-    if (source[at] !== 0x75) continue;
-    bytes += utf8Bytes(Number.parseInt(source.toString('latin1', at + 1, at + 5), 16)) - 1;
-    at += 4;
+    offset += 1;
+    if (source[offset] !== 0x75) continue;
+    bytes += utf8Bytes(Number.parseInt(source.toString('latin1', offset + 1, offset + 5), 16)) - 1;
+    offset += 4;
   }
   return { end: source.length, bytes };
 }

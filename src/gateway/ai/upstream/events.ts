@@ -66,8 +66,8 @@ export class EventSplitter {
   /** The next complete event; undefined when the piece has no further one. */
   next(): Buffer | undefined {
     const bytes = this.#piece;
-    for (let at = this.#at; at < bytes.length; at += 1) {
-      const byte = bytes[at];
+    for (let offset = this.#at; offset < bytes.length; offset += 1) {
+      const byte = bytes[offset];
       if (byte === lf && this.#lastWasCr) {
         // The LF of a CRLF; its CR has already ended the line.
         this.#lastWasCr = false;
@@ -83,9 +83,9 @@ export class EventSplitter {
         continue;
       }
       // An empty line ends the event. It includes the LF of a CRLF if that is in this piece.
-      const isCrlf = byte === cr && bytes[at + 1] === lf;
+      const isCrlf = byte === cr && bytes[offset + 1] === lf;
       if (isCrlf) this.#lastWasCr = false;
-      return this.#take(isCrlf ? at + 2 : at + 1);
+      return this.#take(isCrlf ? offset + 2 : offset + 1);
     }
     this.#bufferRest();
     return undefined;
@@ -112,11 +112,11 @@ export class EventSplitter {
   }
 
   #bufferRest(): void {
-    const rest = this.#piece.subarray(this.#start);
+    const remainingBytes = this.#piece.subarray(this.#start);
     this.#at = this.#start = this.#piece.length;
-    if (rest.length === 0) return;
-    this.#buffered.push(rest);
-    this.#bufferedLength += rest.length;
+    if (remainingBytes.length === 0) return;
+    this.#buffered.push(remainingBytes);
+    this.#bufferedLength += remainingBytes.length;
   }
 }
 
@@ -174,7 +174,7 @@ class EventReader {
  * The events of a provider's stream up to its end, grouped as they arrived. Throws a Problem for an error
  * event, for data that is not of the format, and for a connection that closes before the stream's end.
  */
-export async function* providerEvents(
+export async function* readProviderEvents(
   body: AsyncIterable<Uint8Array>,
   { maxEventBytes, endRule, textMembers = [] }: StreamRules,
 ): AsyncGenerator<ProviderEvent[]> {
@@ -189,7 +189,7 @@ export async function* providerEvents(
       for (let event = reader.next(); event !== undefined; event = reader.next()) {
         const kind = classify(event, endRule);
         if (kind === 'error') throw reportedError(undefined);
-        if (kind === 'premature end') throw truncated();
+        if (kind === 'premature end') throw truncatedProblem();
         isEnded = kind === 'end' || kind === 'failed end';
         if (isEnded) event.isEnd = true;
         if (kind === 'failed end') event.hasFailed = true;
@@ -208,9 +208,9 @@ export async function* providerEvents(
     if (failure !== undefined) throw failure;
   }
   const isCut = reader.bufferedBytes > 0;
-  const last = lastEvent(reader, endRule);
-  if (last !== undefined) yield [last];
-  else if (!mayEnd || isCut) throw truncated();
+  const lastPart = lastEvent(reader, endRule);
+  if (lastPart !== undefined) yield [lastPart];
+  else if (!mayEnd || isCut) throw truncatedProblem();
 }
 
 // Some servers omit the empty line after their last event. The event counts if it is
@@ -230,7 +230,7 @@ function lastEvent(reader: EventReader, rule: EndRule): ProviderEvent | undefine
   }
 }
 
-export function truncated(): Problem {
+export function truncatedProblem(): Problem {
   return new Problem(
     'upstream_failed',
     'upstream_truncated',
@@ -291,8 +291,10 @@ export function completesAnswer({ bytes, data }: ProviderEvent, rule: EndRule): 
 
 // Every chunk has the member; it is a string only in the last chunk of a choice.
 function hasFinishReason(bytes: Buffer): boolean {
-  for (let at = bytes.indexOf(reasonName); at >= 0; at = bytes.indexOf(reasonName, at + 1)) {
-    if (/^\s*:\s*"/.test(bytes.toString('latin1', at + reasonName.length, at + reasonName.length + 16)))
+  for (let offset = bytes.indexOf(reasonName); offset >= 0; offset = bytes.indexOf(reasonName, offset + 1)) {
+    if (
+      /^\s*:\s*"/.test(bytes.toString('latin1', offset + reasonName.length, offset + reasonName.length + 16))
+    )
       return true;
   }
   return false;
@@ -340,21 +342,21 @@ function readLines(bytes: Buffer): { lines: [number, number][]; isError: boolean
   const lines: [number, number][] = [];
   let isError = false;
   let lineStart = 0;
-  for (let at = 0; at < bytes.length; at += 1) {
-    if (bytes[at] !== lf && bytes[at] !== cr) continue;
-    if (startsWith(bytes, lineStart, at, dataName)) {
+  for (let offset = 0; offset < bytes.length; offset += 1) {
+    if (bytes[offset] !== lf && bytes[offset] !== cr) continue;
+    if (startsWith(bytes, lineStart, offset, dataName)) {
       const value = lineStart + dataName.length;
-      lines.push([bytes[value] === 0x20 ? value + 1 : value, at]);
-    } else if (startsWith(bytes, lineStart, at, eventName)) {
-      isError = bytes.toString('latin1', lineStart + eventName.length, at).trim() === 'error';
+      lines.push([bytes[value] === 0x20 ? value + 1 : value, offset]);
+    } else if (startsWith(bytes, lineStart, offset, eventName)) {
+      isError = bytes.toString('latin1', lineStart + eventName.length, offset).trim() === 'error';
     }
-    lineStart = at + 1;
+    lineStart = offset + 1;
   }
   return { lines, isError };
 }
 
-function startsWith(bytes: Buffer, from: number, to: number, name: Buffer): boolean {
-  return to - from >= name.length && bytes.compare(name, 0, name.length, from, from + name.length) === 0;
+function startsWith(bytes: Buffer, start: number, end: number, name: Buffer): boolean {
+  return end - start >= name.length && bytes.compare(name, 0, name.length, start, start + name.length) === 0;
 }
 
 // JSON over several `data` lines is split between tokens, where a space is equivalent to a line break.

@@ -41,33 +41,33 @@ const maxContainers = 1_000_000;
  * The members of the object between the offsets. Undefined if there is anything other than
  * one well-formed object, or if the object is nested too deeply or has too many parts.
  */
-export function topLevelMembers(bytes: Buffer, from = 0, to = bytes.length): Members | undefined {
-  let at = skipSpace(bytes, from, to);
-  if (bytes[at] !== openBrace || at >= to) return undefined;
-  const bodyStart = at + 1;
+export function topLevelMembers(bytes: Buffer, rangeStart = 0, rangeEnd = bytes.length): Members | undefined {
+  let offset = skipSpace(bytes, rangeStart, rangeEnd);
+  if (bytes[offset] !== openBrace || offset >= rangeEnd) return undefined;
+  const bodyStart = offset + 1;
   const members: Member[] = [];
   const parts = { containers: 0 };
-  at = skipSpace(bytes, bodyStart, to);
-  if (at < to && bytes[at] === closeBrace)
-    return skipSpace(bytes, at + 1, to) === to ? { members, bodyStart } : undefined;
+  offset = skipSpace(bytes, bodyStart, rangeEnd);
+  if (offset < rangeEnd && bytes[offset] === closeBrace)
+    return skipSpace(bytes, offset + 1, rangeEnd) === rangeEnd ? { members, bodyStart } : undefined;
   for (;;) {
-    if (at >= to || bytes[at] !== quote) return undefined;
-    const nameEnd = stringEnd(bytes, at, to);
+    if (offset >= rangeEnd || bytes[offset] !== quote) return undefined;
+    const nameEnd = stringEnd(bytes, offset, rangeEnd);
     if (nameEnd < 0) return undefined;
-    const name = memberName(bytes, at, nameEnd);
+    const name = memberName(bytes, offset, nameEnd);
     if (name === undefined) return undefined;
-    at = skipSpace(bytes, nameEnd, to);
-    if (at >= to || bytes[at] !== colon) return undefined;
-    const start = skipSpace(bytes, at + 1, to);
-    const end = valueEnd(bytes, { from: start, to, parts });
+    offset = skipSpace(bytes, nameEnd, rangeEnd);
+    if (offset >= rangeEnd || bytes[offset] !== colon) return undefined;
+    const start = skipSpace(bytes, offset + 1, rangeEnd);
+    const end = valueEnd(bytes, { start, end: rangeEnd, parts });
     if (end < 0 || members.length >= maxMembers) return undefined;
     members.push({ name, start, end });
-    at = skipSpace(bytes, end, to);
-    if (at >= to) return undefined;
-    if (bytes[at] === closeBrace)
-      return skipSpace(bytes, at + 1, to) === to ? { members, bodyStart } : undefined;
-    if (bytes[at] !== comma) return undefined;
-    at = skipSpace(bytes, at + 1, to);
+    offset = skipSpace(bytes, end, rangeEnd);
+    if (offset >= rangeEnd) return undefined;
+    if (bytes[offset] === closeBrace)
+      return skipSpace(bytes, offset + 1, rangeEnd) === rangeEnd ? { members, bodyStart } : undefined;
+    if (bytes[offset] !== comma) return undefined;
+    offset = skipSpace(bytes, offset + 1, rangeEnd);
   }
 }
 
@@ -78,22 +78,22 @@ export type Span = Pick<Member, 'start' | 'end'>;
  * The items of the array between the offsets, by offsets; undefined if there is anything other than
  * one array.
  */
-export function arrayItems(bytes: Buffer, from: number, to: number): Span[] | undefined {
-  let at = skipSpace(bytes, from, to);
-  if (bytes[at] !== openBracket || at >= to) return undefined;
+export function arrayItems(bytes: Buffer, rangeStart: number, rangeEnd: number): Span[] | undefined {
+  let offset = skipSpace(bytes, rangeStart, rangeEnd);
+  if (bytes[offset] !== openBracket || offset >= rangeEnd) return undefined;
   const items: Span[] = [];
   const parts = { containers: 0 };
-  at = skipSpace(bytes, at + 1, to);
-  if (at < to && bytes[at] === closeBracket) return items;
+  offset = skipSpace(bytes, offset + 1, rangeEnd);
+  if (offset < rangeEnd && bytes[offset] === closeBracket) return items;
   for (;;) {
-    const end = itemEnd(bytes, { from: at, to, parts });
+    const end = itemEnd(bytes, { start: offset, end: rangeEnd, parts });
     if (end < 0) return undefined;
-    items.push({ start: at, end });
-    at = skipSpace(bytes, end, to);
-    if (at >= to) return undefined;
-    if (bytes[at] === closeBracket) return items;
-    if (bytes[at] !== comma) return undefined;
-    at = skipSpace(bytes, at + 1, to);
+    items.push({ start: offset, end });
+    offset = skipSpace(bytes, end, rangeEnd);
+    if (offset >= rangeEnd) return undefined;
+    if (bytes[offset] === closeBracket) return items;
+    if (bytes[offset] !== comma) return undefined;
+    offset = skipSpace(bytes, offset + 1, rangeEnd);
   }
 }
 
@@ -152,57 +152,57 @@ export function concatEdited(parts: readonly EditedBytes[]): Buffer {
     for (const { start, end, text } of edits) length += Buffer.byteLength(text, 'utf8') - (end - start);
   }
   const result = Buffer.allocUnsafe(length);
-  let at = 0;
+  let offset = 0;
   for (const { bytes, edits } of parts) {
     let copiedTo = 0;
     for (const edit of edits.length > 1 ? edits.toSorted((a, b) => a.start - b.start) : edits) {
-      at += bytes.copy(result, at, copiedTo, edit.start);
-      at += result.write(edit.text, at, 'utf8');
+      offset += bytes.copy(result, offset, copiedTo, edit.start);
+      offset += result.write(edit.text, offset, 'utf8');
       copiedTo = edit.end;
     }
-    at += bytes.copy(result, at, copiedTo);
+    offset += bytes.copy(result, offset, copiedTo);
   }
   return result;
 }
 
-function skipSpace(bytes: Buffer, from: number, to: number): number {
-  let at = from;
-  while (at < to) {
-    const byte = bytes[at];
+function skipSpace(bytes: Buffer, start: number, end: number): number {
+  let offset = start;
+  while (offset < end) {
+    const byte = bytes[offset];
     if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) break;
-    at += 1;
+    offset += 1;
   }
-  return at;
+  return offset;
 }
 
 const shortString = 64;
 const escapedBlock = 64 * 1024;
 
-// The offset after the closing quote of the string that starts at `from`, or -1.
+// The offset after the closing quote of the string that starts at `start`, or -1.
 // Short strings and blocks with escaped quotes are scanned byte by byte; the rest of
 // a long string is searched natively, ten times as fast.
-function stringEnd(bytes: Buffer, from: number, to: number): number {
-  let at = from + 1;
-  let blockEnd = Math.min(to, at + shortString);
+function stringEnd(bytes: Buffer, start: number, end: number): number {
+  let offset = start + 1;
+  let blockEnd = Math.min(end, offset + shortString);
   for (;;) {
-    for (; at < blockEnd; at += 1) {
-      const byte = bytes[at];
-      if (byte === backslash) at += 1;
-      else if (byte === quote) return at + 1;
+    for (; offset < blockEnd; offset += 1) {
+      const byte = bytes[offset];
+      if (byte === backslash) offset += 1;
+      else if (byte === quote) return offset + 1;
     }
-    if (at >= to) return -1;
-    const quoteAt = bytes.indexOf(quote, at);
-    if (quoteAt < 0 || quoteAt >= to) return -1;
-    if (!isEscaped(bytes, quoteAt, at)) return quoteAt + 1;
-    at = quoteAt + 1;
-    blockEnd = Math.min(to, at + escapedBlock);
+    if (offset >= end) return -1;
+    const quoteAt = bytes.indexOf(quote, offset);
+    if (quoteAt < 0 || quoteAt >= end) return -1;
+    if (!isEscaped(bytes, quoteAt, offset)) return quoteAt + 1;
+    offset = quoteAt + 1;
+    blockEnd = Math.min(end, offset + escapedBlock);
   }
 }
 
-// Whether an odd number of backslashes precedes the quote; none before `from` belongs to it.
-function isEscaped(bytes: Buffer, quoteAt: number, from: number): boolean {
+// Whether an odd number of backslashes precedes the quote; none before `textStart` belongs to it.
+function isEscaped(bytes: Buffer, quoteAt: number, textStart: number): boolean {
   let start = quoteAt;
-  while (start > from && bytes[start - 1] === backslash) start -= 1;
+  while (start > textStart && bytes[start - 1] === backslash) start -= 1;
   return (quoteAt - start) % 2 === 1;
 }
 
@@ -220,46 +220,46 @@ for (const [byte, byteClass] of [
   byteClasses[byte] = byteClass;
 }
 
-// The offset after the value that starts at `from`, or -1. Inside of containers only
+// The offset after the value that starts at `start`, or -1. Inside of containers only
 // strings and brackets are checked.
 function valueEnd(
   bytes: Buffer,
-  { from, to, parts }: { from: number; to: number; parts: { containers: number } },
+  { start, end, parts }: { start: number; end: number; parts: { containers: number } },
 ): number {
-  const first = bytes[from];
-  if (from >= to) return -1;
-  if (first === quote) return stringEnd(bytes, from, to);
-  if (first === openBrace || first === openBracket) return containerEnd(bytes, { from, to, parts });
-  return literalEnd(bytes, from, to);
+  const firstByte = bytes[start];
+  if (start >= end) return -1;
+  if (firstByte === quote) return stringEnd(bytes, start, end);
+  if (firstByte === openBrace || firstByte === openBracket) return containerEnd(bytes, { start, end, parts });
+  return literalEnd(bytes, start, end);
 }
 
 function containerEnd(
   bytes: Buffer,
-  { from, to, parts }: { from: number; to: number; parts: { containers: number } },
+  { start, end, parts }: { start: number; end: number; parts: { containers: number } },
 ): number {
   let depth = 0;
-  for (let at = from; at < to; at += 1) {
-    const byteClass = byteClasses[bytes[at] as number];
+  for (let offset = start; offset < end; offset += 1) {
+    const byteClass = byteClasses[bytes[offset] as number];
     if (byteClass === 0) continue;
     if (byteClass === quoteClass) {
-      at = stringEnd(bytes, at, to) - 1;
-      if (at < 0) return -1;
+      offset = stringEnd(bytes, offset, end) - 1;
+      if (offset < 0) return -1;
     } else if (byteClass === openingClass) {
       depth += 1;
       parts.containers += 1;
       if (depth > maxDepth || parts.containers > maxContainers) return -1;
     } else {
       depth -= 1;
-      if (depth === 0) return at + 1;
+      if (depth === 0) return offset + 1;
     }
   }
   return -1;
 }
 
-function literalEnd(bytes: Buffer, from: number, to: number): number {
-  let at = from;
-  while (at < to) {
-    const byte = bytes[at] ?? 0;
+function literalEnd(bytes: Buffer, start: number, end: number): number {
+  let offset = start;
+  while (offset < end) {
+    const byte = bytes[offset] ?? 0;
     if (byte === comma || byte === closeBrace || byte <= 0x20) break;
     // None of these can occur in a number or literal.
     if (
@@ -270,26 +270,33 @@ function literalEnd(bytes: Buffer, from: number, to: number): number {
       byte === closeBracket
     )
       return -1;
-    at += 1;
+    offset += 1;
   }
-  return at === from ? -1 : at;
+  return offset === start ? -1 : offset;
 }
 
 // Unlike a member, an item may be followed by a closing bracket.
-function itemEnd(bytes: Buffer, span: { from: number; to: number; parts: { containers: number } }): number {
-  const { from, to } = span;
-  const first = bytes[from];
-  if (first === quote || first === openBrace || first === openBracket) return valueEnd(bytes, span);
-  let at = from;
-  while (at < to && bytes[at] !== comma && bytes[at] !== closeBracket && (bytes[at] ?? 0) > 0x20) at += 1;
-  return at === from ? -1 : at;
+function itemEnd(bytes: Buffer, span: { start: number; end: number; parts: { containers: number } }): number {
+  const { start, end } = span;
+  const firstByte = bytes[start];
+  if (firstByte === quote || firstByte === openBrace || firstByte === openBracket)
+    return valueEnd(bytes, span);
+  let offset = start;
+  while (
+    offset < end &&
+    bytes[offset] !== comma &&
+    bytes[offset] !== closeBracket &&
+    (bytes[offset] ?? 0) > 0x20
+  )
+    offset += 1;
+  return offset === start ? -1 : offset;
 }
 
 // Names are short and seldom escaped; JSON.parse decodes those that are.
-function memberName(bytes: Buffer, from: number, end: number): string | undefined {
-  const common = commonName(bytes, from + 1, end - 1);
-  if (common !== undefined) return common;
-  const text = bytes.toString('utf8', from + 1, end - 1);
+function memberName(bytes: Buffer, start: number, end: number): string | undefined {
+  const knownName = commonName(bytes, start + 1, end - 1);
+  if (knownName !== undefined) return knownName;
+  const text = bytes.toString('utf8', start + 1, end - 1);
   if (!text.includes('\\')) return text;
   try {
     return JSON.parse(`"${text}"`) as string;
@@ -321,9 +328,10 @@ const commonNames = Map.groupBy(
   (name) => name.length,
 );
 
-function commonName(bytes: Buffer, from: number, end: number): string | undefined {
-  return commonNames.get(end - from)?.find((name) => {
-    for (let at = 0; at < name.length; at += 1) if (bytes[from + at] !== name.charCodeAt(at)) return false;
+function commonName(bytes: Buffer, start: number, end: number): string | undefined {
+  return commonNames.get(end - start)?.find((name) => {
+    for (let offset = 0; offset < name.length; offset += 1)
+      if (bytes[start + offset] !== name.charCodeAt(offset)) return false;
     return true;
   });
 }

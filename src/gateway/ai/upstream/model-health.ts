@@ -168,7 +168,7 @@ export function createModelHealth(options: ModelHealthOptions): ModelHealth {
   });
 
   return {
-    retrying: (call) => retryingCall(context, healthOf(call.model), call),
+    retrying: (call) => callWithRetries(context, healthOf(call.model), call),
     breakers: () =>
       [...healths.values()].map(({ model, provider, breakers }) => ({
         model,
@@ -193,7 +193,7 @@ function breakerKey(provider: string, name: string, baseUrl: string | undefined)
   return baseUrl === undefined ? `${provider} ${name}` : `${provider} ${name} ${baseUrl}`;
 }
 
-async function retryingCall<T>(
+async function callWithRetries<T>(
   context: HealthContext,
   health: Health,
   call: RetryingCall<T>,
@@ -201,31 +201,32 @@ async function retryingCall<T>(
   const { model, attempts, signal } = call;
   const selection = new BackendSelection(context.backends.poolOf(model.providerEntry), health, call);
   health.budget.recordCall();
-  let permitted = selection.next();
+  let permit = selection.next();
   for (let attempt = 0, delays = 0; ; attempt += 1) {
-    if ('problem' in permitted) {
-      attempts.push({ model: model.id, outcome: permitted.outcome });
-      return { failure: permitted.problem };
+    if ('problem' in permit) {
+      attempts.push({ model: model.id, outcome: permit.outcome });
+      return { failure: permit.problem };
     }
-    const firstContentMs = selection.firstContentMs(permitted.backend);
-    const outcome = await attemptOnce(context, permitted, { ...call, attempt, firstContentMs });
+    const firstContentMs = selection.firstContentMs(permit.backend);
+    const outcome = await attemptOnce(context, permit, { ...call, attempt, firstContentMs });
     if ('answer' in outcome) return outcome;
     const { failure } = outcome;
     const isSlow = isSlowStart(failure, firstContentMs);
-    selection.recordFailure(permitted.backend);
+    selection.recordFailure(permit.backend);
     const mayMoveOn = isSlow || coolingReason(failure) !== undefined;
-    const other = mayMoveOn && context.clock.monotonicMs() < call.endsMs ? selection.other() : undefined;
-    if (other !== undefined) {
-      permitted = other;
+    const otherChoice =
+      mayMoveOn && context.clock.monotonicMs() < call.endsMs ? selection.other() : undefined;
+    if (otherChoice !== undefined) {
+      permit = otherChoice;
       continue;
     }
     // Another attempt at the same place would be as slow.
     if (isSlow) return outcome;
-    const waitMs = retryDelayMs(context, health, { ...call, ...outcome, ...permitted, retry: delays });
+    const waitMs = retryDelayMs(context, health, { ...call, ...outcome, ...permit, retry: delays });
     if (waitMs === undefined) return outcome;
     delays += 1;
     await context.clock.sleep(waitMs, signal);
-    permitted = selection.next();
+    permit = selection.next();
   }
 }
 
@@ -249,8 +250,8 @@ class BackendSelection {
 
   /** The backend of the next attempt, or why there is none. */
   next(): PermittedBackend | { outcome: 'breaker_open' | 'keys_cooling'; problem: Problem } {
-    const { permitted, openBits } = this.#acquire((bits) => this.#choose(bits));
-    if (permitted !== undefined) return permitted;
+    const { permit, openBits } = this.#acquire((bits) => this.#choose(bits));
+    if (permit !== undefined) return permit;
     return openBits === 0
       ? { outcome: 'keys_cooling', problem: coolingProblem(this.#pool.restMs()) }
       : { outcome: 'breaker_open', problem: breakerOpenProblem(this.#breakerWaitMs()) };
@@ -259,7 +260,7 @@ class BackendSelection {
   /** A ready backend that has not failed in this call and whose breaker lets the call pass. */
   other(): PermittedBackend | undefined {
     if (!this.#pool.isShared) return undefined;
-    return this.#acquire((bits) => this.#pool.choose(this.#session, bits | this.#failedBits)).permitted;
+    return this.#acquire((bits) => this.#pool.choose(this.#session, bits | this.#failedBits)).permit;
   }
 
   recordFailure(backend: Backend): void {
@@ -268,7 +269,7 @@ class BackendSelection {
 
   /** Takes a permit for the first choice with one. `openBits` are the backends whose breaker is open. */
   #acquire(choose: (openBits: number) => Backend | undefined): {
-    permitted?: PermittedBackend;
+    permit?: PermittedBackend;
     openBits: number;
   } {
     const pool = this.#pool;
@@ -277,7 +278,7 @@ class BackendSelection {
       const backend = choose(openBits);
       if (backend === undefined) return { openBits };
       const permit = this.#health.breakerOf(backend).tryAcquire();
-      if (permit !== undefined) return { permitted: { pool, backend, permit }, openBits };
+      if (permit !== undefined) return { permit: { pool, backend, permit }, openBits };
       openBits |= pool.endpointBits(backend);
     }
   }
@@ -307,11 +308,11 @@ class BackendSelection {
   #hasOther({ bit }: Backend): boolean {
     const pool = this.#pool;
     if (!pool.isShared) return false;
-    const without = pool.backends.reduce(
+    const excludedBits = pool.backends.reduce(
       (bits, backend) => (this.#health.breakerOf(backend).waitMs() > 0 ? bits | backend.bit : bits),
       this.#failedBits | bit,
     );
-    return pool.hasReady(without);
+    return pool.hasReady(excludedBits);
   }
 
   #breakerWaitMs(): number {

@@ -58,12 +58,12 @@ export function requirePublicUrl(url: string): void {
 /** DNS lookup for the connection; fails if any address of the name is not public. */
 export const publicLookup: LookupFunction = (hostname, options, callback) => {
   lookup(hostname, { ...options, all: true }, (error, addresses) => {
-    const [first] = addresses ?? [];
-    if (error !== null || first === undefined)
+    const [firstAddress] = addresses ?? [];
+    if (error !== null || firstAddress === undefined)
       return callback(error ?? new Error('The host name has no address.'), '', 4);
     if (!addresses.every(({ address }) => isPublicAddress(address))) return callback(refusedUrl(), '', 4);
     if (options.all === true) return callback(null, addresses);
-    callback(null, first.address, first.family);
+    callback(null, firstAddress.address, firstAddress.family);
   });
 };
 

@@ -185,11 +185,11 @@ export function refuseUnsafeMembers(body: object, provider: ProviderEntry, optio
     if (value !== null && (routingMembers.has(foldedName) || routingPrefixes.test(foldedName)))
       throw unpricedMember(memberPath, 'it can send the call to another model or at another price');
     if (isRequest || isMerged) refuseSpellings(name, memberPath, { provider, ...options });
-    const earlier = namesByFold.get(foldedName);
-    if (earlier !== undefined)
+    const earlierName = namesByFold.get(foldedName);
+    if (earlierName !== undefined)
       throw unpricedMember(
         memberPath,
-        `it is another spelling of ${earlier}, which the request also has; send one of them`,
+        `it is another spelling of ${earlierName}, which the request also has; send one of them`,
       );
     namesByFold.set(foldedName, name);
     if (isRequest) refuseNestedSpellings(name, value);

@@ -36,10 +36,10 @@ export class ResponseBody implements Pieces {
     if (this.#hasEnded) return lastResult;
     const deadlines = this.#deadlines;
     try {
-      const waits = this.#hasBegun && !this.#response.isReady;
-      if (waits) deadlines.startWait();
+      const isWaiting = this.#hasBegun && !this.#response.isReady;
+      if (isWaiting) deadlines.startWait();
       const result = await this.#pieces.next();
-      if (waits) deadlines.endWait();
+      if (isWaiting) deadlines.endWait();
       if (result.done === true) this.#end();
       else if (!this.#hasBegun) deadlines.firstByteArrived();
       this.#hasBegun = true;
@@ -78,8 +78,8 @@ function decompress(response: ProviderResponse): Pieces {
   }[String(response.headers['content-encoding'] ?? '').toLowerCase()];
   if (createDecoder === undefined) return response;
   // The reader of the decoded bytes gets the errors.
-  const decoded = pipeline(Readable.from(response, { objectMode: false }), createDecoder(), () => {});
-  return decoded[Symbol.asyncIterator]() as Pieces;
+  const decodedStream = pipeline(Readable.from(response, { objectMode: false }), createDecoder(), () => {});
+  return decodedStream[Symbol.asyncIterator]() as Pieces;
 }
 
 /** The whole body. Throws a Problem when it is larger than the limit. */

@@ -82,31 +82,31 @@ export function createRetryBudget({
 }): RetryBudget {
   // A sliding window of two halves: the older one loses weight as the newer one fills.
   const halfMs = settings.budgetWindowMs / 2;
-  let newer = { startedMs: clock.monotonicMs(), calls: 0, retries: 0 };
-  let older = { calls: 0, retries: 0 };
+  let newerHalf = { startedMs: clock.monotonicMs(), calls: 0, retries: 0 };
+  let olderHalf = { calls: 0, retries: 0 };
 
   /** Starts a new half when it is due, and returns the weight of the older one. */
   function slideWindow(): number {
     const now = clock.monotonicMs();
-    const elapsedHalves = Math.floor((now - newer.startedMs) / halfMs);
+    const elapsedHalves = Math.floor((now - newerHalf.startedMs) / halfMs);
     if (elapsedHalves >= 1) {
-      older = elapsedHalves === 1 ? newer : { calls: 0, retries: 0 };
-      newer = { startedMs: newer.startedMs + elapsedHalves * halfMs, calls: 0, retries: 0 };
+      olderHalf = elapsedHalves === 1 ? newerHalf : { calls: 0, retries: 0 };
+      newerHalf = { startedMs: newerHalf.startedMs + elapsedHalves * halfMs, calls: 0, retries: 0 };
     }
-    return 1 - (now - newer.startedMs) / halfMs;
+    return 1 - (now - newerHalf.startedMs) / halfMs;
   }
 
   return {
     recordCall() {
       slideWindow();
-      newer.calls += 1;
+      newerHalf.calls += 1;
     },
     take() {
       const weight = slideWindow();
-      const calls = newer.calls + older.calls * weight;
-      const retries = newer.retries + older.retries * weight;
+      const calls = newerHalf.calls + olderHalf.calls * weight;
+      const retries = newerHalf.retries + olderHalf.retries * weight;
       if (retries + 1 > Math.max(calls * settings.budgetShare, settings.budgetFloor)) return false;
-      newer.retries += 1;
+      newerHalf.retries += 1;
       return true;
     },
   };

@@ -63,13 +63,14 @@ function startOf(value: unknown, length: number): string {
 /** FNV-1a of the UTF-16 units, 32 bits. */
 export function hashText(text: string): number {
   let hash = 0x811c9dc5;
-  for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  for (let index = 0; index < text.length; index += 1)
+    hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
   return hash >>> 0;
 }
 
 /** The finalizer of MurmurHash3 over both, 32 bits: hashes of similar texts become independent. */
-export function mixHashes(first: number, second: number): number {
-  let hash = first ^ Math.imul(second, 0x9e3779b1);
+export function mixHashes(firstHash: number, secondHash: number): number {
+  let hash = firstHash ^ Math.imul(secondHash, 0x9e3779b1);
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
   hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
   return (hash ^ (hash >>> 16)) >>> 0;

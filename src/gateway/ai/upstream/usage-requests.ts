@@ -48,8 +48,8 @@ export function createUsageRequests({
   function remember(url: string): void {
     forgottenAtMs.delete(url);
     forgottenAtMs.set(url, clock.monotonicMs() + rememberedMs);
-    const [oldest] = forgottenAtMs.keys();
-    if (forgottenAtMs.size > maximumEndpoints && oldest !== undefined) forgottenAtMs.delete(oldest);
+    const [oldestId] = forgottenAtMs.keys();
+    if (forgottenAtMs.size > maximumEndpoints && oldestId !== undefined) forgottenAtMs.delete(oldestId);
     log.warn(
       { provider: new URL(url).host },
       'a provider refuses stream_options; its streamed calls are charged by our own count for an hour',

@@ -142,9 +142,9 @@ function createDeltaSerializer() {
   }
 
   function addReasoning(id: string, text: string, metadata: ProviderMetadata | undefined): void {
-    const earlier = reasonings.get(id) ?? { text: '', replay: undefined };
-    const replay = mergeReplay(earlier.replay, reasoningReplay(metadata));
-    reasonings.set(id, { text: earlier.text + text, replay });
+    const earlierReasoning = reasonings.get(id) ?? { text: '', replay: undefined };
+    const replay = mergeReplay(earlierReasoning.replay, reasoningReplay(metadata));
+    reasonings.set(id, { text: earlierReasoning.text + text, replay });
   }
 
   /** The provider's replay metadata of the reasoning, once it is complete. */
@@ -162,10 +162,10 @@ function createDeltaSerializer() {
   }
 
   function endToolCall(part: Extract<StreamPart, { type: 'tool-call' }>): ChatDelta | undefined {
-    const extra = extraContent(part);
+    const extraMember = extraContent(part);
     const index = toolIndexes.get(part.toolCallId) ?? 0;
-    return 'extra_content' in extra && !signedCalls.has(part.toolCallId)
-      ? { tool_calls: [{ index, ...extra }] }
+    return 'extra_content' in extraMember && !signedCalls.has(part.toolCallId)
+      ? { tool_calls: [{ index, ...extraMember }] }
       : undefined;
   }
 

@@ -147,9 +147,9 @@ function toFilePart(
   url: string,
   { path, mediaType }: { path: string; mediaType: string },
 ): Extract<UserPart, { type: 'file' }> {
-  const inline = parseDataUrl(url);
-  if (inline !== undefined && inline.mediaType !== '')
-    return { type: 'file', mediaType: inline.mediaType, data: { type: 'data', data: inline.data } };
+  const inlineData = parseDataUrl(url);
+  if (inlineData !== undefined && inlineData.mediaType !== '')
+    return { type: 'file', mediaType: inlineData.mediaType, data: { type: 'data', data: inlineData.data } };
   if (/^https?:\/\//i.test(url) && URL.canParse(url))
     return { type: 'file', mediaType, data: { type: 'url', url: new URL(url) } };
   throw invalidMember(path, 'must be a data URL in base64 or an http or https address');

@@ -148,12 +148,12 @@ function toUsage({ inputTokens, outputTokens }: Usage): NonNullable<GeminiAnswer
   const prompt = validTokenCount(inputTokens.total) ?? 0;
   const output = validTokenCount(outputTokens.total) ?? 0;
   const reasoningTokens = Math.min(validTokenCount(outputTokens.reasoning) ?? 0, output);
-  const cached = validTokenCount(inputTokens.cacheRead) ?? 0;
+  const cachedTokens = validTokenCount(inputTokens.cacheRead) ?? 0;
   return {
     promptTokenCount: prompt,
     candidatesTokenCount: output - reasoningTokens,
     totalTokenCount: prompt + output,
     ...(reasoningTokens > 0 ? { thoughtsTokenCount: reasoningTokens } : {}),
-    ...(cached > 0 ? { cachedContentTokenCount: cached } : {}),
+    ...(cachedTokens > 0 ? { cachedContentTokenCount: cachedTokens } : {}),
   };
 }

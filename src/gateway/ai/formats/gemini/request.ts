@@ -77,11 +77,11 @@ function toResponseFormat(config: GeminiGenerationConfig): StreamRequest['respon
 
 function toFunctions(tools: readonly GeminiTool[]): NonNullable<StreamRequest['tools']> {
   return tools.flatMap(({ functionDeclarations, ...others }, index) => {
-    const [other] = Object.keys(others);
-    if (other !== undefined)
+    const [otherMember] = Object.keys(others);
+    if (otherMember !== undefined)
       throw unsupportedProblem(
-        `tools[${index}].${other}`,
-        `Tools are functions here; ${other} is not supported on this path.`,
+        `tools[${index}].${otherMember}`,
+        `Tools are functions here; ${otherMember} is not supported on this path.`,
       );
     return (functionDeclarations ?? []).map(({ name, description, parameters, parametersJsonSchema }) => ({
       type: 'function' as const,

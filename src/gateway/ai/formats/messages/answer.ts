@@ -212,14 +212,14 @@ function serializeStopReason({ unified, raw }: FinishReason, hasToolUse: boolean
 }
 
 function serializeUsage({ inputTokens, outputTokens }: Usage): MessageUsage {
-  const cached = validTokenCount(inputTokens.cacheRead) ?? 0;
+  const cachedTokens = validTokenCount(inputTokens.cacheRead) ?? 0;
   const cacheWrite = validTokenCount(inputTokens.cacheWrite) ?? 0;
-  const uncached = Math.max((validTokenCount(inputTokens.total) ?? 0) - cached - cacheWrite, 0);
+  const uncachedTokens = Math.max((validTokenCount(inputTokens.total) ?? 0) - cachedTokens - cacheWrite, 0);
   const reasoning = validTokenCount(outputTokens.reasoning);
   return {
-    input_tokens: validTokenCount(inputTokens.noCache) ?? uncached,
+    input_tokens: validTokenCount(inputTokens.noCache) ?? uncachedTokens,
     cache_creation_input_tokens: cacheWrite,
-    cache_read_input_tokens: cached,
+    cache_read_input_tokens: cachedTokens,
     output_tokens: validTokenCount(outputTokens.total) ?? 0,
     ...(reasoning === undefined ? {} : { output_tokens_details: { thinking_tokens: reasoning } }),
   };

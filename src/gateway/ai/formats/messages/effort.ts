@@ -27,9 +27,9 @@ export function messageEffort(
   body: MessageRequest,
   hints: DroppedHints,
 ): string | undefined {
-  const requested = body.output_config?.effort ?? undefined;
-  if (requested !== undefined)
-    return nearestEffort(model, requested, { member: 'output_config.effort', hints });
+  const requestedEffort = body.output_config?.effort ?? undefined;
+  if (requestedEffort !== undefined)
+    return nearestEffort(model, requestedEffort, { member: 'output_config.effort', hints });
   // A provider that supports the format reads `thinking` itself.
   if (model.providerEntry.formats.includes('messages')) return undefined;
   const { type, budget_tokens: budget } = asRecord(body['thinking']);
@@ -62,14 +62,14 @@ export function nearestEffort(
   }
   // Only the level `none` may turn the reasoning off.
   const candidates = ids.filter((id) => levels.includes(id) && (id !== 'none' || ids.length === 1));
-  const [nearest] = candidates.toSorted(
+  const [closestCandidate] = candidates.toSorted(
     (a, b) =>
       Math.abs(levels.indexOf(a) - rank) - Math.abs(levels.indexOf(b) - rank) ||
       levels.indexOf(a) - levels.indexOf(b),
   );
-  if (nearest === undefined) return checkEffort(model, requested, member);
-  hints.add(member, `${model.id} has no effort ${requested}, so it runs at ${nearest}`);
-  return nearest;
+  if (closestCandidate === undefined) return checkEffort(model, requested, member);
+  hints.add(member, `${model.id} has no effort ${requested}, so it runs at ${closestCandidate}`);
+  return closestCandidate;
 }
 
 /**

@@ -74,14 +74,14 @@ function toUserMessages(content: unknown, path: string, context: ReadContext): P
   const messages: PromptMessage[] = [];
   for (const [index, item] of readList(content, path).entries()) {
     const block = readBlock(item, `${path}[${index}]`);
-    const last = messages.at(-1);
+    const lastMessage = messages.at(-1);
     if (block['type'] === 'tool_result') {
       const part = toToolResult(block, `${path}[${index}]`, context);
-      if (last?.role === 'tool') last.content.push(part);
+      if (lastMessage?.role === 'tool') lastMessage.content.push(part);
       else messages.push({ role: 'tool', content: [part] });
     } else {
       const part = toUserPart(block, `${path}[${index}]`, context);
-      if (last?.role === 'user') last.content.push(part);
+      if (lastMessage?.role === 'user') lastMessage.content.push(part);
       else messages.push({ role: 'user', content: [part] });
     }
   }

@@ -92,15 +92,15 @@ function someObject(list: unknown, matches: (item: JsonObject) => boolean): bool
 function turnEdits(bytes: Buffer, list: Span, options: UnpackOptions & { blocks: string }): Edit[] {
   const turns = arrayItems(bytes, list.start, list.end) ?? [];
   const edits: Edit[] = [];
-  const removed: number[] = [];
+  const removedIndexes: number[] = [];
   for (const [index, turn] of turns.entries()) {
     const object = topLevelMembers(bytes, turn.start, turn.end);
     if (object === undefined) continue;
     const { edits: turnEdits, isEmpty } = editsOfTurn(bytes, object, options);
-    if (isEmpty) removed.push(index);
+    if (isEmpty) removedIndexes.push(index);
     else edits.push(...turnEdits);
   }
-  return [...edits, ...itemRemovals(turns, removed)];
+  return [...edits, ...itemRemovals(turns, removedIndexes)];
 }
 
 function editsOfTurn(
@@ -128,14 +128,14 @@ function blockEdits(
 ): { edits: Edit[]; isEmpty: boolean } {
   const items = arrayItems(bytes, list.start, list.end) ?? [];
   const edits: Edit[] = [];
-  const removed: number[] = [];
+  const removedIndexes: number[] = [];
   for (const [index, item] of items.entries()) {
     const members = topLevelMembers(bytes, item.start, item.end)?.members ?? [];
     const texts = textsOf(bytes, members);
     const content = unpackBlock(texts);
     if (content === undefined) continue;
     if (content === null) {
-      removed.push(index);
+      removedIndexes.push(index);
       hints.add(blocks === 'reasoning_details' ? blocks : (texts['type'] ?? 'reasoning'), notSent);
       continue;
     }
@@ -144,8 +144,8 @@ function blockEdits(
       if (text !== undefined) edits.push({ start, end, text: JSON.stringify(text) });
     }
   }
-  const isEmpty = items.length > 0 && removed.length === items.length;
-  return { edits: [...edits, ...itemRemovals(items, removed)], isEmpty };
+  const isEmpty = items.length > 0 && removedIndexes.length === items.length;
+  return { edits: [...edits, ...itemRemovals(items, removedIndexes)], isEmpty };
 }
 
 // The members that `UnpackBlock` reads. Other members may have megabytes and are not parsed a second time.

@@ -76,7 +76,7 @@ export function requestedOutputLimit(
     format.usesProviderLimit && providerMember !== undefined
       ? [...format.limitMembers, providerMember]
       : format.limitMembers;
-  let highest: { member: string; tokens: number } | undefined;
+  let highestLimit: { member: string; tokens: number } | undefined;
   for (const member of members) {
     const limit = (body as Record<string, unknown>)[member];
     if (limit === undefined || limit === null) continue;
@@ -85,9 +85,9 @@ export function requestedOutputLimit(
       typeof limit === 'number' && limit > 0
         ? Math.min(Math.ceil(limit), Number.MAX_SAFE_INTEGER)
         : longestOutput(model);
-    if (highest === undefined || tokens > highest.tokens) highest = { member, tokens };
+    if (highestLimit === undefined || tokens > highestLimit.tokens) highestLimit = { member, tokens };
   }
-  return highest;
+  return highestLimit;
 }
 
 function includeUsageEdits(bytes: Buffer, object: Members, body: PassthroughBody): Edit[] {
@@ -99,8 +99,14 @@ function includeUsageEdits(bytes: Buffer, object: Members, body: PassthroughBody
   // Edit all of a repeated member: parsers differ in which one they use.
   const usageMembers = innerMembers?.members.filter((member) => member.name === 'include_usage') ?? [];
   if (usageMembers.length > 0) return usageMembers.map(({ start, end }) => ({ start, end, text: 'true' }));
-  const at = innerMembers?.bodyStart ?? options.start;
-  return [{ start: at, end: at, text: `"include_usage":true${innerMembers?.members.length ? ',' : ''}` }];
+  const insertAt = innerMembers?.bodyStart ?? options.start;
+  return [
+    {
+      start: insertAt,
+      end: insertAt,
+      text: `"include_usage":true${innerMembers?.members.length ? ',' : ''}`,
+    },
+  ];
 }
 
 // A limit of the caller is never lowered. Without one, the provider's default could exceed the paid output.

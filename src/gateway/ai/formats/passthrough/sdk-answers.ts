@@ -15,7 +15,7 @@ export async function toSdkEmbeddings(
   { bytes, value }: Pick<PassthroughAnswer, 'bytes' | 'value'>,
   { values, warnings }: { values: number; warnings: readonly Warning[] },
 ): Promise<Buffer> {
-  const items = await vectorsOf(bytes);
+  const items = await readVectors(bytes);
   if (items.length !== values) throw unknownFormatProblem();
   const vectors = items.map(({ start, end }) => bytes.subarray(start, end));
   const pieces: Uint8Array[] = [Buffer.from('{"embeddings":[')];
@@ -39,7 +39,7 @@ interface Vector {
 // Yields to the event loop between the steps over a large answer, and between batches of vectors.
 const vectorsPerTurn = 256;
 
-async function vectorsOf(bytes: Buffer): Promise<Vector[]> {
+async function readVectors(bytes: Buffer): Promise<Vector[]> {
   await nextTurn();
   const data = topLevelMembers(bytes)?.members.find(({ name }) => name === 'data');
   await nextTurn();

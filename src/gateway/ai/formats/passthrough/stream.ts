@@ -5,7 +5,12 @@ import type { Bill } from '../../billing/bill.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import { maxEventBytesFor, type UpstreamAnswer } from '../../upstream/client.ts';
 import { redactErrorEdits } from '../../upstream/error-text.ts';
-import { eventType, failureOfResponse, providerEvents, type ProviderEvent } from '../../upstream/events.ts';
+import {
+  eventType,
+  failureOfResponse,
+  readProviderEvents,
+  type ProviderEvent,
+} from '../../upstream/events.ts';
 import type { EventPattern } from '../../upstream/event-pattern.ts';
 import {
   concatEdited,
@@ -59,7 +64,7 @@ export async function readPassthroughStream(
     );
   }
   const maxEventBytes = maxEventBytesFor(endRule, options.model);
-  const groups = providerEvents(answer.body, { maxEventBytes, endRule, textMembers });
+  const groups = readProviderEvents(answer.body, { maxEventBytes, endRule, textMembers });
   const { format, bill } = options;
   const count = bill === undefined ? () => {} : createEventCounter(format, bill);
   const start = await readStart(groups, { ...options, count }, answer).catch((error: unknown) => {
@@ -94,10 +99,11 @@ async function readStart(
 ): Promise<StreamStart> {
   const events: ProviderEvent[] = [];
   let bytes = 0;
-  const late = createDelay(Math.min(heartbeatMs, firstContentMs));
+  const heartbeatDelay = createDelay(Math.min(heartbeatMs, firstContentMs));
   try {
     for (let pending = groups.next(); ; pending = groups.next()) {
-      const next = events.length === 0 ? await pending : await Promise.race([pending, late.promise()]);
+      const next =
+        events.length === 0 ? await pending : await Promise.race([pending, heartbeatDelay.promise()]);
       if (next === undefined) {
         // `forward` awaits it, unless the caller disconnects first.
         pending.catch(() => {});
@@ -125,7 +131,7 @@ async function readStart(
       return { events };
     }
   } finally {
-    late.stop();
+    heartbeatDelay.stop();
   }
 }
 
@@ -207,15 +213,15 @@ async function* forwardGroup(
   edit: EditEvent,
   bill: Bill | undefined,
 ): AsyncGenerator<Uint8Array> {
-  const last = group.at(-1);
-  if (bill === undefined || last?.isEnd !== true) {
+  const lastEvent = group.at(-1);
+  if (bill === undefined || lastEvent?.isEnd !== true) {
     yield* editedGroup(group, edit);
     return;
   }
   // A short answer arrives in one piece with its end. Only the end waits for the charge.
   yield* editedGroup(group.slice(0, -1), edit);
-  await bill.settle(last.hasFailed === true ? 'upstream_failed' : 'completed');
-  yield* editedGroup([last], edit);
+  await bill.settle(lastEvent.hasFailed === true ? 'upstream_failed' : 'completed');
+  yield* editedGroup([lastEvent], edit);
 }
 
 function* editedGroup(events: readonly ProviderEvent[], edit: EditEvent): Generator<Uint8Array> {

@@ -37,10 +37,10 @@ export function createEventCounter(
     for (const member of data.members) {
       if (member.name === usageMember) addUsage(bytes, member, true);
       else if (member.name === nestedUsage?.member) {
-        const nested = topLevelMembers(bytes, member.start, member.end)?.members.find(
+        const nestedMember = topLevelMembers(bytes, member.start, member.end)?.members.find(
           ({ name }) => name === usageMember,
         );
-        addUsage(bytes, nested, nestedUsage.isFinal);
+        addUsage(bytes, nestedMember, nestedUsage.isFinal);
       }
     }
     for (const text of data.texts) countText(bill, text.isReasoning, text.bytes);

@@ -36,10 +36,10 @@ export function serializeResponse(answer: Answer, options: ResponseOptions): Res
   const table = createToolTable(options.body);
   const output = answerBlocks(answer).flatMap((block): ResponseOutputItem[] => {
     const item = createItem(block, table);
-    const serialized = serializeItem(item, 'completed');
+    const serializedItem = serializeItem(item, 'completed');
     return block.kind === 'tool' && block.replay !== undefined
-      ? [replayItem(item), serialized]
-      : [serialized];
+      ? [replayItem(item), serializedItem]
+      : [serializedItem];
   });
   return finalResponse(responseObject(options), { ...answer, output, nowSeconds: options.nowSeconds });
 }
@@ -57,22 +57,22 @@ export async function* serializeResponseEvents(
   const response = responseObject(options);
   const items = createItemEvents(createToolTable(options.body));
   let count = 0;
-  const numbered = (event: UnnumberedEvent): ResponseEvent => {
+  const addSequence = (event: UnnumberedEvent): ResponseEvent => {
     const sequence = count;
     count += 1;
     return { ...event, sequence_number: sequence };
   };
   for await (const event of streamBlocks(parts, onWarnings)) {
     if (count === 0) {
-      yield numbered({ type: 'response.created', response });
-      yield numbered({ type: 'response.in_progress', response });
+      yield addSequence({ type: 'response.created', response });
+      yield addSequence({ type: 'response.in_progress', response });
     }
     if (event.type === 'finish') {
       const { output } = items;
-      const final = finalResponse(response, { ...event, output, nowSeconds: options.nowSeconds });
-      const type = final.status === 'incomplete' ? 'response.incomplete' : 'response.completed';
-      yield numbered({ type, response: final });
-    } else for (const itemEvent of items.serialize(event)) yield numbered(itemEvent);
+      const finalAnswer = finalResponse(response, { ...event, output, nowSeconds: options.nowSeconds });
+      const type = finalAnswer.status === 'incomplete' ? 'response.incomplete' : 'response.completed';
+      yield addSequence({ type, response: finalAnswer });
+    } else for (const itemEvent of items.serialize(event)) yield addSequence(itemEvent);
   }
 }
 

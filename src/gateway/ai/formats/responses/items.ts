@@ -65,8 +65,8 @@ function serializeToolCall({ itemId, block, tool }: BlockItem, status: ItemStatu
 
 /** The item with the replay metadata of a tool call; clients return reasoning items unchanged. */
 export function replayItem({ block: { toolCallId, replay = {} } }: BlockItem): ResponseOutputItem {
-  const encrypted = encodeReplay({ toolCallId, options: replay });
-  return { type: 'reasoning', id: id('rs'), summary: [], encrypted_content: encrypted };
+  const encryptedReplay = encodeReplay({ toolCallId, options: replay });
+  return { type: 'reasoning', id: id('rs'), summary: [], encrypted_content: encryptedReplay };
 }
 
 export function outputText(text: string): ResponseContentPart {

@@ -132,8 +132,8 @@ class PromptBuilder {
   }
 
   #addAssistant(part: AssistantPart): void {
-    const last = this.#prompt.at(-1);
-    if (last?.role === 'assistant') last.content.push(part);
+    const lastMessage = this.#prompt.at(-1);
+    if (lastMessage?.role === 'assistant') lastMessage.content.push(part);
     else this.#prompt.push({ role: 'assistant', content: [part] });
   }
 
@@ -142,14 +142,15 @@ class PromptBuilder {
       ...readThoughts(item['summary'], `${path}.summary`),
       ...readThoughts(item['content'], `${path}.content`),
     ].join('\n');
-    const encrypted = item['encrypted_content'] ?? '';
-    if (typeof encrypted !== 'string') throw invalidMember(`${path}.encrypted_content`, 'must be a string');
-    const replay = decodeReplay(encrypted);
+    const encryptedText = item['encrypted_content'] ?? '';
+    if (typeof encryptedText !== 'string')
+      throw invalidMember(`${path}.encrypted_content`, 'must be a string');
+    const replay = decodeReplay(encryptedText);
     if (replay?.toolCallId !== undefined) {
       this.#replays.set(replay.toolCallId, replay.options);
       return;
     }
-    const options = replay?.options ?? encryptedReasoning(item, encrypted);
+    const options = replay?.options ?? encryptedReasoning(item, encryptedText);
     if (text === '' && Object.keys(options).length === 0) return;
     this.#addAssistant({ type: 'reasoning', text, providerOptions: options });
   }
@@ -171,17 +172,17 @@ class PromptBuilder {
     const call = this.#toolNames.find(item['call_id'], `${path}.call_id`);
     const output = readToolOutput(item['output'], `${path}.output`, this.#context);
     const part = { type: 'tool-result' as const, ...call, output };
-    const last = this.#prompt.at(-1);
-    if (last?.role === 'tool') last.content.push(part);
+    const lastMessage = this.#prompt.at(-1);
+    if (lastMessage?.role === 'tool') lastMessage.content.push(part);
     else this.#prompt.push({ role: 'tool', content: [part] });
   }
 }
 
 // Encrypted reasoning without the gateway's prefix is OpenAI's own.
-function encryptedReasoning({ id }: JsonObject, encrypted: string): ProviderOptions {
-  if (encrypted === '') return {};
+function encryptedReasoning({ id }: JsonObject, encryptedText: string): ProviderOptions {
+  if (encryptedText === '') return {};
   return {
-    openai: { reasoningEncryptedContent: encrypted, ...(typeof id === 'string' ? { itemId: id } : {}) },
+    openai: { reasoningEncryptedContent: encryptedText, ...(typeof id === 'string' ? { itemId: id } : {}) },
   };
 }
 

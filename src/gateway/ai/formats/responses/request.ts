@@ -34,8 +34,8 @@ export function toModelCall(body: ResponseRequest, options: ResponseCallOptions)
   const table = createToolTable(body);
   const { toolChoice, allowedTools } = toToolChoice(body['tool_choice'] ?? undefined, table);
   const tools = toTools(body.tools ?? undefined, { hints, table });
-  const parallel = body['parallel_tool_calls'] ?? undefined;
-  if (parallel !== undefined && typeof parallel !== 'boolean')
+  const isParallel = body['parallel_tool_calls'] ?? undefined;
+  if (isParallel !== undefined && typeof isParallel !== 'boolean')
     throw invalidMember('parallel_tool_calls', 'must be true or false');
   return {
     prompt: toPrompt(body, { model, hints, table }),
@@ -49,7 +49,7 @@ export function toModelCall(body: ResponseRequest, options: ResponseCallOptions)
     toolChoice,
     reasoningEffort: effort,
     providerOptions: providerOptionsFor(model.providerEntry, {
-      parallelToolCalls: parallel,
+      parallelToolCalls: isParallel,
       strictSchema: format?.isStrict,
       showsReasoning: showsReasoning(body) ? true : undefined,
     }),

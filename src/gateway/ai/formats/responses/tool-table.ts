@@ -42,9 +42,9 @@ export function createToolTable({ tools }: Pick<ResponseRequest, 'tools'>): Tool
     if (type !== 'namespace' || typeof namespace !== 'string' || !Array.isArray(members)) continue;
     const names = namesByNamespace.get(namespace) ?? [];
     namesByNamespace.set(namespace, names);
-    const allowed = members.slice(0, remainingTools);
-    remainingTools -= allowed.length;
-    for (const member of allowed.map(asRecord)) {
+    const allowedMembers = members.slice(0, remainingTools);
+    remainingTools -= allowedMembers.length;
+    for (const member of allowedMembers.map(asRecord)) {
       const name = member['name'];
       if (typeof name !== 'string') continue;
       const joinedName = joinNames(namespace, name);

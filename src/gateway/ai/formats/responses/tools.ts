@@ -139,9 +139,10 @@ function readAllowedTools(tools: unknown, table: ToolTable): Set<string> {
   const namespaces = new Set<string>();
   for (const [index, tool] of readList(tools, 'tool_choice.tools').entries()) {
     const path = `tool_choice.tools[${index}]`;
-    const allowed = readObject(tool, path);
-    if (allowed['type'] === 'namespace') namespaces.add(readToolName(allowed['name'], `${path}.name`));
-    else names.add(readChosenTool(allowed, path, table));
+    const allowedTools = readObject(tool, path);
+    if (allowedTools['type'] === 'namespace')
+      namespaces.add(readToolName(allowedTools['name'], `${path}.name`));
+    else names.add(readChosenTool(allowedTools, path, table));
   }
   for (const namespace of namespaces) for (const name of table.namesIn(namespace)) names.add(name);
   return names;

@@ -165,19 +165,19 @@ class BlockQueue {
   /** Removes and returns the events that can be sent now. */
   take(): BlockEvent[] {
     const events: BlockEvent[] = [];
-    for (let first = this.#blocks[0]; first !== undefined; first = this.#blocks[0]) {
-      const { block } = first;
-      if (!first.hasStarted && hasContent(first)) {
-        first.hasStarted = true;
+    for (let firstBlock = this.#blocks[0]; firstBlock !== undefined; firstBlock = this.#blocks[0]) {
+      const { block } = firstBlock;
+      if (!firstBlock.hasStarted && hasContent(firstBlock)) {
+        firstBlock.hasStarted = true;
         events.push({ type: 'start', block });
       }
-      if (first.hasStarted)
-        for (const delta of first.pending.splice(0)) {
+      if (firstBlock.hasStarted)
+        for (const delta of firstBlock.pending.splice(0)) {
           block.text += delta;
           events.push({ type: 'delta', block, delta });
         }
-      if (!first.hasEnded) break;
-      if (first.hasStarted) events.push({ type: 'end', block });
+      if (!firstBlock.hasEnded) break;
+      if (firstBlock.hasStarted) events.push({ type: 'end', block });
       this.#blocks.shift();
     }
     return events;
@@ -193,7 +193,8 @@ class BlockQueue {
 
   // A new block ends the texts before it, since the formats cannot resume an earlier text.
   #push(key: string, block: Block, metadata: ProviderMetadata | undefined): QueuedBlock {
-    for (const earlier of this.#blocks) if (earlier.block.kind !== 'tool') earlier.hasEnded = true;
+    for (const earlierBlock of this.#blocks)
+      if (earlierBlock.block.kind !== 'tool') earlierBlock.hasEnded = true;
     const queued = { key, block, pending: [], hasStarted: false, hasEnded: false };
     this.#addReplay(queued, metadata);
     this.#blocks.push(queued);

@@ -30,9 +30,9 @@ export function fileOfUrl(
   url: string,
   { path, mediaType }: { path: string; mediaType: string },
 ): FileSource {
-  const inline = parseDataUrl(url);
-  if (inline !== undefined && inline.mediaType !== '')
-    return fileOfData(model, inline.data, { path, mediaType: inline.mediaType });
+  const inlineData = parseDataUrl(url);
+  if (inlineData !== undefined && inlineData.mediaType !== '')
+    return fileOfData(model, inlineData.data, { path, mediaType: inlineData.mediaType });
   return fileOfAddress(model, url, {
     path,
     mediaType,

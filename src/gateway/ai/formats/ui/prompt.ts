@@ -112,8 +112,8 @@ function toFile(part: UiChatFilePart, path: string): FilePart {
 }
 
 function toFileData(url: string, path: string): FilePart['data'] {
-  const inline = parseDataUrl(url);
-  if (inline !== undefined) return { type: 'data', data: inline.data };
+  const inlineData = parseDataUrl(url);
+  if (inlineData !== undefined) return { type: 'data', data: inlineData.data };
   if (!isRemoteFile(url))
     throw invalidMember(`${path}.url`, 'must be a data URL in base64 or an http or https address');
   return { type: 'url', url };

@@ -59,10 +59,10 @@ export function resolutionOf(
   { width, height }: Size,
   namesByLines: Readonly<Record<number, string>>,
 ): { resolution: string; aspectRatio: string } | undefined {
-  const [long, short] = width > height ? [width, height] : [height, width];
-  const resolution = namesByLines[short];
+  const [longSide, shortSide] = width > height ? [width, height] : [height, width];
+  const resolution = namesByLines[shortSide];
   // 16:9 within a pixel: 480 lines are 854 wide.
-  if (resolution === undefined || Math.abs(long - (short * 16) / 9) > 1) return undefined;
+  if (resolution === undefined || Math.abs(longSide - (shortSide * 16) / 9) > 1) return undefined;
   return { resolution, aspectRatio: width > height ? '16:9' : '9:16' };
 }
 

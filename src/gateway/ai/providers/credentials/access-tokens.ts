@@ -43,36 +43,37 @@ export function createAccessTokens({
   /** Throws a Problem for a secret of the wrong form. */
   request: (secret: string) => TokenRequest;
 }): AccessTokens {
-  let cached: Token | undefined;
-  let pending: { secret: string; token: Promise<Token> } | undefined;
+  let cachedToken: Token | undefined;
+  let pendingFetch: { secret: string; token: Promise<Token> } | undefined;
 
   async function fetchToken(secret: string): Promise<Token> {
     const startedMs = clock.monotonicMs();
     const { text, seconds } = await requestToken(upstream, request(secret));
     // A token of less than ten minutes is used for half of its time.
     const usableMs = Math.max(seconds * 1000 - reserveMs, (seconds * 1000) / 2);
-    cached = { secret, text, expiresMs: startedMs + usableMs };
-    return cached;
+    cachedToken = { secret, text, expiresMs: startedMs + usableMs };
+    return cachedToken;
   }
 
   return {
     async token(secret) {
-      if (cached?.secret === secret && clock.monotonicMs() < cached.expiresMs) return cached.text;
-      if (pending?.secret !== secret) {
+      if (cachedToken?.secret === secret && clock.monotonicMs() < cachedToken.expiresMs)
+        return cachedToken.text;
+      if (pendingFetch?.secret !== secret) {
         const token = fetchToken(secret);
-        const own = { secret, token };
-        pending = own;
-        const clear = () => {
-          if (pending === own) pending = undefined;
+        const fetch = { secret, token };
+        pendingFetch = fetch;
+        const clearPending = () => {
+          if (pendingFetch === fetch) pendingFetch = undefined;
         };
-        token.then(clear, clear);
+        token.then(clearPending, clearPending);
       }
-      return (await pending.token).text;
+      return (await pendingFetch.token).text;
     },
     discard() {
-      cached = undefined;
+      cachedToken = undefined;
     },
-    current: () => cached?.text,
+    current: () => cachedToken?.text,
   };
 }
 

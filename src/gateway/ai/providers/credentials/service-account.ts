@@ -22,7 +22,7 @@ export function serviceAccountRequest(keyFile: string, now: Date): TokenRequest 
   const issuedAt = Math.floor(now.getTime() / 1000);
   const header = { alg: 'RS256', typ: 'JWT', ...(typeof keyId === 'string' ? { kid: keyId } : {}) };
   const claims = { iss: email, scope, aud: tokenUri, iat: issuedAt, exp: issuedAt + lifetimeSeconds };
-  const content = `${base64url(header)}.${base64url(claims)}`;
+  const content = `${toBase64Url(header)}.${toBase64Url(claims)}`;
   const signature = sign('sha256', Buffer.from(content), rsaKey(privateKey)).toString('base64url');
   return {
     url: tokenUri,
@@ -43,6 +43,6 @@ function rsaKey(pem: string): KeyObject {
   throw unusableSecret('the private_key of the service account is not an RSA key in PEM format');
 }
 
-function base64url(value: object): string {
+function toBase64Url(value: object): string {
   return Buffer.from(JSON.stringify(value)).toString('base64url');
 }

@@ -11,19 +11,19 @@ export function withDeadlines(
 ): LanguageModel {
   return {
     async generate(call) {
-      const limited = limit(call, Math.min(answerMs, streamMs));
+      const limitedCall = limit(call, Math.min(answerMs, streamMs));
       try {
-        return await model.generate(limited.call);
+        return await model.generate(limitedCall.call);
       } finally {
-        limited.end();
+        limitedCall.end();
       }
     },
     async *stream(call) {
-      const limited = limit(call, streamMs);
+      const limitedCall = limit(call, streamMs);
       try {
-        yield* model.stream(limited.call);
+        yield* model.stream(limitedCall.call);
       } finally {
-        limited.end();
+        limitedCall.end();
       }
     },
   };

@@ -40,8 +40,8 @@ interface Echo {
 }
 
 async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerator<StreamPart> {
-  const stops = call.stopSequences ?? [];
-  if (stops.length > maxStopSequences)
+  const stopSequences = call.stopSequences ?? [];
+  if (stopSequences.length > maxStopSequences)
     throw new Problem(
       'impossible',
       'unsupported_by_model',
@@ -50,7 +50,7 @@ async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerat
     );
   const script = parseScript(call);
   if (script.failure?.after === 'start') throw modelFailure();
-  const answer = cutAtStops(answerText(call, script), stops);
+  const answer = cutAtStops(answerText(call, script), stopSequences);
   const state: Echo = {
     call,
     script,
@@ -140,8 +140,8 @@ function modelFailure(): Problem {
 
 /** The text of the script, a tool's result, or the smallest JSON of the response schema. */
 function answerText(call: ModelCall, script: Script): string {
-  const last = call.prompt.at(-1);
-  if (last?.role === 'tool') return textOf(last);
+  const lastMessage = call.prompt.at(-1);
+  if (lastMessage?.role === 'tool') return textOf(lastMessage);
   const format = call.responseFormat;
   if (script.toolCalls.length > 0 || format?.type !== 'json') return script.text;
   if (format.schema === undefined) return JSON.stringify({ text: script.text });

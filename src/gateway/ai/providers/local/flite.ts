@@ -95,10 +95,10 @@ function toPlainEnglish(text: string): string {
       `The model local/flite speaks English only, and cannot say "${foreignLetter}".`,
       'text',
     );
-  const clean = plainText.replace(/[^\x20-\x7e]+/g, ' ').trim();
-  if (!/[A-Za-z0-9]/.test(clean))
+  const speakableText = plainText.replace(/[^\x20-\x7e]+/g, ' ').trim();
+  if (!/[A-Za-z0-9]/.test(speakableText))
     throw unsupportedProblem('The text has no letters or digits to speak.', 'text');
-  return clean;
+  return speakableText;
 }
 
 async function* onePiece(content: Uint8Array): AsyncGenerator<Uint8Array> {

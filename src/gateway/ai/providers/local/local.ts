@@ -45,7 +45,7 @@ export const noLocalModels: LocalProvider = {
   media: { entries: [], images: new Map(), videos: new Map(), speech: new Map() },
 };
 
-const common = {
+const commonMembers = {
   provider: 'local',
   modalities: ['text', 'stream', 'openai'],
   // 1 January 2026.
@@ -61,7 +61,7 @@ const common = {
 } satisfies Partial<ModelEntry>;
 
 const echo: ModelEntry = {
-  ...common,
+  ...commonMembers,
   id: 'local/echo',
   name: 'Echo',
   description:
@@ -78,7 +78,7 @@ const echo: ModelEntry = {
 };
 
 const guide: ModelEntry = {
-  ...common,
+  ...commonMembers,
   id: 'local/guide',
   name: 'Guide',
   description:

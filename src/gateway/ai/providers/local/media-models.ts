@@ -30,7 +30,7 @@ export function localMediaModels({
   };
 }
 
-const common = {
+const commonMembers = {
   provider: 'local',
   created: 1_767_225_600,
   meta: {},
@@ -43,7 +43,7 @@ const common = {
 } satisfies Partial<ModelEntry>;
 
 const shapes: ModelEntry = {
-  ...common,
+  ...commonMembers,
   id: 'local/shapes',
   name: 'Shapes',
   description:
@@ -54,7 +54,7 @@ const shapes: ModelEntry = {
 };
 
 const storyboard: ModelEntry = {
-  ...common,
+  ...commonMembers,
   id: 'local/storyboard',
   name: 'Storyboard',
   description: 'Makes a short film of drawn scenes, one for each sentence of a prompt; no video model.',
@@ -64,7 +64,7 @@ const storyboard: ModelEntry = {
 };
 
 const flite: ModelEntry = {
-  ...common,
+  ...commonMembers,
   id: 'local/flite',
   name: 'Flite',
   description: 'Speaks English with a small classical synthesizer, in this process.',

@@ -43,8 +43,9 @@ function buildInstance(schema: unknown, context: Context): unknown {
   const { root, budget } = context;
   spend(budget, { steps: 1, bytes: 4 });
   if (!isRecord(schema) || context.depth > maxDepth) return null;
-  const nested = { root, budget, depth: context.depth + 1 };
-  if (typeof schema.$ref === 'string') return buildInstance(resolve(root, schema.$ref, budget), nested);
+  const nestedContext = { root, budget, depth: context.depth + 1 };
+  if (typeof schema.$ref === 'string')
+    return buildInstance(resolve(root, schema.$ref, budget), nestedContext);
   if ('const' in schema) return charge(schema.const, budget);
   if ('default' in schema) return charge(schema.default, budget);
   if (Array.isArray(schema.enum)) return charge(schema.enum[0], budget);
@@ -53,17 +54,20 @@ function buildInstance(schema: unknown, context: Context): unknown {
   ) as unknown[] | undefined;
   if (choice)
     return buildInstance(
-      { ...omit(schema, ['anyOf', 'oneOf'], budget), ...selectSimplest(choice, nested) },
-      nested,
+      { ...omit(schema, ['anyOf', 'oneOf'], budget), ...selectSimplest(choice, nestedContext) },
+      nestedContext,
     );
   if (Array.isArray(schema.allOf))
-    return buildInstance(merge([omit(schema, ['allOf'], budget), ...asList(schema.allOf)], budget), nested);
+    return buildInstance(
+      merge([omit(schema, ['allOf'], budget), ...asList(schema.allOf)], budget),
+      nestedContext,
+    );
   const type: unknown = Array.isArray(schema.type) ? schema.type[0] : (schema.type ?? guessType(schema));
   switch (type) {
     case 'object':
-      return objectOf(schema, nested);
+      return objectOf(schema, nestedContext);
     case 'array':
-      return arrayOf(schema, nested);
+      return arrayOf(schema, nestedContext);
     case 'string':
       return stringOf(schema, budget);
     case 'integer':
@@ -170,27 +174,27 @@ function numberOf(schema: Schema, type: string): number {
 
 /** The first choice that is not an object or a list, or else the first. */
 function selectSimplest(options: readonly unknown[], { root, budget }: Context): Schema {
-  let first: Schema | undefined;
+  let firstSchema: Schema | undefined;
   for (const option of options) {
     spend(budget, { steps: 1 });
     const schema =
       isRecord(option) && typeof option.$ref === 'string' ? resolve(root, option.$ref, budget) : option;
     if (!isRecord(schema)) continue;
     if (schema.type !== 'object' && schema.type !== 'array') return chargeCopy(schema, budget);
-    first ??= schema;
+    firstSchema ??= schema;
   }
-  return chargeCopy(first ?? {}, budget);
+  return chargeCopy(firstSchema ?? {}, budget);
 }
 
 /** One schema out of several: later members win, required names and properties add up. */
 function merge(schemas: readonly unknown[], budget: InstanceBudget): Schema {
-  const merged: Record<string, unknown> = {};
+  const mergedSchema: Record<string, unknown> = {};
   const required: unknown[] = [];
   const properties: Record<string, unknown> = {};
   for (const schema of schemas) {
     spend(budget, { steps: 1 });
     if (!isRecord(schema)) continue;
-    Object.assign(merged, chargeCopy(schema, budget));
+    Object.assign(mergedSchema, chargeCopy(schema, budget));
     for (const name of asList(schema.required)) {
       spend(budget, { steps: 1 });
       required.push(name);
@@ -198,7 +202,7 @@ function merge(schemas: readonly unknown[], budget: InstanceBudget): Schema {
     if (isRecord(schema.properties)) Object.assign(properties, chargeCopy(schema.properties, budget));
   }
   return {
-    ...merged,
+    ...mergedSchema,
     ...(required.length > 0 ? { required } : {}),
     ...(Object.keys(properties).length > 0 ? { properties } : {}),
   };

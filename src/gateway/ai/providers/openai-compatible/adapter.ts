@@ -55,8 +55,8 @@ async function loadModel(model: SdkModelEntry, { baseURL, fetch, deferBody }: Pa
 function renameLimit(body: Record<string, unknown>, model: SdkModelEntry): Record<string, unknown> {
   const name = model.providerEntry.output_limit_member;
   if (name === undefined) return body;
-  const { max_tokens: limit, ...rest } = body;
-  return limit === undefined ? rest : { ...rest, [name]: limit };
+  const { max_tokens: limit, ...bodyWithoutLimit } = body;
+  return limit === undefined ? bodyWithoutLimit : { ...bodyWithoutLimit, [name]: limit };
 }
 
 /**

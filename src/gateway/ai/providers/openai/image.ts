@@ -28,7 +28,7 @@ export function openAiImageModel(model: CatalogModel, access: ModelAccess): Imag
       );
     },
     async generate(call, { signal }) {
-      const request = call.images.length === 0 ? generation(call, model) : edit(call, model);
+      const request = call.images.length === 0 ? buildGeneration(call, model) : edit(call, model);
       return imagesOf(await readJsonAnswer(await sendMediaRequest(access, { ...request, signal })));
     },
   };
@@ -50,7 +50,7 @@ const decidedByCall = [
   'partial_images',
 ];
 
-function generation(call: ImageCall, model: CatalogModel) {
+function buildGeneration(call: ImageCall, model: CatalogModel) {
   return { path: '/images/generations', body: JSON.stringify(imageMembers(call, model)) };
 }
 

@@ -21,10 +21,10 @@ const rawPredict: SdkFormat = {
 };
 
 const { base_url: _address, ...defaults } = anthropic.defaults;
-const { keyHeaders: _keyHeaders, ...shared } = anthropic;
+const { keyHeaders: _keyHeaders, ...sharedAdapter } = anthropic;
 
 export const vertexAnthropic: ProviderAdapter = {
-  ...shared,
+  ...sharedAdapter,
   // The path has the model, so requests in the format cannot pass through unchanged.
   defaults: { ...defaults, formats: [] },
   sdkFormat: () => rawPredict,

@@ -100,9 +100,9 @@ export function wrapLines(
   const maxLetters = Math.max(Math.floor((maxDots + 1) / advance), 4);
   const lines: string[] = [];
   for (const word of toGlyphs(text).split(' ')) {
-    const last = lines.at(-1);
-    if (last !== undefined && last.length + 1 + word.length <= maxLetters)
-      lines[lines.length - 1] = `${last} ${word}`;
+    const lastLine = lines.at(-1);
+    if (lastLine !== undefined && lastLine.length + 1 + word.length <= maxLetters)
+      lines[lines.length - 1] = `${lastLine} ${word}`;
     else lines.push(word.slice(0, maxLetters));
   }
   if (lines.length <= maxLines) return lines.filter((line) => line !== '');

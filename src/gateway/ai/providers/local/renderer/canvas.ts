@@ -58,10 +58,10 @@ export function paintGradient(
       const share = 0.5 + ((x - width / 2) * alongX + (y - height / 2) * alongY) / reach;
       // Dithering by less than one step of a channel, so that wide gradients show no bands.
       const noise = (((x * 73_856_093) ^ (y * 19_349_663)) & 255) / 255 - 0.5;
-      const at = (y * width + x) * 4;
+      const offset = (y * width + x) * 4;
       for (let channel = 0; channel < 3; channel += 1) {
         const start = from[channel] ?? 0;
-        rgba[at + channel] = start + ((to[channel] ?? 0) - start) * share + noise;
+        rgba[offset + channel] = start + ((to[channel] ?? 0) - start) * share + noise;
       }
     }
   }
@@ -88,19 +88,19 @@ export function paintShape(canvas: Canvas, shape: Shape): void {
   ];
   for (let y = fromY; y < toY; y += 1) {
     // Lighter towards the top, as if lit from above.
-    const light = 1.12 - 0.24 * ((y - middleY) / (2 * radius) + 0.5);
+    const brightness = 1.12 - 0.24 * ((y - middleY) / (2 * radius) + 0.5);
     for (let x = fromX; x < toX; x += 1) {
       const shadowDistance = distanceAt(x, y - shadowOffset) / (2 * shadowOffset + 1);
-      const shadowOpacity = 0.22 * opacity * coverage(shadowDistance);
+      const shadowOpacity = 0.22 * opacity * coverageAt(shadowDistance);
       if (shadowOpacity > 0) blend(canvas, x, y, { color: black, opacity: shadowOpacity });
-      const shapeOpacity = opacity * coverage(distanceAt(x, y));
-      if (shapeOpacity > 0) blend(canvas, x, y, { color, opacity: shapeOpacity, light });
+      const shapeOpacity = opacity * coverageAt(distanceAt(x, y));
+      if (shapeOpacity > 0) blend(canvas, x, y, { color, opacity: shapeOpacity, light: brightness });
     }
   }
 }
 
 /** The share of a pixel within an edge, from 0 to 1, by the distance of its center to the edge. */
-function coverage(distance: number): number {
+function coverageAt(distance: number): number {
   return Math.min(Math.max(0.5 - distance, 0), 1);
 }
 
@@ -124,10 +124,10 @@ function blend(
   y: number,
   { color, opacity, light = 1 }: { color: Color; opacity: number; light?: number },
 ): void {
-  const at = (y * width + x) * 4;
+  const offset = (y * width + x) * 4;
   for (let channel = 0; channel < 3; channel += 1) {
-    const previous = rgba[at + channel] ?? 0;
-    rgba[at + channel] = previous + ((color[channel] ?? 0) * light - previous) * opacity;
+    const previous = rgba[offset + channel] ?? 0;
+    rgba[offset + channel] = previous + ((color[channel] ?? 0) * light - previous) * opacity;
   }
 }
 
@@ -187,10 +187,10 @@ function star(x: number, y: number): number {
 }
 
 function heart(x: number, y: number): number {
-  const upper = Math.hypot(x - 0.46, y + 0.3) - 0.52;
+  const upperDistance = Math.hypot(x - 0.46, y + 0.3) - 0.52;
   // The straight side touches the round one where both slopes are equal.
-  const lower = Math.max((x + y - 0.895) * Math.SQRT1_2, (x - y - 0.76) * Math.SQRT1_2, -y - 0.3);
-  return Math.min(upper, lower);
+  const lowerDistance = Math.max((x + y - 0.895) * Math.SQRT1_2, (x - y - 0.76) * Math.SQRT1_2, -y - 0.3);
+  return Math.min(upperDistance, lowerDistance);
 }
 
 function roof(x: number, y: number): number {

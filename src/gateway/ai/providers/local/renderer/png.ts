@@ -43,13 +43,13 @@ function filteredRows({ width, height, rgba }: Canvas): Buffer {
   const rows = Buffer.alloc(height * rowBytes);
   const upFilter = 2;
   for (let y = 0; y < height; y += 1) {
-    let at = y * rowBytes;
-    rows[at++] = upFilter;
+    let offset = y * rowBytes;
+    rows[offset++] = upFilter;
     for (let x = 0; x < width; x += 1) {
       const pixel = (y * width + x) * 4;
       for (let channel = 0; channel < bytesPerPixel; channel += 1) {
         const byteAbove = y === 0 ? 0 : (rgba[pixel - width * 4 + channel] ?? 0);
-        rows[at++] = (rgba[pixel + channel] ?? 0) - byteAbove;
+        rows[offset++] = (rgba[pixel + channel] ?? 0) - byteAbove;
       }
     }
   }

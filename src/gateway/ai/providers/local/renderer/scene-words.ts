@@ -182,14 +182,14 @@ function singularOf(word: string): string {
 }
 
 function backgroundOf(color: Color): readonly [Color, Color] {
-  return [mixColors(color, white, 0.14), mixColors(color, dark, 0.14)];
+  return [mixColors(color, white, 0.14), mixColors(color, darkColor, 0.14)];
 }
 
 export const white: Color = [255, 255, 255];
-export const dark: Color = [16, 18, 30];
+export const darkColor: Color = [16, 18, 30];
 
 /** The first color with this share of the second. */
-export function mixColors(color: Color, other: Color, share: number): Color {
-  const channel = (index: 0 | 1 | 2) => color[index] + (other[index] - color[index]) * share;
+export function mixColors(firstColor: Color, secondColor: Color, share: number): Color {
+  const channel = (index: 0 | 1 | 2) => firstColor[index] + (secondColor[index] - firstColor[index]) * share;
   return [channel(0), channel(1), channel(2)];
 }

@@ -12,7 +12,7 @@ import {
   type Shape,
   type ShapeKind,
 } from './canvas.ts';
-import { dark, describeScene, mixColors, white, type SceneDescription } from './scene-words.ts';
+import { darkColor, describeScene, mixColors, white, type SceneDescription } from './scene-words.ts';
 
 // Each covers the whole width of the image.
 const sceneryKinds: readonly ShapeKind[] = ['wave', 'mountain'];
@@ -79,13 +79,13 @@ function arrangeShapes(
       ? shortSide * 0.3
       : Math.min(Math.sqrt((width * height) / (freeShapes * 6.5)), shortSide * 0.26);
   const layout: Layout = { width, height, random, freeShapes, usualRadius, positions: [] };
-  const backToFront = [...items].sort((a, b) => depth(a.kind) - depth(b.kind));
+  const backToFront = [...items].sort((a, b) => depthOf(a.kind) - depthOf(b.kind));
   return backToFront.flatMap(({ kind, color, count }) => {
-    const itemColor = color ?? palette[Math.floor(random() * palette.length)] ?? dark;
+    const itemColor = color ?? palette[Math.floor(random() * palette.length)] ?? darkColor;
     return Array.from({ length: count }, (_, index) => {
       // Shapes of one item differ slightly, so that they are distinguishable where they touch.
       const shade =
-        count === 1 ? itemColor : mixColors(itemColor, random() < 0.5 ? white : dark, random() * 0.1);
+        count === 1 ? itemColor : mixColors(itemColor, random() < 0.5 ? white : darkColor, random() * 0.1);
       return placeShape(layout, { kind, color: shade, index, count });
     });
   });
@@ -115,7 +115,7 @@ function placeShape(
 }
 
 /** Shapes of a lower depth are painted first. */
-function depth(kind: ShapeKind): number {
+function depthOf(kind: ShapeKind): number {
   if (kind === 'mountain') return 0;
   if (skyKinds.includes(kind)) return 1;
   return kind === 'wave' ? 2 : 3;
@@ -171,7 +171,7 @@ function abstractShapes({ width, height }: Size, palette: readonly Color[], rand
     // Large shapes in the back, small ones in front.
     radius: Math.min(width, height) * (0.3 - 0.018 * index + random() * 0.05),
     angle: random() * Math.PI,
-    color: palette[index % palette.length] ?? dark,
+    color: palette[index % palette.length] ?? darkColor,
     opacity: 0.72 + random() * 0.24,
   }));
 }

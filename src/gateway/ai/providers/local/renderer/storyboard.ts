@@ -124,17 +124,18 @@ function paintView(frame: Canvas, { scene, path }: Shot, share: number, opacity:
   const { rgba: source } = scene;
   for (let y = 0; y < frame.height; y += 1) {
     for (let x = 0; x < frame.width; x += 1) {
-      const to = (y * frame.width + x) * 4;
-      const from = ((fromY + y) * scene.width + fromX + x) * 4;
-      const nextRow = from + scene.width * 4;
+      const targetOffset = (y * frame.width + x) * 4;
+      const sourceOffset = ((fromY + y) * scene.width + fromX + x) * 4;
+      const nextRow = sourceOffset + scene.width * 4;
       for (let channel = 0; channel < 3; channel += 1) {
-        const upper =
-          (source[from + channel] ?? 0) * (1 - shareX) + (source[from + 4 + channel] ?? 0) * shareX;
-        const lower =
+        const upperRow =
+          (source[sourceOffset + channel] ?? 0) * (1 - shareX) +
+          (source[sourceOffset + 4 + channel] ?? 0) * shareX;
+        const lowerRow =
           (source[nextRow + channel] ?? 0) * (1 - shareX) + (source[nextRow + 4 + channel] ?? 0) * shareX;
-        const color = upper * (1 - shareY) + lower * shareY;
-        frame.rgba[to + channel] =
-          opacity === 1 ? color : (frame.rgba[to + channel] ?? 0) * (1 - opacity) + color * opacity;
+        const color = upperRow * (1 - shareY) + lowerRow * shareY;
+        frame.rgba[targetOffset + channel] =
+          opacity === 1 ? color : (frame.rgba[targetOffset + channel] ?? 0) * (1 - opacity) + color * opacity;
       }
     }
   }
