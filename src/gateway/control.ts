@@ -51,8 +51,8 @@ export function createControlHandlers({
 }
 
 async function readLines(recentLines: Pick<RecentLines, 'read'>, input: unknown): Promise<unknown> {
-  const { after } = asRecord(input);
-  return recentLines.read(typeof after === 'number' ? after : 0);
+  const { after: afterLine } = asRecord(input);
+  return recentLines.read(typeof afterLine === 'number' ? afterLine : 0);
 }
 
 function adminHandlers({

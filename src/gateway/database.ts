@@ -21,8 +21,8 @@ export function openGatewayDatabase(
   config: DatabaseSettings,
   { log, limits = {} }: { log: Log; limits?: Partial<DatabaseLimits> | undefined },
 ): Promise<Database> {
-  const opening = connect({ ...databaseOptions(config), limits }, { log });
-  return withSettingName('DATABASE_URL', config.databaseUrl, opening);
+  const connectionPromise = connect({ ...databaseOptions(config), limits }, { log });
+  return withSettingName('DATABASE_URL', config.databaseUrl, connectionPromise);
 }
 
 /** Whether opening the database creates nothing: a PostgreSQL, or a folder that has a cluster. */

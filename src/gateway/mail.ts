@@ -49,13 +49,13 @@ export function mail({
   function transportFor(url: string): Promise<Transporter> {
     if (current?.url === url) return current.transport;
     closeCurrent();
-    const opening = { url, transport: openTransport(url, deadlineMs) };
-    current = opening;
+    const transportEntry = { url, transport: openTransport(url, deadlineMs) };
+    current = transportEntry;
     // A transport that could not be opened is opened again for the next message.
-    opening.transport.catch(() => {
-      if (current === opening) current = undefined;
+    transportEntry.transport.catch(() => {
+      if (current === transportEntry) current = undefined;
     });
-    return opening.transport;
+    return transportEntry.transport;
   }
 
   function closeCurrent(): void {
@@ -68,9 +68,9 @@ export function mail({
 
   function readSettings(): { url: string; from: string } | null {
     const url = reader.get('SMTP_URL');
-    const from = reader.get('MAIL_FROM');
-    return url !== undefined && from !== undefined && /^smtps?:$/.test(protocolOf(url))
-      ? { url, from }
+    const sender = reader.get('MAIL_FROM');
+    return url !== undefined && sender !== undefined && /^smtps?:$/.test(protocolOf(url))
+      ? { url, from: sender }
       : null;
   }
 

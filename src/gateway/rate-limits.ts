@@ -70,19 +70,19 @@ export function createRequestLimiter({
     if (policy === null) return;
     const result = limiter.take(key, policy);
     return result instanceof Promise
-      ? result.then((limited) => apply(request, policy, limited))
+      ? result.then((limitedResult) => apply(request, policy, limitedResult))
       : apply(request, policy, result);
   }
 
   return (request, operation, identity) => {
     const network = networkOf(request.remoteAddress);
-    const first = count(request, operationPolicy(operation), network);
+    const networkResult = count(request, operationPolicy(operation), network);
     // A media link carries no identity, and a page with many images would exhaust a guest's limit.
     const countIdentity = () =>
       operation.rateLimit === 'media'
         ? undefined
         : count(request, identityPolicy(identity), bucketKey(identity) ?? network);
-    return first instanceof Promise ? first.then(() => countIdentity()) : countIdentity();
+    return networkResult instanceof Promise ? networkResult.then(() => countIdentity()) : countIdentity();
   };
 }
 

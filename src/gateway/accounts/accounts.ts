@@ -184,7 +184,7 @@ export function accounts(options: AccountsOptions): Accounts {
         return { userToken, tokenId: record.tokenId, userId, bureauId, expiresAt };
       });
     },
-    close: () => background.settled(),
+    close: () => background.untilSettled(),
   };
 }
 

@@ -61,7 +61,7 @@ export function apiKeys(
       const key = await store.findToken(call.body.token_id);
       if (key?.kind !== 'key' || key.userId !== userId) throw tokenNotFound();
       const count = await store.tx(async (queries, tx) => {
-        const revoked = await queries.revokeTokens({ tokenId: key.tokenId });
+        const revokedTokens = await queries.revokeTokens({ tokenId: key.tokenId });
         await audit.record(tx, {
           ...originOf(call),
           action: call.operationId,
@@ -69,7 +69,7 @@ export function apiKeys(
           outcome: 'ok',
         });
         await changes.bump(tx);
-        return revoked;
+        return revokedTokens;
       });
       return { status: 200, body: { revoked: count > 0 } };
     },

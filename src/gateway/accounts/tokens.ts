@@ -98,7 +98,7 @@ async function issueToken(
   call: IssueCall,
 ) {
   const { bureau_id: bureauId, metadata, ttl } = call.body;
-  const limits = await limitsOf(machines, tx, call.identity);
+  const limits = await readLimits(machines, tx, call.identity);
   const userId =
     'user_id' in call.body
       ? call.body.user_id
@@ -137,7 +137,7 @@ async function issueToken(
  * Links the token to the machine credential that creates it and ends with it.
  * Administrators' sessions set no limit.
  */
-async function limitsOf(
+async function readLimits(
   machines: MachinesPort,
   tx: Tx,
   { tokenId, bureauId }: AdminIdentity,
@@ -163,8 +163,8 @@ async function revokeTokens(
   const { userId, bureauId } = filter;
   // A finished login whose result was not read yet would still give a token after this. Delete these attempts first:
   // that waits for a reader who holds one, and the revocation then sees the reader's token.
-  if (userId !== undefined) await loginAttempts.within(tx).deleteForUser(userId);
-  if (bureauId !== undefined) await loginAttempts.within(tx).deleteForBureau(bureauId);
+  if (userId !== undefined) await loginAttempts.withSql(tx).deleteForUser(userId);
+  if (bureauId !== undefined) await loginAttempts.withSql(tx).deleteForBureau(bureauId);
   const revokedCount = await queries.revokeTokens(filter);
   await audit.record(tx, {
     ...originOf(call),

@@ -29,10 +29,10 @@ export function users(
   return {
     'accounts.listUsers': async ({ query, identity }) => {
       const limit = pageLimit(query);
-      const after = query.cursor === undefined ? null : decodeCursor(query.cursor, isCursorText);
+      const afterId = query.cursor === undefined ? null : decodeCursor(query.cursor, isCursorText);
       const rows = await store.listUsers(
         { bureauId: bureauFilter(identity, query.bureau_id), email: query.email },
-        { after, limit },
+        { after: afterId, limit },
       );
       const { items, next_cursor } = pageOf(rows, limit, ({ userId }) => userId);
       return { status: 200, body: { items: await serialize(options, items), next_cursor } };
@@ -87,7 +87,7 @@ async function remove(
 ): Promise<User> {
   return store.tx(async (queries, tx) => {
     const user = requireVisible(await queries.lockUser(call.body.user_id), call.identity);
-    await loginAttempts.within(tx).deleteForUser(user.userId);
+    await loginAttempts.withSql(tx).deleteForUser(user.userId);
     await stops.lift(tx, user.userId);
     await queries.eraseUser(user.userId);
     await audit.record(tx, {

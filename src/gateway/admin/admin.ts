@@ -6,7 +6,7 @@ import { networkOf } from '../../kernel/http/address.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { parseToken, token, tokenDigest } from '../../kernel/secrets/secret.ts';
+import { parseToken, createToken, tokenDigest } from '../../kernel/secrets/secret.ts';
 import {
   createConcurrencyLimit,
   defaultConcurrency,
@@ -125,7 +125,7 @@ export function admin(options: AdminOptions): Admin {
     identify: createIdentify(sharedOptions),
     machines: createMachines(options),
     ...createCredentials({ store, log, audit, changes, rounds: options.passwordRounds }),
-    close: () => background.settled(),
+    close: () => background.untilSettled(),
   };
 }
 
@@ -142,7 +142,7 @@ async function logIn(
     background.run(call.requestId, () => recordFailedLogin({ store, audit, attemptLimits }, source, entry));
     throw wrongCredentials();
   }
-  const sessionToken = token('adm');
+  const sessionToken = createToken('adm');
   const sessionId = id('adm');
   const session = await store.openSession(
     { sessionId, adminId, digest: tokenDigest(sessionToken), last4: sessionToken.slice(-4), ...sessions },

@@ -38,12 +38,12 @@ export function attemptCounterStore(database: Database): AttemptCounterStore {
     async countAttempt(source, limits) {
       // Decide without a lock first: in a flood, an attempt that has to wait costs one read.
       const preview = decideAttempt(await readCounters(sql, source), limits);
-      if (!preview.allowed) return { retryAfterSeconds: preview.retryAfterSeconds };
+      if (!preview.isAllowed) return { retryAfterSeconds: preview.retryAfterSeconds };
       return database.tx((tx) => countLocked(tx, source, limits));
     },
     async waitSeconds(source, limits) {
       const decision = decideAttempt(await readCounters(sql, source), limits);
-      return decision.allowed ? 0 : decision.retryAfterSeconds;
+      return decision.isAllowed ? 0 : decision.retryAfterSeconds;
     },
     async deleteOldCounters(seconds) {
       await sql`
@@ -67,7 +67,7 @@ async function countLocked(
     values ('address', ${keys.address}), ('id', ${keys.id}), ('pair', ${keys.pair})
     on conflict (scope, key) do nothing`;
   const decision = decideAttempt(await readCounters(tx, source, tx`for update`), limits);
-  if (!decision.allowed) return { retryAfterSeconds: decision.retryAfterSeconds };
+  if (!decision.isAllowed) return { retryAfterSeconds: decision.retryAfterSeconds };
   const { tries, startsWindow } = decision;
   await tx`
     update gateway.admin_guesses set

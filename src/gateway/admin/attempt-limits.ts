@@ -49,8 +49,8 @@ export type Counters = Record<CounterScope, Counter>;
 
 /** Whether an attempt is allowed, and then the new value of each counter. */
 export type Decision =
-  | { allowed: false; retryAfterSeconds: number }
-  | { allowed: true; tries: Record<CounterScope, number>; startsWindow: boolean };
+  | { isAllowed: false; retryAfterSeconds: number }
+  | { isAllowed: true; tries: Record<CounterScope, number>; startsWindow: boolean };
 
 export function decideAttempt({ address, id, pair }: Counters, limits: AdminAttemptLimits): Decision {
   const currentTries = ({ tries, idleSeconds }: Counter) => (idleSeconds >= limits.forgetSeconds ? 0 : tries);
@@ -73,9 +73,9 @@ export function decideAttempt({ address, id, pair }: Counters, limits: AdminAtte
       : Math.min(limits.firstDelaySeconds * 2 ** delayedTries, limits.maximumDelaySeconds) - pair.idleSeconds;
 
   const waitSeconds = Math.max(addressWait, idWait, pairWait);
-  if (waitSeconds > 0) return { allowed: false, retryAfterSeconds: Math.ceil(waitSeconds) };
+  if (waitSeconds > 0) return { isAllowed: false, retryAfterSeconds: Math.ceil(waitSeconds) };
   return {
-    allowed: true,
+    isAllowed: true,
     tries: { address: addressTries + 1, id: isStranger ? idTries + 1 : idTries, pair: pairTries + 1 },
     startsWindow,
   };

@@ -3,7 +3,7 @@
 import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { token, tokenDigest } from '../../kernel/secrets/secret.ts';
+import { createToken, tokenDigest } from '../../kernel/secrets/secret.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { systemOrigin, type Identity } from '../identity.ts';
 import type { Machine, MachineStore } from './machines-store.ts';
@@ -67,7 +67,7 @@ export function createMachines({
         );
       if (!(await bureaus.find(bureauId)))
         throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', { param: 'bureau' });
-      const credential = token('adm');
+      const credential = createToken('adm');
       const facts = { scopes: [...new Set(scopes)], last4: credential.slice(-4) };
       const credentialId = id('adm');
       const machine = await store.insertMachine(
@@ -86,7 +86,7 @@ export function createMachines({
     },
     list: () => store.listMachines(),
     async revoke(credentialId, { keepTokens = false } = {}) {
-      const revoked = await store.revokeMachine(credentialId, async (tx) => {
+      const isRevoked = await store.revokeMachine(credentialId, async (tx) => {
         const tokensRevoked = keepTokens ? 0 : await tokens.revokeCreatedBy(tx, credentialId);
         await audit.record(
           tx,
@@ -94,9 +94,9 @@ export function createMachines({
         );
         await changes.bump(tx);
       });
-      if (revoked === null)
+      if (isRevoked === null)
         throw new Problem('not_found', 'token_not_found', 'There is no such machine credential.');
-      return { credentialId, revoked };
+      return { credentialId, revoked: isRevoked };
     },
   };
 }
@@ -111,10 +111,10 @@ export function identityOf(
 }
 
 function requireScopes(scopes: readonly string[], scopeOperations: ScopeOperations): void {
-  const unknown = scopes.find((scope) => !Object.hasOwn(scopeOperations, scope));
-  if (scopes.length > 0 && unknown === undefined) return;
+  const unknownScope = scopes.find((scope) => !Object.hasOwn(scopeOperations, scope));
+  if (scopes.length > 0 && unknownScope === undefined) return;
   const reason =
-    unknown === undefined ? 'A machine credential needs a scope' : `There is no scope "${unknown}"`;
+    unknownScope === undefined ? 'A machine credential needs a scope' : `There is no scope "${unknownScope}"`;
   const message = `${reason}; the scopes are ${Object.keys(scopeOperations).join(' and ')}.`;
   throw new Problem('bad_request', 'invalid_request', message, { param: 'scope' });
 }

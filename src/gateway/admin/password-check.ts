@@ -30,9 +30,9 @@ export function createPasswordCheck({
     const result = await checkPassword(password, storedDigest ?? unknownAdminDigest);
     if (storedDigest === null || !result.matches) return null;
     if (result.rounds >= rounds) return storedDigest;
-    const renewed = await digestPassword(password, rounds);
-    await store.changePasswordDigest(adminId, storedDigest, renewed);
-    return renewed;
+    const newDigest = await digestPassword(password, rounds);
+    await store.changePasswordDigest(adminId, storedDigest, newDigest);
+    return newDigest;
   }
 
   return async (source, password) => {

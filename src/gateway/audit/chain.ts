@@ -28,14 +28,14 @@ export async function appendPending(store: AuditStore, log: Log): Promise<void> 
       if (!(await store.lockChain(tx))) return null;
       const pendingRows = await store.dequeuePending(tx, batchSize);
       if (pendingRows.length === 0) return null;
-      const last = await store.findLastBatch(tx);
+      const lastBatch = await store.findLastBatch(tx);
       const links = pendingRows.map(({ entryId, entry }) => ({ entryId, digest: entryDigest(entry) }));
-      const previous = last?.hash ?? genesisHash;
+      const previous = lastBatch?.hash ?? genesisHash;
       const hash = batchHash(
         previous,
         links.map(({ digest }) => digest),
       );
-      const batch = (last?.batch ?? 0n) + 1n;
+      const batch = (lastBatch?.batch ?? 0n) + 1n;
       await store.insertBatch(tx, { batch, previous, hash, entries: links.length }, links);
       return { batch, hash, entries: links.length };
     });
@@ -50,13 +50,13 @@ export async function appendPending(store: AuditStore, log: Log): Promise<void> 
 
 /** Deletes days that ended more than `days` days ago. The next batch still contains the last deleted hash. */
 export async function deleteOldDays(store: AuditStore, days: number, log: Log): Promise<void> {
-  const deleted = await store.tx(async (tx) => {
+  const deletedCount = await store.tx(async (tx) => {
     if (!(await store.lockChain(tx))) return 0;
     const lastOldBatch = await store.findLastBatchOlderThan(tx, days);
     if (lastOldBatch === null) return 0;
     // Keep the last batch, whatever its age: the chain continues from its hash.
-    const last = await store.findLastBatch(tx);
-    if (last === null || last.batch <= lastOldBatch) return 0;
+    const lastBatch = await store.findLastBatch(tx);
+    if (lastBatch === null || lastBatch.batch <= lastOldBatch) return 0;
     const entries = await store.deleteThrough(tx, lastOldBatch);
     await store.insert(
       tx,
@@ -71,5 +71,5 @@ export async function deleteOldDays(store: AuditStore, days: number, log: Log): 
     );
     return entries;
   });
-  if (deleted > 0) log.info({ entries: deleted }, 'audit entries dropped after their time');
+  if (deletedCount > 0) log.info({ entries: deletedCount }, 'audit entries dropped after their time');
 }

@@ -175,12 +175,12 @@ function retentionQueries(): Pick<AuditStore, 'findLastBatchOlderThan' | 'delete
     },
     async deleteThrough(tx, batch) {
       await tx`select set_config('townhall.audit_retention', 'on', true)`;
-      const deleted = await tx`
+      const deletedRows = await tx`
         delete from gateway.audit_entries where entry_id in (select entry_id from gateway.audit_links where batch <= ${batch})`;
       await tx`delete from gateway.audit_links where batch <= ${batch}`;
       await tx`delete from gateway.audit_batches where batch <= ${batch}`;
       await tx`select set_config('townhall.audit_retention', '', true)`;
-      return deleted.count;
+      return deletedRows.count;
     },
   };
 }

@@ -37,22 +37,22 @@ export async function verifyChain(store: AuditStore, head: string | null = null)
     if (mismatches.length < maxReported)
       mismatches.push({ fault, batch: batch === null ? null : String(batch), entryId });
   };
-  let last: Batch | null = null;
+  let lastBatch: Batch | null = null;
   let batches = 0;
   let entries = 0;
   for (;;) {
-    const page = await store.listBatchesAfter(last?.batch ?? 0n, pageSize);
+    const page = await store.listBatchesAfter(lastBatch?.batch ?? 0n, pageSize);
     if (page.length === 0) break;
     for (const batch of page) {
-      if (!(await follows(store, batch, last)))
+      if (!(await follows(store, batch, lastBatch)))
         note(
-          last !== null && batch.batch === last.batch + 1n ? 'batch_altered' : 'batch_missing',
+          lastBatch !== null && batch.batch === lastBatch.batch + 1n ? 'batch_altered' : 'batch_missing',
           batch.batch,
         );
       entries += await verifyBatch(store, batch, note);
       batches += 1;
       hasHead ||= batch.hash.toString('hex') === head;
-      last = batch;
+      lastBatch = batch;
     }
   }
   if (!hasHead) note('head_missing', null);
@@ -64,13 +64,14 @@ export async function verifyChain(store: AuditStore, head: string | null = null)
     batches,
     entries,
     pending: pendingCount,
-    head: last?.hash.toString('hex') ?? null,
+    head: lastBatch?.hash.toString('hex') ?? null,
     faults: mismatches,
   };
 }
 
-async function follows(store: AuditStore, batch: Batch, last: Batch | null): Promise<boolean> {
-  if (last !== null) return batch.batch === last.batch + 1n && batch.previous.equals(last.hash);
+async function follows(store: AuditStore, batch: Batch, lastBatch: Batch | null): Promise<boolean> {
+  if (lastBatch !== null)
+    return batch.batch === lastBatch.batch + 1n && batch.previous.equals(lastBatch.hash);
   if (batch.batch === 1n) return batch.previous.equals(genesisHash);
   // The chain may start at a later batch only when a retention entry covers the deleted ones.
   return store.hasRetentionEntry(batch.batch - 1n);

@@ -67,9 +67,10 @@ export function bureaus(options: BureausOptions): Bureaus {
     env: [],
     handlers: {
       'bureaus.listBureaus': async (call) => {
-        const after = call.query.cursor === undefined ? null : decodeCursor(call.query.cursor, isTimeAndId);
+        const afterPosition =
+          call.query.cursor === undefined ? null : decodeCursor(call.query.cursor, isTimeAndId);
         const limit = pageLimit(call.query);
-        const { items, next_cursor } = pageOf(await store.list(after, limit + 1), limit, (row) => [
+        const { items, next_cursor } = pageOf(await store.list(afterPosition, limit + 1), limit, (row) => [
           row.createdAtText,
           row.bureauId,
         ]);

@@ -36,9 +36,9 @@ export function refuseArchived(state: BureauState): void {
  * False when the Bureau is in the state already. Throws 409 `bureau_archived` for a
  * transition out of the final state.
  */
-export function changesState(from: BureauState, to: BureauState): boolean {
-  if (from === to) return false;
-  refuseArchived(from);
+export function changesState(currentState: BureauState, nextState: BureauState): boolean {
+  if (currentState === nextState) return false;
+  refuseArchived(currentState);
   return true;
 }
 

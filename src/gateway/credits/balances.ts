@@ -22,16 +22,16 @@ export function createBalances(
       if (result === null) throw userNotFound();
       const { taken: takenCredits, owed: debt, lacking } = result;
       if (lacking > 0n) {
-        const available = entry.credits - lacking;
+        const appliedCredits = entry.credits - lacking;
         throw new Problem(
           'insufficient_credits',
           'insufficient_credits',
-          `The account has ${available} credits available, not ${entry.credits}.`,
+          `The account has ${appliedCredits} credits available, not ${entry.credits}.`,
           {
             param: 'credits',
             details: [
               { path: 'needed_credits', message: String(entry.credits) },
-              { path: 'affordable_credits', message: String(available) },
+              { path: 'affordable_credits', message: String(appliedCredits) },
             ],
           },
         );

@@ -44,11 +44,11 @@ export function creditsHandlers(options: HandlerOptions): Service<'credits'>['ha
       return { status: 200, body: { balance: dollars(available), total_used: dollars(calls.credits) } };
     },
     'credits.listHistory': async ({ identity, query }) => {
-      const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isChangeCursor);
+      const beforeId = query.cursor === undefined ? null : decodeCursor(query.cursor, isChangeCursor);
       const limit = pageLimit(query);
       await ledger.reportEverywhere(identity.userId);
       const { items, next_cursor } = pageOf(
-        await store.listChanges(identity.userId, { before, limit }),
+        await store.listChanges(identity.userId, { before: beforeId, limit }),
         limit,
         ({ txId, line }) => [String(txId), line],
       );
@@ -61,12 +61,12 @@ export function creditsHandlers(options: HandlerOptions): Service<'credits'>['ha
         balances.takeBack(tx, { ...entry, kind: 'deduct', partial: false }),
       ),
     'credits.listAccounts': async ({ identity, query }) => {
-      const after = query.cursor === undefined ? null : decodeCursor(query.cursor, isCursorText);
+      const afterId = query.cursor === undefined ? null : decodeCursor(query.cursor, isCursorText);
       const limit = pageLimit(query);
       await ledger.reportEverywhere();
       const accounts = await store.listAccounts(
         { bureauId: identity.bureauId ?? query.bureau_id },
-        { after, limit },
+        { after: afterId, limit },
       );
       const { items, next_cursor } = pageOf(accounts, limit, ({ accountId }) => accountId);
       return { status: 200, body: { items: items.map(serializeAccount), next_cursor } };

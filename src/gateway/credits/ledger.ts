@@ -89,7 +89,7 @@ export class HoldLedger implements Pick<Ledger, 'hold' | 'available' | 'resume'>
     const [holdId, accountId] = [id('hld'), call.userId];
     if (amount > maximumCredits)
       throw insufficientCredits(amount, await store.available(call.userId, call.tokenId));
-    const { verdict, amount: granted } = await batcher.run({
+    const { verdict, amount: grantedAmount } = await batcher.run({
       kind: 'hold',
       holdId,
       accountId,
@@ -97,13 +97,13 @@ export class HoldLedger implements Pick<Ledger, 'hold' | 'available' | 'resume'>
       amount,
       isSent,
     });
-    if (verdict === 'short') throw insufficientCredits(amount, granted);
+    if (verdict === 'short') throw insufficientCredits(amount, grantedAmount);
     return this.#track(holdId, { accountId, action: call.action, amount });
   }
 
   async available(userId: string, tokenId: string): Promise<bigint> {
-    const available = await this.#options.store.available(userId, tokenId);
-    return available > 0n ? available : 0n;
+    const availableCredits = await this.#options.store.available(userId, tokenId);
+    return availableCredits > 0n ? availableCredits : 0n;
   }
 
   async resume(holdId: string): Promise<Hold | null> {

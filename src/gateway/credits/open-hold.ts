@@ -59,13 +59,13 @@ export class OpenHold implements Hold {
 
   async raise(newAmount: bigint): Promise<void> {
     if (newAmount <= this.#amount) return;
-    const { verdict, amount: granted } = await this.#context.batcher.run({
+    const { verdict, amount: grantedAmount } = await this.#context.batcher.run({
       kind: 'raise',
       holdId: this.holdId,
       accountId: this.#accountId,
       amount: clampCredits(newAmount),
     });
-    if (verdict === 'short') throw insufficientCredits(newAmount, granted);
+    if (verdict === 'short') throw insufficientCredits(newAmount, grantedAmount);
     if (verdict !== 'raised')
       throw new Problem(
         'unavailable',
@@ -73,7 +73,7 @@ export class OpenHold implements Hold {
         'The hold of this call was released meanwhile.',
         { headers: { 'retry-after': '2' } },
       );
-    this.#amount = granted;
+    this.#amount = grantedAmount;
   }
 
   checkpoint(credits: bigint, facts: Partial<UsageFacts>, outputTokens: number): void {

@@ -156,7 +156,7 @@ export class PaidLedger implements Ledger {
   async #close(): Promise<void> {
     const allotments = await this.#opening?.catch(() => null);
     await allotments?.close();
-    for (const former of this.#former) await former.close();
+    for (const formerLedger of this.#former) await formerLedger.close();
   }
 
   #open(): Promise<Allotments> {
@@ -173,17 +173,17 @@ export class PaidLedger implements Ledger {
 
   /** Opens a new journal and new allotments after the ledger was restored under this process. */
   async #adoptGeneration(): Promise<void> {
-    const former = this.#allotments;
-    if (former === null || this.#closing !== null) return;
-    this.#former.push(former);
+    const formerAllotments = this.#allotments;
+    if (formerAllotments === null || this.#closing !== null) return;
+    this.#former.push(formerAllotments);
     [this.#allotments, this.#opening] = [null, null];
     const { store, clock, log } = this.#options;
-    await former.stop();
+    await formerAllotments.stop();
     while (this.#closing === null) {
       try {
         const allotments = await this.#open();
         // Ends allotments that were written during the restore.
-        await endAllotments(store, await store.ofGateway(former.gatewayId));
+        await endAllotments(store, await store.ofGateway(formerAllotments.gatewayId));
         if (this.#isStarted) await allotments.start();
         return log.info({ gateway_id: allotments.gatewayId }, 'continues with the restored ledger');
       } catch (error) {

@@ -65,16 +65,20 @@ export async function verifyLedger(
   };
   await store.withVerification(async (readChunk) => {
     for (const part of ledgerParts) {
-      for (let after: string | null = null, isFirst = true; isFirst || after !== null; isFirst = false) {
+      for (
+        let afterRow: string | null = null, isFirst = true;
+        isFirst || afterRow !== null;
+        isFirst = false
+      ) {
         signal?.throwIfAborted();
-        const rows: LedgerFault[] = await readChunk(part, { after, size: chunkSize, days });
-        const last = rows.pop();
+        const rows: LedgerFault[] = await readChunk(part, { after: afterRow, size: chunkSize, days });
+        const countRow = rows.pop();
         mismatches.push(...rows.slice(0, maximumMismatches - mismatches.length));
-        counts[part] += Number(last?.expected ?? 0);
-        after = last?.row ?? null;
+        counts[part] += Number(countRow?.expected ?? 0);
+        afterRow = countRow?.row ?? null;
       }
     }
   });
-  const { txs: transactions, ...others } = counts;
-  return { ok: mismatches.length === 0, transactions, ...others, faults: mismatches };
+  const { txs: transactions, ...otherCounts } = counts;
+  return { ok: mismatches.length === 0, transactions, ...otherCounts, faults: mismatches };
 }

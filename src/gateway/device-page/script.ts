@@ -86,8 +86,8 @@ function showInputs(inputs) {
     return [title, input];
   });
   byId('inputs').replaceChildren(...rows);
-  const first = byId('inputs').querySelector('input');
-  if (first && !byId('login-step').hidden) first.focus();
+  const firstInput = byId('inputs').querySelector('input');
+  if (firstInput && !byId('login-step').hidden) firstInput.focus();
 }
 
 async function signIn(form) {
@@ -98,10 +98,10 @@ async function signIn(form) {
     return review();
   }
   if (loginId === '') {
-    const started = await call('login/start', { provider, bureau_id: bureau });
-    loginId = started.login_id;
-    if (started.outcome === 'redirect') return openBrowser(started);
-    if (started.outcome === 'done') return finishSignIn();
+    const startedLogin = await call('login/start', { provider, bureau_id: bureau });
+    loginId = startedLogin.login_id;
+    if (startedLogin.outcome === 'redirect') return openBrowser(startedLogin);
+    if (startedLogin.outcome === 'done') return finishSignIn();
   }
   let next;
   try {

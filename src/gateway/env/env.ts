@@ -10,7 +10,7 @@ import type { AuditEntry } from '../audit/index.ts';
 import type { Requirement, Service } from '../service.ts';
 import { declarationsOf, type Declarer } from './declarations.ts';
 import { envHandlers } from './handlers.ts';
-import { requireSameKey, rewrapAll, sealCanary, sealingKeys, type RewrapResult } from './rotation.ts';
+import { requireSameKey, rewrapAll, sealCanary, findSealingKeys, type RewrapResult } from './rotation.ts';
 import { createSnapshot, type EnvReader } from './snapshot.ts';
 import type { EnvStore } from './store.ts';
 import { createWriter } from './writer.ts';
@@ -100,7 +100,7 @@ export async function env(options: EnvOptions): Promise<Env> {
         requireSameKey(vault.primaryKid, (input as { kid?: unknown } | null)?.kid);
         return rewrap();
       },
-      'env.keys': async () => ({ ...(await sealingKeys(store)), server: vault.primaryKid }),
+      'env.keys': async () => ({ ...(await findSealingKeys(store)), server: vault.primaryKid }),
     },
     async close() {
       unsubscribe();

@@ -24,9 +24,9 @@ export function envHandlers(options: HandlerOptions): Service<'env'>['handlers']
   const { snapshot, writer, declarations, isSecret, isReserved } = options;
   return {
     'env.listVariables': async (call) => {
-      const reveal = call.query.reveal === true;
-      const items = listVariables(options, reveal);
-      if (reveal) {
+      const shouldReveal = call.query.reveal === true;
+      const items = listVariables(options, shouldReveal);
+      if (shouldReveal) {
         const keys = items.filter(({ secret, masked }) => secret && !masked).map(({ key }) => key);
         await options.recordReveal(envAuditEntry(originOf(call), 'env.revealVariables', null, { keys }));
       }
@@ -45,10 +45,10 @@ export function envHandlers(options: HandlerOptions): Service<'env'>['handlers']
       const { key } = call.body;
       const error = validateKey(key, isReserved);
       if (error !== null) throw invalidVariable(error);
-      const removed = await writer.remove(key, (change) =>
+      const isRemoved = await writer.remove(key, (change) =>
         envAuditEntry(originOf(call), call.operationId, key, change),
       );
-      return { status: 200, body: { removed } };
+      return { status: 200, body: { removed: isRemoved } };
     },
     'env.importVariables': async (call) => {
       const variables = parseVariables(call.body.content, isReserved);
@@ -64,10 +64,15 @@ export function envHandlers(options: HandlerOptions): Service<'env'>['handlers']
       body: {
         items: [...declarations().values()].map(({ declaredBy, ...declaration }) => {
           const value = snapshot.get(declaration.key);
-          const configured = value !== undefined && value !== '';
+          const isConfigured = value !== undefined && value !== '';
           const isStored = snapshot.entry(declaration.key) !== undefined;
           const source = isStored ? ('database' as const) : ('process' as const);
-          return { ...declaration, configured, source: configured ? source : null, declared_by: declaredBy };
+          return {
+            ...declaration,
+            configured: isConfigured,
+            source: isConfigured ? source : null,
+            declared_by: declaredBy,
+          };
         }),
       },
     }),
@@ -85,13 +90,13 @@ function listVariables(
   const fromProcess = [...declarations().values()].flatMap(({ key, secret }): EnvVariable[] => {
     const value = snapshot.entry(key) === undefined ? snapshot.get(key) : undefined;
     if (value === undefined || isReserved(key)) return [];
-    const masked = secret && !reveal;
+    const isMasked = secret && !reveal;
     return [
       {
         key,
-        value: masked ? maskValue(value) : value,
+        value: isMasked ? maskValue(value) : value,
         secret,
-        masked,
+        masked: isMasked,
         readable: true,
         updated_at: null,
         source: 'process',
@@ -106,12 +111,12 @@ function serializeEntry(
   secret: boolean,
   reveal: boolean,
 ): EnvVariable {
-  const masked = value === null || (secret && !reveal);
+  const isMasked = value === null || (secret && !reveal);
   return {
     key,
-    value: masked ? maskValue(value ?? '') : value,
+    value: isMasked ? maskValue(value ?? '') : value,
     secret,
-    masked,
+    masked: isMasked,
     readable: value !== null,
     updated_at: updatedAt.toISOString(),
     source: 'database',

@@ -48,20 +48,21 @@ export async function requireMasterKeys(
   settings: MasterKeySettings,
   { isEmbedded, redactor }: { isEmbedded: boolean; redactor: Redactor },
 ): Promise<void> {
-  const primary = await configuredKey(settings, 'masterKey', redactor);
-  await configuredKey(settings, 'masterKeyPrevious', redactor);
-  if (primary === null && !isEmbedded) throw new SettingError(missingKey(null));
+  const primaryKey = await readConfiguredKey(settings, 'masterKey', redactor);
+  await readConfiguredKey(settings, 'masterKeyPrevious', redactor);
+  if (primaryKey === null && !isEmbedded) throw new SettingError(missingKey(null));
 }
 
 /** The ids of the keys that a server with these settings would use; null for none. Creates no key. */
-export async function masterKeyIds(
+export async function readMasterKeyIds(
   settings: MasterKeySettings,
   { dataFolder, redactor }: Pick<UnlockOptions, 'dataFolder' | 'redactor'>,
 ): Promise<{ primary: string | null; previous: string | null }> {
-  const primary =
-    (await configuredKey(settings, 'masterKey', redactor)) ?? (await storedKey(dataFolder, redactor, null));
-  const previous = await configuredKey(settings, 'masterKeyPrevious', redactor);
-  return { primary: primary?.kid ?? null, previous: previous?.kid ?? null };
+  const primaryKey =
+    (await readConfiguredKey(settings, 'masterKey', redactor)) ??
+    (await loadStoredKey(dataFolder, redactor, null));
+  const previous = await readConfiguredKey(settings, 'masterKeyPrevious', redactor);
+  return { primary: primaryKey?.kid ?? null, previous: previous?.kid ?? null };
 }
 
 /**
@@ -70,13 +71,13 @@ export async function masterKeyIds(
  */
 export async function unlock({ settings, store, dataFolder, redactor, log }: UnlockOptions): Promise<Vault> {
   const { canary, variables } = await store.survey();
-  const previous = await configuredKey(settings, 'masterKeyPrevious', redactor);
+  const previous = await readConfiguredKey(settings, 'masterKeyPrevious', redactor);
   const isEmpty = canary === null && variables === 0;
-  const primary =
-    (await configuredKey(settings, 'masterKey', redactor)) ??
-    (await storedKey(dataFolder, redactor, isEmpty ? log : null));
-  if (primary === null) throw new SettingError(missingKey(dataFolder));
-  const vault = createVault(primary, previous === null ? [] : [previous]);
+  const primaryKey =
+    (await readConfiguredKey(settings, 'masterKey', redactor)) ??
+    (await loadStoredKey(dataFolder, redactor, isEmpty ? log : null));
+  if (primaryKey === null) throw new SettingError(missingKey(dataFolder));
+  const vault = createVault(primaryKey, previous === null ? [] : [previous]);
   if (canary === null && variables > 0) {
     throw new SettingError(
       'The database has encrypted values but lacks the row that verifies their master key. Nothing was changed.',
@@ -112,7 +113,7 @@ const settingNames: Record<KeySetting, string> = {
   masterKeyPrevious: 'TOWNHALL_MASTER_KEY_PREVIOUS',
 };
 
-async function configuredKey(
+async function readConfiguredKey(
   settings: MasterKeySettings,
   name: KeySetting,
   redactor: Redactor,
@@ -152,7 +153,7 @@ function keyPath(dataFolder: string): string {
  * The key file beside the embedded database. Creates it when `creationLog` is given,
  * which means that nothing is sealed.
  */
-async function storedKey(
+async function loadStoredKey(
   dataFolder: string | null,
   redactor: Redactor,
   creationLog: Log | null,

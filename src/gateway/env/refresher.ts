@@ -15,7 +15,7 @@ export interface Refresher {
 const retryMs = 250;
 
 export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 'sleep'>): Refresher {
-  const closing = new AbortController();
+  const closeStart = new AbortController();
   let currentRefresh: Promise<void> | undefined;
   let queuedRefresh: Promise<void> | undefined;
   let pendingRetry: Promise<void> | undefined;
@@ -37,9 +37,9 @@ export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 's
   }
 
   async function retryUntilLoaded(): Promise<void> {
-    while (!closing.signal.aborted) {
-      await clock.sleep(retryMs, closing.signal).catch(() => undefined);
-      if (closing.signal.aborted) return;
+    while (!closeStart.signal.aborted) {
+      await clock.sleep(retryMs, closeStart.signal).catch(() => undefined);
+      if (closeStart.signal.aborted) return;
       try {
         return await startOrQueue();
       } catch {
@@ -58,7 +58,7 @@ export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 's
       }
     },
     async close() {
-      closing.abort();
+      closeStart.abort();
       await pendingRetry;
       await currentRefresh?.catch(() => undefined);
     },

@@ -28,7 +28,7 @@ export interface SealingKeys {
 }
 
 /** Counts the stored values by master key. Needs no key: it decrypts nothing. */
-export async function sealingKeys(store: Pick<EnvStore, 'survey' | 'list'>): Promise<SealingKeys> {
+export async function findSealingKeys(store: Pick<EnvStore, 'survey' | 'list'>): Promise<SealingKeys> {
   const { canary, variables } = await store.survey();
   const current = canary === null ? null : keyIdOf(canary);
   const counts = new Map<string, number>(current === null ? [] : [[current, 0]]);
@@ -83,9 +83,9 @@ export async function rewrapAll(
   const canary = await store.lockCanary(tx, 'update');
   const rows = await store.listForUpdate(tx);
   const unreadableKeys: string[] = [];
-  const outdated = rows.filter(({ sealed }) => kidOrNull(sealed) !== kid);
-  const versions = await store.newVersions(tx, outdated.length);
-  const resealedVariables = outdated.flatMap((row, index): SealedVariable[] => {
+  const outdatedRows = rows.filter(({ sealed }) => kidOrNull(sealed) !== kid);
+  const versions = await store.newVersions(tx, outdatedRows.length);
+  const resealedVariables = outdatedRows.flatMap((row, index): SealedVariable[] => {
     const value = openOrNull(vault, row);
     if (value === null) {
       unreadableKeys.push(row.key);

@@ -16,8 +16,8 @@ function show(children, title) {
   card.setAttribute('aria-busy', 'false');
   card.replaceChildren(...children.filter((child) => child !== undefined));
   document.title = title;
-  const first = card.querySelector('input') || card.querySelector('h1');
-  if (first) first.focus();
+  const firstElement = card.querySelector('input') || card.querySelector('h1');
+  if (firstElement) firstElement.focus();
 }
 
 function heading(text) { return el('h1', { textContent: text, tabIndex: -1 }); }

@@ -18,9 +18,9 @@ function requestError(query) {
   if (missing.length > 0) return 'Missing in the address: ' + missing.join(', ');
   if ((query.get('response_type') || 'code') !== 'code' || (query.get('code_challenge_method') || 'S256') !== 'S256')
     return 'The address asks for something other than a code with PKCE (S256).';
-  const invalid = Object.keys(rules).filter((name) => !rules[name].test(query.get(name)));
-  if (!URL.canParse(query.get('redirect_uri'))) invalid.push('redirect_uri');
-  return invalid.length > 0 ? 'Not valid in the address: ' + invalid.join(', ') : undefined;
+  const invalidNames = Object.keys(rules).filter((name) => !rules[name].test(query.get(name)));
+  if (!URL.canParse(query.get('redirect_uri'))) invalidNames.push('redirect_uri');
+  return invalidNames.length > 0 ? 'Not valid in the address: ' + invalidNames.join(', ') : undefined;
 }
 
 function readRequest(search) {
@@ -43,8 +43,8 @@ async function loadBureau() {
 
 /** Sets the colour of the Bureau, with black or white upon it, whichever has more contrast. */
 function paint(color) {
-  const [red, green, blue] = [1, 3, 5].map((at) => {
-    const part = parseInt(color.slice(at, at + 2), 16) / 255;
+  const [red, green, blue] = [1, 3, 5].map((offset) => {
+    const part = parseInt(color.slice(offset, offset + 2), 16) / 255;
     return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
   });
   const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
@@ -119,9 +119,9 @@ async function leaveFor(provider) {
   const verifier = base64Url(crypto.getRandomValues(new Uint8Array(32)));
   const challenge = base64Url(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier)));
   const redirectTo = location.origin + location.pathname;
-  const started = await start(provider, { redirect_to: redirectTo, code_challenge: challenge });
-  sessionStorage.setItem(storageKey, JSON.stringify({ loginId: started.login_id, verifier, search: location.search }));
-  location.assign(started.url);
+  const startedLogin = await start(provider, { redirect_to: redirectTo, code_challenge: challenge });
+  sessionStorage.setItem(storageKey, JSON.stringify({ loginId: startedLogin.login_id, verifier, search: location.search }));
+  location.assign(startedLogin.url);
 }
 
 /** Issues the code for the app and goes there; the entry of this page is replaced, so Back does not return to it. */
@@ -144,25 +144,25 @@ function takeReturn() {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const [code, refusal] = [fragment.get('login_code'), fragment.get('login_error')];
   if (code === null && refusal === null) return undefined;
-  const stored = JSON.parse(sessionStorage.getItem(storageKey) || 'null');
+  const storedLogin = JSON.parse(sessionStorage.getItem(storageKey) || 'null');
   sessionStorage.removeItem(storageKey);
-  history.replaceState(null, '', location.pathname + (stored ? stored.search : ''));
+  history.replaceState(null, '', location.pathname + (storedLogin ? storedLogin.search : ''));
   // Without the tab's own verifier the return may belong to the login of another person.
-  if (!stored) throw new Error('This sign-in was started elsewhere or is over. Start again from the app.');
-  return { code, refusal, ...stored };
+  if (!storedLogin) throw new Error('This sign-in was started elsewhere or is over. Start again from the app.');
+  return { code, refusal, ...storedLogin };
 }
 
 async function main() {
   try {
-    const back = takeReturn();
+    const loginReturn = takeReturn();
     app = readRequest(location.search);
     await loadBureau();
-    if (back && back.code !== null) {
+    if (loginReturn && loginReturn.code !== null) {
       showWait('Signing you in');
-      const login = { login_id: back.loginId, login_code: back.code, code_verifier: back.verifier };
+      const login = { login_id: loginReturn.loginId, login_code: loginReturn.code, code_verifier: loginReturn.verifier };
       return await returnToApp(login).catch((error) => showSignIn(error.message));
     }
-    if (back) return showSignIn(refusals[back.refusal] || 'The sign-in failed. Try again.');
+    if (loginReturn) return showSignIn(refusals[loginReturn.refusal] || 'The sign-in failed. Try again.');
     const hasAccounts = providers.some(({ id }) => id === 'password');
     if (app.screen === 'register' && hasAccounts) return showRegistration();
     showSignIn();

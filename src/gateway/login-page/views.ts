@@ -2,8 +2,8 @@
 // the content of the card.
 export const views = `
 function mark() {
-  const initial = [...bureau.name.trim()][0] || '?';
-  return el('div', { className: 'mark', textContent: initial.toUpperCase(), attributes: { 'aria-hidden': 'true' } });
+  const initialLetter = [...bureau.name.trim()][0] || '?';
+  return el('div', { className: 'mark', textContent: initialLetter.toUpperCase(), attributes: { 'aria-hidden': 'true' } });
 }
 
 function destination() {
@@ -21,19 +21,19 @@ function showView({ title, lead, error, children, links = [] }) {
 function showSignIn(error) {
   const title = 'Sign in to ' + bureau.name;
   const parties = providers.filter(({ kind }) => kind === 'redirect');
-  const [password, emailCode] = ['password', 'email_code'].map((id) => providers.find((one) => one.id === id));
+  const [password, emailCode] = ['password', 'email_code'].map((id) => providers.find((provider) => provider.id === id));
   if (parties.length === 0 && !password && !emailCode)
     return showEnd(bureau.name + ' has no sign-in yet', 'Its operator has not set up a way to sign in here.');
-  const others = parties.map(({ id, label }) => el('button', {
+  const partyButtons = parties.map(({ id, label }) => el('button', {
     type: 'button', className: 'other', textContent: 'Continue with ' + label, onclick: () => act(() => leaveFor(id)),
   }));
-  const local = password ? passwordForm() : emailCode ? emailForm() : undefined;
+  const localForm = password ? passwordForm() : emailCode ? emailForm() : undefined;
   showView({
     title, lead: destination(), error,
     children: [
-      others.length > 0 ? el('div', { className: 'others' }, ...others) : undefined,
-      others.length > 0 && local ? el('div', { className: 'or', textContent: 'or' }) : undefined,
-      local,
+      partyButtons.length > 0 ? el('div', { className: 'others' }, ...partyButtons) : undefined,
+      partyButtons.length > 0 && localForm ? el('div', { className: 'or', textContent: 'or' }) : undefined,
+      localForm,
     ],
     links: [
       ...(password && emailCode ? [link('E-mail me a code instead', () => showEmail())] : []),

@@ -86,15 +86,16 @@ async function applyToOrder(
   isUserGone: boolean,
 ): Promise<DeliveryResult> {
   const { tx, event, store } = delivery;
-  const first = await recordFacts(delivery, order);
-  if (first.result !== 'accepted') return first.result;
-  let latest = first.order;
-  for (const storedEvent of await store.listParked(tx, latest))
-    latest = (await recordFacts({ ...delivery, event: parseStoredEvent(storedEvent) }, latest)).order;
+  const firstRecord = await recordFacts(delivery, order);
+  if (firstRecord.result !== 'accepted') return firstRecord.result;
+  let latestOrder = firstRecord.order;
+  for (const storedEvent of await store.listParked(tx, latestOrder))
+    latestOrder = (await recordFacts({ ...delivery, event: parseStoredEvent(storedEvent) }, latestOrder))
+      .order;
   // Without a user there is no balance. The facts stay recorded, and an operator has to refund the money.
-  if (isUserGone && netCredits(latest) > latest.postedCredits)
-    return quarantine(delivery, { reason: 'unknown_user', paymentId: latest.paymentId });
-  await postDifference(delivery, latest, event.fact as Fact);
+  if (isUserGone && netCredits(latestOrder) > latestOrder.postedCredits)
+    return quarantine(delivery, { reason: 'unknown_user', paymentId: latestOrder.paymentId });
+  await postDifference(delivery, latestOrder, event.fact as Fact);
   return 'accepted';
 }
 
@@ -131,8 +132,8 @@ async function postDifference(
   order: PaymentOrder,
   cause: Fact,
 ): Promise<void> {
-  const net = netCredits(order);
-  const difference = net - order.postedCredits;
+  const netAmount = netCredits(order);
+  const difference = netAmount - order.postedCredits;
   if (difference === 0n) return;
   const entry = { userId: order.userId, ref: `${order.paymentId}/${order.postings + 1}` };
   const reason = `Payment ${order.paymentId}`;
@@ -142,7 +143,7 @@ async function postDifference(
     const kind = cause.kind === 'disputed' || cause.kind === 'dispute_won' ? 'dispute' : 'refund';
     await balances.takeBack(tx, { ...entry, kind, credits: -difference, reason, partial: true });
   }
-  await store.recordPosting(tx, order, net);
+  await store.recordPosting(tx, order, netAmount);
 }
 
 /** Stores the event without applying it. An operator should look at it, so the log warns. */

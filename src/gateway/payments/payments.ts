@@ -75,9 +75,14 @@ export function payments(options: PaymentsOptions): Payments {
       },
       'payments.createCheckout': createCheckoutHandler({ store, methods, bureaus, log }),
       'payments.listPayments': async (call) => {
-        const before = call.query.cursor === undefined ? null : decodeCursor(call.query.cursor, isCursorText);
+        const beforeId =
+          call.query.cursor === undefined ? null : decodeCursor(call.query.cursor, isCursorText);
         const limit = pageLimit(call.query);
-        const rows = await store.list({ ...scopeOf(call.identity, call.query), before, count: limit + 1 });
+        const rows = await store.list({
+          ...scopeOf(call.identity, call.query),
+          before: beforeId,
+          count: limit + 1,
+        });
         const { items, next_cursor } = pageOf(rows, limit, ({ paymentId }) => paymentId);
         return { status: 200, body: { items: items.map(serializePayment), next_cursor } };
       },

@@ -38,7 +38,7 @@ export function createReconciler({
 }): Reconciler {
   const stop = new AbortController();
   const { signal: stopSignal } = stop;
-  let polling = Promise.resolve();
+  let pollPromise = Promise.resolve();
 
   async function pollOne(order: PaymentOrder): Promise<boolean> {
     const provider = providers.get(order.provider);
@@ -77,7 +77,7 @@ export function createReconciler({
     poll,
     start(queue) {
       if (queue === null) {
-        polling = pollForever();
+        pollPromise = pollForever();
         return;
       }
       // The job expires before the next one is due.
@@ -88,7 +88,7 @@ export function createReconciler({
     },
     async close() {
       stop.abort();
-      await polling;
+      await pollPromise;
     },
   };
 }

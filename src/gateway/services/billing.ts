@@ -30,11 +30,11 @@ export function createActionBilling(
   const { identity, requestId, action } = call;
   const startedMs = clock.monotonicMs();
   const reasons = new Set<string>();
-  let total = 0n;
+  let totalCredits = 0n;
   let hold: Hold | undefined;
   let isClosed = false;
   // Charges run in sequence: the first creates the hold, later ones raise it.
-  let last: Promise<void> = Promise.resolve();
+  let lastCharge: Promise<void> = Promise.resolve();
 
   async function extend(amount: number | bigint, reason: string): Promise<void> {
     const credits = toWholeCredits(amount);
@@ -43,7 +43,7 @@ export function createActionBilling(
       throw new Error('A guest has no credits to charge; let the action admit users.');
     if (isClosed) throw new Error('The action has ended and cannot charge any more.');
     if (identity.kind === 'user') {
-      const newTotal = total + credits;
+      const newTotal = totalCredits + credits;
       if (hold === undefined) {
         const { userId, bureauId, tokenId } = identity;
         hold = await ledger.hold(
@@ -55,7 +55,7 @@ export function createActionBilling(
         await hold.raise(newTotal);
       }
     }
-    total += credits;
+    totalCredits += credits;
     reasons.add(reason);
   }
 
@@ -79,15 +79,15 @@ export function createActionBilling(
 
   return {
     charge(credits, reason) {
-      const charged = last.then(() => extend(credits, reason));
+      const chargePromise = lastCharge.then(() => extend(credits, reason));
       // An action may not await its charge: avoid an unhandled rejection.
-      last = charged.catch(() => undefined);
-      return charged;
+      lastCharge = chargePromise.catch(() => undefined);
+      return chargePromise;
     },
     async settle(alongside) {
-      await last;
+      await lastCharge;
       isClosed = true;
-      if (hold !== undefined) await hold.settle(total, factsOf('completed'), alongside);
+      if (hold !== undefined) await hold.settle(totalCredits, factsOf('completed'), alongside);
       else if (reasons.size > 0 && identity.kind === 'admin') {
         await ledger.record(
           {
@@ -105,7 +105,7 @@ export function createActionBilling(
     },
     async release(outcome) {
       isClosed = true;
-      await last;
+      await lastCharge;
       await hold?.settle(0n, factsOf(outcome));
     },
   };

@@ -83,7 +83,7 @@ export function registerServices(
 function readService(definition: ServiceDefinition, source: string, rules: RegistryRules): ProjectService {
   const { id, name, env = [], actions, jobs = {} } = definition;
   const place = typeof id === 'string' && id !== '' ? `${source}: service "${id}"` : `${source}: a service`;
-  const refuse = refuser(place);
+  const refuse = createRefuse(place);
   refuseUnknown(definition, serviceMembers, refuse);
   if (typeof id !== 'string' || !serviceShape.test(id))
     refuse('id', 'must be lower-case letters, digits, `_` and `-`, 64 at most, a letter first');
@@ -99,16 +99,16 @@ function readService(definition: ServiceDefinition, source: string, rules: Regis
     jobs: new Map(
       Object.entries(jobs).map(([jobName, job]) => [
         jobName,
-        readJob(jobName, job as JobDefinition, refuser(place, `jobs.${jobName}`)),
+        readJob(jobName, job as JobDefinition, createRefuse(place, `jobs.${jobName}`)),
       ]),
     ),
     env: env.map((requirement: ServiceRequirement, index) =>
-      readRequirement(requirement, refuser(place, `env[${index}]`), rules),
+      readRequirement(requirement, createRefuse(place, `env[${index}]`), rules),
     ),
     actions: new Map(
       Object.entries(actions).map(([actionId, action]) => [
         actionId,
-        readAction(actionId, action, refuser(place, `actions.${actionId}`)),
+        readAction(actionId, action, createRefuse(place, `actions.${actionId}`)),
       ]),
     ),
   };
@@ -172,16 +172,17 @@ function readJob(name: string, job: JobDefinition, refuse: Refuse): JobDefinitio
 
 type Refuse = (member: string, message: string) => never;
 
-function refuser(place: string, within = ''): Refuse {
+function createRefuse(place: string, within = ''): Refuse {
   return (member, message) => {
     const path = [within, member].filter((part) => part !== '').join('.');
     throw new ProjectError(`${place}: ${path === '' ? '' : `${path} `}${message}.`);
   };
 }
 
-function refuseUnknown(definition: object, allowed: readonly string[], refuse: Refuse): void {
-  const unknown = Object.keys(definition).find((name) => !allowed.includes(name));
-  if (unknown !== undefined) refuse(unknown, `is not known here; there are ${allowed.join(', ')}`);
+function refuseUnknown(definition: object, allowedNames: readonly string[], refuse: Refuse): void {
+  const unknownName = Object.keys(definition).find((name) => !allowedNames.includes(name));
+  if (unknownName !== undefined)
+    refuse(unknownName, `is not known here; there are ${allowedNames.join(', ')}`);
 }
 
 function compileOrRefuse<T>(compile: () => T, member: string, refuse: Refuse): T {

@@ -77,8 +77,8 @@ function requireEngine({ database }: DeclaredResources, engine: Database['engine
 }
 
 function databaseHandle({ sql, tx }: Queries): ProjectDatabase {
-  const handle = ((first: never, ...rest: never[]) =>
-    (sql as unknown as (...input: unknown[]) => unknown)(first, ...rest)) as unknown as ProjectDatabase;
+  const handle = ((query: never, ...parameters: never[]) =>
+    (sql as unknown as (...input: unknown[]) => unknown)(query, ...parameters)) as unknown as ProjectDatabase;
   return Object.assign(handle, sql, { begin: tx });
 }
 

@@ -96,10 +96,10 @@ function readInput(action: Action, { body, query }: ActionRequest): Record<strin
 }
 
 function invalidInput(details: ProblemDetail[]): Problem {
-  const [first] = details;
-  const message = `The input does not fit the action${first === undefined ? '' : `: \`${first.path}\` ${first.message}`}.`;
+  const [firstDetail] = details;
+  const message = `The input does not fit the action${firstDetail === undefined ? '' : `: \`${firstDetail.path}\` ${firstDetail.message}`}.`;
   return new Problem('bad_request', 'service_invalid_input', message, {
-    param: first?.path || null,
+    param: firstDetail?.path || null,
     details,
   });
 }

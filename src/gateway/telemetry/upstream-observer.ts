@@ -93,7 +93,7 @@ export function createUpstreamObserver({
         addUpstreamMs,
       };
       try {
-        const answer = await traces.within(span, call);
+        const answer = await traces.runInSpan(span, call);
         recordAnswer(observation);
         return answer;
       } catch (error) {
@@ -167,7 +167,7 @@ function recordAnswer(observation: Observation): void {
   upstreamMetrics.countKey(attempt, 'answered');
   // A streamed answer lasts as long as its request.
   if (request === undefined) {
-    recordEnd(observation, answeredMs, { isStream: false, clientGone: false, notes: {} });
+    recordEnd(observation, answeredMs, { isStream: false, isClientGone: false, notes: {} });
   } else {
     request.note({ model, provider, upstreamMs });
     request.onEnd((end) => recordEnd(observation, answeredMs, end));
@@ -177,7 +177,7 @@ function recordAnswer(observation: Observation): void {
 function recordEnd(
   { attempt, labels, startedMs, span, isTraced, clock, upstreamMetrics }: Observation,
   answeredMs: number,
-  { isStream, clientGone, notes }: RequestEnd,
+  { isStream, isClientGone, notes }: RequestEnd,
 ): void {
   const { model, provider } = attempt;
   const endedMs = isStream ? clock.monotonicMs() : answeredMs;
@@ -186,7 +186,7 @@ function recordEnd(
   if (!isTraced) return;
   span.set({
     ...noteAttributes({ ...notes, model, provider }),
-    'townhall.client_gone': clientGone ? true : undefined,
+    'townhall.client_gone': isClientGone ? true : undefined,
   });
   span.end(endedMs);
 }

@@ -80,14 +80,17 @@ function createGetUsage({
   return async ({ identity, query }) => {
     const range = readRange(query, clock);
     const filter = { userId: identity.userId, ...range };
-    const by = query.group_by ?? 'day';
+    const groupedBy = query.group_by ?? 'day';
     await reportCharges();
-    const [total, groups] = await Promise.all([store.total(filter), store.group(filter, by, maximumGroups)]);
+    const [total, groups] = await Promise.all([
+      store.total(filter),
+      store.group(filter, groupedBy, maximumGroups),
+    ]);
     return {
       status: 200,
       body: {
         ...serializeRange(range),
-        group_by: by,
+        group_by: groupedBy,
         total: serializeTotal(total),
         items: groups.map(serializeGroup),
       },
@@ -108,11 +111,11 @@ function createListRecords({
     if (from !== undefined && to !== undefined && from >= to)
       throw invalidMember('from', 'must be before `to`');
     const filter = { ...callerFilter, requestId: query.request_id, model: query.model, from, to };
-    const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isTimeAndId);
+    const beforePosition = query.cursor === undefined ? null : decodeCursor(query.cursor, isTimeAndId);
     const limit = pageLimit(query);
     await reportCharges();
     const { items, next_cursor } = pageOf(
-      await store.list(filter, { before, limit }),
+      await store.list(filter, { before: beforePosition, limit }),
       limit,
       ({ createdAtText, usageId }) => [createdAtText, usageId],
     );
@@ -129,7 +132,8 @@ function createGetOverview({
     const range = readRange(query, clock);
     const filter = { bureauId: identity.bureauId ?? query.bureau_id, ...range };
     await reportCharges();
-    const groups = (by: 'day' | 'model' | 'bureau' | 'outcome') => store.group(filter, by, maximumGroups);
+    const groups = (groupedBy: 'day' | 'model' | 'bureau' | 'outcome') =>
+      store.group(filter, groupedBy, maximumGroups);
     const [total, days, models, bureaus, outcomes] = await Promise.all([
       store.total(filter),
       groups('day'),

@@ -108,24 +108,24 @@ export function tooManyAttempts(retryAfterSeconds: number): Problem {
 }
 
 function emailKey({ bureauId, email }: Pick<AttemptSource, 'bureauId' | 'email'>): Buffer {
-  return hash('person', bureauId, email);
+  return hashParts('person', bureauId, email);
 }
 
 function knownNetworkKey({ bureauId, email, remoteAddress }: AttemptSource): Buffer {
-  return hash('network', bureauId, email, networkOf(remoteAddress));
+  return hashParts('network', bureauId, email, networkOf(remoteAddress));
 }
 
 function networkLimitKey(
   kind: keyof AttemptLimitSettings,
   { bureauId, email, remoteAddress }: AttemptSource,
 ): Buffer {
-  return hash(kind, bureauId, email, networkOf(remoteAddress));
+  return hashParts(kind, bureauId, email, networkOf(remoteAddress));
 }
 
 function sharedLimitKey(kind: keyof AttemptLimitSettings, { bureauId, email }: AttemptSource): Buffer {
-  return hash('pace', kind, bureauId, email);
+  return hashParts('pace', kind, bureauId, email);
 }
 
-function hash(...parts: string[]): Buffer {
+function hashParts(...parts: string[]): Buffer {
   return createHash('sha256').update(JSON.stringify(parts)).digest();
 }

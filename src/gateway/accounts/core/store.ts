@@ -152,14 +152,14 @@ export interface BureauColumns {
 
 export function accountsStore(database: Database, bureaus: BureauColumns): AccountsStore {
   return {
-    ...queries(database.sql, bureaus),
-    tx: (work) => database.tx((tx) => work(queries(tx, bureaus), tx)),
+    ...createQueries(database.sql, bureaus),
+    tx: (work) => database.tx((tx) => work(createQueries(tx, bureaus), tx)),
     ensureUser: (tx, bureauId, person, newUserId) => ensureUser(tx, bureaus, { bureauId, person, newUserId }),
     revokeCreatedBy: (tx, createdBy) => revokeTokens(tx, { createdBy }),
   };
 }
 
-function queries(sql: Sql, bureaus: BureauColumns): AccountsQueries {
+function createQueries(sql: Sql, bureaus: BureauColumns): AccountsQueries {
   return { ...userQueries(sql), ...passwordQueries(sql), ...tokenQueries(sql, bureaus) };
 }
 

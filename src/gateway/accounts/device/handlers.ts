@@ -111,7 +111,7 @@ export function deviceLoginHandlers(options: DeviceLoginOptions): DeviceHandlers
       const state = decision === 'confirm' ? 'confirmed' : 'denied';
       await guessLimited(options, call, () =>
         store.tx(async (_queries, tx) => {
-          const login = await deviceLogins.within(tx).decide(digest, bureauId, { state, makerId: tokenId });
+          const login = await deviceLogins.withSql(tx).decide(digest, bureauId, { state, makerId: tokenId });
           if (login === null) return null;
           await audit.record(tx, {
             ...originOf(call),
@@ -187,7 +187,7 @@ async function guessLimited<Login>(
     const count = await attemptLimits.count(key, wrongCodes);
     if (count === 'counted') continue;
     // A guess that one limit refuses does not use up the other.
-    for (const earlier of keys.slice(0, index)) await attemptLimits.uncount(earlier);
+    for (const earlierKey of keys.slice(0, index)) await attemptLimits.uncount(earlierKey);
     throw tooManyAttempts(count.retryAfterSeconds);
   }
   const login = await find();
@@ -234,7 +234,7 @@ function serializeCredential(credential: DeviceCredential) {
 }
 
 function issueDiff({ userId, makerId, kind, name, creditCap, models, expiresAt }: DeviceCredential) {
-  const expires = expiresAt.toISOString();
+  const expiresAtText = expiresAt.toISOString();
   return {
     user_id: userId,
     created_by: makerId,
@@ -242,6 +242,6 @@ function issueDiff({ userId, makerId, kind, name, creditCap, models, expiresAt }
     name,
     models,
     credit_cap: creditCap,
-    expires_at: expires,
+    expires_at: expiresAtText,
   };
 }

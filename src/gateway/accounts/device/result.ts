@@ -48,7 +48,7 @@ export async function pollDeviceLogin(options: ResultOptions, deviceCode: string
   const { store, deviceLogins } = options;
   const digest = secretDigest(deviceCode);
   const outcome = await store.tx(async (queries, tx): Promise<Outcome> => {
-    const logins = deviceLogins.within(tx);
+    const logins = deviceLogins.withSql(tx);
     const login = await logins.lock(digest);
     if (login === null) return { state: 'unknown' };
     options.refuseUnlessActive(login.bureauState);

@@ -64,14 +64,14 @@ export interface DeviceLoginQueries {
 
 export interface DeviceLoginStore extends DeviceLoginQueries {
   /** The same queries on a transaction's connection. */
-  within(sql: Sql): DeviceLoginQueries;
+  withSql(sql: Sql): DeviceLoginQueries;
 }
 
 export function deviceLoginStore({ sql }: Database, bureaus: BureauColumns): DeviceLoginStore {
-  return { ...queries(sql, bureaus), within: (tx) => queries(tx, bureaus) };
+  return { ...createQueries(sql, bureaus), withSql: (tx) => createQueries(tx, bureaus) };
 }
 
-function queries(sql: Sql, bureaus: BureauColumns): DeviceLoginQueries {
+function createQueries(sql: Sql, bureaus: BureauColumns): DeviceLoginQueries {
   return { ...programQueries(sql, bureaus), ...personQueries(sql) };
 }
 

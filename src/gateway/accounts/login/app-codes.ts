@@ -112,7 +112,7 @@ async function issueToken(
   attemptDigest: Buffer,
 ) {
   return store.tx(async (queries, tx) => {
-    const attempts = loginAttempts.within(tx);
+    const attempts = loginAttempts.withSql(tx);
     const { userId } = (await attempts.find(attemptDigest)) ?? {};
     // The user's row before the attempt's, as a password reset does: the other order could deadlock with it.
     const user = userId ? await queries.lockUser(userId) : null;

@@ -114,7 +114,7 @@ export function createLoginAttempts(options: LoginAttemptOptions): LoginAttempts
       }
       await store.tx(async (_queries, tx) => {
         const { userId } = await store.ensureUser(tx, bureau.bureauId, provider.person, id('usr'));
-        await loginAttempts.within(tx).insert({ ...attempt, userId });
+        await loginAttempts.withSql(tx).insert({ ...attempt, userId });
       });
       return { loginId, next: { outcome: 'done' } };
     },
@@ -165,8 +165,8 @@ async function startRedirect(
     ...(userCode === undefined ? {} : { userCode }),
   };
   await store.tx(async (_queries, tx) => {
-    await loginAttempts.within(tx).insert({ ...attempt, awaits: 'redirect', ...binding });
-    await issueOneTimeToken(oneTimeTokens.within(tx), {
+    await loginAttempts.withSql(tx).insert({ ...attempt, awaits: 'redirect', ...binding });
+    await issueOneTimeToken(oneTimeTokens.withSql(tx), {
       purpose: 'oauth_state',
       secret,
       content,
@@ -222,7 +222,7 @@ async function finishWithPerson(
   const result = await store.tx(async (_queries, tx) => {
     const { userId, state } = await store.ensureUser(tx, bureauId, person, id('usr'));
     const user = { userId, isBlocked: state !== 'active' };
-    return finishAttempt(loginAttempts.within(tx), digest, user, loginCodeDigest);
+    return finishAttempt(loginAttempts.withSql(tx), digest, user, loginCodeDigest);
   });
   requireDone(result);
 }
@@ -236,7 +236,7 @@ async function finishWithPassword(
     // A password reset takes the same lock, so a login with the former password cannot end after it.
     const user = await queries.lockUser(userId);
     if ((await queries.findPasswordDigest(userId)) !== passwordDigest) throw wrongPassword();
-    return finishAttempt(loginAttempts.within(tx), digest, { userId, isBlocked: user?.state !== 'active' });
+    return finishAttempt(loginAttempts.withSql(tx), digest, { userId, isBlocked: user?.state !== 'active' });
   });
   requireDone(result);
 }
@@ -282,9 +282,12 @@ export function attemptEndedProblem(): Problem {
 function requireInputs(input: Readonly<Record<string, string>>, expected: readonly LoginInput[]): void {
   const missingInput = expected.find(({ name, required }) => required && !input[name]);
   if (missingInput !== undefined) throw invalidInput(missingInput.name, 'is required');
-  const unknown = Object.keys(input).find((name) => !expected.some((entry) => entry.name === name));
-  if (unknown !== undefined)
-    throw invalidInput(/^\w{1,64}$/.test(unknown) ? unknown : 'input', 'is not one of the requested inputs');
+  const unknownName = Object.keys(input).find((name) => !expected.some((entry) => entry.name === name));
+  if (unknownName !== undefined)
+    throw invalidInput(
+      /^\w{1,64}$/.test(unknownName) ? unknownName : 'input',
+      'is not one of the requested inputs',
+    );
 }
 
 function invalidInput(name: string, message: string): Problem {

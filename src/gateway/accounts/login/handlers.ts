@@ -67,8 +67,8 @@ export function loginHandlers(
       const bureau = await requireActiveBureau(call.query.bureau_id);
       if (call.query.redirect_uri !== undefined) requireRedirectUri(call.query.redirect_uri, bureau);
       const context = loginContext(bureau, call);
-      const available = providers.filter((provider) => provider.available(context));
-      const items = available.map(({ id, label, kind, inputs }) => ({
+      const availableProviders = providers.filter((provider) => provider.available(context));
+      const items = availableProviders.map(({ id, label, kind, inputs }) => ({
         id,
         label,
         kind,
@@ -142,11 +142,11 @@ function loginContext(bureau: Bureau, { remoteAddress, request }: Caller): Login
 }
 
 function serializeOutcome(loginId: string, provider: string, next: NextStep): LoginOutcomeBody {
-  const common = { login_id: loginId, provider };
-  if (next.outcome === 'input') return { ...common, outcome: 'input', inputs: [...next.inputs] };
-  if (next.outcome === 'done') return { ...common, outcome: 'done' };
+  const commonMembers = { login_id: loginId, provider };
+  if (next.outcome === 'input') return { ...commonMembers, outcome: 'input', inputs: [...next.inputs] };
+  if (next.outcome === 'done') return { ...commonMembers, outcome: 'done' };
   const userCode = next.userCode === undefined ? {} : { user_code: next.userCode };
-  return { ...common, outcome: 'redirect', url: next.url, ...userCode };
+  return { ...commonMembers, outcome: 'redirect', url: next.url, ...userCode };
 }
 
 function serializeResult(loginId: string, outcome: LoginOutcome): LoginResult {

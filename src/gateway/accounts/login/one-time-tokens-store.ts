@@ -33,14 +33,14 @@ export interface OneTimeTokenQueries {
 
 export interface OneTimeTokenStore extends OneTimeTokenQueries {
   /** The same queries on a transaction's connection. */
-  within(sql: Sql): OneTimeTokenQueries;
+  withSql(sql: Sql): OneTimeTokenQueries;
 }
 
 export function oneTimeTokenStore({ sql }: Database): OneTimeTokenStore {
-  return { ...queries(sql), within: queries };
+  return { ...createQueries(sql), withSql: createQueries };
 }
 
-function queries(sql: Sql): OneTimeTokenQueries {
+function createQueries(sql: Sql): OneTimeTokenQueries {
   return {
     async insert({ digest, purpose, attemptDigest, sealed, maxAttempts, ttlSeconds }) {
       const [row] = await sql<{ expiresAt: Date }[]>`

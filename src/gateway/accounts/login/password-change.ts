@@ -135,7 +135,7 @@ async function replacePassword(
 ): Promise<void> {
   await queries.setPassword(userId, passwordDigest);
   await queries.revokeTokens({ userId, ...(exceptTokenId !== undefined && { except: exceptTokenId }) });
-  await loginAttempts.within(tx).deleteForUser(userId);
+  await loginAttempts.withSql(tx).deleteForUser(userId);
   await audit.record(tx, {
     ...originOf(call),
     action: call.operationId,

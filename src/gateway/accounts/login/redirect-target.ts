@@ -23,14 +23,15 @@ export function redirectBinding(
   if (redirectTo === undefined || codeChallenge === undefined) return null;
   const url = URL.canParse(redirectTo) ? new URL(redirectTo) : undefined;
   if (!url || !isWebAddress(url))
-    throw invalid('redirect_to', 'must be an https address, or an http address of this machine');
-  if (url.username !== '' || url.password !== '') throw invalid('redirect_to', 'must not hold credentials');
+    throw invalidMember('redirect_to', 'must be an https address, or an http address of this machine');
+  if (url.username !== '' || url.password !== '')
+    throw invalidMember('redirect_to', 'must not hold credentials');
   if (url.href === normalize(loginPage)) return { redirectTo: url.href, codeChallenge };
-  const allowed = [bureau.serverUrl, ...bureau.redirectOrigins].map((address) =>
+  const allowedOrigins = [bureau.serverUrl, ...bureau.redirectOrigins].map((address) =>
     URL.canParse(address) ? new URL(address).origin : null,
   );
-  if (!allowed.includes(url.origin))
-    throw invalid('redirect_to', `has the origin ${url.origin}, which is not one of the Bureau's`);
+  if (!allowedOrigins.includes(url.origin))
+    throw invalidMember('redirect_to', `has the origin ${url.origin}, which is not one of the Bureau's`);
   return { redirectTo: url.href, codeChallenge };
 }
 
@@ -38,7 +39,7 @@ export function redirectBinding(
 export function requireRedirectUri(text: string, { redirectUris }: Pick<Bureau, 'redirectUris'>): string {
   const href = normalize(text);
   if (href === null || !redirectUris.includes(href))
-    throw invalid('redirect_uri', 'is not one of the `redirect_uris` of this Bureau');
+    throw invalidMember('redirect_uri', 'is not one of the `redirect_uris` of this Bureau');
   return href;
 }
 
@@ -60,7 +61,7 @@ function isWebAddress({ protocol, host }: URL): boolean {
   return protocol === 'https:' || (protocol === 'http:' && isLoopbackHost(host));
 }
 
-function invalid(param: string, message: string): Problem {
+function invalidMember(param: string, message: string): Problem {
   return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
     param,
     details: [{ path: param, message }],

@@ -69,7 +69,7 @@ export function createResultReader({
 
   return async (loginId, proof) => {
     const outcome = await store.tx(async (queries, tx) =>
-      readLocked(loginId, proof, queries, loginAttempts.within(tx)),
+      readLocked(loginId, proof, queries, loginAttempts.withSql(tx)),
     );
     // Throw after the commit: a spent attempt has just lost its sealed token.
     if (outcome === 'unproven') throw unprovenProblem(proof);

@@ -62,14 +62,14 @@ export interface LoginAttemptQueries {
 
 export interface LoginAttemptStore extends LoginAttemptQueries {
   /** The same queries on a transaction's connection. */
-  within(sql: Sql): LoginAttemptQueries;
+  withSql(sql: Sql): LoginAttemptQueries;
 }
 
 export function loginAttemptStore({ sql }: Database, bureaus: BureauColumns): LoginAttemptStore {
-  return { ...queries(sql, bureaus), within: (tx) => queries(tx, bureaus) };
+  return { ...createQueries(sql, bureaus), withSql: (tx) => createQueries(tx, bureaus) };
 }
 
-function queries(sql: Sql, bureaus: BureauColumns): LoginAttemptQueries {
+function createQueries(sql: Sql, bureaus: BureauColumns): LoginAttemptQueries {
   const isPending = () => sql`state = 'pending' and expires_at > gateway.townhall_now()`;
 
   return {

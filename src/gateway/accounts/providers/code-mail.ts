@@ -23,13 +23,13 @@ export async function sendCode(
   mail: Mailer,
   { to, bureauName, code, purpose, minutes }: CodeMail,
 ): Promise<void> {
-  const formatted = `${code.slice(0, 4)} ${code.slice(4)}`;
+  const spacedCode = `${code.slice(0, 4)} ${code.slice(4)}`;
   const text = [
     `Use this code to ${purpose} at ${bureauName}:`,
-    `    ${formatted}`,
+    `    ${spacedCode}`,
     `It is valid for ${minutes} minutes. If you did not request it, ignore this e-mail. Do not share the code with anyone.`,
   ].join('\n\n');
-  await mail.send({ to, subject: `${formatted} is your code for ${bureauName}`, text });
+  await mail.send({ to, subject: `${spacedCode} is your code for ${bureauName}`, text });
 }
 
 /**

@@ -218,10 +218,17 @@ const allowPlainHttp: (configuration: client.Configuration) => void = client.all
  * provider does not support it.
  */
 function clientAuthentication(secret: string): client.ClientAuth {
-  const [basic, post] = [client.ClientSecretBasic(secret), client.ClientSecretPost(secret)];
-  return (server, ...rest) => {
+  const [basicAuthentication, postAuthentication] = [
+    client.ClientSecretBasic(secret),
+    client.ClientSecretPost(secret),
+  ];
+  return (server, ...parameters) => {
     const methods = server.token_endpoint_auth_methods_supported;
-    return (methods === undefined || methods.includes('client_secret_basic') ? basic : post)(server, ...rest);
+    return (
+      methods === undefined || methods.includes('client_secret_basic')
+        ? basicAuthentication
+        : postAuthentication
+    )(server, ...parameters);
   };
 }
 

@@ -56,7 +56,7 @@ interface ThirdPartyLogin {
 }
 
 const logins: readonly ThirdPartyLogin[] = [
-  { id: 'github', label: 'GitHub', party: githubParty, person: githubPerson },
+  { id: 'github', label: 'GitHub', party: githubParty, person: fetchGithubPerson },
   {
     id: 'google',
     label: 'Google',
@@ -142,7 +142,7 @@ async function openIdPerson({ claims, userInfo }: Grant): Promise<Person> {
     issuer: claims.iss,
     subject: claims.sub,
     email,
-    displayName: text(profile['name'], 200),
+    displayName: readText(profile['name'], 200),
     avatarUrl: webAddress(profile['picture']),
   };
 }
@@ -151,7 +151,7 @@ async function openIdPerson({ claims, userInfo }: Grant): Promise<Person> {
 // would merge all people of a provider.
 const subjectPattern = /^(?=.*\S)\P{Cc}{1,255}$/u;
 
-async function githubPerson(grant: Grant, env: EnvReader): Promise<Person> {
+async function fetchGithubPerson(grant: Grant, env: EnvReader): Promise<Person> {
   const { base, api } = githubUrls(env);
   const [user, emails] = await Promise.all([grant.read(`${api}/user`), grant.read(`${api}/user/emails`)]);
   const { id, login, name, avatar_url: avatar } = asRecord(user);
@@ -164,7 +164,7 @@ async function githubPerson(grant: Grant, env: EnvReader): Promise<Person> {
     issuer: base,
     subject: String(id),
     email: claimedAddress(primaryEmail?.['email']),
-    displayName: text(name, 200) ?? text(login, 200),
+    displayName: readText(name, 200) ?? readText(login, 200),
     avatarUrl: webAddress(avatar),
   };
 }
@@ -173,7 +173,7 @@ function unidentifiedProblem(): Problem {
   return new Problem('bad_request', 'login_failed', 'The login provider did not identify you.');
 }
 
-function text(value: unknown, maximumLength: number): string | null {
+function readText(value: unknown, maximumLength: number): string | null {
   if (typeof value !== 'string') return null;
   // Control characters could act as commands in a terminal or a header.
   const cleanText = value
@@ -185,7 +185,7 @@ function text(value: unknown, maximumLength: number): string | null {
 }
 
 function webAddress(value: unknown): string | null {
-  const url = text(value, 2048);
+  const url = readText(value, 2048);
   return url !== null && URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) ? url : null;
 }
 

@@ -126,7 +126,7 @@ export class AllotmentLedger {
       journal,
       clock,
       times,
-      take: (call, amount, from) => this.#takeMore(call, amount, from),
+      take: (call, amount, allotment) => this.#takeMore(call, amount, allotment),
       addCharge: (charge) => this.#applyLoop.add(charge),
       sync: (seq) => this.#sync(seq),
       readResult: (charge) => this.#readResult(charge),
@@ -295,8 +295,8 @@ export class AllotmentLedger {
 }
 
 /** A reservation uses one allotment: throws 503 when another one granted the raise. */
-function requireSame(grantedAllotment: Allotment, amount: bigint, from: Allotment | null): Allotment {
-  if (from === null || grantedAllotment === from) return grantedAllotment;
+function requireSame(grantedAllotment: Allotment, amount: bigint, allotment: Allotment | null): Allotment {
+  if (allotment === null || grantedAllotment === allotment) return grantedAllotment;
   releaseCredits(grantedAllotment, amount);
   throw creditsBusy('The credits that were reserved for this call are being given back.');
 }

@@ -68,8 +68,8 @@ export function newAllotment(allotmentId: string, payer: Payer, nowMs: number): 
 
 /** Credits that no reservation and no charge needs. */
 export function idleCredits({ amount, reserved, unapplied }: Allotment): bigint {
-  const idle = amount - reserved - unapplied;
-  return idle > 0n ? idle : 0n;
+  const idleAmount = amount - reserved - unapplied;
+  return idleAmount > 0n ? idleAmount : 0n;
 }
 
 /** Credits available to a new reservation. */
@@ -94,8 +94,8 @@ export function chargeReservation(
   allotment: Allotment,
   { amount, credits, nowMs }: { amount: bigint; credits: bigint; nowMs: number },
 ): bigint {
-  const idle = idleCredits(allotment);
-  const fromIdle = credits > amount ? minimum(credits - amount, idle) : 0n;
+  const idleAmount = idleCredits(allotment);
+  const fromIdle = credits > amount ? minimum(credits - amount, idleAmount) : 0n;
   const coveredCredits = minimum(credits, amount) + fromIdle;
   allotment.reserved -= amount;
   allotment.unapplied += coveredCredits;

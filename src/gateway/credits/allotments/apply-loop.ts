@@ -124,9 +124,9 @@ export class ApplyLoop {
     } catch (error) {
       if (isTransient(error)) throw error;
       if (batch.length === 1) return this.#putAside(batch[0] as UnappliedCharge, error);
-      const middle = Math.ceil(batch.length / 2);
-      await this.#applyOrHalve(batch.slice(0, middle));
-      await this.#applyOrHalve(batch.slice(middle));
+      const middleIndex = Math.ceil(batch.length / 2);
+      await this.#applyOrHalve(batch.slice(0, middleIndex));
+      await this.#applyOrHalve(batch.slice(middleIndex));
     }
   }
 
@@ -194,11 +194,11 @@ export class ApplyLoop {
     this.#appliedSeq = Math.max(result.appliedSeq, toSeq);
     const charges = this.queue.remove(this.#appliedSeq);
     this.#adopt(charges, result.rows);
-    const resultsBySeq = new Map(result.results.map((charged) => [charged.seq, charged]));
+    const resultsBySeq = new Map(result.results.map((chargeResult) => [chargeResult.seq, chargeResult]));
     for (const { line, onApplied } of charges) {
-      const charged = resultsBySeq.get(line.seq) ?? null;
-      if (charged !== null) this.#count(line, charged);
-      onApplied?.(charged);
+      const chargeResult = resultsBySeq.get(line.seq) ?? null;
+      if (chargeResult !== null) this.#count(line, chargeResult);
+      onApplied?.(chargeResult);
     }
     this.#resolveWaiters(this.#appliedSeq);
   }

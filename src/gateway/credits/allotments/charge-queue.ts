@@ -51,12 +51,12 @@ export class ChargeQueue {
   /** Removes the charges up to the number, and subtracts them from their allotments' unapplied credits. */
   remove(toSeq: number): UnappliedCharge[] {
     const count = this.#charges.findIndex(({ line }) => line.seq > toSeq);
-    const removed = this.#charges.splice(0, count === -1 ? this.#charges.length : count);
-    for (const { allotment, covered, line } of removed) {
+    const removedCharges = this.#charges.splice(0, count === -1 ? this.#charges.length : count);
+    for (const { allotment, covered, line } of removedCharges) {
       if (allotment !== null) allotment.unapplied -= covered;
       this.#credits -= line.credits;
     }
-    return removed;
+    return removedCharges;
   }
 }
 

@@ -99,12 +99,12 @@ export class GiveBacks {
   #isExcessive({ userId, lastUsedMs }: Allotment, nowMs: number): boolean {
     const { pool, writes, times } = this.#options;
     if (nowMs - lastUsedMs < times.tidyEveryMs) return false;
-    const idle = pool.idleOfUser(userId);
-    return idle * 8n > writes.available(userId) + idle;
+    const idleAllotments = pool.idleOfUser(userId);
+    return idleAllotments * 8n > writes.available(userId) + idleAllotments;
   }
 
   async #inBatches(allotments: readonly Allotment[], options: { end?: boolean }): Promise<void> {
-    for (let at = 0; at < allotments.length; at += maximumRows)
-      await this.#options.writes.giveBack(allotments.slice(at, at + maximumRows), options);
+    for (let start = 0; start < allotments.length; start += maximumRows)
+      await this.#options.writes.giveBack(allotments.slice(start, start + maximumRows), options);
   }
 }

@@ -61,8 +61,8 @@ export class AllotmentMaintenance {
     const { directory, store, generation, log, ledger, journal, times } = this.#options;
     if (directory !== null)
       await replayAbandoned(directory, { store, generation, log, counters: ledger.counters });
-    const applied = (await store.appliedSeqs([journal.journalId])).get(journal.journalId);
-    if (applied !== undefined) journal.applied(applied);
+    const appliedSeq = (await store.appliedSeqs([journal.journalId])).get(journal.journalId);
+    if (appliedSeq !== undefined) journal.markApplied(appliedSeq);
     await ledger.leases.reconcile();
     if (ledger.contact.unbrokenMs() < times.takeBackAfterMs) return;
     const expiredAllotments = await store.takeBackExpired(takeBackLimit);

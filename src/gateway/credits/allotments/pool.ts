@@ -80,12 +80,13 @@ export class AllotmentPool {
 
   /** The unused allotment with the oldest last use. */
   leastRecentlyUsed(): Allotment | undefined {
-    let oldest: Allotment | undefined;
+    let oldestAllotment: Allotment | undefined;
     for (const allotment of this.#byId.values()) {
       if (isInUse(allotment) || allotment.write !== null) continue;
-      if (oldest === undefined || allotment.lastUsedMs < oldest.lastUsedMs) oldest = allotment;
+      if (oldestAllotment === undefined || allotment.lastUsedMs < oldestAllotment.lastUsedMs)
+        oldestAllotment = allotment;
     }
-    return oldest;
+    return oldestAllotment;
   }
 }
 

@@ -3,15 +3,15 @@ import { Problem } from '../../../kernel/problem.ts';
 
 /** 402 that names the available credits in its message and its details. */
 export function insufficientCredits(price: bigint, affordable: bigint): Problem {
-  const available = affordable > 0n ? affordable : 0n;
+  const availableCredits = affordable > 0n ? affordable : 0n;
   return new Problem(
     'insufficient_credits',
     'insufficient_credits',
-    `This call may cost ${price} credits, and ${available} are available.`,
+    `This call may cost ${price} credits, and ${availableCredits} are available.`,
     {
       details: [
         { path: 'needed_credits', message: String(price) },
-        { path: 'affordable_credits', message: String(available) },
+        { path: 'affordable_credits', message: String(availableCredits) },
       ],
     },
   );

@@ -140,9 +140,14 @@ export class CallReservation implements Reservation {
       facts,
     };
     const seq = journal.append({ kind: 'final', ...body });
-    const covered =
+    const coveredCredits =
       allotment === null ? 0n : chargeReservation(allotment, { amount: this.#amount, credits, nowMs });
-    const charge: UnappliedCharge = { line: { seq, ...body }, allotment, covered, addedAtMs: nowMs };
+    const charge: UnappliedCharge = {
+      line: { seq, ...body },
+      allotment,
+      covered: coveredCredits,
+      addedAtMs: nowMs,
+    };
     addCharge(charge);
     return charge;
   }

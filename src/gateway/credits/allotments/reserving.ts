@@ -118,8 +118,8 @@ export class Reserving {
   async #open(payer: Payer): Promise<Allotment> {
     const { pool, writes, clock } = this.#options;
     if (!pool.hasRoom()) {
-      const idlest = pool.leastRecentlyUsed();
-      if (idlest !== undefined) await writes.giveBack([idlest], { end: true });
+      const idlestAllotment = pool.leastRecentlyUsed();
+      if (idlestAllotment !== undefined) await writes.giveBack([idlestAllotment], { end: true });
       if (!pool.hasRoom()) throw creditsBusy('This gateway serves too many tokens at once; try again.');
     }
     return pool.ofPayer(payer) ?? pool.open(payer, clock.monotonicMs());
@@ -129,10 +129,10 @@ export class Reserving {
   #serve(queue: TokenQueue, allotment: Allotment): boolean {
     const { clock } = this.#options;
     const nowMs = clock.monotonicMs();
-    let free = freeCredits(allotment, clock);
+    let remainingCredits = freeCredits(allotment, clock);
     const calls = queue.take(({ amount }) => {
-      if (amount > free) return false;
-      free -= amount;
+      if (amount > remainingCredits) return false;
+      remainingCredits -= amount;
       return true;
     });
     for (const { amount, resolve } of calls) {
@@ -186,8 +186,10 @@ export class Reserving {
     const uncertainSiblings = siblings.filter(
       ({ isGiveBackUncertain, write }) => isGiveBackUncertain && write === null,
     );
-    const idle = siblings.filter((sibling) => idleCredits(sibling) > 0n && !sibling.isGiveBackUncertain);
-    if ((await writes.giveBack([...idle, ...uncertainSiblings])) > 0n || uncertainSiblings.length > 0)
+    const idleSiblings = siblings.filter(
+      (sibling) => idleCredits(sibling) > 0n && !sibling.isGiveBackUncertain,
+    );
+    if ((await writes.giveBack([...idleSiblings, ...uncertainSiblings])) > 0n || uncertainSiblings.length > 0)
       return true;
     await Promise.all(pendingSiblings.map(({ write }) => settlementOf(write)));
     return pendingSiblings.length > 0;
@@ -202,12 +204,12 @@ export class Reserving {
     { free, available, elsewhere }: { free: bigint; available: bigint; elsewhere: bigint },
   ): Promise<void> {
     const { store, clock, times, makeId, gatewayId, counters } = this.#options;
-    const obtainable = free + available + elsewhere;
-    const first = queue.head;
+    const obtainableCredits = free + available + elsewhere;
+    const firstCall = queue.head;
     // A ticket can refuse only its own call: the holders' answers to it may be outdated for later calls.
     const mayRefuse = (call: WaitingCall): boolean =>
-      first === undefined || first.recall === null || call === first;
-    for (const call of queue.take((call) => call.amount > obtainable && mayRefuse(call)))
+      firstCall === undefined || firstCall.recall === null || call === firstCall;
+    for (const call of queue.take((call) => call.amount > obtainableCredits && mayRefuse(call)))
       call.reject(insufficientCredits(call.amount, free + available));
     const { head } = queue;
     // Concurrent calls may have released credits meanwhile.
@@ -221,8 +223,8 @@ export class Reserving {
       await store.recall({ ticket, gatewayId, userId, tokenId, need: head.amount - free });
     } else if (nowMs - head.recall.sinceMs >= times.recallMs) {
       counters.busy += 1;
-      const [expired] = queue.take((call) => call === head);
-      return expired?.reject(creditsBusy('Other gateways hold the credits of this account; try again.'));
+      const [expiredCall] = queue.take((call) => call === head);
+      return expiredCall?.reject(creditsBusy('Other gateways hold the credits of this account; try again.'));
     }
     await clock.sleep(times.askAgainMs);
   }

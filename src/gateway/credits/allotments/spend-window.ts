@@ -9,8 +9,8 @@ export class SpendWindow {
 
   add(nowMs: number, credits: bigint): void {
     this.#moveTo(nowMs);
-    const at = this.#slot % slots;
-    this.#credits[at] = (this.#credits[at] ?? 0n) + credits;
+    const index = this.#slot % slots;
+    this.#credits[index] = (this.#credits[index] ?? 0n) + credits;
   }
 
   total(nowMs: number): bigint {
@@ -20,8 +20,9 @@ export class SpendWindow {
 
   #moveTo(nowMs: number): void {
     const slot = Math.floor(nowMs / slotMs);
-    const passed = Math.min(Math.max(slot - this.#slot, 0), slots);
-    for (let step = 1; step <= passed; step += 1) this.#credits[(slot - passed + step) % slots] = 0n;
+    const passedSlots = Math.min(Math.max(slot - this.#slot, 0), slots);
+    for (let step = 1; step <= passedSlots; step += 1)
+      this.#credits[(slot - passedSlots + step) % slots] = 0n;
     this.#slot = Math.max(slot, this.#slot);
   }
 }

@@ -46,8 +46,8 @@ export function sqlAllotmentStore(database: Pick<Database, 'sql'>): AllotmentSto
     },
     report: (gatewayId, reports, answerNumber) => report(database, gatewayId, reports, answerNumber),
     askReports: (gatewayId, userId) => askReports(database, gatewayId, userId),
-    answeredReports: (gatewayIds) => answeredReports(database, gatewayIds),
-    flags: (gatewayId) => flags(database, gatewayId),
+    answeredReports: (gatewayIds) => readAnsweredReports(database, gatewayIds),
+    flags: (gatewayId) => readFlags(database, gatewayId),
     close: (scope) => close(database, scope),
     async affordable({ gatewayId, userId, tokenId, ticket }) {
       const [row] = await sql<{ available: bigint; idleElsewhere: bigint }[]>`
@@ -179,14 +179,17 @@ async function askReports(
   return new Map(rows.map((row) => [row.gatewayId, Number(row.number)]));
 }
 
-async function answeredReports({ sql }: OwnSql, gatewayIds: readonly string[]): Promise<Map<string, number>> {
+async function readAnsweredReports(
+  { sql }: OwnSql,
+  gatewayIds: readonly string[],
+): Promise<Map<string, number>> {
   const rows = await sql<{ gatewayId: string; number: bigint }[]>`
     select journal_id as "gatewayId", report_done as number from gateway.credits_journals
     where journal_id = any(${[...gatewayIds]}::text[])`;
   return new Map(rows.map((row) => [row.gatewayId, Number(row.number)]));
 }
 
-async function flags({ sql }: OwnSql, gatewayId: string): Promise<GatewayFlags> {
+async function readFlags({ sql }: OwnSql, gatewayId: string): Promise<GatewayFlags> {
   const rows = await sql<(Nullable<AllotmentRow> & { reportAsked: bigint | null })[]>`
     select (select report_asked from gateway.credits_journals where journal_id = own.id) as "reportAsked", ${rowColumns({ sql })}
     from (values (${gatewayId}::text)) own (id) left join gateway.credits_allotments a

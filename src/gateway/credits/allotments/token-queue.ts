@@ -30,9 +30,9 @@ export class TokenQueue {
   /** Removes and returns the calls that `fits` accepts, in their order. */
   take(fits: (call: WaitingCall) => boolean): WaitingCall[] {
     const takenCalls: WaitingCall[] = [];
-    const others: WaitingCall[] = [];
-    for (const call of this.waiting) (fits(call) ? takenCalls : others).push(call);
-    this.waiting.splice(0, this.waiting.length, ...others);
+    const remainingCalls: WaitingCall[] = [];
+    for (const call of this.waiting) (fits(call) ? takenCalls : remainingCalls).push(call);
+    this.waiting.splice(0, this.waiting.length, ...remainingCalls);
     return takenCalls;
   }
 

@@ -8,7 +8,7 @@ export function refusingJournal(journalId: string): Journal {
     journalId,
     append: () => (lastSeq += 1),
     sync: () => Promise.reject(new Error('There is no journal; the charge waits for the database.')),
-    applied() {},
+    markApplied() {},
     async *charges() {},
     health: 'ok',
     close: () => Promise.resolve(),

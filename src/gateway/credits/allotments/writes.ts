@@ -88,16 +88,16 @@ export class AllotmentWrites {
   async giveBack(allotments: readonly Allotment[], { end = false }: { end?: boolean } = {}): Promise<bigint> {
     const idleAllotments = allotments.filter(({ write, state }) => write === null && state !== 'ended');
     if (idleAllotments.length === 0) return 0n;
-    let total = 0n;
+    let totalCredits = 0n;
     const requests = idleAllotments.map((allotment): GiveBackRequest => {
-      total += idleCredits(allotment);
+      totalCredits += idleCredits(allotment);
       return lowerToUse(allotment, end);
     });
     const rows = await runExclusively(idleAllotments, () => this.#options.store.giveBack(requests)).finally(
       () => (this.#giveBacks += 1),
     );
     for (const [index, allotment] of idleAllotments.entries()) this.#adopt(allotment, rows[index] ?? null);
-    return total;
+    return totalCredits;
   }
 
   #adopt(allotment: Allotment, row: AllotmentRow | null): void {

@@ -55,8 +55,8 @@ export async function copyAside(
   return true;
 }
 
-async function writeReason(folder: string, reason: AsideReason, at: Date): Promise<void> {
-  await writeFile(join(folder, reasonName), `${JSON.stringify({ reason, at: at.toISOString() })}\n`, {
+async function writeReason(folder: string, reason: AsideReason, time: Date): Promise<void> {
+  await writeFile(join(folder, reasonName), `${JSON.stringify({ reason, at: time.toISOString() })}\n`, {
     mode: 0o600,
   });
 }
@@ -145,7 +145,7 @@ export async function restoreFromAside(
     throw new Error(
       `${name} is a copy of a damaged segment. Its readable lines are applied with their journal; read it, then discard it.`,
     );
-  if ((await daysSinceWrite(folder, clock)) >= usageDays)
+  if ((await readDaysSinceWrite(folder, clock)) >= usageDays)
     throw new Error(
       `${name} is older than usage records are kept (${usageDays} days): its calls may have been charged before. Read it, charge by hand what is due, then discard it.`,
     );
@@ -160,7 +160,7 @@ export async function restoreFromAside(
 }
 
 /** Days since the last write to a segment of the journal. */
-async function daysSinceWrite(folder: string, clock: Pick<Clock, 'now'>): Promise<number> {
+async function readDaysSinceWrite(folder: string, clock: Pick<Clock, 'now'>): Promise<number> {
   const writeTimes = await Promise.all(
     (await listSegments(folder)).map(async ({ path }) => (await stat(path)).mtimeMs),
   );

@@ -56,7 +56,7 @@ export interface Journal {
    * The database was *read* to have applied all final lines up to `seq`. Segments up
    * to there are deleted ten minutes later; lines in progress are copied forward.
    */
-  applied(seq: number): void;
+  markApplied(seq: number): void;
   /**
    * Final lines of this journal above `afterSeq`, in order, at most 500 at a time, lines on disk
    * only. For a database that returned with a smaller `applied_seq`, such as a promoted standby.

@@ -31,9 +31,9 @@ export function createLineBuffer(): LineBuffer {
 
   return {
     add(frame) {
-      const most = maxFrameBytes(frame.text.length);
-      if (length + most > target.length) cutBlock();
-      if (most > target.length) target = Buffer.allocUnsafe(most);
+      const maxBytes = maxFrameBytes(frame.text.length);
+      if (length + maxBytes > target.length) cutBlock();
+      if (maxBytes > target.length) target = Buffer.allocUnsafe(maxBytes);
       if (length === 0) firstSeq = frame.seq;
       lastSeq = frame.seq;
       length = writeFrame(target, length, frame);

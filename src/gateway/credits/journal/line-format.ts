@@ -30,50 +30,50 @@ export function maxFrameBytes(units: number): number {
  * Writes a frame at an offset of a buffer with enough room, and returns the offset
  * after it. The text has no line feed.
  */
-export function writeFrame(target: Buffer, at: number, { seq, syncedSeq, text }: Frame): number {
-  const length = target.write(text, at + headerBytes, 'utf8');
-  const end = at + headerBytes + length;
-  const numbers = ` ${hex(length, crcDigits)} ${hex(seq, numberDigits)} ${hex(syncedSeq, numberDigits)} `;
-  target.write(numbers, at + crcDigits, 'latin1');
-  target.write(hex(crc32(target.subarray(at + crcEnd, end)), crcDigits), at, 'latin1');
+export function writeFrame(target: Buffer, offset: number, { seq, syncedSeq, text }: Frame): number {
+  const length = target.write(text, offset + headerBytes, 'utf8');
+  const end = offset + headerBytes + length;
+  const numbers = ` ${toHex(length, crcDigits)} ${toHex(seq, numberDigits)} ${toHex(syncedSeq, numberDigits)} `;
+  target.write(numbers, offset + crcDigits, 'latin1');
+  target.write(toHex(crc32(target.subarray(offset + crcEnd, end)), crcDigits), offset, 'latin1');
   target[end] = lineFeed;
   return end + 1;
 }
 
 /** The frame at an offset and the offset after it; null where there is no whole, intact frame. */
-export function readFrame(source: Buffer, at: number): (Frame & { next: number }) | null {
-  if (at + headerBytes > source.length) return null;
-  const length = parseHex(source, at + crcEnd, crcDigits);
+export function readFrame(source: Buffer, offset: number): (Frame & { next: number }) | null {
+  if (offset + headerBytes > source.length) return null;
+  const length = parseHex(source, offset + crcEnd, crcDigits);
   if (length === null || length > maxTextBytes) return null;
-  const end = at + headerBytes + length;
+  const end = offset + headerBytes + length;
   if (source[end] !== lineFeed) return null;
-  if (parseHex(source, at, crcDigits) !== crc32(source.subarray(at + crcEnd, end))) return null;
-  const seq = parseHex(source, at + lengthEnd, numberDigits);
-  const syncedSeq = parseHex(source, at + seqEnd, numberDigits);
+  if (parseHex(source, offset, crcDigits) !== crc32(source.subarray(offset + crcEnd, end))) return null;
+  const seq = parseHex(source, offset + lengthEnd, numberDigits);
+  const syncedSeq = parseHex(source, offset + seqEnd, numberDigits);
   if (seq === null || syncedSeq === null) return null;
-  return { seq, syncedSeq, text: source.toString('utf8', at + headerBytes, end), next: end + 1 };
+  return { seq, syncedSeq, text: source.toString('utf8', offset + headerBytes, end), next: end + 1 };
 }
 
 /** All intact frames of a segment in their order. Damaged bytes are skipped up to the next line feed. */
 export function* readFrames(segment: Buffer): Generator<Frame> {
-  for (let at = 0; at < segment.length;) {
-    const frame = readFrame(segment, at);
+  for (let offset = 0; offset < segment.length;) {
+    const frame = readFrame(segment, offset);
     if (frame !== null) yield frame;
-    const next = frame?.next ?? segment.indexOf(lineFeed, at) + 1;
+    const next = frame?.next ?? segment.indexOf(lineFeed, offset) + 1;
     if (next === 0) return;
-    at = next;
+    offset = next;
   }
 }
 
-function hex(value: number, digits: number): string {
+function toHex(value: number, digits: number): string {
   return value.toString(16).padStart(digits, '0');
 }
 
 /** Null unless the text has this many lower-case hexadecimal digits and a space after them. */
-function parseHex(source: Buffer, at: number, digits: number): number | null {
-  if (source[at + digits] !== space) return null;
+function parseHex(source: Buffer, offset: number, digits: number): number | null {
+  if (source[offset + digits] !== space) return null;
   let value = 0;
-  for (let index = at; index < at + digits; index += 1) {
+  for (let index = offset; index < offset + digits; index += 1) {
     const digit = hexDigit(source[index] ?? 0);
     if (digit === null) return null;
     value = value * 16 + digit;

@@ -49,7 +49,7 @@ export async function openJournal(options: OpenJournalOptions): Promise<Journal>
       return seq;
     },
     sync: (seq) => writer.sync(seq),
-    applied: (seq) => retention.applied(seq),
+    markApplied: (seq) => retention.markApplied(seq),
     charges: (afterSeq) => readCharges(folder, { after: afterSeq, upTo: writer.syncedSeq }),
     get health() {
       return writer.isFailed ? 'failed' : 'ok';

@@ -19,7 +19,7 @@ export interface RetentionOptions {
 
 export interface Retention {
   addSegment(firstSeq: number): void;
-  applied(seq: number): void;
+  markApplied(seq: number): void;
   close(): Promise<void>;
 }
 
@@ -38,17 +38,17 @@ export function createRetention({ folder, log, clock, copyForward }: RetentionOp
 
   async function deleteWhenDue(): Promise<void> {
     for (;;) {
-      const [oldest, following] = segments;
-      const appliedAtMs = oldest?.appliedAtMs ?? null;
-      if (oldest === undefined || appliedAtMs === null || following === undefined) return;
+      const [oldestSegment, nextSegment] = segments;
+      const appliedAtMs = oldestSegment?.appliedAtMs ?? null;
+      if (oldestSegment === undefined || appliedAtMs === null || nextSegment === undefined) return;
       if (shutdown.signal.aborted) return;
       const waitMs = appliedAtMs + keepMs - clock.monotonicMs();
       if (waitMs > 0) {
         await pause(waitMs, { clock, signal: shutdown.signal });
         continue;
       }
-      await copyForward(following.firstSeq - 1);
-      await rm(join(folder, segmentName(oldest.firstSeq)), { force: true });
+      await copyForward(nextSegment.firstSeq - 1);
+      await rm(join(folder, segmentName(oldestSegment.firstSeq)), { force: true });
       segments.shift();
     }
   }
@@ -78,7 +78,7 @@ export function createRetention({ folder, log, clock, copyForward }: RetentionOp
       if (segments.at(-1)?.firstSeq !== firstSeq) segments.push({ firstSeq, appliedAtMs: null });
       markApplied();
     },
-    applied(seq) {
+    markApplied(seq) {
       if (seq <= appliedSeq) return;
       appliedSeq = seq;
       markApplied();

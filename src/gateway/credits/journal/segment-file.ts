@@ -45,8 +45,8 @@ export const segmentFiles: SegmentFiles = {
   async create(path, bytes) {
     const handle = await open(path, 'w', 0o600);
     try {
-      for (let at = 0; at < bytes; at += zeros.length)
-        await handle.write(zeros, 0, Math.min(zeros.length, bytes - at), at);
+      for (let offset = 0; offset < bytes; offset += zeros.length)
+        await handle.write(zeros, 0, Math.min(zeros.length, bytes - offset), offset);
       await handle.sync();
     } catch (error) {
       await handle.close().catch(() => undefined);
@@ -64,8 +64,8 @@ export const segmentFiles: SegmentFiles = {
 function segmentFile(handle: FileHandle): SegmentFile {
   return {
     write(bytes, position) {
-      for (let at = 0; at < bytes.length;)
-        at += writeSync(handle.fd, bytes, at, bytes.length - at, position + at);
+      for (let offset = 0; offset < bytes.length;)
+        offset += writeSync(handle.fd, bytes, offset, bytes.length - offset, position + offset);
     },
     datasync: () =>
       new Promise((resolve, reject) => {

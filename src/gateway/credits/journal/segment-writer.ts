@@ -81,9 +81,9 @@ export class SegmentWriter {
   /** Creates the first segment of a new folder. Rejects with the system's error. */
   static async open(options: SegmentWriterOptions): Promise<SegmentWriter> {
     const { folder, files, segmentBytes, onSegment } = options;
-    const spare = join(folder, spareName);
-    const file = await files.create(spare, segmentBytes);
-    await files.publish(spare, join(folder, segmentName(1)));
+    const sparePath = join(folder, spareName);
+    const file = await files.create(sparePath, segmentBytes);
+    await files.publish(sparePath, join(folder, segmentName(1)));
     onSegment(1);
     return new SegmentWriter(options, { file, length: 0 });
   }
@@ -135,8 +135,8 @@ export class SegmentWriter {
     const phase = this.#phase;
     this.#phase = { name: 'closed' };
     if (phase.name === 'open') await phase.segment.file.close(phase.segment.length).catch(() => undefined);
-    const spare = await this.#spare?.catch(() => undefined);
-    await spare?.close().catch(() => undefined);
+    const spareFile = await this.#spare?.catch(() => undefined);
+    await spareFile?.close().catch(() => undefined);
     await rm(join(this.#options.folder, spareName), { force: true }).catch(() => undefined);
   }
 

@@ -298,7 +298,9 @@ function readFact(type: string, object: JsonRecord): Fact | null | 'irrelevant' 
         ? null
         : {
             kind: 'refunded',
-            amount: amounts.reduce((largest, amount) => (amount > largest ? amount : largest)),
+            amount: amounts.reduce((largestAmount, amount) =>
+              amount > largestAmount ? amount : largestAmount,
+            ),
           };
     }
     case 'dispute.created': {
