@@ -52,6 +52,7 @@ function escapedBytes(text: string, limit: number): number {
   if (length > limit) return length;
   const utf8 = Buffer.from(text);
   let bytes = 0;
-  for (let at = 0; at < utf8.length; at += 1) bytes += escapedLengths[utf8[at] as number] as number;
+  for (let index = 0; index < utf8.length; index += 1)
+    bytes += escapedLengths[utf8[index] as number] as number;
   return bytes;
 }

@@ -60,9 +60,9 @@ function matchesOne(shape: string, character: string | undefined): boolean {
  */
 export function matchesPath(pattern: string, path: string, isLoose: boolean): boolean {
   const [shape, names] = [normalizePath(pattern), normalizePath(path)];
-  const compiled = compile(shape, pathWildcards);
-  if (!isLoose) return compiled.test(names);
-  const loosePattern = new RegExp(compiled.source, 'ui');
+  const pathPattern = compile(shape, pathWildcards);
+  if (!isLoose) return pathPattern.test(names);
+  const loosePattern = new RegExp(pathPattern.source, 'ui');
   return loosePattern.test(names) || loosePattern.test(`${names}/`);
 }
 
@@ -100,22 +100,22 @@ function normalizePath(path: string): string {
 interface Wildcards {
   star: string;
   questionMark: string;
-  deep?: boolean;
+  isDeep?: boolean;
 }
 
-const pathWildcards: Wildcards = { star: '[^/]*', questionMark: '[^/]', deep: true };
+const pathWildcards: Wildcards = { star: '[^/]*', questionMark: '[^/]', isDeep: true };
 
 function compile(pattern: string, wildcards: Wildcards): RegExp {
   const pieces = pattern.match(/\\[^]|\*\*\/?|\*|\?|[^]/gu) ?? [];
   return new RegExp(`^${pieces.map((piece) => compilePiece(piece, wildcards)).join('')}$`, 'u');
 }
 
-function compilePiece(piece: string, { star, questionMark, deep = false }: Wildcards): string {
+function compilePiece(piece: string, { star, questionMark, isDeep = false }: Wildcards): string {
   if (piece.length > 1 && piece.startsWith('\\')) return escape(piece.slice(1));
   if (piece === '?') return questionMark;
   if (piece === '*') return star;
-  if (piece === '**') return deep ? '[^]*' : star;
-  if (piece === '**/') return deep ? '(?:[^]*/)?' : `${star}/`;
+  if (piece === '**') return isDeep ? '[^]*' : star;
+  if (piece === '**/') return isDeep ? '(?:[^]*/)?' : `${star}/`;
   return escape(piece);
 }
 

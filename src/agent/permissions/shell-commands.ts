@@ -36,34 +36,35 @@ const plainWord = /^[\w@%+=:,./~*?[\]^-]+$/;
  */
 export function simpleCommands(text: string): string[] | undefined {
   const commands: string[][] = [[]];
-  let rest = text;
-  while (rest !== '') {
-    const space = /^[ \t]+/.exec(rest)?.[0];
+  let remainingText = text;
+  while (remainingText !== '') {
+    const space = /^[ \t]+/.exec(remainingText)?.[0];
     if (space !== undefined) {
-      rest = rest.slice(space.length);
+      remainingText = remainingText.slice(space.length);
       continue;
     }
-    const redirection = harmlessRedirection.exec(rest)?.[0];
+    const redirection = harmlessRedirection.exec(remainingText)?.[0];
     if (redirection !== undefined) {
-      rest = rest.slice(redirection.length);
+      remainingText = remainingText.slice(redirection.length);
       continue;
     }
-    const operator = operators.exec(rest)?.[0];
+    const operator = operators.exec(remainingText)?.[0];
     if (operator !== undefined) {
       commands.push([]);
-      rest = rest.slice(operator.length);
+      remainingText = remainingText.slice(operator.length);
       continue;
     }
     // The number of an output and not a word.
-    if (/^\d+[<>]/.test(rest)) return undefined;
-    const word = readWord(rest);
+    if (/^\d+[<>]/.test(remainingText)) return undefined;
+    const word = readWord(remainingText);
     if (word === undefined) return undefined;
     commands.at(-1)?.push(word.text);
-    rest = rest.slice(word.length);
+    remainingText = remainingText.slice(word.length);
   }
-  const simple = commands.filter((words) => words.length > 0);
-  const isReadable = simple.length > 0 && simple.every(([first = '']) => isCommandName(first));
-  return isReadable ? simple.map((words) => words.map(quoteWord).join(' ')) : undefined;
+  const nonEmptyCommands = commands.filter((words) => words.length > 0);
+  const isReadable =
+    nonEmptyCommands.length > 0 && nonEmptyCommands.every(([first = '']) => isCommandName(first));
+  return isReadable ? nonEmptyCommands.map((words) => words.map(quoteWord).join(' ')) : undefined;
 }
 
 function isCommandName(word: string): boolean {
@@ -75,8 +76,8 @@ function readWord(text: string): { text: string; length: number } | undefined {
   let word = '';
   let length = 0;
   while (length < text.length) {
-    const rest = text.slice(length);
-    const piece = readPiece(rest);
+    const remainingText = text.slice(length);
+    const piece = readPiece(remainingText);
     if (piece === undefined) return undefined;
     if (piece === null) break;
     word += piece.text;

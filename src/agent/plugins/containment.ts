@@ -36,7 +36,7 @@ export function createContainment({ log, logsPrints }: { log: Log; logsPrints: b
   let listener: (plugin: string) => void = () => {};
   const releases = [containErrors(), ...(logsPrints ? [capturePrints()] : [])];
 
-  function owner(name: string): PluginOwner {
+  function createOwner(name: string): PluginOwner {
     let failure: string | undefined;
     const print = splitLines((line) => log.info({ plugin: self.name, line }, 'a plugin printed a line'));
     const attribution: CodeOwner = {
@@ -62,7 +62,7 @@ export function createContainment({ log, logsPrints }: { log: Log; logsPrints: b
   }
 
   return {
-    owner,
+    owner: createOwner,
     onFailure(next) {
       listener = next;
     },
@@ -72,12 +72,12 @@ export function createContainment({ log, logsPrints }: { log: Log; logsPrints: b
   };
 }
 
-let captures = 0;
+let captureCount = 0;
 let originalWrite: typeof process.stdout.write | undefined;
 
 function capturePrints(): () => void {
-  captures += 1;
-  if (captures === 1) {
+  captureCount += 1;
+  if (captureCount === 1) {
     const write = process.stdout.write.bind(process.stdout);
     originalWrite = process.stdout.write;
     process.stdout.write = ((chunk: string | Uint8Array, ...rest: unknown[]): boolean => {
@@ -92,8 +92,8 @@ function capturePrints(): () => void {
     }) as typeof process.stdout.write;
   }
   return () => {
-    captures -= 1;
-    if (captures === 0 && originalWrite !== undefined) process.stdout.write = originalWrite;
+    captureCount -= 1;
+    if (captureCount === 0 && originalWrite !== undefined) process.stdout.write = originalWrite;
   };
 }
 

@@ -86,14 +86,14 @@ async function callWithHooks(request: ActionRequest, options: PluginCoreOptions)
   const tool = findTool(options.registry, request);
   const context: HookContext = { sessionId: null, signal: request.signal };
   const call = { toolName: tool.name, toolCallId: request.callId, input: request.payload as unknown };
-  const before = await hooks.pipeline('tool.before', call, context);
-  await hooks.guard('tool.before', before, context);
-  const resolution = await hooks.resolve('tool.before', before, context);
+  const effectiveCall = await hooks.pipeline('tool.before', call, context);
+  await hooks.guard('tool.before', effectiveCall, context);
+  const resolution = await hooks.resolve('tool.before', effectiveCall, context);
   const outcome: ActionOutcome =
     resolution === undefined
       ? await callAction({
           tool,
-          input: before.input,
+          input: effectiveCall.input,
           workspace: options.workspace,
           isApproved: true,
           signal: request.signal,
@@ -104,7 +104,7 @@ async function callWithHooks(request: ActionRequest, options: PluginCoreOptions)
       : { ok: true, output: resolution };
   const result: HookValues['tool.after'] = {
     ...call,
-    input: before.input,
+    input: effectiveCall.input,
     ok: outcome.ok,
     output: outcome.ok ? outcome.output : outcome.message,
   };
@@ -112,9 +112,9 @@ async function callWithHooks(request: ActionRequest, options: PluginCoreOptions)
     hooks.effect('tool.after', result, context);
     throw outcome.problem;
   }
-  const after = await hooks.pipeline('tool.after', result, context);
-  hooks.effect('tool.after', after, context);
-  return after.output;
+  const effectiveResult = await hooks.pipeline('tool.after', result, context);
+  hooks.effect('tool.after', effectiveResult, context);
+  return effectiveResult.output;
 }
 
 function summarize(plugin: ManagedPlugin, availability: PluginAvailability): PluginSummary {

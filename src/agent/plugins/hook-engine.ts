@@ -20,7 +20,7 @@ export interface HookOwner {
 
 export interface HookEngine extends Hooks {
   /** Resolves once no effect is running. */
-  settled(): Promise<void>;
+  untilSettled(): Promise<void>;
 }
 
 type HookKind = keyof PluginHooks;
@@ -76,8 +76,8 @@ export function createHooks(options: EngineOptions): HookEngine {
     effect(name, value, context) {
       for (const hook of hooksOf('effects', name)) {
         // An effect comes after the work and may outlive it, so it does not get the work's signal.
-        const { signal: _signal, ...rest } = context;
-        const hookCall = callHook(hook, value, rest, options).then(
+        const { signal: _signal, ...hookContext } = context;
+        const hookCall = callHook(hook, value, hookContext, options).then(
           () => {},
           () => {},
         );
@@ -96,7 +96,7 @@ export function createHooks(options: EngineOptions): HookEngine {
         return undefined;
       }
     },
-    async settled() {
+    async untilSettled() {
       while (runningEffects.size > 0) await Promise.all(runningEffects);
     },
   };
@@ -175,11 +175,11 @@ const untypedMembers: ReadonlySet<string> = new Set(['input', 'output']);
 
 // The members of `before` with the values of `after`, through JSON; undefined when a
 // member is missing or of another type.
-function withMembersOf<Value extends object>(before: Value, after: unknown): Value | undefined {
-  if (typeof after !== 'object' || after === null) return undefined;
+function withMembersOf<Value extends object>(original: Value, change: unknown): Value | undefined {
+  if (typeof change !== 'object' || change === null) return undefined;
   const result: Record<string, unknown> = {};
-  for (const [key, oldValue] of Object.entries(before)) {
-    const newValue = Object.hasOwn(after, key) ? (after as Record<string, unknown>)[key] : undefined;
+  for (const [key, oldValue] of Object.entries(original)) {
+    const newValue = Object.hasOwn(change, key) ? (change as Record<string, unknown>)[key] : undefined;
     if (untypedMembers.has(key)) {
       const text = JSON.stringify(newValue ?? null);
       if (text === undefined) return undefined;

@@ -19,7 +19,7 @@ export async function loadPlugins(
   const plugins: { plugin: Plugin; owner: PluginOwner }[] = [];
   if (paths.length === 0) return plugins;
   // A plugin file may be outside of any node_modules that contains `townhall`.
-  const resolving = resolveTownhall(() => true);
+  const resolution = resolveTownhall(() => true);
   try {
     for (const path of paths) {
       const owner = containment.owner(path);
@@ -28,7 +28,7 @@ export async function loadPlugins(
       plugins.push({ plugin, owner });
     }
   } finally {
-    resolving.deregister();
+    resolution.deregister();
   }
   return plugins;
 }

@@ -79,17 +79,24 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
     since: clock.now().toISOString(),
   };
   const permissionsMs = options.availabilityMs;
-  const toolContext = { plugin: plugin.name, settings, availability, permissionsMs, clock, log };
+  const toolContext = {
+    plugin: plugin.name,
+    settings,
+    availability: readAvailability,
+    permissionsMs,
+    clock,
+    log,
+  };
   const ownTools = toolsOf(plugin.actions, toolContext);
   let offeredTools = new Map<string, Tool>();
 
   const failureReason = () => (lifecycle.phase === 'failed' ? lifecycle.reason : options.lateFailure());
 
-  async function availability(): Promise<PluginAvailability> {
-    const answer = await currentAvailability();
+  async function readAvailability(): Promise<PluginAvailability> {
+    const answer = await readCurrentAvailability();
     const state = stateOf(answer);
-    const since = state === current.state ? current.since : clock.now().toISOString();
-    current = { state, reasons: answer.reasons, since };
+    const sinceTime = state === current.state ? current.since : clock.now().toISOString();
+    current = { state, reasons: answer.reasons, since: sinceTime };
     return answer;
   }
 
@@ -98,7 +105,7 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
     return available ? 'ready' : 'unavailable';
   }
 
-  async function currentAvailability(): Promise<PluginAvailability> {
+  async function readCurrentAvailability(): Promise<PluginAvailability> {
     if (!isEnabled) return disabledAvailability;
     const reason = failureReason();
     return reason === undefined ? askPlugin(plugin, options, log) : unavailableBecause(reason);
@@ -124,14 +131,14 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
             log,
             offer,
           }),
-        timeout(options.startMs, clock),
+        timeoutOptions(options.startMs, clock),
       );
       lifecycle = { phase: 'started' };
     } catch (error) {
       log.error({ err: error }, 'a plugin did not start');
       lifecycle = { phase: 'failed', reason: describeStartError(error, options.startMs) };
     }
-    await availability();
+    await readAvailability();
   }
 
   async function stop(): Promise<void> {
@@ -139,7 +146,7 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
     if (lifecycle.phase !== 'started') return;
     lifecycle = { phase: 'stopped' };
     try {
-      await withTimeout(async () => plugin.stop?.(), timeout(options.stopMs, clock));
+      await withTimeout(async () => plugin.stop?.(), timeoutOptions(options.stopMs, clock));
     } catch (error) {
       log.warn({ err: error }, 'a plugin did not stop without errors');
     }
@@ -155,7 +162,7 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
       return offeredTools.size === 0 ? ownTools : new Map([...ownTools, ...offeredTools]);
     },
     system: () => systemText(plugin, log),
-    availability,
+    availability: readAvailability,
     state: () => current,
     isActive: () => isEnabled && lifecycle.phase !== 'failed',
     hasFailedToStart: () => lifecycle.phase === 'failed',
@@ -174,7 +181,7 @@ function unavailableBecause(reason: string): PluginAvailability {
   return { enabled: true, available: false, reasons: [reason] };
 }
 
-function timeout(ms: number, clock: Clock): Parameters<typeof withTimeout>[1] {
+function timeoutOptions(ms: number, clock: Clock): Parameters<typeof withTimeout>[1] {
   return { ms, error: () => new TimeoutError(`It took longer than ${ms} ms.`), clock };
 }
 
@@ -193,7 +200,7 @@ async function askPlugin(
   try {
     const answer: unknown = await withTimeout(
       async () => plugin.availability?.(),
-      timeout(availabilityMs, clock),
+      timeoutOptions(availabilityMs, clock),
     );
     if (!isRecord(answer) || typeof answer['available'] !== 'boolean')
       return unavailableBecause('It returned no valid availability.');

@@ -44,7 +44,7 @@ export interface RegistryOptions {
 }
 
 // The log of a registry that is only read, as by a test.
-const silent: Log = { debug() {}, info() {}, warn() {}, error() {}, child: () => silent };
+const silentLog: Log = { debug() {}, info() {}, warn() {}, error() {}, child: () => silentLog };
 const kinds: readonly (keyof PluginHooks)[] = ['pipelines', 'guards', 'effects', 'resolves'];
 
 export function createRegistry(plugins: readonly Plugin[], options: RegistryOptions = {}): PluginRegistry {
@@ -56,29 +56,29 @@ export function createRegistry(plugins: readonly Plugin[], options: RegistryOpti
     availabilityMs = 2_000,
     lateFailureOf = () => undefined,
     clock = systemClock,
-    log = silent,
+    log = silentLog,
   } = options;
-  const managed = new Map<string, ManagedPlugin>();
+  const managedPlugins = new Map<string, ManagedPlugin>();
   const resolvers = new Map<string, string>();
   for (const plugin of plugins) {
     const { name } = plugin;
     const { enabled = true, settings = {} } = config.get(name) ?? {};
-    if (managed.has(name)) throw new Error(`Two plugins claim the name "${name}".`);
+    if (managedPlugins.has(name)) throw new Error(`Two plugins claim the name "${name}".`);
     const lateFailure = () => lateFailureOf(name);
     const deadlines = { startMs, stopMs, availabilityMs };
-    managed.set(
+    managedPlugins.set(
       name,
       managePlugin(plugin, { isEnabled: enabled, settings, ...deadlines, lateFailure, clock, log }),
     );
     claimHooks(plugin, resolvers);
   }
   for (const name of config.keys()) {
-    if (!managed.has(name))
+    if (!managedPlugins.has(name))
       throw new Error(
-        `The configuration names the plugin "${name}", which does not exist; there are ${[...managed.keys()].join(', ')}.`,
+        `The configuration names the plugin "${name}", which does not exist; there are ${[...managedPlugins.keys()].join(', ')}.`,
       );
   }
-  const all = [...managed.values()];
+  const all = [...managedPlugins.values()];
   const hooks = createHooks({
     owners: all.map((plugin) => ({
       name: plugin.name,
@@ -94,7 +94,7 @@ export function createRegistry(plugins: readonly Plugin[], options: RegistryOpti
 
   return {
     plugins: all,
-    plugin: (name) => managed.get(name),
+    plugin: (name) => managedPlugins.get(name),
     get tools() {
       return all
         .filter((plugin) => plugin.isActive() && plugin.state().state === 'ready')
@@ -103,7 +103,9 @@ export function createRegistry(plugins: readonly Plugin[], options: RegistryOpti
     tool(name) {
       // Names of plugins and actions have no underscore, so the first one separates the two.
       const index = name.indexOf('_');
-      return index < 0 ? undefined : managed.get(name.slice(0, index))?.tools.get(name.slice(index + 1));
+      return index < 0
+        ? undefined
+        : managedPlugins.get(name.slice(0, index))?.tools.get(name.slice(index + 1));
     },
     sections: () =>
       all.flatMap((plugin) => {
@@ -115,7 +117,7 @@ export function createRegistry(plugins: readonly Plugin[], options: RegistryOpti
       await Promise.all(all.map((plugin) => plugin.start(workspace)));
     },
     async stop() {
-      await hooks.settled();
+      await hooks.untilSettled();
       for (const plugin of [...all].reverse()) await plugin.stop();
     },
   };
@@ -137,8 +139,9 @@ function claimHooks({ name, hooks = {} }: Plugin, resolvers: Map<string, string>
       if (typeof run !== 'function')
         throw new Error(`The hook "${hook}" of the plugin "${name}" is not a function.`);
       if (kind !== 'resolves') continue;
-      const other = resolvers.get(hook);
-      if (other !== undefined) throw new Error(`Two plugins resolve "${hook}": "${other}" and "${name}".`);
+      const otherPlugin = resolvers.get(hook);
+      if (otherPlugin !== undefined)
+        throw new Error(`Two plugins resolve "${hook}": "${otherPlugin}" and "${name}".`);
       resolvers.set(hook, name);
     }
   }

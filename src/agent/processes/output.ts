@@ -14,39 +14,39 @@ export function boundedOutput(maxBytes: number): BoundedOutput {
   let headBytes = 0;
   let tail: Buffer[] = [];
   let tailBytes = 0;
-  let total = 0;
+  let totalBytes = 0;
   return {
     add(chunk) {
-      total += chunk.length;
-      const first = chunk.subarray(0, Math.max(0, halfBytes - headBytes));
-      if (first.length > 0) {
-        head.push(Buffer.from(first));
-        headBytes += first.length;
+      totalBytes += chunk.length;
+      const headPart = chunk.subarray(0, Math.max(0, halfBytes - headBytes));
+      if (headPart.length > 0) {
+        head.push(Buffer.from(headPart));
+        headBytes += headPart.length;
       }
-      const rest = chunk.subarray(first.length);
-      if (rest.length > 0) {
-        tail.push(Buffer.from(rest.subarray(-halfBytes)));
-        tailBytes += Math.min(rest.length, halfBytes);
+      const tailPart = chunk.subarray(headPart.length);
+      if (tailPart.length > 0) {
+        tail.push(Buffer.from(tailPart.subarray(-halfBytes)));
+        tailBytes += Math.min(tailPart.length, halfBytes);
         // Joining rarely keeps the cost linear for many small chunks.
         if (tailBytes > 2 * halfBytes) {
           tail = [Buffer.from(Buffer.concat(tail).subarray(-halfBytes))];
           tailBytes = halfBytes;
         }
       }
-      return total;
+      return totalBytes;
     },
     read() {
       const end = Buffer.concat(tail).subarray(-halfBytes);
-      const missingBytes = total - headBytes - end.length;
+      const missingBytes = totalBytes - headBytes - end.length;
       if (missingBytes <= 0)
         return {
           text: replaceControls(Buffer.concat([...head, end]).toString('utf8')),
-          bytes: total,
+          bytes: totalBytes,
           truncated: false,
         };
-      const [first, last] = [Buffer.concat(head).toString('utf8'), end.toString('utf8')];
-      const text = `${replaceControls(first)}\n[${missingBytes} bytes are left out here]\n${replaceControls(last)}`;
-      return { text, bytes: total, truncated: true };
+      const [headText, tailText] = [Buffer.concat(head).toString('utf8'), end.toString('utf8')];
+      const text = `${replaceControls(headText)}\n[${missingBytes} bytes are left out here]\n${replaceControls(tailText)}`;
+      return { text, bytes: totalBytes, truncated: true };
     },
   };
 }
@@ -57,12 +57,12 @@ const unfinishedSequence = /\u001b(?:\[[0-9;?]{0,32})?$/;
 /** Decodes output piece by piece. A character or an escape sequence that is cut waits for its rest. */
 export function outputDecoder(): (chunk: Buffer) => string {
   const decoder = new StringDecoder('utf8');
-  let rest = '';
+  let unfinishedText = '';
   return (chunk) => {
-    const text = rest + decoder.write(chunk);
-    const cut = unfinishedSequence.exec(text)?.index ?? text.length;
-    rest = text.slice(cut);
-    return replaceControls(text.slice(0, cut));
+    const text = unfinishedText + decoder.write(chunk);
+    const cutIndex = unfinishedSequence.exec(text)?.index ?? text.length;
+    unfinishedText = text.slice(cutIndex);
+    return replaceControls(text.slice(0, cutIndex));
   };
 }
 

@@ -126,31 +126,31 @@ function confine(
   const { shared } = options;
   const { workspace = options.workspace } = program;
   const [file = ''] = command;
-  const writable = resolvePaths(write, [workspace]);
-  const changeable = [workspace, ...writable.paths];
+  const writablePlaces = resolvePaths(write, [workspace]);
+  const changeablePaths = [workspace, ...writablePlaces.paths];
   // A link in the workspace, such as the python of a virtual environment, is there already and shows
   // only what is visible.
-  const ownPaths = [folder, file].filter((path) => isAbsolute(path) && !leavesFolder(path, changeable));
-  const readable = resolvePaths([...read, ...ownPaths], changeable);
-  const links = [...shared.links, ...writable.links, ...readable.links];
+  const ownPaths = [folder, file].filter((path) => isAbsolute(path) && !leavesFolder(path, changeablePaths));
+  const readablePlaces = resolvePaths([...read, ...ownPaths], changeablePaths);
+  const links = [...shared.links, ...writablePlaces.links, ...readablePlaces.links];
   const view: SandboxView = {
     workspace,
-    read: [...shared.paths, ...readable.paths],
-    write: writable.paths,
+    read: [...shared.paths, ...readablePlaces.paths],
+    write: writablePlaces.paths,
     links,
     hidden: [...options.hidden, ...paths.hidden],
     readOnly: paths.readOnly,
     hasNetwork: network,
     disablesUserNamespaces: options.disablesUserNamespaces,
   };
-  const visible = [...shared.paths, ...read, ...write, ...links.map(({ path }) => path)];
+  const visiblePaths = [...shared.paths, ...read, ...write, ...links.map(({ path }) => path)];
   const ownFolder = realPathOf(folder) ?? folder;
   const args = [...sandboxArguments(view, ownFolder), ...command];
   requireLength(args);
   const { HOME: _home, USER: _user, LOGNAME: _login, SHELL: _shell, TMPDIR: _temporary, ...rest } = env;
   return {
     command: [options.bubblewrap, ...args],
-    env: { ...rest, PATH: sandboxPath(env['PATH'] ?? '', visible), HOME: sandboxHome, ...ownEnv },
+    env: { ...rest, PATH: sandboxPath(env['PATH'] ?? '', visiblePaths), HOME: sandboxHome, ...ownEnv },
     folder: '/',
     isSandboxed: true,
   };

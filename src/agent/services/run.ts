@@ -70,12 +70,12 @@ export function createRun(
     async watch(interrupt) {
       const cancel = AbortSignal.any([interrupt, failureController.signal]);
       if (definition.healthy === undefined) await untilAborted(cancel);
-      let misses = 0;
+      let missCount = 0;
       while (!cancel.aborted) {
         await pause(limits.healthMs, { clock, signal: cancel });
         if (cancel.aborted) break;
-        misses = (await isHealthy()) ? 0 : misses + 1;
-        if (misses >= limits.healthMisses) fail('Its health checks failed.');
+        missCount = (await isHealthy()) ? 0 : missCount + 1;
+        if (missCount >= limits.healthMisses) fail('Its health checks failed.');
       }
       return failure;
     },

@@ -16,7 +16,7 @@ export function allSessionsHandlers(options: HandlerOptions): SessionHandlers<'s
   const { agentId, allSessions, hasReplicas, eventLog, events, runs, clock, follow: limits } = options;
   let streams = 0;
 
-  async function* countedStream(content: AsyncGenerator<Uint8Array, void, void>) {
+  async function* countStream(content: AsyncGenerator<Uint8Array, void, void>) {
     streams += 1;
     try {
       yield* content;
@@ -29,8 +29,9 @@ export function allSessionsHandlers(options: HandlerOptions): SessionHandlers<'s
     'sessions.followAll': async ({ query, headers, signal }) => {
       if (streams >= maxStreams) throw tooManyStreams();
       const lastEventId = headers['last-event-id'];
-      const after = lastEventId === undefined ? query.after : Number(lastEventId);
-      const afterMs = after === undefined ? null : Math.min(after, clock.now().getTime() + dayMs);
+      const afterPosition = lastEventId === undefined ? query.after : Number(lastEventId);
+      const afterMs =
+        afterPosition === undefined ? null : Math.min(afterPosition, clock.now().getTime() + dayMs);
       const content = followAll(
         { afterMs, signal: AbortSignal.any([signal, runs.closed]) },
         {
@@ -45,7 +46,7 @@ export function allSessionsHandlers(options: HandlerOptions): SessionHandlers<'s
       );
       return {
         status: 200,
-        content: countedStream(content),
+        content: countStream(content),
         mediaType: 'text/event-stream; charset=utf-8',
         headers: { 'x-accel-buffering': 'no' },
       };

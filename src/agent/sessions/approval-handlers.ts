@@ -14,11 +14,11 @@ export function approvalHandlers({
   return {
     'sessions.listApprovals': async ({ path, query }) => {
       const session = await requireSession(path.sessionId);
-      const after = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isCursorText);
+      const afterId = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isCursorText);
       const page = await approvalStore.list(session.key, {
         limit: pageLimit(query),
         ...(query.status === undefined ? {} : { status: query.status }),
-        ...(after === undefined ? {} : { after }),
+        ...(afterId === undefined ? {} : { after: afterId }),
       });
       const nextCursor = page.hasMore ? encodeCursor(page.approvals.at(-1)?.approvalId ?? null) : null;
       const items = page.approvals.map((approval) => toApproval(approval, session.id));

@@ -41,9 +41,9 @@ async function restore(
   // The files change under the lock of the session, so that no run of it starts meanwhile.
   return snapshots.restore({ ...run, workspace }, direction, async (apply, files) => {
     const seq = await eventLog.transact<number>(async (unit) => {
-      const locked = await lockSession(unit, agentId, { key: session.key });
-      if (!locked) return sessionNotFound();
-      if (locked.activeRunId !== null) return sessionBusy(locked.activeRunId);
+      const lockedSession = await lockSession(unit, agentId, { key: session.key });
+      if (!lockedSession) return sessionNotFound();
+      if (lockedSession.activeRunId !== null) return sessionBusy(lockedSession.activeRunId);
       const problem = await apply(unit.tx);
       if (problem !== null) return problem;
       const event = { count: files.length, files: files.slice(0, maxFilesShown) };

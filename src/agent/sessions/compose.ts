@@ -26,7 +26,7 @@ import { eventStore } from './event-log/store.ts';
 import type { ChatQueue } from './execute.ts';
 import { createModelLimits } from './model-loop/model-limits.ts';
 import { createPromptRenderer } from './model-loop/prompt.ts';
-import { receiptOfCall } from './receipts.ts';
+import { findReceipt } from './receipts.ts';
 import { createOwnWorkspaces } from './own-workspaces.ts';
 import { createRuns, type RunLimits, type Runs } from './runs/runs.ts';
 import { sessionNotFound } from './runs/submission.ts';
@@ -68,7 +68,7 @@ export interface Sessions {
   /** The internal key of a session. Throws 404 when there is no session of this id. */
   keyOf(sessionId: string): Promise<string>;
   /** The receipt of the run that a call with an Idempotency-Key has accepted; null without one. */
-  receiptOf(call: { operationId: string; requestId: string }): ReturnType<typeof receiptOfCall>;
+  receiptOf(call: { operationId: string; requestId: string }): ReturnType<typeof findReceipt>;
   /** The output of a tool call by the seq of its event; undefined when the session has none. */
   readOutput(sessionId: string, seq: number): Promise<unknown>;
   service(chat: ChatQueue): Service<'sessions'>;
@@ -130,7 +130,7 @@ export function createSessions(options: SessionsOptions): Sessions {
       if (!session) throw sessionNotFound();
       return session.key;
     },
-    receiptOf: (call) => receiptOfCall(runStore, call),
+    receiptOf: (call) => findReceipt(runStore, call),
     service: (chat) =>
       sessionService({
         ...options,

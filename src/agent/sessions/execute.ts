@@ -133,8 +133,8 @@ async function waitForSettlement(
   if (run === 'gone' || run.status !== 'completed' || run.messageId === null)
     return runFailure(run === 'gone' ? null : run, runId);
   const ofMessage = await events.messageEvents(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
-  const completed = ofMessage.findLast(({ type }) => type === 'message.completed');
-  const { message } = readEvent(completed as NonNullable<typeof completed>) as Extract<
+  const completion = ofMessage.findLast(({ type }) => type === 'message.completed');
+  const { message } = readEvent(completion as NonNullable<typeof completion>) as Extract<
     SessionEvent,
     { type: 'message.completed' }
   >;

@@ -5,15 +5,15 @@ import type { SessionRecord } from './event-log/session-store.ts';
 import type { LogEntry } from './event-log/unit.ts';
 import type { HandlerOptions } from './session-options.ts';
 
-export async function endsOfWaitingInputs(
+export async function buildEndEvents(
   { messageUpdates }: Pick<HandlerOptions, 'messageUpdates'>,
   session: SessionRecord,
   seq: number,
 ): Promise<LogEntry[]> {
   if (seq === session.headSeq && session.queueLength === 0) return [];
   // A parent that is a fork itself has ended the inputs of its own past.
-  const waiting = await messageUpdates.waitingInputs({ sessionKey: session.key, upTo: seq });
-  return waiting.flatMap(endEvents);
+  const waitingInputs = await messageUpdates.waitingInputs({ sessionKey: session.key, upTo: seq });
+  return waitingInputs.flatMap(endEvents);
 }
 
 function endEvents({ runId, queueItemId, messageId }: WaitingInput): LogEntry[] {

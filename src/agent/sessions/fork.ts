@@ -11,7 +11,7 @@ import { copyAncestors, segmentsOf, type SessionRecord } from './event-log/sessi
 import { withMessageSeq, type EventStore, type Segment } from './event-log/store.ts';
 import type { LogEntry } from './event-log/unit.ts';
 import { foldEvents, type OpenText } from './model-loop/message.ts';
-import { endsOfWaitingInputs } from './fork-queue.ts';
+import { buildEndEvents } from './fork-queue.ts';
 import { toSession } from './records.ts';
 import { sessionNotFound } from './runs/submission.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
@@ -76,27 +76,27 @@ async function findForkPoint(
 ): Promise<ForkPoint> {
   if (seq !== undefined && seq > session.headSeq)
     throw invalidRequest('seq', `is beyond the newest event, ${session.headSeq}`);
-  const at =
+  const forkSeq =
     messageId === undefined
       ? (seq ?? session.headSeq)
-      : await seqOfMessage(session, messageId, position, events);
-  const point = { session, seq: at, messageId: messageId ?? null };
-  const segments = segmentsOf(session, at);
-  if (at === session.headSeq)
+      : await findSeqOfMessage(session, messageId, position, events);
+  const point = { session, seq: forkSeq, messageId: messageId ?? null };
+  const segments = segmentsOf(session, forkSeq);
+  if (forkSeq === session.headSeq)
     return {
       ...point,
       messageCount: session.messageCount,
       openRun: await openRun(segments, session.activeRunId, events),
     };
-  const [started, newest] = await Promise.all([
-    events.newestOfType(segments, 'run.started', at),
-    events.newestOfType(segments, 'message.created', at),
+  const [startEvent, newestEvent] = await Promise.all([
+    events.newestOfType(segments, 'run.started', forkSeq),
+    events.newestOfType(segments, 'message.created', forkSeq),
   ]);
-  const index = newest && (readEvent(newest) as { index?: number }).index;
+  const index = newestEvent && (readEvent(newestEvent) as { index?: number }).index;
   return {
     ...point,
     messageCount: index === undefined ? 0 : index + 1,
-    openRun: await openRun(segments, started?.runId ?? null, events),
+    openRun: await openRun(segments, startEvent?.runId ?? null, events),
   };
 }
 
@@ -110,7 +110,7 @@ async function openRun(
   return runEvents.some(({ type }) => type === 'run.settled') ? null : { runId, events: runEvents };
 }
 
-async function seqOfMessage(
+async function findSeqOfMessage(
   session: SessionRecord,
   messageId: string,
   position: 'after' | 'before',
@@ -118,14 +118,14 @@ async function seqOfMessage(
 ): Promise<number> {
   const messageEvents = await events.messageEvents(segmentsOf(session), messageId);
   const created = messageEvents.find(({ type }) => type === 'message.created');
-  const completed = messageEvents.findLast(({ type }) => type === 'message.completed');
+  const completion = messageEvents.findLast(({ type }) => type === 'message.completed');
   if (!created)
     throw new Problem('not_found', 'message_not_found', 'There is no message of this id in the session.', {
       param: 'messageId',
     });
   if (position === 'before') return created.seq - 1;
   // A message that is still being written is cut here.
-  return completed?.seq ?? session.headSeq;
+  return completion?.seq ?? session.headSeq;
 }
 
 /** Throws 404 when the parent has been removed meanwhile. */
@@ -142,7 +142,7 @@ async function createFork(
   const events: LogEntry[] = [
     { type: 'session.forked', parentSessionId: parent.id, atSeq: seq, atMessageId: messageId },
     ...(openRun === null ? [] : cutEvents(openRun, openTexts)),
-    ...(await endsOfWaitingInputs(options, parent, seq)),
+    ...(await buildEndEvents(options, parent, seq)),
     { type: 'status.changed', status: 'idle', activeRunId: null, queueLength: 0 },
   ];
   const fork = { key, workspace: parent.workspace };
@@ -186,11 +186,13 @@ function openTextsOf(
 /** Ends the cut run, and the message that it was writing, as the fork sees them. */
 function cutEvents({ runId, events }: NonNullable<ForkPoint['openRun']>, openTexts: OpenText[]): LogEntry[] {
   const history = events.map(readEvent);
-  const at = history.findLastIndex((event) => event.type === 'message.created' && event.role === 'assistant');
-  const created = history[at];
+  const answerIndex = history.findLastIndex(
+    (event) => event.type === 'message.created' && event.role === 'assistant',
+  );
+  const created = history[answerIndex];
   const usage = { inputTokens: 0, outputTokens: 0 };
   const error = { code: 'run_interrupted', message: 'The session was forked while this run was going on.' };
-  const settled: LogEntry = {
+  const settlement: LogEntry = {
     type: 'run.settled',
     runId,
     outcome: 'interrupted',
@@ -198,23 +200,23 @@ function cutEvents({ runId, events }: NonNullable<ForkPoint['openRun']>, openTex
     finishReason: null,
     error,
   };
-  if (created?.type !== 'message.created') return [settled];
-  const started = history.find(({ type }) => type === 'run.started');
+  if (created?.type !== 'message.created') return [settlement];
+  const startEvent = history.find(({ type }) => type === 'run.started');
   const isCompleted = history.some(
     (event) => event.type === 'message.completed' && event.messageId === created.messageId,
   );
-  if (isCompleted) return [settled];
+  if (isCompleted) return [settlement];
   const message: UiMessage = {
     id: created.messageId,
     role: 'assistant',
-    parts: foldEvents(events.slice(at), openTexts),
+    parts: foldEvents(events.slice(answerIndex), openTexts),
     metadata: {
       runId,
       status: 'interrupted',
-      ...(started?.type === 'run.started' ? { model: started.model } : {}),
+      ...(startEvent?.type === 'run.started' ? { model: startEvent.model } : {}),
     },
   };
-  return [{ type: 'message.completed', runId, messageId: created.messageId, message }, settled];
+  return [{ type: 'message.completed', runId, messageId: created.messageId, message }, settlement];
 }
 
 function invalidRequest(param: string, message: string): Problem {

@@ -21,8 +21,12 @@ export function historyHandlers(
     'sessions.listMessages': async ({ path, query }) => {
       const session = await requireSession(path.sessionId);
       const { cursor, order = 'asc' } = query;
-      const from = cursor === undefined ? undefined : readSeqCursor(cursor);
-      const page = await events.messagePage(segmentsOf(session), { from, order, limit: pageLimit(query) });
+      const fromSeq = cursor === undefined ? undefined : readSeqCursor(cursor);
+      const page = await events.messagePage(segmentsOf(session), {
+        from: fromSeq,
+        order,
+        limit: pageLimit(query),
+      });
       const nextCursor = page.hasMore ? encodeCursor(String(page.events.at(-1)?.seq)) : null;
       const messages = page.events.map(
         (event) => (readEvent(event) as Extract<SessionEvent, { type: 'message.completed' }>).message,
@@ -39,8 +43,8 @@ export function historyHandlers(
     'sessions.follow': async ({ path, query, headers, request, signal }) => {
       const session = await requireSession(path.sessionId);
       const lastEventId = headers['last-event-id'];
-      const after = lastEventId === undefined ? (query.after ?? 0) : Number(lastEventId);
-      if (after > session.headSeq)
+      const afterSeq = lastEventId === undefined ? (query.after ?? 0) : Number(lastEventId);
+      if (afterSeq > session.headSeq)
         throw new Problem(
           'bad_request',
           'cursor_ahead',
@@ -52,7 +56,7 @@ export function historyHandlers(
       const untilIdle = query.until === 'idle';
       return {
         status: 200,
-        content: followSession(options, session, { after, untilIdle, format, signal: endSignal }),
+        content: followSession(options, session, { after: afterSeq, untilIdle, format, signal: endSignal }),
         mediaType: `${mediaTypes[format]}; charset=utf-8`,
         headers: { 'x-accel-buffering': 'no' },
       };
@@ -77,7 +81,8 @@ function followSession(
     feed: eventLog,
     session: { key, id, headSeq, status: statusOf(session), activeRunId, queueLength },
     readHeadSeq: async () => (await events.headSeqs([key]))[0]?.headSeq,
-    readEvents: (after, limit) => events.read(segmentsOf(session, Number.MAX_SAFE_INTEGER), after, limit),
+    readEvents: (afterSeq, limit) =>
+      events.read(segmentsOf(session, Number.MAX_SAFE_INTEGER), afterSeq, limit),
     clock,
     limits,
   });

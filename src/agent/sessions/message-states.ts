@@ -10,8 +10,8 @@ export async function withStates(
   session: SessionRecord,
   messages: readonly UiMessage[],
 ): Promise<UiMessage[]> {
-  const waiting = session.queueLength > 0 ? await runStore.queue(session.key) : [];
-  const waitingIds = new Set(waiting.map(({ inputMessageId }) => inputMessageId));
+  const waitingRuns = session.queueLength > 0 ? await runStore.queue(session.key) : [];
+  const waitingIds = new Set(waitingRuns.map(({ inputMessageId }) => inputMessageId));
   const updates = await messageUpdates.updates(
     segmentsOf(session),
     messages.map(({ id }) => id),

@@ -50,8 +50,8 @@ export function queueHandlers(
     'sessions.listQueue': async ({ path, query }) => {
       const session = await requireSession(path.sessionId);
       const { activeRunId, queueLength, headSeq: seq } = session;
-      const waiting = await runStore.queue(session.key);
-      const page = pageOfQueue(waiting, await inputsAhead(options, session, waiting), query);
+      const waitingInputs = await runStore.queue(session.key);
+      const page = pageOfQueue(waitingInputs, await countInputsAhead(options, session, waitingInputs), query);
       return { status: 200, body: { ...page, activeRunId, queueLength, seq } };
     },
 
@@ -63,7 +63,7 @@ export function queueHandlers(
 }
 
 /** The inputs ahead of the first that waits: the running one, or those that wait for a free place before it. */
-async function inputsAhead(
+async function countInputsAhead(
   { runStore, agentId }: HandlerOptions,
   { activeRunId }: SessionRecord,
   [first]: readonly RunRecord[],
@@ -80,8 +80,8 @@ function pageOfQueue(
   const limit = pageLimit(query);
   const items = waiting.map((run, index) => ({ run, queuePosition: index + ahead }));
   const cursor = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isQueueCursor);
-  const rest = cursor === undefined ? items : items.filter(({ run }) => isBehind(run, cursor));
-  const page = pageOf(rest.slice(0, limit + 1), limit, ({ run }) => [run.isUrgent, String(run.place)]);
+  const itemsBehind = cursor === undefined ? items : items.filter(({ run }) => isBehind(run, cursor));
+  const page = pageOf(itemsBehind.slice(0, limit + 1), limit, ({ run }) => [run.isUrgent, String(run.place)]);
   return {
     items: page.items.map(({ run, queuePosition }) => toQueueItem(run, queuePosition)),
     nextCursor: page.next_cursor,
@@ -103,8 +103,8 @@ async function removeQueueItem(
     );
   if (run.status === 'cancelled') return;
   const isWaiting = run.status === 'accepted' && run.steeredInto === null;
-  const removed = isWaiting ? await runs.cancelWaiting(session, run.runId) : [];
-  if (removed.length === 0)
+  const removedIds = isWaiting ? await runs.cancelWaiting(session, run.runId) : [];
+  if (removedIds.length === 0)
     throw new Problem('conflict', 'run_started', `It has begun; cancel the run ${run.runId} instead.`, {
       param: 'queueItemId',
     });
@@ -113,9 +113,9 @@ async function removeQueueItem(
 async function showRun(options: HandlerOptions, session: SessionRecord, run: RunRecord) {
   const { runStore, events } = options;
   const isWaiting = run.status === 'accepted' && run.steeredInto === null;
-  const waiting = isWaiting ? await runStore.queue(session.key) : [];
-  const index = waiting.findIndex(({ runId }) => runId === run.runId);
-  const ahead = await inputsAhead(options, session, waiting);
+  const waitingRuns = isWaiting ? await runStore.queue(session.key) : [];
+  const index = waitingRuns.findIndex(({ runId }) => runId === run.runId);
+  const aheadCount = await countInputsAhead(options, session, waitingRuns);
   const waitsFor: 'session' | 'capacity' = index > 0 || session.activeRunId !== null ? 'session' : 'capacity';
   const ofMessage =
     run.messageId === null
@@ -123,7 +123,7 @@ async function showRun(options: HandlerOptions, session: SessionRecord, run: Run
       : await events.messageEvents(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
   return toRun(run, {
     sessionId: session.id,
-    place: index < 0 ? null : { queuePosition: index + ahead, waitsFor },
+    place: index < 0 ? null : { queuePosition: index + aheadCount, waitsFor },
     completed: ofMessage.findLast(({ type }) => type === 'message.completed'),
   });
 }
@@ -161,17 +161,17 @@ async function prompt(
     requestId: keyedRequestId(call),
   });
   if (waitSeconds === null) return { status: 202, body: receipt };
-  const applied = { 'preference-applied': `wait=${waitSeconds}` };
+  const appliedHeader = { 'preference-applied': `wait=${waitSeconds}` };
   const run = await runs.wait(
     { sessionKey: session.key, runId: receipt.runId },
     { timeoutMs: waitSeconds * 1_000, signal },
   );
-  if (run === 'waiting') return { status: 202, body: receipt, headers: applied };
+  if (run === 'waiting') return { status: 202, body: receipt, headers: appliedHeader };
   if (run === 'gone') throw sessionNotFound();
   return {
     status: 200,
     body: { ...receipt, status: run.status, run: await showRun(options, session, run) },
-    headers: applied,
+    headers: appliedHeader,
   };
 }
 

@@ -3,7 +3,7 @@
 import type { Receipt, RunStore } from './runs/store.ts';
 
 /** Null when the call has accepted no run. */
-export async function receiptOfCall(
+export async function findReceipt(
   runStore: Pick<RunStore, 'receiptOfRequest'>,
   { operationId, requestId }: { operationId: string; requestId: string },
 ): Promise<{ status: 202; body: unknown } | null> {

@@ -65,7 +65,7 @@ export function toRun(
 ): Run {
   const message = completed ? (readEvent(completed) as { message: UiMessage }).message : null;
   const { status, startedAt, settledAt, finishReason } = run;
-  const common = {
+  const commonMembers = {
     runId: run.runId,
     sessionId,
     delivery: run.delivery,
@@ -79,15 +79,27 @@ export function toRun(
     usage: run.usage ?? { inputTokens: 0, outputTokens: 0 },
     acceptedAt: run.acceptedAt,
   };
-  const open = { finishReason: null, error: null, settledAt: null };
+  const withoutSettlement = { finishReason: null, error: null, settledAt: null };
   const noPlace = { queuePosition: null };
-  if (status === 'accepted') return { ...common, ...open, ...(place ?? noPlace), status, startedAt };
+  if (status === 'accepted')
+    return { ...commonMembers, ...withoutSettlement, ...(place ?? noPlace), status, startedAt };
   if (status === 'running')
-    return { ...common, ...open, ...noPlace, status, startedAt: startedAt ?? run.acceptedAt };
+    return {
+      ...commonMembers,
+      ...withoutSettlement,
+      ...noPlace,
+      status,
+      startedAt: startedAt ?? run.acceptedAt,
+    };
   if (settledAt === null) throw new Error(`The run ${run.runId} is ${status} and has no end.`);
   const end = { ...noPlace, finishReason, startedAt, settledAt };
-  if (status === 'completed') return { ...common, ...end, status, error: null };
-  return { ...common, ...end, status, error: run.error ?? { code: 'internal_error', message: unknownEnd } };
+  if (status === 'completed') return { ...commonMembers, ...end, status, error: null };
+  return {
+    ...commonMembers,
+    ...end,
+    status,
+    error: run.error ?? { code: 'internal_error', message: unknownEnd },
+  };
 }
 
 const unknownEnd = 'The run did not end well.';
@@ -109,10 +121,10 @@ export function toQueueItem(run: RunRecord, queuePosition: number): QueueItem {
 /** The text of the message's last step, with what a broken stream had left of it before. */
 export function lastStepText({ parts }: UiMessage): string {
   const steps = splitSteps(parts);
-  let first = steps.length - 1;
-  while (first > 0 && isCutOff(steps[first - 1] ?? [])) first -= 1;
+  let firstStep = steps.length - 1;
+  while (firstStep > 0 && isCutOff(steps[firstStep - 1] ?? [])) firstStep -= 1;
   return steps
-    .slice(Math.max(first, 0))
+    .slice(Math.max(firstStep, 0))
     .flat()
     .flatMap((part) => (part.type === 'text' ? [part.text] : []))
     .join('');

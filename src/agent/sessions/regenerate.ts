@@ -49,18 +49,22 @@ async function chooseReplacement(
   // A note about files has the role of an input, and is none: no run answers it.
   const messages = conversation.messages.filter(({ isNote }) => isNote !== true);
   const index =
-    messageId === undefined ? messages.length - 1 : await indexOf(options, session, messages, messageId);
-  const inputIndex = messages.findLastIndex(({ message }, at) => at <= index && message.role === 'user');
+    messageId === undefined
+      ? messages.length - 1
+      : await findMessageIndex(options, session, messages, messageId);
+  const inputIndex = messages.findLastIndex(
+    ({ message }, place) => place <= index && message.role === 'user',
+  );
   const input = messages[inputIndex];
   if (input === undefined)
     throw nothingToRegenerate('The session has no input that could be answered again.');
-  const replaced = messages.slice(inputIndex + 1).map(({ message }) => message.id);
-  requireReplaceable(conversation, replaced);
-  const messageIds = [...replaced, ...(await emptyAnswers(options, session, input))];
+  const replacedIds = messages.slice(inputIndex + 1).map(({ message }) => message.id);
+  requireReplaceable(conversation, replacedIds);
+  const messageIds = [...replacedIds, ...(await findEmptyAnswers(options, session, input))];
   return { inputMessageId: input.message.id, messageIds, atSeq: session.headSeq };
 }
 
-async function indexOf(
+async function findMessageIndex(
   { events }: HandlerOptions,
   session: SessionRecord,
   messages: readonly ConversationMessage[],
@@ -77,25 +81,25 @@ async function indexOf(
   });
 }
 
-function requireReplaceable({ cut }: Conversation, replaced: readonly string[]): void {
-  if (cut !== null && replaced.includes(cut.messageId))
+function requireReplaceable({ cut }: Conversation, replacedIds: readonly string[]): void {
+  if (cut !== null && replacedIds.includes(cut.messageId))
     throw nothingToRegenerate(
       'The first steps of the answer are part of a summary; fork the session before it instead.',
     );
-  if (replaced.length > maxReplaced)
+  if (replacedIds.length > maxReplaced)
     throw nothingToRegenerate(
       `More than ${maxReplaced} messages would be replaced; fork the session at the input instead.`,
     );
 }
 
 /** Answers without any content, such as one that failed at once. The conversation does not have them. */
-async function emptyAnswers(
+async function findEmptyAnswers(
   { events }: HandlerOptions,
   session: SessionRecord,
   { seq }: ConversationMessage,
 ): Promise<string[]> {
-  const newest = { from: undefined, order: 'desc', limit: 20 } as const;
-  const page = await events.messagePage(segmentsOf(session), newest);
+  const newestEvents = { from: undefined, order: 'desc', limit: 20 } as const;
+  const page = await events.messagePage(segmentsOf(session), newestEvents);
   return page.events
     .filter((event) => event.seq > seq)
     .map((event) => (readEvent(event) as { message: UiMessage }).message)

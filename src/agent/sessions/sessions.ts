@@ -93,11 +93,11 @@ async function listSessions(
   { query }: Parameters<RecordHandlers['sessions.list']>[0],
 ): ReturnType<RecordHandlers['sessions.list']> {
   const limit = pageLimit(query);
-  const before = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isTimeAndId);
+  const beforePosition = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isTimeAndId);
   const rows = await store.list({
     agentId,
     limit: limit + 1,
-    ...(before ? { before: { createdAt: before[0], key: before[1] } } : {}),
+    ...(beforePosition ? { before: { createdAt: beforePosition[0], key: beforePosition[1] } } : {}),
     ...(query.kind === undefined ? {} : { kind: query.kind }),
     ...(query.status === undefined ? {} : { status: query.status }),
     ...(query.archived === undefined ? {} : { archived: query.archived }),

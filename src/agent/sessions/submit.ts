@@ -134,25 +134,25 @@ interface Target {
 
 async function findTarget(options: SubmitOptions, input: Input, hasFiles: boolean): Promise<Target> {
   const { eventLog, store, agentId } = options;
-  const { to } = input;
-  if (to === 'own') return newIds();
-  if ('sessionId' in to) {
-    if (!hasFiles) return { key: '', id: to.sessionId };
-    const session = await store.session(agentId, { id: to.sessionId });
+  const { to: recipient } = input;
+  if (recipient === 'own') return newIds();
+  if ('sessionId' in recipient) {
+    if (!hasFiles) return { key: '', id: recipient.sessionId };
+    const session = await store.session(agentId, { id: recipient.sessionId });
     if (!session) throw sessionNotFound();
     return session;
   }
   const session = hasFiles
-    ? await store.session(agentId, { chatId: to.chatId })
-    : await eventLog.find({ chatId: to.chatId });
+    ? await store.session(agentId, { chatId: recipient.chatId })
+    : await eventLog.find({ chatId: recipient.chatId });
   if (session) return session;
   if (!hasFiles) return newIds();
   // Attachments are stored under the key of the session before the input is
   // admitted, so the chat has to exist by then.
   const created = await eventLog.create({
-    ...newChat(agentId, to.chatId),
+    ...newChat(agentId, recipient.chatId),
     attended: input.attended ?? false,
-    events: [{ type: 'session.created', kind: 'chat', title: null, chatId: to.chatId }],
+    events: [{ type: 'session.created', kind: 'chat', title: null, chatId: recipient.chatId }],
   });
   // Another request has created it meanwhile.
   return created ?? findTarget(options, input, hasFiles);
@@ -185,7 +185,7 @@ function toSubmission(
   input: Input,
   { target, text, parts, attachments }: InputContent,
 ): Submission {
-  const { to, origin, metadata } = input;
+  const { to: recipient, origin, metadata } = input;
   const runId = id('run');
   const messageId = input.id ?? id('msg');
   const message: UiMessage = {
@@ -200,7 +200,7 @@ function toSubmission(
     },
   };
   return {
-    session: locatorOf(to, target),
+    session: locatorOf(recipient, target),
     create: newSessionOf(agentId, input, target),
     runId,
     queueItemId: id('qit'),
@@ -225,9 +225,9 @@ function attachmentPart({ attachmentId, fileName, contentType, bytes }: DecodedA
   };
 }
 
-function locatorOf(to: Input['to'], { key }: Target): SessionLocator {
-  if (to === 'own') return { key };
-  return 'chatId' in to ? { chatId: to.chatId } : { id: to.sessionId };
+function locatorOf(recipient: Input['to'], { key }: Target): SessionLocator {
+  if (recipient === 'own') return { key };
+  return 'chatId' in recipient ? { chatId: recipient.chatId } : { id: recipient.sessionId };
 }
 
 /** The session that is created when the input has none; null when the session has to exist. */

@@ -32,7 +32,7 @@ export async function countLines(
 ): Promise<StoredChange[]> {
   const storedChanges: StoredChange[] = [];
   for (const change of changes) {
-    const texts = await textsOf(contents, change);
+    const texts = await readTexts(contents, change);
     const counts = texts === undefined ? undefined : diffTexts(texts.before, texts.after);
     storedChanges.push({
       ...change,
@@ -70,11 +70,11 @@ function changeKind(before: unknown, after: unknown): ChangedFile['change'] {
 }
 
 async function writeDiff(contents: ContentStore, change: StoredChange): Promise<string | null> {
-  const texts = await textsOf(contents, change);
+  const texts = await readTexts(contents, change);
   if (texts === undefined) return null;
   const { path, before, after } = change;
   const hasNewMode = before !== null && after !== null && before.mode !== after.mode;
-  const modes = hasNewMode ? `old mode ${octal(before)}\nnew mode ${octal(after)}\n` : '';
+  const modes = hasNewMode ? `old mode ${formatMode(before)}\nnew mode ${formatMode(after)}\n` : '';
   const { hunks } = diffTexts(texts.before, texts.after);
   if (hunks === '') return modes;
   const from = before === null ? '/dev/null' : `a/${path}`;
@@ -82,20 +82,20 @@ async function writeDiff(contents: ContentStore, change: StoredChange): Promise<
   return `${modes}--- ${from}\n+++ ${to}\n${hunks}`;
 }
 
-function octal({ mode }: FileState): string {
+function formatMode({ mode }: FileState): string {
   return `100${mode.toString(8).padStart(3, '0')}`;
 }
 
 /** Undefined where one of the two is no text, too large or not kept. */
-async function textsOf(
+async function readTexts(
   contents: ContentStore,
   { before, after }: FileChange,
 ): Promise<{ before: string; after: string } | undefined> {
-  const [oldText, newText] = await Promise.all([textOf(contents, before), textOf(contents, after)]);
+  const [oldText, newText] = await Promise.all([readText(contents, before), readText(contents, after)]);
   return oldText === undefined || newText === undefined ? undefined : { before: oldText, after: newText };
 }
 
-async function textOf(contents: ContentStore, state: FileState | null): Promise<string | undefined> {
+async function readText(contents: ContentStore, state: FileState | null): Promise<string | undefined> {
   if (state === null) return '';
   const content = await contents.get(state.hash);
   if (content === undefined || content.length > maxComparedBytes || content.includes(0) || !isUtf8(content))

@@ -26,7 +26,7 @@ export async function findConflicts(
   const conflicts: string[] = [];
   for (const { path, from, to } of restorations) {
     signal.throwIfAborted();
-    const current = await currentState(workspace, path, maxFileBytes);
+    const current = await readCurrentState(workspace, path, maxFileBytes);
     const isExpected = current !== 'occupied' && (isSame(current, from) || isSame(current, to));
     if (!isExpected) conflicts.push(path);
   }
@@ -101,7 +101,11 @@ async function put(
   await workspace.write(path, content, state.mode);
 }
 
-async function currentState(workspace: Workspace, path: string, maxFileBytes: number): Promise<CurrentState> {
+async function readCurrentState(
+  workspace: Workspace,
+  path: string,
+  maxFileBytes: number,
+): Promise<CurrentState> {
   try {
     return await workspace.open(path, async (file) => {
       const { mode, size } = await file.stat();

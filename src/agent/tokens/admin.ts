@@ -2,7 +2,7 @@
 // itself; the database has its digest and its last four characters.
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { token as mintToken, tokenDigest, type Redactor } from '../../kernel/secrets/secret.ts';
+import { createToken, tokenDigest, type Redactor } from '../../kernel/secrets/secret.ts';
 import type { ListedToken, TokenStore } from './store.ts';
 
 export interface IssuedAgentToken {
@@ -39,7 +39,7 @@ export function tokenAdmin({
   return {
     async create({ name, ttlSeconds }) {
       requireValid(name, ttlSeconds);
-      const token = mintToken('agt');
+      const token = createToken('agt');
       redactor.hold(token);
       const tokenId = id('tok');
       const digest = tokenDigest(token);

@@ -36,12 +36,12 @@ export async function readTokenFile(path: string, log: Log): Promise<string | nu
 export async function writeTokenFile(
   path: string,
   token: string,
-  { replace }: { replace: boolean },
+  { replace: mayReplace }: { replace: boolean },
 ): Promise<void> {
   await makeFolder(dirname(path));
-  const target = replace ? `${path}.${process.pid}.new` : path;
+  const target = mayReplace ? `${path}.${process.pid}.new` : path;
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
-  if (replace) await rm(target, { force: true });
+  if (mayReplace) await rm(target, { force: true });
   const handle = await open(target, flags, 0o600);
   try {
     await handle.writeFile(`${token}\n`);
@@ -49,5 +49,5 @@ export async function writeTokenFile(
   } finally {
     await handle.close();
   }
-  if (replace) await rename(target, path);
+  if (mayReplace) await rename(target, path);
 }

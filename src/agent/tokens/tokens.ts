@@ -3,7 +3,7 @@ import { timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
-import { parseToken, token as mintToken, tokenDigest, type Redactor } from '../../kernel/secrets/secret.ts';
+import { parseToken, createToken, tokenDigest, type Redactor } from '../../kernel/secrets/secret.ts';
 import type { Identity } from '../identity.ts';
 import { tokenAdmin, type TokenAdmin } from './admin.ts';
 import type { LiveToken, StoredToken, TokenStore } from './store.ts';
@@ -51,8 +51,8 @@ export async function openTokens(options: TokensOptions): Promise<Tokens> {
       // Every token is compared, in constant time each, so that the duration does
       // not depend on which one matches.
       let tokenId: string | null = null;
-      for (const live of await liveTokens.read()) {
-        if (timingSafeEqual(live.digest, digest)) tokenId = live.tokenId;
+      for (const liveToken of await liveTokens.read()) {
+        if (timingSafeEqual(liveToken.digest, digest)) tokenId = liveToken.tokenId;
       }
       return tokenId === null ? null : { kind: 'agent', agentId, tokenId };
     },
@@ -69,13 +69,13 @@ function cacheLiveTokens(
     read() {
       if (cachedTokens && clock.monotonicMs() - readAtMs < cacheTtlMs) return cachedTokens;
       readAtMs = clock.monotonicMs();
-      const reading = list();
-      cachedTokens = reading;
+      const tokenList = list();
+      cachedTokens = tokenList;
       // Callers that share a failed read all fail; the next one reads again.
-      reading.catch(() => {
-        if (cachedTokens === reading) cachedTokens = undefined;
+      tokenList.catch(() => {
+        if (cachedTokens === tokenList) cachedTokens = undefined;
       });
-      return reading;
+      return tokenList;
     },
     clear: () => void (cachedTokens = undefined),
   };
@@ -110,7 +110,7 @@ async function createTokenFile(
   path: string,
   { replace, log }: { replace: boolean; log: Log },
 ): Promise<string> {
-  const token = mintToken('agt');
+  const token = createToken('agt');
   try {
     await writeTokenFile(path, token, { replace });
     log.info(

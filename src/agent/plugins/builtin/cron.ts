@@ -3,13 +3,13 @@ import { CronExpressionParser } from 'cron-parser';
 import { Problem } from '../../../kernel/problem.ts';
 
 /** The first occurrence after a time. Throws a Problem for an invalid expression or time zone. */
-export function nextOccurrence(cron: string, timeZone: string, after: Date): Date {
+export function nextOccurrence(cron: string, timeZone: string, afterTime: Date): Date {
   if (cron.trim().split(/\s+/).length !== 5)
     throw refusal(
       'A cron expression has five members: minute, hour, day of the month, month and day of the week.',
     );
   try {
-    return CronExpressionParser.parse(cron, { currentDate: after, tz: timeZone }).next().toDate();
+    return CronExpressionParser.parse(cron, { currentDate: afterTime, tz: timeZone }).next().toDate();
   } catch (cause) {
     throw refusal('The cron expression or the time zone cannot be read.', cause);
   }

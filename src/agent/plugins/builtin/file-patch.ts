@@ -120,14 +120,14 @@ async function planDiff(diff: string, files: PatchFiles): Promise<FileChange[]> 
 
 async function planFile(file: FileDiff, { workspace, readText }: PatchFiles): Promise<FileChange> {
   const path = pathOf(file);
-  const before = file.from === null ? null : await readText(path);
+  const before = file.oldPath === null ? null : await readText(path);
   if (before === null && (await pathExists(workspace, path)))
     throw refusal(`The diff creates ${JSON.stringify(path)}, which exists; nothing was changed.`);
   try {
     const after = applyHunks(before ?? '', file.hunks);
-    if (file.to === null && after !== '')
+    if (file.newPath === null && after !== '')
       throw new DiffError('The diff deletes the file, but its hunks leave lines in it.');
-    return { path, before, after: file.to === null ? null : after };
+    return { path, before, after: file.newPath === null ? null : after };
   } catch (cause) {
     if (!(cause instanceof DiffError)) throw cause;
     throw refusal(`${JSON.stringify(path)}: ${cause.message} Nothing was changed.`, cause);
@@ -143,8 +143,8 @@ function parseDiff(diff: string): FileDiff[] {
   }
 }
 
-function pathOf({ from, to }: FileDiff): string {
-  return to ?? from ?? '';
+function pathOf({ oldPath, newPath }: FileDiff): string {
+  return newPath ?? oldPath ?? '';
 }
 
 async function pathExists(workspace: Workspace, path: string): Promise<boolean> {

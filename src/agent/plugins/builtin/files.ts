@@ -46,8 +46,8 @@ export function files(workspaceAt: WorkspaceAt): Plugin {
   const serialize = createSerializer();
   // One thread at a time for regular expressions.
   const serializeSearch = createSerializer();
-  const reachable = { api: true, command: true };
-  const of = ({ workspace }: PermissionContext) => workspaceAt(workspace);
+  const reach = { api: true, command: true };
+  const workspaceOf = ({ workspace }: PermissionContext) => workspaceAt(workspace);
   return definePlugin<FilesInputs>({
     name: 'files',
     title: 'Files',
@@ -56,81 +56,81 @@ export function files(workspaceAt: WorkspaceAt): Plugin {
       list: {
         description:
           'Lists one folder of the workspace: names, kinds and sizes. Without a path, the workspace itself.',
-        ...reachable,
+        ...reach,
         readOnly: true,
-        permissions: async ({ path = '.' }, call) => [{ path: await of(call).resolve(path) }],
+        permissions: async ({ path = '.' }, call) => [{ path: await workspaceOf(call).resolve(path) }],
         input: inputs.list,
         async run({ path = '.' }, call) {
-          const { entries, truncated } = await of(call).list(path, maxEntries);
+          const { entries, truncated } = await workspaceOf(call).list(path, maxEntries);
           return { path, entries, ...(truncated ? { truncated } : {}) };
         },
       },
       glob: {
         description:
           'Finds files by a glob over their paths, below a folder if one is given. Folders such as node_modules and .git are left out.',
-        ...reachable,
+        ...reach,
         readOnly: true,
-        permissions: ({ path = '.' }, call) => globPermissions(of(call), path),
+        permissions: ({ path = '.' }, call) => globPermissions(workspaceOf(call), path),
         input: inputs.glob,
         run: ({ pattern, path: folder = '.' }, call) =>
-          findPaths(of(call), { pattern, folder, signal: call.signal }),
+          findPaths(workspaceOf(call), { pattern, folder, signal: call.signal }),
       },
       search: {
         description:
           'Finds lines that hold a text or match a regular expression in the text files of the workspace, below a folder if one is given. Folders such as node_modules and .git are left out.',
-        ...reachable,
+        ...reach,
         readOnly: true,
         permissions: async ({ path = '.' }, call) => [
-          { path: await of(call).resolve(path), includesBelow: true },
+          { path: await workspaceOf(call).resolve(path), includesBelow: true },
         ],
         input: inputs.search,
-        run: (search, call) => serializeSearch(() => searchFor(of(call), search, call.signal)),
+        run: (search, call) => serializeSearch(() => searchFor(workspaceOf(call), search, call.signal)),
       },
       read: {
         description:
           'Reads a text file of the workspace, at most 256 KiB; with an offset or a limit some of its lines, also of a larger file.',
-        ...reachable,
+        ...reach,
         readOnly: true,
-        permissions: async ({ path }, call) => [{ path: await of(call).resolve(path) }],
+        permissions: async ({ path }, call) => [{ path: await workspaceOf(call).resolve(path) }],
         input: inputs.read,
-        run: (input, call) => readFile(of(call), input),
+        run: (input, call) => readFile(workspaceOf(call), input),
       },
       write: {
         description:
           'Writes a text file of the workspace as a whole, making it and its folders if they are not there.',
-        ...reachable,
-        needsApproval: ({ path }, _settings, call) => of(call).isProtected(path),
-        permissions: ({ path }, call) => writePermissions(of(call), path),
+        ...reach,
+        needsApproval: ({ path }, _settings, call) => workspaceOf(call).isProtected(path),
+        permissions: ({ path }, call) => writePermissions(workspaceOf(call), path),
         input: inputs.write,
         run: ({ path, content }, call) =>
           serialize(async () => {
             const bytes = Buffer.from(content, 'utf8');
-            const { created } = await of(call).write(path, bytes);
+            const { created } = await workspaceOf(call).write(path, bytes);
             return { path, bytes: bytes.length, created };
           }),
       },
       edit: {
         description:
           'Replaces a piece of a text file by another. The old piece must be there exactly as given, and once, unless all are to be replaced.',
-        ...reachable,
-        needsApproval: ({ path }, _settings, call) => of(call).isProtected(path),
-        permissions: ({ path }, call) => writePermissions(of(call), path),
+        ...reach,
+        needsApproval: ({ path }, _settings, call) => workspaceOf(call).isProtected(path),
+        permissions: ({ path }, call) => writePermissions(workspaceOf(call), path),
         input: inputs.edit,
-        run: (edit, call) => serialize(() => editFile(of(call), edit)),
+        run: (edit, call) => serialize(() => editFile(workspaceOf(call), edit)),
       },
       patch: {
         description:
           'Changes several text files at once, by exact replacements or by a unified diff. Either all changes are made or, where one does not fit, none.',
-        ...reachable,
+        ...reach,
         needsApproval: (input, _settings, call) =>
-          patchedPaths(input).some((path) => of(call).isProtected(path)),
-        permissions: (input, call) => patchPermissions(of(call), input),
+          patchedPaths(input).some((path) => workspaceOf(call).isProtected(path)),
+        permissions: (input, call) => patchPermissions(workspaceOf(call), input),
         input: inputs.patch,
         run: (input, call) =>
           serialize(() =>
             applyPatch(input, {
-              workspace: of(call),
-              readText: async (path) => (await readText(of(call), path)).text,
+              workspace: workspaceOf(call),
+              readText: async (path) => (await readText(workspaceOf(call), path)).text,
               maxBytes: maxReadBytes,
             }),
           ),
@@ -169,10 +169,10 @@ async function patchPermissions(workspace: Workspace, input: PatchInput): Promis
 // The tools of one step run concurrently, and an edit reads before it writes:
 // changes run one after the other.
 function createSerializer(): <T>(work: () => Promise<T>) => Promise<T> {
-  let last: Promise<unknown> = Promise.resolve();
+  let lastWork: Promise<unknown> = Promise.resolve();
   return (work) => {
-    const result = last.then(work);
-    last = result.catch(() => {});
+    const result = lastWork.then(work);
+    lastWork = result.catch(() => {});
     return result;
   };
 }

@@ -91,7 +91,7 @@ export async function connectMcp(server: McpServer, options: McpConnectOptions):
   };
   try {
     const transport = createTransport(server, program, options);
-    await whilePending(signal, (requestSignal) =>
+    await withRequestSignal(signal, (requestSignal) =>
       client.connect(transport, { timeout: timeoutMs, signal: requestSignal }),
     );
   } catch (error) {
@@ -117,7 +117,7 @@ async function listTools(
   const tools: McpTool[] = [];
   let cursor: string | undefined;
   for (let page = 0; page < maxPages && tools.length < maxTools; page += 1) {
-    const answer = await whilePending(signal, (requestSignal) =>
+    const answer = await withRequestSignal(signal, (requestSignal) =>
       client.listTools(cursor === undefined ? {} : { cursor }, { timeout: timeoutMs, signal: requestSignal }),
     );
     for (const { name, title, description, inputSchema, annotations } of answer.tools) {
@@ -140,7 +140,7 @@ async function callTool(
   { tool, input }: { tool: string; input: Readonly<Record<string, unknown>> },
   { signal, timeoutMs }: { signal: AbortSignal; timeoutMs: number },
 ): Promise<McpAnswer> {
-  const answer = await whilePending(signal, (requestSignal) =>
+  const answer = await withRequestSignal(signal, (requestSignal) =>
     client.callTool({ name: tool, arguments: input }, undefined, {
       signal: requestSignal,
       timeout: timeoutMs,
@@ -185,7 +185,7 @@ function coalesce(
 
 // The SDK sends `notifications/cancelled` when the signal of a request is aborted, even
 // after its answer. This signal follows the caller's one only until the work has ended.
-async function whilePending<T>(
+async function withRequestSignal<T>(
   callerSignal: AbortSignal,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {

@@ -28,9 +28,9 @@ export function mcp(options: {
 }): Plugin {
   const { clock, log, redactor } = options;
   const stop = new AbortController();
-  const enabled = [...options.servers].filter(([, config]) => config.disabled !== true);
-  for (const [, config] of enabled) for (const secret of secretsOf(config)) redactor.hold(secret);
-  const servers = enabled.map(([name, config]) =>
+  const enabledServers = [...options.servers].filter(([, config]) => config.disabled !== true);
+  for (const [, config] of enabledServers) for (const secret of secretsOf(config)) redactor.hold(secret);
+  const servers = enabledServers.map(([name, config]) =>
     createServer(name, config, { ...options, signal: stop.signal }),
   );
   let connectionRuns: readonly Promise<void>[] = [];
@@ -60,11 +60,11 @@ export function mcp(options: {
     async start({ offer }) {
       const offers = servers.map((server) => {
         const firstOffer = Promise.withResolvers<void>();
-        const ended = server.run(() => {
+        const serverEnd = server.run(() => {
           offer(actionsOfAll());
           firstOffer.resolve();
         });
-        return { ended: ended.finally(() => firstOffer.resolve()), firstOffer: firstOffer.promise };
+        return { ended: serverEnd.finally(() => firstOffer.resolve()), firstOffer: firstOffer.promise };
       });
       connectionRuns = offers.map(({ ended }) => ended);
       const allOffered = Promise.all(offers.map(({ firstOffer }) => firstOffer));

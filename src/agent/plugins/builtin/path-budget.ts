@@ -15,16 +15,18 @@ export function coverPaths(
   const counts = countBelow(paths, root);
   const folders: string[] = [];
   let excess = paths.length - max;
-  const ofRoot = [...counts].filter(([folder]) => dirname(folder) === root).sort(([, a], [, b]) => b - a);
-  for (const [largest, count] of ofRoot) {
+  const rootCounts = [...counts].filter(([folder]) => dirname(folder) === root).sort(([, a], [, b]) => b - a);
+  for (const [largest, count] of rootCounts) {
     const isEnough = count - 1 >= excess;
     folders.push(isEnough ? smallestFolder(counts, { count: excess + 1, others: folders }) : largest);
     excess -= count - 1;
     if (isEnough) break;
   }
   if (excess > 0) return undefined;
-  const covered = new Set(folders);
-  const uncoveredPaths = paths.filter((path) => !foldersOf(path, root).some((folder) => covered.has(folder)));
+  const coveredFolders = new Set(folders);
+  const uncoveredPaths = paths.filter(
+    (path) => !foldersOf(path, root).some((folder) => coveredFolders.has(folder)),
+  );
   return { paths: [...folders, ...uncoveredPaths], folders };
 }
 
@@ -49,11 +51,11 @@ function smallestFolder(
   counts: ReadonlyMap<string, number>,
   { count, others }: { count: number; others: readonly string[] },
 ): string {
-  const [first = ''] = [...counts]
+  const [smallest = ''] = [...counts]
     .filter(([folder, size]) => size >= count && !others.some((other) => isIn(folder, other)))
     .sort(([a, sizeOfA], [b, sizeOfB]) => sizeOfA - sizeOfB || b.length - a.length)
     .map(([folder]) => folder);
-  return first;
+  return smallest;
 }
 
 function isIn(path: string, folder: string): boolean {

@@ -115,7 +115,7 @@ export function createProgramRunner(options: {
       // could be attributed to another command.
       const { workspace = options.workspace } = request;
       const lock = lockOf(workspace);
-      return (mayChangeProtected ? lock.exclusive : lock.shared)(async () => {
+      return (mayChangeProtected ? lock.runExclusively : lock.runShared)(async () => {
         const scanBefore = await scan(request);
         const readOnly = mayChangeProtected ? [] : readOnlyPaths(scanBefore);
         const paths = { hidden: scanBefore.hidden, readOnly };
@@ -154,8 +154,8 @@ function boundPaths(
   paths: { hidden: readonly string[]; readOnly: readonly string[] },
 ): { hidden: string[]; readOnly: string[]; coveredFolders: CoveredFolders } {
   const cover = (label: string, paths: readonly string[], max: number) => {
-    const covering = coverPaths(paths, { root, max });
-    if (covering !== undefined) return covering;
+    const coverage = coverPaths(paths, { root, max });
+    if (coverage !== undefined) return coverage;
     throw refusal(
       `The workspace holds ${paths.length} ${label} in more than ${max} folders, too many for a sandbox; choose a smaller folder.`,
     );
@@ -179,22 +179,22 @@ function readOnlyPaths(scan: WorkspaceScan): string[] {
 async function renameNew(workspace: Workspace, scanBefore: WorkspaceScan): Promise<RenamedFile[]> {
   // The command may have taken the rights to its folders in order to keep the scan out.
   await makeUsable(workspace.root);
-  const after = await workspace.scan((folder) => !scanBefore.hidden.includes(folder));
-  const renamed: RenamedFile[] = [];
+  const scanAfter = await workspace.scan((folder) => !scanBefore.hidden.includes(folder));
+  const renamedFiles: RenamedFile[] = [];
   const failures: string[] = [];
-  for (const { path } of newEntries(scanBefore.protected, after.protected)) {
-    const from = relative(workspace.root, path);
+  for (const { path } of newEntries(scanBefore.protected, scanAfter.protected)) {
+    const oldPath = relative(workspace.root, path);
     try {
-      const name = await withFolder(workspace.root, namesOf(dirname(from)), (folder) =>
+      const name = await withFolder(workspace.root, namesOf(dirname(oldPath)), (folder) =>
         renameEntry(folder, basename(path)),
       );
-      renamed.push({ from, to: join(dirname(from), name) });
+      renamedFiles.push({ from: oldPath, to: join(dirname(oldPath), name) });
     } catch (cause) {
       // It went with a folder that was renamed before.
-      if (errorCode(cause) !== 'ENOENT') failures.push(from);
+      if (errorCode(cause) !== 'ENOENT') failures.push(oldPath);
     }
   }
-  const unreadableFolders = after.unreadableNames.filter(
+  const unreadableFolders = scanAfter.unreadableNames.filter(
     (path) => !scanBefore.unreadableNames.includes(path),
   );
   if (unreadableFolders.length > 0)
@@ -205,7 +205,7 @@ async function renameNew(workspace: Workspace, scanBefore: WorkspaceScan): Promi
     throw refusal(
       `The command created files that other programs run or obey without "protected": true, and they cannot be renamed: ${failures.slice(0, 20).join(', ')}. Remove them.`,
     );
-  return renamed;
+  return renamedFiles;
 }
 
 /** The new name. */
@@ -227,9 +227,9 @@ async function renameEntry(folder: FolderHandle, name: string): Promise<string> 
 // a program outside of the sandbox, such as an editor. A link has no mount, and a file in its
 // place may get its inode: only its path and target say that it is the one before.
 function newEntries(before: readonly ProtectedEntry[], after: readonly ProtectedEntry[]): ProtectedEntry[] {
-  const mounts = before.filter(({ target }) => target === null);
-  const identities = new Set(mounts.map(({ identity }) => identity));
-  const folders = new Map(mounts.map(({ path, folderIdentity }) => [path, folderIdentity]));
+  const mountEntries = before.filter(({ target }) => target === null);
+  const identities = new Set(mountEntries.map(({ identity }) => identity));
+  const folders = new Map(mountEntries.map(({ path, folderIdentity }) => [path, folderIdentity]));
   const links = new Set(before.map(linkOf));
   return after.filter((entry) => {
     if (entry.target !== null && links.has(linkOf(entry))) return false;

@@ -30,13 +30,13 @@ export async function readLines(
 ): Promise<LinesResult | 'binary' | 'too_long'> {
   const collector = createCollector(range);
   const buffer = Buffer.alloc(pieceBytes);
-  for (let scanned = 0; scanned < maxScannedBytes && !collector.isFull();) {
+  for (let scannedBytes = 0; scannedBytes < maxScannedBytes && !collector.isFull();) {
     const { bytesRead } = await file.read(buffer, 0, buffer.length, null);
     if (bytesRead === 0) {
       collector.end();
       break;
     }
-    scanned += bytesRead;
+    scannedBytes += bytesRead;
     collector.add(buffer.subarray(0, bytesRead));
   }
   return collector.result();

@@ -143,22 +143,22 @@ interface Visitor {
 /** Whether something was left out: a file or folder that cannot be read, or what follows after a limit. */
 async function visitFiles(workspace: Workspace, start: string, visitor: Visitor): Promise<boolean> {
   let isCut = false;
-  let visited = 0;
+  let visitedCount = 0;
   const isFull = (): boolean => {
-    if (!visitor.isFull() && visited < maxVisited) return false;
+    if (!visitor.isFull() && visitedCount < maxVisited) return false;
     isCut = true;
     return true;
   };
 
-  async function visitFolder(folder: string, below: string): Promise<void> {
+  async function visitFolder(folder: string, pathBelow: string): Promise<void> {
     const { entries, truncated } = await workspace.list(folder, maxEntries);
     if (truncated) isCut = true;
     for (const { name, type } of entries) {
       visitor.signal.throwIfAborted();
       if (isFull()) return;
-      visited += 1;
+      visitedCount += 1;
       const path = folder === '.' ? name : `${folder}/${name}`;
-      const belowPath = below === '' ? name : `${below}/${name}`;
+      const belowPath = pathBelow === '' ? name : `${pathBelow}/${name}`;
       // A file that is too large, unreadable or deleted meanwhile does not end the search.
       if (type === 'file') await skipRefused(async () => visitor.visit(path, belowPath));
       else if (type === 'folder' && !skippedFolders.has(name))

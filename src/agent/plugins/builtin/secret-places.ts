@@ -30,21 +30,21 @@ const sampleSuffixes: ReadonlySet<string> = new Set(['example', 'sample', 'templ
 
 /** `hidden` are absolute paths without links; they need not exist. */
 export function secretPlaces(root: string, hidden: readonly string[]): SecretPlaces {
-  const within = hidden.filter((path) => isWithin(fold(path), fold(root)));
+  const pathsWithin = hidden.filter((path) => isWithin(fold(path), fold(root)));
 
   // Device and inode also recognize a hidden path that is written in other letter
   // case or mounted a second time.
   async function isHiddenByIdentity(paths: readonly string[]): Promise<boolean> {
-    if (within.length === 0) return false;
+    if (pathsWithin.length === 0) return false;
     const [identities, ...secretPaths] = await Promise.all([
-      Promise.all(within.map(identityOf)),
-      ...paths.map(identityOf),
+      Promise.all(pathsWithin.map(readIdentity)),
+      ...paths.map(readIdentity),
     ]);
     return secretPaths.some((identity) => identity !== undefined && identities.includes(identity));
   }
 
   function isHiddenByPath(path: string): boolean {
-    return within.some((secret) => isWithin(secret, root) && isWithin(path, secret));
+    return pathsWithin.some((secret) => isWithin(secret, root) && isWithin(path, secret));
   }
 
   return {
@@ -53,7 +53,7 @@ export function secretPlaces(root: string, hidden: readonly string[]): SecretPla
       const names = relative(root, path).split(sep);
       if (names.some(isSecretName))
         return 'has a name that is reserved for secrets of Townhall; no tool opens it';
-      const steps = ancestors(root, path);
+      const steps = ancestorsOf(root, path);
       const [isHidden, ...locks] = await Promise.all([
         isHiddenByIdentity(steps),
         ...steps.map(holdsDatabase),
@@ -82,8 +82,8 @@ export async function isWithinDatabase(folder: string): Promise<boolean> {
  * `.env.example`.
  */
 export function isEnvironmentFile(name: string): boolean {
-  const [first, second, ...suffixes] = fold(name).split('.');
-  return first === '' && second === 'env' && !sampleSuffixes.has(suffixes.at(-1) ?? '');
+  const [stem, extension, ...suffixes] = fold(name).split('.');
+  return stem === '' && extension === 'env' && !sampleSuffixes.has(suffixes.at(-1) ?? '');
 }
 
 /** Whether the path is in a folder that package managers fill with hard links into their store. */
@@ -97,7 +97,7 @@ export function isWithin(path: string, folder: string): boolean {
 }
 
 // The path and the folders above it, up to the root and without it.
-function ancestors(root: string, path: string): string[] {
+function ancestorsOf(root: string, path: string): string[] {
   const steps: string[] = [];
   for (let step = path; step !== root && isWithin(step, root); step = dirname(step)) steps.push(step);
   return steps;
@@ -112,7 +112,7 @@ function fold(name: string): string {
     .toLowerCase();
 }
 
-async function identityOf(path: string): Promise<string | undefined> {
+async function readIdentity(path: string): Promise<string | undefined> {
   return lstat(path).then(
     ({ dev, ino }) => `${dev}:${ino}`,
     () => undefined,

@@ -2,22 +2,22 @@
 
 export interface SharedLock {
   /** Runs beside other shared work. */
-  shared<T>(work: () => Promise<T>): Promise<T>;
+  runShared<T>(work: () => Promise<T>): Promise<T>;
   /** Runs alone. */
-  exclusive<T>(work: () => Promise<T>): Promise<T>;
+  runExclusively<T>(work: () => Promise<T>): Promise<T>;
 }
 
 export function createSharedLock(): SharedLock {
   let lastExclusive: Promise<unknown> = Promise.resolve();
   const runningWork = new Set<Promise<unknown>>();
   return {
-    shared(work) {
+    runShared(work) {
       const result = lastExclusive.then(work);
       const end = result.catch(() => {}).then(() => void runningWork.delete(end));
       runningWork.add(end);
       return result;
     },
-    exclusive(work) {
+    runExclusively(work) {
       const result = Promise.all([lastExclusive, ...runningWork]).then(work);
       lastExclusive = result.catch(() => {});
       return result;

@@ -2,9 +2,9 @@
 // a hint: its lines decide where it fits.
 export interface FileDiff {
   /** Null for a file that the diff creates. */
-  from: string | null;
+  oldPath: string | null;
   /** Null for a file that the diff deletes. */
-  to: string | null;
+  newPath: string | null;
   hunks: Hunk[];
 }
 
@@ -70,18 +70,20 @@ function isFileHeader(lines: readonly string[], index: number): boolean {
   return (lines[index] ?? '').startsWith('--- ') && (lines[index + 1] ?? '').startsWith('+++ ');
 }
 
-function readPaths(oldLine: string, newLine: string): { from: string | null; to: string | null } {
-  const [from, to] = [oldLine, newLine].map((line) => {
+function readPaths(oldLine: string, newLine: string): { oldPath: string | null; newPath: string | null } {
+  const [oldPath, newPath] = [oldLine, newLine].map((line) => {
     const path = line.slice(4).replace(/\t.*$/, '').trimEnd();
     return path === '/dev/null' ? null : path;
   }) as [string | null, string | null];
-  if (from === null && to === null) throw new DiffError('A file of the diff is /dev/null on both sides.');
-  const hasPrefixes = (from === null || from.startsWith('a/')) && (to === null || to.startsWith('b/'));
+  if (oldPath === null && newPath === null)
+    throw new DiffError('A file of the diff is /dev/null on both sides.');
+  const hasPrefixes =
+    (oldPath === null || oldPath.startsWith('a/')) && (newPath === null || newPath.startsWith('b/'));
   const strip = (path: string | null) => (hasPrefixes ? (path?.slice(2) ?? null) : path);
-  const paths = { from: strip(from), to: strip(to) };
-  if (paths.from !== null && paths.to !== null && paths.from !== paths.to)
+  const paths = { oldPath: strip(oldPath), newPath: strip(newPath) };
+  if (paths.oldPath !== null && paths.newPath !== null && paths.oldPath !== paths.newPath)
     throw new DiffError(
-      `The diff renames ${JSON.stringify(paths.from)} to ${JSON.stringify(paths.to)}; create one file and delete the other.`,
+      `The diff renames ${JSON.stringify(paths.oldPath)} to ${JSON.stringify(paths.newPath)}; create one file and delete the other.`,
     );
   return paths;
 }
@@ -140,14 +142,14 @@ export function applyHunks(text: string, hunks: readonly Hunk[]): string {
   if (endsWithNewline) lines.pop();
   if (text === '') endsWithNewline = true;
   let offset = 0;
-  let from = 0;
+  let searchFrom = 0;
   for (const [index, hunk] of hunks.entries()) {
-    const place = findPlace(lines, hunk, { from, expected: (hunk.line ?? 1) - 1 + offset });
+    const place = findPlace(lines, hunk, { searchFrom, expected: (hunk.line ?? 1) - 1 + offset });
     if (place === undefined) throw new DiffError(describeMismatch(lines, hunk, { index, offset }));
     lines.splice(place, hunk.before.length, ...hunk.after);
-    from = place + hunk.after.length;
+    searchFrom = place + hunk.after.length;
     if (hunk.line !== null) offset = place - (hunk.line - 1) + hunk.after.length - hunk.before.length;
-    if (from === lines.length) endsWithNewline = hunk.endsWithNewline ?? endsWithNewline;
+    if (searchFrom === lines.length) endsWithNewline = hunk.endsWithNewline ?? endsWithNewline;
   }
   const joined = lines.join('\n') + (endsWithNewline && lines.length > 0 ? '\n' : '');
   return hasCarriageReturns ? joined.replaceAll('\n', '\r\n') : joined;
@@ -157,25 +159,25 @@ export function applyHunks(text: string, hunks: readonly Hunk[]): string {
 function findPlace(
   lines: readonly string[],
   { before, line }: Hunk,
-  { from, expected }: { from: number; expected: number },
+  { searchFrom, expected }: { searchFrom: number; expected: number },
 ): number | undefined {
   // A hunk that only adds lines goes to its number: behind the line that it names.
   if (before.length === 0) {
     if (line === null) return lines.length;
-    return Math.min(Math.max(from, lines.length === 0 ? 0 : expected + 1), lines.length);
+    return Math.min(Math.max(searchFrom, lines.length === 0 ? 0 : expected + 1), lines.length);
   }
-  let best: number | undefined;
+  let nearest: number | undefined;
   let comparisons = 0;
-  for (let place = from; place + before.length <= lines.length; place += 1) {
-    if (best !== undefined && Math.abs(place - expected) >= Math.abs(best - expected)) break;
+  for (let place = searchFrom; place + before.length <= lines.length; place += 1) {
+    if (nearest !== undefined && Math.abs(place - expected) >= Math.abs(nearest - expected)) break;
     let length = 0;
     while (length < before.length && lines[place + length] === before[length]) length += 1;
-    if (length === before.length) best = place;
+    if (length === before.length) nearest = place;
     comparisons += length + 1;
     if (comparisons > maxComparisons)
       throw new DiffError('The file repeats its lines too often for a diff; write it as a whole.');
   }
-  return best;
+  return nearest;
 }
 
 function describeMismatch(
@@ -186,10 +188,10 @@ function describeMismatch(
   const label = `The hunk ${index + 1} (${header}) does not fit`;
   if (line === null) return `${label}: the file does not hold its lines.`;
   const start = Math.max(0, line - 1 + offset);
-  const wrong = before.findIndex((content, at) => lines[start + at] !== content);
-  const actual = lines[start + wrong];
-  const expectation = `line ${start + wrong + 1} should be ${JSON.stringify(before[wrong]?.slice(0, 200))}`;
-  return actual === undefined
+  const mismatchIndex = before.findIndex((content, lineIndex) => lines[start + lineIndex] !== content);
+  const actualLine = lines[start + mismatchIndex];
+  const expectation = `line ${start + mismatchIndex + 1} should be ${JSON.stringify(before[mismatchIndex]?.slice(0, 200))}`;
+  return actualLine === undefined
     ? `${label}: ${expectation}, and the file has ${lines.length} lines.`
-    : `${label}: ${expectation} and is ${JSON.stringify(actual.slice(0, 200))}. Read the file again.`;
+    : `${label}: ${expectation} and is ${JSON.stringify(actualLine.slice(0, 200))}. Read the file again.`;
 }

@@ -45,14 +45,14 @@ export async function scanWorkspace(
   programs: ReadonlySet<string>,
   makesUsable: (folder: string) => boolean = () => false,
 ): Promise<WorkspaceScan> {
-  const hidden: string[] = [];
+  const hiddenPaths: string[] = [];
   const entries: ProtectedEntry[] = [];
   const configPaths = new Set<string>();
   const unreadableNames: string[] = [];
   let count = 0;
 
   async function add(path: string): Promise<void> {
-    const [stats, folderStats] = await Promise.all([statsOf(path), statsOf(dirname(path))]);
+    const [stats, folderStats] = await Promise.all([readStats(path), readStats(dirname(path))]);
     if (stats === undefined || folderStats === undefined) return;
     entries.push({
       path,
@@ -83,7 +83,7 @@ export async function scanWorkspace(
       const isSecret =
         (await secrets.hides(folder, dirent)) || (dirent.isFile() && isEnvironmentFile(dirent.name));
       if (isSecret) {
-        hidden.push(path);
+        hiddenPaths.push(path);
         return;
       }
     }
@@ -94,7 +94,7 @@ export async function scanWorkspace(
     if (isProtected && !isFolderProtected) await add(path);
     if (dirent.name === '.git' && dirent.isFile()) await addConfigured(path);
     if (!dirent.isDirectory() || isPackageFile(path)) return;
-    if (dirent.name.includes('\ufffd') && (await statsOf(path)) === undefined) unreadableNames.push(path);
+    if (dirent.name.includes('\ufffd') && (await readStats(path)) === undefined) unreadableNames.push(path);
     if (dirent.name === '.git') await addRepository(path);
     else await walk(path, { isProtected: isFolderProtected || isProtected });
   }
@@ -107,7 +107,7 @@ export async function scanWorkspace(
     }
     if (dirents === null) {
       // A program of the same user could change the mode back.
-      hidden.push(folder);
+      hiddenPaths.push(folder);
       return;
     }
     count += dirents.length;
@@ -123,11 +123,11 @@ export async function scanWorkspace(
   }
 
   await walk(root, { isProtected: false });
-  return { hidden, protected: entries, configPaths: [...configPaths], unreadableNames };
+  return { hidden: hiddenPaths, protected: entries, configPaths: [...configPaths], unreadableNames };
 }
 
 /** The entry itself, not the target of a link; undefined when there is none. */
-async function statsOf(path: string): Promise<Stats | undefined> {
+async function readStats(path: string): Promise<Stats | undefined> {
   return lstat(path).catch(() => undefined);
 }
 

@@ -109,7 +109,7 @@ export async function openWorkspace({
 }: WorkspaceOptions): Promise<Workspace> {
   const root = await realpath(folder);
   if (!(await lstat(root)).isDirectory()) throw new Error(`The workspace ${folder} is not a folder.`);
-  const hiddenPaths = await Promise.all(hidden.map(futureRealPath));
+  const hiddenPaths = await Promise.all(hidden.map(resolveRealPath));
   const secrets = secretPlaces(root, hiddenPaths);
   const guard = pathGuard(root, secrets);
   const programs = new Set<string>();
@@ -135,7 +135,7 @@ export async function openWorkspace({
       for (const path of paths) {
         // A link can be replaced as its target can be changed.
         const folder = await realpath(dirname(path)).catch(() => dirname(path));
-        for (const place of [join(folder, basename(path)), await futureRealPath(path)])
+        for (const place of [join(folder, basename(path)), await resolveRealPath(path)])
           if (place !== root && isWithin(place, root)) programs.add(place);
       }
     },
@@ -273,7 +273,7 @@ async function listFolder(
       if (await secrets.hides(realPath, dirent)) continue;
       if (entries.length === limit) return { entries, truncated: true };
       const type = typeOf(dirent);
-      const bytes = type === 'file' ? await fileSize(folder.entry(dirent.name)) : undefined;
+      const bytes = type === 'file' ? await readFileSize(folder.entry(dirent.name)) : undefined;
       entries.push({ name: dirent.name, type, ...(bytes === undefined ? {} : { bytes }) });
     }
     return { entries, truncated: false };
@@ -301,7 +301,7 @@ function typeOf(dirent: Dirent): WorkspaceEntry['type'] {
   return dirent.isSymbolicLink() ? 'link' : 'other';
 }
 
-async function fileSize(path: string): Promise<number | undefined> {
+async function readFileSize(path: string): Promise<number | undefined> {
   return lstat(path).then(
     ({ size }) => size,
     () => undefined,
@@ -397,10 +397,10 @@ async function replaceFile(
   content: Buffer,
   mode: number | undefined,
 ): Promise<void> {
-  const temporary = folder.entry(`.${randomUUID()}.tmp`);
+  const temporaryEntry = folder.entry(`.${randomUUID()}.tmp`);
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
   try {
-    const handle = await open(temporary, flags, mode === undefined ? 0o644 : mode & 0o777);
+    const handle = await open(temporaryEntry, flags, mode === undefined ? 0o644 : mode & 0o777);
     try {
       await handle.writeFile(content);
       // The mask of the process takes bits from the mode of a new file.
@@ -409,15 +409,15 @@ async function replaceFile(
     } finally {
       await handle.close();
     }
-    await rename(temporary, folder.entry(name));
+    await rename(temporaryEntry, folder.entry(name));
   } catch (cause) {
-    await rm(temporary, { force: true });
+    await rm(temporaryEntry, { force: true });
     throw cause instanceof Problem ? cause : fileSystemRefusal(path, cause);
   }
 }
 
 /** The real path of a file, or the one that it will have once it exists. */
-async function futureRealPath(path: string): Promise<string> {
+async function resolveRealPath(path: string): Promise<string> {
   return realpath(path).catch(async () =>
     join(await realpath(dirname(path)).catch(() => dirname(path)), basename(path)),
   );

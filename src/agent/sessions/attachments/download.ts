@@ -36,9 +36,9 @@ function dispositionOf(fileName: string): string {
   // A browser takes the last part of a path, but a program may not.
   const name = fileName.toWellFormed().replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029/\\]/gu, '_');
   const ascii = name.replaceAll(/[^\x20-\x7e]/g, '_').replaceAll(/["%]/g, '_');
-  const encoded = encodeURIComponent(name).replaceAll(
+  const encodedName = encodeURIComponent(name).replaceAll(
     /['()*]/g,
     (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
   );
-  return `attachment; filename="${ascii}"; filename*=UTF-8''${encoded}`;
+  return `attachment; filename="${ascii}"; filename*=UTF-8''${encodedName}`;
 }

@@ -41,15 +41,15 @@ export function decodeAttachments(inputs: readonly AttachmentInput[]): DecodedAt
         param: 'attachments',
       },
     );
-  let total = 0;
+  let totalBytes = 0;
   return inputs.map(({ fileName, contentType, content, encoding = 'utf-8' }, index) => {
     const param = `attachments[${index}]`;
     if (Buffer.byteLength(fileName) > maxNameBytes)
       throw invalidAttachment(`${param}.fileName`, `may have ${maxNameBytes} bytes`);
     const bytes =
       encoding === 'base64' ? decodeBase64(content, `${param}.content`) : Buffer.from(content, 'utf8');
-    total += bytes.length;
-    if (total > maxBytes)
+    totalBytes += bytes.length;
+    if (totalBytes > maxBytes)
       throw new Problem(
         'too_large',
         'request_too_large',

@@ -64,13 +64,13 @@ const pieceLength = 256 * 1024;
 /** `defuse`, one piece per turn of the event loop. */
 async function defuseInPieces(text: string): Promise<string> {
   const pieces: string[] = [];
-  for (let from = 0; from < text.length;) {
+  for (let start = 0; start < text.length;) {
     // A look-alike contains one `<`, so a cut before the next candidate splits none.
-    const offset = text.slice(from + pieceLength).search(candidate);
-    const end = offset < 0 ? text.length : from + pieceLength + offset;
-    pieces.push(defuse(text.slice(from, end)));
-    from = end;
-    if (from < text.length) await nextTurn();
+    const offset = text.slice(start + pieceLength).search(candidate);
+    const end = offset < 0 ? text.length : start + pieceLength + offset;
+    pieces.push(defuse(text.slice(start, end)));
+    start = end;
+    if (start < text.length) await nextTurn();
   }
   return pieces.join('');
 }
@@ -82,8 +82,8 @@ async function defuseInPieces(text: string): Promise<string> {
 export function defuse(text: string): string {
   if (/^[\x00-\x7f]*$/.test(text)) return text.replace(lookAlike, '<\\');
   // Linear: a look-alike has no `<` but its first character, so no text is scanned twice.
-  return text.replace(candidate, (character, at: number) =>
-    isLookAlike(text, at + 1) ? `${character}\\` : character,
+  return text.replace(candidate, (character, position: number) =>
+    isLookAlike(text, position + 1) ? `${character}\\` : character,
   );
 }
 
@@ -91,19 +91,19 @@ export function defuse(text: string): string {
 const candidate = /[<\ufe64\uff1c]/g;
 
 // Invisible characters.
-const invisible = /[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Mn}]/gu;
+const invisibleCharacters = /[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Mn}]/gu;
 const elementName = 'file';
 
 /**
  * `lookAlike` for text that is not ASCII: full-width letters count as letters, and
  * invisible characters are skipped. `from` is the position after the `<`.
  */
-function isLookAlike(text: string, from: number): boolean {
+function isLookAlike(text: string, start: number): boolean {
   let hasSlash = false;
   let matchedLength = 0;
-  for (let at = from; at < text.length;) {
-    const code = text.codePointAt(at) as number;
-    at += code > 0xffff ? 2 : 1;
+  for (let position = start; position < text.length;) {
+    const code = text.codePointAt(position) as number;
+    position += code > 0xffff ? 2 : 1;
     for (const character of shownAs(code)) {
       if (matchedLength === elementName.length) return !/^[\p{L}\p{N}_]$/u.test(character);
       if (character.toLowerCase() === elementName[matchedLength]) matchedLength += 1;
@@ -123,7 +123,7 @@ function shownAs(code: number): string {
   const existing = forms.get(code);
   if (existing !== undefined) return existing;
   const character = String.fromCodePoint(code);
-  const form = code < 0x80 ? character : character.replace(invisible, '').normalize('NFKC');
+  const form = code < 0x80 ? character : character.replace(invisibleCharacters, '').normalize('NFKC');
   if (forms.size < maxForms) forms.set(code, form);
   return form;
 }

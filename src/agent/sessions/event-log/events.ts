@@ -40,12 +40,12 @@ export function readEvent(event: Pick<StoredEvent, 'type' | 'json'>): SessionEve
 
 // PostgreSQL's jsonb accepts neither NUL nor lone surrogates, and a model or a tool may
 // write either. JSON.stringify escapes both, and no other character of these ranges.
-const unstorable = /(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g;
+const unstorableEscapes = /(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g;
 
 /** JSON for PostgreSQL: characters that it cannot store become U+FFFD. */
 export function asJson(value: unknown): string {
   const text = JSON.stringify(value);
-  return isStorable(value) ? text : text.replace(unstorable, '$1\ufffd');
+  return isStorable(value) ? text : text.replace(unstorableEscapes, '$1\ufffd');
 }
 
 // Checking the strings costs a tenth of searching the escapes in their JSON.

@@ -14,7 +14,7 @@ export interface FoldableSession {
 }
 
 /** Sessions with events to fold: archived ones, and those without a change for `idleHours`. */
-export async function foldableSessions(
+export async function findFoldableSessions(
   sql: Sql,
   { agentId, idleHours, limit }: { agentId: string; idleHours: number; limit: number },
 ): Promise<FoldableSession[]> {

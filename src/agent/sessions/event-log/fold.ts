@@ -1,7 +1,7 @@
 // Folds the events of sessions at rest, a piece at a time, so that other work passes in between.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Database } from '../../../kernel/data/database.ts';
-import { foldableSessions, foldEvents } from './fold-store.ts';
+import { findFoldableSessions, foldEvents } from './fold-store.ts';
 
 export interface FoldOptions {
   database: Pick<Database, 'sql'>;
@@ -22,11 +22,11 @@ export async function foldSessionsAtRest(
   signal: AbortSignal,
 ): Promise<void> {
   for (;;) {
-    const sessions = await foldableSessions(sql, { agentId, idleHours, limit: sessionsOfRound });
+    const sessions = await findFoldableSessions(sql, { agentId, idleHours, limit: sessionsOfRound });
     for (const { key, foldedSeq, headSeq } of sessions) {
-      for (let from = foldedSeq; from < headSeq; from += maxEvents) {
+      for (let fromSeq = foldedSeq; fromSeq < headSeq; fromSeq += maxEvents) {
         if (signal.aborted) return;
-        await foldEvents(sql, { key, from, to: Math.min(from + maxEvents, headSeq) });
+        await foldEvents(sql, { key, from: fromSeq, to: Math.min(fromSeq + maxEvents, headSeq) });
         await clock.sleep(pauseMs, signal).catch(() => {});
       }
     }

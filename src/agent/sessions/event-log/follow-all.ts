@@ -132,9 +132,11 @@ function createReader({ store, agentId, readEvents, clock, limits }: FollowAllOp
   }
 
   async function loadIds(events: readonly StoredEvent[]): Promise<void> {
-    const unknown = new Set(events.map(({ sessionKey }) => sessionKey).filter((key) => !sessions.peek(key)));
-    if (unknown.size === 0) return;
-    for (const [key, id] of await store.publicIds(agentId, [...unknown]))
+    const unknownKeys = new Set(
+      events.map(({ sessionKey }) => sessionKey).filter((key) => !sessions.peek(key)),
+    );
+    if (unknownKeys.size === 0) return;
+    for (const [key, id] of await store.publicIds(agentId, [...unknownKeys]))
       sessions.set(key, { id, seq: null });
   }
 
@@ -146,8 +148,8 @@ function createReader({ store, agentId, readEvents, clock, limits }: FollowAllOp
     let frames = '';
     if (seq !== null && event.seq > seq + 1) {
       // Another process has written in between.
-      const missing = { key: event.sessionKey, id, fromSeq: seq, headSeq: event.seq - 1 };
-      for await (const text of replay(missing, seq)) frames += text;
+      const missingEvents = { key: event.sessionKey, id, fromSeq: seq, headSeq: event.seq - 1 };
+      for await (const text of replay(missingEvents, seq)) frames += text;
       if ((sessions.peek(event.sessionKey)?.seq ?? 0) >= event.seq) return frames;
     }
     sessions.set(event.sessionKey, { id, seq: event.seq });
@@ -161,12 +163,12 @@ function createReader({ store, agentId, readEvents, clock, limits }: FollowAllOp
         const page = await store.changedSince({ agentId, sinceMs, afterKey, limit: pageSessions });
         for (const session of page) {
           const { key, id, headSeq } = session;
-          const from = sessions.peek(key)?.seq ?? session.fromSeq;
-          if (headSeq <= from) continue;
-          const count = headSeq - from;
+          const fromSeq = sessions.peek(key)?.seq ?? session.fromSeq;
+          if (headSeq <= fromSeq) continue;
+          const count = headSeq - fromSeq;
           if (count <= Math.min(maxSessionEvents, budget)) {
             budget -= count;
-            for await (const text of replay(session, from)) yield Buffer.from(text);
+            for await (const text of replay(session, fromSeq)) yield Buffer.from(text);
           } else {
             sessions.set(key, { id, seq: headSeq });
             const time = clock.now().toISOString();
@@ -174,7 +176,7 @@ function createReader({ store, agentId, readEvents, clock, limits }: FollowAllOp
               type: 'stream.reset',
               sessionId: id,
               time,
-              after: from,
+              after: fromSeq,
               headSeq,
               reason: 'too_old',
             };

@@ -243,11 +243,11 @@ function createFrameWriter(session: FollowedSession, { after, format }: FollowRe
     // A snapshot may already have contained the text or its beginning.
     if (end <= sentLength) return undefined;
     sentLengths.set(delta.part.partId, end);
-    const rest =
+    const unsentDelta =
       delta.offset < sentLength
         ? { ...delta, offset: sentLength, text: delta.text.slice(sentLength - delta.offset) }
         : delta;
-    return deltaBytes(rest, sessionId, format);
+    return deltaBytes(unsentDelta, sessionId, format);
   }
 
   function writeItem(item: FeedItem): Uint8Array | undefined {
@@ -272,11 +272,11 @@ function createFrameWriter(session: FollowedSession, { after, format }: FollowRe
         activeRunId,
         queueLength,
       };
-      const first = (format === 'sse' ? 'retry: 1000\n' : '') + liveText(ready, format);
-      if (headSeq - lastSeq <= maxReplayEvents) return Buffer.from(first);
+      const readyText = (format === 'sse' ? 'retry: 1000\n' : '') + liveText(ready, format);
+      if (headSeq - lastSeq <= maxReplayEvents) return Buffer.from(readyText);
       const reset = { type: 'stream.reset', sessionId, time, after: lastSeq, headSeq, reason: 'too_old' };
       lastSeq = headSeq;
-      return Buffer.from(first + liveText(reset, format));
+      return Buffer.from(readyText + liveText(reset, format));
     },
     writeItems(items) {
       const frames = items.map(writeItem).filter((frame) => frame !== undefined);
@@ -292,13 +292,13 @@ function createFrameWriter(session: FollowedSession, { after, format }: FollowRe
       return Buffer.from(text);
     },
     writeSnapshots(parts, time) {
-      const unsent = parts.filter(
+      const unsentParts = parts.filter(
         ({ startedSeq, partId, text }) =>
           startedSeq <= lastSeq && text.length > (sentLengths.get(partId) ?? 0),
       );
-      for (const { partId, text } of unsent) sentLengths.set(partId, text.length);
-      if (unsent.length === 0) return undefined;
-      return Buffer.from(unsent.map((part) => snapshotText(part, sessionId, time, format)).join(''));
+      for (const { partId, text } of unsentParts) sentLengths.set(partId, text.length);
+      if (unsentParts.length === 0) return undefined;
+      return Buffer.from(unsentParts.map((part) => snapshotText(part, sessionId, time, format)).join(''));
     },
   };
 }

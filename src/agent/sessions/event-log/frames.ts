@@ -13,7 +13,7 @@ export const heartbeats: Record<StreamFormat, Buffer> = {
 };
 
 // All subscribers of a session send the same event object, so it is encoded once.
-const encoded = { sse: new WeakMap<object, Buffer>(), ndjson: new WeakMap<object, Buffer>() };
+const encodedFrames = { sse: new WeakMap<object, Buffer>(), ndjson: new WeakMap<object, Buffer>() };
 
 export function eventBytes(event: StoredEvent, sessionId: string, format: StreamFormat): Buffer {
   return encodeOnce(event, format, () => eventText(event, sessionId, format));
@@ -67,9 +67,9 @@ export function liveText(event: { type: string } & Record<string, unknown>, form
 }
 
 function encodeOnce(key: object, format: StreamFormat, encode: () => string): Buffer {
-  const existing = encoded[format].get(key);
+  const existing = encodedFrames[format].get(key);
   if (existing) return existing;
   const bytes = Buffer.from(encode());
-  encoded[format].set(key, bytes);
+  encodedFrames[format].set(key, bytes);
   return bytes;
 }

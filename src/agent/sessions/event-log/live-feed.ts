@@ -83,9 +83,9 @@ export function createLiveFeed(): LiveFeed {
       }
     },
     openPart(sessionKey, part) {
-      const open = parts.get(sessionKey) ?? new Map<string, OpenPart>();
-      open.set(part.partId, part);
-      parts.set(sessionKey, open);
+      const openParts = parts.get(sessionKey) ?? new Map<string, OpenPart>();
+      openParts.set(part.partId, part);
+      parts.set(sessionKey, openParts);
     },
     addText(sessionKey, partId, text, time) {
       const part = parts.get(sessionKey)?.get(partId);
@@ -95,9 +95,9 @@ export function createLiveFeed(): LiveFeed {
       for (const subscriber of subscribersOf(sessionKey)) subscriber.onDelta?.(delta);
     },
     closePart(sessionKey, partId) {
-      const open = parts.get(sessionKey);
-      open?.delete(partId);
-      if (open?.size === 0) parts.delete(sessionKey);
+      const openParts = parts.get(sessionKey);
+      openParts?.delete(partId);
+      if (openParts?.size === 0) parts.delete(sessionKey);
     },
     addToolDelta(sessionKey, delta) {
       for (const subscriber of subscribersOf(sessionKey)) subscriber.onToolDelta?.(delta);
@@ -135,7 +135,7 @@ export function watchChange(
   sessionKey: string,
   matches: (event: StoredEvent) => boolean,
 ): { changed: Promise<void>; stop(): void } {
-  const { promise: changed, resolve } = Promise.withResolvers<void>();
+  const { promise: change, resolve } = Promise.withResolvers<void>();
   const stop = feed.subscribe(sessionKey, {
     onEvents(events) {
       if (events.some(matches)) resolve();
@@ -143,5 +143,5 @@ export function watchChange(
     onHead: () => resolve(),
     onRemoved: () => resolve(),
   });
-  return { changed, stop };
+  return { changed: change, stop };
 }

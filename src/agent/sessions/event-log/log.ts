@@ -110,8 +110,8 @@ export function createEventLog({
   );
 
   async function find(locator: SessionLocator): Promise<SessionRecord | undefined> {
-    const cached = cache.record(locator);
-    if (cached) return cached;
+    const cachedRecord = cache.record(locator);
+    if (cachedRecord) return cachedRecord;
     const session = await sessions.session(agentId, locator);
     if (session) cache.putRecord(session);
     return session;
@@ -148,7 +148,8 @@ export function createEventLog({
     append,
     transact,
     decide,
-    conversation: (session, seq, first) => readConversation({ cache, events }, session, { seq, first }),
+    conversation: (session, seq, firstInput) =>
+      readConversation({ cache, events }, session, { seq, first: firstInput }),
     findEvent: (query) => events.findEvent(query),
     remove,
   };
@@ -160,20 +161,25 @@ async function readConversation(
   session: SessionRecord,
   { seq, first }: { seq: number; first: UiMessage | null },
 ): Promise<Conversation> {
-  const cached = cache.conversation(session.key) ?? { projection: emptyProjection(), upToSeq: 0, length: 0 };
-  const { projection } = cached;
-  if (first !== null && cached.upToSeq < seq) {
+  const cachedConversation = cache.conversation(session.key) ?? {
+    projection: emptyProjection(),
+    upToSeq: 0,
+    length: 0,
+  };
+  const { projection } = cachedConversation;
+  if (first !== null && cachedConversation.upToSeq < seq) {
     projection.messages.push({ seq, message: first });
-    cached.upToSeq = seq;
+    cachedConversation.upToSeq = seq;
   }
-  if (cached.upToSeq < seq) {
+  if (cachedConversation.upToSeq < seq) {
     const segments = segmentsOf(session, Number.MAX_SAFE_INTEGER);
-    const newEvents = await events.conversationEvents(segments, cached.upToSeq);
+    const newEvents = await events.conversationEvents(segments, cachedConversation.upToSeq);
     // Appends may have added some of them during the query.
-    for (const event of newEvents) if (event.seq > cached.upToSeq) addToConversation(cached, event);
-    cached.upToSeq = Math.max(cached.upToSeq, seq);
+    for (const event of newEvents)
+      if (event.seq > cachedConversation.upToSeq) addToConversation(cachedConversation, event);
+    cachedConversation.upToSeq = Math.max(cachedConversation.upToSeq, seq);
   }
-  cache.putConversation(session.key, cached);
+  cache.putConversation(session.key, cachedConversation);
   const { summary, messages, cut, prunedUpToSeq } = projection;
   return { summary, messages: [...messages], cut, prunedUpToSeq };
 }

@@ -23,11 +23,15 @@ export function messageUpdateStore({ sql }: Pick<Database, 'sql'>): MessageUpdat
   return {
     async updates(segments, messageIds) {
       const updates = new Map<string, Record<string, unknown>>();
-      let from = 0;
+      let start = 0;
       for (const segment of segments) {
-        for (const { message_id: id, metadata } of await readUpdates(sql, { segment, from, messageIds }))
+        for (const { message_id: id, metadata } of await readUpdates(sql, {
+          segment,
+          from: start,
+          messageIds,
+        }))
           updates.set(id, { ...updates.get(id), ...metadata });
-        from = segment.upTo;
+        start = segment.upTo;
       }
       return updates;
     },

@@ -312,14 +312,14 @@ export async function patchSession(
 
 /** Copies the events of a fork's ancestors into the fork, so that it refers to no other session. */
 export async function copyAncestors({ tx }: UnitOfWork, session: SessionRecord): Promise<void> {
-  let from = 0;
+  let start = 0;
   for (const { sessionKey, upTo } of session.lineage) {
     await tx`
       insert into agent.sessions_events (session_id, seq, run_id, type, data, time)
       select ${session.key}, seq, run_id, type, ${wholeData(tx)}, time from agent.sessions_events
-      where session_id = ${sessionKey} and seq > ${from} and seq <= ${upTo}
+      where session_id = ${sessionKey} and seq > ${start} and seq <= ${upTo}
       on conflict do nothing`;
-    from = upTo;
+    start = upTo;
   }
   await tx`update agent.sessions_sessions set lineage = '[]' where session_id = ${session.key}`;
 }

@@ -61,9 +61,9 @@ export async function appendAll(
   for (const { session_id: sessionKey, head_seq: headSeq, now } of updatedRows)
     unit.appended.push(...toStoredEvents(sessionKey, eventsOf.get(sessionKey) ?? [], { headSeq, time: now }));
   const headSeqs = new Map(updatedRows.map((row) => [row.session_id, row.head_seq]));
-  for (const single of appends) {
-    const headSeq = headSeqs.get(single.sessionKey);
-    if (headSeq !== undefined) unit.applied.push({ append: single, headSeq });
+  for (const nextAppend of appends) {
+    const headSeq = headSeqs.get(nextAppend.sessionKey);
+    if (headSeq !== undefined) unit.applied.push({ append: nextAppend, headSeq });
   }
   return headSeqs;
 }
@@ -216,20 +216,21 @@ const messagesBytes = 4 * 1024 * 1024;
 // about 90 times, so a page is at most six times its limit. The exact size is known only after decompression.
 const compressedWeight = 16;
 
-const unlimited = 1_000_000;
+const unlimitedCount = 1_000_000;
 const unlimitedSeq = 2_147_483_647;
 
 export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
   return {
-    read: async (segments, after, limit) =>
-      (await readPage(sql, segments, { after, limit, maxBytes: readBytes, onlyMessages: false })).events,
-    conversationEvents: (segments, after) =>
+    read: async (segments, afterSeq, limit) =>
+      (await readPage(sql, segments, { after: afterSeq, limit, maxBytes: readBytes, onlyMessages: false }))
+        .events,
+    conversationEvents: (segments, afterSeq) =>
       walkSegments(
         segments,
-        { after, limit: unlimited },
-        (segment, from) => sql<EventRow[]>`
+        { after: afterSeq, limit: unlimitedCount },
+        (segment, fromSeq) => sql<EventRow[]>`
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
-        where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo}
+        where session_id = ${segment.sessionKey} and seq > ${fromSeq} and seq <= ${segment.upTo}
           and type in ('run.started', 'message.completed', 'message.updated', 'compaction.ended', 'context.pruned', 'queue.removed', 'workspace.undone', 'workspace.redone') order by seq`,
       ),
     messagePage: (segments, { from, order, limit }) =>
@@ -239,7 +240,7 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
     messageEvents: (segments, messageId) =>
       walkSegments(
         segments,
-        { after: 0, limit: unlimited },
+        { after: 0, limit: unlimitedCount },
         (segment) => sql<EventRow[]>`
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
         where session_id = ${segment.sessionKey} and data ->> 'messageId' = ${messageId} and seq <= ${segment.upTo}
@@ -248,15 +249,15 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
     runEvents: (segments, runId) =>
       walkSegments(
         segments,
-        { after: 0, limit: unlimited },
-        (segment, from) => sql<EventRow[]>`
+        { after: 0, limit: unlimitedCount },
+        (segment, fromSeq) => sql<EventRow[]>`
         select session_id, seq, run_id, type, (${wholeData(sql)})::text as json, time from agent.sessions_events
-        where run_id = ${runId} and session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} order by seq`,
+        where run_id = ${runId} and session_id = ${segment.sessionKey} and seq > ${fromSeq} and seq <= ${segment.upTo} order by seq`,
       ),
     findEvent: (query) => findEvent(sql, query),
-    toolOutput: (segments, seq) => toolOutput(sql, segments, seq),
+    toolOutput: (segments, seq) => readToolOutput(sql, segments, seq),
     openMessageSeq: (sessionKey, runId) => openMessageSeq(sql, sessionKey, runId),
-    newestOfType: (segments, type, upTo) => newestOfType(sql, segments, type, upTo),
+    newestOfType: (segments, type, upTo) => findNewestOfType(sql, segments, type, upTo),
     async headSeqs(sessionKeys) {
       const rows = await sql<{ session_id: string; head_seq: number }[]>`
         select session_id, head_seq from agent.sessions_sessions where session_id = any(${[...sessionKeys]}::text[]) and deleted_at is null`;
@@ -270,19 +271,19 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
 async function walkSegments(
   segments: readonly Segment[],
   { after, limit }: { after: number; limit: number },
-  query: (segment: Segment, after: number, limit: number) => Promise<EventRow[]>,
+  query: (segment: Segment, afterSeq: number, limit: number) => Promise<EventRow[]>,
 ): Promise<StoredEvent[]> {
   const events: StoredEvent[] = [];
-  let from = after;
+  let fromSeq = after;
   for (const segment of segments) {
-    if (segment.upTo <= from) continue;
-    const rows = await query(segment, from, limit - events.length);
+    if (segment.upTo <= fromSeq) continue;
+    const rows = await query(segment, fromSeq, limit - events.length);
     for (const [index, row] of rows.entries()) {
       const previousRow = rows[index - 1];
       events.push(toEvent(row, previousRow && { row: previousRow, event: events.at(-1) as StoredEvent }));
     }
     if (events.length >= limit) return events;
-    from = segment.upTo;
+    fromSeq = segment.upTo;
   }
   return events;
 }
@@ -300,21 +301,25 @@ async function readPage(
 ): Promise<{ events: StoredEvent[]; hasMore: boolean }> {
   let bytes = 0;
   let hasMore = false;
-  const events = await walkSegments(segments, { after, limit: limit + 1 }, async (segment, from, count) => {
-    if (hasMore) return [];
-    const rows = await sql<PageRow[]>`
+  const events = await walkSegments(
+    segments,
+    { after, limit: limit + 1 },
+    async (segment, fromSeq, count) => {
+      if (hasMore) return [];
+      const rows = await sql<PageRow[]>`
       select session_id, seq, run_id, type, time, (${wholeData(sql)})::text as json, row_count from (
         select *, (count(*) over ())::integer as row_count, sum(bytes) over (order by seq rows unbounded preceding) - bytes as bytes_before from (
           select session_id, seq, run_id, type, time, data, folded,
             case when folded is null then pg_column_size(data)::bigint * case when pg_column_compression(data) is null then 1 else ${compressedWeight}::integer end else (folded ->> 'bytes')::bigint end as bytes
           from agent.sessions_events
-          where session_id = ${segment.sessionKey} and seq > ${from} and seq <= ${segment.upTo} ${onlyMessages ? sql`and type = 'message.completed'` : sql``} order by seq limit ${count}
+          where session_id = ${segment.sessionKey} and seq > ${fromSeq} and seq <= ${segment.upTo} ${onlyMessages ? sql`and type = 'message.completed'` : sql``} order by seq limit ${count}
         ) candidates
       ) sized where bytes_before < ${Math.max(1, maxBytes - bytes)}::integer order by seq`;
-    hasMore = rows.length < (rows[0]?.row_count ?? 0);
-    for (const { json } of rows) bytes += Buffer.byteLength(json);
-    return rows;
-  });
+      hasMore = rows.length < (rows[0]?.row_count ?? 0);
+      for (const { json } of rows) bytes += Buffer.byteLength(json);
+      return rows;
+    },
+  );
   return { events: events.slice(0, limit), hasMore: hasMore || events.length > limit };
 }
 
@@ -327,15 +332,15 @@ async function readNewestMessages(
   const events: StoredEvent[] = [];
   let bytes = 0;
   for (const [index, segment] of [...segments.entries()].reverse()) {
-    const after = segments[index - 1]?.upTo ?? 0;
+    const afterSeq = segments[index - 1]?.upTo ?? 0;
     const upTo = Math.min(segment.upTo, before - 1);
-    if (upTo <= after) continue;
+    if (upTo <= afterSeq) continue;
     const rows = await sql<PageRow[]>`
       select session_id, seq, run_id, type, time, data::text as json, row_count from (
         select *, (count(*) over ())::integer as row_count, sum(bytes) over (order by seq desc rows unbounded preceding) - bytes as bytes_before from (
           select session_id, seq, run_id, type, time, data, pg_column_size(data)::bigint * case when pg_column_compression(data) is null then 1 else ${compressedWeight}::integer end as bytes
           from agent.sessions_events
-          where session_id = ${segment.sessionKey} and seq > ${after} and seq <= ${upTo} and type = 'message.completed' order by seq desc limit ${limit + 1 - events.length}
+          where session_id = ${segment.sessionKey} and seq > ${afterSeq} and seq <= ${upTo} and type = 'message.completed' order by seq desc limit ${limit + 1 - events.length}
         ) candidates
       ) sized where bytes_before < ${Math.max(1, messagesBytes - bytes)}::integer order by seq desc`;
     for (const row of rows) {
@@ -359,7 +364,7 @@ async function findEvent(
   return row?.seq;
 }
 
-async function toolOutput(sql: Sql, segments: readonly Segment[], seq: number): Promise<unknown> {
+async function readToolOutput(sql: Sql, segments: readonly Segment[], seq: number): Promise<unknown> {
   const segment = segments.find(({ upTo }) => seq <= upTo);
   if (segment === undefined) return undefined;
   const [row] = await sql<{ output: string }[]>`
@@ -378,7 +383,7 @@ async function openMessageSeq(sql: Sql, sessionKey: string, runId: string): Prom
   return row?.seq ?? undefined;
 }
 
-async function newestOfType(
+async function findNewestOfType(
   sql: Sql,
   segments: readonly Segment[],
   type: string,

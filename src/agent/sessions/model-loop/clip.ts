@@ -8,11 +8,11 @@ import { estimateText } from './estimate.ts';
  */
 export function shareTokens(sizes: readonly number[], maxTokens: number): number {
   let limit = maxTokens;
-  let rest = maxTokens;
+  let remainingTokens = maxTokens;
   for (const [index, size] of [...sizes].sort((a, b) => a - b).entries()) {
-    limit = rest / (sizes.length - index);
+    limit = remainingTokens / (sizes.length - index);
     if (size > limit) return Math.floor(limit);
-    rest -= size;
+    remainingTokens -= size;
   }
   return Number.POSITIVE_INFINITY;
 }
@@ -20,7 +20,7 @@ export function shareTokens(sizes: readonly number[], maxTokens: number): number
 export interface ClippedText {
   text: string;
   /** Characters that were left out. */
-  omitted: number;
+  omittedCount: number;
 }
 
 // The head of a text says what it is, and its tail has the result.
@@ -31,13 +31,13 @@ const contextIsShort = ', because the context of the model is too short for them
 /** Leaves out the middle of a text of more than `maxTokens`. `reason` ends the sentence of the note. */
 export function clipText(text: string, maxTokens: number, reason = contextIsShort): ClippedText {
   const tokens = maxTokens === Number.POSITIVE_INFINITY ? 0 : estimateText(text);
-  if (tokens <= maxTokens) return { text, omitted: 0 };
+  if (tokens <= maxTokens) return { text, omittedCount: 0 };
   const length = Math.max(0, Math.floor((text.length * maxTokens) / tokens));
   const head = text.slice(0, Math.floor(length * headShare)).toWellFormed();
   const tail = text.slice(text.length - (length - Math.floor(length * headShare))).toWellFormed();
-  const omitted = text.length - length;
+  const omittedCount = text.length - length;
   return {
-    text: `${head}\n[${omitted} characters are left out here${reason}]\n${tail}`,
-    omitted,
+    text: `${head}\n[${omittedCount} characters are left out here${reason}]\n${tail}`,
+    omittedCount,
   };
 }

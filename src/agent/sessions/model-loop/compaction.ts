@@ -21,7 +21,7 @@ export interface CompactionOptions {
   model: LanguageModelV3;
   plan: CompactionPlan;
   /** The summary that the new one replaces too. */
-  earlier: string | null;
+  earlierSummary: string | null;
   contextTokens: number | null;
   reason: 'asked' | 'full';
   signal: AbortSignal;
@@ -42,9 +42,9 @@ const maxSummaryTokens = 8_000;
 export async function compact(
   options: CompactionOptions,
 ): Promise<{ summary: string; usage: RunUsage; seq: number }> {
-  const { writer, plan, earlier, contextTokens, reason } = options;
+  const { writer, plan, earlierSummary, contextTokens, reason } = options;
   const window = contextTokens ?? usualWindow;
-  const tokensBefore = estimateText([earlier ?? '', ...plan.transcript].join('\n'));
+  const tokensBefore = estimateText([earlierSummary ?? '', ...plan.transcript].join('\n'));
   const end = (outcome: 'completed' | 'failed', summary: string | null) => {
     const { upToSeq, cut } = plan;
     const tokensAfter = summary === null ? tokensBefore : estimateText(summary);
@@ -57,7 +57,7 @@ export async function compact(
   try {
     const { summary, usage } = await summarize({
       model: options.model,
-      earlier,
+      earlierSummary,
       transcript: plan.transcript,
       maxRequestTokens: Math.floor(window * requestShare),
       maxSummaryTokens: Math.min(maxSummaryTokens, Math.floor(window * summaryShare)),
@@ -78,8 +78,8 @@ export function planWhole(conversation: Conversation): CompactionPlan {
     upToSeq: messages.at(-1)?.seq ?? 0,
     cut: null,
     transcript: messages.flatMap(({ message }) => {
-      const skipped = cut?.messageId === message.id ? cut.steps : 0;
-      return transcriptOf({ ...message, parts: splitSteps(message.parts).slice(skipped).flat() });
+      const skippedSteps = cut?.messageId === message.id ? cut.steps : 0;
+      return transcriptOf({ ...message, parts: splitSteps(message.parts).slice(skippedSteps).flat() });
     }),
   };
 }
@@ -109,26 +109,26 @@ export function planWithinRun(past: RunPast, keepTokens: number): RunCompactionP
   const inputIndex = messages.findLastIndex(({ message }) => message.role === 'user');
   const input = messages[inputIndex];
   if (!input) return null;
-  const skipped = cut?.messageId === messageId ? cut.steps : 0;
-  const { from, tokens } = keepSteps(stepTokens, skipped, keepTokens);
-  if (from > skipped) {
-    const steps = splitSteps(parts).slice(skipped, from);
+  const skippedSteps = cut?.messageId === messageId ? cut.steps : 0;
+  const { from: fromStep, tokens } = keepSteps(stepTokens, skippedSteps, keepTokens);
+  if (fromStep > skippedSteps) {
+    const steps = splitSteps(parts).slice(skippedSteps, fromStep);
     const earlierPart = { ...conversation, messages: messages.slice(0, inputIndex + 1) };
     const stepTexts = steps.flatMap((step) => transcriptOf({ role: 'assistant', parts: step }));
     return {
       upToSeq: input.seq - 1,
-      cut: { messageId, steps: from },
+      cut: { messageId, steps: fromStep },
       transcript: [...planWhole(earlierPart).transcript, ...stepTexts],
-      tokens: sum(messageTokens.slice(0, inputIndex)) + sum(stepTokens.slice(skipped, from)),
+      tokens: sum(messageTokens.slice(0, inputIndex)) + sum(stepTokens.slice(skippedSteps, fromStep)),
     };
   }
   const turn = firstTurnToKeep(past, inputIndex, keepTokens - tokens);
-  const last = messages[turn - 1];
-  if (!last) return null;
+  const lastMessage = messages[turn - 1];
+  if (!lastMessage) return null;
   const transcript = planWhole({ ...conversation, messages: messages.slice(0, turn) }).transcript;
   return {
-    upToSeq: last.seq,
-    cut: skipped > 0 ? cut : null,
+    upToSeq: lastMessage.seq,
+    cut: skippedSteps > 0 ? cut : null,
     transcript,
     tokens: sum(messageTokens.slice(0, turn)),
   };
@@ -144,15 +144,15 @@ function keepSteps(
   skipped: number,
   keepTokens: number,
 ): { from: number; tokens: number } {
-  let from = stepTokens.length;
+  let fromStep = stepTokens.length;
   let tokens = 0;
-  while (from > skipped) {
-    const next = stepTokens[from - 1] as number;
+  while (fromStep > skipped) {
+    const next = stepTokens[fromStep - 1] as number;
     if (tokens > 0 && tokens + next > keepTokens) break;
     tokens += next;
-    from -= 1;
+    fromStep -= 1;
   }
-  return { from, tokens };
+  return { from: fromStep, tokens };
 }
 
 /** The index of the first message of the earliest turn that stays. */

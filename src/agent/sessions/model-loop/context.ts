@@ -152,9 +152,9 @@ async function load(context: Context): Promise<void> {
 }
 
 async function readLimits({ limits, model, state }: Context): Promise<Limits> {
-  const { contextTokens, ...rest } = await limits.of(model.modelId);
+  const { contextTokens, ...otherLimits } = await limits.of(model.modelId);
   const limitsOfTokens = [contextTokens, state.maxTokens].filter((tokens) => tokens !== null);
-  return { ...rest, contextTokens: limitsOfTokens.length === 0 ? null : Math.min(...limitsOfTokens) };
+  return { ...otherLimits, contextTokens: limitsOfTokens.length === 0 ? null : Math.min(...limitsOfTokens) };
 }
 
 /**
@@ -184,10 +184,10 @@ async function refreshLimits(context: Context): Promise<void> {
 
 /** Reports each omission once per run. */
 async function reportOmissions({ state, record }: Context, omissions: readonly Omission[]): Promise<void> {
-  const unreported = omissions.filter(({ message }) => !state.reported.has(message));
-  if (unreported.length === 0) return;
-  for (const { message } of unreported) state.reported.add(message);
-  await record(unreported.map(({ code, message }) => ({ type: 'run.warning', code, message })));
+  const newOmissions = omissions.filter(({ message }) => !state.reported.has(message));
+  if (newOmissions.length === 0) return;
+  for (const { message } of newOmissions) state.reported.add(message);
+  await record(newOmissions.map(({ code, message }) => ({ type: 'run.warning', code, message })));
 }
 
 function promptOf(context: Context, parts: readonly UiMessagePart[]): LanguageModelV3Message[] {
@@ -251,19 +251,19 @@ async function prune(context: Context, parts: readonly UiMessagePart[], minFreed
   // A step that has only begun is empty: the model has not seen the outputs of the one before it.
   const lastStep = new Set<unknown>(splitSteps(parts).findLast((step) => step.length > 0));
   let newerTokens = 0;
-  const old = outputs.reverse().filter(({ part, tokens }) => {
+  const oldOutputs = outputs.reverse().filter(({ part, tokens }) => {
     newerTokens += tokens;
     return newerTokens > keepTokens && !lastStep.has(part);
   });
-  const tokens = old.reduce((sum, output) => sum + output.tokens, 0);
-  const newest = old[0];
-  if (newest === undefined || tokens < minFreed) return false;
+  const tokens = oldOutputs.reduce((sum, output) => sum + output.tokens, 0);
+  const newestOutput = oldOutputs[0];
+  if (newestOutput === undefined || tokens < minFreed) return false;
   state.seq = await record([
     {
       type: 'context.pruned',
-      upToSeq: newest.seq,
+      upToSeq: newestOutput.seq,
       minCharacters: minPrunedCharacters,
-      outputs: old.length,
+      outputs: oldOutputs.length,
       tokens,
     },
   ]);
@@ -299,20 +299,20 @@ async function sumUp(
   // once.
   const freeTokens = Math.max(0, (window * fullShare - fixedTokens(context)) / 2);
   const keepTokens = Math.floor(Math.min(window * keepTurnsShare, freeTokens));
-  const past = {
+  const runPast = {
     conversation,
     messageTokens,
     messageId: messageId(),
     parts,
     stepTokens: stepTokensOf(context, parts),
   };
-  const plan = planWithinRun(past, keepTokens);
+  const plan = planWithinRun(runPast, keepTokens);
   if (plan === null || plan.tokens < minFreed) return;
   const { usage, seq } = await compact({
     writer: { record: context.record },
     model,
     plan,
-    earlier: conversation.summary,
+    earlierSummary: conversation.summary,
     contextTokens: limits.contextTokens,
     reason: 'full',
     signal,

@@ -23,8 +23,8 @@ export function estimateMessages(messages: readonly LanguageModelV3Message[]): n
 }
 
 function estimateMessage(message: LanguageModelV3Message): number {
-  const cached = cache.get(message);
-  if (cached !== undefined) return cached;
+  const cachedEstimate = cache.get(message);
+  if (cachedEstimate !== undefined) return cachedEstimate;
   const tokens =
     typeof message.content === 'string'
       ? estimateText(message.content) + tokensPerPart

@@ -90,11 +90,11 @@ function webpSize(bytes: Buffer): PictureSize | undefined {
 /** The first frame header (SOF), behind segments that each say their length. */
 function jpegSize(bytes: Buffer): PictureSize | undefined {
   if (bytes.length < 4 || bytes.readUInt16BE(0) !== 0xffd8) return undefined;
-  for (let at = 2; at + 9 < bytes.length && bytes[at] === 0xff;) {
-    const marker = bytes[at + 1] as number;
+  for (let offset = 2; offset + 9 < bytes.length && bytes[offset] === 0xff;) {
+    const marker = bytes[offset + 1] as number;
     const isFrame = marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker);
-    if (isFrame) return { width: bytes.readUInt16BE(at + 7), height: bytes.readUInt16BE(at + 5) };
-    at += 2 + bytes.readUInt16BE(at + 2);
+    if (isFrame) return { width: bytes.readUInt16BE(offset + 7), height: bytes.readUInt16BE(offset + 5) };
+    offset += 2 + bytes.readUInt16BE(offset + 2);
   }
   return undefined;
 }

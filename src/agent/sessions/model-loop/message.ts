@@ -116,10 +116,10 @@ export function foldMessage(): MessageFold {
       } else Object.assign(part, { state: 'output-error', errorText: result.errorText });
     },
     replaceText(text) {
-      const last = parts.findLast((part): part is TextPart => part.type === 'text');
+      const lastText = parts.findLast((part): part is TextPart => part.type === 'text');
       // Pieces before a broken stream belong to the same text.
       for (const part of parts) if (part.type === 'text' && part.state === 'streaming') part.text = '';
-      if (last) last.text = text;
+      if (lastText) lastText.text = text;
       step = [text];
     },
     close(errorText) {
@@ -136,8 +136,8 @@ export function foldMessage(): MessageFold {
  * alone. Returns whether the text has to go on. With tools called, the step counts as a whole one.
  */
 function markBroken(step: readonly UiMessagePart[]): boolean {
-  const last = step.at(-1);
-  if (last?.type === 'reasoning') last.state = 'streaming';
+  const lastPart = step.at(-1);
+  if (lastPart?.type === 'reasoning') lastPart.state = 'streaming';
   if (step.some((part) => part.type === 'dynamic-tool')) return false;
   let hasText = false;
   for (const part of step) {

@@ -34,16 +34,16 @@ export function createModelRetry(options: ModelRetryOptions): ModelRetry {
   const { modelRetries, modelWaitMs, record, clock, signal } = options;
   let step = 0;
   let retries = 0;
-  let waits = 0;
+  let waitCount = 0;
   let waitedMs = 0;
 
   async function wait(problem: Problem, delayMs: number): Promise<boolean> {
     if (waitedMs + delayMs > modelWaitMs) return false;
-    waits += 1;
+    waitCount += 1;
     waitedMs += delayMs;
-    const until = new Date(clock.now().getTime() + delayMs).toISOString();
+    const untilTime = new Date(clock.now().getTime() + delayMs).toISOString();
     const reason = problem.kind === 'rate_limited' ? 'rate_limited' : 'model_unavailable';
-    await record([{ type: 'run.waiting', step, reason, until, code: problem.code }]);
+    await record([{ type: 'run.waiting', step, reason, until: untilTime, code: problem.code }]);
     await clock.sleep(delayMs, signal);
     return true;
   }
@@ -51,7 +51,7 @@ export function createModelRetry(options: ModelRetryOptions): ModelRetry {
   async function retry(problem: Problem): Promise<boolean> {
     if (retries >= modelRetries) return false;
     retries += 1;
-    const delayMs = backoff(retries, maxRetryDelayMs);
+    const delayMs = backoffMs(retries, maxRetryDelayMs);
     await record([{ type: 'run.retrying', step, attempt: retries, delayMs, code: problem.code }]);
     await clock.sleep(delayMs, signal);
     return true;
@@ -60,7 +60,7 @@ export function createModelRetry(options: ModelRetryOptions): ModelRetry {
   return {
     async recover(error, ofStep) {
       if (signal.aborted) return false;
-      if (ofStep !== step) [step, retries, waits] = [ofStep, 0, 0];
+      if (ofStep !== step) [step, retries, waitCount] = [ofStep, 0, 0];
       const problem = modelProblem(error);
       if (finalCodes.has(problem.code)) return false;
       const requestedMs = retryAfterMs(error);
@@ -68,12 +68,12 @@ export function createModelRetry(options: ModelRetryOptions): ModelRetry {
       const isFailure = problem.kind === 'upstream_failed' || problem.kind === 'upstream_timeout';
       // An open breaker returns the error of a failed provider, with the time at which it closes.
       if (isLimit || (isFailure && requestedMs !== undefined))
-        return wait(problem, Math.max(requestedMs ?? 0, backoff(waits + 1, maxWaitDelayMs)));
+        return wait(problem, Math.max(requestedMs ?? 0, backoffMs(waitCount + 1, maxWaitDelayMs)));
       return isFailure && retry(problem);
     },
   };
 }
 
-function backoff(attempt: number, maxMs: number): number {
+function backoffMs(attempt: number, maxMs: number): number {
   return Math.min(maxMs, firstDelayMs * 2 ** (attempt - 1));
 }

@@ -146,10 +146,10 @@ function renderOutput(part: ToolPart, prunedUpToSeq: number, shareOfTokens: numb
   const value = canonicalJson(output ?? null);
   // Without a seq the model could not read the rest.
   const maxTokens = outputSeq === undefined ? shareOfTokens : Math.min(shareOfTokens, maxOutputTokens);
-  const rest = outputSeq === undefined ? '.' : `. Read them with context_read and "seq": ${outputSeq}.`;
-  if (typeof value === 'string') return { type: 'text', value: clipText(value, maxTokens, rest).text };
+  const cutNote = outputSeq === undefined ? '.' : `. Read them with context_read and "seq": ${outputSeq}.`;
+  if (typeof value === 'string') return { type: 'text', value: clipText(value, maxTokens, cutNote).text };
   if (estimateJson(value) <= maxTokens) return { type: 'json', value: value as never };
-  return { type: 'text', value: clipText(JSON.stringify(value), maxTokens, rest).text };
+  return { type: 'text', value: clipText(JSON.stringify(value), maxTokens, cutNote).text };
 }
 
 /** The text of a call without an output, which the model gets in its place. */

@@ -188,13 +188,13 @@ function clipInput(
   const limit = shareTokens(sizes, maxTokens);
   if (limit === Number.POSITIVE_INFINITY) return { files, text, omissions };
   const clippedText = clipText(text, limit);
-  let omitted = clippedText.omitted;
+  let omittedCount = clippedText.omittedCount;
   const clippedFiles = files.map((file) => {
     const clippedFile = clipText(file.text, limit);
-    omitted += clippedFile.omitted;
+    omittedCount += clippedFile.omittedCount;
     return { ...file, text: clippedFile.text };
   });
-  const message = `${omitted} characters of an input were left out, because the context of the model is too short for them.`;
+  const message = `${omittedCount} characters of an input were left out, because the context of the model is too short for them.`;
   return {
     files: clippedFiles,
     text: clippedText.text,

@@ -33,10 +33,10 @@ export function createPromptRenderer(source: AttachmentSource): RenderConversati
     if (conversation.summary !== null) messages.push(renderSummary(conversation.summary));
     const messageTokens: number[] = [];
     for (const { message } of conversation.messages) {
-      const rendered = await renderMessage(message, { conversation, view, source });
-      messages.push(...rendered.messages);
-      messageTokens.push(estimateMessages(rendered.messages));
-      omissions.push(...rendered.omissions);
+      const renderedMessage = await renderMessage(message, { conversation, view, source });
+      messages.push(...renderedMessage.messages);
+      messageTokens.push(estimateMessages(renderedMessage.messages));
+      omissions.push(...renderedMessage.omissions);
     }
     return { messages, messageTokens, omissions };
   };

@@ -70,7 +70,7 @@ interface PartState {
   part: OpenPart;
   blockId: string;
   /** `opening`: its `part.started` is queued, and text waits in `early`. */
-  phase: { name: 'opening'; early: string } | { name: 'open' };
+  phase: { name: 'opening'; earlyText: string } | { name: 'open' };
   /** Characters in checkpoints. */
   savedLength: number;
   metadata: ProviderMetadata | undefined;
@@ -83,20 +83,20 @@ const checkpointLength = 4 * 1024;
 
 export function createRunWriter(options: RunWriterOptions): RunWriter {
   const queue = createWriteQueue(options.onFailure);
-  const pending = createPendingEvents(options);
-  const texts = createTextParts(options, { queue, pending });
+  const pendingEvents = createPendingEvents(options);
+  const texts = createTextParts(options, { queue, pending: pendingEvents });
   const { checkpoints } = texts;
 
   return {
     record(events, change, also) {
       const entries = events.map((event) => withMessageId(event, texts.messageId()));
-      return queue.run(() => pending.write(entries, change, also));
+      return queue.run(() => pendingEvents.write(entries, change, also));
     },
-    recordFrom: (make) => queue.run(() => pending.writeFrom(make)),
+    recordFrom: (make) => queue.run(() => pendingEvents.writeFrom(make)),
     defer(events) {
       // Use the queue, because it may hold the end of an earlier part.
       queue.runInBackground(async () => {
-        pending.defer(events);
+        pendingEvents.defer(events);
         checkpoints.schedule();
       });
     },
@@ -107,14 +107,14 @@ export function createRunWriter(options: RunWriterOptions): RunWriter {
     setMessage: texts.setMessage,
     async close() {
       texts.endAllTexts();
-      await queue.idle();
+      await queue.waitUntilIdle();
       checkpoints.stop();
-      return { events: pending.takeEvents(), hasCheckpoints: checkpoints.hasAny() };
+      return { events: pendingEvents.takeEvents(), hasCheckpoints: checkpoints.hasAny() };
     },
     dispose() {
       checkpoints.stop();
       texts.closeParts();
-      pending.closeParts();
+      pendingEvents.closeParts();
     },
   };
 }
@@ -152,7 +152,7 @@ function createTextParts(
     const state: PartState = {
       part,
       blockId,
-      phase: { name: 'opening', early: '' },
+      phase: { name: 'opening', earlyText: '' },
       savedLength: 0,
       metadata: undefined,
     };
@@ -162,9 +162,9 @@ function createTextParts(
         { type: 'part.started', messageId: part.messageId, partId: part.partId, partType },
       ]);
       log.openPart(sessionKey, part);
-      const early = state.phase.name === 'opening' ? state.phase.early : '';
+      const earlyText = state.phase.name === 'opening' ? state.phase.earlyText : '';
       state.phase = { name: 'open' };
-      publishText(state, early);
+      publishText(state, earlyText);
     });
     return state;
   }
@@ -195,7 +195,7 @@ function createTextParts(
     addText(type, blockId, delta) {
       if (delta === '') return;
       const state = blockState(type, blockId);
-      if (state.phase.name === 'opening') state.phase.early += delta;
+      if (state.phase.name === 'opening') state.phase.earlyText += delta;
       else publishText(state, delta);
       if (state.part.text.length - state.savedLength >= checkpointLength) checkpoints.saveNow();
       else checkpoints.schedule();
@@ -238,7 +238,7 @@ interface WriteQueue {
   /** Runs after all earlier work. Throws when earlier background work has failed. */
   run<T>(work: () => Promise<T>): Promise<T>;
   runInBackground(work: () => Promise<unknown>): void;
-  idle(): Promise<unknown>;
+  waitUntilIdle(): Promise<unknown>;
 }
 
 function createWriteQueue(onFailure: (error: unknown) => void): WriteQueue {
@@ -263,7 +263,7 @@ function createWriteQueue(onFailure: (error: unknown) => void): WriteQueue {
         onFailure(error);
       });
     },
-    idle: () => tail,
+    waitUntilIdle: () => tail,
   };
 }
 

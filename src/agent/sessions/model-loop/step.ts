@@ -4,7 +4,7 @@ import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import type { FinishReason, StepContext } from './loop-state.ts';
 import { modelProblem } from './model-problem.ts';
 import { endSpan, stepSpan } from './spans.ts';
-import { definedTools, runToolCall } from './tools.ts';
+import { defineTools, runToolCall } from './tools.ts';
 import { addUsage, readUsage } from './usage.ts';
 
 interface Step {
@@ -28,7 +28,7 @@ export async function takeStep(
   const span = stepSpan(traces, { model: model.modelId, step: number, sessionId });
   const step: Step = { number, hasOutput: false, inputs: new Map(), calls: [], end: undefined };
   try {
-    await traces.within(span, () => streamStep(run, step));
+    await traces.runInSpan(span, () => streamStep(run, step));
   } catch (error) {
     state.failure ??= error;
   }
@@ -60,7 +60,7 @@ async function streamStep(run: StepContext, step: Step): Promise<void> {
 
 async function callOptions(run: StepContext): Promise<LanguageModelV3CallOptions> {
   const { options, state, context, signal } = run;
-  const tools = await definedTools(run);
+  const tools = await defineTools(run);
   return {
     prompt: [{ role: 'system', content: options.system }, ...context.prompt(state.message.parts())],
     ...(tools.length === 0 ? {} : { tools, toolChoice: { type: 'auto' } }),

@@ -17,7 +17,7 @@ const instructions = [
 export interface SummaryRequest {
   model: LanguageModelV3;
   /** The summary of everything before the transcript. */
-  earlier: string | null;
+  earlierSummary: string | null;
   transcript: readonly string[];
   /** Tokens of one request; it becomes smaller when the model finds a request too long. */
   maxRequestTokens: number;
@@ -33,9 +33,9 @@ const minRequestTokens = 500;
 export async function summarize(request: SummaryRequest): Promise<{ summary: string; usage: RunUsage }> {
   const usage: RunUsage = { inputTokens: 0, outputTokens: 0 };
   let maxTokens = request.maxRequestTokens;
-  let summary = request.earlier;
-  for (let rest = [...request.transcript]; rest.length > 0;) {
-    const piece = takeWithin(rest, maxTokens - estimateText(summary ?? ''));
+  let summary = request.earlierSummary;
+  for (let remainingEntries = [...request.transcript]; remainingEntries.length > 0;) {
+    const piece = takeWithin(remainingEntries, maxTokens - estimateText(summary ?? ''));
     try {
       const result = await generateText({
         model: request.model,
@@ -45,13 +45,13 @@ export async function summarize(request: SummaryRequest): Promise<{ summary: str
       addUsage(usage, result.usage);
       const text = result.text.trim() === '' ? withoutModel(summary, piece.entries) : result.text;
       summary = clipText(text, request.maxSummaryTokens).text;
-      ({ rest } = piece);
+      ({ rest: remainingEntries } = piece);
     } catch (error) {
       const problem = modelProblem(error);
       if (isContextOverflow(problem) && maxTokens > minRequestTokens) maxTokens /= 2;
       else if (isRefusal(problem)) {
         summary = clipText(withoutModel(summary, piece.entries), request.maxSummaryTokens).text;
-        ({ rest } = piece);
+        ({ rest: remainingEntries } = piece);
       } else await request.recover(error);
     }
   }
@@ -72,12 +72,13 @@ function takeWithin(entries: readonly string[], maxTokens: number): { entries: s
 }
 
 /** The fallback when the model writes no summary: without a summary no later run of the session would fit. */
-function withoutModel(earlier: string | null, entries: readonly string[]): string {
-  return [...(earlier === null ? [] : [earlier]), ...entries].join('\n\n');
+function withoutModel(earlierSummary: string | null, entries: readonly string[]): string {
+  return [...(earlierSummary === null ? [] : [earlierSummary]), ...entries].join('\n\n');
 }
 
-function promptFor(earlier: string | null, entries: readonly string[]): LanguageModelV3Message {
-  const earlierSummary = earlier === null ? [] : [`The summary of what came before:\n\n${earlier}`];
-  const text = [...earlierSummary, ...entries, instructions].join('\n\n');
+function promptFor(earlierSummary: string | null, entries: readonly string[]): LanguageModelV3Message {
+  const summaryTexts =
+    earlierSummary === null ? [] : [`The summary of what came before:\n\n${earlierSummary}`];
+  const text = [...summaryTexts, ...entries, instructions].join('\n\n');
   return { role: 'user', content: [{ type: 'text', text }] };
 }

@@ -16,16 +16,16 @@ const maxTools = 512;
 const maxDefinitionBytes = 1024 * 1024 * 0.9;
 
 /** The tools of a step. Those beyond the limits of the gateway are left out and reported once. */
-export async function definedTools({
+export async function defineTools({
   options,
   state,
   record,
 }: StepContext): Promise<LanguageModelV3FunctionTool[]> {
-  const { tools, omitted } = toolsWithinLimits(options.registry);
-  if (omitted.length > 0 && !state.hasReportedTools) {
+  const { tools, omittedNames } = toolsWithinLimits(options.registry);
+  if (omittedNames.length > 0 && !state.hasReportedTools) {
     state.hasReportedTools = true;
-    const names = omitted.slice(0, 10).join(', ');
-    const message = `The model does not get ${omitted.length} tools, because a call may have ${maxTools} tools and 1 MiB of definitions: ${names}${omitted.length > 10 ? ', …' : ''}.`;
+    const names = omittedNames.slice(0, 10).join(', ');
+    const message = `The model does not get ${omittedNames.length} tools, because a call may have ${maxTools} tools and 1 MiB of definitions: ${names}${omittedNames.length > 10 ? ', …' : ''}.`;
     await record([{ type: 'run.warning', code: 'tools_left_out', message }]);
   }
   return tools;
@@ -33,10 +33,10 @@ export async function definedTools({
 
 export function toolsWithinLimits(registry: PluginRegistry): {
   tools: LanguageModelV3FunctionTool[];
-  omitted: string[];
+  omittedNames: string[];
 } {
   const tools: LanguageModelV3FunctionTool[] = [];
-  const omitted: string[] = [];
+  const omittedNames: string[] = [];
   let bytes = 0;
   for (const { name, definition } of registry.tools) {
     const tool = {
@@ -46,13 +46,13 @@ export function toolsWithinLimits(registry: PluginRegistry): {
       inputSchema: definition.input as never,
     };
     const size = Buffer.byteLength(JSON.stringify(tool));
-    if (tools.length === maxTools || bytes + size > maxDefinitionBytes) omitted.push(name);
+    if (tools.length === maxTools || bytes + size > maxDefinitionBytes) omittedNames.push(name);
     else {
       tools.push(tool);
       bytes += size;
     }
   }
-  return { tools, omitted };
+  return { tools, omittedNames };
 }
 
 interface ToolCall {

@@ -57,11 +57,11 @@ export async function planInput(
   const sessionBefore = { ...session };
   const plan = await planPlace(unit, submission, { session, capacity }, rules);
   if (plan instanceof Problem) return plan;
-  const waits = plan.waitsFor !== null;
+  const isWaiting = plan.waitsFor !== null;
   const events = [...sessionEvents(write), ...inputEvents(submission, session), ...plan.events];
   const receipt = receiptOf(submission, session, { ...plan, eventCount: events.length });
-  write.runs.push(newRun(submission, session, { receipt, model: plan.model, waits }, rules));
-  addToWrite(write, submission, { events, waits });
+  write.runs.push(newRun(submission, session, { receipt, model: plan.model, waits: isWaiting }, rules));
+  addToWrite(write, submission, { events, waits: isWaiting });
   if (promptId !== null) prompts.set(promptKey, { hash: promptHash, receipt });
   return {
     session: sessionBefore,
@@ -69,8 +69,8 @@ export async function planInput(
     isRepeated: false,
     started:
       plan.model === null ? null : startedRun(submission, sessionBefore, { model: plan.model, receipt }),
-    interrupts: waits && submission.delivery === 'interrupt' ? sessionBefore.activeRunId : null,
-    steers: waits && submission.delivery === 'steer' ? sessionBefore.activeRunId : null,
+    interrupts: isWaiting && submission.delivery === 'interrupt' ? sessionBefore.activeRunId : null,
+    steers: isWaiting && submission.delivery === 'steer' ? sessionBefore.activeRunId : null,
   };
 }
 
@@ -141,8 +141,8 @@ async function planPlace(
 ): Promise<InputPlan | Problem> {
   if (isSessionBusy(session)) {
     // Without an active run, the first input of the session waits for a free place itself.
-    const ahead = session.activeRunId === null ? await capacity.queueUp() : null;
-    return planQueued(unit, submission, session, { waitsFor: 'session', ahead });
+    const runsAhead = session.activeRunId === null ? await capacity.queueUp() : null;
+    return planQueued(unit, submission, session, { waitsFor: 'session', ahead: runsAhead });
   }
   // A new answer replaces messages when it starts, and by then others may have followed them.
   if (submission.replaces !== undefined)
@@ -189,8 +189,8 @@ async function planQueued(
 ): Promise<InputPlan> {
   const { queueLength, activeRunId } = session;
   const movesOthers = delivery === 'interrupt' && queueLength > 0;
-  const waiting = movesOthers ? await waitingRuns(unit, session.key) : [];
-  const runsAhead = movesOthers ? waiting.filter((run) => run.isUrgent).length : queueLength;
+  const queuedRuns = movesOthers ? await waitingRuns(unit, session.key) : [];
+  const runsAhead = movesOthers ? queuedRuns.filter((run) => run.isUrgent).length : queueLength;
   let queuePosition = aheadOfAll ?? 1 + runsAhead;
   if (aheadOfAll !== null && movesOthers) queuePosition = runsAhead;
   const messageId = input?.messageId ?? null;
@@ -201,7 +201,9 @@ async function planQueued(
   if (activeRunId === null)
     events.push({ type: 'status.changed', status: 'idle', activeRunId, queueLength: queueLength + 1 });
   if (movesOthers)
-    events.push(queueUpdated(waiting, queueLength + 1, (index, run) => index + 1 + (run.isUrgent ? 0 : 1)));
+    events.push(
+      queueUpdated(queuedRuns, queueLength + 1, (index, run) => index + 1 + (run.isUrgent ? 0 : 1)),
+    );
   return { events, queuePosition, waitsFor, model: null };
 }
 
@@ -234,8 +236,12 @@ function inputEvents({ input, replaces, runId }: Submission, { messageCount }: S
 }
 
 /** Every input of a chat has a queue item, also one that starts at once. */
-function queueItemOf({ queueItemId }: Submission, { chatId }: SessionRecord, waits: boolean): string | null {
-  return waits || chatId !== null ? queueItemId : null;
+function queueItemOf(
+  { queueItemId }: Submission,
+  { chatId }: SessionRecord,
+  isWaiting: boolean,
+): string | null {
+  return isWaiting || chatId !== null ? queueItemId : null;
 }
 
 function receiptOf(
@@ -244,16 +250,16 @@ function receiptOf(
   { queuePosition, waitsFor, eventCount }: InputPlan & { eventCount: number },
 ): Receipt {
   const { runId } = submission;
-  const waits = waitsFor !== null;
+  const isWaiting = waitsFor !== null;
   return {
     runId,
     sessionId: session.id,
     messageId: inputMessageIdOf(submission) ?? runId,
-    status: waits ? 'accepted' : 'running',
-    queued: waits,
-    queueItemId: queueItemOf(submission, session, waits),
+    status: isWaiting ? 'accepted' : 'running',
+    queued: isWaiting,
+    queueItemId: queueItemOf(submission, session, isWaiting),
     queuePosition,
-    ...(waits ? { waitsFor } : {}),
+    ...(isWaiting ? { waitsFor } : {}),
     seq: session.headSeq + eventCount,
     eventsUrl: `/api/sdk/sessions/${session.id}/events?after=${session.headSeq}`,
   };
@@ -262,7 +268,7 @@ function receiptOf(
 function newRun(
   submission: Submission,
   session: SessionRecord,
-  { receipt, model, waits }: { receipt: Receipt; model: string | null; waits: boolean },
+  { receipt, model, waits: isWaiting }: { receipt: Receipt; model: string | null; waits: boolean },
   { agentId }: AdmissionRules,
 ): NewRun {
   const { runId, delivery, origin, input, promptId, promptHash, reasoningEffort, requestId } = submission;
@@ -271,9 +277,9 @@ function newRun(
     sessionKey: session.key,
     agentId,
     delivery,
-    isUrgent: waits && delivery === 'interrupt',
+    isUrgent: isWaiting && delivery === 'interrupt',
     origin,
-    queueItemId: queueItemOf(submission, session, waits),
+    queueItemId: queueItemOf(submission, session, isWaiting),
     inputMessageId: inputMessageIdOf(submission),
     preview: input?.preview ?? '',
     model: model ?? submission.model,
@@ -282,8 +288,8 @@ function newRun(
     promptHash,
     receipt: promptId === null && requestId === null ? null : receipt,
     requestId,
-    expiresInMs: waits ? submission.expiresInMs : null,
-    begins: waits ? null : { messageId: submission.messageId },
+    expiresInMs: isWaiting ? submission.expiresInMs : null,
+    begins: isWaiting ? null : { messageId: submission.messageId },
   };
 }
 

@@ -101,15 +101,15 @@ async function writeAll(
   writes: readonly SessionWrite[],
   { isLocked, holder }: { isLocked: boolean; holder: LeaseHolder },
 ): Promise<Map<string, number>> {
-  const effective = writes.filter(({ runs }) => runs.length > 0);
-  if (effective.length === 0) return new Map();
-  for (const { session, files } of effective)
+  const writesWithRuns = writes.filter(({ runs }) => runs.length > 0);
+  if (writesWithRuns.length === 0) return new Map();
+  for (const { session, files } of writesWithRuns)
     for (const { messageId, attachments } of files)
       await insertAttachments(unit, session.key, messageId, attachments);
-  const runs = effective.flatMap((write) => write.runs);
+  const runs = writesWithRuns.flatMap((write) => write.runs);
   return appendAll(
     unit,
-    effective.map(({ session, expectedSeq, events, change }) => ({
+    writesWithRuns.map(({ session, expectedSeq, events, change }) => ({
       sessionKey: session.key,
       events,
       change,

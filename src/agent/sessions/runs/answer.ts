@@ -90,8 +90,8 @@ function readConversation(
   { started, seq, handle }: ActiveRun,
 ): Promise<Conversation> {
   const { signal } = handle.abort;
-  const first = seq === started.seq ? started.input : null;
-  return untilAvailable(() => eventLog.conversation(started.session, seq, first), { clock, signal });
+  const firstInput = seq === started.seq ? started.input : null;
+  return untilAvailable(() => eventLog.conversation(started.session, seq, firstInput), { clock, signal });
 }
 
 async function permit(

@@ -18,18 +18,18 @@ export interface Capacity {
 /** Creates the capacity for one attempt to write one batch. A run that starts is claimed. */
 export function createCapacity(unit: UnitOfWork, rules: AdmissionRules): Capacity {
   const slots = new Map<string, Slot>();
-  let waiting: number | undefined;
+  let waitingCount: number | undefined;
 
   /** All that wait, those of this batch included. */
   async function countWaiting(): Promise<number> {
-    waiting ??= await waitingAhead(unit.tx, rules.agentId);
-    return waiting;
+    waitingCount ??= await waitingAhead(unit.tx, rules.agentId);
+    return waitingCount;
   }
 
   async function queueUp(): Promise<number> {
-    const ahead = await countWaiting();
-    waiting = ahead + 1;
-    return ahead;
+    const runsAhead = await countWaiting();
+    waitingCount = runsAhead + 1;
+    return runsAhead;
   }
 
   function takeNow(runId: string): boolean {

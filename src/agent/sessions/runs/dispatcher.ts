@@ -84,8 +84,8 @@ async function startIdleQueues(options: DispatcherOptions): Promise<boolean> {
       // While the process drains, nothing starts, and the queues stay as they are.
       if (localRuns.freePlaces() === 0 || !rules.mayStartNext()) return endRound(failures, false);
       try {
-        const started = await startFirst(options, sessionKey);
-        if (started) start(started);
+        const startedRun = await startFirst(options, sessionKey);
+        if (startedRun) start(startedRun);
       } catch (error) {
         if (isUnavailable(error) || failures.size === maxFailures) throw error;
         log.warn({ sessionKey, err: error }, 'the first input of a session could not be started');

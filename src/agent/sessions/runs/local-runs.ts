@@ -3,7 +3,7 @@ import type { Problem } from '../../../kernel/problem.ts';
 import type { CompletedRun, RunHandle } from './active-run.ts';
 
 export interface LocalRun extends RunHandle {
-  settled: Promise<CompletedRun | Problem>;
+  settlement: Promise<CompletedRun | Problem>;
 }
 
 export interface LocalRuns {
@@ -27,24 +27,24 @@ export interface LocalRuns {
 }
 
 export function createLocalRuns(maxRuns: number): LocalRuns {
-  const executing = new Map<string, LocalRun>();
-  const claimed = new Set<string>();
+  const executingRuns = new Map<string, LocalRun>();
+  const claimedIds = new Set<string>();
   return {
-    claim: (runId) => void claimed.add(runId),
-    release: (runId) => void claimed.delete(runId),
+    claim: (runId) => void claimedIds.add(runId),
+    release: (runId) => void claimedIds.delete(runId),
     add(runId, run) {
-      executing.set(runId, run);
-      claimed.delete(runId);
+      executingRuns.set(runId, run);
+      claimedIds.delete(runId);
     },
-    remove: (runId) => void executing.delete(runId),
-    get: (runId) => executing.get(runId),
-    has: (runId) => executing.has(runId) || claimed.has(runId),
-    isExecuting: (runId) => executing.has(runId),
-    isEmpty: () => executing.size === 0,
-    freePlaces: () => Math.max(0, maxRuns - executing.size - claimed.size),
+    remove: (runId) => void executingRuns.delete(runId),
+    get: (runId) => executingRuns.get(runId),
+    has: (runId) => executingRuns.has(runId) || claimedIds.has(runId),
+    isExecuting: (runId) => executingRuns.has(runId),
+    isEmpty: () => executingRuns.size === 0,
+    freePlaces: () => Math.max(0, maxRuns - executingRuns.size - claimedIds.size),
     abortAll(problem) {
-      for (const { abort } of executing.values()) abort.abort(problem);
+      for (const { abort } of executingRuns.values()) abort.abort(problem);
     },
-    allSettled: () => Promise.allSettled([...executing.values()].map(({ settled }) => settled)),
+    allSettled: () => Promise.allSettled([...executingRuns.values()].map(({ settlement }) => settlement)),
   };
 }

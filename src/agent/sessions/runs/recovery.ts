@@ -228,9 +228,13 @@ function createInputExpiry({ eventLog, runStore, rules, closing, clock, log }: R
 }
 
 /** The settlement of an orphan, with its message as far as the log has it. */
-function interruption(run: RunRecord, stored: readonly StoredEvent[], openTexts: OpenText[]): Settlement {
+function interruption(
+  run: RunRecord,
+  storedEvents: readonly StoredEvent[],
+  openTexts: OpenText[],
+): Settlement {
   const { runId, messageId, model } = run;
-  const events = stored.map(readEvent);
+  const events = storedEvents.map(readEvent);
   const usage = usageOf(events);
   const settlement: Settlement = {
     outcome: 'interrupted',
@@ -249,7 +253,7 @@ function interruption(run: RunRecord, stored: readonly StoredEvent[], openTexts:
   const message: UiMessage = {
     id: messageId,
     role: 'assistant',
-    parts: foldEvents(stored.slice(Math.max(0, startIndex)), openTexts),
+    parts: foldEvents(storedEvents.slice(Math.max(0, startIndex)), openTexts),
     metadata: { runId, status: 'interrupted', model, finishReason: null, usage },
   };
   return { ...settlement, events: [{ type: 'message.completed', messageId, message }] };

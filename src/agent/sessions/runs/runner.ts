@@ -27,7 +27,7 @@ export function createRunner(options: RunnerOptions): ExecuteRun {
     const span = runSpan(traces, { agentId, name, sessionId: session.id, runId, model, request });
     let end: CompletedRun | Problem | undefined;
     try {
-      const result = await traces.within(span, () => execute(options, started, handle));
+      const result = await traces.runInSpan(span, () => execute(options, started, handle));
       ({ end } = result);
       return result;
     } finally {
@@ -115,7 +115,7 @@ async function compactConversation(
     writer,
     model,
     plan: planWhole(conversation),
-    earlier: conversation.summary,
+    earlierSummary: conversation.summary,
     contextTokens: (await modelLimits.of(model.modelId)).contextTokens,
     reason: 'asked',
     signal,
@@ -157,13 +157,13 @@ async function finish(options: RunnerOptions, run: ActiveRun, result: LoopResult
     hasTakenSteers: handle.hasTakenSteers,
   };
   logOutcome(run, settlement, problem);
-  const settled = await options.settle({ runId, sessionKey: session.key }, settlement, runLog);
-  if (settled instanceof Problem) return { end: settled, next: null };
-  if (settled === null) return { end: runLost(), next: null };
+  const settledRun = await options.settle({ runId, sessionKey: session.key }, settlement, runLog);
+  if (settledRun instanceof Problem) return { end: settledRun, next: null };
+  if (settledRun === null) return { end: runLost(), next: null };
   const end = problem
     ? withRunId(problem, runId)
     : { messageId: message.id, message, text, usage, finishReason: finishReason ?? 'other' };
-  return { end, next: settled.next };
+  return { end, next: settledRun.next };
 }
 
 // The console and other readers list that many; the rest is read with the changes of the run.

@@ -116,12 +116,12 @@ interface Context {
 
 export function createRuns(options: RunsOptions): Runs {
   const { eventLog, agentId, limits, clock } = options;
-  const closing = new AbortController();
-  const closed = new AbortController();
+  const closeStart = new AbortController();
+  const closeEnd = new AbortController();
   let isDraining = false;
   const context = createContext(options, {
     phase: () => (isDraining ? 'draining' : 'open'),
-    closing: closing.signal,
+    closing: closeStart.signal,
   });
   const { localRuns, recovery, rules, dispatcher } = context;
   const { maxWaiting, maxQueuedRuns } = limits;
@@ -147,14 +147,14 @@ export function createRuns(options: RunsOptions): Runs {
       await recovery.sweep();
       loops = [...recovery.startLoops(), ...startReplicaPoll(context)];
     },
-    closed: closed.signal,
+    closed: closeEnd.signal,
     async close(drainMs) {
       isDraining = true;
       await settlesWithin(localRuns.allSettled(), { ms: drainMs, clock });
       localRuns.abortAll(interruptedProblem());
       await localRuns.allSettled();
-      closed.abort();
-      closing.abort();
+      closeEnd.abort();
+      closeStart.abort();
       await Promise.all(loops);
     },
   };
@@ -219,18 +219,18 @@ function start(context: Context, started: StartedRun): Promise<CompletedRun | Pr
   const { runId } = started;
   const run: LocalRun = {
     abort: new AbortController(),
-    settled: Promise.resolve(runLost()),
+    settlement: Promise.resolve(runLost()),
     hasSteer: options.hasReplicas,
     hasTakenSteers: false,
     request: requests.get(runId),
   };
   requests.delete(runId);
   localRuns.add(runId, run);
-  run.settled = executeAndContinue(context, started, run).finally(() => {
+  run.settlement = executeAndContinue(context, started, run).finally(() => {
     localRuns.remove(runId);
     dispatcher.wake(false);
   });
-  return run.settled;
+  return run.settlement;
 }
 
 async function executeAndContinue(
@@ -293,9 +293,9 @@ async function submit(
   } finally {
     gate.leave();
   }
-  const settled = applyAdmission(context, submission, admission);
+  const settlement = applyAdmission(context, submission, admission);
   if (admission.interrupts !== null) await requestCancel(context, admission.interrupts);
-  return { ...admission, settled };
+  return { ...admission, settled: settlement };
 }
 
 async function admitWithRetries(
@@ -342,8 +342,8 @@ function rememberRequest({ requests, options }: Context, runId: string): void {
 }
 
 async function requestCancel({ localRuns, options }: Context, runId: string): Promise<void> {
-  const local = localRuns.get(runId);
-  if (local) local.abort.abort(cancelledProblem());
+  const localRun = localRuns.get(runId);
+  if (localRun) localRun.abort.abort(cancelledProblem());
   else await options.runStore.requestCancel(runId);
 }
 
@@ -362,13 +362,13 @@ async function cancel(
 ): Promise<string[]> {
   const { eventLog, store, agentId } = context.options;
   const targets = queue ? 'all' : await cancelTargets(context, session, runId);
-  const removed =
+  const removedIds =
     targets.length === 0
       ? []
       : await eventLog.transact((unit) => removeFromQueue(unit, agentId, session.key, targets, 'cancelled'));
-  const active = runId ?? (await store.session(agentId, { key: session.key }))?.activeRunId ?? null;
-  if (active === null || removed.includes(active)) return removed;
-  return [...removed, ...(await cancelRun(context, session, active))];
+  const activeRunId = runId ?? (await store.session(agentId, { key: session.key }))?.activeRunId ?? null;
+  if (activeRunId === null || removedIds.includes(activeRunId)) return removedIds;
+  return [...removedIds, ...(await cancelRun(context, session, activeRunId))];
 }
 
 /** The named run; without a name and a running one, the input that waits for a free place. */
@@ -380,8 +380,8 @@ async function cancelTargets(
   if (runId !== undefined) return [runId];
   const session = await store.session(agentId, { key });
   if (session === undefined || session.activeRunId !== null || session.queueLength === 0) return [];
-  const [first] = await runStore.queue(key);
-  return first === undefined ? [] : [first.runId];
+  const [firstRun] = await runStore.queue(key);
+  return firstRun === undefined ? [] : [firstRun.runId];
 }
 
 async function cancelRun(context: Context, session: SessionRecord, runId: string): Promise<string[]> {
@@ -398,8 +398,8 @@ async function cancelRun(context: Context, session: SessionRecord, runId: string
   }
   await requestCancel(context, runId);
   const key = { sessionKey: session.key, runId };
-  const settled = await wait(context, key, { timeoutMs: cancelTimeoutMs, signal: context.closing });
-  return typeof settled === 'object' && settled.status === 'cancelled' ? [runId] : [];
+  const settledRun = await wait(context, key, { timeoutMs: cancelTimeoutMs, signal: context.closing });
+  return typeof settledRun === 'object' && settledRun.status === 'cancelled' ? [runId] : [];
 }
 
 function startReplicaPoll({ options, localRuns, closing }: Context): Promise<void>[] {

@@ -28,13 +28,19 @@ export async function takeSteers(
   let steers: RunRecord[] = [];
   const seq = await writer.recordFrom(async (unit) => {
     const lockedSession = await lockSession(unit, session.agentId, { key: session.key });
-    const waiting = await waitingRuns(unit, session.key);
-    steers = lockedSession?.activeRunId === run.started.runId ? waiting.filter(isSteer) : [];
+    const waitingInputs = await waitingRuns(unit, session.key);
+    steers = lockedSession?.activeRunId === run.started.runId ? waitingInputs.filter(isSteer) : [];
     if (!lockedSession || steers.length === 0) return null;
     for (const steer of steers) await steerRun(unit, steer.runId, run.started.runId);
     await moveMessage(unit, run.started.runId, nextMessageId);
     return {
-      events: steerEvents(run, { parts, steers, waiting, nextMessageId, index: lockedSession.messageCount }),
+      events: steerEvents(run, {
+        parts,
+        steers,
+        waiting: waitingInputs,
+        nextMessageId,
+        index: lockedSession.messageCount,
+      }),
       change: { queue: -steers.length, messages: 1 },
     };
   });
@@ -64,7 +70,7 @@ function steerEvents(
 ): LogEntry[] {
   const endedId = messageId as string;
   const metadata = { runId, createdAt, status: 'completed', model };
-  const rest = waiting.filter((waitingRun) => !isSteer(waitingRun));
+  const otherRuns = waiting.filter((waitingRun) => !isSteer(waitingRun));
   return [
     {
       type: 'message.completed',
@@ -77,9 +83,9 @@ function steerEvents(
       queueItemId: steer.queueItemId ?? steer.runId,
       reason: 'steered',
     })),
-    ...(rest.length === 0
+    ...(otherRuns.length === 0
       ? []
-      : [{ ...queueUpdated(rest, rest.length, (position) => position + 1), runId: null }]),
+      : [{ ...queueUpdated(otherRuns, otherRuns.length, (position) => position + 1), runId: null }]),
     { type: 'message.created', messageId: nextMessageId, role: 'assistant', index },
   ];
 }

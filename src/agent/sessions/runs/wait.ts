@@ -19,8 +19,8 @@ export async function waitForRun(
   { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
 ): Promise<RunRecord | 'gone' | 'waiting'> {
   const deadlineMs = clock.monotonicMs() + timeoutMs;
-  const local = localRuns.get(runId);
-  if (local) await settlesWithin(local.settled, { ms: timeoutMs, clock, signal });
+  const localRun = localRuns.get(runId);
+  if (localRun) await settlesWithin(localRun.settlement, { ms: timeoutMs, clock, signal });
   for (;;) {
     const watch = watchChange(
       feed,
