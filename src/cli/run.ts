@@ -6,7 +6,7 @@ import type { CommandContext } from './command-line/command.ts';
 import { errorMessage } from './command-line/error-message.ts';
 import { renderHelp, renderOverview } from './command-line/help.ts';
 import { runCommand } from './command-line/parse.ts';
-import { suggestion } from './command-line/suggestion.ts';
+import { suggest } from './command-line/suggestion.ts';
 import { version } from './command-line/version.ts';
 import { commands } from './commands.ts';
 
@@ -30,7 +30,7 @@ export async function runTownhall(words: readonly string[], context: CommandCont
   const entry = commands.find((command) => command.name === name);
   if (entry === undefined) {
     const names = commands.map((command) => command.name);
-    const hint = suggestion(name, names, (word) => `"townhall ${word}"`);
+    const hint = suggest(name, names, (word) => `"townhall ${word}"`);
     printError(`townhall: there is no command "${name}"; townhall --help lists them.${hint}`);
     return 2;
   }

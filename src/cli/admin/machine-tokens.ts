@@ -130,10 +130,10 @@ function serializeMachine(machine: MachineRecord) {
     bureau_id: bureauId,
     scopes,
     last4,
-    created_at: timestamp(createdAt),
-    expires_at: timestamp(expiresAt),
-    revoked_at: timestamp(revokedAt),
-    last_used_at: timestamp(lastUsedAt),
+    created_at: formatTime(createdAt),
+    expires_at: formatTime(expiresAt),
+    revoked_at: formatTime(revokedAt),
+    last_used_at: formatTime(lastUsedAt),
   };
 }
 
@@ -143,9 +143,9 @@ function describeMachine(machine: MachineRecord): string {
 }
 
 function validityOf({ revokedAt, expiresAt }: MachineRecord): string {
-  return revokedAt === null ? `expires ${timestamp(expiresAt)}` : `revoked ${timestamp(revokedAt)}`;
+  return revokedAt === null ? `expires ${formatTime(expiresAt)}` : `revoked ${formatTime(revokedAt)}`;
 }
 
-function timestamp(time: Date | string | null): string | null {
+function formatTime(time: Date | string | null): string | null {
   return time instanceof Date ? time.toISOString() : time;
 }

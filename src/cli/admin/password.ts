@@ -4,7 +4,7 @@ import { Writable } from 'node:stream';
 import { SettingError } from '../../kernel/settings.ts';
 
 /** Reads standard input to its end; one newline at the end is not part of the password. */
-export async function passwordFromPipe(): Promise<string> {
+export async function readPasswordFromPipe(): Promise<string> {
   const chunks: Buffer[] = [];
   for await (const chunk of process.stdin) chunks.push(Buffer.from(chunk as Uint8Array));
   return Buffer.concat(chunks)
@@ -13,17 +13,17 @@ export async function passwordFromPipe(): Promise<string> {
 }
 
 /** Asks twice. Throws without a terminal, and when the two passwords differ. */
-export async function passwordFromTerminal(): Promise<string> {
+export async function askForPassword(): Promise<string> {
   if (!process.stdin.isTTY)
     throw new SettingError('There is no terminal to ask for the password; use --password-stdin.');
-  const first = await askHidden('Password: ');
-  const second = await askHidden('Again: ');
-  if (first !== second) throw new Error('The two passwords differ; nothing was changed.');
-  return first;
+  const password = await askHidden('Password: ');
+  const repetition = await askHidden('Again: ');
+  if (password !== repetition) throw new Error('The two passwords differ; nothing was changed.');
+  return password;
 }
 
 /** Asks for one line, shown while it is typed. */
-export async function lineFromTerminal(question: string): Promise<string> {
+export async function readLineFromTerminal(question: string): Promise<string> {
   if (!process.stdin.isTTY)
     throw new SettingError(`There is no terminal to ask "${question.trim()}"; set it as an option.`);
   return readLine(createInterface({ input: process.stdin, output: process.stdout }), question);
@@ -32,9 +32,9 @@ export async function lineFromTerminal(question: string): Promise<string> {
 async function askHidden(question: string): Promise<string> {
   process.stdout.write(question);
   // readline echoes the input to its output; this one discards it.
-  const discard = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const emptyOutput = new Writable({ write: (_chunk, _encoding, done) => done() });
   try {
-    return await readLine(createInterface({ input: process.stdin, output: discard, terminal: true }), '');
+    return await readLine(createInterface({ input: process.stdin, output: emptyOutput, terminal: true }), '');
   } finally {
     process.stdout.write('\n');
   }

@@ -63,13 +63,13 @@ function isProfile(value: unknown): boolean {
 export async function writeProfiles(env: Environment, profiles: Profiles): Promise<void> {
   const file = profilesFile(env);
   await makeFolder(dirname(file));
-  const temporary = `${file}.${process.pid}.tmp`;
-  await writeFile(temporary, `${JSON.stringify(profiles, null, 2)}\n`, { mode: 0o600 });
-  await rename(temporary, file);
+  const temporaryFile = `${file}.${process.pid}.tmp`;
+  await writeFile(temporaryFile, `${JSON.stringify(profiles, null, 2)}\n`, { mode: 0o600 });
+  await rename(temporaryFile, file);
 }
 
 /** The profile that applies, or an empty one. Throws a SettingError where TOWNHALL_PROFILE names none. */
-export async function currentProfile(env: Environment): Promise<Profile> {
+export async function readCurrentProfile(env: Environment): Promise<Profile> {
   const { current, profiles } = await readProfiles(env);
   const name = env['TOWNHALL_PROFILE'] || current;
   if (name === null) return {};

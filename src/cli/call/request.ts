@@ -4,9 +4,9 @@ import { readFile } from 'node:fs/promises';
 import { agentSettings } from '../../agent/config.ts';
 import { consoleSettings } from '../../console/config.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { suggestion } from '../command-line/suggestion.ts';
+import { suggest } from '../command-line/suggestion.ts';
 import type { CallableOperation, Member, Surface } from './operations.ts';
-import { currentProfile, type Profile } from './profiles.ts';
+import { readCurrentProfile, type Profile } from './profiles.ts';
 
 /** A local edition started in this folder. */
 export const localServers: Record<Surface, { url: string; tokenFile: string }> = {
@@ -33,8 +33,8 @@ export async function buildRequest(
   const url = new URL(requireHttpUrl(server.url));
   url.pathname = `${url.pathname.replace(/\/$/, '')}${path}`;
   for (const [name, text] of query) url.searchParams.append(name, text);
-  const bodyText = await bodyOf(operation, body, options.body);
-  const token = await tokenFor(operation, options, server);
+  const bodyText = await readBody(operation, body, options.body);
+  const token = await findToken(operation, options, server);
   if (token !== undefined) headers.set('authorization', `Bearer ${token}`);
   headers.set('accept', '*/*');
   if (operation.bodyType !== undefined) headers.set('content-type', operation.bodyType);
@@ -84,7 +84,7 @@ function memberOf({ members, isBodyOpen, operationId }: CallableOperation, word:
   );
   if (member !== undefined) return member;
   if (isBodyOpen) return { name: word, place: 'body', isRequired: false, types: [], description: '' };
-  const hint = suggestion(
+  const hint = suggest(
     word,
     members.map(({ name }) => name),
   );
@@ -118,7 +118,7 @@ function requireHttpUrl(text: string): string {
   return text;
 }
 
-async function bodyOf(
+async function readBody(
   { operationId, bodyType }: CallableOperation,
   members: Readonly<Record<string, unknown>>,
   option: string | undefined,
@@ -151,7 +151,7 @@ interface Server {
 async function chooseServer({ url, env, surface }: RequestOptions): Promise<Server> {
   const address = url ?? (env[urlVariables[surface]] || undefined);
   if (address !== undefined) return { url: address, source: 'named', profile: {} };
-  const profile = await currentProfile(env);
+  const profile = await readCurrentProfile(env);
   const profileUrl = surface === 'gateway' ? profile.url : profile.agent_url;
   if (profileUrl !== undefined) return { url: profileUrl, source: 'profile', profile };
   return { url: localServers[surface].url, source: 'local', profile: {} };
@@ -188,7 +188,7 @@ function callersOf({ credentials }: CallableOperation): Caller[] {
  * A credential is sent only to the server that it belongs to: that of a profile to its addresses,
  * that of the local edition to this machine.
  */
-async function tokenFor(
+async function findToken(
   operation: CallableOperation,
   { tokenFile, env, surface }: RequestOptions,
   { source, profile }: Server,

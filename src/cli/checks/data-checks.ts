@@ -13,7 +13,12 @@ import {
   withDatabase,
   type DatabaseLocation,
 } from '../data/database-location.ts';
-import { checkMasterKey, gatewayFacts, type GatewayFacts, type SealSurvey } from '../data/gateway-data.ts';
+import {
+  checkMasterKey,
+  readGatewayFacts,
+  type GatewayFacts,
+  type SealSurvey,
+} from '../data/gateway-data.ts';
 import { fail, ok, warn, type Finding } from './finding.ts';
 
 interface DataFindings {
@@ -56,7 +61,7 @@ async function checkRunning(config: GatewayConfig, facts: GatewayFacts): Promise
 
 function checkHere(config: GatewayConfig, location: DatabaseLocation): Promise<DataFindings> {
   return withDatabase(location, async (database) => {
-    const facts = await gatewayFacts(config, database);
+    const facts = await readGatewayFacts(config, database);
     const key = await checkKey(config, await envStore(database).survey());
     const lock = config.databaseUrl === undefined ? [ok('lock', 'No process holds the folder.')] : [];
     return { findings: [...lock, ...checkFacts(facts, config), key], storedKeys: facts.storedKeys };

@@ -36,7 +36,7 @@ export async function checkFolder(
 }
 
 async function checkMissingFolder(name: string, folder: string): Promise<Finding> {
-  const parent = await nearestFolder(folder);
+  const parent = await findExistingFolder(folder);
   if (await isAccessible(parent, constants.W_OK | constants.X_OK))
     return ok(name, `${folder} does not exist yet; the first start creates it.`);
   return fail(
@@ -54,7 +54,7 @@ function isAccessible(path: string, mode: number): Promise<boolean> {
 }
 
 /** The closest parent that exists. */
-async function nearestFolder(path: string): Promise<string> {
+async function findExistingFolder(path: string): Promise<string> {
   for (let folder = dirname(path); ; folder = dirname(folder)) {
     const stats = await stat(folder).catch(() => undefined);
     if (stats?.isDirectory() === true || folder === dirname(folder)) return folder;
@@ -65,13 +65,13 @@ const minimumFreeBytes = 200 * 1024 * 1024;
 const lowFreeBytes = 1024 * 1024 * 1024;
 
 export async function checkDisk(path: string): Promise<Finding> {
-  const folder = await nearestFolder(resolve(path, 'x'));
+  const folder = await findExistingFolder(resolve(path, 'x'));
   const { bavail, bsize } = await statfs(folder);
-  const free = bavail * bsize;
-  const sentence = `${(free / 1e9).toFixed(1)} GB are free in ${folder}.`;
-  if (free < minimumFreeBytes)
+  const freeBytes = bavail * bsize;
+  const sentence = `${(freeBytes / 1e9).toFixed(1)} GB are free in ${folder}.`;
+  if (freeBytes < minimumFreeBytes)
     return fail('disk', sentence, 'Free space: on a full disk the database stops writing.');
-  if (free < lowFreeBytes) return warn('disk', sentence, 'Free space before the disk is full.');
+  if (freeBytes < lowFreeBytes) return warn('disk', sentence, 'Free space before the disk is full.');
   return ok('disk', sentence);
 }
 
@@ -86,7 +86,7 @@ export async function checkJournalDisk(
   readType: (folder: string) => Promise<number> = async (folder) => (await statfs(folder)).type,
 ): Promise<Finding> {
   const folder = resolve(path);
-  const type = await readType(await nearestFolder(join(folder, 'x')));
+  const type = await readType(await findExistingFolder(join(folder, 'x')));
   if (memoryTypes.has(type))
     return fail(
       'journal',

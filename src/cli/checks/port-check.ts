@@ -38,7 +38,7 @@ export async function checkPort(
 }
 
 async function checkHeldPort(check: string, port: number, setting: string): Promise<Finding> {
-  const holder = await holderOf(port);
+  const holder = await findHolder(port);
   const program = holder === undefined ? 'another program' : `process ${holder.pid} (${holder.name})`;
   if (await isTownhall(port))
     return ok(check, `${port} is held by a Townhall server that answers, ${program}.`);
@@ -69,8 +69,8 @@ async function isTownhall(port: number): Promise<boolean> {
 }
 
 /** The process that listens on a port; on Linux only, and only for processes of the same user. */
-async function holderOf(port: number): Promise<{ pid: number; name: string } | undefined> {
-  const sockets = await listeningSockets(port);
+async function findHolder(port: number): Promise<{ pid: number; name: string } | undefined> {
+  const sockets = await findListeningSockets(port);
   if (sockets.size === 0) return undefined;
   for (const pid of (await readdir('/proc').catch(() => [])).filter((name) => /^\d+$/.test(name))) {
     for (const handle of await readdir(`/proc/${pid}/fd`).catch(() => [])) {
@@ -84,7 +84,7 @@ async function holderOf(port: number): Promise<{ pid: number; name: string } | u
 }
 
 /** Listening sockets in the form of the links in /proc/PID/fd: `socket:[INODE]`. */
-async function listeningSockets(port: number): Promise<Set<string>> {
+async function findListeningSockets(port: number): Promise<Set<string>> {
   const hexPort = port.toString(16).toUpperCase().padStart(4, '0');
   const listenState = '0A';
   const sockets = new Set<string>();

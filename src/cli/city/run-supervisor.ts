@@ -4,7 +4,7 @@ import { cityFolder, openLogFile, startSupervisor, supervisorClient } from '../.
 import { systemClock } from '../../kernel/clock.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
-import { closingOnFailure } from '../servers/addresses.ts';
+import { closeOnFailure } from '../servers/addresses.ts';
 import { ownRunner } from './environment.ts';
 import { planOf } from './plan.ts';
 
@@ -46,7 +46,7 @@ export async function runSupervisor({
   if (state !== null && plan !== undefined) {
     const spec = { version: state.version, runner: ownRunner(), env: plan.gatewayEnv };
     // If the address is in use, the open control socket would keep this process alive.
-    await closingOnFailure(supervisor.resume(spec, state), () => supervisor.stop());
+    await closeOnFailure(supervisor.resume(spec, state), () => supervisor.stop());
   }
   await supervisor.stopped;
   logFile?.close();

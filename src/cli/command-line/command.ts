@@ -166,13 +166,13 @@ export function usageOf(name: string, entry: Action): string {
 }
 
 /** The fixed words that may follow `before`: parts of paths, and arguments with choices. */
-export function wordsAfter({ actions }: Command, before: readonly string[]): string[] {
+export function wordsAfter({ actions }: Command, wordsBefore: readonly string[]): string[] {
   const next = new Set<string>();
   for (const entry of actions.filter(({ isInternal }) => isInternal !== true)) {
     const choices = Object.values(entry.arguments ?? {}).map((argument) => argument.choices ?? []);
     const positions = [...pathOf(entry).map((word) => [word]), ...choices];
-    if (before.every((word, index) => positions[index]?.includes(word) === true))
-      for (const word of positions[before.length] ?? []) next.add(word);
+    if (wordsBefore.every((word, index) => positions[index]?.includes(word) === true))
+      for (const word of positions[wordsBefore.length] ?? []) next.add(word);
   }
   return [...next];
 }

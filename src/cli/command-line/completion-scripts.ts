@@ -26,11 +26,11 @@ export function completionScript(shell: Shell, commands: readonly NamedCommand[]
 
 function positionsOf({ name, command, words: further }: NamedCommand): Position[] {
   const positions: Position[] = [...further].map(([path, words]) => ({ typed: `${name} ${path}`, words }));
-  const visit = (before: readonly string[]): void => {
-    const words = wordsAfter(command, before);
-    if (words.length === 0 && before.length > 0) return;
-    positions.push({ typed: [name, ...before].join(' '), words });
-    for (const word of words) visit([...before, word]);
+  const visit = (wordsBefore: readonly string[]): void => {
+    const words = wordsAfter(command, wordsBefore);
+    if (words.length === 0 && wordsBefore.length > 0) return;
+    positions.push({ typed: [name, ...wordsBefore].join(' '), words });
+    for (const word of words) visit([...wordsBefore, word]);
   };
   visit([]);
   return positions;
@@ -38,8 +38,8 @@ function positionsOf({ name, command, words: further }: NamedCommand): Position[
 
 /** The options of all actions with their dashes, since options may precede the action's words. */
 function flagsOf({ command }: NamedCommand): string[] {
-  const visible = command.actions.filter(({ isInternal }) => isInternal !== true);
-  const options = visible.flatMap((entry) => [...optionsOf(entry)]);
+  const visibleActions = command.actions.filter(({ isInternal }) => isInternal !== true);
+  const options = visibleActions.flatMap((entry) => [...optionsOf(entry)]);
   const publicNames = options.filter(([, option]) => !isInternalOption(option)).map(([name]) => name);
   const names = new Set(['help', ...publicNames]);
   return [...names].sort().map((name) => `--${name}`);

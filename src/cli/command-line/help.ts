@@ -10,7 +10,7 @@ export function renderOverview(entries: readonly { name: string; summary: string
     '',
     'Usage: townhall COMMAND [OPTIONS]',
     '',
-    ...columns(entries.map(({ name, summary }) => [name, summary])),
+    ...formatTwoColumns(entries.map(({ name, summary }) => [name, summary])),
     '',
     'townhall COMMAND --help explains a command; townhall --version prints the version.',
   ].join('\n');
@@ -18,15 +18,15 @@ export function renderOverview(entries: readonly { name: string; summary: string
 
 /** The text of `townhall NAME --help`. */
 export function renderHelp(name: string, { description, actions, notes = [] }: Command): string {
-  const visible = actions.filter(({ isInternal }) => isInternal !== true);
-  const listedActions = visible.filter(({ summary }) => summary !== undefined);
-  const options = optionRows(visible);
-  const tables = visible.flatMap(({ settings }) => (settings === undefined ? [] : [settings]));
+  const visibleActions = actions.filter(({ isInternal }) => isInternal !== true);
+  const listedActions = visibleActions.filter(({ summary }) => summary !== undefined);
+  const options = optionRows(visibleActions);
+  const tables = visibleActions.flatMap(({ settings }) => (settings === undefined ? [] : [settings]));
   const sections = [
-    usageLines(name, visible),
+    usageLines(name, visibleActions),
     description,
-    columns(listedActions.map((entry) => [usageOf(name, entry), entry.summary ?? ''])),
-    columns(options),
+    formatTwoColumns(listedActions.map((entry) => [usageOf(name, entry), entry.summary ?? ''])),
+    formatTwoColumns(options),
     ...tables.map(({ table, sameAs }) =>
       sameAs === undefined
         ? [describeSettings(table)]
@@ -76,7 +76,7 @@ function optionRows(actions: readonly Action[]): [string, string][] {
   });
 }
 
-function columns(rows: readonly (readonly [string, string])[]): string[] {
-  const width = Math.max(0, ...rows.map(([first]) => first.length)) + 2;
-  return rows.map(([first, second]) => `  ${first.padEnd(width)}${second}`);
+function formatTwoColumns(rows: readonly (readonly [string, string])[]): string[] {
+  const width = Math.max(0, ...rows.map(([label]) => label.length)) + 2;
+  return rows.map(([label, text]) => `  ${label.padEnd(width)}${text}`);
 }

@@ -13,7 +13,7 @@ import {
   type CommandContext,
   type Option,
 } from './command.ts';
-import { nearest, suggestion } from './suggestion.ts';
+import { findNearest, suggest } from './suggestion.ts';
 
 /** `words` are the words after the command's name. Returns the exit code. */
 export async function runCommand(
@@ -70,7 +70,7 @@ function explainParseError(error: unknown, words: readonly string[], names: read
   const { code, message } = error as { code?: unknown; message?: unknown };
   const option = /'(-[^' ,]*)/.exec(String(message))?.[1] ?? '';
   if (code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION') {
-    const hint = suggestion(option.replace(/^-+/, ''), names, (word) => `--${word}`);
+    const hint = suggest(option.replace(/^-+/, ''), names, (word) => `--${word}`);
     return `there is no option ${option} here; see --help.${hint}`;
   }
   if (code !== 'ERR_PARSE_ARGS_INVALID_OPTION_VALUE') return String(message);
@@ -97,8 +97,8 @@ function findAction(name: string, command: Command, words: readonly string[]): A
 
 function sayOneOf(name: string, candidates: readonly Action[]): string {
   const usages = candidates.map((entry) => `"${usageOf(name, entry)}"`);
-  const last = usages.pop() ?? '';
-  return `say ${usages.length === 0 ? last : `${usages.join(', ')} or ${last}`}; see --help.`;
+  const lastUsage = usages.pop() ?? '';
+  return `say ${usages.length === 0 ? lastUsage : `${usages.join(', ')} or ${lastUsage}`}; see --help.`;
 }
 
 /** The probable command when the word at `position` is mistyped. */
@@ -106,7 +106,7 @@ function meantCommand(name: string, command: Command, words: readonly string[], 
   const typedWord = words[position];
   if (typedWord === undefined) return '';
   const earlierWords = words.slice(0, position);
-  const word = nearest(typedWord, wordsAfter(command, earlierWords));
+  const word = findNearest(typedWord, wordsAfter(command, earlierWords));
   return word === undefined ? '' : ` Did you mean "${['townhall', name, ...earlierWords, word].join(' ')}"?`;
 }
 
@@ -145,10 +145,10 @@ function readArguments(
     values[key] = word;
     position += 1;
   }
-  const surplus = words[position];
-  if (surplus !== undefined)
+  const surplusWord = words[position];
+  if (surplusWord !== undefined)
     throw new SettingError(
-      `"${surplus}" is not part of this command; see --help.${meantCommand(name, command, typedWords, path.length + position)}`,
+      `"${surplusWord}" is not part of this command; see --help.${meantCommand(name, command, typedWords, path.length + position)}`,
     );
   // The declared types of the action's arguments describe exactly these values.
   return values as Record<string, never>;

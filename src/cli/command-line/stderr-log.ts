@@ -30,10 +30,10 @@ const levels: readonly string[] = ['debug', 'info', 'warn', 'error', 'silent'];
 
 /** Writes lines of the level and above to standard error, and all of them to `recent`. */
 function split(level: LogLevel, recent: Pick<RecentLines, 'add'>): (line: string) => void {
-  const least = levels.indexOf(level);
+  const lowestLevel = levels.indexOf(level);
   return (line) => {
     recent.add(line);
     const [, lineLevel = 'error'] = /^\{"level":"(\w+)"/.exec(line) ?? [];
-    if (levels.indexOf(lineLevel) >= least) process.stderr.write(line);
+    if (levels.indexOf(lineLevel) >= lowestLevel) process.stderr.write(line);
   };
 }

@@ -7,25 +7,25 @@ function maxEdits({ length }: string): number {
 }
 
 /** The first word within the tolerated edit distance of what was typed, or undefined. */
-export function nearest(typed: string, words: readonly string[]): string | undefined {
-  const tolerance = maxEdits(typed);
-  let best: string | undefined;
+export function findNearest(typedWord: string, words: readonly string[]): string | undefined {
+  const tolerance = maxEdits(typedWord);
+  let bestWord: string | undefined;
   let bestDistance = tolerance + 1;
   for (const word of words) {
-    const isBeginning = word.startsWith(typed) && typed.length >= 3;
-    const distance = isBeginning ? 1 : editDistance(typed, word);
-    if (distance < bestDistance) [best, bestDistance] = [word, distance];
+    const isBeginning = word.startsWith(typedWord) && typedWord.length >= 3;
+    const distance = isBeginning ? 1 : editDistance(typedWord, word);
+    if (distance < bestDistance) [bestWord, bestDistance] = [word, distance];
   }
-  return best;
+  return bestWord;
 }
 
 /** ` Did you mean …?`, or an empty string. */
-export function suggestion(
+export function suggest(
   typed: string,
   words: readonly string[],
   show: (word: string) => string = (word) => word,
 ): string {
-  const word = nearest(typed, words);
+  const word = findNearest(typed, words);
   return word === undefined ? '' : ` Did you mean ${show(word)}?`;
 }
 
@@ -33,18 +33,18 @@ export function suggestion(
 // neighbours. Keeps three rows of the matrix.
 function editDistance(a: string, b: string): number {
   let beforeLast: number[] = [];
-  let last = Array.from({ length: b.length + 1 }, (_, index) => index);
+  let lastRow = Array.from({ length: b.length + 1 }, (_, index) => index);
   for (let i = 1; i <= a.length; i += 1) {
     const row = [i];
     for (let j = 1; j <= b.length; j += 1) {
       const cost = a[i - 1] === b[j - 1] ? 0 : 1;
-      let least = Math.min((row[j - 1] ?? 0) + 1, (last[j] ?? 0) + 1, (last[j - 1] ?? 0) + cost);
+      let leastEdits = Math.min((row[j - 1] ?? 0) + 1, (lastRow[j] ?? 0) + 1, (lastRow[j - 1] ?? 0) + cost);
       if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
-        least = Math.min(least, (beforeLast[j - 2] ?? 0) + 1);
-      row.push(least);
+        leastEdits = Math.min(leastEdits, (beforeLast[j - 2] ?? 0) + 1);
+      row.push(leastEdits);
     }
-    beforeLast = last;
-    last = row;
+    beforeLast = lastRow;
+    lastRow = row;
   }
-  return last[b.length] ?? 0;
+  return lastRow[b.length] ?? 0;
 }

@@ -8,7 +8,7 @@ import { version } from '../command-line/version.ts';
 import { agentDataActions } from '../data/agent-tokens.ts';
 import {
   agentAddresses,
-  closingOnFailure,
+  closeOnFailure,
   explainListenErrors,
   requireAddresses,
 } from '../servers/addresses.ts';
@@ -36,13 +36,20 @@ export const command: Command = {
         const addresses = agentAddresses(config);
         await requireAddresses(addresses);
         // The database opens while the rest of the agent is loaded: each takes about half of a start.
-        const opening = openAgentDatabase(config, log);
+        const openingDatabase = openAgentDatabase(config, log);
         // createAgent throws the failure; until then an unhandled rejection would end the process.
-        opening.catch(() => {});
+        openingDatabase.catch(() => {});
         const { createAgent } = await import('../../agent/compose.ts');
-        const agent = await createAgent(config, { log, redactor, env, version, opening, logsPrints: true });
+        const agent = await createAgent(config, {
+          log,
+          redactor,
+          env,
+          version,
+          opening: openingDatabase,
+          logsPrints: true,
+        });
         const listening = explainListenErrors(agent.listen(), addresses);
-        const { url } = await closingOnFailure(listening, () => agent.close());
+        const { url } = await closeOnFailure(listening, () => agent.close());
         saveMemoryWhileIdle({ growsWhileBusy: false });
         return untilStopped(
           () => announceListening(url),

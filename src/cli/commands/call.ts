@@ -4,7 +4,7 @@ import { readOperations, surfaces, type CallableOperation, type Surface } from '
 import { buildRequest, localServers } from '../call/request.ts';
 import { callIntoFile, printResponse, sendRequest } from '../call/response.ts';
 import { action, type Command, type CommandContext } from '../command-line/command.ts';
-import { suggestion } from '../command-line/suggestion.ts';
+import { suggest } from '../command-line/suggestion.ts';
 
 export const command: Command = {
   description: [
@@ -101,7 +101,7 @@ function findOperation(
 ): CallableOperation {
   const operation = operations.find((candidate) => candidate.operationId === operationId);
   if (operation !== undefined) return operation;
-  const hint = suggestion(
+  const hint = suggest(
     operationId,
     operations.map((candidate) => candidate.operationId),
   );

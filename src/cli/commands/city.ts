@@ -143,15 +143,15 @@ async function rollBackCity({ options, ...context }: CityCall<{ to: string | und
   const printProgress = (line: string): void => (options.json ? printError(line) : print(line));
   const directory = directoryOf(options);
   const { folder, state } = await survey({ directory, env });
-  const to = options.to ?? null;
-  const target = to ?? state?.previous ?? null;
+  const requestedVersion = options.to ?? null;
+  const target = requestedVersion ?? state?.previous ?? null;
   // The version's own copy has its declaration, entry and services; address and folder belong to
   // the City.
   const hasCopy = target !== null && (await folder.versions()).includes(target);
   const projectPath = hasCopy ? folder.versionPath(target) : directory;
   const plan = await planOf(projectPath, context, { cityDirectory: directory });
   const startMs = readTimeoutMs(options.timeout);
-  const { version, url } = await rollBack(plan, to, deployOptions(printProgress, startMs));
+  const { version, url } = await rollBack(plan, requestedVersion, deployOptions(printProgress, startMs));
   if (options.json) print(JSON.stringify({ outcome: 'rolled_back', version, url }));
   else print(`${version} serves at ${url}`);
   return 0;

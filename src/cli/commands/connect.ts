@@ -122,8 +122,8 @@ async function writeConfiguration(
   const recordFile = recordFileOf(tool, env);
   try {
     const model = flags.model ?? (await chooseModel(tool, server.url, token));
-    const former = await readRecord(recordFile);
-    if (former !== null) await restore(recordFile, former);
+    const formerRecord = await readRecord(recordFile);
+    if (formerRecord !== null) await restore(recordFile, formerRecord);
     const edits = tool.edits({ ...connectionOf(server, env), token, model });
     await writeEdits(recordFile, { tool: tool.id, url: server.url, token }, edits);
     return { model, paths: edits.map(({ path }) => path) };

@@ -15,7 +15,7 @@ import {
 } from '../command-line/command.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
 import { backUp, restore } from '../data/backup.ts';
-import { compact, megabytes } from '../data/compact.ts';
+import { compact, formatMegabytes } from '../data/compact.ts';
 import {
   agentDatabase,
   askServer,
@@ -60,7 +60,7 @@ export const command: Command = {
       summary: 'Apply new migrations without starting a server.',
       options: dbOptions,
       run: async ({ options, ...context }) =>
-        report(context, options, await migrateDatabase(await targetOf(options, context))),
+        report(context, options, await migrateDatabase(await findTarget(options, context))),
     }),
     action({
       path: 'backup',
@@ -68,7 +68,7 @@ export const command: Command = {
       arguments: { file: { placeholder: 'FILE' } },
       options: dbOptions,
       run: async ({ arguments: { file }, options, ...context }) =>
-        report(context, options, await runBackup(await targetOf(options, context), file, context)),
+        report(context, options, await runBackup(await findTarget(options, context), file, context)),
     }),
     action({
       path: 'restore',
@@ -76,14 +76,14 @@ export const command: Command = {
       arguments: { file: { placeholder: 'FILE' } },
       options: dbOptions,
       run: async ({ arguments: { file }, options, ...context }) =>
-        report(context, options, await runRestore(await targetOf(options, context), file, context)),
+        report(context, options, await runRestore(await findTarget(options, context), file, context)),
     }),
     action({
       path: 'compact',
       summary: 'Shrink the embedded database of a stopped server to what its rows need.',
       options: dbOptions,
       run: async ({ options, ...context }) =>
-        report(context, options, await runCompact(await targetOf(options, context), context)),
+        report(context, options, await runCompact(await findTarget(options, context), context)),
     }),
   ],
   notes: [
@@ -98,13 +98,13 @@ interface Target {
   checkKey(survey: SealSurvey): Promise<MasterKeyVerdict>;
 }
 
-async function targetOf(options: DbOptions, context: CommandContext): Promise<Target> {
-  const foreign = (
+async function findTarget(options: DbOptions, context: CommandContext): Promise<Target> {
+  const foreignOption = (
     options.agent ? (['database-path'] as const) : (['data-dir', 'database-url'] as const)
   ).find((name) => options[name] !== undefined);
-  if (foreign !== undefined)
+  if (foreignOption !== undefined)
     throw new SettingError(
-      `--${foreign} ${options.agent ? 'does not go with' : 'needs'} --agent; see --help.`,
+      `--${foreignOption} ${options.agent ? 'does not go with' : 'needs'} --agent; see --help.`,
     );
   if (!options.agent) {
     const config = await readConfigHere({ 'database-path': options['database-path'] }, context);
@@ -170,7 +170,7 @@ async function runCompact({ location }: Target, { printError }: CommandContext):
   const { bytesBefore, bytesAfter } = await compact(location, (step) => printError(`  ${step}`));
   return {
     result: { bytes_before: bytesBefore, bytes_after: bytesAfter },
-    line: `The database is compacted: ${megabytes(bytesBefore)} before, ${megabytes(bytesAfter)} after.`,
+    line: `The database is compacted: ${formatMegabytes(bytesBefore)} before, ${formatMegabytes(bytesAfter)} after.`,
   };
 }
 

@@ -4,8 +4,8 @@
 import type { GatewayConfig } from '../../gateway/config.ts';
 import {
   envStore,
-  masterKeyIds,
-  sealingKeys,
+  readMasterKeyIds,
+  findSealingKeys,
   type RewrapResult,
   type SealingKeys,
 } from '../../gateway/env/index.ts';
@@ -83,7 +83,7 @@ async function listKeys(config: GatewayConfig): Promise<Report> {
   } = await askServer<SealingKeys & { server?: string | null }>(
     location,
     { name: 'env.keys', input: null },
-    () => withDatabase(location, (database) => sealingKeys(envStore(database))),
+    () => withDatabase(location, (database) => findSealingKeys(envStore(database))),
   );
   const { primary, previous } = await keyIds(config);
   const settingOf = (kid: string): string | null => {
@@ -114,7 +114,7 @@ async function listKeys(config: GatewayConfig): Promise<Report> {
 
 /** The ids of the keys that a server with this command's settings would have. */
 function keyIds(config: GatewayConfig): Promise<{ primary: string | null; previous: string | null }> {
-  return masterKeyIds(config, {
+  return readMasterKeyIds(config, {
     dataFolder: config.databaseUrl === undefined ? config.databasePath : null,
     redactor: stderrLog().redactor,
   });

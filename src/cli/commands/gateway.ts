@@ -14,7 +14,7 @@ import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { action, type Command } from '../command-line/command.ts';
 import { version } from '../command-line/version.ts';
 import {
-  closingOnFailure,
+  closeOnFailure,
   explainListenErrors,
   gatewayAddresses,
   requireAddresses,
@@ -61,7 +61,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 async function serveAlone(config: GatewayConfig, env: Environment): Promise<number> {
   const gateway = await openGateway(config, env);
   const listening = explainListenErrors(gateway.listen(), gatewayAddresses(config));
-  const { url } = await closingOnFailure(listening, () => gateway.close());
+  const { url } = await closeOnFailure(listening, () => gateway.close());
   limitStreamGarbage();
   saveMemoryWhileIdle();
   return untilStopped(
@@ -81,9 +81,8 @@ async function serveAsWorker(
   });
   limitStreamGarbage();
   saveMemoryWhileIdle();
-  return closingOnFailure(
-    runWorker({ gateway, start: worker, stop: () => gateway.close(closeOptions) }),
-    () => gateway.close(),
+  return closeOnFailure(runWorker({ gateway, start: worker, stop: () => gateway.close(closeOptions) }), () =>
+    gateway.close(),
   );
 }
 
@@ -105,7 +104,7 @@ async function openGateway(
     : undefined;
   openingDatabase?.catch(() => {});
   const loading = Promise.all([import('../../gateway/compose.ts'), loadProject(config)]);
-  const [{ createGateway }, project] = await closingOnFailure(loading, async () =>
+  const [{ createGateway }, project] = await closeOnFailure(loading, async () =>
     (await openingDatabase)?.close(),
   );
   return createGateway(config, {

@@ -73,8 +73,8 @@ async function requestToken(
   request: TokenRequest,
 ): Promise<{ token: string; expiresAt: string }> {
   const client = gatewayClient(url);
-  const local = await loginLocally(client, request);
-  if (local !== undefined) return local;
+  const localLogin = await loginLocally(client, request);
+  if (localLogin !== undefined) return localLogin;
   const credential = await loginByDevice({ ...request, client, name: deviceName('townhall login') });
   return { token: credential.user_token, expiresAt: credential.expires_at };
 }

@@ -102,10 +102,10 @@ async function startLocalEdition({
   let consoleUrl: string | undefined;
   const shownTokenFile = relative('', tokenFile);
   // The agent's database opens while the gateway starts; each takes about half of the start.
-  const opening = openAgentDatabase(agentConfig, log);
+  const openingDatabase = openAgentDatabase(agentConfig, log);
   // createAgent below throws the failure; until then an unhandled rejection would end the process.
-  opening.catch(() => {});
-  closers.defer(async () => (await opening.catch(() => undefined))?.close());
+  openingDatabase.catch(() => {});
+  closers.defer(async () => (await openingDatabase.catch(() => undefined))?.close());
   return closeOnError(closers, async () => {
     const project = config.project === undefined ? undefined : await openProject(config.project);
     const gateway = await createGateway(config, {
@@ -129,7 +129,7 @@ async function startLocalEdition({
       redactor,
       env: agentEnv,
       version,
-      opening,
+      opening: openingDatabase,
       hidden: [tokenFile, ...gatewaySecrets(config)],
       localEdition: () => ({
         consoleUrl,
@@ -157,7 +157,7 @@ async function startLocalEdition({
       agentTokenFile: relative('', agent.tokenFile),
       program: shownProgram(env),
       // Last of all: the password is shown once, so a start that fails must not have set it.
-      administrator: await firstAdministrator(gateway),
+      administrator: await createFirstAdministrator(gateway),
       notices: [
         ...(gateway.hasLocalLogin() && !isLoopbackHost(config.host) ? [localLoginNotice] : []),
         ...(agent.notice === undefined ? [] : [agent.notice]),
@@ -182,14 +182,14 @@ async function openConsole(
   config: ConsoleConfig,
   { log, hasOwnPort }: { log: Log; hasOwnPort: boolean },
 ): Promise<{ console: Console; url: string }> {
-  const open = async (port: number): Promise<{ console: Console; url: string }> => {
+  const openConsoleAt = async (port: number): Promise<{ console: Console; url: string }> => {
     const console = await createConsole({ ...config, port }, { log });
     const { url } = await console.listen();
     return { console, url };
   };
   return hasOwnPort
-    ? explainListenErrors(open(config.port), [consoleAddress(config)])
-    : open(config.port).catch(() => open(0));
+    ? explainListenErrors(openConsoleAt(config.port), [consoleAddress(config)])
+    : openConsoleAt(config.port).catch(() => openConsoleAt(0));
 }
 
 // npm names the script that it runs; a checkout has no `townhall` on the search path.
@@ -233,7 +233,7 @@ function gatewaySecrets({
   );
 }
 
-async function firstAdministrator(gateway: Gateway): Promise<Welcome['administrator']> {
+async function createFirstAdministrator(gateway: Gateway): Promise<Welcome['administrator']> {
   if (await gateway.hasAdministrator()) return undefined;
   const administrator = { adminId: 'admin', password: newPassword() };
   await gateway.setupAdministrator(administrator.adminId, administrator.password);

@@ -32,8 +32,13 @@ export async function requestKey(
       request.printError('The stored login has ended; confirm this key instead.');
     }
   }
-  const { limits, ...rest } = request;
-  const credential = await loginByDevice({ ...rest, client: gatewayClient(url), name, key: limits });
+  const { limits, ...requestWithoutLimits } = request;
+  const credential = await loginByDevice({
+    ...requestWithoutLimits,
+    client: gatewayClient(url),
+    name,
+    key: limits,
+  });
   return { token: credential.user_token, expiresAt: credential.expires_at };
 }
 

@@ -36,16 +36,16 @@ export async function compact(
     );
   if (!hasDatabase(location)) throw new SettingError(missingDatabase(location));
   const folder = join(location.databasePath, 'pg');
-  const bytesBefore = await folderBytes(folder);
+  const bytesBefore = await measureFolder(folder);
   await withDatabase(location, (database) =>
     compactTables(database, ({ name, bytesBefore: before, bytesAfter: after }) => {
-      if (before > after) progress(`${name}: ${megabytes(before)} to ${megabytes(after)}`);
+      if (before > after) progress(`${name}: ${formatMegabytes(before)} to ${formatMegabytes(after)}`);
     }),
   );
-  return { bytesBefore, bytesAfter: await folderBytes(folder) };
+  return { bytesBefore, bytesAfter: await measureFolder(folder) };
 }
 
-export function megabytes(bytes: number): string {
+export function formatMegabytes(bytes: number): string {
   return `${(bytes / 1e6).toFixed(1)} MB`;
 }
 
@@ -56,7 +56,7 @@ function postgresAdvice(databaseUrl: string): SettingError {
   );
 }
 
-async function folderBytes(folder: string): Promise<number> {
+async function measureFolder(folder: string): Promise<number> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
   const sizes = await Promise.all(
     entries

@@ -3,7 +3,7 @@
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { envStore, unlock } from '../../gateway/env/index.ts';
 import type { Database } from '../../kernel/data/database.ts';
-import { databaseFacts, type DatabaseFacts } from '../../kernel/data/database-facts.ts';
+import { readDatabaseFacts, type DatabaseFacts } from '../../kernel/data/database-facts.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
 import { gatewayDatabase } from './database-location.ts';
 
@@ -12,8 +12,8 @@ export interface GatewayFacts extends DatabaseFacts {
   storedKeys: string[];
 }
 
-export async function gatewayFacts(config: GatewayConfig, database: Database): Promise<GatewayFacts> {
-  const facts = await databaseFacts(database, gatewayDatabase(config).migrations);
+export async function readGatewayFacts(config: GatewayConfig, database: Database): Promise<GatewayFacts> {
+  const facts = await readDatabaseFacts(database, gatewayDatabase(config).migrations);
   const isEmpty = facts.migrations.applied === 0;
   return { ...facts, storedKeys: isEmpty ? [] : (await envStore(database).list()).map(({ key }) => key) };
 }

@@ -38,18 +38,18 @@ export async function findTool(
       () => true,
       () => false,
     );
-    const major = isExecutable ? await majorOf(path, env) : undefined;
+    const major = isExecutable ? await readMajor(path, env) : undefined;
     if (major !== undefined) tools.push({ path, major });
   }
-  const newest = tools.sort((a, b) => b.major - a.major)[0];
+  const newestTool = tools.sort((a, b) => b.major - a.major)[0];
   const advice = `Install the client programs of PostgreSQL ${serverMajor} or newer (on Debian and Ubuntu: postgresql-client-${serverMajor}; on macOS: brew install libpq).`;
-  if (newest === undefined) throw new Error(`${name} is not installed. ${advice}`);
-  if (newest.major < serverMajor)
-    throw new Error(`${name} has version ${newest.major}, and the server has ${serverMajor}. ${advice}`);
-  return newest;
+  if (newestTool === undefined) throw new Error(`${name} is not installed. ${advice}`);
+  if (newestTool.major < serverMajor)
+    throw new Error(`${name} has version ${newestTool.major}, and the server has ${serverMajor}. ${advice}`);
+  return newestTool;
 }
 
-async function majorOf(path: string, env: Environment): Promise<number | undefined> {
+async function readMajor(path: string, env: Environment): Promise<number | undefined> {
   let text = '';
   await runTool(path, ['--version'], { env, onOutput: (chunk) => (text += chunk.toString('utf8')) }).catch(
     () => {},

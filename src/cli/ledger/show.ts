@@ -5,8 +5,8 @@ import { alignColumns } from '../command-line/columns.ts';
 /** Ages are differences to `now`. */
 export function describeLedger(view: LedgerView, now: Date): string[] {
   const { user_id: userId, posted, held, owed: debt, allotments } = view;
-  const total = `${userId}: ${credits(posted)} posted, ${credits(held)} held, ${credits(debt)} owed.`;
-  if (allotments.length === 0) return [total, 'No credits are set aside in a gateway.'];
+  const totalLine = `${userId}: ${formatCredits(posted)} posted, ${formatCredits(held)} held, ${formatCredits(debt)} owed.`;
+  if (allotments.length === 0) return [totalLine, 'No credits are set aside in a gateway.'];
   const header = [
     'allotment',
     'key',
@@ -19,7 +19,7 @@ export function describeLedger(view: LedgerView, now: Date): string[] {
     'lease',
     'state',
   ];
-  return [total, ...alignColumns([header, ...allotments.map((line) => cellsOf(line, now))])];
+  return [totalLine, ...alignColumns([header, ...allotments.map((line) => cellsOf(line, now))])];
 }
 
 function cellsOf(line: AllotmentLine, now: Date): string[] {
@@ -28,12 +28,12 @@ function cellsOf(line: AllotmentLine, now: Date): string[] {
     line.allotment_id,
     line.token_id,
     line.gateway_id,
-    credits(line.amount),
-    credits(line.reserved),
-    credits(line.unapplied),
-    span(now.getTime() - Date.parse(line.created_at)),
-    `${span(now.getTime() - Date.parse(line.reported_at))} ago`,
-    leaseMs > 0 ? `${span(leaseMs)} left` : `over for ${span(-leaseMs)}`,
+    formatCredits(line.amount),
+    formatCredits(line.reserved),
+    formatCredits(line.unapplied),
+    formatSpan(now.getTime() - Date.parse(line.created_at)),
+    `${formatSpan(now.getTime() - Date.parse(line.reported_at))} ago`,
+    leaseMs > 0 ? `${formatSpan(leaseMs)} left` : `over for ${formatSpan(-leaseMs)}`,
     stateOf(line),
   ];
 }
@@ -43,11 +43,11 @@ function stateOf({ is_closed: isClosed, is_recalled: isRecalled }: AllotmentLine
   return isRecalled ? 'recalled' : 'open';
 }
 
-function credits(amount: number): string {
+function formatCredits(amount: number): string {
   return amount.toLocaleString('en-US');
 }
 
-function span(ms: number): string {
+function formatSpan(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1_000));
   if (seconds < 120) return `${seconds} s`;
   if (seconds < 7_200) return `${Math.round(seconds / 60)} min`;

@@ -31,22 +31,22 @@ const placedMembers = new Set([
 
 /** Coloured where standard output is a terminal that has colours. */
 export function prettyLine(line: LogLine): string {
-  const time = text(line['time']).slice(11, 23);
-  const level = text(line['level']);
+  const time = formatText(line['time']).slice(11, 23);
+  const level = formatText(line['level']);
   const { status } = line;
   const subject =
     typeof status === 'number'
       ? [
-          text(line['method']),
-          text(line['operationId'] ?? line['path']),
+          formatText(line['method']),
+          formatText(line['operationId'] ?? line['path']),
           styleStatus(status),
-          `${text(line['ms'])} ms`,
+          `${formatText(line['ms'])} ms`,
         ]
-      : [text(line['msg'])];
+      : [formatText(line['msg'])];
   const members = Object.entries(line)
     .filter(([name, value]) => !placedMembers.has(name) && value !== null && value !== 0)
-    .map(([name, value]) => `${styleText('dim', `${name}=`)}${text(value)}`);
-  const code = line['code'] === undefined ? [] : [styleText('yellow', text(line['code']))];
+    .map(([name, value]) => `${styleText('dim', `${name}=`)}${formatText(value)}`);
+  const code = line['code'] === undefined ? [] : [styleText('yellow', formatText(line['code']))];
   const head = [
     styleText('dim', time),
     styleText(levelColours[level] ?? 'white', level.padEnd(5)),
@@ -77,7 +77,7 @@ function stackOf(error: unknown): string[] {
   return [...(description === '' ? [] : lines), ...stackOf(cause)];
 }
 
-function text(value: unknown): string {
+function formatText(value: unknown): string {
   return escapeControls(typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));
 }
 

@@ -21,10 +21,10 @@ export async function chooseServer(
   if (requestedName !== undefined && (!/^[\w.-]{1,64}$/.test(requestedName) || requestedName === '__proto__'))
     throw new SettingError('the name of a profile has letters, digits, "-", "_" and "." only, 64 at most.');
   const address = options.url ?? (env['TOWNHALL_URL'] || undefined);
-  const used = requestedName ?? (address === undefined ? current : null);
-  const profile = used !== null && Object.hasOwn(profiles, used) ? profiles[used] : undefined;
+  const usedName = requestedName ?? (address === undefined ? current : null);
+  const profile = usedName !== null && Object.hasOwn(profiles, usedName) ? profiles[usedName] : undefined;
   const url = requireUrl(address ?? profile?.url ?? localServers.gateway.url);
-  const name = used ?? profileNameOf(url);
+  const name = usedName ?? profileNameOf(url);
   return {
     url,
     name,

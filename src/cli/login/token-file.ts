@@ -14,12 +14,12 @@ export function tokenPath(env: Environment, profile: string, identity: Identity)
 /** Replaces the file in one step, so that a reader never sees a part of the token. */
 export async function writeToken(file: string, token: string): Promise<void> {
   await makeFolder(dirname(file));
-  const temporary = `${file}.${process.pid}.tmp`;
+  const temporaryFile = `${file}.${process.pid}.tmp`;
   try {
-    await writeFile(temporary, `${token}\n`, { mode: 0o600 });
-    await rename(temporary, file);
+    await writeFile(temporaryFile, `${token}\n`, { mode: 0o600 });
+    await rename(temporaryFile, file);
   } catch (error) {
-    await rm(temporary, { force: true });
+    await rm(temporaryFile, { force: true });
     throw error;
   }
 }

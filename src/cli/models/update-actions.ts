@@ -9,7 +9,7 @@ import {
 } from '../../gateway/ai/index.ts';
 import { gatewaySettings } from '../../gateway/config.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { lineFromTerminal } from '../admin/password.ts';
+import { readLineFromTerminal } from '../admin/password.ts';
 import { action, settingOption, type Action, type CommandContext } from '../command-line/command.ts';
 import { catalogOptions, openCatalogStore, type CatalogStore } from './catalog-store.ts';
 import { describePlan } from './report.ts';
@@ -170,5 +170,5 @@ async function applyPlan(
 async function confirmChanges(json: boolean): Promise<boolean> {
   if (json || !process.stdin.isTTY)
     throw new SettingError('There is no terminal to ask; use --yes to apply the changes, or --dry-run.');
-  return /^y(es)?$/i.test((await lineFromTerminal('Apply these changes? [y/N] ')).trim());
+  return /^y(es)?$/i.test((await readLineFromTerminal('Apply these changes? [y/N] ')).trim());
 }

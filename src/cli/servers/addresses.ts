@@ -83,7 +83,7 @@ function sentenceFor({
 }
 
 /** Awaits the work; if it fails, closes what was opened for it before it rethrows. */
-export async function closingOnFailure<T>(work: Promise<T>, close: () => Promise<void>): Promise<T> {
+export async function closeOnFailure<T>(work: Promise<T>, close: () => Promise<void>): Promise<T> {
   try {
     return await work;
   } catch (error) {

@@ -101,11 +101,11 @@ function readYoungBytes(): number {
 }
 
 function sinceLastCall(): () => number {
-  let earlier = performance.eventLoopUtilization();
+  let previous = performance.eventLoopUtilization();
   return () => {
-    const now = performance.eventLoopUtilization();
-    const { utilization } = performance.eventLoopUtilization(now, earlier);
-    earlier = now;
+    const current = performance.eventLoopUtilization();
+    const { utilization } = performance.eventLoopUtilization(current, previous);
+    previous = current;
     return utilization;
   };
 }

@@ -19,10 +19,10 @@ const keptOutput = 4_000;
 export function portalBuild(): PortalBuild | undefined {
   const script = assetPath('scripts/docs.ts');
   if (isSingleExecutable || !existsSync(script)) return undefined;
-  const closing = new AbortController();
+  const closeStart = new AbortController();
   return {
-    run: () => runBuild(script, closing.signal),
-    close: () => closing.abort(),
+    run: () => runBuild(script, closeStart.signal),
+    close: () => closeStart.abort(),
   };
 }
 

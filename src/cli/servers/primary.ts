@@ -103,7 +103,8 @@ function createWorkerGroup(options: GroupOptions): WorkerGroup {
       fd,
       write: (lines) => void process.stdout.write(lines),
       onBreaker(message) {
-        for (const other of workers.values()) if (other.index !== index) other.sendBreaker(message);
+        for (const otherWorker of workers.values())
+          if (otherWorker.index !== index) otherWorker.sendBreaker(message);
       },
     });
     workers.set(index, worker);
@@ -113,9 +114,9 @@ function createWorkerGroup(options: GroupOptions): WorkerGroup {
   /**
    * Replaces the worker each time it ends, with growing pauses while it ends soon after its start.
    */
-  async function keepRunning(index: number, first: WorkerProcess): Promise<void> {
+  async function keepRunning(index: number, firstWorker: WorkerProcess): Promise<void> {
     let pauseMs = firstRestartMs;
-    for (let worker = first; ; worker = launch(index)) {
+    for (let worker = firstWorker; ; worker = launch(index)) {
       const startedMs = clock.monotonicMs();
       const reason = await worker.ended;
       workers.delete(index);

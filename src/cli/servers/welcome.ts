@@ -28,12 +28,12 @@ export function welcome(screen: Welcome): string[] {
     administrator === undefined
       ? `a new password: ${program} admin reset`
       : `${administrator.adminId}, password ${administrator.password} (shown only now)`;
-  const another = screen.isInteractive ? '; Enter shows another link' : '';
+  const linkHint = screen.isInteractive ? '; Enter shows another link' : '';
   return [
     '',
     styleText('bold', `Townhall ${screen.version} is running. Ctrl-C ends it.`),
     '',
-    `Open the console, signed in${another}:`,
+    `Open the console, signed in${linkHint}:`,
     `  ${styleText('cyan', consoleUrl)}`,
     `  gateway  ${gatewayUrl}`,
     `  agent    ${agentUrl}`,

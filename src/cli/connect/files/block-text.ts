@@ -2,30 +2,31 @@
 // Townhall.
 import { SettingError } from '../../../kernel/settings.ts';
 
-const opening = '# >>> townhall connect';
-const closing = '# <<< townhall connect';
+const openingLine = '# >>> townhall connect';
+const closingLine = '# <<< townhall connect';
 
 /** The text with the block at its end, or below the line `after`. Replaces an earlier block. */
-export function writeBlock(text: string, lines: readonly string[], after?: string): string {
-  const rest = removeBlock(text);
-  if (after === undefined || rest.trim() === '') {
-    const head = after === undefined ? [] : [after];
-    const gap = rest === '' || rest.endsWith('\n') ? '' : '\n';
-    return `${rest}${gap}${[opening, ...head, ...lines, closing].join('\n')}\n`;
+export function writeBlock(text: string, lines: readonly string[], afterLine?: string): string {
+  const textWithoutBlock = removeBlock(text);
+  if (afterLine === undefined || textWithoutBlock.trim() === '') {
+    const head = afterLine === undefined ? [] : [afterLine];
+    const gap = textWithoutBlock === '' || textWithoutBlock.endsWith('\n') ? '' : '\n';
+    return `${textWithoutBlock}${gap}${[openingLine, ...head, ...lines, closingLine].join('\n')}\n`;
   }
-  const place = rest.split('\n').findIndex((line) => line.trimEnd() === after);
-  if (place < 0) throw new SettingError(`it has no line "${after}"; use --print and add the lines yourself.`);
-  const all = rest.split('\n');
+  const place = textWithoutBlock.split('\n').findIndex((line) => line.trimEnd() === afterLine);
+  if (place < 0)
+    throw new SettingError(`it has no line "${afterLine}"; use --print and add the lines yourself.`);
+  const all = textWithoutBlock.split('\n');
   // Items of a list have one indentation.
   const [indent = ''] = /^ *(?=- )/.exec(all.slice(place + 1).find((line) => /^ *- /.test(line)) ?? '') ?? [];
-  const block = [opening, ...lines, closing].map((line) => indent + line);
+  const block = [openingLine, ...lines, closingLine].map((line) => indent + line);
   return [...all.slice(0, place + 1), ...block, ...all.slice(place + 1)].join('\n');
 }
 
 export function removeBlock(text: string): string {
   const lines = text.split('\n');
-  const start = lines.findIndex((line) => line.trim() === opening);
-  const end = lines.findIndex((line, index) => index > start && line.trim() === closing);
+  const start = lines.findIndex((line) => line.trim() === openingLine);
+  const end = lines.findIndex((line, index) => index > start && line.trim() === closingLine);
   if (start < 0 || end < 0) return text;
   return [...lines.slice(0, start), ...lines.slice(end + 1)].join('\n');
 }

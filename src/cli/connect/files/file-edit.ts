@@ -54,9 +54,9 @@ export function applyEdit(edit: FileEdit, text: string | null): { text: string; 
   }
 }
 
-function applyJson(edit: Extract<FileEdit, { kind: 'json' }>, original: string) {
+function applyJson(edit: Extract<FileEdit, { kind: 'json' }>, originalText: string) {
   const changes: JsonChange[] = [];
-  let text = original;
+  let text = originalText;
   for (const { at, item } of edit.prepend ?? []) {
     const missingPath = createdPath(text, at);
     const isMissing = memberText(text, at) === undefined;
@@ -66,11 +66,11 @@ function applyJson(edit: Extract<FileEdit, { kind: 'json' }>, original: string) 
     text = prependItem(text, at, item);
   }
   for (const { at, value } of edit.set) {
-    const former = memberText(text, at);
+    const formerText = memberText(text, at);
     changes.push(
-      former === undefined
+      formerText === undefined
         ? { kind: 'create', at, value, created: createdPath(text, at) }
-        : { kind: 'set', at, value, former },
+        : { kind: 'set', at, value, former: formerText },
     );
     text = setMember(text, at, value);
   }
@@ -83,11 +83,12 @@ function applyJson(edit: Extract<FileEdit, { kind: 'json' }>, original: string) 
  */
 export function revertEdit(kind: FileEdit['kind'], changes: readonly JsonChange[], text: string): string {
   if (kind === 'block') return removeBlock(text);
-  return changes.toReversed().reduce((rest, change) => {
-    if (change.kind === 'prepend') return removeItem(rest, change.at, change.item);
-    if (JSON.stringify(memberValue(rest, change.at)) !== JSON.stringify(change.value)) return rest;
-    if (change.kind === 'set') return restoreMember(rest, change.at, change.former);
-    return removeCreated(rest, change);
+  return changes.toReversed().reduce((editedText, change) => {
+    if (change.kind === 'prepend') return removeItem(editedText, change.at, change.item);
+    if (JSON.stringify(memberValue(editedText, change.at)) !== JSON.stringify(change.value))
+      return editedText;
+    if (change.kind === 'set') return restoreMember(editedText, change.at, change.former);
+    return removeCreated(editedText, change);
   }, text);
 }
 
@@ -96,11 +97,11 @@ function removeCreated(
   text: string,
   { at, created }: { at: readonly string[]; created: readonly string[] },
 ): string {
-  let rest = removeMember(text, at);
+  let editedText = removeMember(text, at);
   for (let length = at.length - 1; length >= created.length; length -= 1) {
     const parent = at.slice(0, length);
-    if (JSON.stringify(memberValue(rest, parent)) !== '{}') break;
-    rest = removeMember(rest, parent);
+    if (JSON.stringify(memberValue(editedText, parent)) !== '{}') break;
+    editedText = removeMember(editedText, parent);
   }
-  return rest;
+  return editedText;
 }

@@ -54,19 +54,19 @@ export function prependItem(text: string, path: readonly string[], item: unknown
   const array = find(parse(text), path);
   if (array === undefined) return setMember(text, path, [item]);
   if (array.type !== 'array') throw new SettingError(`${path.join('.')} is not a list.`);
-  const [first] = array.items;
-  if (first === undefined) return setMember(text, path, [item]);
-  const indent = indentAt(text, first.start);
-  const gap = text.slice(array.start + 1, first.start);
+  const [firstItem] = array.items;
+  if (firstItem === undefined) return setMember(text, path, [item]);
+  const indent = indentAt(text, firstItem.start);
+  const gap = text.slice(array.start + 1, firstItem.start);
   const separator = gap.includes('\n') ? `\n${indent}` : ' ';
-  return `${text.slice(0, first.start)}${stringify(item, indent)},${separator}${text.slice(first.start)}`;
+  return `${text.slice(0, firstItem.start)}${stringify(item, indent)},${separator}${text.slice(firstItem.start)}`;
 }
 
 /** Removes the first item that equals the value. */
 export function removeItem(text: string, path: readonly string[], item: unknown): string {
   const array = find(parse(text), path);
   if (array?.type !== 'array') return text;
-  const index = array.items.findIndex((each) => JSON.stringify(valueOf(each)) === JSON.stringify(item));
+  const index = array.items.findIndex((entry) => JSON.stringify(valueOf(entry)) === JSON.stringify(item));
   return index < 0 ? text : removeEntry(text, array.items, index, array.start);
 }
 
@@ -80,28 +80,30 @@ function setText(text: string, path: readonly string[], render: (indent: string)
   if (parent?.type !== 'object')
     throw new SettingError(`${path.slice(0, depth - 1).join('.') || 'the file'} is not an object.`);
   const [key = '', ...rest] = path.slice(depth - 1);
-  const last = parent.members.at(-1);
-  const indent = last === undefined ? `${indentAt(text, parent.start)}  ` : indentAt(text, last.keyStart);
+  const lastMember = parent.members.at(-1);
+  const indent =
+    lastMember === undefined ? `${indentAt(text, parent.start)}  ` : indentAt(text, lastMember.keyStart);
   const entry = `${JSON.stringify(key)}: ${nest(rest, indent, render)}`;
-  if (last === undefined) {
+  if (lastMember === undefined) {
     const close = parent.end - 1;
     const before = text.slice(0, close).trimEnd();
     return `${before}\n${indent}${entry}\n${indentAt(text, parent.start)}${text.slice(close)}`;
   }
-  const comma = commaAfter(text, last.value.end);
-  const at = comma ?? last.value.end;
+  const comma = commaAfter(text, lastMember.value.end);
+  const insertAt = comma ?? lastMember.value.end;
   // A comment behind the last member stays on its line.
-  const place = at + (/^[ \t]*(?:\/\/[^\n]*|\/\*[^\n]*?\*\/)/.exec(text.slice(at))?.[0].length ?? 0);
+  const place =
+    insertAt + (/^[ \t]*(?:\/\/[^\n]*|\/\*[^\n]*?\*\/)/.exec(text.slice(insertAt))?.[0].length ?? 0);
   const separator = comma === undefined ? ',' : '';
-  return `${text.slice(0, at)}${separator}${text.slice(at, place)}\n${indent}${entry}${text.slice(place)}`;
+  return `${text.slice(0, insertAt)}${separator}${text.slice(insertAt, place)}\n${indent}${entry}${text.slice(place)}`;
 }
 
 /** The value below the keys that are missing, as objects of one member. */
 function nest(keys: readonly string[], indent: string, render: (indent: string) => string): string {
-  const [key, ...rest] = keys;
+  const [key, ...innerKeys] = keys;
   if (key === undefined) return render(indent);
-  const inner = `${indent}  `;
-  return `{\n${inner}${JSON.stringify(key)}: ${nest(rest, inner, render)}\n${indent}}`;
+  const innerIndent = `${indent}  `;
+  return `{\n${innerIndent}${JSON.stringify(key)}: ${nest(innerKeys, innerIndent, render)}\n${indent}}`;
 }
 
 function removeEntry(
@@ -186,13 +188,13 @@ function parseValue(text: string, start: number): JsonNode {
 
 function parseObject(text: string, start: number): JsonNode {
   const members: { key: string; keyStart: number; value: JsonNode }[] = [];
-  const end = parseEntries(text, start, '}', (at) => {
-    const key = parseValue(text, at);
+  const end = parseEntries(text, start, '}', (position) => {
+    const key = parseValue(text, position);
     const colon = skipSpace(text, key.end);
     if (key.type !== 'scalar' || typeof key.value !== 'string' || text[colon] !== ':')
-      throw malformedError(text, at);
+      throw malformedError(text, position);
     const value = parseValue(text, skipSpace(text, colon + 1));
-    members.push({ key: key.value, keyStart: at, value });
+    members.push({ key: key.value, keyStart: position, value });
     return value.end;
   });
   return { type: 'object', start, end, members };
@@ -200,8 +202,8 @@ function parseObject(text: string, start: number): JsonNode {
 
 function parseArray(text: string, start: number): JsonNode {
   const items: JsonNode[] = [];
-  const end = parseEntries(text, start, ']', (at) => {
-    const item = parseValue(text, at);
+  const end = parseEntries(text, start, ']', (position) => {
+    const item = parseValue(text, position);
     items.push(item);
     return item.end;
   });
@@ -213,7 +215,7 @@ function parseEntries(
   text: string,
   start: number,
   close: string,
-  parseEntry: (at: number) => number,
+  parseEntry: (position: number) => number,
 ): number {
   let position = skipSpace(text, start + 1);
   while (text[position] !== close) {

@@ -43,13 +43,13 @@ export async function writeEdits(
 ): Promise<void> {
   const writes = [];
   for (const edit of edits) {
-    const former = await readBytes(edit.path);
-    const { text, changes } = applyEdit(edit, former?.toString('utf8') ?? null);
+    const formerBytes = await readBytes(edit.path);
+    const { text, changes } = applyEdit(edit, formerBytes?.toString('utf8') ?? null);
     const { path, kind } = edit;
     const record = {
       path,
       kind,
-      former: former?.toString('base64') ?? null,
+      former: formerBytes?.toString('base64') ?? null,
       digest: digestOf(text),
       changes,
     };
@@ -99,13 +99,13 @@ async function replaceFile(path: string, content: string | Buffer): Promise<void
     (stats) => stats.mode & 0o777,
     () => 0o600,
   );
-  const temporary = join(dirname(target), `.${basename(target)}.${process.pid}.tmp`);
+  const temporaryFile = join(dirname(target), `.${basename(target)}.${process.pid}.tmp`);
   try {
-    await writeFile(temporary, content, { mode: 0o600, flag: 'wx' });
-    await chmod(temporary, mode);
-    await rename(temporary, target);
+    await writeFile(temporaryFile, content, { mode: 0o600, flag: 'wx' });
+    await chmod(temporaryFile, mode);
+    await rename(temporaryFile, target);
   } catch (error) {
-    await rm(temporary, { force: true });
+    await rm(temporaryFile, { force: true });
     throw error;
   }
 }

@@ -36,8 +36,8 @@ function familyOf(families: Map<string, { comments: Set<string>; samples: string
 /** `name{a="b"} 1` or `name 1`, with the label added. */
 function withLabel(sample: string, worker: number): string {
   const end = sample.search(/[{ ]/);
-  const [name, rest] = [sample.slice(0, end), sample.slice(end)];
-  return rest.startsWith('{')
-    ? `${name}{worker="${worker}",${rest.slice(1)}`
-    : `${name}{worker="${worker}"}${rest}`;
+  const [name, sampleValue] = [sample.slice(0, end), sample.slice(end)];
+  return sampleValue.startsWith('{')
+    ? `${name}{worker="${worker}",${sampleValue.slice(1)}`
+    : `${name}{worker="${worker}"}${sampleValue}`;
 }

@@ -47,14 +47,14 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
     env: { ...env, [workerVariable]: JSON.stringify(start) },
     stdio,
   });
-  const listening = Promise.withResolvers<boolean>();
+  const listenResult = Promise.withResolvers<boolean>();
   const exit = Promise.withResolvers<number | string>();
   const pendingMetrics = new Map<number, (text: string | null) => void>();
   let nextId = 1;
   let isListening = false;
   const becomeListening = (): void => {
     isListening = true;
-    listening.resolve(true);
+    listenResult.resolve(true);
   };
 
   child.stdout?.on('data', splitLines(write));
@@ -64,7 +64,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
     else pendingMetrics.get(message.id)?.(message.text);
   });
   const finish = (reason: number | string): void => {
-    listening.resolve(false);
+    listenResult.resolve(false);
     exit.resolve(reason);
     for (const resolve of pendingMetrics.values()) resolve(null);
   };
@@ -74,7 +74,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
   return {
     index: start.index,
     pid: child.pid,
-    listening: listening.promise,
+    listening: listenResult.promise,
     ended: exit.promise,
     async readMetrics() {
       const { promise, resolve } = Promise.withResolvers<string | null>();
@@ -104,10 +104,10 @@ function send(child: ChildProcess, message: PrimaryMessage, onFailure: () => voi
 
 /** Splits into complete lines: the output of several workers shares one pipe. */
 function splitLines(write: (lines: Buffer) => void): (chunk: Buffer) => void {
-  let rest: Buffer = Buffer.alloc(0);
+  let unfinishedLine: Buffer = Buffer.alloc(0);
   return (chunk) => {
     const end = chunk.lastIndexOf(10) + 1;
-    if (end > 0) write(Buffer.concat([rest, chunk.subarray(0, end)]));
-    rest = end > 0 ? chunk.subarray(end) : Buffer.concat([rest, chunk]);
+    if (end > 0) write(Buffer.concat([unfinishedLine, chunk.subarray(0, end)]));
+    unfinishedLine = end > 0 ? chunk.subarray(end) : Buffer.concat([unfinishedLine, chunk]);
   };
 }
