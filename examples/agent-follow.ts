@@ -27,13 +27,13 @@ const [text] = positionals;
 /** The messages of a session, from nothing but its events. */
 function createThread() {
   const messages = new Map<string, UiMessage>();
-  const open = new Map<string, Extract<UiMessagePart, { type: 'text' | 'reasoning' }>>();
+  const openParts = new Map<string, Extract<UiMessagePart, { type: 'text' | 'reasoning' }>>();
 
   function textOf(messageId: string, partId: string, type: 'text' | 'reasoning') {
-    const printed = open.get(partId);
-    if (printed) return printed;
+    const existing = openParts.get(partId);
+    if (existing) return existing;
     const part = { type, text: '', state: 'streaming' as const };
-    open.set(partId, part);
+    openParts.set(partId, part);
     messages.get(messageId)?.parts.push(part);
     return part;
   }
@@ -56,7 +56,7 @@ function createThread() {
           textOf(event.messageId, event.partId, event.partType).text = event.text;
           return true;
         case 'part.delta': {
-          const part = open.get(event.partId);
+          const part = openParts.get(event.partId);
           // The offset gives the position of the text, whatever came before.
           if (part) part.text = part.text.slice(0, event.offset) + event.delta;
           return true;
@@ -66,7 +66,7 @@ function createThread() {
             text: event.text,
             state: 'done',
           });
-          open.delete(event.partId);
+          openParts.delete(event.partId);
           return true;
         default:
           return event.type.startsWith('tool.');
@@ -76,7 +76,7 @@ function createThread() {
 }
 
 // Removes control characters: a model or tool must not move this terminal's cursor.
-const printable = (raw: string) => raw.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, '');
+const withoutControls = (raw: string) => raw.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, '');
 
 function linesOf(messages: readonly UiMessage[]): string[] {
   return messages.map(({ role, parts }) => {
@@ -85,7 +85,9 @@ function linesOf(messages: readonly UiMessage[]): string[] {
       return part.type === 'dynamic-tool' ? [`[${part.toolName}: ${part.state}]`] : [];
     });
     const isGrowing = parts.some((part) => part.type === 'text' && part.state === 'streaming');
-    return printable(`${role === 'user' ? 'You  ' : 'Agent'}  ${texts.join(' ')}${isGrowing ? '▌' : ''}`);
+    return withoutControls(
+      `${role === 'user' ? 'You  ' : 'Agent'}  ${texts.join(' ')}${isGrowing ? '▌' : ''}`,
+    );
   });
 }
 
@@ -96,7 +98,7 @@ function draw(messages: readonly UiMessage[]): void {
   if (!process.stdout.isTTY) return;
   const head = `${name === '' ? '' : `${name} · `}session ${sessionId} · event ${seq} · ${status}`;
   process.stdout.write(
-    `\u001b[2J\u001b[H\u001b[2m${printable(head)}\u001b[0m\n\n${linesOf(messages).join('\n\n')}\n`,
+    `\u001b[2J\u001b[H\u001b[2m${withoutControls(head)}\u001b[0m\n\n${linesOf(messages).join('\n\n')}\n`,
   );
 }
 

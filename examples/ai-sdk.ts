@@ -24,9 +24,13 @@ const { textStream } = streamText({
 for await (const delta of textStream) process.stdout.write(delta);
 console.log();
 
-const compatible = createOpenAICompatible({ name: 'townhall', baseURL: `${baseUrl}/v1/ai`, apiKey: token });
-const second = await generateText({
-  model: compatible('local/guide'),
+const compatibleProvider = createOpenAICompatible({
+  name: 'townhall',
+  baseURL: `${baseUrl}/v1/ai`,
+  apiKey: token,
+});
+const secondAnswer = await generateText({
+  model: compatibleProvider('local/guide'),
   prompt: 'How do I add a model provider?',
 });
-console.log(`openai-compatible: ${second.text}`);
+console.log(`openai-compatible: ${secondAnswer.text}`);

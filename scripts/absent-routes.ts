@@ -21,7 +21,7 @@ const bothVariants: readonly DocumentName[] = ['agent', 'agent-classic'];
 
 /** The specification's section "Endpoints", both parts, in its order. */
 export const specifiedRoutes: readonly SpecifiedRoute[] = [
-  ...routes(gateway, [
+  ...toRoutes(gateway, [
     'GET /v1/ai/models',
     'POST /v1/ai/text',
     'POST /v1/ai/stream',
@@ -53,10 +53,10 @@ export const specifiedRoutes: readonly SpecifiedRoute[] = [
     'POST /v1/env/import',
     'POST /v1/admin/login',
   ]),
-  ...routes(bothVariants, ['GET /health', 'GET /api/status', 'POST /api/execute', 'GET /api/plugins/list']),
+  ...toRoutes(bothVariants, ['GET /health', 'GET /api/status', 'POST /api/execute', 'GET /api/plugins/list']),
   // The older variant lists its registered plugins at /api/plugins/list and has no catalog.
-  ...routes(['agent'], ['GET /api/plugins/catalog']),
-  ...routes(bothVariants, [
+  ...toRoutes(['agent'], ['GET /api/plugins/catalog']),
+  ...toRoutes(bothVariants, [
     'POST /api/plugins/availability',
     'POST /api/plugins/action',
     'GET /api/ui/plugins',
@@ -85,14 +85,14 @@ export interface Comparison {
 /** Compares the documents with the routes; names of path parameters do not matter. */
 export function compareRoutes(
   documents: Readonly<Record<string, Document>>,
-  specified: readonly SpecifiedRoute[] = specifiedRoutes,
+  routes: readonly SpecifiedRoute[] = specifiedRoutes,
 ): Comparison {
   const comparison: Comparison = { present: [], absent: [], wrongMethod: [] };
-  for (const route of specified) {
+  for (const route of routes) {
     for (const name of route.documents) {
       const label = `${name}: ${route.method} ${route.path}`;
       const servedMethods = methodsAt(documents[name], route.path);
-      const plannedMethods = specified
+      const plannedMethods = routes
         .filter(
           (candidate) =>
             candidate.documents.includes(name) && shapeOf(candidate.path) === shapeOf(route.path),
@@ -117,7 +117,7 @@ function shapeOf(template: string): string {
   return template.replaceAll(/\{[^}]+\}/g, '{}');
 }
 
-function routes(documents: readonly DocumentName[], specLines: readonly string[]): SpecifiedRoute[] {
+function toRoutes(documents: readonly DocumentName[], specLines: readonly string[]): SpecifiedRoute[] {
   return specLines.map((line) => {
     const [method = '', template = ''] = line.split(' ');
     return { method, path: template, documents };

@@ -69,25 +69,25 @@ async function make(output: string): Promise<void> {
     await buildPortal(root);
     step('the program and its threads');
     const program = path.join(staging, 'townhall.cjs');
-    const bundled = await bundle('scripts/binary/entry.ts', program);
+    const bundledFiles = await bundle('scripts/binary/entry.ts', program);
     const assets = new Map(shippedFiles(root).map((name) => [name, path.join(root, name)]));
     for (const thread of threads) {
       const file = path.join(staging, `${path.basename(thread)}.js`);
-      for (const name of await bundle(`${thread}.ts`, file)) bundled.add(name);
+      for (const name of await bundle(`${thread}.ts`, file)) bundledFiles.add(name);
       assets.set(`${thread}.js`, file);
     }
-    for (const [name, file] of await pages(staging)) assets.set(name, file);
+    for (const [name, file] of await collectPages(staging)) assets.set(name, file);
     for (const [name, file] of packageFiles()) assets.set(name, file);
     const { name, version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as {
       name: string;
       version: string;
     };
     assets.set('package.json', write(staging, 'package.json', JSON.stringify({ name, version })));
-    assets.set('THIRD-PARTY.txt', write(staging, 'THIRD-PARTY.txt', thirdPartyNotice(root, bundled)));
+    assets.set('THIRD-PARTY.txt', write(staging, 'THIRD-PARTY.txt', thirdPartyNotice(root, bundledFiles)));
     // The encoder is bundled into its thread; its name in the list says so.
     const names = [
       ...assets.keys(),
-      ...(bundled.has('h264-mp4-encoder') ? ['packages/h264-mp4-encoder'] : []),
+      ...(bundledFiles.has('h264-mp4-encoder') ? ['packages/h264-mp4-encoder'] : []),
     ];
     assets.set('names.json', write(staging, 'names.json', JSON.stringify(names)));
 
@@ -155,7 +155,7 @@ async function bundle(entry: string, output: string): Promise<Set<string>> {
 }
 
 /** The console's pages, compiled for a browser. */
-async function pages(staging: string): Promise<[string, string][]> {
+async function collectPages(staging: string): Promise<[string, string][]> {
   const folder = 'src/console/pages';
   if (!existsSync(path.join(root, folder))) return [];
   const sources = shippedFiles(root, [folder]);

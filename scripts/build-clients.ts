@@ -21,7 +21,7 @@ import {
 } from 'node:fs';
 import path from 'node:path';
 import { parseArgs, promisify } from 'node:util';
-import { digest } from './generate/files.ts';
+import { digestFiles } from './generate/files.ts';
 import { packageVersion } from './generate/tools.ts';
 
 const run = promisify(execFile);
@@ -65,7 +65,7 @@ function inputDigest(name: string): string {
     'clients/shared/src',
     'tsconfig.json',
   ];
-  return digest(root, [...sources, 'scripts/build-clients.ts'], [packageVersion('typescript')]);
+  return digestFiles(root, [...sources, 'scripts/build-clients.ts'], [packageVersion('typescript')]);
 }
 
 async function build(name: string): Promise<void> {

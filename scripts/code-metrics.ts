@@ -85,9 +85,13 @@ function functionSizes({ name, tree }: SourceFile): FunctionSize[] {
   const sizes: FunctionSize[] = [];
   visit(tree, (node) => {
     if (!ts.isFunctionLike(node) || !('body' in node) || node.body === undefined) return;
-    const first = tree.getLineAndCharacterOfPosition(node.getStart()).line;
-    const last = tree.getLineAndCharacterOfPosition(node.end).line;
-    sizes.push({ name: functionName(node), place: `${name}:${first + 1}`, lines: last - first + 1 });
+    const firstLine = tree.getLineAndCharacterOfPosition(node.getStart()).line;
+    const lastLine = tree.getLineAndCharacterOfPosition(node.end).line;
+    sizes.push({
+      name: functionName(node),
+      place: `${name}:${firstLine + 1}`,
+      lines: lastLine - firstLine + 1,
+    });
   });
   return sizes;
 }
@@ -160,9 +164,9 @@ function commentLines({ text, tree }: SourceFile): number {
   for (let kind = scanner.scan(); kind !== ts.SyntaxKind.EndOfFileToken; kind = scanner.scan()) {
     if (kind !== ts.SyntaxKind.SingleLineCommentTrivia && kind !== ts.SyntaxKind.MultiLineCommentTrivia)
       continue;
-    const first = tree.getLineAndCharacterOfPosition(scanner.getTokenStart()).line;
-    const last = tree.getLineAndCharacterOfPosition(scanner.getTokenEnd()).line;
-    for (let line = first; line <= last; line += 1) commentedLines.add(line);
+    const firstLine = tree.getLineAndCharacterOfPosition(scanner.getTokenStart()).line;
+    const lastLine = tree.getLineAndCharacterOfPosition(scanner.getTokenEnd()).line;
+    for (let line = firstLine; line <= lastLine; line += 1) commentedLines.add(line);
   }
   return commentedLines.size;
 }

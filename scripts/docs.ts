@@ -28,7 +28,7 @@ import { findForeignAssets, sealPage } from './docs/seal.ts';
 import type { SearchEntry } from './docs/browser/search-options.ts';
 import { writeSearchIndex } from './docs/search-index.ts';
 import { type Document, operationsOf } from './generate/document.ts';
-import { digest, writeIfChanged } from './generate/files.ts';
+import { digestFiles, writeIfChanged } from './generate/files.ts';
 import { type Surface, surfaces } from './generate/surfaces.ts';
 import { packageVersion, runRedocly } from './generate/tools.ts';
 
@@ -77,11 +77,11 @@ try {
   process.exitCode = 1;
 }
 
-async function main(from: string, output: string): Promise<void> {
+async function main(folder: string, output: string): Promise<void> {
   mkdirSync(path.join(root, 'build'), { recursive: true });
-  if (options.update) updateGuides(from);
+  if (options.update) updateGuides(folder);
   const stamp = `${output}.stamp`;
-  const inputs = inputDigest(from);
+  const inputs = inputDigest(folder);
   if (
     options['if-changed'] &&
     existsSync(output) &&
@@ -95,7 +95,7 @@ async function main(from: string, output: string): Promise<void> {
   try {
     // The cheapest checks run first: texts, then links, then types, and the reference pages last.
     const references = surfaces.map(readReference);
-    const { pages, checkSampleTypes } = renderPages(from, references);
+    const { pages, checkSampleTypes } = renderPages(folder, references);
     const operations = collectOperations(pages, references);
     const navigation = navigate(pages, references);
     const index = {
@@ -145,33 +145,33 @@ async function main(from: string, output: string): Promise<void> {
   );
 }
 
-function inputDigest(from: string): string {
+function inputDigest(folder: string): string {
   const bundles = surfaces.map(({ name }) => `src/contract/${name}/bundle.json`);
   const scripts = ['scripts/docs.ts', 'scripts/docs', 'src/deploy/townhall.schema.json'];
   const versions = ['@redocly/cli', 'marked', 'minisearch'].map((name) => `${name}@${packageVersion(name)}`);
-  return digest(
+  return digestFiles(
     root,
     [...scripts, ...bundles],
-    [...versions, digest(from, ['docs', 'examples', 'README.md'])],
+    [...versions, digestFiles(folder, ['docs', 'examples', 'README.md'])],
   );
 }
 
 function renderPages(
-  from: string,
+  folder: string,
   references: readonly Reference[],
 ): { pages: Page[]; checkSampleTypes: () => void } {
-  const sources = readSources(from);
+  const sources = readSources(folder);
   const { guides, readme, programs, examples } = sources;
   const documentation = new Map([...guides, ['README.md', readme]]);
   refuse(
     [...documentation].flatMap(([name, markdown]) =>
-      checkSamples(markdown, path.join(from, 'examples')).map(
+      checkSamples(markdown, path.join(folder, 'examples')).map(
         ({ line, message }) => `${name}:${line}: ${message}`,
       ),
     ),
   );
   const pageOf = pageFinder(sources);
-  const readDiagram = (target: string): string => readFileSync(path.join(from, target), 'utf8');
+  const readDiagram = (target: string): string => readFileSync(path.join(folder, target), 'utf8');
   const render = (markdown: string, source: string, page: string): Page => ({
     page,
     source,
@@ -188,12 +188,14 @@ function renderPages(
     render(first.replace(/^# .*$/m, '# What it is'), 'README.md', 'start.html'),
     render(problemCodes, 'docs/guides/error-codes.md', 'guides/error-codes.html'),
     ...internals.map((name) =>
-      render(readFileSync(path.join(from, name), 'utf8'), name, internalsPage(name)),
+      render(readFileSync(path.join(folder, name), 'utf8'), name, internalsPage(name)),
     ),
     render(writeExampleList(examples), 'examples/README.md', 'examples/index.html'),
-    ...examples.map((name) => render(writeExample(from, name), `examples/${name}`, `examples/${name}.html`)),
+    ...examples.map((name) =>
+      render(writeExample(folder, name), `examples/${name}`, `examples/${name}.html`),
+    ),
   ];
-  return { pages, checkSampleTypes: () => checkAllTypes(from, documentation, programs) };
+  return { pages, checkSampleTypes: () => checkAllTypes(folder, documentation, programs) };
 }
 
 interface Sources {
@@ -206,19 +208,19 @@ interface Sources {
   examples: readonly string[];
 }
 
-function readSources(from: string): Sources {
-  const guides = readdirSync(path.join(from, 'docs/guides')).filter((name) => name.endsWith('.md'));
-  const programs = readdirSync(path.join(from, 'examples'), { recursive: true, encoding: 'utf8' }).filter(
+function readSources(folder: string): Sources {
+  const guides = readdirSync(path.join(folder, 'docs/guides')).filter((name) => name.endsWith('.md'));
+  const programs = readdirSync(path.join(folder, 'examples'), { recursive: true, encoding: 'utf8' }).filter(
     (name) => /\.(?:tsx?|sh|json)$/.test(name) && !name.includes('node_modules'),
   );
   return {
     guides: new Map(
       guides.map((name) => [
         `docs/guides/${name}`,
-        readFileSync(path.join(from, 'docs/guides', name), 'utf8'),
+        readFileSync(path.join(folder, 'docs/guides', name), 'utf8'),
       ]),
     ),
-    readme: readFileSync(path.join(from, 'README.md'), 'utf8'),
+    readme: readFileSync(path.join(folder, 'README.md'), 'utf8'),
     programs,
     examples: programs.filter((name) => !name.startsWith(`operations${path.sep}`)),
   };
@@ -243,20 +245,24 @@ function writeExampleList(examples: readonly string[]): string {
   return `# Examples\nWhole programs, typechecked with everything else.\n\n${list}\n`;
 }
 
-function writeExample(from: string, name: string): string {
+function writeExample(folder: string, name: string): string {
   const fence = '```';
-  const sample = readSample(path.join(from, 'examples', name));
+  const sample = readSample(path.join(folder, 'examples', name));
   return `# ${name}\n\n${fence}${path.extname(name).slice(1)}\n${sample}\n${fence}\n`;
 }
 
-function checkAllTypes(from: string, texts: ReadonlyMap<string, string>, examples: readonly string[]): void {
+function checkAllTypes(
+  folder: string,
+  texts: ReadonlyMap<string, string>,
+  examples: readonly string[],
+): void {
   const clients = ['gateway', 'agent', 'react']
     .map((client) => `clients/${client}/README.md`)
     .map((name) => [name, readFileSync(path.join(root, name), 'utf8')] as const);
   const fences = [...texts, ...clients].flatMap(([name, markdown]) => fencesOf(markdown, name));
   const programs = examples
     .filter((name) => /\.tsx?$/.test(name))
-    .map((name) => path.join(from, 'examples', name));
+    .map((name) => path.join(folder, 'examples', name));
   refuse(checkTypes(root, { fences, examples: programs }));
 }
 
@@ -388,14 +394,14 @@ async function bundleScript(): Promise<string> {
   return outputFiles[0]?.text ?? '';
 }
 
-function updateGuides(from: string): void {
+function updateGuides(folder: string): void {
   const files = [
-    ...readdirSync(path.join(from, 'docs/guides')).map((name) => path.join(from, 'docs/guides', name)),
-    path.join(from, 'README.md'),
+    ...readdirSync(path.join(folder, 'docs/guides')).map((name) => path.join(folder, 'docs/guides', name)),
+    path.join(folder, 'README.md'),
   ];
   for (const file of files)
     if (file.endsWith('.md'))
-      writeIfChanged(file, updateSamples(readFileSync(file, 'utf8'), path.join(from, 'examples')));
+      writeIfChanged(file, updateSamples(readFileSync(file, 'utf8'), path.join(folder, 'examples')));
 }
 
 /** Writes changed files and removes pages that no longer exist. */

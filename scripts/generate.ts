@@ -13,7 +13,7 @@ import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { addAliases, clientDocument } from './generate/aliases.ts';
 import { type Document, checkReferences, operationsOf } from './generate/document.ts';
-import { digest, filesBelow, publish, writeIfChanged } from './generate/files.ts';
+import { digestFiles, filesBelow, publish, writeIfChanged } from './generate/files.ts';
 import { generateClients } from './generate/hey-api.ts';
 import { completeErrorCodes, writeErrorCodes } from './generate/error-codes.ts';
 import { addErrorExamples } from './generate/error-examples.ts';
@@ -209,16 +209,16 @@ function inputDigest(): string {
   const versions = ['@redocly/cli', '@hey-api/openapi-ts', 'typescript'].map(
     (name) => `${name}@${packageVersion(name)}`,
   );
-  const generatorDigest = digest(path.join(import.meta.dirname, '..'), [
+  const generatorDigest = digestFiles(path.join(import.meta.dirname, '..'), [
     'scripts/generate.ts',
     'scripts/generate',
     'scripts/docs/samples.ts',
   ]);
   // The examples of errors are rendered by the servers' own code.
-  const rendering = ['src/kernel/problem.ts', 'src/kernel/error-dialects.ts'];
-  return digest(
+  const renderingFiles = ['src/kernel/problem.ts', 'src/kernel/error-dialects.ts'];
+  return digestFiles(
     root,
-    ['openapi', 'redocly.yaml', sampleFolder, ...rendering],
+    ['openapi', 'redocly.yaml', sampleFolder, ...renderingFiles],
     [...versions, generatorDigest],
   );
 }
@@ -226,7 +226,7 @@ function inputDigest(): string {
 // The digest covers the output: a generated file that was edited or removed is generated again.
 function outputDigest(): string {
   const stamp = path.relative(root, stampFile);
-  return digest(
+  return digestFiles(
     root,
     generatedFiles().filter((file) => file !== stamp),
   );

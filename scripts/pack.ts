@@ -86,7 +86,7 @@ async function main(output: string): Promise<void> {
     step('the checks of the tarballs');
     for (const name of readdirSync(tarballs))
       await inspectTarball(root, path.join(tarballs, name), { check: options.check });
-    writeFileSync(path.join(tarballs, 'townhall.cdx.json'), await billOfMaterials());
+    writeFileSync(path.join(tarballs, 'townhall.cdx.json'), await createBillOfMaterials());
     mkdirSync(output, { recursive: true });
     for (const name of readdirSync(output))
       if (/\.(?:tgz|cdx\.json)$/.test(name)) rmSync(path.join(output, name));
@@ -134,7 +134,7 @@ async function buildServer(folder: string): Promise<void> {
   );
 }
 
-async function billOfMaterials(): Promise<string> {
+async function createBillOfMaterials(): Promise<string> {
   // npm's own --omit dev also omits packages that our dependencies need, such as express; the lock
   // file is right.
   const text = await runNpm(['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only'], root);
@@ -201,9 +201,9 @@ interface Bill {
   dependencies: { ref: string; dependsOn?: string[] }[];
 }
 
-function copy(name: string, to: string): void {
-  mkdirSync(path.dirname(to), { recursive: true });
-  cpSync(path.join(root, name), to);
+function copy(name: string, targetPath: string): void {
+  mkdirSync(path.dirname(targetPath), { recursive: true });
+  cpSync(path.join(root, name), targetPath);
 }
 
 function succeed(

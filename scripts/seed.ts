@@ -12,7 +12,7 @@ const build = join(import.meta.dirname, '..', 'build');
 const seed = join(build, 'pglite-seed.tgz');
 const origin = join(build, 'pglite-seed.origin');
 
-const freshOrigin = await originOfASeedMadeNow();
+const freshOrigin = await readSeedOrigin();
 if (existsSync(seed) && (await readFile(origin, 'utf8').catch(() => '')) === freshOrigin) {
   console.log('The seed of the embedded database is up to date.');
 } else {
@@ -40,7 +40,7 @@ async function makeSeed(): Promise<Uint8Array> {
   return new Uint8Array(await archive.arrayBuffer());
 }
 
-async function originOfASeedMadeNow(): Promise<string> {
+async function readSeedOrigin(): Promise<string> {
   const entry = createRequire(import.meta.url).resolve('@electric-sql/pglite');
   const manifest = JSON.parse(await readFile(join(dirname(entry), '..', 'package.json'), 'utf8')) as {
     version: string;

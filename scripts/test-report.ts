@@ -28,18 +28,18 @@ const [command, ...paths] = process.argv.slice(2);
 commands[command as keyof typeof commands](paths);
 
 function count(reportPaths: readonly string[]): void {
-  const total = { passed: 0, failed: 0, skipped: 0 };
+  const totals = { passed: 0, failed: 0, skipped: 0 };
   for (const report of reportPaths.map(readReport)) {
     const brokenFiles = report.testResults.filter(failedOutsideOfTests);
     for (const file of report.testResults) printFailedTests(file);
     for (const file of brokenFiles) console.log(`failed: ${file.name}: ${file.message}`);
     for (const file of report.secondRuns ?? []) console.log(`had a second run: ${file}`);
-    total.passed += report.numPassedTests;
-    total.failed += report.numFailedTests + brokenFiles.length;
-    total.skipped += (report.numPendingTests ?? 0) + (report.numTodoTests ?? 0);
+    totals.passed += report.numPassedTests;
+    totals.failed += report.numFailedTests + brokenFiles.length;
+    totals.skipped += (report.numPendingTests ?? 0) + (report.numTodoTests ?? 0);
   }
-  if (total.skipped > 0) console.log(`${total.skipped} skipped, each with its reason in the output above`);
-  console.log(`${total.passed} passed, ${total.failed} failed`);
+  if (totals.skipped > 0) console.log(`${totals.skipped} skipped, each with its reason in the output above`);
+  console.log(`${totals.passed} passed, ${totals.failed} failed`);
 }
 
 function printFailedTests(file: FileResult): void {

@@ -65,9 +65,9 @@ function versionOf(file: string): string {
   return (JSON.parse(readFileSync(path.join(root, file), 'utf8')) as { version: string }).version;
 }
 
-function replace(file: string, from: RegExp, to: string): void {
+function replace(file: string, pattern: RegExp, replacement: string): void {
   const text = readFileSync(path.join(root, file), 'utf8');
   // An earlier run may have made the change already.
-  if (!from.test(text)) throw new Error(`${file} has no place for the new version`);
-  writeFileSync(path.join(root, file), text.replace(from, to));
+  if (!pattern.test(text)) throw new Error(`${file} has no place for the new version`);
+  writeFileSync(path.join(root, file), text.replace(pattern, replacement));
 }

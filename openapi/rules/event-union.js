@@ -25,14 +25,15 @@ export function eventUnion() {
 }
 
 function checkTags(ctx, members, report) {
-  const visited = new Set();
+  const seenTags = new Set();
   for (const [index, member] of members.entries()) {
     const tags = tagsOf(ctx, member);
     if (tags === undefined)
       report(`member ${index + 1} of the stream's union has no required \`type\` with a const.`);
     for (const tag of tags ?? []) {
-      if (visited.has(tag)) report(`two members of the stream's union have the type ${JSON.stringify(tag)}.`);
-      visited.add(tag);
+      if (seenTags.has(tag))
+        report(`two members of the stream's union have the type ${JSON.stringify(tag)}.`);
+      seenTags.add(tag);
     }
   }
 }

@@ -40,11 +40,11 @@ function requirementError(entries, { isOptional, schemes }) {
   if (entries.length === 0 && isOptional) return null;
   if (entries.length !== 1) return 'names an identity by exactly one scheme; write one entry for each.';
   const [scheme, scopes] = entries[0];
-  const explained = Object.keys(schemes[scheme]?.['x-scopes'] ?? {});
-  if (explained.length > 0 && scopes.length === 0)
-    return `needs a scope of ${scheme}: ${explained.join(' or ')}.`;
-  const unknown = scopes.find((scope) => !explained.includes(scope));
-  return unknown === undefined
+  const explainedScopes = Object.keys(schemes[scheme]?.['x-scopes'] ?? {});
+  if (explainedScopes.length > 0 && scopes.length === 0)
+    return `needs a scope of ${scheme}: ${explainedScopes.join(' or ')}.`;
+  const unknownScope = scopes.find((scope) => !explainedScopes.includes(scope));
+  return unknownScope === undefined
     ? null
-    : `names the scope ${unknown}, which ${scheme} does not explain under x-scopes.`;
+    : `names the scope ${unknownScope}, which ${scheme} does not explain under x-scopes.`;
 }

@@ -42,20 +42,24 @@ function groupError(pattern) {
 }
 
 function repeatError(pattern) {
-  const counts = [...pattern.matchAll(/\{(\d+)(?:,(\d*))?\}/g)].flatMap(([, low, high]) => [low, high]);
+  const counts = [...pattern.matchAll(/\{(\d+)(?:,(\d*))?\}/g)].flatMap(([, minimum, maximum]) => [
+    minimum,
+    maximum,
+  ]);
   return counts.some((count) => Number(count ?? 0) > maximumRepeat)
     ? `repeats more than ${maximumRepeat} times, which RE2 refuses; use maxLength`
     : null;
 }
 
 function escapeError(pattern) {
-  for (let at = 0; at < pattern.length; at += 1) {
-    if (pattern[at] !== '\\') continue;
-    at += 1;
-    if (pattern[at] === 'x' && /^[0-9a-fA-F]{2}/.test(pattern.slice(at + 1))) continue;
-    const isDashInClass = pattern[at] === '-' && pattern.lastIndexOf('[', at) > pattern.lastIndexOf(']', at);
-    if (!escapes.has(pattern[at]) && !isDashInClass)
-      return `uses \\${pattern[at]}, which is not known everywhere; \\xHH is`;
+  for (let index = 0; index < pattern.length; index += 1) {
+    if (pattern[index] !== '\\') continue;
+    index += 1;
+    if (pattern[index] === 'x' && /^[0-9a-fA-F]{2}/.test(pattern.slice(index + 1))) continue;
+    const isDashInClass =
+      pattern[index] === '-' && pattern.lastIndexOf('[', index) > pattern.lastIndexOf(']', index);
+    if (!escapes.has(pattern[index]) && !isDashInClass)
+      return `uses \\${pattern[index]}, which is not known everywhere; \\xHH is`;
   }
   return null;
 }

@@ -10,12 +10,12 @@ const types = {
 };
 
 export function sharedTypes() {
-  const check = (name, schema, ctx, at) => {
+  const check = (name, schema, ctx, place) => {
     const type = types[name];
     if (type === undefined || refersTo(schema, type)) return;
     ctx.report({
       message: `\`${name}\` refers to the shared schema ${type}.yaml.`,
-      location: ctx.location.child(at),
+      location: ctx.location.child(place),
     });
   };
   return {

@@ -3,20 +3,20 @@
 // number in a foreign format (`x-foreign: true`) may have no bounds.
 
 const int32 = { minimum: -(2 ** 31), maximum: 2 ** 31 - 1 };
-const safe = { minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
+const safeBounds = { minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
 
 export function typedValues() {
-  const foreign = new WeakSet();
+  const foreignSchemas = new WeakSet();
   return {
     Schema(schema, ctx) {
-      if (schema['x-foreign'] === true || foreign.has(schema)) markChildren(schema, foreign);
-      const report = (message, at) => ctx.report({ message, location: ctx.location.child([at]) });
+      if (schema['x-foreign'] === true || foreignSchemas.has(schema)) markChildren(schema, foreignSchemas);
+      const report = (message, member) => ctx.report({ message, location: ctx.location.child([member]) });
       for (const keyword of ['const', 'enum']) {
         if (schema[keyword] !== undefined && schema.type === undefined)
           report(`There is no \`type\` beside \`${keyword}\`.`, keyword);
       }
       if (![schema.type].flat().includes('integer') || schema.const !== undefined) return;
-      checkInteger(schema, foreign.has(schema) || schema['x-foreign'] === true, report);
+      checkInteger(schema, foreignSchemas.has(schema) || schema['x-foreign'] === true, report);
     },
   };
 }
@@ -26,12 +26,12 @@ function checkInteger(schema, isForeign, report) {
     report('An integer has the format int32 or int64.', 'type');
     return;
   }
-  const low = schema.minimum ?? schema.exclusiveMinimum;
-  const high = schema.maximum ?? schema.exclusiveMaximum;
-  if (!isForeign && schema.enum === undefined && (low === undefined || high === undefined))
+  const minimum = schema.minimum ?? schema.exclusiveMinimum;
+  const maximum = schema.maximum ?? schema.exclusiveMaximum;
+  if (!isForeign && schema.enum === undefined && (minimum === undefined || maximum === undefined))
     report('An integer has a `minimum` and a `maximum`.', 'type');
-  const limits = schema.format === 'int32' ? int32 : safe;
-  if (low < limits.minimum || high > limits.maximum)
+  const limits = schema.format === 'int32' ? int32 : safeBounds;
+  if (minimum < limits.minimum || maximum > limits.maximum)
     report(
       `The bounds do not fit ${schema.format === 'int32' ? 'int32' : 'a number of JavaScript'}.`,
       'type',

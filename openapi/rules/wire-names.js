@@ -13,11 +13,11 @@ const conventions = {
 };
 
 export function wireNames() {
-  const foreign = new WeakSet();
+  const foreignSchemas = new WeakSet();
   return {
     Schema(schema, ctx) {
-      if (schema['x-foreign'] === true) markInside(schema, foreign);
-      if (foreign.has(schema)) return;
+      if (schema['x-foreign'] === true) markInside(schema, foreignSchemas);
+      if (foreignSchemas.has(schema)) return;
       const convention = conventionAt(ctx);
       for (const name of Object.keys(schema.properties ?? {})) {
         if (convention?.fits(name) === false)

@@ -64,9 +64,9 @@ export interface SelectedProvider {
   models: Selected[];
 }
 
-const seeing = ['text', 'image', 'file'];
+const visionModalities = ['text', 'image', 'file'];
 const text = ['text'];
-const media = [...seeing, 'audio', 'video'];
+const media = [...visionModalities, 'audio', 'video'];
 
 const gptEfforts = { ids: ['low', 'medium', 'high', 'xhigh', 'max'], default: 'medium' };
 const gptEffortsWithNone = { ids: ['none', ...gptEfforts.ids], default: 'medium' };
@@ -98,7 +98,7 @@ export const selection: readonly SelectedProvider[] = [
         name: 'gpt-6-astra',
         title: 'GPT-6 Astra',
         maxOutputTokens: 128_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['flagship', 'reasoning'],
         efforts: gptEfforts,
       },
@@ -107,7 +107,7 @@ export const selection: readonly SelectedProvider[] = [
         title: 'GPT-6.2 Sol',
         maxOutputTokens: 128_000,
         contextWindow: 1_050_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['balanced', 'reasoning'],
         efforts: gptEfforts,
         published: {
@@ -126,7 +126,7 @@ export const selection: readonly SelectedProvider[] = [
         title: 'GPT-6.1 Sol',
         maxOutputTokens: 128_000,
         contextWindow: 1_050_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['balanced', 'reasoning'],
         efforts: gptEfforts,
         published: {
@@ -145,7 +145,7 @@ export const selection: readonly SelectedProvider[] = [
         title: 'GPT-6.1 Terra',
         maxOutputTokens: 128_000,
         contextWindow: 1_050_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['balanced', 'reasoning'],
         efforts: gptEffortsWithNone,
         published: {
@@ -163,7 +163,7 @@ export const selection: readonly SelectedProvider[] = [
         name: 'gpt-6-sol',
         title: 'GPT-6 Sol',
         maxOutputTokens: 128_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['balanced', 'reasoning'],
         efforts: gptEffortsWithNone,
       },
@@ -171,7 +171,7 @@ export const selection: readonly SelectedProvider[] = [
         name: 'gpt-6-luna',
         title: 'GPT-6 Luna',
         maxOutputTokens: 128_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['fast', 'reasoning'],
         efforts: gptEffortsWithNone,
       },
@@ -179,32 +179,38 @@ export const selection: readonly SelectedProvider[] = [
         name: 'gpt-5.6-sol',
         title: 'GPT-5.6 Sol',
         maxOutputTokens: 128_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['flagship', 'reasoning'],
       },
       {
         name: 'gpt-5.6-terra',
         title: 'GPT-5.6 Terra',
         maxOutputTokens: 128_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['balanced', 'reasoning'],
       },
       {
         name: 'gpt-5.6-luna',
         title: 'GPT-5.6 Luna',
         maxOutputTokens: 128_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['fast', 'reasoning'],
       },
-      { name: 'gpt-5.1', title: 'GPT-5.1', maxOutputTokens: 128_000, inputs: seeing, tags: ['reasoning'] },
+      {
+        name: 'gpt-5.1',
+        title: 'GPT-5.1',
+        maxOutputTokens: 128_000,
+        inputs: visionModalities,
+        tags: ['reasoning'],
+      },
       {
         name: 'gpt-5-mini',
         title: 'GPT-5 mini',
         maxOutputTokens: 128_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['fast', 'reasoning'],
       },
-      { name: 'gpt-4.1', title: 'GPT-4.1', maxOutputTokens: 32_768, inputs: seeing, tags: [] },
+      { name: 'gpt-4.1', title: 'GPT-4.1', maxOutputTokens: 32_768, inputs: visionModalities, tags: [] },
       {
         name: 'text-embedding-3-large',
         title: 'Text Embedding 3 Large',
@@ -242,7 +248,7 @@ export const selection: readonly SelectedProvider[] = [
         title: 'Claude Fable 5.2',
         maxOutputTokens: 128_000,
         contextWindow: 1_000_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['flagship', 'reasoning'],
         efforts: { ids: claudeEfforts, default: 'high' },
         published: {
@@ -256,7 +262,7 @@ export const selection: readonly SelectedProvider[] = [
         name: 'claude-opus-5-5',
         title: 'Claude Opus 5.5',
         maxOutputTokens: 128_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['flagship', 'reasoning'],
         efforts: { ids: claudeEfforts, default: 'medium' },
       },
@@ -265,7 +271,7 @@ export const selection: readonly SelectedProvider[] = [
         title: 'Claude Sonnet 5.5',
         maxOutputTokens: 128_000,
         contextWindow: 1_000_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['balanced', 'reasoning'],
         efforts: { ids: claudeEfforts, default: 'high' },
         published: {
@@ -281,7 +287,7 @@ export const selection: readonly SelectedProvider[] = [
         title: 'Claude Haiku 5.5',
         maxOutputTokens: 128_000,
         contextWindow: 1_000_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['fast', 'reasoning'],
         efforts: { ids: ['none', ...claudeEfforts], default: 'medium' },
         published: {
@@ -299,28 +305,28 @@ export const selection: readonly SelectedProvider[] = [
         name: 'claude-opus-5',
         title: 'Claude Opus 5',
         maxOutputTokens: 128_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['flagship', 'reasoning'],
       },
       {
         name: 'claude-sonnet-5',
         title: 'Claude Sonnet 5',
         maxOutputTokens: 128_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['balanced', 'reasoning'],
       },
       {
         name: 'claude-opus-4-8',
         title: 'Claude Opus 4.8',
         maxOutputTokens: 128_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['reasoning'],
       },
       {
         name: 'claude-haiku-4-5',
         title: 'Claude Haiku 4.5',
         maxOutputTokens: 64_000,
-        inputs: seeing,
+        inputs: visionModalities,
         tags: ['fast'],
       },
     ],
@@ -413,7 +419,7 @@ export const selection: readonly SelectedProvider[] = [
         name: 'gemini-3.1-flash-lite',
         title: 'Gemini 3.1 Flash Lite',
         maxOutputTokens: 65_536,
-        inputs: [...seeing, 'video'],
+        inputs: [...visionModalities, 'video'],
         tags: ['fast', 'reasoning'],
       },
       {
@@ -428,7 +434,7 @@ export const selection: readonly SelectedProvider[] = [
         name: 'gemini-2.5-flash',
         title: 'Gemini 2.5 Flash',
         maxOutputTokens: 65_536,
-        inputs: [...seeing, 'video'],
+        inputs: [...visionModalities, 'video'],
         tags: ['fast'],
       },
     ],

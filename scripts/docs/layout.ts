@@ -27,27 +27,27 @@ export function writePage({
   /** Whether the page has no list of headings, so that the text is wider. */
   isWide?: boolean;
 }): string {
-  const to = (target: string) => path.posix.relative(path.posix.dirname(page), target);
-  const home = to('.') === '' ? './' : `${to('.')}/`;
+  const linkTo = (target: string) => path.posix.relative(path.posix.dirname(page), target);
+  const home = linkTo('.') === '' ? './' : `${linkTo('.')}/`;
   return `<!doctype html>
 <html lang="en">
 <head>${ownHead}
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeHtml(title === 'Townhall' ? title : `${title} · Townhall`)}</title>
-<link rel="stylesheet" href="${to('portal.css')}">
-<script src="${to('portal.js')}" defer data-root="${escapeHtml(home)}"></script>
+<link rel="stylesheet" href="${linkTo('portal.css')}">
+<script src="${linkTo('portal.js')}" defer data-root="${escapeHtml(home)}"></script>
 </head>
 <body>
 <a class="skip" href="#content">Skip to the text</a>
 <header>
-<a class="name" href="${to('index.html')}">Townhall</a>
+<a class="name" href="${linkTo('index.html')}">Townhall</a>
 ${searchBox}
 <button id="menu" type="button" aria-expanded="false" aria-controls="navigation">Pages</button>
 </header>
 <div class="frame${isWide ? ' wide' : ''}">
 <nav id="navigation" aria-label="Pages">
-${navigation.map((group) => writeGroup(group, page, to)).join('\n')}
+${navigation.map((group) => writeGroup(group, page, linkTo)).join('\n')}
 </nav>
 <main id="content" tabindex="-1">
 ${body}
@@ -65,10 +65,14 @@ const searchBox = `<div class="search" role="search">
 <ul id="results" role="listbox" aria-label="Search results" hidden></ul>
 </div>`;
 
-function writeGroup({ title, links }: NavigationGroup, page: string, to: (target: string) => string): string {
+function writeGroup(
+  { title, links }: NavigationGroup,
+  page: string,
+  linkTo: (target: string) => string,
+): string {
   const items = links.map((link) => {
     const current = link.page === page ? ' aria-current="page"' : '';
-    return `<li><a href="${to(link.page)}"${current}>${escapeHtml(link.title)}</a></li>`;
+    return `<li><a href="${linkTo(link.page)}"${current}>${escapeHtml(link.title)}</a></li>`;
   });
   return `<h2>${escapeHtml(title)}</h2>
 <ul>

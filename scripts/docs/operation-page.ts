@@ -152,7 +152,7 @@ function writeParameters({ document, endpoint, render }: OperationPageOptions): 
       render,
     ),
   );
-  return `<h2 id="parameters">Parameters</h2>\n${table(rows)}`;
+  return `<h2 id="parameters">Parameters</h2>\n${writeTable(rows)}`;
 }
 
 function writeRequestBody({ document, endpoint, render }: OperationPageOptions): string {
@@ -230,7 +230,7 @@ function writeMore({ guides, reference }: OperationPageOptions): string {
 }
 
 function memberTable(members: readonly Member[], render: (markdown: string) => string): string {
-  return members.length === 0 ? '' : table(members.map((member) => memberRow(member, render)));
+  return members.length === 0 ? '' : writeTable(members.map((member) => memberRow(member, render)));
 }
 
 function memberRow(
@@ -241,7 +241,7 @@ function memberRow(
   return `<dt><code>${escapeHtml(name)}</code> <span class="type">${escapeHtml(type)}</span>${mark}</dt><dd>${description === '' ? '' : render(description)}</dd>`;
 }
 
-function table(rows: readonly string[]): string {
+function writeTable(rows: readonly string[]): string {
   return `<dl class="members">${rows.join('')}</dl>\n`;
 }
 

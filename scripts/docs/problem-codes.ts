@@ -24,13 +24,13 @@ export function writeProblemCodes(documents: readonly Document[]): string {
     throw new Error(
       `these error codes have no text under x-codes in openapi/shared/schemas/ProblemCode.yaml: ${undocumentedCodes.join(', ')}`,
     );
-  const unknown = Object.keys(texts).filter((code) => !schema.enum.includes(code));
-  if (unknown.length > 0)
+  const unknownCodes = Object.keys(texts).filter((code) => !schema.enum.includes(code));
+  if (unknownCodes.length > 0)
     throw new Error(
-      `x-codes in openapi/shared/schemas/ProblemCode.yaml has texts for codes that there are not: ${unknown.join(', ')}`,
+      `x-codes in openapi/shared/schemas/ProblemCode.yaml has texts for codes that there are not: ${unknownCodes.join(', ')}`,
     );
   const statuses = [...new Set(schema.enum.map((code) => texts[code]?.status[0] ?? 0))].sort(
-    (a, b) => rank(a) - rank(b),
+    (a, b) => rankOf(a) - rankOf(b),
   );
   const parts = statuses.map((status) => {
     const codes = schema.enum.filter((code) => texts[code]?.status[0] === status);
@@ -40,7 +40,7 @@ export function writeProblemCodes(documents: readonly Document[]): string {
 }
 
 // Errors inside successful answers (status 200) come last.
-function rank(status: number): number {
+function rankOf(status: number): number {
   return status === 200 ? 1000 : status;
 }
 

@@ -81,16 +81,16 @@ function merge(document: Document, value: DescribedSchema | Reference): Describe
 export function typeOf(document: Document, value: DescribedSchema | Reference): string {
   const schema = merge(document, value);
   if (schema.const !== undefined) return JSON.stringify(schema.const);
-  if (schema.enum !== undefined) return alternatives(schema.enum.map((item) => JSON.stringify(item)));
+  if (schema.enum !== undefined) return listAlternatives(schema.enum.map((item) => JSON.stringify(item)));
   const forms = schema.oneOf ?? schema.anyOf;
-  if (forms !== undefined) return alternatives([...new Set(forms.map((form) => nameOf(document, form)))]);
+  if (forms !== undefined) return listAlternatives([...new Set(forms.map((form) => nameOf(document, form)))]);
   const types = [schema.type ?? 'object'].flat();
   if (types.includes('array') && schema.items !== undefined)
-    return alternatives([
+    return listAlternatives([
       `list of ${nameOf(document, schema.items)}`,
       ...types.filter((type) => type !== 'array'),
     ]);
-  return `${types.join(' or ')}${range(schema)}`;
+  return `${types.join(' or ')}${describeRange(schema)}`;
 }
 
 function nameOf(document: Document, value: DescribedSchema | Reference): string {
@@ -101,7 +101,7 @@ function nameOf(document: Document, value: DescribedSchema | Reference): string 
 }
 
 // A long list of values is left to the reference.
-function alternatives(values: readonly string[]): string {
+function listAlternatives(values: readonly string[]): string {
   if (values.length > 8) return `${values.slice(0, 7).join(', ')} or ${values.length - 7} more`;
   const [finalValue = '', ...earlierValues] = values.toReversed();
   return earlierValues.length === 0
@@ -109,12 +109,12 @@ function alternatives(values: readonly string[]): string {
     : `${earlierValues.toReversed().join(', ')} or ${finalValue}`;
 }
 
-function range({ minimum, maximum, maxLength, format }: DescribedSchema): string {
+function describeRange({ minimum, maximum, maxLength, format }: DescribedSchema): string {
   // The largest safe integer is no limit that a reader needs.
-  const top = maximum === Number.MAX_SAFE_INTEGER ? undefined : maximum;
-  if (minimum !== undefined && top !== undefined) return `, ${minimum} to ${top}`;
+  const upperBound = maximum === Number.MAX_SAFE_INTEGER ? undefined : maximum;
+  if (minimum !== undefined && upperBound !== undefined) return `, ${minimum} to ${upperBound}`;
   if (minimum !== undefined) return `, at least ${minimum}`;
-  if (top !== undefined) return `, at most ${top}`;
+  if (upperBound !== undefined) return `, at most ${upperBound}`;
   if (maxLength !== undefined) return `, at most ${maxLength} characters`;
   return format === undefined || /^(?:int|double|float)/.test(format) ? '' : `, ${format}`;
 }

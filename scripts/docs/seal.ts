@@ -29,13 +29,13 @@ export const ownHead = `<meta http-equiv="Content-Security-Policy" content="${ow
 const wayBack =
   '<div style="background:#1c2430;padding:.35rem 1.5rem;font:15px system-ui,sans-serif"><a href="index.html" style="color:#fff">Townhall: guides and search</a></div>';
 
-const replacements: readonly { what: string; from: RegExp; to: string }[] = [
-  { what: 'the head of the page', from: /<head>/, to: `<head>${sealedHead}` },
+const replacements: readonly { name: string; from: RegExp; to: string }[] = [
+  { name: 'the head of the page', from: /<head>/, to: `<head>${sealedHead}` },
   // Redoc has no link to other pages.
-  { what: 'the body of the page', from: /<body>/, to: `<body>${wayBack}` },
+  { name: 'the body of the page', from: /<body>/, to: `<body>${wayBack}` },
   // The logo hides itself when it does not load, so the text beside it has to name Redoc.
-  { what: 'the logo', from: /https:\/\/cdn\.redoc\.ly\/redoc\/logo-mini(?:-full)?\.svg/g, to: 'data:,' },
-  { what: 'the words beside the logo', from: /API docs by(?! Redoc)/g, to: 'API docs by Redoc' },
+  { name: 'the logo', from: /https:\/\/cdn\.redoc\.ly\/redoc\/logo-mini(?:-full)?\.svg/g, to: 'data:,' },
+  { name: 'the words beside the logo', from: /API docs by(?! Redoc)/g, to: 'API docs by Redoc' },
 ];
 
 /**
@@ -44,10 +44,10 @@ const replacements: readonly { what: string; from: RegExp; to: string }[] = [
 export function sealPage(html: string): string {
   if (!html.includes('"disableTelemetry":true'))
     throw new Error('the page would report how it is used; its telemetry is not off');
-  return replacements.reduce((page, { what, from, to }) => {
+  return replacements.reduce((page, { name, from, to }) => {
     const sealedPage = page.replace(from, to);
     if (sealedPage === page)
-      throw new Error(`${what} was not found in the page; the tool that makes it has changed`);
+      throw new Error(`${name} was not found in the page; the tool that makes it has changed`);
     return sealedPage;
   }, html);
 }

@@ -18,7 +18,11 @@ export function filesBelow(root: string, place: string): string[] {
 }
 
 /** A digest of the names and bytes of files and of `extra`, such as tool versions. */
-export function digest(root: string, places: readonly string[], extraInputs: readonly string[] = []): string {
+export function digestFiles(
+  root: string,
+  places: readonly string[],
+  extraInputs: readonly string[] = [],
+): string {
   const hash = createHash('sha256');
   for (const text of extraInputs) hash.update(text).update('\0');
   for (const file of places.flatMap((place) => filesBelow(root, place))) {

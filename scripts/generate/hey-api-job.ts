@@ -6,8 +6,8 @@ import { readFileSync } from 'node:fs';
 import { createClient } from '@hey-api/openapi-ts';
 
 const words = process.argv.slice(2);
-for (let at = 0; at < words.length; at += 3) {
-  const [bundle, output, containerName] = words.slice(at, at + 3);
+for (let index = 0; index < words.length; index += 3) {
+  const [bundle, output, containerName] = words.slice(index, index + 3);
   if (bundle === undefined || output === undefined || containerName === undefined)
     throw new Error('usage: hey-api-job (BUNDLE OUTPUT CONTAINER)…');
   await generate(bundle, output, containerName);

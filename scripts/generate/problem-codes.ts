@@ -9,21 +9,21 @@ export function writeProblemCodes(documents: readonly { name: string; document: 
     const codes = document.components?.schemas?.ProblemCode?.enum;
     return codes === undefined ? [] : [{ name, codes: codes as string[] }];
   });
-  const [first, ...otherLists] = lists;
-  if (first === undefined || first.codes.length === 0)
+  const [firstList, ...otherLists] = lists;
+  if (firstList === undefined || firstList.codes.length === 0)
     throw new Error(
       'no document refers to openapi/shared/schemas/ProblemCode.yaml, so there are no problem codes',
     );
   for (const list of otherLists) {
-    if (list.codes.join() !== first.codes.join())
+    if (list.codes.join() !== firstList.codes.join())
       throw new Error(
-        `${list.name} and ${first.name} have different problem codes; there is one list, in openapi/shared`,
+        `${list.name} and ${firstList.name} have different problem codes; there is one list, in openapi/shared`,
       );
   }
   return `// Generated from openapi/shared/schemas/ProblemCode.yaml by scripts/generate.ts; change the contract instead.
 
 /** What went wrong, for programs. */
 export type ProblemCode =
-${first.codes.map((code) => `  | '${code}'`).join('\n')};
+${firstList.codes.map((code) => `  | '${code}'`).join('\n')};
 `;
 }

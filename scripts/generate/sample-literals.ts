@@ -51,32 +51,32 @@ const python: Style = {
 
 /** `column` is the start of the literal, `depth` the indentation of its lines. */
 export function typeScriptLiteral(value: Json, column = 0, depth = 0): string {
-  return literal(value, typeScript, column, depth);
+  return renderLiteral(value, typeScript, column, depth);
 }
 
 export function pythonLiteral(value: Json, column = 0, depth = 0): string {
-  return literal(value, python, column, depth);
+  return renderLiteral(value, python, column, depth);
 }
 
 /** JSON for single quotes of a shell, as a part of an indented line. */
 export function shellJson(value: Json): string {
-  const text = literal(value, json, 8, 1);
+  const text = renderLiteral(value, json, 8, 1);
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-function literal(value: Json, style: Style, column: number, depth: number): string {
+function renderLiteral(value: Json, style: Style, column: number, depth: number): string {
   if (typeof value !== 'object' || value === null) return style.scalar(value);
   const singleLine = oneLine(value, style);
   if (column + singleLine.length <= style.width) return singleLine;
   const innerIndent = style.indent.repeat(depth + 1);
   const lines = Array.isArray(value)
-    ? value.map((item) => `${innerIndent}${literal(item, style, innerIndent.length, depth + 1)}`)
+    ? value.map((item) => `${innerIndent}${renderLiteral(item, style, innerIndent.length, depth + 1)}`)
     : Object.entries(value).map(([name, member]) => {
         const start = `${innerIndent}${style.name(name)}: `;
-        return `${start}${literal(member, style, start.length, depth + 1)}`;
+        return `${start}${renderLiteral(member, style, start.length, depth + 1)}`;
       });
-  const [open, close] = Array.isArray(value) ? ['[', ']'] : ['{', '}'];
-  return `${open}\n${lines.join(',\n')}${style.lastComma}\n${style.indent.repeat(depth)}${close}`;
+  const [openBracket, closeBracket] = Array.isArray(value) ? ['[', ']'] : ['{', '}'];
+  return `${openBracket}\n${lines.join(',\n')}${style.lastComma}\n${style.indent.repeat(depth)}${closeBracket}`;
 }
 
 function oneLine(value: Json, style: Style): string {

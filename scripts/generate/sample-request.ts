@@ -124,19 +124,21 @@ function tokenVariableOf(
   const identities = (security ?? [])
     .flatMap((requirement) => Object.keys(requirement))
     .map((scheme) => surface.identities[scheme] ?? 'user');
-  const [first] = identities;
-  if (first === undefined) return undefined;
-  return tokenVariables[identities.includes('user') ? 'user' : first] ?? tokenVariables['user'];
+  const [firstIdentity] = identities;
+  if (firstIdentity === undefined) return undefined;
+  return tokenVariables[identities.includes('user') ? 'user' : firstIdentity] ?? tokenVariables['user'];
 }
 
 function bodyOf(document: Document, { id, operation }: PlacedOperation): Json | undefined {
   if (operation.requestBody === undefined) return undefined;
   const body = resolve<DescribedBody>(document, operation.requestBody as DescribedBody);
   const media = body.content?.['application/json'];
-  const [first] = Object.values(media?.examples ?? {});
+  const [firstExample] = Object.values(media?.examples ?? {});
   const example =
     media?.example ??
-    (first === undefined ? undefined : resolve<{ value: Json }>(document, first as { value: Json }).value);
+    (firstExample === undefined
+      ? undefined
+      : resolve<{ value: Json }>(document, firstExample as { value: Json }).value);
   if (example === undefined && body.required === true)
     throw new Error(`${id}: the body has no example of application/json for its sample`);
   return example;

@@ -45,9 +45,9 @@ export function addSamples(document: Document, surface: Surface, root: string): 
     (endpoint.operation as SampledOperation)['x-codeSamples'] = languages.flatMap(
       ({ extension, lang, label, render }) => {
         const files = endpointSamples.filter((file) => file.extension === extension);
-        const instead = files.find(({ variant }) => variant === undefined);
+        const mainFile = files.find(({ variant }) => variant === undefined);
         return [
-          { lang, label, source: instead?.source ?? render(sampleRequest(document, surface, endpoint)) },
+          { lang, label, source: mainFile?.source ?? render(sampleRequest(document, surface, endpoint)) },
           ...files
             .filter(({ variant }) => variant !== undefined)
             .map(({ variant, source }) => ({ lang, label: `${label} (${variant})`, source })),

@@ -13,7 +13,7 @@ const run = promisify(execFile);
 
 // `docs/guides` is the source of the model local/guide and therefore published; the portal has
 // pages of examples.
-const unwanted = [
+const unwantedFiles = [
   /(?:^|\/)(?:test|tests|__tests__|examples|scripts|node_modules|coverage)\//,
   /^data\//,
   /\.test\./,
@@ -43,7 +43,7 @@ export async function inspectTarball(
         .filter(
           (name) =>
             !name.startsWith('package/build/docs/') &&
-            unwanted.some((pattern) => pattern.test(name.replace(/^package\//, ''))),
+            unwantedFiles.some((pattern) => pattern.test(name.replace(/^package\//, ''))),
         )
         .map((name) => `has ${name}, which an installation does not need`),
       ...files.flatMap((name) =>

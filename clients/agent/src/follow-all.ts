@@ -24,9 +24,9 @@ export function createFollowAll(
     createReconnectingStream({ transport, target }, () => createState(after), options);
 }
 
-function createState(after: number | undefined): ReaderState {
+function createState(afterSequence: number | undefined): ReaderState {
   const seqs = createSeqs();
-  let cursorMs = after;
+  let cursorMs = afterSequence;
   return {
     request: () => (cursorMs === undefined ? {} : { after: cursorMs }),
     after: () => cursorMs ?? 0,

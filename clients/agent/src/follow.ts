@@ -68,8 +68,8 @@ interface Cursor {
   take(event: SessionEvent): SessionEvent | null | 'gap';
 }
 
-function createCursor(after: number): Cursor {
-  let lastSeq = after;
+function createCursor(afterSeq: number): Cursor {
+  let lastSeq = afterSeq;
   let isIdle = false;
   let hasStatusAt = 0;
   /** The delivered length of each open part's text. */

@@ -108,14 +108,14 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
     fail: (failure) => new GatewayError(failure),
     keyedOperations,
   });
-  const generated = new GatewayOperations({ client: createTargetReader() as typeof addresses });
+  const generatedOperations = new GatewayOperations({ client: createTargetReader() as typeof addresses });
   // The generic call has a handwritten method, `client.call`, with names instead of members.
-  const { services: _generic, ...services } = createServices(generated, transport);
+  const { services: _generic, ...services } = createServices(generatedOperations, transport);
 
-  const streamTarget = targetOf(generated.ai, 'streamText');
-  const chatTarget = targetOf(generated.ai, 'createChatCompletion');
-  const geminiTarget = targetOf(generated.ai, 'streamGeminiContent');
-  const chatMessageTarget = targetOf(generated.ai, 'streamUiMessage');
+  const streamTarget = targetOf(generatedOperations.ai, 'streamText');
+  const chatTarget = targetOf(generatedOperations.ai, 'createChatCompletion');
+  const geminiTarget = targetOf(generatedOperations.ai, 'streamGeminiContent');
+  const chatMessageTarget = targetOf(generatedOperations.ai, 'streamUiMessage');
   const openChat = (request: UiChatRequest, call: StreamCallOptions = {}) =>
     createEventStream(transport, chatMessageTarget, request, call, chatRule);
   const modelRoute: ModelRoute = {

@@ -6,7 +6,7 @@ import type { Services } from '../../shared/src/operations.ts';
 import { GatewayError } from './errors.ts';
 import type { GatewayOperations } from './generated/sdk.gen.ts';
 import type { LoginInput, LoginOutcome, LoginResult, User } from './generated/types.gen.ts';
-import { challengeOf, randomText } from './pkce.ts';
+import { deriveChallenge, randomText } from './pkce.ts';
 
 /** The result of a login. */
 export interface LoginSuccess {
@@ -150,7 +150,7 @@ async function startRedirect(
   { bureauId, provider, redirectTo, signal }: RedirectRequest,
 ): Promise<StartedRedirect> {
   const verifier = randomText();
-  const challenge = await challengeOf(verifier);
+  const challenge = await deriveChallenge(verifier);
   const step = await accounts.startLogin(
     { bureau_id: bureauId, provider, redirect_to: redirectTo, code_challenge: challenge },
     { signal },

@@ -6,7 +6,7 @@ export function randomText(): string {
 }
 
 /** The base64url SHA-256 of a verifier. Needs a secure context: https, or http on this machine. */
-export async function challengeOf(verifier: string): Promise<string> {
+export async function deriveChallenge(verifier: string): Promise<string> {
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier));
   return base64Url(new Uint8Array(digest));
 }

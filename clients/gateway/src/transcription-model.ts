@@ -15,8 +15,8 @@ export function createTranscriptionModel(modelId: string, route: MediaRoute): Tr
 
     async doGenerate(options) {
       const { options: modelOptions, warnings } = readOptions(options);
-      const { language, prompt, ...rest } = modelOptions as { language?: string; prompt?: string };
-      for (const name of Object.keys(rest))
+      const { language, prompt, ...otherOptions } = modelOptions as { language?: string; prompt?: string };
+      for (const name of Object.keys(otherOptions))
         warnings.push({ type: 'unsupported', feature: `providerOptions.townhall.${name}` });
       const audio = typeof options.audio === 'string' ? options.audio : toBase64(options.audio);
       const request: TranscribeAudioRequest = {

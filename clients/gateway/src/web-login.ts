@@ -3,7 +3,7 @@
 
 import { createGatewayClient, type GatewayClient, type GatewayClientOptions } from './client.ts';
 import type { User } from './generated/types.gen.ts';
-import { challengeOf, randomText } from './pkce.ts';
+import { deriveChallenge, randomText } from './pkce.ts';
 
 export interface WebLoginOptions extends Omit<GatewayClientOptions, 'token'> {
   bureauId: string;
@@ -88,7 +88,7 @@ export function createWebLogin(options: WebLoginOptions): WebLogin {
     token: () => token() ?? '',
     fetch: endingFetch(connection.fetch, session),
   });
-  let handling: Promise<User | null> | undefined;
+  let returnPromise: Promise<User | null> | undefined;
 
   return {
     client,
@@ -97,24 +97,24 @@ export function createWebLogin(options: WebLoginOptions): WebLogin {
     subscribe: (listener) => session.subscribe(listener),
     handle() {
       // Frameworks may run the effect of a page twice; the code works once.
-      handling ??= handle({ client, session, storage: storage(), key: keys.pending })
+      returnPromise ??= handle({ client, session, storage: storage(), key: keys.pending })
         .catch((error: unknown) => {
           session.refresh();
           throw error;
         })
         .finally(() => {
-          handling = undefined;
+          returnPromise = undefined;
         });
-      return handling;
+      return returnPromise;
     },
     async signIn(view = {}) {
-      const pending: PendingLogin = {
+      const pendingLogin: PendingLogin = {
         state: randomText(),
         verifier: randomText(),
         redirectUri: redirectUri ?? location.origin + location.pathname,
       };
-      storage().setItem(keys.pending, JSON.stringify(pending));
-      const query = await loginQuery(bureauId, pending, view);
+      storage().setItem(keys.pending, JSON.stringify(pendingLogin));
+      const query = await createLoginQuery(bureauId, pendingLogin, view);
       location.assign(`${connection.baseUrl.replace(/\/+$/, '')}/login?${query}`);
       return new Promise<never>(() => {});
     },
@@ -170,7 +170,7 @@ function createSession(storage: () => BrowserStorage, key: string): Session {
 }
 
 /** The app's request in the address of the login page. */
-async function loginQuery(
+async function createLoginQuery(
   bureauId: string,
   { redirectUri, verifier, state }: PendingLogin,
   { screen, loginHint }: SignInOptions,
@@ -179,7 +179,7 @@ async function loginQuery(
     response_type: 'code',
     client_id: bureauId,
     redirect_uri: redirectUri,
-    code_challenge: await challengeOf(verifier),
+    code_challenge: await deriveChallenge(verifier),
     code_challenge_method: 'S256',
     state,
     ...(screen === undefined ? {} : { screen }),
@@ -198,9 +198,9 @@ interface HandleOptions {
 async function handle({ client, session, storage, key }: HandleOptions): Promise<User | null> {
   const address = new URL(location.href);
   const [code, state] = [address.searchParams.get('code'), address.searchParams.get('state')];
-  const pending = readJson<PendingLogin>(storage, key);
+  const pendingLogin = readJson<PendingLogin>(storage, key);
   // A foreign code, such as one of an attacker's own login, has another state: it is left alone.
-  if (code === null || pending === null || state !== pending.state) {
+  if (code === null || pendingLogin === null || state !== pendingLogin.state) {
     const existing = session.read();
     session.write(existing);
     // The call detects a token that was revoked meanwhile, which ends the session (endingFetch).
@@ -212,8 +212,8 @@ async function handle({ client, session, storage, key }: HandleOptions): Promise
   history.replaceState(history.state, '', address);
   const answer = await client.accounts.issueLoginToken({
     code,
-    code_verifier: pending.verifier,
-    redirect_uri: pending.redirectUri,
+    code_verifier: pendingLogin.verifier,
+    redirect_uri: pendingLogin.redirectUri,
   });
   const { user_token: userToken, expires_at: expiresAt, user } = answer;
   session.write({ userToken, expiresAt, user });
@@ -224,11 +224,11 @@ async function handle({ client, session, storage, key }: HandleOptions): Promise
  * Ends the session when the server refuses its token, such as one that was revoked. The refusal of an earlier token
  * changes nothing: the user may have signed in again meanwhile.
  */
-function endingFetch(inner: GatewayClientOptions['fetch'], session: Session): typeof globalThis.fetch {
+function endingFetch(baseFetch: GatewayClientOptions['fetch'], session: Session): typeof globalThis.fetch {
   return async (input, init) => {
-    const response = await (inner ?? globalThis.fetch)(input, init);
+    const response = await (baseFetch ?? globalThis.fetch)(input, init);
     if (response.status !== 401) return response;
-    const code = await errorCodeOf(response.clone());
+    const code = await readErrorCode(response.clone());
     const current = session.read();
     if (current === null) {
       // The stored session has expired, so the call was sent without its token.
@@ -238,7 +238,7 @@ function endingFetch(inner: GatewayClientOptions['fetch'], session: Session): ty
   };
 }
 
-async function errorCodeOf(response: Response): Promise<unknown> {
+async function readErrorCode(response: Response): Promise<unknown> {
   const body = (await response.json().catch(() => null)) as { error?: { code?: unknown } } | null;
   return body?.error?.code;
 }

@@ -71,13 +71,13 @@ export type Services<Container> = { readonly [Name in keyof Container]: Service<
 
 type Invoke = (members?: Readonly<Record<string, unknown>>, options?: CallOptions) => unknown;
 
-/** All services of `generated`; a client replaces single methods by handwritten ones. */
+/** All services of the generated container; a client replaces single methods by handwritten ones. */
 export function createServices<Container extends object>(
-  generated: Container,
+  container: Container,
   transport: Transport,
 ): Services<Container> {
-  const services = namesOf(generated).map((service) => {
-    const operations = (generated as Record<string, object>)[service] as object;
+  const services = namesOf(container).map((service) => {
+    const operations = (container as Record<string, object>)[service] as object;
     const methods = namesOf(operations).map((name): [string, Invoke] => [
       name,
       createMethod(targetOf(operations, name), transport),
@@ -182,8 +182,8 @@ export function createTargetReader(): unknown {
   return { ...describeTarget(false), sse: describeTarget(true) };
 }
 
-function namesOf(generated: object): string[] {
-  return Object.getOwnPropertyNames(Object.getPrototypeOf(generated)).filter(
+function namesOf(operations: object): string[] {
+  return Object.getOwnPropertyNames(Object.getPrototypeOf(operations)).filter(
     (name) => name !== 'constructor',
   );
 }

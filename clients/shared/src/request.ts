@@ -57,17 +57,17 @@ async function buildHeaders(
 /** Separates path members from the others. */
 function splitMembers(url: string, members: Members): { path: Members; rest: Members } {
   const path: Record<string, unknown> = {};
-  const rest: Record<string, unknown> = { ...members };
+  const bodyMembers: Record<string, unknown> = { ...members };
   for (const [, name = ''] of url.matchAll(/\{([^{}]+)\}/g)) {
-    const value = rest[name];
+    const value = bodyMembers[name];
     // An empty or dotted segment would silently select another route.
     if (value === undefined || value === null || value === '' || value === '.' || value === '..') {
       throw new TypeError(`${name} must name something; it is part of the address ${url}.`);
     }
     path[name] = value;
-    delete rest[name];
+    delete bodyMembers[name];
   }
-  return { path, rest };
+  return { path, rest: bodyMembers };
 }
 
 async function readToken(source: ConnectionOptions['token']): Promise<string> {

@@ -31,11 +31,11 @@ export async function* readEvents(
 ): AsyncGenerator<string, void, undefined> {
   const { scope, idleTimeoutMs, maxEventChars = defaultMaxEventChars, hasEndMark, fail } = options;
   const pieces: string[] = [];
-  let tooLarge = false;
+  let isTooLarge = false;
   const parser = createParser({
     onEvent: (event) => pieces.push(event.data),
     onError: (error) => {
-      tooLarge ||= error.type === 'max-buffer-size-exceeded';
+      isTooLarge ||= error.type === 'max-buffer-size-exceeded';
     },
     maxBufferSize: maxEventChars,
   });
@@ -62,7 +62,7 @@ export async function* readEvents(
       }
       yield data;
     }
-    if (tooLarge) {
+    if (isTooLarge) {
       throw fail({
         status: response.status,
         code: 'stream_event_too_large',

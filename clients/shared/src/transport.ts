@@ -90,7 +90,7 @@ export function createTransport(settings: TransportOptions): Transport {
       scope = createAbortScope(options.signal),
     ) {
       const { url, init } = await buildRequest(settings, { ...target, streams: true }, members, options);
-      const reading = { ...options, idleTimeoutMs: options.idleTimeoutMs ?? idleTimeoutMs, scope, fail };
+      const readOptions = { ...options, idleTimeoutMs: options.idleTimeoutMs ?? idleTimeoutMs, scope, fail };
       let response: Response | undefined;
       try {
         scope.arm(options.timeoutMs ?? timeoutMs);
@@ -99,7 +99,7 @@ export function createTransport(settings: TransportOptions): Transport {
         requireEvents(response, fail);
         return {
           ...describeResponse(response),
-          events: streamEvents(response, rule, reading),
+          events: streamEvents(response, rule, readOptions),
           close: scope.close,
         };
       } catch (error) {

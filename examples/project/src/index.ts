@@ -46,11 +46,11 @@ export const notes = defineService({
       },
       output: note,
       run({ input, user, log }: ActionCall<{ text: string }>) {
-        const mine = notesOf.get(user?.userId ?? '') ?? [];
-        const added = { note_id: `note_${mine.length + 1}`, text: input.text };
-        notesOf.set(user?.userId ?? '', [...mine, added]);
-        log.info({ noteId: added.note_id }, 'a note was added');
-        return added;
+        const ownNotes = notesOf.get(user?.userId ?? '') ?? [];
+        const newNote = { note_id: `note_${ownNotes.length + 1}`, text: input.text };
+        notesOf.set(user?.userId ?? '', [...ownNotes, newNote]);
+        log.info({ noteId: newNote.note_id }, 'a note was added');
+        return newNote;
       },
     },
     list: {

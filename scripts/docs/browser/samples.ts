@@ -39,11 +39,11 @@ function writeToken(section: HTMLElement, panels: readonly HTMLElement[]): void 
   const field = section.querySelector<HTMLInputElement>('#token');
   if (!field || variable === undefined) return;
   const codes = panels.flatMap((panel) => [...panel.querySelectorAll('code')]);
-  const originals = codes.map(({ textContent }) => textContent);
+  const originalTexts = codes.map(({ textContent }) => textContent);
   field.addEventListener('input', () => {
     const token = field.value.trim().replaceAll(/[^\w.~+/=-]/g, '');
     for (const [at, code] of codes.entries())
-      code.textContent = withToken(originals[at] ?? '', variable, token);
+      code.textContent = withToken(originalTexts[at] ?? '', variable, token);
   });
 }
 
