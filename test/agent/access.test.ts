@@ -4,7 +4,7 @@ import { chmod, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parseToken, token as mintToken } from '../../src/kernel/secrets/secret.ts';
+import { parseToken, createToken } from '../../src/kernel/secrets/secret.ts';
 import { startAgent, type TestAgent } from '../support/agent.ts';
 import { testDatabase, type TestDatabase } from '../support/databases.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';
@@ -97,8 +97,8 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
   });
 
   test('answers 404 for an unknown path and 405 for a wrong method', async () => {
-    const unknown = await agent.fetch('/nowhere', { headers: bearer(agent.token) });
-    expect([unknown.status, await unknown.json()]).toMatchObject([
+    const unknownAnswer = await agent.fetch('/nowhere', { headers: bearer(agent.token) });
+    expect([unknownAnswer.status, await unknownAnswer.json()]).toMatchObject([
       404,
       { success: false, error: { code: 'route_not_found' } },
     ]);
@@ -173,21 +173,21 @@ describe('the token file', () => {
     (await agent.fetch('/api/status', { headers: { authorization: `Bearer ${token}` } })).status;
 
   test('holds the token, readable by its owner alone, across a restart', async () => {
-    const first = await start('a', 'keeper');
-    expect((await stat(first.tokenFile)).mode & 0o777).toBe(0o600);
-    const text = await readFile(first.tokenFile, 'utf8');
-    expect([text, parseToken(text.trim())]).toEqual([`${first.token}\n`, 'agt']);
-    await first.close();
-    const second = await start('a', 'keeper');
-    expect(second.token).toBe(first.token);
-    expect(await statusOf(second, first.token)).toBe(200);
-    await second.close();
+    const firstAgent = await start('a', 'keeper');
+    expect((await stat(firstAgent.tokenFile)).mode & 0o777).toBe(0o600);
+    const text = await readFile(firstAgent.tokenFile, 'utf8');
+    expect([text, parseToken(text.trim())]).toEqual([`${firstAgent.token}\n`, 'agt']);
+    await firstAgent.close();
+    const secondAgent = await start('a', 'keeper');
+    expect(secondAgent.token).toBe(firstAgent.token);
+    expect(await statusOf(secondAgent, firstAgent.token)).toBe(200);
+    await secondAgent.close();
     const rows = await world.database.sql`select * from agent.tokens_tokens`;
-    expect(JSON.stringify(rows)).not.toContain(first.token);
+    expect(JSON.stringify(rows)).not.toContain(firstAgent.token);
   });
 
   test('adds its token to a database without it', async () => {
-    const token = mintToken('agt');
+    const token = createToken('agt');
     const firstAgent = await start('b', 'adopter');
     await firstAgent.close();
     await writeFile(firstAgent.tokenFile, `${token}\n`);

@@ -84,29 +84,29 @@ async function start(settings: AgentOptions['settings'] = {}): Promise<TestAgent
   return agent;
 }
 
-const unknown = 'none_01jd6zv0c5e9fsr8m2w4x1k7qa';
+const unknownId = 'none_01jd6zv0c5e9fsr8m2w4x1k7qa';
 
 describe('an unknown id', () => {
   test.each<[string, (agent: TestAgent) => Promise<unknown>, string]>([
     [
       'of a run',
-      ({ client }) => client.sessions.getRun({ sessionId: 'desk', runId: unknown }),
+      ({ client }) => client.sessions.getRun({ sessionId: 'desk', runId: unknownId }),
       'run_not_found',
     ],
     [
       'of a queue item',
-      ({ client }) => client.sessions.removeQueueItem({ sessionId: 'desk', queueItemId: unknown }),
+      ({ client }) => client.sessions.removeQueueItem({ sessionId: 'desk', queueItemId: unknownId }),
       'queue_item_not_found',
     ],
     [
       'of an approval',
       ({ client }) =>
-        client.sessions.decideApproval({ sessionId: 'desk', approvalId: unknown, decision: 'approve' }),
+        client.sessions.decideApproval({ sessionId: 'desk', approvalId: unknownId, decision: 'approve' }),
       'approval_not_found',
     ],
     [
       'of the session of permissions',
-      ({ client }) => client.permissions.list({ sessionId: unknown }),
+      ({ client }) => client.permissions.list({ sessionId: unknownId }),
       'session_not_found',
     ],
   ])('%s is 404', async (_what, call, code) => {

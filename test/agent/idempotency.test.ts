@@ -123,15 +123,15 @@ const runCount = async () => {
 describe('two calls with one Idempotency-Key', () => {
   test('execute one run and get one answer', async () => {
     const agent = await start();
-    const first = await post(agent, '/api/execute', { instructions: 'Work.' });
-    const second = await post(agent, '/api/execute', { instructions: 'Work.' });
-    expect(first).toMatchObject({ status: 200, replayed: null, body: { text: 'Done.' } });
-    expect(second).toEqual({ ...first, replayed: 'true' });
+    const firstAnswer = await post(agent, '/api/execute', { instructions: 'Work.' });
+    const secondAnswer = await post(agent, '/api/execute', { instructions: 'Work.' });
+    expect(firstAnswer).toMatchObject({ status: 200, replayed: null, body: { text: 'Done.' } });
+    expect(secondAnswer).toEqual({ ...firstAnswer, replayed: 'true' });
     expect(await runCount()).toBe(1);
   });
 
   test('execute one run when they arrive together', async () => {
-    const { arrival, open } = holdGateway();
+    const { arrival, open: openGateway } = holdGateway();
     const agent = await start();
     const calls = [1, 2, 3].map(() => post(agent, '/api/execute', { instructions: 'Work.' }));
     await arrival;
@@ -139,18 +139,18 @@ describe('two calls with one Idempotency-Key', () => {
       status: 409,
       body: { error: { code: 'idempotency_key_in_use' } },
     });
-    open();
+    openGateway();
     const statuses = (await Promise.all(calls)).map(({ status }) => status);
     expect(statuses.toSorted((a, b) => a - b)).toEqual([200, 409, 409]);
     expect(gateway.requests).toHaveLength(1);
   });
 
   test('get one answer across a restart', async () => {
-    const first = await start();
-    const answer = await post(first, '/api/execute', { instructions: 'Work.' });
-    await first.close();
-    const second = await start({ dataDir: first.dataDir });
-    expect(await post(second, '/api/execute', { instructions: 'Work.' })).toEqual({
+    const firstAgent = await start();
+    const answer = await post(firstAgent, '/api/execute', { instructions: 'Work.' });
+    await firstAgent.close();
+    const secondAgent = await start({ dataDir: firstAgent.dataDir });
+    expect(await post(secondAgent, '/api/execute', { instructions: 'Work.' })).toEqual({
       ...answer,
       replayed: 'true',
     });
@@ -193,8 +193,8 @@ describe('two calls with one Idempotency-Key', () => {
       const agent = await start();
       await agent.client.sessions.create({ id: 'desk' });
       const body = path.endsWith('prompt') ? { text: 'Work.' } : { instructions: 'Work.' };
-      const first = await post(agent, path, body);
-      expect(await post(agent, path, body)).toEqual({ ...first, replayed: 'true' });
+      const firstAnswer = await post(agent, path, body);
+      expect(await post(agent, path, body)).toEqual({ ...firstAnswer, replayed: 'true' });
       expect(await runCount()).toBe(1);
     },
   );
@@ -202,9 +202,9 @@ describe('two calls with one Idempotency-Key', () => {
   test('are one message of a chat', async () => {
     const agent = await start();
     const message = { chatId: 'family', text: 'Hello.' };
-    const first = await post(agent, '/service/chat/send', message);
-    expect(first).toMatchObject({ status: 202, body: { serviceName: 'chat', queued: true } });
-    expect(await post(agent, '/service/chat/send', message)).toEqual({ ...first, replayed: 'true' });
+    const firstAnswer = await post(agent, '/service/chat/send', message);
+    expect(firstAnswer).toMatchObject({ status: 202, body: { serviceName: 'chat', queued: true } });
+    expect(await post(agent, '/service/chat/send', message)).toEqual({ ...firstAnswer, replayed: 'true' });
     expect(await runCount()).toBe(1);
   });
 
@@ -213,9 +213,9 @@ describe('two calls with one Idempotency-Key', () => {
     ['classic', { pluginName: 'bell', actionName: 'ring' }],
   ] as const)('call an action once in the %s variant', async (variant, body) => {
     const agent = await start({ variant });
-    const first = await post(agent, '/api/plugins/action', body);
-    expect(first).toMatchObject({ status: 200, body: { result: { rings: 1 } } });
-    expect(await post(agent, '/api/plugins/action', body)).toEqual({ ...first, replayed: 'true' });
+    const firstAnswer = await post(agent, '/api/plugins/action', body);
+    expect(firstAnswer).toMatchObject({ status: 200, body: { result: { rings: 1 } } });
+    expect(await post(agent, '/api/plugins/action', body)).toEqual({ ...firstAnswer, replayed: 'true' });
     expect(rings).toBe(1);
   });
 
@@ -224,9 +224,9 @@ describe('two calls with one Idempotency-Key', () => {
     ['/service/tower/ring', {}],
   ])('call a service once at %s', async (path, body) => {
     const agent = await start();
-    const first = await post(agent, path, body);
-    expect(first).toMatchObject({ status: 200, body: { result: { rings: 1 } } });
-    expect(await post(agent, path, body)).toEqual({ ...first, replayed: 'true' });
+    const firstAnswer = await post(agent, path, body);
+    expect(firstAnswer).toMatchObject({ status: 200, body: { result: { rings: 1 } } });
+    expect(await post(agent, path, body)).toEqual({ ...firstAnswer, replayed: 'true' });
     expect(rings).toBe(1);
   });
 
@@ -251,11 +251,11 @@ describe('a failure under an Idempotency-Key', () => {
       error: { type: 'insufficient_credits_error', code: 'insufficient_credits', message: 'No credits.' },
     }));
     const agent = await start();
-    const first = await post(agent, '/api/execute', { instructions: 'Work.' });
+    const firstAnswer = await post(agent, '/api/execute', { instructions: 'Work.' });
     gateway.answer(() => says('Done.'));
-    expect(first).toMatchObject({ status: 402, body: { error: { code: 'insufficient_credits' } } });
+    expect(firstAnswer).toMatchObject({ status: 402, body: { error: { code: 'insufficient_credits' } } });
     expect(await post(agent, '/api/execute', { instructions: 'Work.' })).toEqual({
-      ...first,
+      ...firstAnswer,
       replayed: 'true',
     });
     expect(await runCount()).toBe(1);
@@ -277,32 +277,32 @@ describe('a failure under an Idempotency-Key', () => {
 
 describe('the receipt of a run', () => {
   test('returns the answer when the first caller disconnected early', async () => {
-    const { arrival, open } = holdGateway();
+    const { arrival, open: openGateway } = holdGateway();
     const agent = await start();
     const caller = new AbortController();
-    const first = post(agent, '/api/execute', { instructions: 'Work.' }, { signal: caller.signal });
+    const firstAnswer = post(agent, '/api/execute', { instructions: 'Work.' }, { signal: caller.signal });
     await arrival;
     caller.abort();
-    await expect(first).rejects.toThrow('abort');
+    await expect(firstAnswer).rejects.toThrow('abort');
     const [run] = await world.database.sql<{ run_id: string }[]>`select run_id from agent.sessions_runs`;
     await expect
       .poll(() => post(agent, '/api/execute', { instructions: 'Work.' }))
       .toMatchObject({ status: 202, replayed: 'true', body: { runId: run?.run_id, queued: false } });
-    open();
+    openGateway();
     expect(await runCount()).toBe(1);
   });
 
   test('returns the answer when the first process died', async () => {
     const agent = await start();
-    const first = await post(agent, '/api/execute', { instructions: 'Work.' });
+    const firstAnswer = await post(agent, '/api/execute', { instructions: 'Work.' });
     const message = await post(agent, '/service/chat/send', { chatId: 'family', text: 'Hello.' });
-    const prompt = await post(agent, `/api/sdk/sessions/${String(first.body['sessionId'])}/prompt`, {
+    const prompt = await post(agent, `/api/sdk/sessions/${String(firstAnswer.body['sessionId'])}/prompt`, {
       text: 'More.',
     });
     // A crash before the answer leaves the run and a key with a lease that is not renewed.
     await world.database.sql`
       update agent.idempotency set state = 'running', status = null, body = null, lease_until = now() - interval '1 second'`;
-    const { sessionId, runId } = first.body;
+    const { sessionId, runId } = firstAnswer.body;
     expect(await post(agent, '/api/execute', { instructions: 'Work.' })).toMatchObject({
       status: 202,
       replayed: 'true',
@@ -321,14 +321,14 @@ describe('the receipt of a run', () => {
 });
 
 test('frees keys of calls that died before a run at the next start', async () => {
-  const first = await start();
-  await post(first, '/api/plugins/action', { plugin_name: 'bell', action_name: 'ring' });
-  await first.close();
+  const firstAgent = await start();
+  await post(firstAgent, '/api/plugins/action', { plugin_name: 'bell', action_name: 'ring' });
+  await firstAgent.close();
   await world.database.sql`
     update agent.idempotency set state = 'running', status = null, body = null,
       lease_until = now() + case when ${world.database.engine === 'embedded'} then interval '1 hour' else interval '0' end`;
-  const second = await start({ dataDir: first.dataDir });
+  const secondAgent = await start({ dataDir: firstAgent.dataDir });
   expect(
-    await post(second, '/api/plugins/action', { plugin_name: 'bell', action_name: 'ring' }),
+    await post(secondAgent, '/api/plugins/action', { plugin_name: 'bell', action_name: 'ring' }),
   ).toMatchObject({ status: 200, replayed: null, body: { result: { rings: 2 } } });
 });

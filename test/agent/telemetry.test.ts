@@ -72,10 +72,10 @@ test('exports a run as one trace that the gateway joins', async () => {
 });
 
 test('links a queued run to the request that submitted it', async () => {
-  const first = holdAnswer();
+  const firstAnswer = holdAnswer();
   const { client } = await world.start({ settings: { otlpEndpoint: collector.url, name: 'linked' } });
   world.gateway.answer(({ prompt }) =>
-    JSON.stringify(prompt.at(-1)).includes('First') ? first.answer : says('Done.'),
+    JSON.stringify(prompt.at(-1)).includes('First') ? firstAnswer.answer : says('Done.'),
   );
   await client.sessions.create({ id: 'linked' });
   const requests = [];
@@ -87,8 +87,8 @@ test('links a queued run to the request that submitted it', async () => {
     );
     requests.push({ runId, traceId });
   }
-  await first.request;
-  first.end();
+  await firstAnswer.request;
+  firstAnswer.end();
   for (const { runId, traceId } of requests) {
     const request = await collector.waitFor(
       (span) => span.traceId === traceId && span.parentSpanId === 'c'.repeat(16),

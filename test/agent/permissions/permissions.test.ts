@@ -175,10 +175,10 @@ describe('permissions.create', () => {
   test('updates the expiry of an equal rule', async () => {
     const agent = await world.start();
     const rule = { tool: 'files.write', effect: 'allow' } as const;
-    const first = await agent.client.permissions.create(rule);
-    const second = await agent.client.permissions.create({ ...rule, expiresInMs: 60_000 });
-    expect(second.permissionId).toBe(first.permissionId);
-    expect(second.expiresAt).not.toBeNull();
+    const firstRule = await agent.client.permissions.create(rule);
+    const secondRule = await agent.client.permissions.create({ ...rule, expiresInMs: 60_000 });
+    expect(secondRule.permissionId).toBe(firstRule.permissionId);
+    expect(secondRule.expiresAt).not.toBeNull();
   });
 
   test('ends no denial earlier than before', async () => {

@@ -145,7 +145,7 @@ describe('the registry', () => {
 
   test('starts the other plugins when one hangs or throws', async () => {
     const stoppedNames: string[] = [];
-    const make = (name: string, start: () => Promise<void> | void): Plugin =>
+    const makePlugin = (name: string, start: () => Promise<void> | void): Plugin =>
       definePlugin<{ act: object }>({
         name,
         title: name,
@@ -156,7 +156,12 @@ describe('the registry', () => {
         actions: { act: { description: '', input: { type: 'object' }, run: async () => null } },
       });
     const registry = createRegistry(
-      [make('hangs', hang), make('throws', fail), make('off', fail), make('stands', () => {})],
+      [
+        makePlugin('hangs', hang),
+        makePlugin('throws', fail),
+        makePlugin('off', fail),
+        makePlugin('stands', () => {}),
+      ],
       { startMs: 50, config: new Map([['off', { enabled: false }]]) },
     );
     await registry.start('/');

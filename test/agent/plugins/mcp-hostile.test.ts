@@ -38,7 +38,7 @@ interface Behaviour {
   before?(request: IncomingMessage, response: ServerResponse): boolean;
 }
 
-async function hostileServer(behaviour: Behaviour): Promise<HostileServer> {
+async function startHostileServer(behaviour: Behaviour): Promise<HostileServer> {
   const methods: string[] = [];
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     if (behaviour.before?.(request, response) === true) return;
@@ -105,7 +105,7 @@ describe('an MCP server that misbehaves', () => {
     behaviour: Behaviour,
     members: { headers?: Record<string, string>; lines?: string[] } = {},
   ): Promise<{ registry: PluginRegistry; server: HostileServer }> {
-    const server = await hostileServer(behaviour);
+    const server = await startHostileServer(behaviour);
     closers.push(server.close);
     const redactor = createRedactor();
     const log =

@@ -53,7 +53,7 @@ describe('the plugin mcp', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  async function actions(): Promise<string[]> {
+  async function listActions(): Promise<string[]> {
     const { plugins } = await agent.client.plugins.listCatalog();
     return plugins.find(({ name }) => name === 'mcp')?.actions ?? [];
   }
@@ -61,8 +61,8 @@ describe('the plugin mcp', () => {
     agent.client.plugins.callAction({ plugin_name: 'mcp', action_name, payload });
 
   test('is available while one server is, with a reason for the other', async () => {
-    await expect.poll(() => actions()).toContain('probe-add-numbers');
-    expect(await actions()).toEqual([
+    await expect.poll(() => listActions()).toContain('probe-add-numbers');
+    expect(await listActions()).toEqual([
       'probe-add-numbers',
       'probe-environment',
       'probe-fails',
@@ -117,7 +117,7 @@ describe('the plugin mcp', () => {
 
   test('offers new tools and those of a restarted server', async () => {
     await call('probe-grow');
-    await expect.poll(() => actions()).toContain('probe-later');
+    await expect.poll(() => listActions()).toContain('probe-later');
     expect(await call('probe-later')).toMatchObject({ result: { text: 'here' } });
     await expect(call('probe-dies')).rejects.toMatchObject({ status: 502 });
     await expect
@@ -167,7 +167,7 @@ describe('MCP tools with colliding names', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  async function actions(): Promise<string[]> {
+  async function listActions(): Promise<string[]> {
     const { plugins } = await agent.client.plugins.listCatalog();
     return plugins.find(({ name }) => name === 'mcp')?.actions ?? [];
   }
@@ -175,7 +175,7 @@ describe('MCP tools with colliding names', () => {
     (await agent.client.plugins.callAction({ plugin_name: 'mcp', action_name, payload: {} })).result;
 
   test('belong to the server with the longer name', async () => {
-    await expect.poll(() => actions()).toEqual(expect.arrayContaining(['a-same-name', 'a-b-c']));
+    await expect.poll(() => listActions()).toEqual(expect.arrayContaining(['a-same-name', 'a-b-c']));
     expect(await call('a-b-c')).toEqual({ text: 'a-b: c' });
     expect(await call('a-same-name')).toEqual({ text: 'a: Same_Name' });
     const { availability } = await agent.client.plugins.checkAvailability({ plugin_name: 'mcp' });
@@ -189,8 +189,8 @@ describe('MCP tools with colliding names', () => {
   });
 
   test('get a digest where characters are lost, so all stay callable', async () => {
-    await expect.poll(() => actions()).toContain('a-same-name');
-    const names = (await actions()).filter((name) => /-[0-9a-f]{8}$/.test(name));
+    await expect.poll(() => listActions()).toContain('a-same-name');
+    const names = (await listActions()).filter((name) => /-[0-9a-f]{8}$/.test(name));
     const texts = (await Promise.all(names.map(call))).map((result) => (result as { text: string }).text);
     expect(texts.sort()).toEqual([`a: ${longName}-1`, `a: ${longName}-2`, 'a: 名前', 'a: 道具'].sort());
     expect(Math.max(...names.map((name) => `mcp_${name}`.length))).toBeLessThanOrEqual(64);

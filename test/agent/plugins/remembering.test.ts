@@ -24,17 +24,17 @@ const actionOf =
 
 describe('the plugin memory', () => {
   test('finds notes by parts of words after a restart', async () => {
-    const first = await start();
-    const add = actionOf(first, 'memory');
+    const firstAgent = await start();
+    const add = actionOf(firstAgent, 'memory');
     const { noteId } = (await add('add', { text: 'The staging server is called Möwe and runs Debian.' })) as {
       noteId: string;
     };
     await add('add', { key: 'deploy', text: 'Deploy with make ship.' });
     await add('add', { key: 'deploy', text: 'Deploy with npm run ship.' });
-    await first.close();
+    await firstAgent.close();
 
-    const second = await start();
-    const memory = actionOf(second, 'memory');
+    const secondAgent = await start();
+    const memory = actionOf(secondAgent, 'memory');
     const texts = async (query: string) =>
       ((await memory('search', { query })) as { notes: { text: string }[] }).notes.map(({ text }) => text);
     expect(await texts('möwe')).toEqual(['The staging server is called Möwe and runs Debian.']);
@@ -52,7 +52,7 @@ describe('the plugin memory', () => {
       code: 'action_refused',
     });
     await expect(memory('add', { text: 'a\u0000b' })).rejects.toMatchObject({ status: 400 });
-    await second.close();
+    await secondAgent.close();
   });
 
   test('shows an agent its own notes only', async () => {
@@ -91,20 +91,20 @@ describe('the plugin schedule', () => {
   });
 
   test('cancels a schedule of an earlier start', async () => {
-    const first = await start('planner');
-    const { scheduleId } = (await actionOf(first, 'schedule')('once', {
+    const firstAgent = await start('planner');
+    const { scheduleId } = (await actionOf(firstAgent, 'schedule')('once', {
       instructions: 'Never do this.',
       inSeconds: 3_000,
     })) as { scheduleId: string };
-    await actionOf(first, 'schedule')('once', { instructions: 'Feed the cat.', inSeconds: 3 });
-    await first.close();
-    const second = await start('planner');
-    const schedule = actionOf(second, 'schedule');
+    await actionOf(firstAgent, 'schedule')('once', { instructions: 'Feed the cat.', inSeconds: 3 });
+    await firstAgent.close();
+    const secondAgent = await start('planner');
+    const schedule = actionOf(secondAgent, 'schedule');
     expect(await schedule('cancel', { scheduleId })).toEqual({ cancelled: true });
     await expect(schedule('cancel', { scheduleId })).rejects.toMatchObject({ status: 422 });
     await expect.poll(() => prompts().filter((prompt) => prompt.includes('Feed the cat.')).length).toBe(1);
     expect(prompts().some((prompt) => prompt.includes('Never do this.'))).toBe(false);
-    await second.close();
+    await secondAgent.close();
   });
 
   test.each([

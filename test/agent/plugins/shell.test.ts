@@ -170,10 +170,10 @@ describe('the plugin shell', () => {
 
   test('ends a command with the run that started it', async () => {
     const run = new AbortController();
-    const calling = call({ command: 'echo $$ > pid; exec sleep 300' }, { signal: run.signal });
+    const callPromise = call({ command: 'echo $$ > pid; exec sleep 300' }, { signal: run.signal });
     await expect.poll(() => pidIn('pid')).toBeGreaterThan(1);
     run.abort();
-    expect(await calling).toMatchObject({ ok: false });
+    expect(await callPromise).toMatchObject({ ok: false });
     const pid = await pidIn('pid');
     await expect.poll(() => isRunning(pid)).toBe(false);
   });

@@ -86,8 +86,8 @@ describe('startPlugin', () => {
   });
 
   test('throws the reason when the plugin cannot start', async () => {
-    const broken = { ...weather, start: () => Promise.reject(new Error('no key')) };
-    await expect(startPlugin(broken)).rejects.toThrow('The plugin "weather" is not available: ');
+    const brokenPlugin = { ...weather, start: () => Promise.reject(new Error('no key')) };
+    await expect(startPlugin(brokenPlugin)).rejects.toThrow('The plugin "weather" is not available: ');
     await expect(startPlugin(weather, { settings: { unit: 'k' } })).rejects.toThrow(
       'The settings of the plugin "weather" do not fit',
     );

@@ -113,11 +113,11 @@ describe('child processes of an agent', { timeout: 60_000 }, () => {
     await exit;
     expect(await call).toBe('cut off');
     await expect.poll(() => Promise.all(pids.map(isRunning))).toEqual(Array(6).fill(false));
-    await expect.poll(runningWithin).toEqual([]);
+    await expect.poll(findRunning).toEqual([]);
   });
 
   // All processes whose working directory is this folder.
-  async function runningWithin(): Promise<string[]> {
+  async function findRunning(): Promise<string[]> {
     const names = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
     const places = await Promise.all(names.map((name) => readlink(`/proc/${name}/cwd`).catch(() => '')));
     return places.filter((path) => path.startsWith(folder));

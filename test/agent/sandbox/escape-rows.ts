@@ -536,7 +536,7 @@ function mcp(goal: string, tool: string, boundary: string, input: object = {}): 
 }
 
 // The hostile server `a` names its tools like those of others.
-const shadowing: EscapeRow[] = [
+const shadowingRows: EscapeRow[] = [
   mcp('answer for server a-b with a tool b-c of server a', 'mcp_a-b-c', 'the longer name owns it', {
     text: 'for a-b alone',
   }),
@@ -694,7 +694,7 @@ export const rows: readonly EscapeRow[] = [
   ...background,
   ...network,
   ...api,
-  ...shadowing,
+  ...shadowingRows,
   ...kernel,
   ...programs,
 ];

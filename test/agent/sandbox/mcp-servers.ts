@@ -85,8 +85,8 @@ async function openServer(tools: readonly string[], call: (tool: string) => stri
 }
 
 async function close(server: Server): Promise<void> {
-  const closing = once(server, 'close');
+  const closeEvent = once(server, 'close');
   server.close();
   server.closeAllConnections();
-  await closing;
+  await closeEvent;
 }

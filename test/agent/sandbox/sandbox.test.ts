@@ -287,7 +287,7 @@ describe.skipIf(!hasBubblewrap)('links in the paths of a sandbox', () => {
   });
   afterAll(() => rm(base, { recursive: true, force: true }));
 
-  async function output(
+  async function readOutput(
     text: string,
     {
       read = [],
@@ -321,14 +321,14 @@ describe.skipIf(!hasBubblewrap)('links in the paths of a sandbox', () => {
     ['of one that may write', (path) => ({ settings: { write: [path] } })],
   ])('show no secret by another name: %s', async (_name, optionsOf) => {
     const text = `cat ${base}/link/open ${base}/link/deep/agent.token ${base}/real/deep/agent.token`;
-    const linkOutput = await output(text, optionsOf(join(base, 'link')));
+    const linkOutput = await readOutput(text, optionsOf(join(base, 'link')));
     expect(linkOutput).toContain('open to all');
     expect(linkOutput).not.toContain('SECRET');
   });
 
   test('hide the secrets of a workspace that is reached through one', async () => {
     const toolsFolder = join(base, 'project', 'tools');
-    expect(await output(`pwd; cat .env ${toolsFolder}/.env`, { folder: toolsFolder })).not.toContain(
+    expect(await readOutput(`pwd; cat .env ${toolsFolder}/.env`, { folder: toolsFolder })).not.toContain(
       'SECRET',
     );
   });
@@ -337,18 +337,18 @@ describe.skipIf(!hasBubblewrap)('links in the paths of a sandbox', () => {
     'follow none of a program: %s',
     async (path) => {
       const settings = { write: [join(base, 'out')], read: [join(base, path)] };
-      await expect(output(`cat ${join(base, path)}/key`, { settings })).rejects.toThrow(
+      await expect(readOutput(`cat ${join(base, path)}/key`, { settings })).rejects.toThrow(
         /leads through a link/,
       );
       const program = { settings: { write: [join(base, 'out')] }, folder: join(base, path) };
-      expect(await output(`cat key ${join(base, path)}/key`, program)).not.toContain('SECRET');
+      expect(await readOutput(`cat key ${join(base, path)}/key`, program)).not.toContain('SECRET');
     },
   );
 
   test('start a program of the system by a link in the workspace', async () => {
     await symlink('/bin/sh', join(workspace, 'python'));
     const command = [join(workspace, 'python'), '-c', 'echo started'];
-    expect(await output('', { command })).toBe('started\n');
+    expect(await readOutput('', { command })).toBe('started\n');
   });
 
   test('of all programs in the workspace leave no sandbox', async () => {

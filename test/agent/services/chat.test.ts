@@ -18,23 +18,23 @@ describe.each(['current', 'classic'] as const)('the service chat of the %s varia
   });
 
   test('queues messages with metadata, in one session per chat', async () => {
-    const first = await agent.client.chat.sendMessage({
+    const firstAnswer = await agent.client.chat.sendMessage({
       chatId: 'family',
       text: 'What is for dinner?',
       attachments: [
         { type: 'document', fileName: 'a.md', contentType: 'text/markdown', content: '# Larder' },
       ],
     });
-    expect(first).toMatchObject({
+    expect(firstAnswer).toMatchObject({
       success: true,
       serviceName: 'chat',
       queued: true,
       queuePosition: 0,
       queueItemId: expect.stringMatching(/^(qit|run)_/),
     });
-    const second = await agent.client.chat.sendMessage({ chatId: 'family', text: 'And tomorrow?' });
-    expect(second.sessionId).toBe(first.sessionId);
-    expect(second.seq).toBeGreaterThan(first.seq);
+    const secondAnswer = await agent.client.chat.sendMessage({ chatId: 'family', text: 'And tomorrow?' });
+    expect(secondAnswer.sessionId).toBe(firstAnswer.sessionId);
+    expect(secondAnswer.seq).toBeGreaterThan(firstAnswer.seq);
     await expect.poll(() => gateway.requests.length).toBe(2);
     expect(JSON.stringify(gateway.requests[1]?.prompt)).toContain('What is for dinner?');
   });

@@ -9,7 +9,7 @@ import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 
 const trail: string[] = [];
-let open = 0;
+let openCount = 0;
 let mostOpen = 0;
 const anyObject = { type: 'object' };
 
@@ -20,13 +20,13 @@ const bell: ServiceDefinition = {
   sandbox: false,
   async start() {
     trail.push('start');
-    open += 1;
-    mostOpen = Math.max(mostOpen, open);
+    openCount += 1;
+    mostOpen = Math.max(mostOpen, openCount);
     await new Promise((resolve) => setTimeout(resolve, 5));
   },
   async stop() {
     trail.push('stop');
-    open -= 1;
+    openCount -= 1;
     await new Promise((resolve) => setTimeout(resolve, 5));
   },
   actions: {
@@ -164,7 +164,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     expect(answers.every(({ success }) => success)).toBe(true);
     expect(await control('bell', 'start')).toMatchObject({ service: { state: 'running' } });
     expect(mostOpen).toBeLessThanOrEqual(1);
-    expect(open).toBe(1);
+    expect(openCount).toBe(1);
     // Starts and stops alternate.
     trail.forEach((step, index) => index > 0 && expect(step).not.toBe(trail[index - 1]));
     expect(
@@ -235,15 +235,15 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
       await expect(
         agent.client.services.callCommand({ serviceName: 'bell', command: name }),
       ).rejects.toMatchObject({ status: 404, code: 'command_not_found' });
-      const encoded = encodeURIComponent(name);
-      for (const path of [`/service/${encoded}/ring`, `/service/bell/${encoded}`]) {
+      const encodedName = encodeURIComponent(name);
+      for (const path of [`/service/${encodedName}/ring`, `/service/bell/${encodedName}`]) {
         const response = await agent.fetch(path, {
           method: 'POST',
           headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },
           body: '{}',
         });
         // The router refuses an encoded slash before it looks up a name.
-        expect([path, response.status]).toEqual([path, encoded.includes('%2F') ? 400 : 404]);
+        expect([path, response.status]).toEqual([path, encodedName.includes('%2F') ? 400 : 404]);
       }
     },
   );

@@ -23,20 +23,20 @@ function supervise(definition: Pick<ServiceDefinition, 'start' | 'stop'>): Servi
 
 describe('a service supervisor', () => {
   test('shares one start with a command that arrives later', async () => {
-    let starts = 0;
+    let startCount = 0;
     const supervisor = supervise({
       async start() {
-        starts += 1;
+        startCount += 1;
         await sleep(50);
       },
       stop: async () => {},
     });
-    const first = supervisor.control('start');
+    const firstStart = supervisor.control('start');
     await sleep(10);
     expect(await supervisor.control('start')).toEqual({ changed: false });
-    await first;
+    await firstStart;
     expect(supervisor.snapshot()).toMatchObject({ state: 'running', lastError: null, restarts: 0 });
-    expect(starts).toBe(1);
+    expect(startCount).toBe(1);
     await supervisor.close();
   });
 

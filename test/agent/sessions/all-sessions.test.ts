@@ -106,15 +106,15 @@ describe('sessions.followAll', () => {
   });
 
   test('continues after the last id, also after a restart of the agent', async () => {
-    const first = await world.start();
+    const firstAgent = await world.start();
     world.gateway.answer(() => says('Done.'));
-    await first.client.sessions.create({ id: 's' });
+    await firstAgent.client.sessions.create({ id: 's' });
     const cursor = Date.now();
-    await first.client.sessions.prompt({ sessionId: 's', text: 'One.' }, wait);
-    await first.client.sessions.create({ id: 'late' });
-    const { headSeq } = await first.client.sessions.get({ sessionId: 's' });
-    await first.close();
-    const agent = await world.start({ dataDir: first.dataDir, name: first.name });
+    await firstAgent.client.sessions.prompt({ sessionId: 's', text: 'One.' }, wait);
+    await firstAgent.client.sessions.create({ id: 'late' });
+    const { headSeq } = await firstAgent.client.sessions.get({ sessionId: 's' });
+    await firstAgent.close();
+    const agent = await world.start({ dataDir: firstAgent.dataDir, name: firstAgent.name });
     const stop = new AbortController();
     const all = readInBackground(agent.client.sessions.followAll({ after: cursor }, { signal: stop.signal }));
     await Promise.all([
@@ -152,14 +152,14 @@ describe('sessions.followAll', () => {
   test('refuses more than 16 streams', async () => {
     const agent = await world.start();
     const stop = new AbortController();
-    const open = () =>
+    const openStream = () =>
       agent.fetch('/api/sdk/events', {
         headers: { authorization: `Bearer ${agent.token}` },
         signal: stop.signal,
       });
-    const streams = await Promise.all(Array.from({ length: 16 }, open));
+    const streams = await Promise.all(Array.from({ length: 16 }, openStream));
     expect(new Set(streams.map(({ status }) => status))).toEqual(new Set([200]));
-    const rejection = await open();
+    const rejection = await openStream();
     expect([rejection.status, await rejection.json()]).toMatchObject([
       429,
       { error: { code: 'rate_limited' } },
@@ -169,21 +169,21 @@ describe('sessions.followAll', () => {
   });
 
   test('sends events that other processes write', async () => {
-    const first = await world.start({ name: 'replicas' });
-    if (first.database.engine !== 'postgres') return;
-    const second = await world.start({ name: 'replicas', dataDir: first.dataDir });
+    const firstAgent = await world.start({ name: 'replicas' });
+    if (firstAgent.database.engine !== 'postgres') return;
+    const secondAgent = await world.start({ name: 'replicas', dataDir: firstAgent.dataDir });
     const cursor = Date.now();
     const stop = new AbortController();
     const all = readInBackground(
-      second.client.sessions.followAll({ after: cursor }, { signal: stop.signal }),
+      secondAgent.client.sessions.followAll({ after: cursor }, { signal: stop.signal }),
     );
     world.gateway.answer(() => says('From afar.'));
-    await first.client.sessions.create({ id: 's' });
-    await first.client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
+    await firstAgent.client.sessions.create({ id: 's' });
+    await firstAgent.client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
     await all.until(settledIn('s'));
     stop.abort();
     await all.stopped;
-    const { headSeq } = await first.client.sessions.get({ sessionId: 's' });
+    const { headSeq } = await firstAgent.client.sessions.get({ sessionId: 's' });
     expect(seqsOf(all.received, 's')).toEqual(upTo(headSeq));
   });
 });
@@ -234,8 +234,8 @@ describe('followAll', () => {
         feed,
         store: options.store ?? store(),
         agentId: 'agent',
-        readEvents: async (key, after) =>
-          (options.log ?? []).filter(({ sessionKey, seq }) => sessionKey === key && seq > after),
+        readEvents: async (key, afterSeq) =>
+          (options.log ?? []).filter(({ sessionKey, seq }) => sessionKey === key && seq > afterSeq),
         pollMs: null,
         clock: systemClock,
         limits: { heartbeatMs: 60_000, maxReplayEvents: 1_000_000, maxBufferBytes: 64 * 1024 },

@@ -91,9 +91,9 @@ describe('renderFiles', () => {
         text,
         isBase64: false,
       }));
-      const { nodes, rest } = filesIn(`${await renderFiles(files, 'nonce')}\n\nDo it.`);
+      const { nodes, rest: textBehind } = filesIn(`${await renderFiles(files, 'nonce')}\n\nDo it.`);
       expect(nodes).toHaveLength(3);
-      expect(rest.trim()).toBe('Do it.');
+      expect(textBehind.trim()).toBe('Do it.');
       expect(addsOnlyBackslashes(content, defuse(content))).toBe(true);
     },
   );
@@ -172,14 +172,14 @@ describe('attachmentFiles', () => {
   test('overwrites no file and follows no link', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'townhall-attachments-'));
     const store = attachmentFiles(folder);
-    const make = () =>
+    const createSession = () =>
       decodeAttachments([{ fileName: 'a.txt', contentType: 'text/plain', content: 'theirs' }]);
-    const attachments = make();
+    const attachments = createSession();
     await store.write('s', attachments);
     const session = join(folder, 'sessions', (await readdir(join(folder, 'sessions')))[0] ?? '');
     const outsideFile = join(folder, 'outside');
     await writeFile(outsideFile, 'ours');
-    const [linkedAttachments, existingAttachments] = [make(), make()];
+    const [linkedAttachments, existingAttachments] = [createSession(), createSession()];
     await symlink(outsideFile, join(session, linkedAttachments[0]?.storedName ?? ''));
     await writeFile(join(session, existingAttachments[0]?.storedName ?? ''), 'ours');
     for (const files of [linkedAttachments, existingAttachments])
@@ -237,8 +237,8 @@ describe('attachments of an input', () => {
     }));
     const result = await agent.client.sessions.execute({ instructions: 'Read them all.', attachments });
     const content = world.gateway.requests[0]?.prompt.at(-1)?.content as { text: string }[];
-    const { nodes, rest } = filesIn(content.map(({ text }) => text).join(''));
-    expect([nodes.length, rest.trim()]).toEqual([20, 'Read them all.']);
+    const { nodes, rest: textBehind } = filesIn(content.map(({ text }) => text).join(''));
+    expect([nodes.length, textBehind.trim()]).toEqual([20, 'Read them all.']);
     const folders = await readdir(join(agent.dataDir, 'sessions'));
     expect(folders).toHaveLength(1);
     const folder = join(agent.dataDir, 'sessions', folders[0] as string);

@@ -21,9 +21,9 @@ afterAll(() => world.close());
 
 /** The first answer is held, so that the one place is taken; later ones come at once. */
 function holdFirst(): ControlledAnswer {
-  const first = holdAnswer();
-  world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
-  return first;
+  const firstAnswer = holdAnswer();
+  world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Done.')));
+  return firstAnswer;
 }
 
 async function createSessions(client: AgentClient, ids: readonly string[]): Promise<void> {
@@ -41,31 +41,31 @@ function inputsOfModel(): string[] {
 describe('an input without a free place', () => {
   test('is accepted with its position and runs when a place is free', async () => {
     const { client } = await world.start({ settings: { maxRuns: 1 } });
-    const first = holdFirst();
+    const firstAnswer = holdFirst();
     await createSessions(client, ['a', 'b', 'c']);
     await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await first.request;
-    const second = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
-    const third = await client.sessions.prompt({ sessionId: 'c', text: 'third' });
-    expect(second).toMatchObject({
+    await firstAnswer.request;
+    const secondReceipt = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
+    const thirdReceipt = await client.sessions.prompt({ sessionId: 'c', text: 'third' });
+    expect(secondReceipt).toMatchObject({
       status: 'accepted',
       queued: true,
       queueItemId: expect.stringMatching(/^qit_/),
       queuePosition: 0,
       waitsFor: 'capacity',
     });
-    expect(third).toMatchObject({ status: 'accepted', queuePosition: 1, waitsFor: 'capacity' });
-    expect(await client.sessions.getRun({ sessionId: 'c', runId: third.runId })).toMatchObject({
+    expect(thirdReceipt).toMatchObject({ status: 'accepted', queuePosition: 1, waitsFor: 'capacity' });
+    expect(await client.sessions.getRun({ sessionId: 'c', runId: thirdReceipt.runId })).toMatchObject({
       status: 'accepted',
       queuePosition: 1,
       waitsFor: 'capacity',
     });
     expect((await client.sessions.listQueue({ sessionId: 'c' })).items).toMatchObject([
-      { runId: third.runId, queuePosition: 1 },
+      { runId: thirdReceipt.runId, queuePosition: 1 },
     ]);
-    first.end();
+    firstAnswer.end();
     const events = await collect(client.sessions.follow({ sessionId: 'c', until: 'idle' }));
-    const ofRun = events.filter((event) => 'runId' in event && event.runId === third.runId);
+    const ofRun = events.filter((event) => 'runId' in event && event.runId === thirdReceipt.runId);
     expect(ofRun.slice(0, 6)).toMatchObject([
       { type: 'message.created' },
       { type: 'message.completed' },
@@ -80,37 +80,37 @@ describe('an input without a free place', () => {
 
   test('is carried out by a call that waits for its end', async () => {
     const { client } = await world.start({ settings: { maxRuns: 1 } });
-    const first = holdFirst();
+    const firstAnswer = holdFirst();
     await createSessions(client, ['a']);
     await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await first.request;
+    await firstAnswer.request;
     const answer = client.sessions.execute({ instructions: 'second' });
     await expect.poll(async () => (await client.sessions.list({ kind: 'execute' })).items).toHaveLength(1);
-    first.end();
+    firstAnswer.end();
     expect(await answer).toMatchObject({ text: 'Done.' });
   });
 
   test('is shown as queued by a call that stops waiting', async () => {
     const { client } = await world.start({ settings: { maxRuns: 1, executeWaitMs: 50 } });
-    const first = holdFirst();
+    const firstAnswer = holdFirst();
     await createSessions(client, ['a']);
     await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await first.request;
+    await firstAnswer.request;
     expect(await client.sessions.execute({ instructions: 'second' })).toMatchObject({
       queued: true,
       queuePosition: 0,
       waitsFor: 'capacity',
     });
-    first.end();
+    firstAnswer.end();
   });
 
   test('leaves no session behind when it is refused beyond the limit', async () => {
     const agent = await world.start({ settings: { maxRuns: 1, maxQueuedRuns: 1 } });
     const { client } = agent;
-    const first = holdFirst();
+    const firstAnswer = holdFirst();
     await createSessions(client, ['a', 'b', 'c']);
     await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await first.request;
+    await firstAnswer.request;
     await client.sessions.prompt({ sessionId: 'b', text: 'second' });
     const refusal = { status: 429, code: 'rate_limited', message: expect.stringContaining('1 inputs wait') };
     await expect(client.sessions.prompt({ sessionId: 'c', text: 'third' })).rejects.toMatchObject(refusal);
@@ -122,17 +122,17 @@ describe('an input without a free place', () => {
     });
     expect([response.status, response.headers.get('retry-after')]).toEqual([429, '5']);
     expect((await client.sessions.list()).items).toHaveLength(3);
-    first.end();
+    firstAnswer.end();
   });
 
   test('is refused when it regenerates an answer', async () => {
     const { client } = await world.start({ settings: { maxRuns: 1 } });
-    const second = holdAnswer();
-    world.gateway.answer((_, index) => (index === 1 ? second.answer : says('Done.')));
+    const secondAnswer = holdAnswer();
+    world.gateway.answer((_, index) => (index === 1 ? secondAnswer.answer : says('Done.')));
     await createSessions(client, ['a', 'b']);
     await client.sessions.prompt({ sessionId: 'b', text: 'first' }, { headers: { prefer: 'wait=20' } });
     await client.sessions.prompt({ sessionId: 'a', text: 'second' });
-    await second.request;
+    await secondAnswer.request;
     await expect(client.sessions.regenerate({ sessionId: 'b' })).rejects.toMatchObject({
       status: 429,
       code: 'rate_limited',
@@ -140,15 +140,15 @@ describe('an input without a free place', () => {
     });
     const { items } = await client.sessions.listMessages({ sessionId: 'b' });
     expect(items.at(-1)?.metadata).toMatchObject({ status: 'completed' });
-    second.end();
+    secondAnswer.end();
   });
 
   test('leaves its place to others when it could not be started', async () => {
     const { client, sql } = await world.start({ settings: { maxRuns: 1 } });
-    const first = holdFirst();
+    const firstAnswer = holdFirst();
     await createSessions(client, ['a', 'b', 'c']);
     await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await first.request;
+    await firstAnswer.request;
     const { runId } = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
     // The sequence counts attempts, because a transaction that fails does not take it back.
     await sql.unsafe(`create sequence agent.test_attempts`);
@@ -156,7 +156,7 @@ describe('an input without a free place', () => {
       $$ begin perform nextval('agent.test_attempts'); raise exception 'The start is refused.'; end $$`);
     await sql.unsafe(`create trigger test_refuse before update on agent.sessions_runs for each row
       when (new.run_id = '${runId}' and new.status = 'running') execute function agent.test_refuse()`);
-    first.end();
+    firstAnswer.end();
     const attempts = async () => {
       const [row] = await sql<{ is_called: boolean }[]>`select is_called from agent.test_attempts`;
       return row?.is_called;
@@ -172,34 +172,36 @@ describe('an input without a free place', () => {
 
   test('can be cancelled', async () => {
     const { client } = await world.start({ settings: { maxRuns: 1 } });
-    const first = holdFirst();
+    const firstAnswer = holdFirst();
     await createSessions(client, ['a', 'b', 'c']);
     await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await first.request;
-    const second = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
-    const third = await client.sessions.prompt({ sessionId: 'c', text: 'third' });
-    expect(await client.sessions.cancel({ sessionId: 'b' })).toMatchObject({ cancelled: [second.runId] });
-    expect(await client.sessions.getRun({ sessionId: 'c', runId: third.runId })).toMatchObject({
+    await firstAnswer.request;
+    const secondReceipt = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
+    const thirdReceipt = await client.sessions.prompt({ sessionId: 'c', text: 'third' });
+    expect(await client.sessions.cancel({ sessionId: 'b' })).toMatchObject({
+      cancelled: [secondReceipt.runId],
+    });
+    expect(await client.sessions.getRun({ sessionId: 'c', runId: thirdReceipt.runId })).toMatchObject({
       queuePosition: 0,
     });
-    await client.sessions.removeQueueItem({ sessionId: 'c', queueItemId: third.queueItemId ?? '' });
+    await client.sessions.removeQueueItem({ sessionId: 'c', queueItemId: thirdReceipt.queueItemId ?? '' });
     const events = await collect(client.sessions.follow({ sessionId: 'c', until: 'idle' }));
     expect(events.at(-1)).toMatchObject({ type: 'status.changed', status: 'idle', queueLength: 0 });
-    first.end();
+    firstAnswer.end();
     await collect(client.sessions.follow({ sessionId: 'a', until: 'idle' }));
     expect(inputsOfModel()).toEqual(['first']);
   });
 
   test('comes before later inputs of the session that has the place', async () => {
     const { client } = await world.start({ settings: { maxRuns: 1 } });
-    const first = holdFirst();
+    const firstAnswer = holdFirst();
     await createSessions(client, ['a', 'b']);
     await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await first.request;
+    await firstAnswer.request;
     await client.sessions.prompt({ sessionId: 'b', text: 'second' });
     await client.sessions.prompt({ sessionId: 'a', text: 'third' });
     await client.sessions.prompt({ sessionId: 'b', text: 'fourth' });
-    first.end();
+    firstAnswer.end();
     for (const sessionId of ['a', 'b']) await collect(client.sessions.follow({ sessionId, until: 'idle' }));
     expect(inputsOfModel()).toEqual(['first', 'second', 'third', 'fourth']);
   });
@@ -207,11 +209,11 @@ describe('an input without a free place', () => {
   test('keeps its turn over a restart', async () => {
     const name = `restarted-${randomUUID()}`;
     const firstAgent = await world.start({ name, settings: { maxRuns: 1 } });
-    const first = holdFirst();
+    const firstAnswer = holdFirst();
     await createSessions(firstAgent.client, ['a', 'b', 'c', 'd']);
     for (const sessionId of ['d', 'c', 'b', 'a']) {
       await firstAgent.client.sessions.prompt({ sessionId, text: sessionId });
-      await first.request;
+      await firstAnswer.request;
     }
     await firstAgent.close();
     const { client } = await world.start({ name, settings: { maxRuns: 1 } });

@@ -62,27 +62,27 @@ describe('chat.sendMessage', () => {
     const { client } = await world.start();
     const slowAnswer = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? slowAnswer.answer : says('Later.')));
-    const first = await client.sessions.execute({ chatId: 'room', instructions: 'One.' });
-    expect(first).toMatchObject({ success: true, queued: true, queuePosition: 0 });
+    const firstRun = await client.sessions.execute({ chatId: 'room', instructions: 'One.' });
+    expect(firstRun).toMatchObject({ success: true, queued: true, queuePosition: 0 });
     await slowAnswer.request;
-    const second = await client.sessions.executeInSession({
-      sessionId: first.sessionId,
+    const secondRun = await client.sessions.executeInSession({
+      sessionId: firstRun.sessionId,
       instructions: 'Two.',
     });
-    expect(second).toMatchObject({
+    expect(secondRun).toMatchObject({
       success: true,
       queued: true,
       queuePosition: 1,
-      sessionId: first.sessionId,
+      sessionId: firstRun.sessionId,
       queueItemId: expect.stringMatching(/^qit_/),
     });
-    const { items } = await client.sessions.listMessages({ sessionId: first.sessionId });
+    const { items } = await client.sessions.listMessages({ sessionId: firstRun.sessionId });
     expect(items.map(({ role, metadata }) => [role, metadata?.['origin']])).toEqual([
       ['user', 'execute'],
       ['user', 'dashboard'],
     ]);
     slowAnswer.end();
-    await collect(client.sessions.follow({ sessionId: first.sessionId, until: 'idle' }));
+    await collect(client.sessions.follow({ sessionId: firstRun.sessionId, until: 'idle' }));
     await client.sessions.create({ id: 'plain' });
     expect(
       await client.sessions.executeInSession({ sessionId: 'plain', instructions: 'Three.' }),

@@ -96,7 +96,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     });
 
   // Starts the next agent in the process of the test.
-  async function afterRestart(
+  async function checkAfterRestart(
     check: (agent: Awaited<ReturnType<typeof startAgent>>) => Promise<void>,
   ): Promise<void> {
     const database = await connect(place.options, { log: silentLog });
@@ -125,7 +125,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     await kill(agent.process);
     expect(await call).toBe('cut off');
     gateway.answer(() => says('Back again.'));
-    await afterRestart(async (next) => {
+    await checkAfterRestart(async (next) => {
       expect(next.token).toBe(agent.token);
       const runs = await next.sql`select status, error from agent.sessions_runs`;
       expect(runs.map((run) => ({ ...run }))).toMatchObject([
@@ -173,7 +173,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     const [, ...promptBefore] = promptBytes(gateway.bodies.at(-1) as string);
     await kill(agent.process);
     gateway.answer(() => says('Back again.'));
-    await afterRestart(async ({ client, sql }) => {
+    await checkAfterRestart(async ({ client, sql }) => {
       const rows = await sql<{ type: string }[]>`
         select distinct type from agent.sessions_events where type in ('context.pruned', 'run.retrying')`;
       expect(rows).toHaveLength(2);
@@ -200,7 +200,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     await new Promise((resolve) => setTimeout(resolve, 500));
     await kill(agent.process);
     expect(await call).toBe('cut off');
-    await afterRestart(async ({ sql }) => {
+    await checkAfterRestart(async ({ sql }) => {
       const rows = await sql<{ type: string }[]>`select type from agent.sessions_events order by seq`;
       const types = rows.map(({ type }) => type);
       expect(types).toContain('run.waiting');
@@ -223,7 +223,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
       .toBe('');
     await kill(agent.process);
     await rm(join(dataDir, 'workspace', 'once.txt'));
-    await afterRestart(async (next) => {
+    await checkAfterRestart(async (next) => {
       const [completedEvent] = await next.sql<
         { message: { parts: Record<string, unknown>[]; metadata: object } }[]
       >`
@@ -244,7 +244,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     const response = await execute(agent, 'Speak.');
     await kill(agent.process);
     expect(response.status).toBe(200);
-    await afterRestart(async (next) => {
+    await checkAfterRestart(async (next) => {
       expect((await next.sql`select status from agent.sessions_runs`).map((run) => run['status'])).toEqual([
         'completed',
       ]);
@@ -330,58 +330,58 @@ async function insertQueuedRun(sessionKey: string, agentId: string): Promise<str
 describe('a restarted agent', () => {
   test('runs a waiting input once after a restart', async () => {
     gateway.answer(() => says('Late, but here.'));
-    const first = await startAgent({ gatewayUrl: gateway.url, database, name: 'waiting' });
-    const session = await first.client.sessions.create({ title: 'Left' });
+    const firstAgent = await startAgent({ gatewayUrl: gateway.url, database, name: 'waiting' });
+    const session = await firstAgent.client.sessions.create({ title: 'Left' });
     const [row] = await database.sql<
       { agent_id: string }[]
     >`select agent_id from agent.sessions_sessions where session_id = ${session.id}`;
-    await first.close();
+    await firstAgent.close();
     const runId = await insertQueuedRun(session.id, row?.agent_id as string);
-    const second = await startAgent({ gatewayUrl: gateway.url, database, name: 'waiting' });
+    const secondAgent = await startAgent({ gatewayUrl: gateway.url, database, name: 'waiting' });
     try {
       await expect
-        .poll(async () => (await second.client.sessions.getRun({ sessionId: session.id, runId })).status)
+        .poll(async () => (await secondAgent.client.sessions.getRun({ sessionId: session.id, runId })).status)
         .toBe('completed');
-      expect(await second.client.sessions.getRun({ sessionId: session.id, runId })).toMatchObject({
+      expect(await secondAgent.client.sessions.getRun({ sessionId: session.id, runId })).toMatchObject({
         text: 'Late, but here.',
       });
       expect(gateway.requests).toHaveLength(1);
       expect(JSON.stringify(gateway.requests[0]?.prompt)).toContain('Still there?');
-      expect(await second.client.sessions.get({ sessionId: session.id })).toMatchObject({
+      expect(await secondAgent.client.sessions.get({ sessionId: session.id })).toMatchObject({
         status: 'idle',
         queueLength: 0,
       });
     } finally {
-      await second.close();
+      await secondAgent.close();
     }
   });
 
   test('starts all idle queues after a restart beyond its capacity', async () => {
     const ids = ['a', 'b', 'c'].map((letter) => `crowd-${letter}`);
     const request = Promise.withResolvers<void>();
-    let open = 0;
+    let openRuns = 0;
     gateway.answer(() => ({
       respond: () => {
-        open += 1;
-        if (open === ids.length) request.resolve();
+        openRuns += 1;
+        if (openRuns === ids.length) request.resolve();
         return new Promise(() => {});
       },
     }));
-    const first = await startAgent({
+    const firstAgent = await startAgent({
       gatewayUrl: gateway.url,
       database,
       name: 'crowd',
       settings: { drainMs: 0 },
     });
-    for (const sessionId of ids) await first.client.sessions.create({ id: sessionId });
-    for (const sessionId of ids) await first.client.sessions.prompt({ sessionId, text: 'Wait.' });
+    for (const sessionId of ids) await firstAgent.client.sessions.create({ id: sessionId });
+    for (const sessionId of ids) await firstAgent.client.sessions.prompt({ sessionId, text: 'Wait.' });
     await request.promise;
     const waitingRuns = await Promise.all(
-      ids.map((sessionId) => first.client.sessions.prompt({ sessionId, text: 'Then this.' })),
+      ids.map((sessionId) => firstAgent.client.sessions.prompt({ sessionId, text: 'Then this.' })),
     );
-    await first.close();
+    await firstAgent.close();
     gateway.answer(() => says('In turn.'));
-    const second = await startAgent({
+    const secondAgent = await startAgent({
       gatewayUrl: gateway.url,
       database,
       name: 'crowd',
@@ -390,11 +390,11 @@ describe('a restarted agent', () => {
     try {
       for (const { sessionId, runId } of waitingRuns) {
         await expect
-          .poll(async () => (await second.client.sessions.getRun({ sessionId, runId })).status)
+          .poll(async () => (await secondAgent.client.sessions.getRun({ sessionId, runId })).status)
           .toBe('completed');
       }
     } finally {
-      await second.close();
+      await secondAgent.close();
     }
   });
 });
@@ -596,8 +596,8 @@ describe('createEventLog', () => {
     const log = await eventsOf(key);
     expect(log.map(({ seq }) => seq)).toEqual(Array.from({ length: 80 }, (_, index) => index + 1));
     // The two events of an append are adjacent.
-    for (let at = 0; at < log.length; at += 2)
-      expect(log[at + 1]?.data['output']).toBe(log[at]?.data['step']);
+    for (let index = 0; index < log.length; index += 2)
+      expect(log[index + 1]?.data['output']).toBe(log[index]?.data['step']);
     expect(publishedEvents.map(({ seq }) => seq).sort((a, b) => a - b)).toEqual(log.map(({ seq }) => seq));
     if (database.engine === 'embedded')
       expect(publishedEvents.map(({ seq }) => seq)).toEqual(log.map(({ seq }) => seq));
@@ -620,16 +620,16 @@ test('refuses a second agent on one data folder', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'townhall-two-'));
   const config = readAgentConfig({ 'data-dir': dataDir, port: '0' }, { AGENT_GATEWAY_TOKEN: 'th_usr_test' });
   const needs = () => ({ log: silentLog, redactor: createRedactor() });
-  const first = await createAgent(config, needs());
+  const firstAgent = await createAgent(config, needs());
   try {
-    const { url } = await first.listen();
+    const { url } = await firstAgent.listen();
     await expect(createAgent(config, needs())).rejects.toThrow(/is held by process \d+/);
     expect((await fetch(`${url}/health`)).status).toBe(200);
   } finally {
-    await first.close();
+    await firstAgent.close();
   }
-  const third = await createAgent(config, needs());
-  await third.close();
+  const thirdAgent = await createAgent(config, needs());
+  await thirdAgent.close();
   await rm(dataDir, { recursive: true, force: true });
 });
 

@@ -28,22 +28,22 @@ describe('startWaiting', () => {
   });
 
   test('starts the other sessions when one cannot be started', async () => {
-    const waiting = ['broken', 'a', 'b'];
+    const waitingKeys = ['broken', 'a', 'b'];
     const attempts: string[] = [];
     const startedRuns: unknown[] = [];
     const dispatcher = createDispatcher({
       eventLog: {
         async transact() {
-          const next = waiting.find((key) => !attempts.includes(key)) ?? '';
+          const next = waitingKeys.find((key) => !attempts.includes(key)) ?? '';
           attempts.push(next);
           if (next === 'broken') throw new Error('The session is broken.');
-          waiting.splice(waiting.indexOf(next), 1);
+          waitingKeys.splice(waitingKeys.indexOf(next), 1);
           return { runId: next } as never;
         },
       },
       runStore: {
         idleQueues: async (_agentId, limit, except) =>
-          waiting.filter((key) => !except.includes(key)).slice(0, limit),
+          waitingKeys.filter((key) => !except.includes(key)).slice(0, limit),
       },
       rules: { agentId: 'agent', mayStartNext: () => true } as SettlementRules,
       localRuns: { freePlaces: () => 1 },

@@ -115,21 +115,21 @@ describe('sessions.follow', () => {
   });
 
   test('sends events that other processes write', async () => {
-    const first = await world.start({ name: 'replica' });
-    if (first.database.engine !== 'postgres') return;
-    const second = await world.start({ name: 'replica', dataDir: first.dataDir });
+    const firstAgent = await world.start({ name: 'replica' });
+    if (firstAgent.database.engine !== 'postgres') return;
+    const secondAgent = await world.start({ name: 'replica', dataDir: firstAgent.dataDir });
     const answer = holdAnswer();
     world.gateway.answer(() => answer.answer);
-    await first.client.sessions.create({ id: 's' });
+    await firstAgent.client.sessions.create({ id: 's' });
     const receivedEvents = collect(
-      second.client.sessions.follow({ sessionId: 's', after: 1 }),
+      secondAgent.client.sessions.follow({ sessionId: 's', after: 1 }),
       (event) => event.type === 'run.settled',
     );
-    await first.client.sessions.prompt({ sessionId: 's', text: 'Speak.' });
+    await firstAgent.client.sessions.prompt({ sessionId: 's', text: 'Speak.' });
     await answer.request;
     answer.say('From afar');
     await collect(
-      second.client.sessions.follow({ sessionId: 's' }),
+      secondAgent.client.sessions.follow({ sessionId: 's' }),
       (event) => event.type === 'part.delta' || event.type === 'part.snapshot',
     );
     answer.end();
@@ -161,9 +161,9 @@ describe('follow', () => {
       activeRunId: null,
       queueLength: 0,
     };
-    const readEvents = async (from: number, limit: number) => {
+    const readEvents = async (fromSeq: number, limit: number) => {
       await new Promise((resolve) => setImmediate(resolve));
-      return log.filter(({ seq }) => seq > from).slice(0, limit);
+      return log.filter(({ seq }) => seq > fromSeq).slice(0, limit);
     };
     return {
       feed,
@@ -183,7 +183,7 @@ describe('follow', () => {
       );
       const { feed, frames } = openFollow(log);
       const receivedSeqs: number[] = [];
-      const reading = (async () => {
+      const readPromise = (async () => {
         for await (const bytes of frames) {
           for (const line of Buffer.from(bytes).toString().split('\n'))
             if (line !== '') receivedSeqs.push(...[(JSON.parse(line) as { seq?: number }).seq ?? []].flat());
@@ -201,13 +201,13 @@ describe('follow', () => {
         else if (kind < 0.85) feed.announceHead('s', next.seq);
         if (random() < 0.4) await new Promise((resolve) => setImmediate(resolve));
       }
-      await reading;
+      await readPromise;
       expect(receivedSeqs, `seed ${seed}`).toEqual(log.map(({ seq }) => seq));
     }
   });
 
   /** The seqs that are sent up to the second event. */
-  async function upToSecond(frames: AsyncIterable<Uint8Array>, onFirst = () => {}): Promise<string[]> {
+  async function readUpToSecond(frames: AsyncIterable<Uint8Array>, onFirst = () => {}): Promise<string[]> {
     let text = '';
     for await (const bytes of frames) {
       text += Buffer.from(bytes).toString();
@@ -222,13 +222,13 @@ describe('follow', () => {
     const { feed, frames } = openFollow(log, createLiveFeed(), 1);
     log.push(storedEvent(2));
     feed.publish([storedEvent(2)]);
-    expect(await upToSecond(frames)).toEqual(['"seq":2']);
+    expect(await readUpToSecond(frames)).toEqual(['"seq":2']);
   });
 
   test('reads what another process has announced', { timeout: 30_000 }, async () => {
     const log = [storedEvent(1)];
     const { feed, frames } = openFollow(log);
-    const lines = upToSecond(frames, () => {
+    const lines = readUpToSecond(frames, () => {
       log.push(storedEvent(2));
       feed.announceHead('s', 2);
     });

@@ -185,8 +185,10 @@ describe('a run of sessions.execute', () => {
       message: { role: 'assistant', metadata: { status: 'completed', model: 'local/echo' } },
     });
     expect(await readFile(join(agent.workspace, 'notes/day.md'), 'utf8')).toBe('Sunny.');
-    const [, , third] = gateway.requests;
-    expect(toolResults(third as never).map(({ toolName, output }) => [toolName, output.value])).toEqual([
+    const [, , thirdRequest] = gateway.requests;
+    expect(
+      toolResults(thirdRequest as never).map(({ toolName, output }) => [toolName, output.value]),
+    ).toEqual([
       ['files_write', { path: 'notes/day.md', bytes: 6, created: true }],
       ['files_read', { path: 'notes/day.md', bytes: 6, content: 'Sunny.' }],
       ['files_list', { path: '.', entries: [{ name: 'notes', type: 'folder' }] }],
@@ -507,8 +509,8 @@ describe('a run beyond its request', () => {
     const agent = await start({ settings: { maxRuns: 1, maxQueuedRuns: 0, drainMs: 0 } });
     const request = Promise.withResolvers<void>();
     gateway.answer(() => ({ respond: () => new Promise(() => request.resolve()) }));
-    const first = agent.client.sessions.execute({ instructions: 'Wait.' });
-    first.catch(() => {});
+    const firstRun = agent.client.sessions.execute({ instructions: 'Wait.' });
+    firstRun.catch(() => {});
     await request.promise;
     await expect(agent.client.sessions.execute({ instructions: 'Me too.' })).rejects.toMatchObject({
       status: 429,

@@ -26,7 +26,7 @@ const content = 'A line of the file.\n'.repeat(50);
 const speech = 'And so it was written and read again. '.repeat(30);
 
 /** A session with a run that has written a file, read it and spoken. */
-async function sessionWithRun(): Promise<{ agent: TestAgent; events: SessionEvent[] }> {
+async function createSessionWithRun(): Promise<{ agent: TestAgent; events: SessionEvent[] }> {
   const answers = [
     calls({ name: 'files_write', input: { path: 'a.txt', content } }),
     calls({ name: 'files_read', input: { path: 'a.txt' } }),
@@ -58,7 +58,7 @@ async function recordOf({ database, name }: TestAgent, id: string): Promise<Sess
 }
 
 /** The types of the folded events, and the bytes of the session's log. */
-async function storedSize(agent: TestAgent): Promise<{ folded: string[]; bytes: number }> {
+async function readStoredSize(agent: TestAgent): Promise<{ folded: string[]; bytes: number }> {
   const { key } = await recordOf(agent, 's');
   const rows = await agent.database.sql<{ type: string; is_folded: boolean; bytes: number }[]>`
     select type, folded is not null as is_folded, octet_length(data::text) as bytes from agent.sessions_events
@@ -71,12 +71,12 @@ async function storedSize(agent: TestAgent): Promise<{ folded: string[]; bytes: 
 
 describe('a session at rest', () => {
   test('shows the same events with each text stored once', async () => {
-    const { agent, events } = await sessionWithRun();
+    const { agent, events } = await createSessionWithRun();
     const messages = await agent.client.sessions.listMessages({ sessionId: 's' });
     await agent.client.sessions.update({ sessionId: 's', archived: true });
-    const sizeBefore = await storedSize(agent);
+    const sizeBefore = await readStoredSize(agent);
     await fold(agent);
-    const sizeAfter = await storedSize(agent);
+    const sizeAfter = await readStoredSize(agent);
     expect(sizeAfter.folded).toEqual(['tool.started', 'tool.output', 'part.ended']);
     expect(sizeAfter.bytes).toBeLessThan(sizeBefore.bytes * 0.7);
     const foldedEvents = await eventsOf(agent, 's');
@@ -88,17 +88,17 @@ describe('a session at rest', () => {
   });
 
   test('continues from a cursor within its folded events', async () => {
-    const { agent, events } = await sessionWithRun();
+    const { agent, events } = await createSessionWithRun();
     await agent.client.sessions.update({ sessionId: 's', archived: true });
     await fold(agent);
     for (const [index, event] of events.entries()) {
-      const after = 'seq' in event ? event.seq : 0;
-      expect((await eventsOf(agent, 's', after))[0]).toEqual(events[index + 1] ?? expect.anything());
+      const afterSeq = 'seq' in event ? event.seq : 0;
+      expect((await eventsOf(agent, 's', afterSeq))[0]).toEqual(events[index + 1] ?? expect.anything());
     }
   });
 
   test('gives the model an output again', async () => {
-    const { agent, events } = await sessionWithRun();
+    const { agent, events } = await createSessionWithRun();
     await agent.client.sessions.update({ sessionId: 's', archived: true });
     await fold(agent);
     const output = events.findLast((event) => event.type === 'tool.output');
@@ -109,7 +109,7 @@ describe('a session at rest', () => {
   });
 
   test('can be forked within its folded events, and outlived by the fork', async () => {
-    const { agent, events } = await sessionWithRun();
+    const { agent, events } = await createSessionWithRun();
     await agent.client.sessions.update({ sessionId: 's', archived: true });
     await fold(agent);
     const cutSeq = events.find((event) => event.type === 'part.ended')?.seq ?? 0;
@@ -127,13 +127,13 @@ describe('a session at rest', () => {
   });
 
   test('is one that is archived or has been idle for a day', async () => {
-    const { agent } = await sessionWithRun();
+    const { agent } = await createSessionWithRun();
     await fold(agent);
-    expect((await storedSize(agent)).folded).toEqual([]);
+    expect((await readStoredSize(agent)).folded).toEqual([]);
     const { key } = await recordOf(agent, 's');
     await agent.database
       .sql`update agent.sessions_sessions set updated_at = updated_at - interval '25 hours' where session_id = ${key}`;
     await fold(agent);
-    expect((await storedSize(agent)).folded).toHaveLength(3);
+    expect((await readStoredSize(agent)).folded).toHaveLength(3);
   });
 });

@@ -57,15 +57,15 @@ test('shows three clients the same conversation, also after a kill', { timeout: 
     await expect.poll(() => lines().length, { timeout: 60_000 }).toBe(1);
   await kill(dyingClient.child);
   const [lastLine] = dyingClient.lines();
-  const returns = client('--after', /^\d+/.exec(lastLine ?? '')?.[0] ?? '');
+  const secondClient = client('--after', /^\d+/.exec(lastLine ?? '')?.[0] ?? '');
   answer.say('open.');
   answer.end();
   // The client that prompts exits after the answer.
   await speakingClient.closed;
   expect(speakingClient.child.exitCode).toBe(0);
   await expect.poll(() => stayingClient.lines().length, { timeout: 60_000 }).toBe(2);
-  await expect.poll(() => returns.lines().length, { timeout: 60_000 }).toBe(1);
-  expect([...dyingClient.lines(), ...returns.lines()]).toEqual(stayingClient.lines());
+  await expect.poll(() => secondClient.lines().length, { timeout: 60_000 }).toBe(1);
+  expect([...dyingClient.lines(), ...secondClient.lines()]).toEqual(stayingClient.lines());
   expect(speakingClient.lines()).toEqual(stayingClient.lines());
   expect(stayingClient.lines().map((line) => line.replace(/^\d+ +/, ''))).toEqual([
     'You    Tell me of the hall.',

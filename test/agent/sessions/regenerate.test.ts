@@ -187,9 +187,9 @@ describe('sessions.regenerate', () => {
   test('runs once when its call is repeated with one key', async () => {
     const agent = await startWith(['One.']);
     const options = { headers: { 'idempotency-key': 'again-1' } };
-    const first = await agent.client.sessions.regenerate({ sessionId: 's' }, options);
+    const firstReceipt = await agent.client.sessions.regenerate({ sessionId: 's' }, options);
     await untilIdle(agent);
-    expect(await agent.client.sessions.regenerate({ sessionId: 's' }, options)).toEqual(first);
+    expect(await agent.client.sessions.regenerate({ sessionId: 's' }, options)).toEqual(firstReceipt);
     expect(world.gateway.requests).toHaveLength(2);
   });
 });
@@ -225,12 +225,12 @@ describe('sessions.listMessages', () => {
     const inFork = inputs.map(([text, status]) => [text, status === 'waiting' ? 'cancelled' : status]);
     expect((await listMessages(agent, fork.id)).filter(([text]) => text !== '')).toEqual(inFork);
     const events = await collect(client.sessions.follow({ sessionId: fork.id, until: 'idle' }));
-    const open = new Set<string>();
+    const openParts = new Set<string>();
     for (const event of events) {
-      if (event.type === 'queue.added') open.add(event.queueItemId);
-      if (event.type === 'queue.removed') open.delete(event.queueItemId);
+      if (event.type === 'queue.added') openParts.add(event.queueItemId);
+      if (event.type === 'queue.removed') openParts.delete(event.queueItemId);
     }
-    expect([...open]).toEqual([]);
+    expect([...openParts]).toEqual([]);
     modelAnswer.end();
     await untilIdle(agent);
     expect((await listMessages(agent, 's')).filter(([, status]) => status === 'waiting')).toEqual([]);

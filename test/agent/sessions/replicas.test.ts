@@ -37,7 +37,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       await place.remove();
     });
 
-    async function replica(settings: { leaseMs?: number; maxRuns?: number } = {}): Promise<TestAgent> {
+    async function startReplica(settings: { leaseMs?: number; maxRuns?: number } = {}): Promise<TestAgent> {
       const database = await connect(place.options, { log: silentLog });
       databases.push(database);
       const agent = await startAgent({
@@ -51,20 +51,20 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
     }
 
     test('gives a steer to the replica that executes the run', async () => {
-      const [executor, otherReplica] = [await replica(), await replica()];
-      const first = holdAnswer();
-      gateway.answer((_, index) => (index === 0 ? first.answer : says('Steered.')));
+      const [executor, otherReplica] = [await startReplica(), await startReplica()];
+      const firstAnswer = holdAnswer();
+      gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Steered.')));
       await executor.client.sessions.create({ id: 's' });
       const run = await executor.client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
-      await first.request;
-      first.say('On my way');
+      await firstAnswer.request;
+      firstAnswer.say('On my way');
       const steer = await otherReplica.client.sessions.prompt({
         sessionId: 's',
         text: 'Turn left!',
         delivery: 'steer',
       });
       expect(steer).toMatchObject({ queued: true, queuePosition: 1 });
-      first.end();
+      firstAnswer.end();
       const [events, otherEvents] = await Promise.all(
         [executor, otherReplica].map(({ client }) =>
           collect(client.sessions.follow({ sessionId: 's', until: 'idle' })),
@@ -83,20 +83,23 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
     });
 
     test('starts an input that waits for a free place at the replica that has one', async () => {
-      const [fullReplica, otherReplica] = [await replica({ maxRuns: 1 }), await replica({ leaseMs: 1_000 })];
-      const first = holdAnswer();
-      gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
+      const [fullReplica, otherReplica] = [
+        await startReplica({ maxRuns: 1 }),
+        await startReplica({ leaseMs: 1_000 }),
+      ];
+      const firstAnswer = holdAnswer();
+      gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Done.')));
       const ids = ['a', 'b', 'c'];
       for (const id of ids) await fullReplica.client.sessions.create({ id });
       await fullReplica.client.sessions.prompt({ sessionId: 'a', text: 'first' });
-      await first.request;
+      await firstAnswer.request;
       for (const sessionId of ['b', 'c'])
         expect(await fullReplica.client.sessions.prompt({ sessionId, text: sessionId })).toMatchObject({
           waitsFor: 'capacity',
         });
       for (const sessionId of ['b', 'c'])
         await collect(fullReplica.client.sessions.follow({ sessionId, until: 'idle' }));
-      first.end();
+      firstAnswer.end();
       await collect(otherReplica.client.sessions.follow({ sessionId: 'a', until: 'idle' }));
       // The place of the full replica is free again for inputs of its own.
       await fullReplica.client.sessions.prompt(
@@ -107,12 +110,12 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
     });
 
     test('runs the queued inputs of two replicas once each', async () => {
-      const replicas = [await replica(), await replica()];
-      const first = holdAnswer();
-      gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
+      const replicas = [await startReplica(), await startReplica()];
+      const firstAnswer = holdAnswer();
+      gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Done.')));
       await replicas[0]?.client.sessions.create({ id: 's' });
       await replicas[0]?.client.sessions.prompt({ sessionId: 's', text: 'first' });
-      await first.request;
+      await firstAnswer.request;
       const receipts = await Promise.all(
         Array.from({ length: 40 }, (_, index) =>
           (replicas[index % 2] as TestAgent).client.sessions.prompt({
@@ -124,7 +127,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       expect(receipts.map(({ queuePosition }) => queuePosition).sort((a, b) => a - b)).toEqual(
         Array.from({ length: 40 }, (_, index) => index + 1),
       );
-      first.end();
+      firstAnswer.end();
       const events = await collect(
         (replicas[1] as TestAgent).client.sessions.follow({ sessionId: 's', until: 'idle' }),
       );
@@ -134,7 +137,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
     });
 
     test('shows the model each message once when replicas take turns', async () => {
-      const replicas = [await replica(), await replica()];
+      const replicas = [await startReplica(), await startReplica()];
       gateway.answer((_, index) => says(`Answer ${index}.`));
       await replicas[0]?.client.sessions.create({ id: 's' });
       for (let turn = 0; turn < 6; turn += 1)
@@ -156,17 +159,20 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
     });
 
     test('continues a run whose lease is renewed during a takeover', async () => {
-      const [first, second] = [await replica({ leaseMs: 600_000 }), await replica({ leaseMs: 1_000 })];
+      const [firstReplica, secondReplica] = [
+        await startReplica({ leaseMs: 600_000 }),
+        await startReplica({ leaseMs: 1_000 }),
+      ];
       const slowAnswer = holdAnswer();
       gateway.answer(() => slowAnswer.answer);
-      await first.client.sessions.create({ id: 's' });
-      const { runId } = await first.client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
+      await firstReplica.client.sessions.create({ id: 's' });
+      const { runId } = await firstReplica.client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
       await slowAnswer.request;
       const setLease = (minutes: number) =>
-        first.sql`update agent.sessions_runs set lease_until = agent.townhall_now() + ${minutes} * interval '1 minute' where run_id = ${runId}`;
+        firstReplica.sql`update agent.sessions_runs set lease_until = agent.townhall_now() + ${minutes} * interval '1 minute' where run_id = ${runId}`;
       const countWaiting = () =>
-        first.sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%sessions_sessions%'`;
-      await first.database.tx(async (tx) => {
+        firstReplica.sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%sessions_sessions%'`;
+      await firstReplica.database.tx(async (tx) => {
         await tx`select 1 from agent.sessions_sessions where active_run_id = ${runId} for update`;
         await setLease(-1);
         await expect.poll(async () => (await countWaiting()).length, { interval: 20 }).toBeGreaterThan(0);
@@ -174,11 +180,11 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       });
       // The second check of the other replica is over by then.
       await expect.poll(async () => (await countWaiting()).length).toBe(0);
-      await second.client.sessions.get({ sessionId: 's' });
+      await secondReplica.client.sessions.get({ sessionId: 's' });
       slowAnswer.say('Still here.');
       slowAnswer.end();
       await expect
-        .poll(async () => (await first.client.sessions.getRun({ sessionId: 's', runId })).status)
+        .poll(async () => (await firstReplica.client.sessions.getRun({ sessionId: 's', runId })).status)
         .toBe('completed');
     });
 
@@ -188,7 +194,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       gateway.answer((_, index) => (index === 0 ? slowAnswer.answer : says('After it.')));
       const pausedAgent = await launch(folder, { gatewayUrl: gateway.url, options: place.options });
       try {
-        const waitingReplica = await replica({ leaseMs: pausedLeaseMs });
+        const waitingReplica = await startReplica({ leaseMs: pausedLeaseMs });
         await waitingReplica.client.sessions.create({ id: 's' });
         const run = await fetch(`${pausedAgent.url}/api/sdk/sessions/s/prompt`, {
           method: 'POST',

@@ -67,11 +67,11 @@ describe('sessions', () => {
 
   test('ends pages of large messages early', async () => {
     const { client, sql, name } = await world.start();
-    const first = holdAnswer();
-    world.gateway.answer(() => first.answer);
+    const firstAnswer = holdAnswer();
+    world.gateway.answer(() => firstAnswer.answer);
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
-    await first.request;
+    await firstAnswer.request;
     // The last one compresses to a hundredth of its length.
     const random = () => randomBytes(1_000_000).toString('hex');
     const texts = [random(), random(), random(), 'a'.repeat(2_000_000)];
@@ -95,11 +95,11 @@ describe('sessions', () => {
     const { session_id: sessionKey } = session as { session_id: string };
     const store = eventStore({ sql });
     const read: number[] = [];
-    for (let after = 0; after < headSeq;) {
-      const page = await store.read([{ sessionKey, upTo: headSeq }], after, 1_000);
+    for (let afterSeq = 0; afterSeq < headSeq;) {
+      const page = await store.read([{ sessionKey, upTo: headSeq }], afterSeq, 1_000);
       expect(page.slice(0, -1).reduce((bytes, { json }) => bytes + json.length, 0)).toBeLessThan(6 * 2 ** 20);
       read.push(...page.map(({ seq }) => seq));
-      after = page.at(-1)?.seq ?? Number.NaN;
+      afterSeq = page.at(-1)?.seq ?? Number.NaN;
     }
     const events = await collect(
       client.sessions.follow({ sessionId: 's' }),
@@ -130,7 +130,7 @@ describe('sessions', () => {
       items: [{ approvalId: 'apr_1' }],
       nextCursor: expect.any(String),
     });
-    first.end();
+    firstAnswer.end();
   });
 
   test('lists the newest messages first, over the ancestors of a fork too', async () => {
@@ -159,11 +159,13 @@ describe('sessions', () => {
   });
 
   test('keeps sessions of one id apart by agent', async () => {
-    const [first, second] = [await world.start(), await world.start()];
-    await first.client.sessions.create({ id: 'shared', title: 'Mine' });
-    await expect(second.client.sessions.get({ sessionId: 'shared' })).rejects.toMatchObject({ status: 404 });
-    expect(await second.client.sessions.create({ id: 'shared' })).toMatchObject({ title: null });
-    expect(await first.client.sessions.get({ sessionId: 'shared' })).toMatchObject({ title: 'Mine' });
+    const [firstAgent, secondAgent] = [await world.start(), await world.start()];
+    await firstAgent.client.sessions.create({ id: 'shared', title: 'Mine' });
+    await expect(secondAgent.client.sessions.get({ sessionId: 'shared' })).rejects.toMatchObject({
+      status: 404,
+    });
+    expect(await secondAgent.client.sessions.create({ id: 'shared' })).toMatchObject({ title: null });
+    expect(await firstAgent.client.sessions.get({ sessionId: 'shared' })).toMatchObject({ title: 'Mine' });
   });
 
   test.each(['.', '..', '%2e', '%2e%2e', '..%2f..', 'a'.repeat(129), '%00', 'a%20b'])(
@@ -183,8 +185,8 @@ describe('sessions.prompt', () => {
     const { client } = await world.start();
     world.gateway.answer(() => says('Sunny.'));
     await client.sessions.create({ id: 's' });
-    const first = await client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Weather?' });
-    expect(first).toMatchObject({
+    const firstReceipt = await client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Weather?' });
+    expect(firstReceipt).toMatchObject({
       sessionId: 's',
       messageId: 'p',
       status: 'running',
@@ -192,7 +194,7 @@ describe('sessions.prompt', () => {
       queuePosition: 0,
     });
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    expect(await client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Weather?' })).toEqual(first);
+    expect(await client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Weather?' })).toEqual(firstReceipt);
     await expect(client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Other?' })).rejects.toMatchObject({
       status: 409,
       code: 'prompt_conflict',
@@ -294,11 +296,11 @@ describe('sessions.prompt', () => {
 describe('the queue of a session', () => {
   test('runs the listed queue in order', async () => {
     const { client } = await world.start();
-    const first = holdAnswer();
-    world.gateway.answer((_, index) => (index === 0 ? first.answer : says(`Answer ${index}.`)));
+    const firstAnswer = holdAnswer();
+    world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says(`Answer ${index}.`)));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'zero' });
-    await first.request;
+    await firstAnswer.request;
     const waitingRuns = [];
     for (const text of ['one', 'two', 'three'])
       waitingRuns.push(await client.sessions.prompt({ sessionId: 's', text }));
@@ -323,8 +325,8 @@ describe('the queue of a session', () => {
       ['one', 1],
       ['three', 2],
     ]);
-    first.say('Slow.');
-    first.end();
+    firstAnswer.say('Slow.');
+    firstAnswer.end();
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
     const outcomes = events.flatMap((event) => (event.type === 'run.settled' ? [event.outcome] : []));
@@ -364,15 +366,15 @@ describe('the queue of a session', () => {
 
   test('gives a steer to the model with the next step', async () => {
     const { client } = await world.start();
-    const first = holdAnswer();
-    world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Steered.')));
+    const firstAnswer = holdAnswer();
+    world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Steered.')));
     await client.sessions.create({ id: 's' });
     const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
-    await first.request;
-    first.say('On my way');
+    await firstAnswer.request;
+    firstAnswer.say('On my way');
     const steer = await client.sessions.prompt({ sessionId: 's', text: 'Turn left!', delivery: 'steer' });
     expect(steer).toMatchObject({ queued: true });
-    first.end();
+    firstAnswer.end();
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(events.find((event) => event.type === 'queue.removed')).toMatchObject({
       reason: 'steered',
@@ -388,15 +390,15 @@ describe('the queue of a session', () => {
 
   test('updates queue positions and message counts after a steer', async () => {
     const { client } = await world.start();
-    const first = holdAnswer();
-    world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
+    const firstAnswer = holdAnswer();
+    world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Done.')));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
-    await first.request;
+    await firstAnswer.request;
     await client.sessions.prompt({ sessionId: 's', text: 'Turn left!', delivery: 'steer' });
     const waitingInput = await client.sessions.prompt({ sessionId: 's', text: 'And then?' });
     expect(waitingInput).toMatchObject({ queuePosition: 2 });
-    first.end();
+    firstAnswer.end();
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     const steeredIndex = events.findIndex(
       (event) => event.type === 'queue.removed' && event.reason === 'steered',
@@ -419,14 +421,14 @@ describe('the queue of a session', () => {
 
   test('cancels the run together with its steer', async () => {
     const { client } = await world.start();
-    const [first, second] = [holdAnswer(), holdAnswer()];
-    world.gateway.answer((_, index) => (index === 0 ? first.answer : second.answer));
+    const [firstAnswer, secondAnswer] = [holdAnswer(), holdAnswer()];
+    world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : secondAnswer.answer));
     await client.sessions.create({ id: 's' });
     const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
-    await first.request;
+    await firstAnswer.request;
     const steer = await client.sessions.prompt({ sessionId: 's', text: 'Turn left!', delivery: 'steer' });
-    first.end();
-    await second.request;
+    firstAnswer.end();
+    await secondAnswer.request;
     await expect(
       client.sessions.removeQueueItem({ sessionId: 's', queueItemId: steer.queueItemId as string }),
     ).rejects.toMatchObject({ status: 409, code: 'run_started' });
@@ -442,16 +444,16 @@ describe('the queue of a session', () => {
 
   test('runs an interrupting input next', async () => {
     const { client } = await world.start();
-    const first = holdAnswer();
-    world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
+    const firstAnswer = holdAnswer();
+    world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Done.')));
     await client.sessions.create({ id: 's' });
     const slowRun = await client.sessions.prompt({ sessionId: 's', text: 'slow' });
-    await first.request;
+    await firstAnswer.request;
     await client.sessions.prompt({ sessionId: 's', text: 'patient' });
     expect(
       await client.sessions.prompt({ sessionId: 's', text: 'urgent', delivery: 'interrupt' }),
     ).toMatchObject({ queuePosition: 1 });
-    await first.disconnection;
+    await firstAnswer.disconnection;
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(await client.sessions.getRun({ sessionId: 's', runId: slowRun.runId })).toMatchObject({
       status: 'cancelled',
@@ -466,12 +468,12 @@ describe('the queue of a session', () => {
 
   test('keeps the text of a run that is canceled at the provider', async () => {
     const { client } = await world.start();
-    const first = holdAnswer();
-    world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Again.')));
+    const firstAnswer = holdAnswer();
+    world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Again.')));
     await client.sessions.create({ id: 's' });
     const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
-    await first.request;
-    first.say('Half of it');
+    await firstAnswer.request;
+    firstAnswer.say('Half of it');
     await collect(
       client.sessions.follow({ sessionId: 's' }),
       (event) => event.type === 'part.delta' || (event.type === 'part.snapshot' && event.text !== ''),
@@ -480,7 +482,7 @@ describe('the queue of a session', () => {
       sessionId: 's',
       cancelled: [run.runId],
     });
-    await first.disconnection;
+    await firstAnswer.disconnection;
     expect(await client.sessions.cancel({ sessionId: 's' })).toEqual({ sessionId: 's', cancelled: [] });
     expect(await client.sessions.getRun({ sessionId: 's', runId: run.runId })).toMatchObject({
       status: 'cancelled',
@@ -544,12 +546,12 @@ describe('sessions.fork', () => {
 
   test('cuts the open message in a fork while the run goes on', async () => {
     const { client } = await world.start();
-    const first = holdAnswer();
-    world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Elsewhere.')));
+    const firstAnswer = holdAnswer();
+    world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Elsewhere.')));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Tell me.' });
-    await first.request;
-    first.say('Once upon');
+    await firstAnswer.request;
+    firstAnswer.say('Once upon');
     await collect(
       client.sessions.follow({ sessionId: 's' }),
       (event) => event.type === 'part.delta' || (event.type === 'part.snapshot' && event.text !== ''),
@@ -567,8 +569,8 @@ describe('sessions.fork', () => {
       { sessionId: fork.id, text: 'Otherwise' },
       { headers: { prefer: 'wait=20' } },
     );
-    first.say(' a time.');
-    first.end();
+    firstAnswer.say(' a time.');
+    firstAnswer.end();
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect((await client.sessions.listMessages({ sessionId: 's' })).items.at(-1)).toMatchObject({
       parts: [{ type: 'step-start' }, { text: 'Once upon a time.' }],
@@ -577,14 +579,14 @@ describe('sessions.fork', () => {
 
   test('gives each fork the text of its moment', async () => {
     const { client } = await world.start();
-    const first = holdAnswer();
-    world.gateway.answer(() => first.answer);
+    const firstAnswer = holdAnswer();
+    world.gateway.answer(() => firstAnswer.answer);
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Tell me.' });
-    await first.request;
+    await firstAnswer.request;
     const pieces = ['Once', ' upon', ' a time'];
     for (const [index, piece] of pieces.entries()) {
-      first.say(piece);
+      firstAnswer.say(piece);
       const text = pieces.slice(0, index + 1).join('');
       await collect(
         client.sessions.follow({ sessionId: 's' }),
@@ -604,7 +606,7 @@ describe('sessions.fork', () => {
       const { queueItemId } = await client.sessions.prompt({ sessionId: 's', text: 'More.' });
       await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: queueItemId as string });
     }
-    first.end();
+    firstAnswer.end();
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     const [run] = events.flatMap((event) => (event.type === 'run.started' ? [event] : []));
     const end = events.find((event) => event.type === 'run.settled' && event.runId === run?.runId);
@@ -658,11 +660,11 @@ describe('sessions.fork', () => {
 describe('sessions.remove', () => {
   test('removes a session during its run', async () => {
     const { client, sql } = await world.start();
-    const first = holdAnswer();
-    world.gateway.answer(() => first.answer);
+    const firstAnswer = holdAnswer();
+    world.gateway.answer(() => firstAnswer.answer);
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
-    await first.request;
+    await firstAnswer.request;
     await client.sessions.prompt({ sessionId: 's', text: 'Then this.' });
     await client.sessions.remove({ sessionId: 's' });
     await expect(client.sessions.prompt({ sessionId: 's', text: 'Anybody?' })).rejects.toMatchObject({

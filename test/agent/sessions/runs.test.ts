@@ -125,11 +125,11 @@ describe('a run', () => {
 
   test('runs the next input when one waited too long', async () => {
     const { client } = await world.start();
-    const first = holdAnswer();
-    world.gateway.answer((_, index) => (index === 0 ? first.answer : says('Done.')));
+    const firstAnswer = holdAnswer();
+    world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Done.')));
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'slow' });
-    await first.request;
+    await firstAnswer.request;
     const expiringRun = await client.sessions.prompt({
       sessionId: 's',
       text: 'soon or never',
@@ -140,7 +140,7 @@ describe('a run', () => {
     await expect
       .poll(async () => (await client.sessions.getRun({ sessionId: 's', runId: expiringRun.runId })).status)
       .toBe('expired');
-    first.end();
+    firstAnswer.end();
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(
       events.filter((event) => 'runId' in event && event.runId === expiringRun.runId).map(({ type }) => type),
@@ -234,8 +234,8 @@ describe('a step that fails', () => {
     ];
     world.gateway.answer((_request, index) => (index === 0 ? breaksAfter(...thinkingParts) : says('Well.')));
     expect(await client.sessions.execute({ instructions: 'Go.' })).toMatchObject({ text: 'Well.' });
-    const [first, second] = world.gateway.bodies.map(promptBytes);
-    expect(second).toEqual(first);
+    const [firstBytes, secondBytes] = world.gateway.bodies.map(promptBytes);
+    expect(secondBytes).toEqual(firstBytes);
   });
 
   test('keeps its text when all retries fail', async () => {
@@ -301,9 +301,9 @@ describe('a step that fails', () => {
     ['a status', { status: 503, error: { type: 'server_error', code: 'not_ready' } }],
   ];
 
-  test.each(ways)('is tried again after %s before the first of its answer', async (_, first) => {
+  test.each(ways)('is tried again after %s before the first of its answer', async (_, firstResponse) => {
     const { client } = await world.start({ settings: { modelRetries: 2, modelWaitMs: 10_000 } });
-    world.gateway.answer((_request, index) => (index === 0 ? first : says('A second answer.')));
+    world.gateway.answer((_request, index) => (index === 0 ? firstResponse : says('A second answer.')));
     expect(await client.sessions.execute({ instructions: 'Go.' })).toMatchObject({
       text: 'A second answer.',
     });

@@ -35,14 +35,14 @@ describe('sessions.list', () => {
     const { client } = await world.start();
     for (const id of ['a', 'b', 'c']) await client.sessions.create({ id, title: `Report ${id}` });
     await client.sessions.create({ id: 'd', title: 'Else' });
-    const first = await client.sessions.list({ search: 'report', limit: 2 });
-    const rest = await client.sessions.list({
+    const firstPage = await client.sessions.list({ search: 'report', limit: 2 });
+    const secondPage = await client.sessions.list({
       search: 'report',
       limit: 2,
-      cursor: first.nextCursor as string,
+      cursor: firstPage.nextCursor as string,
     });
-    expect([...first.items, ...rest.items].map(({ id }) => id)).toEqual(['c', 'b', 'a']);
-    expect(rest.nextCursor).toBeNull();
+    expect([...firstPage.items, ...secondPage.items].map(({ id }) => id)).toEqual(['c', 'b', 'a']);
+    expect(secondPage.nextCursor).toBeNull();
   });
 
   test('finds a fork by the messages that it shares', async () => {

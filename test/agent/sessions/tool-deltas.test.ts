@@ -133,7 +133,8 @@ describe('outputDecoder', () => {
     const bytes = Buffer.from('\u001b[1;31mé😀\u001b[0m\u0007end\n');
     const decode = outputDecoder();
     let text = '';
-    for (let at = 0; at < bytes.length; at += size) text += decode(bytes.subarray(at, at + size));
+    for (let offset = 0; offset < bytes.length; offset += size)
+      text += decode(bytes.subarray(offset, offset + size));
     expect(text).toBe('é😀\ufffdend\n');
   });
 });

@@ -197,13 +197,13 @@ describe('sessions.undoRun', () => {
     await run(agent);
     const notes = (request: StreamRequest | undefined) =>
       JSON.stringify(request?.prompt).match(/\[A note of the agent[^\]]*\]/g) ?? [];
-    const first = world.gateway.requests.at(-1);
-    expect(notes(first)).toEqual([expect.stringContaining('were undone')]);
-    expect(notes(first)[0]).toContain('a.txt');
+    const firstRequest = world.gateway.requests.at(-1);
+    expect(notes(firstRequest)).toEqual([expect.stringContaining('were undone')]);
+    expect(notes(firstRequest)[0]).toContain('a.txt');
     await agent.close();
     const restartedAgent = await world.start({ name: agent.name });
     await restartedAgent.client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
-    expect(notes(world.gateway.requests.at(-1))).toEqual(notes(first));
+    expect(notes(world.gateway.requests.at(-1))).toEqual(notes(firstRequest));
   });
 
   test('leaves the input as the one that is answered again', async () => {
@@ -253,11 +253,11 @@ describe('sessions.undoRun', () => {
 
   test('treats a change of a later run as a foreign change', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two'), write('a.txt', 'three')]);
-    const [first, second] = [await run(agent), await run(agent)];
+    const [firstRun, secondRun] = [await run(agent), await run(agent)];
     const undo = (runId: string) => agent.client.sessions.undoRun({ sessionId: 's', runId });
-    await expect(undo(first)).rejects.toMatchObject({ code: 'files_changed' });
-    await undo(second);
-    await undo(first);
+    await expect(undo(firstRun)).rejects.toMatchObject({ code: 'files_changed' });
+    await undo(secondRun);
+    await undo(firstRun);
     expect(await text(agent, 'a.txt')).toBe('one');
   });
 

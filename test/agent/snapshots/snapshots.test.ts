@@ -51,7 +51,7 @@ async function open(limits = {}, clock = systemClock, isShared = false): Promise
   });
 }
 
-async function contents(): Promise<string[]> {
+async function readContents(): Promise<string[]> {
   const names = await readdir(join(folder, 'snapshots'), { recursive: true });
   return names.filter((name) => name.length > 10).sort();
 }
@@ -94,10 +94,13 @@ describe('a snapshot', () => {
     await put('a.txt', 'one');
     await put('b.txt', 'one');
     const snapshots = await open({ maxFiles: 1 });
-    const [first, second] = [snapshots.begin(runOf('run1')), snapshots.begin(runOf('run2'))];
-    expect(await first.beforeChange(signal)).toContain('more than 1 files');
-    expect([await first.beforeChange(signal), await second.beforeChange(signal)]).toEqual([null, null]);
-    expect(await first.end()).toEqual({ files: [], notice: null });
+    const [firstSnapshot, secondSnapshot] = [snapshots.begin(runOf('run1')), snapshots.begin(runOf('run2'))];
+    expect(await firstSnapshot.beforeChange(signal)).toContain('more than 1 files');
+    expect([await firstSnapshot.beforeChange(signal), await secondSnapshot.beforeChange(signal)]).toEqual([
+      null,
+      null,
+    ]);
+    expect(await firstSnapshot.end()).toEqual({ files: [], notice: null });
   });
 
   test('of a cancelled run does not wait for that of another workspace', async () => {
@@ -209,7 +212,7 @@ describe('the contents of snapshots', () => {
     await snapshots.removeSession(sessionKey, null);
     // Another process relies on no contents of a snapshot before.
     await (await open()).sweep();
-    expect(await contents()).toEqual([]);
+    expect(await readContents()).toEqual([]);
   });
 
   test('are deleted with the own workspace of a session', async () => {
@@ -262,8 +265,8 @@ describe('the contents of snapshots', () => {
   test('stay while a run is open', async () => {
     await put('a.txt', 'one');
     await (await open()).begin(runOf('run')).beforeChange(signal);
-    const contentsBefore = await contents();
+    const contentsBefore = await readContents();
     await (await open()).sweep();
-    expect(await contents()).toEqual(contentsBefore);
+    expect(await readContents()).toEqual(contentsBefore);
   });
 });

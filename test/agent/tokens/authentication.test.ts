@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { tokenAdmin, tokenStore } from '../../../src/agent/tokens/index.ts';
-import { createRedactor, token as mintToken } from '../../../src/kernel/secrets/secret.ts';
+import { createRedactor, createToken } from '../../../src/kernel/secrets/secret.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { testDatabase, type TestDatabase } from '../../support/databases.ts';
 import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
@@ -89,7 +89,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
   });
 
   // The side effects that a request could leave: rows of any kind and model calls.
-  async function traces(): Promise<unknown> {
+  async function readTraces(): Promise<unknown> {
     const [row] = await world.database.sql`
       select (select count(*) from agent.sessions_sessions)::int as sessions, (select count(*) from agent.sessions_events)::int as events,
         (select count(*) from agent.plugins_notes)::int as notes, (select count(*) from agent.tokens_tokens where revoked_at is null)::int as tokens`;
@@ -124,20 +124,20 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
       'a prefix': { authorization: `Bearer ${token.slice(0, -1)}` },
       'a suffix': { authorization: `Bearer ${token}0` },
       'another agent’s': { authorization: `Bearer ${otherAgent.token}` },
-      nobody: { authorization: `Bearer ${mintToken('agt')}` },
+      nobody: { authorization: `Bearer ${createToken('agt')}` },
       'in upper case': { authorization: `Bearer ${token.toUpperCase()}` },
       twice: { authorization: `Bearer ${token}, ${token}` },
       quoted: { authorization: `Bearer "${token}"` },
       'ten kilobytes': { authorization: `Bearer ${'a'.repeat(10_000)}` },
       injection: { authorization: "Bearer ' OR 1=1--" },
-      user: { authorization: `Bearer ${mintToken('usr')}` },
-      admin: { authorization: `Bearer ${mintToken('adm')}` },
+      user: { authorization: `Bearer ${createToken('usr')}` },
+      admin: { authorization: `Bearer ${createToken('adm')}` },
       revoked: { authorization: `Bearer ${revokedToken}` },
       expired: { authorization: `Bearer ${expiredToken}` },
       cookie: { cookie: `agent=${token}` },
       header: { 'x-api-key': token },
     };
-    const tracesBefore = await traces();
+    const tracesBefore = await readTraces();
     for (const { method, path, isOpen } of routes) {
       for (const [name, headers] of Object.entries(credentials)) {
         const { status, challenge, body } = await send(
@@ -161,7 +161,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
       );
       expect([method, path, [401, 403, 500].includes(status)]).toEqual([method, path, false]);
     }
-    expect(await traces()).toEqual(tracesBefore);
+    expect(await readTraces()).toEqual(tracesBefore);
   });
 
   test('refuses foreign hosts, origins and sites on every route, even with a token', async () => {
@@ -217,7 +217,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
         ['Sec-Fetch-Site', 'same-site'],
       ],
     };
-    const tracesBefore = await traces();
+    const tracesBefore = await readTraces();
     for (const { method, path } of [
       ...routes,
       { method: 'GET', path: '/nowhere' },
@@ -253,7 +253,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
         [method, path, 'HTTP/1.1 403 '],
       );
     }
-    expect(await traces()).toEqual(tracesBefore);
+    expect(await readTraces()).toEqual(tracesBefore);
   });
 });
 

@@ -115,16 +115,16 @@ describe('townhall agent token without a running agent', () => {
     const isEmbedded = probe.engine === 'embedded';
     if (isEmbedded) await probe.close();
     else world = probe;
-    const open = () =>
+    const openDatabase = () =>
       connect(isEmbedded ? { path: join(folder, 'agent.db') } : probe.options, { log: silentLog });
     const flags = ['--data-dir', folder, ...databaseFlags(probe.options)];
     if (isEmbedded) {
       await expect(run('token', 'list', ...flags)).rejects.toThrow(/There is no agent's data/);
     }
-    const first = await open();
-    const agent = await startAgent({ gatewayUrl: gateway.url, dataDir: folder, database: first });
+    const firstDatabase = await openDatabase();
+    const agent = await startAgent({ gatewayUrl: gateway.url, dataDir: folder, database: firstDatabase });
     await agent.close();
-    await first.close();
+    await firstDatabase.close();
 
     await expect(run('token', 'list', '--name', 'nobody', ...flags)).rejects.toThrow(
       /There is no agent "nobody"/,
@@ -133,8 +133,12 @@ describe('townhall agent token without a running agent', () => {
       token: string;
       tokenId: string;
     };
-    const second = await open();
-    const restartedAgent = await startAgent({ gatewayUrl: gateway.url, dataDir: folder, database: second });
+    const secondDatabase = await openDatabase();
+    const restartedAgent = await startAgent({
+      gatewayUrl: gateway.url,
+      dataDir: folder,
+      database: secondDatabase,
+    });
     try {
       expect(await statusOf(restartedAgent, token.token)).toBe(200);
       if (!isEmbedded) {
@@ -146,7 +150,7 @@ describe('townhall agent token without a running agent', () => {
       }
     } finally {
       await restartedAgent.close();
-      await second.close();
+      await secondDatabase.close();
     }
   });
 });
