@@ -28,7 +28,7 @@ afterAll(async () => {
 const keyHeaders = ['x-api-key', 'api-key', 'x-goog-api-key'];
 
 const get = (path: string, headers: Record<string, string>) => fetch(world.url + path, { headers });
-const complete = (headers: Record<string, string>, model = 'acme/ok') =>
+const completeChat = (headers: Record<string, string>, model = 'acme/ok') =>
   fetch(`${world.url}/v1/ai/chat/completions`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', ...headers },
@@ -82,7 +82,7 @@ describe.each(keyHeaders)('a token in %s', (name) => {
   test('reaches neither the provider nor the log', async () => {
     provider.reset();
     world.logLines.length = 0;
-    expect((await complete({ [name]: world.userToken })).status).toBe(200);
+    expect((await completeChat({ [name]: world.userToken })).status).toBe(200);
     const request = JSON.stringify(provider.lastCall().headers);
     expect(request).not.toContain(world.userToken);
     expect(request).toContain('a key for tests');
@@ -122,7 +122,7 @@ describe('two key headers', () => {
 
 test('a revoked key ends the stream that it began', async () => {
   const { user_token: key, token_id: keyId } = await world.user.accounts.createKey({ name: 'for a stream' });
-  const response = await complete({ 'x-api-key': key }, 'acme/slow');
+  const response = await completeChat({ 'x-api-key': key }, 'acme/slow');
   expect(response.status).toBe(200);
   const text = response.text();
   await world.user.accounts.revokeKey({ token_id: keyId });

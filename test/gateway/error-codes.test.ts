@@ -179,10 +179,10 @@ describe('stored responses under /v1/ai', () => {
   });
 
   test('refuse to list the items of a conversation without its beginning', async () => {
-    const first = await store({});
-    const second = await store({ previous_response_id: first });
-    await request('DELETE', `/${first}`);
-    expect(await request('GET', `/${second}/input_items`)).toMatchObject({
+    const firstResponseId = await store({});
+    const secondResponseId = await store({ previous_response_id: firstResponseId });
+    await request('DELETE', `/${firstResponseId}`);
+    expect(await request('GET', `/${secondResponseId}/input_items`)).toMatchObject({
       status: 400,
       body: { error: { code: 'previous_response_not_found' } },
     });

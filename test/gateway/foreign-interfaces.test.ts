@@ -100,9 +100,9 @@ describe('an error for the AI SDK’s gateway provider', () => {
           (reason: unknown) => reason,
         );
     };
-    const unknown = await call(world.userToken, 'local/nothing');
-    expect(kind.isInstance(unknown)).toBe(true);
-    expect(unknown).toMatchObject({ type: 'model_not_found', statusCode: 404 });
+    const unknownAnswer = await call(world.userToken, 'local/nothing');
+    expect(kind.isInstance(unknownAnswer)).toBe(true);
+    expect(unknownAnswer).toMatchObject({ type: 'model_not_found', statusCode: 404 });
     expect(await call('nonsense', 'local/echo')).toMatchObject({
       type: 'authentication_error',
       statusCode: 401,

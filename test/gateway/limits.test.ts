@@ -29,9 +29,9 @@ async function statuses(answers: Promise<Response>[]): Promise<Record<number, nu
 describe('the limit of requests', () => {
   test('of a user is in each answer’s headers, with Retry-After on 429', async () => {
     const { url, userToken } = await start({ RATE_LIMIT_USER: '20' });
-    const first = await get(url, '/v1/accounts/me', bearer(userToken));
-    expect(first.headers.get('ratelimit-policy')).toBe('"user";q=20;w=60');
-    expect(first.headers.get('ratelimit')).toMatch(/^"user";r=19;t=\d+$/);
+    const firstAnswer = await get(url, '/v1/accounts/me', bearer(userToken));
+    expect(firstAnswer.headers.get('ratelimit-policy')).toBe('"user";q=20;w=60');
+    expect(firstAnswer.headers.get('ratelimit')).toMatch(/^"user";r=19;t=\d+$/);
     const counts = await statuses(
       Array.from({ length: 30 }, () => get(url, '/v1/accounts/me', bearer(userToken))),
     );
@@ -56,8 +56,8 @@ describe('the limit of requests', () => {
   });
 
   test('of a user counts all of their tokens together', async () => {
-    const { url, userToken, as } = await start({ RATE_LIMIT_USER: '12' });
-    const { user_token: key } = await as(userToken).accounts.createKey({ name: 'another' });
+    const { url, userToken, as: clientOf } = await start({ RATE_LIMIT_USER: '12' });
+    const { user_token: key } = await clientOf(userToken).accounts.createKey({ name: 'another' });
     const readRemaining = async (token: string) =>
       Number(
         /;r=(\d+);/.exec(
@@ -132,21 +132,24 @@ describe('the limit of requests', () => {
         guest.admin.login({ admin_id: testAdministrator.adminId, password: 'a wrong password, surely' }),
       ),
     );
-    const unauthorized = outcomes.filter(
+    const unauthorizedAnswers = outcomes.filter(
       (outcome) =>
         outcome.status === 'rejected' && (outcome.reason as { code: string }).code === 'invalid_credentials',
     );
-    expect(unauthorized.length).toBeLessThanOrEqual(10);
+    expect(unauthorizedAnswers.length).toBeLessThanOrEqual(10);
   });
 });
 
 describe('the address of a client', () => {
   test('is the one that a trusted proxy forwards', async () => {
     const { url } = await start({ RATE_LIMIT_GUEST: '3', TRUSTED_PROXIES: '127.0.0.0/8, ::1' });
-    const from = (client: string) =>
+    const answerFrom = (client: string) =>
       get(url, '/v1/accounts/providers', { 'x-forwarded-for': `6.6.6.6, ${client}` });
-    expect(await statuses(Array.from({ length: 5 }, () => from('198.51.100.1')))).toEqual({ 400: 3, 429: 2 });
-    expect((await from('198.51.100.2')).status).toBe(400);
+    expect(await statuses(Array.from({ length: 5 }, () => answerFrom('198.51.100.1')))).toEqual({
+      400: 3,
+      429: 2,
+    });
+    expect((await answerFrom('198.51.100.2')).status).toBe(400);
   });
 
   test('is the peer’s own unless a proxy is trusted', async () => {
@@ -195,9 +198,9 @@ describe('the address of a client', () => {
 describe.runIf(inject('databaseSource')?.engine === 'postgres')('one limit over two replicas', () => {
   test('admits at most 5 % more than the limit under concurrency', async () => {
     const place = await testDatabase();
-    const second = await connect(place.options, { log: silentLog });
+    const secondConnection = await connect(place.options, { log: silentLog });
     try {
-      const replicas = [place.database, second].map((database) =>
+      const replicas = [place.database, secondConnection].map((database) =>
         createSharedRateLimiter({ database, schema: 'gateway', clock: systemClock, log: silentLog }),
       );
       const policy = { name: 'user', perMinute: 600 };
@@ -212,7 +215,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')('one limit over 
       expect(allowedCount).toBeGreaterThanOrEqual(policy.perMinute);
       expect(allowedCount).toBeLessThanOrEqual(policy.perMinute * 1.05 + refilledTokens + 1);
     } finally {
-      await second.close();
+      await secondConnection.close();
       await place.close();
     }
   });

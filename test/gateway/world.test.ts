@@ -44,8 +44,8 @@ describe('the gateway as a whole', () => {
     const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.userToken });
     const openaiIds: string[] = [];
     for await (const model of openai.models.list()) openaiIds.push(model.id);
-    const listing = await world.user.ai.listModels();
-    expect(openaiIds).toEqual(listing.items.map(({ id }) => id));
+    const modelList = await world.user.ai.listModels();
+    expect(openaiIds).toEqual(modelList.items.map(({ id }) => id));
     expect(openaiIds).toContain('local/guide');
     await expect(openai.models.retrieve('local/echo')).resolves.toMatchObject({
       id: 'local/echo',

@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { id } from '../../../src/kernel/ids.ts';
-import { token } from '../../../src/kernel/secrets/secret.ts';
+import { createToken } from '../../../src/kernel/secrets/secret.ts';
 import { startWorld, type World } from './world.ts';
 
 const redirectUri = 'https://shop.example/welcome';
@@ -22,7 +22,7 @@ const revokeTokens = (userId: string) =>
   world.call('POST', '/v1/accounts/tokens/revoke', { body: { user_id: userId }, token: admin });
 
 /** A finished login with a code for the app. */
-async function newCode() {
+async function createCode() {
   const verifier = randomBytes(32).toString('base64url');
   const { body } = await world.call('POST', '/v1/accounts/login/start', {
     body: { provider: 'local', bureau_id: 'local' },
@@ -47,7 +47,7 @@ const exchange = ({ code, verifier }: { code: string; verifier: string }) =>
     body: { code, code_verifier: verifier, redirect_uri: redirectUri },
   });
 
-async function aLockIsAwaited(): Promise<void> {
+async function waitForLock(): Promise<void> {
   const { sql } = world.database;
   await expect
     .poll(
@@ -61,7 +61,7 @@ async function aLockIsAwaited(): Promise<void> {
 
 describe('the code of a login', () => {
   test('ends with the revocation of the user’s tokens', async () => {
-    const login = await newCode();
+    const login = await createCode();
     expect((await revokeTokens(login.userId)).status).toBe(200);
     expect((await exchange(login)).status).toBe(401);
   });
@@ -70,8 +70,8 @@ describe('the code of a login', () => {
 // The embedded database runs one transaction at a time, so nothing can interleave.
 describe.skipIf(inject('databaseSource')?.engine !== 'postgres')('a login that is read meanwhile', () => {
   test('leaves no token after a revocation', async () => {
-    const { digest, userId } = await newCode();
-    const userToken = token('usr');
+    const { digest, userId } = await createCode();
+    const userToken = createToken('usr');
     const { revocation } = await world.database.tx(async (tx) => {
       // Lock the attempt, then store the token, as a reader of the login does.
       await tx`select 1 from gateway.accounts_login_attempts where digest = ${digest} for update`;
@@ -79,23 +79,23 @@ describe.skipIf(inject('databaseSource')?.engine !== 'postgres')('a login that i
         insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, expires_at)
         values (${id('tok')}, ${userId}, 'user', sha256(${Buffer.from(userToken)}), ${userToken.slice(-4)},
           now() + interval '1 hour')`;
-      const pending = revokeTokens(userId);
-      await aLockIsAwaited();
-      return { revocation: pending };
+      const revokePromise = revokeTokens(userId);
+      await waitForLock();
+      return { revocation: revokePromise };
     });
     expect((await revocation).status).toBe(200);
     expect((await world.call('GET', '/v1/accounts/me', { token: userToken })).status).toBe(401);
   });
 
   test('does not deadlock with a reset of the password', async () => {
-    const login = await newCode();
+    const login = await createCode();
     const { exchanging } = await world.database.tx(async (tx) => {
       // Lock the user, then delete the attempts, as a reset does.
       await tx`select 1 from gateway.accounts_users where user_id = ${login.userId} for update`;
-      const pending = exchange(login);
-      await aLockIsAwaited();
+      const exchangePromise = exchange(login);
+      await waitForLock();
       await tx`delete from gateway.accounts_login_attempts where user_id = ${login.userId}`;
-      return { exchanging: pending };
+      return { exchanging: exchangePromise };
     });
     expect((await exchanging).status).toBe(401);
   });

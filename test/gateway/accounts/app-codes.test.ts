@@ -29,21 +29,21 @@ function proof() {
   return { verifier, challenge: createHash('sha256').update(verifier).digest('base64url') };
 }
 
-async function startLogin(more: Record<string, string> = {}) {
+async function startLogin(members: Record<string, string> = {}) {
   const { body } = await world.call('POST', '/v1/accounts/login/start', {
-    body: { provider: 'local', bureau_id: 'local', ...more },
+    body: { provider: 'local', bureau_id: 'local', ...members },
   });
   return { loginId: String(body.login_id), url: String(body.url) };
 }
 
-const issueCode = (loginId: string, challenge: string, more: Record<string, string> = {}) =>
+const issueCode = (loginId: string, challenge: string, members: Record<string, string> = {}) =>
   world.call('POST', '/v1/accounts/login/code', {
     body: {
       login_id: loginId,
       redirect_uri: redirectUri,
       code_challenge: challenge,
       state: 's',
-      ...more,
+      ...members,
     },
   });
 const exchange = (code: string, verifier: string, address = redirectUri) =>
@@ -52,7 +52,7 @@ const exchange = (code: string, verifier: string, address = redirectUri) =>
   });
 
 /** A code for the app, and its verifier. */
-async function newCode() {
+async function createCode() {
   const { verifier, challenge } = proof();
   const { loginId } = await startLogin();
   const { status, body } = await issueCode(loginId, challenge, { state: 's1' });
@@ -112,24 +112,24 @@ describe('accounts.issueLoginCode', () => {
   });
 
   test('needs the proof of a login that a browser finished', async () => {
-    const own = proof();
+    const ownProof = proof();
     const page = `${world.url}/login`;
     const { loginId, url } = await startLogin({
       provider: 'oidc',
       redirect_to: page,
-      code_challenge: own.challenge,
+      code_challenge: ownProof.challenge,
     });
-    const back = await oidc.browse(url);
-    const { headers } = await world.call('GET', back.pathname + back.search);
+    const callbackUrl = await oidc.browse(url);
+    const { headers } = await world.call('GET', callbackUrl.pathname + callbackUrl.search);
     const loginCode = /^[^#]+#login_code=(lgc_\w+)$/.exec(String(headers['location']))?.[1] ?? '';
     const app = proof();
     expect((await issueCode(loginId, app.challenge)).status).toBe(400);
-    const wrong = { login_code: loginCode, code_verifier: proof().verifier };
-    const refusal = await issueCode(loginId, app.challenge, wrong);
+    const wrongProof = { login_code: loginCode, code_verifier: proof().verifier };
+    const refusal = await issueCode(loginId, app.challenge, wrongProof);
     expect([refusal.status, refusal.body.error.code]).toEqual([401, 'invalid_credentials']);
     const answer = await issueCode(loginId, app.challenge, {
       login_code: loginCode,
-      code_verifier: own.verifier,
+      code_verifier: ownProof.verifier,
     });
     const code = new URL(answer.body.url).searchParams.get('code') ?? '';
     expect((await exchange(code, app.verifier)).status).toBe(200);
@@ -138,7 +138,7 @@ describe('accounts.issueLoginCode', () => {
 
 describe('accounts.issueLoginToken', () => {
   test('gives a token that works', async () => {
-    const { code, verifier } = await newCode();
+    const { code, verifier } = await createCode();
     const { status, headers, body } = await exchange(code, verifier);
     expect([status, headers['cache-control']]).toEqual([200, 'no-store']);
     const me = await world.call('GET', '/v1/accounts/me', { token: body.user_token });
@@ -146,48 +146,48 @@ describe('accounts.issueLoginToken', () => {
   });
 
   test('takes a code once', async () => {
-    const { code, verifier } = await newCode();
+    const { code, verifier } = await createCode();
     const answers = await Promise.all([exchange(code, verifier), exchange(code, verifier)]);
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 401]));
     expect(await outcomeOf(code, verifier)).toEqual(wrongCode);
   });
 
   test('ends a code with a wrong verifier', async () => {
-    const { code, verifier } = await newCode();
+    const { code, verifier } = await createCode();
     expect(await outcomeOf(code, proof().verifier)).toEqual(wrongCode);
     expect(await outcomeOf(code, verifier)).toEqual(wrongCode);
   });
 
   test('refuses another address than that of the code', async () => {
-    const { code, verifier } = await newCode();
+    const { code, verifier } = await createCode();
     expect(await outcomeOf(code, verifier, 'https://shop.example/elsewhere')).toEqual(wrongCode);
   });
 
   test('refuses a code after a minute', async () => {
-    const { code, verifier } = await newCode();
+    const { code, verifier } = await createCode();
     await world.shiftClock('61 seconds');
     expect(await outcomeOf(code, verifier)).toEqual(wrongCode);
   });
 
   test('gives one token for two codes of a login', async () => {
-    const { loginId, code, verifier } = await newCode();
-    const second = proof();
-    const { body } = await issueCode(loginId, second.challenge);
+    const { loginId, code, verifier } = await createCode();
+    const secondProof = proof();
+    const { body } = await issueCode(loginId, secondProof.challenge);
     expect((await exchange(code, verifier)).status).toBe(200);
-    expect(await outcomeOf(new URL(body.url).searchParams.get('code') ?? '', second.verifier)).toEqual(
+    expect(await outcomeOf(new URL(body.url).searchParams.get('code') ?? '', secondProof.verifier)).toEqual(
       wrongCode,
     );
   });
 
   test('leaves no result to read by the login’s id', async () => {
-    const { loginId, code, verifier } = await newCode();
+    const { loginId, code, verifier } = await createCode();
     expect((await exchange(code, verifier)).status).toBe(200);
     const { status, body } = await world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`);
     expect([status, body.error.code]).toEqual([410, 'login_spent']);
   });
 
   test('refuses the code of a user who was blocked meanwhile', async () => {
-    const { code, verifier } = await newCode();
+    const { code, verifier } = await createCode();
     await world.database.sql`update gateway.accounts_users set state = 'blocked'`;
     try {
       expect(await outcomeOf(code, verifier)).toEqual(wrongCode);
@@ -197,7 +197,7 @@ describe('accounts.issueLoginToken', () => {
   });
 
   test('refuses the code of a Bureau that was paused meanwhile', async () => {
-    const { code, verifier } = await newCode();
+    const { code, verifier } = await createCode();
     await world.database.sql`update gateway.bureaus_records set state = 'paused'`;
     try {
       const { status, body } = await exchange(code, verifier);
@@ -208,13 +208,13 @@ describe('accounts.issueLoginToken', () => {
   });
 
   test('stores neither the code nor the verifier nor the token', async () => {
-    const { code, verifier } = await newCode();
-    const before = await world.dump();
+    const { code, verifier } = await createCode();
+    const dumpBefore = await world.dump();
     const { body } = await exchange(code, verifier);
-    const after = await world.dump();
+    const dumpAfter = await world.dump();
     for (const secret of [code, verifier, body.user_token]) {
-      expect(before).not.toContain(secret);
-      expect(after).not.toContain(secret);
+      expect(dumpBefore).not.toContain(secret);
+      expect(dumpAfter).not.toContain(secret);
     }
   });
 });

@@ -38,16 +38,16 @@ describe('attempts at one address', () => {
       () => 0,
       (error: unknown) => Number((error as { headers: Record<string, string> }).headers['retry-after']),
     );
-  const waits = async (
+  const readWaits = async (
     kind: 'passwords' | 'wrongCodes' | 'sentCodes',
     email: string,
     networks: string[],
   ): Promise<number[]> => {
     const seconds: number[] = [];
-    for (const from of networks) seconds.push(await wait(kind, email, from));
+    for (const address of networks) seconds.push(await wait(kind, email, address));
     return seconds;
   };
-  const times = (count: number, from: string) => Array<string>(count).fill(from);
+  const times = (count: number, address: string) => Array<string>(count).fill(address);
 
   test.each([
     ['passwords', 5],
@@ -55,7 +55,7 @@ describe('attempts at one address', () => {
     ['sentCodes', 10],
   ] as const)('of the kind %s do not limit other networks', async (kind, ownLimit) => {
     const email = newAddress();
-    expect(await waits(kind, email, times(ownLimit, network(1)))).toEqual(Array(ownLimit).fill(0));
+    expect(await readWaits(kind, email, times(ownLimit, network(1)))).toEqual(Array(ownLimit).fill(0));
     expect(await wait(kind, email, network(1))).toBeGreaterThan(0);
     expect(await wait(kind, email, network(2))).toBe(0);
   });
@@ -64,14 +64,14 @@ describe('attempts at one address', () => {
     ['passwords', 30],
     ['wrongCodes', 30],
     ['sentCodes', 60],
-  ] as const)('of the kind %s from many networks wait minutes at most', async (kind, first) => {
+  ] as const)('of the kind %s from many networks wait minutes at most', async (kind, firstSeconds) => {
     const email = newAddress();
     const strangers = Array.from({ length: 20 }, (_, n) => network(n + 10));
-    expect(await waits(kind, email, strangers)).toEqual(Array(20).fill(0));
+    expect(await readWaits(kind, email, strangers)).toEqual(Array(20).fill(0));
     const earlyWait = await wait(kind, email, network(900));
-    expect(earlyWait).toBeGreaterThan(first - 15);
-    expect(earlyWait).toBeLessThanOrEqual(first);
-    await shiftClock(`${first} seconds`);
+    expect(earlyWait).toBeGreaterThan(firstSeconds - 15);
+    expect(earlyWait).toBeLessThanOrEqual(firstSeconds);
+    await shiftClock(`${firstSeconds} seconds`);
     expect(await wait(kind, email, network(900))).toBe(0);
     await shiftClock('0');
   });
@@ -104,23 +104,23 @@ describe('attempts at one address', () => {
     const email = newAddress();
     await limits.count('passwords', attemptFrom(email, network(5)));
     await limits.recordSuccess('passwords', attemptFrom(email, network(5)));
-    await waits(
+    await readWaits(
       'passwords',
       email,
       Array.from({ length: 25 }, (_, n) => network(n + 100)),
     );
     expect(await wait('passwords', email, network(6))).toBeGreaterThan(0);
-    expect(await waits('passwords', email, times(5, network(5)))).toEqual([0, 0, 0, 0, 0]);
+    expect(await readWaits('passwords', email, times(5, network(5)))).toEqual([0, 0, 0, 0, 0]);
   });
 
   test('that the shared limit delays do not count for their network', async () => {
     const email = newAddress();
-    await waits(
+    await readWaits(
       'passwords',
       email,
       Array.from({ length: 20 }, (_, n) => network(n + 200)),
     );
-    for (const seconds of await waits('passwords', email, times(8, network(7))))
+    for (const seconds of await readWaits('passwords', email, times(8, network(7))))
       expect(seconds).toBeLessThanOrEqual(30);
     await shiftClock('31 seconds');
     expect(await wait('passwords', email, network(7))).toBe(0);
@@ -150,17 +150,17 @@ describe('a stranger who requests codes', () => {
     await mailbox?.close();
   });
 
-  const post = (path: string, body: object, from: string) =>
+  const post = (path: string, body: object, address: string) =>
     fetch(`${world.url}/v1/accounts/${path}`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json', 'x-forwarded-for': from },
+      headers: { 'content-type': 'application/json', 'x-forwarded-for': address },
       body: JSON.stringify(body),
     });
   const requests = {
-    register: (email: string, from: string) =>
-      post('register', { bureau_id: 'local', email, password: 'a garden of forking paths' }, from),
-    'password/forgot': (email: string, from: string) =>
-      post('password/forgot', { bureau_id: 'local', email }, from),
+    register: (email: string, address: string) =>
+      post('register', { bureau_id: 'local', email, password: 'a garden of forking paths' }, address),
+    'password/forgot': (email: string, address: string) =>
+      post('password/forgot', { bureau_id: 'local', email }, address),
     async email_code(email: string, from: string) {
       const { login_id } = (await (
         await post('login/start', { provider: 'email_code', bureau_id: 'local' }, from)

@@ -35,7 +35,7 @@ const find = (userCode: string | undefined, token: string) => post('get', { user
 const refusal = ({ status, body }: Answer) => [status, body.error?.code];
 const me = (token: string | undefined) => world.call('GET', '/v1/accounts/me', { token: token ?? '' });
 
-async function person(options: { bureauId?: string; subject?: string; ttlSeconds?: number } = {}) {
+async function logInPerson(options: { bureauId?: string; subject?: string; ttlSeconds?: number } = {}) {
   const { bureauId = 'local', subject = 'somebody', ttlSeconds = 3600 } = options;
   const { userToken } = await world.accounts.issueUserToken({
     bureauId,
@@ -98,7 +98,7 @@ describe('accounts.getDeviceLoginResult', () => {
   test('is pending until a person confirms', async () => {
     const login = await start();
     expect(refusal(await poll(login))).toEqual([400, 'authorization_pending']);
-    await decide(login, 'confirm', await person());
+    await decide(login, 'confirm', await logInPerson());
     await world.shiftClock('6 seconds');
     const credential = fields(await poll(login));
     expect(credential).toMatchObject({ kind: 'user', name: 'a program', models: null, credit_cap: null });
@@ -117,7 +117,7 @@ describe('accounts.getDeviceLoginResult', () => {
 
   test('gives one credential', async () => {
     const login = await start();
-    await decide(login, 'confirm', await person());
+    await decide(login, 'confirm', await logInPerson());
     const answers = await Promise.all([poll(login), poll(login), poll(login)]);
     expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 410, 410]);
     expect(refusal(await poll(login))).toEqual([410, 'login_spent']);
@@ -125,7 +125,7 @@ describe('accounts.getDeviceLoginResult', () => {
 
   test('says that the person refused', async () => {
     const login = await start();
-    await decide(login, 'cancel', await person());
+    await decide(login, 'cancel', await logInPerson());
     expect(refusal(await poll(login))).toEqual([403, 'login_denied']);
   });
 
@@ -133,7 +133,7 @@ describe('accounts.getDeviceLoginResult', () => {
     const login = await start();
     await world.shiftClock('601 seconds');
     expect(refusal(await poll(login))).toEqual([410, 'login_expired']);
-    expect(refusal(await find(login['user_code'], await person()))).toEqual([404, 'login_not_found']);
+    expect(refusal(await find(login['user_code'], await logInPerson()))).toEqual([404, 'login_not_found']);
   });
 
   test('knows no other device code', async () => {
@@ -145,7 +145,7 @@ describe('accounts.getDeviceLoginResult', () => {
 
   test('creates the key with the limits that the program asked for', async () => {
     const login = await start({ key: { models: ['local/echo'], credit_cap: 70, ttl: 60 } });
-    const owner = await person();
+    const owner = await logInPerson();
     await decide(login, 'confirm', owner);
     const credential = fields(await poll(login));
     expect(credential).toMatchObject({ kind: 'key', models: ['local/echo'], credit_cap: 70 });
@@ -162,7 +162,7 @@ describe('the credential of a device login', () => {
     ['a key', { key: { ttl: 86_400 } }],
   ])('ends as %s with the token that confirmed', async (_kind, options) => {
     const login = await start(options);
-    const owner = await person({ ttlSeconds: 60 });
+    const owner = await logInPerson({ ttlSeconds: 60 });
     await decide(login, 'confirm', owner);
     const credential = fields(await poll(login));
     const remainingMs = Date.parse(credential['expires_at'] ?? '') - Date.now();
@@ -174,7 +174,7 @@ describe('the credential of a device login', () => {
 
   test('is refused when the confirming token ended before the poll', async () => {
     const login = await start();
-    const owner = await person();
+    const owner = await logInPerson();
     await decide(login, 'confirm', owner);
     await world.call('POST', '/v1/accounts/logout', { token: owner });
     expect(refusal(await poll(login))).toEqual([403, 'login_denied']);
@@ -182,7 +182,7 @@ describe('the credential of a device login', () => {
 
   test('stands in the audit log with who confirmed and what was issued', async () => {
     const login = await start();
-    await decide(login, 'confirm', await person());
+    await decide(login, 'confirm', await logInPerson());
     const credential = fields(await poll(login));
     expect(world.audited.slice(-2)).toMatchObject([
       { action: 'accounts.decideDeviceLogin', actor: { kind: 'user' }, diff: { decision: 'confirm' } },
@@ -196,7 +196,7 @@ describe('accounts.getDeviceLogin', () => {
   test('shows who asks, whatever the case of the code', async () => {
     const login = await start({ key: { credit_cap: 70 } });
     const typedCode = login['user_code']?.replace('-', '').toLowerCase();
-    const { body } = await find(typedCode, await person());
+    const { body } = await find(typedCode, await logInPerson());
     expect(body).toMatchObject({
       user_code: login['user_code'],
       name: 'a program',
@@ -207,13 +207,13 @@ describe('accounts.getDeviceLogin', () => {
 
   test('shows nothing of another Bureau', async () => {
     const login = await start();
-    const stranger = await person({ bureauId: 'other' });
+    const stranger = await logInPerson({ bureauId: 'other' });
     expect(refusal(await find(login['user_code'], stranger))).toEqual([404, 'login_not_found']);
     expect(refusal(await decide(login, 'confirm', stranger))).toEqual([404, 'login_not_found']);
   });
 
   test('refuses a malformed code', async () => {
-    expect(refusal(await find('WDJB-MJH', await person()))).toEqual([400, 'invalid_request']);
+    expect(refusal(await find('WDJB-MJH', await logInPerson()))).toEqual([400, 'invalid_request']);
   });
 
   test('refuses guests and administrators', async () => {
@@ -224,7 +224,7 @@ describe('accounts.getDeviceLogin', () => {
   });
 
   test('stops a user who tries ten wrong codes', async () => {
-    const owner = await person({ subject: 'a guesser' });
+    const owner = await logInPerson({ subject: 'a guesser' });
     for (let count = 0; count < 10; count += 1)
       expect(refusal(await find('BBBB-BBBB', owner))).toEqual([404, 'login_not_found']);
     const login = await start();
@@ -236,7 +236,7 @@ describe('accounts.getDeviceLogin', () => {
 describe('accounts.decideDeviceLogin', () => {
   test('decides a login once', async () => {
     const login = await start();
-    const owner = await person();
+    const owner = await logInPerson();
     await decide(login, 'cancel', owner);
     expect(refusal(await decide(login, 'confirm', owner))).toEqual([404, 'login_not_found']);
     expect(refusal(await poll(login))).toEqual([403, 'login_denied']);
@@ -245,7 +245,7 @@ describe('accounts.decideDeviceLogin', () => {
   test('refuses an API key', async () => {
     const login = await start();
     const body = { name: 'ci' };
-    const key = await world.call('POST', '/v1/accounts/keys/create', { token: await person(), body });
+    const key = await world.call('POST', '/v1/accounts/keys/create', { token: await logInPerson(), body });
     expect(refusal(await decide(login, 'confirm', key.body.user_token))).toEqual([
       403,
       'forbidden_for_identity',
@@ -254,6 +254,6 @@ describe('accounts.decideDeviceLogin', () => {
 
   test('refuses any other decision', async () => {
     const login = await start();
-    expect(refusal(await decide(login, 'maybe', await person()))).toEqual([400, 'invalid_request']);
+    expect(refusal(await decide(login, 'maybe', await logInPerson()))).toEqual([400, 'invalid_request']);
   });
 });

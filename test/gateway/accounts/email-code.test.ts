@@ -118,12 +118,12 @@ describe('the login with an e-mail code', () => {
 
   test('refuses the code of another attempt', async () => {
     const email = newAddress();
-    const [first, second] = [await start(), await start()];
-    await send(first, email);
+    const [firstLogin, secondLogin] = [await start(), await start()];
+    await send(firstLogin, email);
     const { code } = await mailbox.letterTo(email);
-    await send(second, email);
+    await send(secondLogin, email);
     await mailbox.letterTo(email, 2);
-    expect((await enter(second, code)).status).toBe(401);
+    expect((await enter(secondLogin, code)).status).toBe(401);
   });
 
   test('refuses a malformed address and an unexpected input', async () => {
@@ -140,10 +140,10 @@ describe('the login with an e-mail code', () => {
 test('gives the token to a reader who waited for the end of the attempt', async () => {
   const loginId = await start();
   const userId = 'usr_01jd6zv0c5e9fsr8m2w4x1k7qa';
-  let reading: ReturnType<typeof result> | undefined;
+  let resultPromise: ReturnType<typeof result> | undefined;
   await world.database.tx(async (tx) => {
     await tx`select 1 from gateway.accounts_login_attempts where digest = sha256(${Buffer.from(loginId)}) for update`;
-    reading = result(loginId);
+    resultPromise = result(loginId);
     // The embedded engine has one session: the reader waits for it and not for the lock.
     const isWaiting = async () =>
       world.database.engine === 'embedded' ||
@@ -154,7 +154,7 @@ test('gives the token to a reader who waited for the end of the attempt', async 
     await tx`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
     await tx`update gateway.accounts_login_attempts set state = 'done', user_id = ${userId} where digest = sha256(${Buffer.from(loginId)})`;
   });
-  expect((await reading)?.body).toMatchObject({ status: 'done', user: { user_id: userId } });
+  expect((await resultPromise)?.body).toMatchObject({ status: 'done', user: { user_id: userId } });
 });
 
 test('reports an unknown member and ignores a redirect_to', async () => {

@@ -129,13 +129,13 @@ describe('the login with GitHub', () => {
   });
 
   test('identifies a person by number, not by login name', async () => {
-    const first = (await logIn()).body.user.user_id;
+    const firstUserId = (await logIn()).body.user.user_id;
     github.user = { ...github.user, login: 'countess', name: null };
     const renamedUser = (await logIn()).body.user;
-    expect(renamedUser.user_id).toBe(first);
+    expect(renamedUser.user_id).toBe(firstUserId);
     github.user = { id: 1816, login: 'ada', name: 'Another Ada', avatar_url: 'javascript:alert(1)' };
     const otherUser = (await logIn()).body.user;
-    expect(otherUser.user_id).not.toBe(first);
+    expect(otherUser.user_id).not.toBe(firstUserId);
     expect(otherUser.avatar_url).toBeNull();
   });
 

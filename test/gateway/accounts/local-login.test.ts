@@ -149,18 +149,18 @@ describe('concurrent local logins', () => {
     world = await startWorld();
   });
   afterAll(() => world.close());
-  const local = { provider: 'local', bureau_id: 'local' };
+  const localRequest = { provider: 'local', bureau_id: 'local' };
 
   test('create one user for one person', async () => {
-    const starts = await Promise.all(
-      Array.from({ length: 8 }, () => world.call('POST', '/v1/accounts/login/start', { body: local })),
+    const answers = await Promise.all(
+      Array.from({ length: 8 }, () => world.call('POST', '/v1/accounts/login/start', { body: localRequest })),
     );
-    expect(starts.map(({ status }) => status)).toEqual(Array(8).fill(200));
+    expect(answers.map(({ status }) => status)).toEqual(Array(8).fill(200));
     expect(await world.database.sql`select 1 from gateway.accounts_users`).toHaveLength(1);
   });
 
   test('create one token for one attempt', async () => {
-    const { body } = await world.call('POST', '/v1/accounts/login/start', { body: local });
+    const { body } = await world.call('POST', '/v1/accounts/login/start', { body: localRequest });
     const path = `/v1/accounts/login/result?login_id=${body.login_id}`;
     const countBefore = (await world.database.sql`select 1 from gateway.accounts_tokens`).length;
     const reads = await Promise.all(Array.from({ length: 8 }, () => world.call('GET', path)));

@@ -9,10 +9,10 @@ beforeAll(async () => {
 beforeEach(() => world.shiftClock('0'));
 afterAll(() => world.close());
 
-const local = { provider: 'local', bureau_id: 'local' };
+const localLogin = { provider: 'local', bureau_id: 'local' };
 
 async function startLogin(): Promise<string> {
-  const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: local });
+  const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: localLogin });
   expect(status).toBe(200);
   return body.login_id;
 }
@@ -64,7 +64,9 @@ describe('accounts.listProviders', () => {
 
 describe('accounts.startLogin', () => {
   test('finishes at once with the local login', async () => {
-    const { status, headers, body } = await world.call('POST', '/v1/accounts/login/start', { body: local });
+    const { status, headers, body } = await world.call('POST', '/v1/accounts/login/start', {
+      body: localLogin,
+    });
     expect(status).toBe(200);
     expect(body).toEqual({
       login_id: expect.stringMatching(/^lgn_[0-9A-Za-z]{43}$/),
@@ -81,14 +83,17 @@ describe('accounts.startLogin', () => {
     ['the Origin of this machine', { origin: 'http://localhost:3000' }],
     ['the Origin null', { origin: 'null' }],
   ])('offers no local login to a caller with %s', async (_name, headers) => {
-    const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: local, headers });
+    const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
+      body: localLogin,
+      headers,
+    });
     expect([status, body.error.code, body.error.param]).toEqual([404, 'provider_not_found', 'provider']);
   });
 
   test('offers the local login under every name of this machine', async () => {
     for (const host of ['localhost', 'LOCALHOST:80', '127.0.0.1:1', '[::1]:43127']) {
       const { status } = await world.call('POST', '/v1/accounts/login/start', {
-        body: local,
+        body: localLogin,
         headers: { host },
       });
       expect([host, status]).toEqual([host, 200]);
@@ -97,14 +102,14 @@ describe('accounts.startLogin', () => {
 
   test('answers 404 for an unknown provider', async () => {
     const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
-      body: { ...local, provider: 'github' },
+      body: { ...localLogin, provider: 'github' },
     });
     expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
   });
 
   test('answers 404 for an unknown Bureau', async () => {
     const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
-      body: { ...local, bureau_id: 'nobody' },
+      body: { ...localLogin, bureau_id: 'nobody' },
     });
     expect([status, body.error.code]).toEqual([404, 'bureau_not_found']);
   });
@@ -112,17 +117,17 @@ describe('accounts.startLogin', () => {
   test('names missing and unknown members', async () => {
     const response = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'local' } });
     expect([response.status, response.body.error.param]).toEqual([400, 'bureau_id']);
-    const unknown = await world.call('POST', '/v1/accounts/login/start', {
-      body: { ...local, user_id: 'usr_1' },
+    const unknownLogin = await world.call('POST', '/v1/accounts/login/start', {
+      body: { ...localLogin, user_id: 'usr_1' },
     });
-    expect([unknown.status, unknown.body.error.param]).toEqual([400, 'user_id']);
+    expect([unknownLogin.status, unknownLogin.body.error.param]).toEqual([400, 'user_id']);
   });
 
   test('refuses a paused and an archived Bureau', async () => {
     try {
       for (const state of ['paused', 'archived'] as const) {
         await setBureauState(state);
-        const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: local });
+        const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: localLogin });
         expect([status, body.error.code]).toEqual([403, `bureau_${state}`]);
       }
     } finally {
@@ -158,10 +163,10 @@ describe('accounts.getLoginResult', () => {
 
   test('returns the same token again within a minute', async () => {
     const loginId = await startLogin();
-    const first = await readResult(loginId);
+    const firstResult = await readResult(loginId);
     await world.shiftClock('40 seconds');
-    const second = await readResult(loginId);
-    expect(second.body).toEqual(first.body);
+    const secondResult = await readResult(loginId);
+    expect(secondResult.body).toEqual(firstResult.body);
   });
 
   test('gives one token to many readers at once', async () => {

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { localPerson } from '../../../src/gateway/accounts/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import { token as mintToken } from '../../../src/kernel/secrets/secret.ts';
+import { createToken } from '../../../src/kernel/secrets/secret.ts';
 import { startWorld, type World } from './world.ts';
 
 let world: World;
@@ -66,7 +66,7 @@ describe('accounts.getMe', () => {
     const headers = {
       'x-user-id': 'usr_somebody',
       'x-bureau-id': 'other',
-      'x-user-token': mintToken('usr'),
+      'x-user-token': createToken('usr'),
       'x-forwarded-for': '10.0.0.1',
     };
     const { body } = await world.call('GET', '/v1/accounts/me', { token: token.userToken, headers });
@@ -75,16 +75,16 @@ describe('accounts.getMe', () => {
 
   test.each([
     ['garbage', () => 'garbage'],
-    ['a token that was never issued', () => mintToken('usr')],
-    ['a session that was never opened', () => mintToken('adm')],
-    ['an agent’s token', () => mintToken('agt')],
+    ['a token that was never issued', () => createToken('usr')],
+    ['a session that was never opened', () => createToken('adm')],
+    ['an agent’s token', () => createToken('agt')],
     ['a token with a typing error', async () => flipLast((await issue()).userToken)],
     [
       'a token of another kind with the same characters',
       async () => (await issue()).userToken.replace('th_usr_', 'th_adm_'),
     ],
-  ])('refuses %s', async (_name, make) => {
-    const { status, headers, body } = await me(await make());
+  ])('refuses %s', async (_name, makeToken) => {
+    const { status, headers, body } = await me(await makeToken());
     expect([status, body.error.code]).toEqual([401, 'invalid_token']);
     expect(headers['www-authenticate']).toContain('invalid_token');
   });
@@ -144,13 +144,13 @@ describe('accounts.getMe', () => {
     expect(await lastUse()).toBeNull();
     await me(userToken);
     await expect.poll(lastUse).not.toBeNull();
-    const first = await lastUse();
+    const firstUse = await lastUse();
     await world.shiftClock('30 seconds');
     await me(userToken);
     await world.shiftClock('90 seconds');
-    expect(await lastUse()).toBe(first);
+    expect(await lastUse()).toBe(firstUse);
     await me(userToken);
-    await expect.poll(lastUse).toBeGreaterThan((first ?? 0) + 60_000);
+    await expect.poll(lastUse).toBeGreaterThan((firstUse ?? 0) + 60_000);
   });
 });
 
@@ -177,7 +177,7 @@ describe('identify', () => {
       baseUrl: () => null,
       localLogin: () => false,
     });
-    for (const text of ['', 'x'.repeat(200), `th_usr_${'0'.repeat(49)}`, mintToken('adm')])
+    for (const text of ['', 'x'.repeat(200), `th_usr_${'0'.repeat(49)}`, createToken('adm')])
       expect(await slice.identify(text)).toBeNull();
     expect(statements).toEqual([]);
   });

@@ -252,9 +252,9 @@ describe('the callback', () => {
 
   test('refuses the code of attempt attempt for another state', async () => {
     const [attempt, otherAttempt] = [await start(), await start()];
-    const [first, second] = [await oidc.browse(attempt.url), await oidc.browse(otherAttempt.url)];
-    first.searchParams.set('code', second.searchParams.get('code') ?? '');
-    expect((await getPage(pathOf(first))).status).toBe(400);
+    const [firstUrl, secondUrl] = [await oidc.browse(attempt.url), await oidc.browse(otherAttempt.url)];
+    firstUrl.searchParams.set('code', secondUrl.searchParams.get('code') ?? '');
+    expect((await getPage(pathOf(firstUrl))).status).toBe(400);
     expect((await result(attempt.loginId)).body.status).toBe('failed');
   });
 
@@ -262,9 +262,9 @@ describe('the callback', () => {
     const [attempt, otherAttempt] = [await start(), await start()];
     const callbackUrl = await oidc.browse(attempt.url);
     expect((await comeBack(callbackUrl)).status).toBe(200);
-    const second = await oidc.browse(otherAttempt.url);
-    second.searchParams.set('code', callbackUrl.searchParams.get('code') ?? '');
-    expect((await getPage(pathOf(second))).status).toBe(400);
+    const secondUrl = await oidc.browse(otherAttempt.url);
+    secondUrl.searchParams.set('code', callbackUrl.searchParams.get('code') ?? '');
+    expect((await getPage(pathOf(secondUrl))).status).toBe(400);
   });
 
   test.each<[string, NonNullable<Oidc['bend']>]>([
@@ -369,9 +369,9 @@ describe('the callback', () => {
     const { loginId, url } = await start({ redirect_to: redirectTo, code_challenge: challenge });
     const callbackUrl = await oidc.browse(url);
     const answers = await Promise.all(Array.from({ length: 20 }, () => comeBack(callbackUrl)));
-    const [first, ...refusals] = answers.toSorted((a, b) => a.status - b.status);
-    expect([first?.status, refusals.map(({ status }) => status)]).toEqual([303, Array(19).fill(400)]);
-    const code = String(first?.headers.location).split('login_code=')[1] ?? '';
+    const [firstAnswer, ...refusals] = answers.toSorted((a, b) => a.status - b.status);
+    expect([firstAnswer?.status, refusals.map(({ status }) => status)]).toEqual([303, Array(19).fill(400)]);
+    const code = String(firstAnswer?.headers.location).split('login_code=')[1] ?? '';
     const reads = await Promise.all(
       Array.from({ length: 20 }, () => result(loginId, { login_code: code, code_verifier: verifier })),
     );
@@ -517,8 +517,8 @@ test('keeps no state, code, verifier, nonce or secret in the database or the log
   const location = String((await comeBack(callbackUrl)).headers.location);
   const loginCode = location.split('login_code=')[1] ?? '';
   const read = await result(bound.loginId, { login_code: loginCode, code_verifier: verifier });
-  const open = await start();
-  const page = await comeBack(await oidc.browse(open.url));
+  const openLogin = await start();
+  const page = await comeBack(await oidc.browse(openLogin.url));
   const storedText = dumpBefore + (await world.dump()) + world.logLines.join('');
   const secrets = [
     bound.loginId,
@@ -528,8 +528,8 @@ test('keeps no state, code, verifier, nonce or secret in the database or the log
     loginCode,
     verifier,
     read.body.user_token,
-    open.loginId,
-    open.userCode,
+    openLogin.loginId,
+    openLogin.userCode,
     confirmationIn(page.text),
     oidc.clientSecret,
   ];

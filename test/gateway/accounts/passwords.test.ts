@@ -26,7 +26,7 @@ const register = (email: string, secret = password, extraMembers: object = {}) =
 const requestReset = (email: string) => post('password/forgot', { bureau_id: 'local', email });
 const newAddress = () => `user-${randomBytes(6).toString('hex')}@example.com`;
 
-async function account(email = newAddress(), secret = password): Promise<string> {
+async function registerAccount(email = newAddress(), secret = password): Promise<string> {
   const { status, body } = await register(email, secret);
   expect(status).toBe(202);
   const { code } = await mailbox.letterTo(email);
@@ -75,12 +75,12 @@ describe('accounts.register and accounts.verifyEmail', () => {
 
   test('refuse a used code and the code of another registration', async () => {
     const [email, otherEmail] = [newAddress(), newAddress()];
-    const first = (await register(email)).body.verification_id;
-    const second = (await register(otherEmail)).body.verification_id;
+    const firstVerification = (await register(email)).body.verification_id;
+    const secondVerification = (await register(otherEmail)).body.verification_id;
     const { code } = await mailbox.letterTo(email);
-    expect((await post('verify', { verification_id: second, code })).status).toBe(401);
-    expect((await post('verify', { verification_id: first, code })).status).toBe(200);
-    const secondAnswer = await post('verify', { verification_id: first, code });
+    expect((await post('verify', { verification_id: secondVerification, code })).status).toBe(401);
+    expect((await post('verify', { verification_id: firstVerification, code })).status).toBe(200);
+    const secondAnswer = await post('verify', { verification_id: firstVerification, code });
     expect([secondAnswer.status, secondAnswer.body.error.code]).toEqual([401, 'invalid_credentials']);
   });
 
@@ -118,20 +118,23 @@ describe('accounts.register and accounts.verifyEmail', () => {
   });
 
   test('answer the same for an address with an account and e-mail its owner', async () => {
-    const email = await account();
+    const email = await registerAccount();
     const newEmail = newAddress();
-    const [existing, unknown] = [await register(email, newPassword), await register(newEmail, newPassword)];
-    expect([existing.status, Object.keys(existing.body), Object.keys(existing.headers)]).toEqual([
-      unknown.status,
-      Object.keys(unknown.body),
-      Object.keys(unknown.headers),
-    ]);
+    const [existingAnswer, unknownAnswer] = [
+      await register(email, newPassword),
+      await register(newEmail, newPassword),
+    ];
+    expect([
+      existingAnswer.status,
+      Object.keys(existingAnswer.body),
+      Object.keys(existingAnswer.headers),
+    ]).toEqual([unknownAnswer.status, Object.keys(unknownAnswer.body), Object.keys(unknownAnswer.headers)]);
     const letter = await mailbox.letterTo(email, 2);
     expect(letter.code).toBe('');
     expect(letter.text).toContain('already has an account');
     // The stranger got no code, and the account keeps its password.
     const verification = await post('verify', {
-      verification_id: existing.body.verification_id,
+      verification_id: existingAnswer.body.verification_id,
       code: '00000000',
     });
     expect([verification.status, verification.body.error.code]).toEqual([401, 'invalid_credentials']);
@@ -176,13 +179,16 @@ describe('accounts.register and accounts.verifyEmail', () => {
 
 describe('the login with a password', () => {
   test('answers a wrong password and an unknown address alike', async () => {
-    const email = await account();
-    const [wrongPassword, unknown] = [
+    const email = await registerAccount();
+    const [wrongPassword, unknownAccount] = [
       (await tryLogin(email, newPassword)).next,
       (await tryLogin(newAddress(), newPassword)).next,
     ];
     const { request_id: _one, ...existing } = wrongPassword.body.error as unknown as Record<string, unknown>;
-    const { request_id: _other, ...unknownError } = unknown.body.error as unknown as Record<string, unknown>;
+    const { request_id: _other, ...unknownError } = unknownAccount.body.error as unknown as Record<
+      string,
+      unknown
+    >;
     expect([wrongPassword.status, existing]).toEqual([401, unknownError]);
     expect(existing).toMatchObject({ code: 'invalid_credentials' });
   });
@@ -204,7 +210,7 @@ describe('the login with a password', () => {
   });
 
   test('checks five concurrent wrong passwords per address and hour', async () => {
-    const email = await account();
+    const email = await registerAccount();
     const attempts = await Promise.all(Array.from({ length: 14 }, () => tryLogin(email, newPassword)));
     const statuses = attempts.map(({ next }) => next.status).toSorted((a, b) => a - b);
     expect(statuses).toEqual([...Array(5).fill(401), ...Array(9).fill(429)]);
@@ -213,7 +219,7 @@ describe('the login with a password', () => {
   });
 
   test('has a separate limit for a known network', async () => {
-    const email = await account();
+    const email = await registerAccount();
     // Simulates strangers that have used up the shared limit.
     await logIn(email);
     const strangers = hash('sha256', JSON.stringify(['pace', 'passwords', 'local', email]), 'buffer');
@@ -245,7 +251,7 @@ describe('the login with a password', () => {
   });
 
   test('refuses a blocked user with the right password', async () => {
-    const email = await account();
+    const email = await registerAccount();
     await world.database.sql`update gateway.accounts_users set state = 'blocked' where email = ${email}`;
     const { next } = await tryLogin(email);
     expect([next.status, next.body.error.code]).toEqual([403, 'user_blocked']);
@@ -257,7 +263,7 @@ describe('a forgotten password', () => {
   test.skipIf(inject('databaseSource')?.engine !== 'postgres')(
     'refuses a login with the former password that ends after the reset',
     async () => {
-      const email = await account();
+      const email = await registerAccount();
       const { sql } = world.database;
       const { pendingLogin } = await world.database.tx(async (tx) => {
         await tx`select 1 from gateway.accounts_users where email = ${email} for update`;
@@ -280,7 +286,7 @@ describe('a forgotten password', () => {
   );
 
   test('revokes earlier tokens when the code replaces it', async () => {
-    const email = await account();
+    const email = await registerAccount();
     const token = await logIn(email);
     const { status, body } = await requestReset(email);
     expect(status).toBe(202);
@@ -302,7 +308,7 @@ describe('a forgotten password', () => {
   });
 
   test('ends the API keys and issued tokens of its user', async () => {
-    const email = await account();
+    const email = await registerAccount();
     const token = await logIn(email);
     const { user_id: userId } = (await me(token)).body.user;
     const key = (await post('keys/create', { name: 'ci' }, token)).body.user_token;
@@ -317,7 +323,7 @@ describe('a forgotten password', () => {
   });
 
   test('discards a login whose result was not read yet', async () => {
-    const email = await account();
+    const email = await registerAccount();
     await logIn(email);
     const { loginId, next } = await tryLogin(email);
     expect(next.body.outcome).toBe('done');
@@ -328,17 +334,17 @@ describe('a forgotten password', () => {
   });
 
   test('answers the same for an unknown address without an e-mail', async () => {
-    const [existing, unknown] = [
-      await requestReset(await account()),
+    const [existingAnswer, unknownAnswer] = [
+      await requestReset(await registerAccount()),
       await requestReset('nobody@example.com'),
     ];
-    expect([existing.status, Object.keys(existing.body), Object.keys(existing.headers)]).toEqual([
-      unknown.status,
-      Object.keys(unknown.body),
-      Object.keys(unknown.headers),
-    ]);
+    expect([
+      existingAnswer.status,
+      Object.keys(existingAnswer.body),
+      Object.keys(existingAnswer.headers),
+    ]).toEqual([unknownAnswer.status, Object.keys(unknownAnswer.body), Object.keys(unknownAnswer.headers)]);
     const reset = await post('password/reset', {
-      verification_id: unknown.body.verification_id,
+      verification_id: unknownAnswer.body.verification_id,
       code: 'nocodefits',
       password: newPassword,
     });
@@ -357,7 +363,7 @@ describe('a forgotten password', () => {
   });
 
   test('keeps the code when a password is unacceptable', async () => {
-    const email = await account();
+    const email = await registerAccount();
     const { body } = await requestReset(email);
     const { code } = await mailbox.letterTo(email, 2);
     const refusal = await post('password/reset', {
@@ -385,7 +391,7 @@ describe('a forgotten password', () => {
 
 describe('accounts.changePassword', () => {
   test('revokes the tokens of other logins only', async () => {
-    const email = await account();
+    const email = await registerAccount();
     const [token, otherToken] = [await logIn(email), await logIn(email)];
     const refusal = await post(
       'password/change',
@@ -404,7 +410,7 @@ describe('accounts.changePassword', () => {
   });
 
   test('revokes the API keys of the user', async () => {
-    const token = await logIn(await account());
+    const token = await logIn(await registerAccount());
     const key = (await post('keys/create', { name: 'ci' }, token)).body.user_token;
     await post('password/change', { current_password: password, new_password: newPassword }, token);
     expect([(await me(token)).status, (await me(key)).status]).toEqual([200, 401]);
@@ -413,11 +419,11 @@ describe('accounts.changePassword', () => {
   test('refuses users without a password, guests and API keys', async () => {
     const body = { current_password: password, new_password: newPassword };
     const { body: login } = await post('login/start', { provider: 'local', bureau_id: 'local' });
-    const local = (await world.call('GET', `/v1/accounts/login/result?login_id=${login.login_id}`)).body
+    const localToken = (await world.call('GET', `/v1/accounts/login/result?login_id=${login.login_id}`)).body
       .user_token;
-    expect((await post('password/change', body, local)).body.error.code).toBe('conflict');
+    expect((await post('password/change', body, localToken)).body.error.code).toBe('conflict');
     expect((await post('password/change', body)).status).toBe(401);
-    const key = await post('keys/create', { name: 'ci' }, await logIn(await account()));
+    const key = await post('keys/create', { name: 'ci' }, await logIn(await registerAccount()));
     expect((await post('password/change', body, key.body.user_token)).body.error.code).toBe(
       'forbidden_for_identity',
     );

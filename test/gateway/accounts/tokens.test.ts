@@ -221,8 +221,8 @@ describe('accounts.listTokens', () => {
       cursor = body.next_cursor === null ? '' : `&cursor=${body.next_cursor}`;
     } while (cursor !== '');
     expect(listedIds).toEqual(ids);
-    const [first] = items((await list(`?user_id=${userId}&bureau_id=shop&limit=1`)).body);
-    expect(first).toMatchObject({
+    const [firstItem] = items((await list(`?user_id=${userId}&bureau_id=shop&limit=1`)).body);
+    expect(firstItem).toMatchObject({
       kind: 'issued',
       user_id: userId,
       bureau_id: 'shop',
@@ -244,11 +244,11 @@ describe('accounts.listTokens', () => {
 
 describe('accounts.revokeTokens', () => {
   test('revokes one token, those of a user or those of a Bureau', async () => {
-    const [first, second] = [customer(), customer()];
+    const [firstCustomer, secondCustomer] = [customer(), customer()];
     const [a, b, c] = [
-      (await issue({ bureau_id: 'other', external_id: first })).body,
-      (await issue({ bureau_id: 'other', external_id: first })).body,
-      (await issue({ bureau_id: 'other', external_id: second })).body,
+      (await issue({ bureau_id: 'other', external_id: firstCustomer })).body,
+      (await issue({ bureau_id: 'other', external_id: firstCustomer })).body,
+      (await issue({ bureau_id: 'other', external_id: secondCustomer })).body,
     ];
     expect((await revoke({ token_id: a.token_id })).body).toEqual({ revoked: 1 });
     expect([(await me(a.user_token)).status, (await me(b.user_token)).status]).toEqual([401, 200]);
@@ -376,20 +376,22 @@ describe('API keys', () => {
 
   test('see themselves and no other key', async () => {
     const token = await user();
-    const [first] = [
+    const [firstToken] = [
       (await keys('create', token, { name: 'one' })).body,
       (await keys('create', token, { name: 'two' })).body,
     ];
-    expect(items((await keys('list', first.user_token)).body).map((key) => key['name'])).toEqual(['one']);
+    expect(items((await keys('list', firstToken.user_token)).body).map((key) => key['name'])).toEqual([
+      'one',
+    ]);
     expect(items((await keys('list', token)).body).map((key) => key['name'])).toEqual(['one', 'two']);
   });
 
   test('of another user and other tokens are not found', async () => {
-    const [first, second] = [await user(), await user()];
-    const key = (await keys('create', first, { name: 'mine' })).body;
-    const login = (await me(second)).body.token.token_id;
+    const [firstUser, secondUser] = [await user(), await user()];
+    const key = (await keys('create', firstUser, { name: 'mine' })).body;
+    const login = (await me(secondUser)).body.token.token_id;
     for (const tokenId of [key.token_id, login, `tok_${'0'.repeat(26)}`]) {
-      const answer = await keys('revoke', second, { token_id: tokenId });
+      const answer = await keys('revoke', secondUser, { token_id: tokenId });
       expect([answer.status, answer.body.error.code]).toEqual([404, 'token_not_found']);
     }
     expect((await me(key.user_token)).status).toBe(200);

@@ -36,10 +36,10 @@ describe('admin.login', () => {
     const answers = await Promise.all(
       Array.from({ length: 50 }, (_, index) => login(gateway, `wrong secret ${index}`)),
     );
-    const unauthorized = answers.filter(({ status }) => status === 401);
+    const unauthorizedAnswers = answers.filter(({ status }) => status === 401);
     const rejections = answers.filter(({ status }) => status === 429);
-    expect(unauthorized.length + rejections.length).toBe(50);
-    expect(unauthorized).toHaveLength(5);
+    expect(unauthorizedAnswers.length + rejections.length).toBe(50);
+    expect(unauthorizedAnswers).toHaveLength(5);
     for (const { headers, body } of rejections) {
       expect(Number(headers['retry-after'])).toBeGreaterThanOrEqual(1);
       expect(errorBody(body)).toEqual(errorBody(rejections[0]?.body));
@@ -81,15 +81,15 @@ describe('admin.login', () => {
   test('answers the same for an ID that does not exist', async () => {
     const gateway = await begin({ admin: { attemptLimits: { ...slowDelay, freeTries: 2 } } });
     const existing: Answer[] = [];
-    const unknown: Answer[] = [];
+    const unknownAnswers: Answer[] = [];
     for (let guess = 0; guess < 3; guess += 1) {
       existing.push(await login(gateway, 'wrong secret'));
-      unknown.push(await login(gateway, 'wrong secret', 'nobody'));
+      unknownAnswers.push(await login(gateway, 'wrong secret', 'nobody'));
     }
     expect(existing.map(({ status }) => status)).toEqual([401, 401, 429]);
-    expect(unknown.map(({ status }) => status)).toEqual(existing.map(({ status }) => status));
+    expect(unknownAnswers.map(({ status }) => status)).toEqual(existing.map(({ status }) => status));
     for (const index of [0, 2])
-      expect(errorBody(unknown[index]?.body)).toEqual(errorBody(existing[index]?.body));
+      expect(errorBody(unknownAnswers[index]?.body)).toEqual(errorBody(existing[index]?.body));
   });
 
   test('limits the IDs that one network may try', async () => {
@@ -177,26 +177,26 @@ describe('decideAttempt', () => {
   });
 
   test('doubles the delay with each attempt up to 15 minutes', () => {
-    const waits = [4, 5, 6, 7, 14, 15, 40].map((tries) => {
+    const waitTimes = [4, 5, 6, 7, 14, 15, 40].map((tries) => {
       const verdict = decideAttempt(with_({ pair: { ...noAttempts, tries } }), budgets);
-      return verdict.allowed ? 0 : verdict.retryAfterSeconds;
+      return verdict.isAllowed ? 0 : verdict.retryAfterSeconds;
     });
-    expect(waits).toEqual([0, 1, 2, 4, 512, 900, 900]);
+    expect(waitTimes).toEqual([0, 1, 2, 4, 512, 900, 900]);
   });
 
   test('allows at most ten attempts in the first minute', () => {
     let tries = 0;
-    let last = 0;
+    let lastTrySecond = 0;
     let unauthorizedCount = 0;
-    for (let second = 0; second < 60; second += 1) {
-      for (let burst = 0; burst < 20; burst += 1) {
+    for (let elapsedSeconds = 0; elapsedSeconds < 60; elapsedSeconds += 1) {
+      for (let attempt = 0; attempt < 20; attempt += 1) {
         const verdict = decideAttempt(
-          with_({ pair: { ...noAttempts, tries, idleSeconds: second - last } }),
+          with_({ pair: { ...noAttempts, tries, idleSeconds: elapsedSeconds - lastTrySecond } }),
           budgets,
         );
-        if (!verdict.allowed) continue;
+        if (!verdict.isAllowed) continue;
         tries = verdict.tries.pair;
-        last = second;
+        lastTrySecond = elapsedSeconds;
         unauthorizedCount += 1;
       }
     }

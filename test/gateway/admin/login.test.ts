@@ -169,12 +169,12 @@ describe('admin.getSession', () => {
 
 describe('admin.logout', () => {
   test('ends the session in use and no other', async () => {
-    const [first, second] = [await open(), await open()];
-    const { status, body } = await world.call('POST', '/v1/admin/logout', { token: first });
+    const [firstLogin, secondLogin] = [await open(), await open()];
+    const { status, body } = await world.call('POST', '/v1/admin/logout', { token: firstLogin });
     expect([status, body]).toEqual([200, { revoked: true }]);
-    expect((await session(first)).status).toBe(401);
-    expect((await session(second)).status).toBe(200);
-    expect((await world.call('POST', '/v1/admin/logout', { token: first })).status).toBe(401);
+    expect((await session(firstLogin)).status).toBe(401);
+    expect((await session(secondLogin)).status).toBe(200);
+    expect((await world.call('POST', '/v1/admin/logout', { token: firstLogin })).status).toBe(401);
   });
 
   test('answers 401 to a guest', async () => {

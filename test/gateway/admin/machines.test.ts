@@ -26,11 +26,11 @@ describe('a machine credential', () => {
       bureau: { bureau_id: 'shop' },
       user_id: ownUser.userId,
     });
-    const unknown = { status: 404, code: 'token_not_found' };
-    await expect(examine(credential, foreignUser.userToken)).rejects.toMatchObject(unknown);
-    await expect(examine(credential, 'nonsense')).rejects.toMatchObject(unknown);
+    const tokenNotFound = { status: 404, code: 'token_not_found' };
+    await expect(examine(credential, foreignUser.userToken)).rejects.toMatchObject(tokenNotFound);
+    await expect(examine(credential, 'nonsense')).rejects.toMatchObject(tokenNotFound);
     await world.admin.bureaus.pauseBureau({ bureau_id: 'local' });
-    await expect(examine(credential, foreignUser.userToken)).rejects.toMatchObject(unknown);
+    await expect(examine(credential, foreignUser.userToken)).rejects.toMatchObject(tokenNotFound);
     await world.admin.bureaus.activateBureau({ bureau_id: 'local' });
     await world.admin.bureaus.pauseBureau({ bureau_id: 'shop' });
     const pausedProblem = { status: 403, code: 'bureau_paused' };

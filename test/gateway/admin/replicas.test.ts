@@ -47,9 +47,9 @@ describe('wrong passwords', () => {
   test('get the same answer for a known and an unknown ID', async () => {
     // Few enough that both are checked.
     const existing = [await guess(0, testAdministrator.adminId), await guess(1, testAdministrator.adminId)];
-    const unknown = [await guess(0, 'nobody'), await guess(1, 'nobody')];
+    const unknownAnswers = [await guess(0, 'nobody'), await guess(1, 'nobody')];
     expect(existing[0]).toMatchObject({ status: 401 });
-    expect(new Set([...existing, ...unknown].map((answer) => JSON.stringify(answer))).size).toBe(1);
+    expect(new Set([...existing, ...unknownAnswers].map((answer) => JSON.stringify(answer))).size).toBe(1);
   });
 
   test('are checked at most ten times in the first minute over all gateways', async () => {

@@ -29,7 +29,7 @@ describe('a client that disconnects', () => {
    * Sends the call, disconnects at `when`, and returns how long the provider's socket stayed open
    * after that.
    */
-  async function socketLifetime(
+  async function measureSocketLifetime(
     path: string,
     body: object,
     moment: 'called' | 'first byte',
@@ -83,7 +83,7 @@ describe('a client that disconnects', () => {
     ['stream, before the first byte', '/v1/ai/stream', { model: 'acme/never', prompt }, 'called'],
   ])("closes the provider's socket within 50 ms: %s", async (_name, path, body, moment) => {
     // The first call also compiles code, so the quickest round counts.
-    expect(await quickest(50, () => socketLifetime(path, body, moment))).toBeLessThan(50);
+    expect(await quickest(50, () => measureSocketLifetime(path, body, moment))).toBeLessThan(50);
   });
 
   test('logs no error', () => {

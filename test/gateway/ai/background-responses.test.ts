@@ -83,7 +83,7 @@ async function collect(events: AsyncIterable<Event>): Promise<Event[]> {
 
 const numbersOf = (events: readonly Event[]) => events.map((event) => event.sequence_number);
 
-async function recordsSince(count: number) {
+async function readRecordsSince(count: number) {
   const { items } = await world.user.usage.listRecords({});
   return items.slice(0, items.length - count);
 }
@@ -91,10 +91,21 @@ const recordCount = async () => (await world.user.usage.listRecords({})).items.l
 
 describe.each(['local/echo', 'acme/ok', 'openai/ok'])('a response of %s in the background', (model) => {
   test('is queued at once and completed later', async () => {
-    const first = await start({ model });
-    expect(first).toMatchObject({ status: 'queued', background: true, store: true, model, output: [] });
-    const response = await waitForEnd(first.id);
-    expect(response).toMatchObject({ id: first.id, status: 'completed', background: true, store: true });
+    const queuedResponse = await start({ model });
+    expect(queuedResponse).toMatchObject({
+      status: 'queued',
+      background: true,
+      store: true,
+      model,
+      output: [],
+    });
+    const response = await waitForEnd(queuedResponse.id);
+    expect(response).toMatchObject({
+      id: queuedResponse.id,
+      status: 'completed',
+      background: true,
+      store: true,
+    });
     expect(response.output_text).not.toBe('');
   });
 
@@ -103,10 +114,10 @@ describe.each(['local/echo', 'acme/ok', 'openai/ok'])('a response of %s in the b
     const all = await collect(await client().responses.retrieve(responseId, { stream: true }));
     expect(all.at(-1)).toMatchObject({ type: 'response.completed', response: { id: responseId } });
     expect(numbersOf(all)).toEqual(all.map((_, index) => index));
-    const rest = await collect(
+    const laterEvents = await collect(
       await client().responses.retrieve(responseId, { stream: true, starting_after: 2 }),
     );
-    expect(rest).toEqual(all.slice(3));
+    expect(laterEvents).toEqual(all.slice(3));
   });
 
   test('streams its events to the first call', async () => {
@@ -118,10 +129,10 @@ describe.each(['local/echo', 'acme/ok', 'openai/ok'])('a response of %s in the b
         stream: true,
       })) as AsyncIterable<Event>,
     );
-    const final = events.at(-1) as OpenAI.Responses.ResponseCompletedEvent;
-    expect(final.type).toBe('response.completed');
-    expect(await client().responses.retrieve(final.response.id)).toMatchObject(
-      JSON.parse(JSON.stringify({ output: final.response.output })),
+    const finalEvent = events.at(-1) as OpenAI.Responses.ResponseCompletedEvent;
+    expect(finalEvent.type).toBe('response.completed');
+    expect(await client().responses.retrieve(finalEvent.response.id)).toMatchObject(
+      JSON.parse(JSON.stringify({ output: finalEvent.response.output })),
     );
   });
 });
@@ -150,7 +161,7 @@ describe('a response in the background', () => {
       client().responses.retrieve(responseId, { stream: true }).then(collect),
       client().responses.retrieve(responseId, { stream: true }).then(collect),
     ]);
-    expect(await recordsSince(count)).toMatchObject([{ outcome: 'completed' }]);
+    expect(await readRecordsSince(count)).toMatchObject([{ outcome: 'completed' }]);
   });
 
   test('is canceled at its provider within 50 ms, and pays for its input', async () => {
@@ -168,7 +179,7 @@ describe('a response in the background', () => {
       return (provider.lastCall().abortedAt ?? Number.POSITIVE_INFINITY) - canceledMs;
     };
     expect(await quickest(50, lifetime)).toBeLessThan(50);
-    const records = await recordsSince(count);
+    const records = await readRecordsSince(count);
     expect(records).toHaveLength(canceledIds.length);
     for (const record of records) {
       expect(record).toMatchObject({ outcome: 'client_closed' });
@@ -237,27 +248,30 @@ describe('a response in the background', () => {
   test('is one response under an Idempotency-Key', async () => {
     const key = { headers: { 'Idempotency-Key': id('key') } };
     const body = { model: 'acme/short', input: 'hi', background: true };
-    const first = await client().responses.create(body, key);
-    const second = await client().responses.create(body, key);
-    expect(second.id).toBe(first.id);
-    await waitForEnd(first.id);
-    expect(await client().responses.create(body, key)).toMatchObject({ id: first.id, status: 'completed' });
+    const firstResponse = await client().responses.create(body, key);
+    const secondResponse = await client().responses.create(body, key);
+    expect(secondResponse.id).toBe(firstResponse.id);
+    await waitForEnd(firstResponse.id);
+    expect(await client().responses.create(body, key)).toMatchObject({
+      id: firstResponse.id,
+      status: 'completed',
+    });
   });
 });
 
 test('a response of a gateway that is stopped is failed', async () => {
   const database = await makeDatabase();
-  const first = await startGateway({ env, place: database });
-  const { id: responseId } = await start({ model: 'acme/slow' }, first);
-  await first.gateway.close();
-  const second = await startGateway({ env, place: database });
+  const firstGateway = await startGateway({ env, place: database });
+  const { id: responseId } = await start({ model: 'acme/slow' }, firstGateway);
+  await firstGateway.gateway.close();
+  const secondGateway = await startGateway({ env, place: database });
   try {
-    expect(await client(second).responses.retrieve(responseId)).toMatchObject({
+    expect(await client(secondGateway).responses.retrieve(responseId)).toMatchObject({
       status: 'failed',
       error: { code: 'draining' },
     });
   } finally {
-    await second.close();
+    await secondGateway.close();
     await database.remove();
   }
 });
@@ -340,21 +354,21 @@ describe.each(['acme/short', 'openai/ok'])('a stream of %s with an Idempotency-K
     provider.reset();
     const count = await recordCount();
     const key = id('key');
-    const [first, second] = await Promise.all([
+    const [firstText, secondText] = await Promise.all([
       send(key).then((response) => response.text()),
       provider
         .until((calls) => calls.length === 1)
         .then(() => send(key))
         .then((response) => response.text()),
     ]);
-    expect(first).toContain('response.completed');
-    expect(second).toBe(first);
-    expect(await (await send(key)).text()).toBe(first);
+    expect(firstText).toContain('response.completed');
+    expect(secondText).toBe(firstText);
+    expect(await (await send(key)).text()).toBe(firstText);
     expect(provider.calls).toHaveLength(1);
-    expect(await recordsSince(count)).toMatchObject([{ outcome: 'completed' }]);
-    const rest = await (await send(key, { 'Last-Event-ID': '1' })).text();
-    expect(first.endsWith(rest)).toBe(true);
-    expect(rest.length).toBeLessThan(first.length);
+    expect(await readRecordsSince(count)).toMatchObject([{ outcome: 'completed' }]);
+    const laterText = await (await send(key, { 'Last-Event-ID': '1' })).text();
+    expect(firstText.endsWith(laterText)).toBe(true);
+    expect(laterText.length).toBeLessThan(firstText.length);
   });
 });
 

@@ -87,7 +87,7 @@ function runWith(calls: ReturnType<typeof createCalls>, { outcomes, ...request }
   return { run, calledModels };
 }
 
-const middle = () => 0.5;
+const fixedRandom = () => 0.5;
 
 describe('a call that fails before its first byte', () => {
   test.each<[string, Problem]>([
@@ -101,7 +101,7 @@ describe('a call that fails before its first byte', () => {
     ['a connection that cannot be had', unreachedProblem()],
   ])('is retried twice, after 0.5 and 1 second less jitter: %s', async (_name, failure) => {
     const clock = stillClock();
-    const { run, calledModels } = runWith(createCalls({ clock, random: middle }), {
+    const { run, calledModels } = runWith(createCalls({ clock, random: fixedRandom }), {
       outcomes: [failure, failure, 'ok'],
     });
     expect(await run).toMatchObject({
@@ -437,22 +437,22 @@ describe('the breaker and the retry budget', () => {
 describe('a call with two endpoints', () => {
   const addresses = ['https://a.example', 'https://b.example'];
   const entry = { kind: 'openai-compatible', endpoints: addresses.map((base_url) => ({ base_url })) };
-  const shared = (overrides: Partial<CatalogModel> = {}) =>
+  const modelWithEntry = (overrides: Partial<CatalogModel> = {}) =>
     model('acme/fast', { providerEntry: entry as CatalogModel['providerEntry'], ...overrides });
 
   /** Calls at a provider of which one endpoint has failed so often that its breaker is open. */
-  async function callsBesideOpenBreaker(clock: ReturnType<typeof stillClock>) {
-    const calls = createCalls({ clock, random: middle, breaker: { consecutiveFailures: 1 } });
-    await runWith({ ...calls }, { chain: [shared()], outcomes: [errorResponse(503), 'ok'] }).run;
+  async function callBesideOpenBreaker(clock: ReturnType<typeof stillClock>) {
+    const calls = createCalls({ clock, random: fixedRandom, breaker: { consecutiveFailures: 1 } });
+    await runWith({ ...calls }, { chain: [modelWithEntry()], outcomes: [errorResponse(503), 'ok'] }).run;
     return calls;
   }
 
   test('waits before it repeats a limited call while the breaker of the other one is open', async () => {
     const clock = stillClock();
-    const calls = await callsBesideOpenBreaker(clock);
+    const calls = await callBesideOpenBreaker(clock);
     clock.slept.length = 0;
     const { run, calledModels } = runWith(calls, {
-      chain: [shared()],
+      chain: [modelWithEntry()],
       deadlineMs: 10_000,
       outcomes: [...Array<Problem>(20).fill(errorResponse(429, '1')), 'ok'],
     });
@@ -462,11 +462,11 @@ describe('a call with two endpoints', () => {
   });
 
   test('has no limit to its first content while the breaker of the other one is open', async () => {
-    const calls = await callsBesideOpenBreaker(stillClock());
+    const calls = await callBesideOpenBreaker(stillClock());
     const limits: unknown[] = [];
     await callModel(
       {
-        chain: [shared({ first_content_s: 1 })],
+        chain: [modelWithEntry({ first_content_s: 1 })],
         signal: new AbortController().signal,
         deadlineMs: 60_000,
         streams: true,

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { inputBound } from '../../../src/gateway/ai/metering/bound.ts';
-import { closerBound, countTextTokens } from '../../../src/gateway/ai/metering/closer-bound.ts';
+import { computeCloserBound, countTextTokens } from '../../../src/gateway/ai/metering/closer-bound.ts';
 import { encodingOf } from '../../../src/gateway/ai/metering/encodings.ts';
 import { type RequestFormat, sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
 import { createTokenCounter, type TokenCounter } from '../../../src/gateway/ai/metering/token-counter.ts';
@@ -147,7 +147,7 @@ describe(`closerBound (seed ${seed})`, () => {
   test('is a third of the bytes of usual text', async () => {
     const text = 'The quick brown fox jumps over the lazy dog, and the dog does not mind. '.repeat(200);
     const body = { model: 'x', messages: [{ role: 'user', content: text }] };
-    const bound = await closerBound(openAiModel(), sizeOf(body, 'chat').text(), counter);
+    const bound = await computeCloserBound(openAiModel(), sizeOf(body, 'chat').text(), counter);
     expect(bound).toBeLessThan(text.length / 3);
     expect(bound).toBeGreaterThanOrEqual(tokensIn(text));
   });
@@ -168,11 +168,11 @@ describe(`closerBound (seed ${seed})`, () => {
     ['blanks', 2],
   ])('counts hostile text in time: %s', async (_what, kind) => {
     const text = kind === 1 ? 'a'.repeat(200_000) : `${' '.repeat(100_000)}\n`.repeat(2);
-    const bound = await closerBound(openAiModel(), { texts: [text], otherBytes: 0 }, counter);
+    const bound = await computeCloserBound(openAiModel(), { texts: [text], otherBytes: 0 }, counter);
     expect(bound).toBeGreaterThanOrEqual(Math.ceil(text.length / 128));
   });
 
-  test.each<[string, Parameters<typeof closerBound>[0], string]>([
+  test.each<[string, Parameters<typeof computeCloserBound>[0], string]>([
     ['a model without a published tokenizer', catalogModel(), 'hi'],
     ['more than 256 KiB of text', openAiModel(), 'x'.repeat(256 * 1024 + 1)],
   ])('keeps the byte bound for %s', async (_what, model, text) => {
@@ -180,7 +180,7 @@ describe(`closerBound (seed ${seed})`, () => {
       count: () => Promise.reject(new Error('counted')),
       close: async () => {},
     };
-    expect(await closerBound(model, { texts: [text], otherBytes: 0 }, failingCounter)).toBeUndefined();
+    expect(await computeCloserBound(model, { texts: [text], otherBytes: 0 }, failingCounter)).toBeUndefined();
   });
 });
 
@@ -207,15 +207,15 @@ describe('createTokenCounter', () => {
 
   test('refuses jobs beyond its queue', async () => {
     counter = createTokenCounter({ deadlineMs: 60_000, maxJobs: 1 });
-    const first = counter.count('o200k_base', ['hello']);
+    const firstCount = counter.count('o200k_base', ['hello']);
     expect(await counter.count('o200k_base', ['hello'])).toBeUndefined();
-    expect(await first).toBe(1);
+    expect(await firstCount).toBe(1);
   });
 
   test('counts again after its thread has failed', async () => {
     counter = createTokenCounter({ deadlineMs: 60_000 });
-    const unknown = counter.count('no_such_encoding' as 'o200k_base', [undefined as unknown as string]);
-    expect(await unknown).toBeUndefined();
+    const unknownCount = counter.count('no_such_encoding' as 'o200k_base', [undefined as unknown as string]);
+    expect(await unknownCount).toBeUndefined();
     expect(await counter.count('o200k_base', ['hello'])).toBe(1);
   });
 

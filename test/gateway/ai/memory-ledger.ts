@@ -40,7 +40,7 @@ export function memoryLedger(start = initialBalance): MemoryLedger {
   const charges: Charge[] = [];
   const checkpoints: MemoryLedger['checkpoints'] = [];
   const sentAttempts: MemoryLedger['sent'][number][] = [];
-  const open = new Map<string, Hold>();
+  const openHolds = new Map<string, Hold>();
   const watchers = new Set<() => void>();
 
   function recordCharge(charge: Charge): void {
@@ -80,13 +80,19 @@ export function memoryLedger(start = initialBalance): MemoryLedger {
       settle(credits, facts, work) {
         settlement ??= (async () => {
           if (work !== undefined && 'work' in work) await work.work(undefined as never);
-          const available = balance - heldCredits;
-          const charged = credits < amount + available ? credits : amount + available;
-          balance -= charged;
+          const availableCredits = balance - heldCredits;
+          const chargedCredits = credits < amount + availableCredits ? credits : amount + availableCredits;
+          balance -= chargedCredits;
           heldCredits -= amount;
-          open.delete(hold.holdId);
-          recordCharge({ call, held: amount, charged, overrun: credits - charged, facts });
-          return { charged };
+          openHolds.delete(hold.holdId);
+          recordCharge({
+            call,
+            held: amount,
+            charged: chargedCredits,
+            overrun: credits - chargedCredits,
+            facts,
+          });
+          return { charged: chargedCredits };
         })();
         return settlement;
       },
@@ -94,10 +100,10 @@ export function memoryLedger(start = initialBalance): MemoryLedger {
         if (settlement !== undefined) return;
         settlement = Promise.resolve({ charged: 0n });
         heldCredits -= amount;
-        open.delete(hold.holdId);
+        openHolds.delete(hold.holdId);
       },
     };
-    open.set(hold.holdId, hold);
+    openHolds.set(hold.holdId, hold);
     return hold;
   }
 
@@ -108,7 +114,7 @@ export function memoryLedger(start = initialBalance): MemoryLedger {
     async record(call, facts) {
       recordCharge({ call, held: null, charged: 0n, overrun: 0n, facts });
     },
-    resume: async (holdId) => open.get(holdId) ?? null,
+    resume: async (holdId) => openHolds.get(holdId) ?? null,
     get balance() {
       return balance;
     },
@@ -117,9 +123,9 @@ export function memoryLedger(start = initialBalance): MemoryLedger {
     checkpoints,
     sent: sentAttempts,
     last() {
-      const last = charges.at(-1);
-      if (last === undefined) throw new Error('Nothing was charged.');
-      return last;
+      const lastCharge = charges.at(-1);
+      if (lastCharge === undefined) throw new Error('Nothing was charged.');
+      return lastCharge;
     },
     until(settledCount, deadlineMs = 5_000) {
       return new Promise((resolve, reject) => {

@@ -9,8 +9,8 @@ function routerAt(clock = { nowMs: 0 }) {
 }
 
 const idsOf = (models: readonly CatalogModel[]) => models.map(({ id }) => id);
-const priced = (id: string, input: number, output: number, more: Partial<CatalogModel> = {}) =>
-  catalogModel({ id, rates: { input, output }, ...more });
+const priced = (id: string, input: number, output: number, members: Partial<CatalogModel> = {}) =>
+  catalogModel({ id, rates: { input, output }, ...members });
 
 describe('the order of a chain', () => {
   test('is the requested model and its fallbacks without route_by', () => {
@@ -36,8 +36,8 @@ describe('the order of a chain', () => {
   test('shares calls by weight', () => {
     const chain = [priced('a/x', 1, 1, { route_by: 'weight', weight: 3 }), priced('b/x', 1, 1)];
     const router = routerAt();
-    const first = Array.from({ length: 4_000 }, () => router.order(chain, undefined)[0]?.id);
-    expect(first.filter((id) => id === 'a/x').length / 4_000).toBeCloseTo(0.75, 1);
+    const firstChoices = Array.from({ length: 4_000 }, () => router.order(chain, undefined)[0]?.id);
+    expect(firstChoices.filter((id) => id === 'a/x').length / 4_000).toBeCloseTo(0.75, 1);
   });
 
   test('keeps the calls of a session at one model by weight', () => {
@@ -51,16 +51,16 @@ describe('the order of a chain', () => {
 });
 
 describe('the order by latency', () => {
-  const slow = priced('a/x', 1, 1, { route_by: 'latency' });
-  const fast = priced('b/x', 1, 1);
-  const chain = [slow, fast];
+  const slowModel = priced('a/x', 1, 1, { route_by: 'latency' });
+  const fastModel = priced('b/x', 1, 1);
+  const chain = [slowModel, fastModel];
 
   test('measures each model once and then prefers the fastest', () => {
     const router = routerAt();
     expect(idsOf(router.order(chain, undefined))).toEqual(['a/x', 'b/x']);
-    router.record(slow, 900);
+    router.record(slowModel, 900);
     expect(idsOf(router.order(chain, undefined))).toEqual(['b/x', 'a/x']);
-    router.record(fast, 300);
+    router.record(fastModel, 300);
     for (let call = 0; call < 3; call += 1)
       expect(idsOf(router.order(chain, undefined))).toEqual(['b/x', 'a/x']);
   });
@@ -68,30 +68,30 @@ describe('the order by latency', () => {
   test('measures a slower model again by one call a minute', () => {
     const clock = { nowMs: 0 };
     const router = routerAt(clock);
-    router.record(slow, 900);
-    router.record(fast, 300);
+    router.record(slowModel, 900);
+    router.record(fastModel, 300);
     clock.nowMs = 59_000;
-    router.record(fast, 300);
-    expect(router.order(chain, undefined)[0]).toBe(fast);
+    router.record(fastModel, 300);
+    expect(router.order(chain, undefined)[0]).toBe(fastModel);
     clock.nowMs = 60_000;
-    expect(router.order(chain, undefined)[0]).toBe(slow);
-    expect(router.order(chain, undefined)[0]).toBe(fast);
+    expect(router.order(chain, undefined)[0]).toBe(slowModel);
+    expect(router.order(chain, undefined)[0]).toBe(fastModel);
   });
 
   test('leaves a model that fails', () => {
     const router = routerAt();
-    router.record(slow, 900);
-    router.record(fast, 300);
-    router.record(fast, undefined);
-    expect(router.order(chain, undefined)[0]).toBe(slow);
+    router.record(slowModel, 900);
+    router.record(fastModel, 300);
+    router.record(fastModel, undefined);
+    expect(router.order(chain, undefined)[0]).toBe(slowModel);
   });
 
   test('returns to a model with its first answer after failures', () => {
     const router = routerAt();
-    router.record(slow, 900);
-    for (let failure = 0; failure < 10; failure += 1) router.record(fast, undefined);
-    expect(router.order(chain, undefined)[0]).toBe(slow);
-    router.record(fast, 300);
-    expect(router.order(chain, undefined)[0]).toBe(fast);
+    router.record(slowModel, 900);
+    for (let failure = 0; failure < 10; failure += 1) router.record(fastModel, undefined);
+    expect(router.order(chain, undefined)[0]).toBe(slowModel);
+    router.record(fastModel, 300);
+    expect(router.order(chain, undefined)[0]).toBe(fastModel);
   });
 });

@@ -196,15 +196,15 @@ const lastingHeaders = ({ headers }: Response) =>
 describe('a paid call with an Idempotency-Key', () => {
   test('is replayed with the headers of its first answer', async () => {
     const key = { 'idempotency-key': randomUUID() };
-    const first = await chat('acme/ok', {}, key);
-    expect(lastingHeaders(first)).toMatchObject({
+    const firstAnswer = await chat('acme/ok', {}, key);
+    expect(lastingHeaders(firstAnswer)).toMatchObject({
       'x-townhall-model': 'acme/ok',
       'x-townhall-attempts': 'acme/ok;answered',
       'x-townhall-credits': '18',
     });
     const secondAnswer = await chat('acme/ok', {}, key);
     expect(secondAnswer.headers.get('idempotent-replayed')).toBe('true');
-    expect(lastingHeaders(secondAnswer)).toEqual(lastingHeaders(first));
+    expect(lastingHeaders(secondAnswer)).toEqual(lastingHeaders(firstAnswer));
   });
 
   test('is charged once however often it is sent', async () => {
@@ -233,22 +233,22 @@ describe('a paid call with an Idempotency-Key', () => {
       const key = { 'idempotency-key': 'messages' };
       return (await post('/v1/ai/messages', { model: 'claude/broken', max_tokens: 5, messages }, key)).json();
     };
-    const first = await send();
-    expect(first).toMatchObject({ type: 'error', error: { type: 'api_error' } });
-    expect(await send()).toEqual(first);
+    const firstAnswer = await send();
+    expect(firstAnswer).toMatchObject({ type: 'error', error: { type: 'api_error' } });
+    expect(await send()).toEqual(firstAnswer);
   });
 
   test.each(['acme/delayed', 'acme/slow'])('is charged once when its caller leaves: %s', async (model) => {
     const key = { 'idempotency-key': randomUUID() };
-    const stream = model === 'acme/slow';
-    const repeatCall = () => chat(model, { stream }, key);
+    const isStream = model === 'acme/slow';
+    const repeatCall = () => chat(model, { stream: isStream }, key);
     await costOf(async () => {
       const disconnection = new AbortController();
       const request = fetch(`${world.url}/v1/ai/chat/completions`, {
         method: 'POST',
         signal: disconnection.signal,
         headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}`, ...key },
-        body: JSON.stringify({ model, messages, stream }),
+        body: JSON.stringify({ model, messages, stream: isStream }),
       });
       await provider.until((calls) => calls.length === 1);
       disconnection.abort();
@@ -266,8 +266,8 @@ describe('a paid call with an Idempotency-Key', () => {
   test('replays text with its price', async () => {
     const key = { 'idempotency-key': randomUUID() };
     const text = () => post('/v1/ai/text', { model: 'acme/ok', prompt: 'hi' }, key);
-    const first = await (await text()).json();
-    expect(await (await text()).json()).toEqual(first);
+    const firstAnswer = await (await text()).json();
+    expect(await (await text()).json()).toEqual(firstAnswer);
     expect(provider.calls).toHaveLength(1);
   });
 

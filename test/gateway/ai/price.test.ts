@@ -19,7 +19,7 @@ const sum = (a: Fraction, b: Fraction): Fraction => ({
   under: a.under * b.under,
 });
 const roundUp = ({ over, under }: Fraction): bigint => over / under + (over % under === 0n ? 0n : 1n);
-const zero: Fraction = { over: 0n, under: 1n };
+const zeroFraction: Fraction = { over: 0n, under: 1n };
 
 // A fixed seed, so that a change fails for what it changed; SEED sets another.
 const seed = Number(process.env['SEED'] ?? 20261121);
@@ -99,7 +99,7 @@ function exactPrice(
       under: 1_000n,
     },
   ];
-  return roundUp([...parts, ...unitParts].reduce(sum, zero));
+  return roundUp([...parts, ...unitParts].reduce(sum, zeroFraction));
 }
 
 describe(`the price of a call (seed ${seed})`, () => {

@@ -62,7 +62,7 @@ async function open(path = '/v1/responses', headers: Record<string, string> = {}
     socket.addEventListener('open', () => resolve(), { once: true });
     socket.addEventListener('error', () => reject(new Error('the socket was refused')), { once: true });
   });
-  const until = (matches: (message: Message) => boolean) =>
+  const waitUntil = (matches: (message: Message) => boolean) =>
     new Promise<Message>((resolve) => {
       const watcher = (): void => {
         const message = messages.find(matches);
@@ -77,13 +77,13 @@ async function open(path = '/v1/responses', headers: Record<string, string> = {}
     socket,
     messages,
     closed: closeCode,
-    until,
+    until: waitUntil,
     send: (message: object) => socket.send(JSON.stringify(message)),
     /** Sends a call and waits for its last event. */
     async call(body: object): Promise<Message> {
       messages.length = 0;
       socket.send(JSON.stringify({ type: 'response.create', ...body }));
-      return until(({ type }) => /^(error|response\.(completed|incomplete|failed))$/.test(type));
+      return waitUntil(({ type }) => /^(error|response\.(completed|incomplete|failed))$/.test(type));
     },
   };
 }
@@ -141,15 +141,15 @@ describe.each(['local/echo', 'acme/ok', 'openai/ok'])('a socket with %s', (model
 
   test('continues its last response without store', async () => {
     const socket = await open();
-    const first = await socket.call({ model, store: false, input: 'the first question' });
-    expect(first).toMatchObject({ type: 'response.completed', response: { status: 'completed' } });
-    const second = await socket.call({
+    const firstResponse = await socket.call({ model, store: false, input: 'the first question' });
+    expect(firstResponse).toMatchObject({ type: 'response.completed', response: { status: 'completed' } });
+    const secondResponse = await socket.call({
       model,
       store: false,
-      previous_response_id: first.response?.id,
+      previous_response_id: firstResponse.response?.id,
       input: [{ role: 'user', content: 'the second question' }],
     });
-    expect(second.type).toBe('response.completed');
+    expect(secondResponse.type).toBe('response.completed');
     if (model !== 'local/echo') {
       const request = provider.lastCall().body.toString();
       expect(request.indexOf('the first question')).toBeGreaterThan(0);
@@ -182,14 +182,18 @@ describe('a socket', () => {
 
   test('forgets the response whose continuation fails', async () => {
     const socket = await open();
-    const first = await socket.call({ model: 'acme/ok', store: false, input: 'the first question' });
-    const continued = { model: 'acme/ok', store: false, previous_response_id: first.response?.id };
-    const orphan = { type: 'function_call_output', call_id: 'call_none', output: 'x' };
-    expect(await socket.call({ ...continued, input: [orphan] })).toMatchObject({
+    const firstResponse = await socket.call({ model: 'acme/ok', store: false, input: 'the first question' });
+    const continuedRequest = {
+      model: 'acme/ok',
+      store: false,
+      previous_response_id: firstResponse.response?.id,
+    };
+    const orphanOutput = { type: 'function_call_output', call_id: 'call_none', output: 'x' };
+    expect(await socket.call({ ...continuedRequest, input: [orphanOutput] })).toMatchObject({
       type: 'error',
       status: 400,
     });
-    expect(await socket.call({ ...continued, input: 'go on' })).toMatchObject({
+    expect(await socket.call({ ...continuedRequest, input: 'go on' })).toMatchObject({
       type: 'error',
       error: { code: 'previous_response_not_found' },
     });
@@ -198,10 +202,14 @@ describe('a socket', () => {
 
   test('keeps its last response after another message was refused', async () => {
     const socket = await open();
-    const first = await socket.call({ model: 'acme/ok', store: false, input: 'the first question' });
+    const firstResponse = await socket.call({ model: 'acme/ok', store: false, input: 'the first question' });
     expect(await socket.call({ type: 'response.steer' })).toMatchObject({ type: 'error' });
     expect(
-      await socket.call({ model: 'acme/ok', previous_response_id: first.response?.id, input: 'go on' }),
+      await socket.call({
+        model: 'acme/ok',
+        previous_response_id: firstResponse.response?.id,
+        input: 'go on',
+      }),
     ).toMatchObject({ type: 'response.completed' });
     socket.socket.close();
   });

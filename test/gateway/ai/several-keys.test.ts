@@ -87,7 +87,7 @@ const keysOfCalls = () => provider.calls.map((call) => keyOf(call));
 /** A session whose calls reach the first key while it is ready. */
 const firstSession = { 'x-session-id': 'session 1' };
 
-async function usualKey(world: World, session: Record<string, string>): Promise<string> {
+async function findChosenKey(world: World, session: Record<string, string>): Promise<string> {
   expect((await chat(world, {}, session)).status).toBe(200);
   return keysOfCalls().at(-1) ?? '';
 }
@@ -101,7 +101,7 @@ describe('a provider with two keys', () => {
     ['402', { status: 402 }],
   ])('answers with the other key after %s and charges once', async (_name, answer) => {
     await withWorld(async (world) => {
-      const usual = await usualKey(world, firstSession);
+      const usual = await findChosenKey(world, firstSession);
       provider.reset();
       world.ledger.reset();
       provider.answerKey(usual, answer);
@@ -192,7 +192,7 @@ describe('a provider with two keys', () => {
     const clock = { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + aheadMs };
     await withWorld(
       async (world) => {
-        const usual = await usualKey(world, firstSession);
+        const usual = await findChosenKey(world, firstSession);
         provider.answerKey(usual, { status: 429, retryAfter: 100 });
         await chat(world, {}, firstSession);
         provider.answerKey(usual);
@@ -223,7 +223,7 @@ describe('a provider with two keys', () => {
 
   test('shows the state of its keys to an administrator, without the keys', async () => {
     await withWorld(async (world) => {
-      const usual = await usualKey(world, firstSession);
+      const usual = await findChosenKey(world, firstSession);
       provider.answerKey(usual, { status: 429, retryAfter: 30 });
       await chat(world, {}, firstSession);
       expect((await world.get('/v1/ai/providers')).status).toBe(403);

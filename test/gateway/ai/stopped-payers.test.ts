@@ -49,7 +49,7 @@ const ask = (user: GatewayClient, model = 'acme/ok') =>
     () => 'answered',
     (error: unknown) => (error as { code: string }).code,
   );
-async function stoppedUntil(): Promise<string | null | undefined> {
+async function readStopEnd(): Promise<string | null | undefined> {
   const response = await fetch(`${world.url}/v1/accounts/users?bureau_id=local`, {
     headers: { authorization: `Bearer ${world.adminToken}` },
   });
@@ -62,11 +62,11 @@ async function stoppedUntil(): Promise<string | null | undefined> {
 describe('paid calls of a user with three alarms', () => {
   beforeEach(async () => {
     for (let count = 0; count < 3; count += 1) expect(await ask(world.user, 'acme/absurd')).toBe('answered');
-    await expect.poll(stoppedUntil, pollOptions).toEqual(expect.any(String));
+    await expect.poll(readStopEnd, pollOptions).toEqual(expect.any(String));
   });
 
   test('are stopped after a restart too, until an administrator unblocks the user', async () => {
-    expect(Date.parse((await stoppedUntil()) ?? '')).toBeGreaterThan(Date.now() + 3_000_000);
+    expect(Date.parse((await readStopEnd()) ?? '')).toBeGreaterThan(Date.now() + 3_000_000);
     await world.close();
     world = await startGateway({ withAdmin: true, place, env });
     expect(await ask(world.user)).toBe('paid_calls_stopped');

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { token, tokenDigest } from '../../../src/kernel/secrets/secret.ts';
+import { createToken, tokenDigest } from '../../../src/kernel/secrets/secret.ts';
 import { id } from '../../../src/kernel/ids.ts';
 import { storedResponsesStore } from '../../../src/gateway/ai/index.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
@@ -71,8 +71,8 @@ afterAll(async () => {
 const client = (bearer = world.userToken) =>
   new OpenAI({ baseURL: `${world.url}/v1`, apiKey: bearer, maxRetries: 0 });
 
-async function strangerToken(): Promise<string> {
-  const newToken = token('usr');
+async function issueStrangerToken(): Promise<string> {
+  const newToken = createToken('usr');
   const userId = id('usr');
   await world.sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
   await world.sql`
@@ -86,11 +86,11 @@ const models = ['local/echo', 'acme/ok', 'openai/ok', 'claude/ok', 'gemini/ok'];
 async function readFinalResponse(
   body: OpenAI.Responses.ResponseCreateParamsStreaming,
 ): Promise<OpenAI.Responses.Response> {
-  let final: OpenAI.Responses.Response | undefined;
+  let finalAnswer: OpenAI.Responses.Response | undefined;
   for await (const event of await client().responses.create(body))
-    if (event.type === 'response.completed') final = event.response;
-  if (final === undefined) throw new Error('The stream has no final response.');
-  return final;
+    if (event.type === 'response.completed') finalAnswer = event.response;
+  if (finalAnswer === undefined) throw new Error('The stream has no final response.');
+  return finalAnswer;
 }
 
 describe.each(models)('a stored response of %s', (model) => {
@@ -101,25 +101,28 @@ describe.each(models)('a stored response of %s', (model) => {
   });
 
   test('is stored from a stream before its last event', async () => {
-    const final = await readFinalResponse({ model, input: 'Good morning', store: true, stream: true });
-    expect(final).toMatchObject({ id: expect.stringMatching(/^resp_[0-9a-z]{26}$/), store: true });
-    expect(await client().responses.retrieve(final.id)).toMatchObject({ id: final.id, output: final.output });
+    const finalAnswer = await readFinalResponse({ model, input: 'Good morning', store: true, stream: true });
+    expect(finalAnswer).toMatchObject({ id: expect.stringMatching(/^resp_[0-9a-z]{26}$/), store: true });
+    expect(await client().responses.retrieve(finalAnswer.id)).toMatchObject({
+      id: finalAnswer.id,
+      output: finalAnswer.output,
+    });
   });
 
   test('is continued with its whole conversation', async () => {
-    const first = await client().responses.create({ model, input: 'first question', store: true });
-    const second = await client().responses.create({
+    const firstResponse = await client().responses.create({ model, input: 'first question', store: true });
+    const secondResponse = await client().responses.create({
       model,
       input: 'second question',
-      previous_response_id: first.id,
+      previous_response_id: firstResponse.id,
       store: true,
     });
-    const third = await client().responses.create({
+    const thirdResponse = await client().responses.create({
       model,
       input: 'third question',
-      previous_response_id: second.id,
+      previous_response_id: secondResponse.id,
     });
-    expect(third).toMatchObject({ previous_response_id: second.id, store: false });
+    expect(thirdResponse).toMatchObject({ previous_response_id: secondResponse.id, store: false });
     if (model !== 'local/echo') {
       const request = provider.lastCall().body.toString();
       const places = ['first question', 'second question', 'third question'].map((part) =>
@@ -127,9 +130,9 @@ describe.each(models)('a stored response of %s', (model) => {
       );
       expect(places.every((place) => place >= 0)).toBe(true);
       expect(places).toEqual(places.toSorted((a, b) => a - b));
-      expect(request).not.toContain(first.id);
+      expect(request).not.toContain(firstResponse.id);
     }
-    const items = await client().responses.inputItems.list(second.id, { order: 'asc' });
+    const items = await client().responses.inputItems.list(secondResponse.id, { order: 'asc' });
     expect(items.data.map((item) => ('role' in item ? item.role : item.type))).toEqual([
       'user',
       'assistant',
@@ -149,7 +152,7 @@ describe('a stored response', () => {
 
   test('is 404 for another user and for a guest', async () => {
     const { id: responseId } = await create();
-    const otherClient = client(await strangerToken());
+    const otherClient = client(await issueStrangerToken());
     await expect(otherClient.responses.retrieve(responseId)).rejects.toMatchObject({
       status: 404,
       code: 'response_not_found',
@@ -255,10 +258,10 @@ describe('a stored response', () => {
   test('replays one response under an Idempotency-Key', async () => {
     const key = { headers: { 'Idempotency-Key': id('key') } };
     const body = { model: 'openai/ok', input: 'hi', store: true };
-    const first = await client().responses.create(body, key);
-    const second = await client().responses.create(body, key);
-    expect(second.id).toBe(first.id);
-    expect(await client().responses.retrieve(first.id)).toMatchObject({ id: first.id });
+    const firstResponse = await client().responses.create(body, key);
+    const secondResponse = await client().responses.create(body, key);
+    expect(secondResponse.id).toBe(firstResponse.id);
+    expect(await client().responses.retrieve(firstResponse.id)).toMatchObject({ id: firstResponse.id });
   });
 });
 
@@ -277,14 +280,16 @@ describe('ai.getResponseTokens', () => {
   });
 
   test('counts the conversation that the request continues', async () => {
-    const first = await client().responses.create({
+    const firstResponse = await client().responses.create({
       model: 'local/echo',
       input: 'word '.repeat(400),
       store: true,
     });
     const members = { model: 'local/echo', input: 'hi' };
     const countAlone = await count(members);
-    expect(await count({ ...members, previous_response_id: first.id })).toBeGreaterThan(countAlone + 900);
+    expect(await count({ ...members, previous_response_id: firstResponse.id })).toBeGreaterThan(
+      countAlone + 900,
+    );
   });
 
   test('refuses an unknown model and a foreign response', async () => {
@@ -333,16 +338,16 @@ describe('a conversation', () => {
         strict: false,
       },
     ];
-    const first = await client().responses.create({
+    const firstResponse = await client().responses.create({
       model: 'local/echo',
       input: '@reasoning hm\n@tool get_weather {"city":"Oslo"}',
       tools,
       store: true,
     });
     const answer = { type: 'function_call_output' as const, call_id: 'call_1', output: 'It rains.' };
-    const second = await client().responses.create({
+    const secondResponse = await client().responses.create({
       model: 'claude/ok',
-      previous_response_id: first.id,
+      previous_response_id: firstResponse.id,
       input: [answer],
       tools,
       store: true,
@@ -350,7 +355,7 @@ describe('a conversation', () => {
     expect(provider.lastCall().body.toString()).toContain('It rains.');
     await client().responses.create({
       model: 'openai/ok',
-      previous_response_id: second.id,
+      previous_response_id: secondResponse.id,
       input: 'And now?',
     });
     const request = JSON.parse(provider.lastCall().body.toString()) as { input: { type: string }[] };
@@ -364,11 +369,19 @@ describe('a conversation', () => {
   });
 
   test('is 413 when it is longer than a request may be', async () => {
-    const bearer = await strangerToken();
-    const first = await client(bearer).responses.create({ model: 'local/echo', input: 'x', store: true });
-    await world.sql`update gateway.ai_responses set bytes = 100000000 where response_id = ${first.id}`;
+    const bearer = await issueStrangerToken();
+    const firstResponse = await client(bearer).responses.create({
+      model: 'local/echo',
+      input: 'x',
+      store: true,
+    });
+    await world.sql`update gateway.ai_responses set bytes = 100000000 where response_id = ${firstResponse.id}`;
     await expect(
-      client(bearer).responses.create({ model: 'local/echo', input: 'x', previous_response_id: first.id }),
+      client(bearer).responses.create({
+        model: 'local/echo',
+        input: 'x',
+        previous_response_id: firstResponse.id,
+      }),
     ).rejects.toMatchObject({ status: 413, param: 'previous_response_id' });
   });
 
@@ -421,12 +434,12 @@ describe('ai.compactResponse', () => {
   });
 
   test('compacts a stored conversation', async () => {
-    const first = await client().responses.create({
+    const firstResponse = await client().responses.create({
       model: 'acme/ok',
       input: 'the first words',
       store: true,
     });
-    const compaction = await compact({ input: 'more', previous_response_id: first.id });
+    const compaction = await compact({ input: 'more', previous_response_id: firstResponse.id });
     expect(provider.lastCall().body.toString()).toContain('the first words');
     expect(compaction.output.map(({ type }) => type)).toEqual(['message', 'message', 'compaction']);
   });
@@ -453,7 +466,7 @@ describe('ai.compactResponse', () => {
   test('is read by its owner alone', async () => {
     const { output } = await compact();
     const body = { model: 'acme/ok', input: output as OpenAI.Responses.ResponseInput };
-    await expect(client(await strangerToken()).responses.create(body)).rejects.toMatchObject({
+    await expect(client(await issueStrangerToken()).responses.create(body)).rejects.toMatchObject({
       status: 400,
       param: 'input',
     });
@@ -462,9 +475,12 @@ describe('ai.compactResponse', () => {
   test('replays one compaction under an Idempotency-Key', async () => {
     const body = { model: 'openai/ok' as string, input: items };
     const key = { headers: { 'Idempotency-Key': id('key') } };
-    const first = await client().responses.compact(body as OpenAI.Responses.ResponseCompactParams, key);
+    const firstResponse = await client().responses.compact(
+      body as OpenAI.Responses.ResponseCompactParams,
+      key,
+    );
     expect(await client().responses.compact(body as OpenAI.Responses.ResponseCompactParams, key)).toEqual(
-      first,
+      firstResponse,
     );
   });
 

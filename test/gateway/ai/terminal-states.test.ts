@@ -598,9 +598,9 @@ describe('an administrator', () => {
 describe('replica killed', () => {
   test('the ledger gets checkpoints of the price while the answer streams', async () => {
     await chargeOf(chat('acme/ok', { stream: true }));
-    const [first] = world.ledger.checkpoints;
-    expect(first?.outputTokens).toBeGreaterThan(0);
-    expect(first?.credits).toBeGreaterThan(0n);
+    const [firstCheckpoint] = world.ledger.checkpoints;
+    expect(firstCheckpoint?.outputTokens).toBeGreaterThan(0);
+    expect(firstCheckpoint?.credits).toBeGreaterThan(0n);
   });
 });
 

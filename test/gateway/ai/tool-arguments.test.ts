@@ -2,7 +2,7 @@
 // parsed and serialized again, and line feeds become two characters as JSON.
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { closerBound } from '../../../src/gateway/ai/metering/closer-bound.ts';
+import { computeCloserBound } from '../../../src/gateway/ai/metering/closer-bound.ts';
 import { sizeOf, type RequestFormat } from '../../../src/gateway/ai/metering/measure.ts';
 import { createTokenCounter } from '../../../src/gateway/ai/metering/token-counter.ts';
 import { cloudEnvironment, cloudKinds, cloudProviders } from '../../support/cloud-providers.ts';
@@ -79,7 +79,7 @@ const responseBody = (text: string) => ({
   max_output_tokens: 16,
 });
 
-const hostile: readonly [string, string][] = [
+const hostileArguments: readonly [string, string][] = [
   ['large numbers', `{"a":[${Array.from({ length: 1_000 }, () => '1e20').join(',')}]}`],
   ['large negative numbers', `{"a":[${Array.from({ length: 1_000 }, () => '-1E+20').join(',')}]}`],
   ['small numbers', `{"a":[${Array.from({ length: 1_000 }, () => '1e-6').join(',')}]}`],
@@ -88,13 +88,13 @@ const hostile: readonly [string, string][] = [
 ];
 
 describe.each(['claude', 'gemini', 'openai', 'acme', ...cloudKinds])('the hold of a call of %s', (owner) => {
-  test.each(hostile)('covers the sent bytes of chat completions with %s', async (_what, text) => {
+  test.each(hostileArguments)('covers the sent bytes of chat completions with %s', async (_what, text) => {
     await (await world.post('/v1/ai/chat/completions', { model: `${owner}/ok`, ...chatBody(text) })).text();
     const { held } = await world.ledger.until(1);
     expect(held).toBeGreaterThanOrEqual(sentArrayBytes());
   });
 
-  test.each(hostile)('covers the sent bytes of responses with %s', async (_what, text) => {
+  test.each(hostileArguments)('covers the sent bytes of responses with %s', async (_what, text) => {
     await (await world.post('/v1/ai/responses', { model: `${owner}/ok`, ...responseBody(text) })).text();
     const { held } = await world.ledger.until(1);
     expect(held).toBeGreaterThanOrEqual(sentArrayBytes());
@@ -149,7 +149,7 @@ describe('the bound by a tokenizer', () => {
 
   test.each(bodies)('covers the escapes of a tool input in %s', async (format, body) => {
     for (const text of ['\n'.repeat(5_000), '"'.repeat(5_000), '\\'.repeat(5_000), '\u0001'.repeat(2_000)]) {
-      const bound = await closerBound(model, sizeOf(body(text), format).text(), counter);
+      const bound = await computeCloserBound(model, sizeOf(body(text), format).text(), counter);
       const tokens = countTokens(JSON.stringify(input(text)), { disallowedSpecial: new Set() });
       expect(bound).toBeGreaterThanOrEqual(tokens);
     }

@@ -78,8 +78,8 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
   const env = new Map(Object.entries(options.env ?? { ACME_API_KEY: providerKey }));
   const redactor = createRedactor();
   const ledger = memoryLedger(options.balance);
-  const logged: string[] = [];
-  const log = createLog({ level: 'debug', redactor, write: (line) => void logged.push(line) });
+  const loggedLines: string[] = [];
+  const log = createLog({ level: 'debug', redactor, write: (line) => void loggedLines.push(line) });
   const service = await ai({
     env,
     modelsFile: options.models === undefined ? undefined : modelsFile,
@@ -117,7 +117,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
     token === null ? {} : { authorization: `Bearer ${token}` };
   return {
     url,
-    logged,
+    logged: loggedLines,
     modelsFile,
     env,
     ledger,
@@ -205,10 +205,12 @@ export async function partsOf(
   response: Response,
 ): Promise<{ parts: Record<string, unknown>[]; done: boolean }> {
   const events = await eventsOf(response);
-  const done = events.at(-1) === '[DONE]';
+  const isDone = events.at(-1) === '[DONE]';
   return {
-    parts: (done ? events.slice(0, -1) : events).map((event) => JSON.parse(event) as Record<string, unknown>),
-    done,
+    parts: (isDone ? events.slice(0, -1) : events).map(
+      (event) => JSON.parse(event) as Record<string, unknown>,
+    ),
+    done: isDone,
   };
 }
 

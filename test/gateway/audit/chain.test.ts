@@ -25,8 +25,8 @@ const entry = (n: number): AuditEntry => ({
 const sql = () => place.database.sql;
 const store = () => auditStore(place.database);
 
-async function write(from: number, to: number): Promise<void> {
-  for (let n = from; n <= to; n += 1) await log.note(entry(n));
+async function write(start: number, end: number): Promise<void> {
+  for (let n = start; n <= end; n += 1) await log.note(entry(n));
   await appendPending(store(), silentLog);
 }
 

@@ -36,11 +36,11 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-const preflight = (path: string, from: string) =>
+const preflight = (path: string, pageOrigin: string) =>
   fetch(`${world.url}/v1/accounts/${path}`, {
     method: 'OPTIONS',
     headers: {
-      origin: from,
+      origin: pageOrigin,
       'access-control-request-method': 'POST',
       'access-control-request-headers': 'content-type',
     },
@@ -75,8 +75,8 @@ describe('the login operations', () => {
     'https://app.shop.example:8443',
     'null',
     '*',
-  ])('do not allow %s', async (from) => {
-    const { headers } = await preflight('login/start', from);
+  ])('do not allow %s', async (pageOrigin) => {
+    const { headers } = await preflight('login/start', pageOrigin);
     expect(headers.get('access-control-allow-origin')).toBeNull();
     expect(headers.get('vary')).toBe('Origin');
   });

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { id } from '../../../src/kernel/ids.ts';
 import type { Sql } from '../../../src/kernel/data/database.ts';
-import { token } from '../../../src/kernel/secrets/secret.ts';
+import { createToken } from '../../../src/kernel/secrets/secret.ts';
 
 export interface Person {
   userId: string;
@@ -17,7 +17,7 @@ export async function makeUser(
 ): Promise<Person> {
   const userId = id('usr');
   const tokenId = id('tok');
-  const userToken = token('usr');
+  const userToken = createToken('usr');
   const digest = createHash('sha256').update(userToken).digest();
   await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, ${bureauId})`;
   await sql`

@@ -11,7 +11,7 @@ import { until } from '../../support/until.ts';
 let provider: ScriptedProvider;
 let folder: string;
 let replicas: Awaited<ReturnType<typeof startReplicas>>;
-let first: GatewayWorld;
+let firstWorld: GatewayWorld;
 let otherWorld: GatewayWorld;
 
 beforeAll(async () => {
@@ -21,7 +21,7 @@ beforeAll(async () => {
   await writeFile(modelsFile, provider.modelsFile({ slow: 'ok?chunks=100000&gap=20' }));
   const env = { MODELS_FILE: modelsFile, ACME_API_KEY: 'a key for tests' };
   replicas = await startReplicas(env);
-  ({ first, other: otherWorld } = replicas);
+  ({ first: firstWorld, other: otherWorld } = replicas);
 });
 afterAll(async () => {
   await replicas?.close();
@@ -86,11 +86,13 @@ describe('running streams', () => {
   ] as const)(
     'of a Bureau that is %s end within five seconds, others go on',
     async (_state, action, code) => {
-      const { bureau_id } = await first.admin.bureaus.createBureau({ server_url: 'https://shop.example' });
-      const { userToken } = await makeUser(first.sql, bureau_id);
+      const { bureau_id } = await firstWorld.admin.bureaus.createBureau({
+        server_url: 'https://shop.example',
+      });
+      const { userToken } = await makeUser(firstWorld.sql, bureau_id);
       const stream = await openStream(userToken);
       const otherStream = await openStream(otherWorld.userToken);
-      await first.admin.bureaus[action]({ bureau_id });
+      await firstWorld.admin.bureaus[action]({ bureau_id });
       const firstRefusalMs = await until(
         answersStatus(userToken, 403),
         'the user is refused on the other gateway',
@@ -110,23 +112,23 @@ describe('running streams', () => {
   );
 
   test('of a revoked token end after a change notice', async () => {
-    const { userToken, tokenId } = await makeUser(first.sql, 'local');
+    const { userToken, tokenId } = await makeUser(firstWorld.sql, 'local');
     const stream = await openStream(userToken);
-    await revoke(first.sql, tokenId);
-    await first.sql`update gateway.changes set number = number + 1`;
+    await revoke(firstWorld.sql, tokenId);
+    await firstWorld.sql`update gateway.changes set number = number + 1`;
     const { value } = await measureWithin(stream.ended, 10_000);
     expect(value).toContain('invalid_token');
     expect(await answersStatus(userToken, 401)()).toBe(true);
   });
 
   test('apply an administrator’s logout and reset at once', async () => {
-    const { session_token } = await first.guest.admin.login({
+    const { session_token } = await firstWorld.guest.admin.login({
       admin_id: testAdministrator.adminId,
       password: testAdministrator.password,
     });
     const session = otherWorld.as(session_token);
     await expect(session.admin.getSession()).resolves.toMatchObject({ admin_id: testAdministrator.adminId });
-    await first.as(session_token).admin.logout();
+    await firstWorld.as(session_token).admin.logout();
     await until(
       () =>
         session.admin.getSession().then(
@@ -135,16 +137,19 @@ describe('running streams', () => {
         ),
       'the session is refused',
     );
-    await first.gateway.resetAdministrator(testAdministrator.adminId, 'another password for tests');
-    for (const world of [first, otherWorld])
+    await firstWorld.gateway.resetAdministrator(testAdministrator.adminId, 'another password for tests');
+    for (const world of [firstWorld, otherWorld])
       await expect(world.admin.admin.getSession()).rejects.toMatchObject({
         status: 401,
         code: 'invalid_token',
       });
     await expect(
-      first.guest.admin.login({ admin_id: testAdministrator.adminId, password: testAdministrator.password }),
+      firstWorld.guest.admin.login({
+        admin_id: testAdministrator.adminId,
+        password: testAdministrator.password,
+      }),
     ).rejects.toMatchObject({ code: 'invalid_credentials' });
-    const actions = await first.sql<
+    const actions = await firstWorld.sql<
       { action: string }[]
     >`select distinct action from gateway.audit_entries where action like 'admin.%' order by 1`;
     expect(actions.map(({ action }) => action)).toEqual([
@@ -157,15 +162,15 @@ describe('running streams', () => {
 
   test('of an administrator end with the session', async () => {
     const password = 'a third password for tests';
-    await first.gateway.resetAdministrator(testAdministrator.adminId, password);
+    await firstWorld.gateway.resetAdministrator(testAdministrator.adminId, password);
     const logIn = async () =>
-      (await first.guest.admin.login({ admin_id: testAdministrator.adminId, password })).session_token;
+      (await firstWorld.guest.admin.login({ admin_id: testAdministrator.adminId, password })).session_token;
     const [token, otherToken] = [await logIn(), await logIn()];
     const loggedOut = await openStream(token);
     const reset = await openStream(otherToken);
-    await first.as(token).admin.logout();
+    await firstWorld.as(token).admin.logout();
     expect((await measureWithin(loggedOut.ended, 10_000)).value).toContain('invalid_token');
-    await first.gateway.resetAdministrator(testAdministrator.adminId, password);
+    await firstWorld.gateway.resetAdministrator(testAdministrator.adminId, password);
     expect((await measureWithin(reset.ended, 10_000)).value).toContain('invalid_token');
   });
 });

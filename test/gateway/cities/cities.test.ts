@@ -26,19 +26,19 @@ describe('cities', () => {
   });
 
   test('are replaced by id and keep their creation time', async () => {
-    const first = await world.admin.cities.upsertCity(city);
-    expect(first).toMatchObject({ ...city, base_url: 'https://one.example', status: 'live' });
-    const second = await world.admin.cities.upsertCity({
+    const firstCity = await world.admin.cities.upsertCity(city);
+    expect(firstCity).toMatchObject({ ...city, base_url: 'https://one.example', status: 'live' });
+    const secondCity = await world.admin.cities.upsertCity({
       ...city,
       version: '1.0.1',
       deployed_at: '2026-11-20T09:00:00.000Z',
     });
-    expect(second).toMatchObject({
+    expect(secondCity).toMatchObject({
       version: '1.0.1',
-      created_at: first.created_at,
+      created_at: firstCity.created_at,
       deployed_at: '2026-11-20T09:00:00.000Z',
     });
-    expect(await world.admin.cities.listCities()).toEqual({ items: [second] });
+    expect(await world.admin.cities.listCities()).toEqual({ items: [secondCity] });
   });
 
   test('show anyone only the current live city', async () => {

@@ -197,17 +197,17 @@ describe('giveBack', () => {
 
   test('ends allotments and answers null for them, in the order of the requests', async () => {
     const userId = await world.user(100n);
-    const [first, second] = [
+    const [firstAllotment, secondAllotment] = [
       await world.allot(userId, 10n),
       await world.allot(userId, 20n, { tokenId: 'tok_b' }),
     ];
     const rows = await world.store.giveBack([
       { allotmentId: 'alt_unknown', version: 1, amount: 0n, end: true },
-      { allotmentId: second.allotmentId, version: 1, amount: 5n, end: false },
-      { allotmentId: first.allotmentId, version: 1, amount: 0n, end: true },
+      { allotmentId: secondAllotment.allotmentId, version: 1, amount: 5n, end: false },
+      { allotmentId: firstAllotment.allotmentId, version: 1, amount: 0n, end: true },
     ]);
-    expect(rows).toMatchObject([null, { allotmentId: second.allotmentId, amount: 5n }, null]);
-    expect(await world.store.read([first.allotmentId, second.allotmentId])).toHaveLength(1);
+    expect(rows).toMatchObject([null, { allotmentId: secondAllotment.allotmentId, amount: 5n }, null]);
+    expect(await world.store.read([firstAllotment.allotmentId, secondAllotment.allotmentId])).toHaveLength(1);
     expect(await world.account(userId)).toMatchObject({ held: 5n });
   });
 
@@ -298,8 +298,8 @@ describe('recall', () => {
       recallFor(userId, 100n),
     ]);
     // Each allotment of the other gateway was flagged, or refused in favor of the ticket.
-    const open = await world.store.listAllotments(userId);
-    expect(open.filter(({ isRecalled }) => !isRecalled)).toEqual([]);
+    const openAllotments = await world.store.listAllotments(userId);
+    expect(openAllotments.filter(({ isRecalled }) => !isRecalled)).toEqual([]);
   });
 });
 
@@ -345,18 +345,18 @@ describe('renew', () => {
 
   test('answers with the open allotments of the gateway', async () => {
     const userId = await world.user(100n);
-    const [first, endedAllotment, otherAllotments] = [
+    const [firstAllotment, endedAllotment, otherAllotments] = [
       await world.allot(userId, 10n),
       await world.allot(userId, 10n),
       await world.allot(userId, 10n, { gatewayId: 'gwy_b' }),
     ];
     await end(endedAllotment.allotmentId);
-    const reports = [first, endedAllotment, otherAllotments].map(({ allotmentId }) => ({
+    const reports = [firstAllotment, endedAllotment, otherAllotments].map(({ allotmentId }) => ({
       allotmentId,
       reserved: 1n,
       unapplied: 0n,
     }));
-    expect(await world.store.renew('gwy_a', reports, 20_000)).toEqual([first.row]);
+    expect(await world.store.renew('gwy_a', reports, 20_000)).toEqual([firstAllotment.row]);
   });
 
   test('keeps an allotment from being taken back', async () => {

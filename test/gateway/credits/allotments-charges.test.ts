@@ -53,11 +53,11 @@ describe('applyCharges', () => {
   });
 
   test('writes one transaction per account, named by journal and lines', async () => {
-    const [first, second] = [await world.user(100n), await world.user(100n)];
+    const [firstUser, secondUser] = [await world.user(100n), await world.user(100n)];
     await world.charge([
-      { call: callOf(first) },
-      { call: callOf(second) },
-      { call: callOf(first), credits: 3n },
+      { call: callOf(firstUser) },
+      { call: callOf(secondUser) },
+      { call: callOf(firstUser), credits: 3n },
     ]);
     expect(
       await world.sql`select ref, reason from gateway.credits_txs where kind = 'charge' order by ref`,

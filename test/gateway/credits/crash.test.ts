@@ -130,7 +130,7 @@ describe('a hold whose process has ended', () => {
 
 describe('a settlement after the recovery of its hold', () => {
   /** A hold of 100 that another replica has resolved at its checkpoint. */
-  async function recoveredHold(
+  async function createRecoveredHold(
     userId: string,
     { checkpoint = 0, tokenId = 'tok_test', owner = deadReplica } = {},
   ): Promise<Hold> {
@@ -144,7 +144,7 @@ describe('a settlement after the recovery of its hold', () => {
 
   test.each([0, 25])('charges the whole answer once, including a checkpoint of %d', async (checkpoint) => {
     const userId = await world.user(1_000n);
-    const hold = await recoveredHold(userId, { checkpoint });
+    const hold = await createRecoveredHold(userId, { checkpoint });
     expect(await usage()).toEqual([
       { credits: BigInt(checkpoint), outcome: 'upstream_failed', estimated: true, output: 0n },
     ]);
@@ -159,14 +159,14 @@ describe('a settlement after the recovery of its hold', () => {
 
   test('returns the excess of the checkpoint', async () => {
     const userId = await world.user(1_000n);
-    const hold = await recoveredHold(userId, { checkpoint: 80 });
+    const hold = await createRecoveredHold(userId, { checkpoint: 80 });
     expect(await hold.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await world.account(userId)).toEqual({ posted: 940n, held: 0n, owed: 0n });
   });
 
   test('pays a debt with what it returns', async () => {
     const userId = await world.user(100n);
-    const hold = await recoveredHold(userId, { checkpoint: 80 });
+    const hold = await createRecoveredHold(userId, { checkpoint: 80 });
     await world.place.database.tx((tx) =>
       deadReplica.balances.takeBack(tx, {
         userId,
@@ -183,7 +183,7 @@ describe('a settlement after the recovery of its hold', () => {
 
   test('charges up to the available credits and records the rest', async () => {
     const userId = await world.user(100n);
-    const hold = await recoveredHold(userId);
+    const hold = await createRecoveredHold(userId);
     await deadReplica.ledger.hold(callOf(userId), 70n);
     expect(await hold.settle(60n, facts())).toEqual({ charged: 30n });
     expect(await world.account(userId)).toEqual({ posted: 70n, held: 70n, owed: 0n });
@@ -193,7 +193,7 @@ describe('a settlement after the recovery of its hold', () => {
   test('stays within the cap of its key', async () => {
     const userId = await world.user(1_000n);
     await world.place.database.tx((tx) => deadReplica.openKey(tx, { tokenId: 'tok_key', userId, cap: 120n }));
-    const hold = await recoveredHold(userId, { tokenId: 'tok_key' });
+    const hold = await createRecoveredHold(userId, { tokenId: 'tok_key' });
     const otherHold = await deadReplica.ledger.hold(callOf(userId, { tokenId: 'tok_key' }), 80n);
     expect(await hold.settle(60n, facts())).toEqual({ charged: 40n });
     await otherHold.settle(80n, facts());
@@ -414,8 +414,8 @@ describe('a settlement while the database is away', () => {
   test('syncs the file before its rename and the folder after it', async () => {
     const target = join(world.journalPath, 'hld_1.settlement.json');
     const syncedLines: unknown[] = [];
-    const openFile: typeof open = async (path, ...rest) => {
-      const file = await open(path, ...rest);
+    const openFile: typeof open = async (path, ...parameters) => {
+      const file = await open(path, ...parameters);
       const sync = file.sync.bind(file);
       return Object.assign(file, {
         async sync() {

@@ -11,7 +11,7 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 /** Issues a token for a new user, as a product's backend does. */
-async function newUser(bureauId = 'local') {
+async function createUser(bureauId = 'local') {
   const { user_id, user_token, token_id } = await world.admin.accounts.issueToken({
     bureau_id: bureauId,
     external_id: id('req'),
@@ -21,7 +21,7 @@ async function newUser(bureauId = 'local') {
 
 describe('credits.getBalance', () => {
   test('starts with the starting credits, given once', async () => {
-    const { userId, client } = await newUser();
+    const { userId, client } = await createUser();
     const balance = { user_id: userId, available: 5000, held: 0, posted: 5000, owed: 0 };
     expect(await client.credits.getBalance()).toEqual(balance);
     expect((await world.user.credits.getBalance()).posted).toBe(5000);
@@ -35,7 +35,7 @@ describe('credits.getBalance', () => {
         server_url: 'https://shop.example',
         starting_credits,
       });
-      const { client } = await newUser(bureau_id);
+      const { client } = await createUser(bureau_id);
       expect((await client.credits.getBalance()).posted).toBe(starting_credits);
     }
   });
@@ -51,7 +51,7 @@ describe('credits.getBalance', () => {
 
 describe('credits.grantCredits', () => {
   test('adds credits with an audit entry and a history entry', async () => {
-    const { userId, client } = await newUser();
+    const { userId, client } = await createUser();
     expect(
       await world.admin.credits.grantCredits({ user_id: userId, credits: 250, reason: 'for the outage' }),
     ).toMatchObject({ user_id: userId, bureau_id: 'local', posted: 5250, available: 5250, held: 0, owed: 0 });
@@ -66,12 +66,12 @@ describe('credits.grantCredits', () => {
   });
 
   test('grants once for an Idempotency-Key, also with ten concurrent calls', async () => {
-    const { userId, client } = await newUser();
+    const { userId, client } = await createUser();
     const headers = { 'Idempotency-Key': id('req') };
     const grant = () =>
       world.admin.credits.grantCredits({ user_id: userId, credits: 10, reason: 'once' }, { headers });
-    const first = await grant();
-    expect(await grant()).toEqual(first);
+    const firstGrant = await grant();
+    expect(await grant()).toEqual(firstGrant);
     const key = { 'Idempotency-Key': id('req') };
     await Promise.allSettled(
       Array.from({ length: 10 }, () =>
@@ -97,7 +97,7 @@ describe('credits.grantCredits', () => {
     await expect(
       world.admin.credits.grantCredits({ user_id: id('usr'), credits: 5, reason: 'x' }),
     ).rejects.toMatchObject({ status: 404, code: 'user_not_found' });
-    const { userId } = await newUser();
+    const { userId } = await createUser();
     await world.admin.accounts.removeUser({ user_id: userId });
     await expect(
       world.admin.credits.grantCredits({ user_id: userId, credits: 5, reason: 'x' }),
@@ -113,7 +113,7 @@ describe('credits.grantCredits', () => {
 
 describe('credits.deductCredits', () => {
   test('deducts all or nothing', async () => {
-    const { userId, client } = await newUser();
+    const { userId, client } = await createUser();
     await expect(
       world.admin.credits.deductCredits({ user_id: userId, credits: 5001, reason: 'too much' }),
     ).rejects.toMatchObject({
@@ -135,7 +135,7 @@ describe('credits.deductCredits', () => {
 
 describe('credits.listHistory', () => {
   test('pages through one user’s entries, newest first', async () => {
-    const { userId, client } = await newUser();
+    const { userId, client } = await createUser();
     for (let n = 1; n <= 7; n += 1)
       await world.admin.credits.grantCredits({ user_id: userId, credits: n, reason: `grant ${n}` });
     const listedCredits: number[] = [];
@@ -162,24 +162,24 @@ describe('credits.listAccounts', () => {
       starting_credits: 9,
     });
     const userIds: string[] = [];
-    for (let n = 0; n < 5; n += 1) userIds.push((await newUser(bureau_id)).userId);
-    const first = await world.admin.credits.listAccounts({ bureau_id, limit: 3 });
-    const second = await world.admin.credits.listAccounts({
+    for (let n = 0; n < 5; n += 1) userIds.push((await createUser(bureau_id)).userId);
+    const firstPage = await world.admin.credits.listAccounts({ bureau_id, limit: 3 });
+    const secondPage = await world.admin.credits.listAccounts({
       bureau_id,
       limit: 3,
-      cursor: first.next_cursor ?? '',
+      cursor: firstPage.next_cursor ?? '',
     });
-    expect([...first.items, ...second.items].map(({ user_id, posted }) => [user_id, posted])).toEqual(
+    expect([...firstPage.items, ...secondPage.items].map(({ user_id, posted }) => [user_id, posted])).toEqual(
       userIds.toSorted().map((userId) => [userId, 9]),
     );
-    expect(second.next_cursor).toBeNull();
+    expect(secondPage.next_cursor).toBeNull();
     expect((await world.admin.credits.listAccounts({})).items.length).toBeGreaterThan(5);
   });
 });
 
 describe("an API key's credits", () => {
   test('are capped on request and shown with their spending', async () => {
-    const { client } = await newUser();
+    const { client } = await createUser();
     const key = await client.accounts.createKey({ name: 'capped', credit_cap: 700 });
     const freeKey = await client.accounts.createKey({ name: 'free' });
     expect([key.credit_cap, freeKey.credit_cap]).toEqual([700, null]);

@@ -39,7 +39,7 @@ async function leaveJournal(
   await journal.close();
 }
 
-async function postedCredits(userId: string): Promise<bigint> {
+async function readPostedCredits(userId: string): Promise<bigint> {
   return (await world.account(userId)).posted;
 }
 
@@ -49,7 +49,7 @@ test('applies a journal of another generation once', async () => {
   await leaveJournal(generation, userId, { use_a: 20n, use_b: 30n });
   await leaveJournal(formerGeneration, userId, { use_a: 20n, use_c: 40n });
   await world.replica().start();
-  expect(await postedCredits(userId)).toBe(450n);
+  expect(await readPostedCredits(userId)).toBe(450n);
   const [asideJournal] = await listAside(world.chargesPath);
   expect(asideJournal).toMatchObject({
     reason: 'other_generation',
@@ -58,6 +58,6 @@ test('applies a journal of another generation once', async () => {
   });
   await restoreFromAside(world.chargesPath, asideJournal?.name ?? '', { generation, usageDays: 400 });
   await world.replica().start();
-  expect(await postedCredits(userId)).toBe(410n);
+  expect(await readPostedCredits(userId)).toBe(410n);
   expect(await listAside(world.chargesPath)).toEqual([]);
 });

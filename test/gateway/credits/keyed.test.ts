@@ -116,10 +116,10 @@ describe('a key whose call lost the database at its end', () => {
       status: 200,
       body: 'second',
     });
-    const third = world.replica();
-    await third.start();
+    const thirdReplica = world.replica();
+    await thirdReplica.start();
     expect(await posted()).toBe(970n);
-    expect(third.counters()).toMatchObject({ lateSettlements: 1, overrunCredits: 30n });
+    expect(thirdReplica.counters()).toMatchObject({ lateSettlements: 1, overrunCredits: 30n });
     expect(await payKeyed(keyedCall())).toMatchObject({ body: 'second' });
   });
 });

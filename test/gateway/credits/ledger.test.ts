@@ -157,9 +157,9 @@ describe('a settlement', () => {
 
   test('runs before the holds of its batch, which may use its credits', async () => {
     const userId = await world.user(100n);
-    const first = await hold(userId, 100n);
+    const firstHold = await hold(userId, 100n);
     // Both requests go to the database in one batch, in this order.
-    const [second, { charged }] = await Promise.all([hold(userId, 90n), first.settle(10n, facts())]);
+    const [second, { charged }] = await Promise.all([hold(userId, 90n), firstHold.settle(10n, facts())]);
     expect(charged).toBe(10n);
     expect(await world.account(userId)).toEqual({ posted: 90n, held: 90n, owed: 0n });
     await second.settle(90n, facts());
@@ -168,8 +168,11 @@ describe('a settlement', () => {
   test('has no effect the second time', async () => {
     const userId = await world.user(100n);
     const openHold = await hold(userId, 50n);
-    const [first, second] = await Promise.all([openHold.settle(30n, facts()), openHold.settle(50n, facts())]);
-    expect([first, second, await openHold.settle(50n, facts())]).toEqual([
+    const [firstSettlement, secondSettlement] = await Promise.all([
+      openHold.settle(30n, facts()),
+      openHold.settle(50n, facts()),
+    ]);
+    expect([firstSettlement, secondSettlement, await openHold.settle(50n, facts())]).toEqual([
       { charged: 30n },
       { charged: 30n },
       { charged: 30n },
@@ -179,8 +182,8 @@ describe('a settlement', () => {
 
   test('above its hold takes the available credits and raises an alarm', async () => {
     const userId = await world.user(100n);
-    const [first, second] = [await hold(userId, 50n), await hold(userId, 20n)];
-    expect(await first.settle(200n, facts())).toEqual({ charged: 80n });
+    const [firstHold, secondHold] = [await hold(userId, 50n), await hold(userId, 20n)];
+    expect(await firstHold.settle(200n, facts())).toEqual({ charged: 80n });
     expect(await world.account(userId)).toEqual({ posted: 20n, held: 20n, owed: 0n });
     expect(
       await world.sql`select e.account_id as id, amount from gateway.credits_entries e join gateway.credits_txs t using (tx_id) where t.kind = 'charge' order by 1`,
@@ -195,15 +198,15 @@ describe('a settlement', () => {
         (line) => line.includes('the operator absorbs the rest') && line.includes('"level":"error"'),
       ),
     ).toBe(true);
-    expect(await second.settle(20n, facts())).toEqual({ charged: 20n });
+    expect(await secondHold.settle(20n, facts())).toEqual({ charged: 20n });
   });
 
   test.each([
     ['a negative price', -5n, 0n],
     ['a price beyond all bounds', 10n ** 40n, 100n],
-  ])('of %s stays within the available credits', async (_, price, charged) => {
+  ])('of %s stays within the available credits', async (_, price, chargedCredits) => {
     const userId = await world.user(100n);
-    expect(await (await hold(userId, 60n)).settle(price, facts())).toEqual({ charged });
+    expect(await (await hold(userId, 60n)).settle(price, facts())).toEqual({ charged: chargedCredits });
   });
 
   test('accepts facts that are no valid counts', async () => {
@@ -223,23 +226,23 @@ describe('a settlement', () => {
 
   test('commits or fails with the work of its transaction', async () => {
     const userId = await world.user(100n);
-    const [first, second] = [await hold(userId, 10n), await hold(userId, 10n)];
+    const [firstHold, secondHold] = [await hold(userId, 10n), await hold(userId, 10n)];
     const note = (name: string) => async (tx: Tx) =>
       void (await tx`insert into gateway.bureaus_records (bureau_id, name, server_url) values (${name}, '', '')`);
-    const fail = first.settle(5n, facts(), {
+    const fail = firstHold.settle(5n, facts(), {
       work: async (tx) => {
         await note('undone')(tx);
         throw new Error('cannot');
       },
     });
-    const settlement = second.settle(7n, facts(), { work: note('done') });
+    const settlement = secondHold.settle(7n, facts(), { work: note('done') });
     await expect(fail).rejects.toThrow('cannot');
     expect(await settlement).toEqual({ charged: 7n });
     expect(await world.sql`select bureau_id as id from gateway.bureaus_records where name = ''`).toEqual([
       { id: 'done' },
     ]);
     expect(await world.account(userId)).toMatchObject({ posted: 93n, held: 10n });
-    expect(await first.settle(5n, facts())).toEqual({ charged: 5n });
+    expect(await firstHold.settle(5n, facts())).toEqual({ charged: 5n });
   });
 
   test('of a free call is a record without a user', async () => {

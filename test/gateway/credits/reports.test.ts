@@ -84,7 +84,7 @@ describe('a balance over two gateways', () => {
   });
   afterAll(() => world?.close());
 
-  async function gateways(): Promise<[Credits, Credits]> {
+  async function startGateways(): Promise<[Credits, Credits]> {
     const pair: [Credits, Credits] = [world.replica(), world.replica()];
     await Promise.all(pair.map((credits) => credits.start()));
     return pair;
@@ -95,20 +95,20 @@ describe('a balance over two gateways', () => {
   }
 
   test('has every charge that was settled before', async () => {
-    const [first, second] = await gateways();
+    const [firstGateway, secondGateway] = await startGateways();
     const userId = await world.user(1_000n);
     for (let posted = 930; posted >= 300; posted -= 70) {
-      const reservation = await first.ledger.reserve(callOf(userId), 100n);
+      const reservation = await firstGateway.ledger.reserve(callOf(userId), 100n);
       await reservation.settle(70n, facts());
-      expect(await readBalance(second, userId)).toMatchObject({ body: { available: posted, posted } });
+      expect(await readBalance(secondGateway, userId)).toMatchObject({ body: { available: posted, posted } });
     }
   });
 
   test('updates no row of other users', async () => {
-    const [first] = await gateways();
+    const [firstGateway] = await startGateways();
     const users = await Promise.all(Array.from({ length: 20 }, () => world.user(1_000n)));
     const [userId = ''] = users;
-    for (const user of users) (await first.ledger.reserve(callOf(user), 10n)).release();
+    for (const user of users) (await firstGateway.ledger.reserve(callOf(user), 10n)).release();
     const updates = async (): Promise<bigint> => {
       const [row] = await world.sql<{ sum: bigint }[]>`
         select coalesce(sum(report), 0)::bigint as sum from gateway.credits_allotments
@@ -116,12 +116,12 @@ describe('a balance over two gateways', () => {
       return row?.sum ?? 0n;
     };
     const updatesBefore = await updates();
-    for (let read = 0; read < 5; read += 1) await readBalance(first, userId);
+    for (let read = 0; read < 5; read += 1) await readBalance(firstGateway, userId);
     expect(await updates()).toBe(updatesBefore);
   });
 
   test('is spent to the end after calls that were cheaper than their bounds', async () => {
-    const pair = await gateways();
+    const pair = await startGateways();
     const userId = await world.user(500n);
     const call = async (credits: Credits, amount: bigint, price: bigint): Promise<string> => {
       try {

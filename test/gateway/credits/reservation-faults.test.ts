@@ -146,10 +146,10 @@ describe('while the database is away', () => {
 describe('the journal of a process that is gone', () => {
   test('is charged by the next replica', async () => {
     const faultyCredits = faultyStore();
-    const first = replica({ allotmentStore: faultyCredits.store });
+    const firstReplica = replica({ allotmentStore: faultyCredits.store });
     const userId = await world.user(1_000n);
-    const firstReservation = await first.ledger.reserve(callOf(userId), 100n);
-    const reservation = await first.ledger.reserve(callOf(userId), 100n);
+    const firstReservation = await firstReplica.ledger.reserve(callOf(userId), 100n);
+    const reservation = await firstReplica.ledger.reserve(callOf(userId), 100n);
     reservation.markSent({
       model: 'acme/fast',
       provider: 'acme',
@@ -158,7 +158,7 @@ describe('the journal of a process that is gone', () => {
     });
     faultyCredits.isDown = true;
     await firstReservation.settle(60n, facts());
-    await first.close();
+    await firstReplica.close();
     expect(await balance(userId)).toMatchObject({ posted: 1_000n });
     await replica().start();
     expect(await balance(userId)).toMatchObject({ posted: 933n, held: 0n });

@@ -78,10 +78,10 @@ describe('a reservation', () => {
   test('leaves what was not charged to later calls', async () => {
     const credits = world.replica();
     const userId = await world.user(500n);
-    const first = await Promise.all(
+    const firstResults = await Promise.all(
       Array.from({ length: 200 }, () => call(credits, userId, { amount: 20n, price: 15n })),
     );
-    const successes = count(first, 'charged');
+    const successes = count(firstResults, 'charged');
     expect(successes).toBeGreaterThanOrEqual(25);
     for (
       let remainingCredits = 500n - BigInt(successes) * 15n;
@@ -176,11 +176,11 @@ describe('a reservation', () => {
     const credits = world.replica();
     const userId = await world.user(100n);
     const reservation = await credits.ledger.reserve(callOf(userId), 40n);
-    const [first, second] = await Promise.all([
+    const [firstReservation, secondReservation] = await Promise.all([
       reservation.settle(30n, facts()),
       reservation.settle(30n, facts()),
     ]);
-    expect([first, second]).toEqual([{ charged: 30n }, { charged: 30n }]);
+    expect([firstReservation, secondReservation]).toEqual([{ charged: 30n }, { charged: 30n }]);
     await credits.report(userId);
     expect(await totalOf(userId)).toEqual({ posted: 70n, usage: 30n });
   });
@@ -240,14 +240,14 @@ describe('an exact hold', () => {
 });
 
 describe('two gateways', () => {
-  async function gateways(): Promise<[Credits, Credits]> {
+  async function startGateways(): Promise<[Credits, Credits]> {
     const pair: [Credits, Credits] = [world.replica(), world.replica()];
     await Promise.all(pair.map((credits) => credits.start()));
     return pair;
   }
 
   test('grant together exactly what the balance allows', async () => {
-    const pair = await gateways();
+    const pair = await startGateways();
     const userId = await world.user(500n);
     const results = await Promise.all(
       Array.from({ length: 200 }, (_, index) =>
@@ -261,28 +261,28 @@ describe('two gateways', () => {
   });
 
   test('give each other their idle credits', async () => {
-    const [first, second] = await gateways();
+    const [firstGateway, secondGateway] = await startGateways();
     const userId = await world.user(1_000n);
-    expect(await call(first, userId, { amount: 800n, price: 10n })).toBe('charged');
-    expect(await call(second, userId, { amount: 900n, price: 10n })).toBe('charged');
-    expect(await call(first, userId, { amount: 980n, price: 980n })).toBe('charged');
-    expect(await call(second, userId, { amount: 1n, price: 1n })).toBe('insufficient_credits');
+    expect(await call(firstGateway, userId, { amount: 800n, price: 10n })).toBe('charged');
+    expect(await call(secondGateway, userId, { amount: 900n, price: 10n })).toBe('charged');
+    expect(await call(firstGateway, userId, { amount: 980n, price: 980n })).toBe('charged');
+    expect(await call(secondGateway, userId, { amount: 1n, price: 1n })).toBe('insufficient_credits');
   });
 
   test('refuse with 402 what is reserved elsewhere', async () => {
-    const [first, second] = await gateways();
+    const [firstGateway, secondGateway] = await startGateways();
     const userId = await world.user(100n);
-    const reservation = await first.ledger.reserve(callOf(userId), 80n);
-    expect(await call(second, userId, { amount: 30n, price: 30n })).toBe('insufficient_credits');
-    expect(await call(second, userId, { amount: 20n, price: 20n })).toBe('charged');
+    const reservation = await firstGateway.ledger.reserve(callOf(userId), 80n);
+    expect(await call(secondGateway, userId, { amount: 30n, price: 30n })).toBe('insufficient_credits');
+    expect(await call(secondGateway, userId, { amount: 20n, price: 20n })).toBe('charged');
     await reservation.settle(80n, facts());
   });
 
   test('keep no idle credits from a deduction', async () => {
-    const [first, second] = await gateways();
+    const [firstGateway, secondGateway] = await startGateways();
     const userId = await world.user(1_000n);
-    expect(await call(first, userId, { amount: 600n, price: 0n })).toBe('charged');
-    await second.balances.recallIdle(userId);
+    expect(await call(firstGateway, userId, { amount: 600n, price: 0n })).toBe('charged');
+    await secondGateway.balances.recallIdle(userId);
     expect(await world.account(userId)).toMatchObject({ posted: 1_000n, held: 0n });
   });
 });

@@ -173,12 +173,12 @@ function allotRequest({ model, random, next }: Pair): AllotRequest {
     want: need + BigInt(random.between(0, 100)),
     leaseMs: random.between(5_000, 20_000),
   };
-  const open = [...model.allotments.values()];
+  const openAllotments = [...model.allotments.values()];
   const endedIds = [...model.endedIds].slice(-20);
   if (endedIds.length > 0 && random.chance(0.03))
     return { ...base, allotmentId: random.pick(endedIds), version: 0, gatewayId: 'gwy_a', userId, tokenId };
-  if (open.length > 0 && random.chance(0.5)) {
-    const row = random.pick(open);
+  if (openAllotments.length > 0 && random.chance(0.5)) {
+    const row = random.pick(openAllotments);
     return {
       ...base,
       allotmentId: row.allotmentId,
@@ -341,13 +341,13 @@ function sortRows<T extends { rows: readonly { allotmentId: string }[] }>(result
 function chargeBatch({ model, random, next }: Pair): ChargeBatch {
   const journalId = random.pick(gateways);
   const appliedSeq = model.journals.get(journalId)?.appliedSeq ?? 0;
-  const open = [...model.allotments.values()];
+  const openAllotments = [...model.allotments.values()];
   const endedIds = [...model.endedIds].slice(-20);
   const size = random.between(0, 12);
   let seq = appliedSeq;
   const charges = Array.from({ length: size }, () => {
     seq += random.between(1, 3);
-    const row = open.length > 0 && random.chance(0.85) ? random.pick(open) : null;
+    const row = openAllotments.length > 0 && random.chance(0.85) ? random.pick(openAllotments) : null;
     const { userId, tokenId } = row ?? random.pick(tokens);
     const isFree = row === null && random.chance(0.2);
     const credits = random.between(0, random.chance(0.1) ? 200 : 20);
@@ -365,7 +365,7 @@ function chargeBatch({ model, random, next }: Pair): ChargeBatch {
       facts: facts(),
     });
   });
-  const reports = open.filter(() => random.chance(0.3)).map((row) => reportOf(row, random));
+  const reports = openAllotments.filter(() => random.chance(0.3)).map((row) => reportOf(row, random));
   return {
     journalId: random.chance(0.02) ? 'gwy_unknown' : journalId,
     generation: random.chance(0.02) ? '00000000-0000-4000-8000-000000000000' : model.generationId,

@@ -9,16 +9,16 @@ const isPostgres = inject('databaseSource')?.engine === 'postgres';
 
 describe.runIf(isPostgres)('two gateways on one database', () => {
   let place: DatabasePlace;
-  let first: EnvWorld;
+  let firstWorld: EnvWorld;
   let otherWorld: EnvWorld;
   beforeAll(async () => {
     place = await makeDatabase();
-    first = await startEnvWorld({ place });
+    firstWorld = await startEnvWorld({ place });
     otherWorld = await startEnvWorld({ place });
   });
   afterAll(async () => {
     await otherWorld?.close();
-    await first?.close();
+    await firstWorld?.close();
     await place?.remove();
   });
   const hasModel = async (world: EnvWorld) => (await modelIds(world)).includes('acme/fast');
@@ -26,13 +26,13 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
   test('a variable written or removed on one changes on the other', async () => {
     const timesMs: number[] = [];
     for (let round = 0; round < 5; round += 1) {
-      await first.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: `CANARY-round-${round}` });
+      await firstWorld.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: `CANARY-round-${round}` });
       timesMs.push(await until(() => hasModel(otherWorld), 'the other gateway has the model'));
       await otherWorld.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
       expect(otherWorld.keysSent().at(-1)).toBe(`CANARY-round-${round}`);
       await otherWorld.admin.env.removeVariable({ key: 'ACME_API_KEY' });
       timesMs.push(
-        await until(async () => !(await hasModel(first)), 'the first gateway has the model no more'),
+        await until(async () => !(await hasModel(firstWorld)), 'the first gateway has the model no more'),
       );
     }
     console.log(
@@ -43,12 +43,12 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
   });
 
   test('a running call keeps its key', async () => {
-    await first.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: 'CANARY-begun-with' });
+    await firstWorld.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: 'CANARY-begun-with' });
     await until(() => hasModel(otherWorld), 'the other gateway has the model');
     const callCount = otherWorld.provider.calls.length;
     const call = otherWorld.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
     await otherWorld.provider.until((calls) => calls.length > callCount);
-    await first.admin.env.removeVariable({ key: 'ACME_API_KEY' });
+    await firstWorld.admin.env.removeVariable({ key: 'ACME_API_KEY' });
     await expect(call).resolves.toMatchObject({ role: 'assistant' });
     await until(async () => !(await hasModel(otherWorld)), 'the model is gone');
   });

@@ -123,16 +123,16 @@ describe('townhall env rewrap', () => {
   });
 
   test.runIf(isPostgres)('does not disturb another gateway, whichever key is its first', async () => {
-    const first = await start({ TOWNHALL_MASTER_KEY: oldKey, TOWNHALL_MASTER_KEY_PREVIOUS: newKey });
+    const firstGateway = await start({ TOWNHALL_MASTER_KEY: oldKey, TOWNHALL_MASTER_KEY_PREVIOUS: newKey });
     const otherGateway = await start(bothKeys);
-    await first.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
+    await firstGateway.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
     await until(
       async () => (await otherGateway.user.ai.listModels()).items.some(({ id }) => id === 'acme/fast'),
       'the other gateway has the key',
     );
-    const loads = [hammer(first), hammer(otherGateway)];
+    const loads = [hammer(firstGateway), hammer(otherGateway)];
     const { kid } = await otherGateway.gateway.rewrapEnv();
-    await first.admin.env.upsertVariable({ key: 'LATER', value: secret });
+    await firstGateway.admin.env.upsertVariable({ key: 'LATER', value: secret });
     await until(
       async () => (await otherGateway.admin.env.listVariables()).items.some(({ key }) => key === 'LATER'),
       'the other gateway has the later one',
@@ -148,8 +148,8 @@ describe('townhall env rewrap', () => {
       const newerGateway = await start(bothKeys);
       await newerGateway.gateway.rewrapEnv();
       const sealedProblem = { status: 503, code: 'env_sealed' };
-      const first = lateGateway.admin.env.upsertVariable({ key: 'X', value: 'y' });
-      expect(await refusal(first)).toMatchObject(sealedProblem);
+      const firstWrite = lateGateway.admin.env.upsertVariable({ key: 'X', value: 'y' });
+      expect(await refusal(firstWrite)).toMatchObject(sealedProblem);
       const severalVariables = lateGateway.admin.env.importVariables({ content: 'X=y' });
       expect(await refusal(severalVariables)).toMatchObject(sealedProblem);
     },

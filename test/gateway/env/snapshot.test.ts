@@ -64,9 +64,9 @@ describe('the environment in memory', () => {
 
   test('shares one load among concurrent callers', async () => {
     const { database, snapshot } = setting();
-    const first = snapshot.refresh();
+    const firstRefresh = snapshot.refresh();
     database.rows = [row('LATE', 'late value')];
-    await Promise.all([first, ...Array.from({ length: 50 }, () => snapshot.refresh())]);
+    await Promise.all([firstRefresh, ...Array.from({ length: 50 }, () => snapshot.refresh())]);
     expect(snapshot.get('LATE')).toBe('late value');
     expect(database.loads).toBeLessThanOrEqual(2);
     await snapshot.close();

@@ -133,8 +133,10 @@ describe('payments.createCheckout', () => {
   test('creates one payment for one Idempotency-Key', async () => {
     const { client } = await world.newUser();
     const options = { headers: { 'idempotency-key': crypto.randomUUID() } };
-    const first = await client.payments.createCheckout({ method: 'stripe', amount: 500 }, options);
-    expect(await client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).toEqual(first);
+    const firstCheckout = await client.payments.createCheckout({ method: 'stripe', amount: 500 }, options);
+    expect(await client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).toEqual(
+      firstCheckout,
+    );
     await expect(
       client.payments.createCheckout({ method: 'stripe', amount: 600 }, options),
     ).rejects.toMatchObject({ status: 422, code: 'idempotency_key_reused' });
@@ -144,17 +146,20 @@ describe('payments.createCheckout', () => {
   test('scopes an Idempotency-Key to the user, not the token', async () => {
     const [payer, otherUser] = [await world.newUser(), await world.newUser()];
     const options = { headers: { 'idempotency-key': crypto.randomUUID() } };
-    const first = await payer.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options);
+    const firstCheckout = await payer.client.payments.createCheckout(
+      { method: 'stripe', amount: 500 },
+      options,
+    );
     const { user_token } = await world.admin.accounts.issueToken({
       bureau_id: 'local',
       user_id: payer.userId,
     });
     expect(
       await world.as(user_token).payments.createCheckout({ method: 'stripe', amount: 500 }, options),
-    ).toEqual(first);
+    ).toEqual(firstCheckout);
     expect(
       (await otherUser.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).payment_id,
-    ).not.toBe(first.payment_id);
+    ).not.toBe(firstCheckout.payment_id);
     expect((await payer.client.payments.listPayments()).items).toHaveLength(1);
   });
 
@@ -259,10 +264,10 @@ describe('a payment', () => {
       paymentIds.unshift(
         (await client.payments.createCheckout({ method: 'stripe', amount: 500 + n })).payment_id,
       );
-    const first = await client.payments.listPayments({ limit: 2 });
-    const second = await client.payments.listPayments({ limit: 2, cursor: first.next_cursor ?? '' });
-    expect([...first.items, ...second.items].map(({ payment_id }) => payment_id)).toEqual(paymentIds);
-    expect([first.next_cursor === null, second.next_cursor]).toEqual([false, null]);
+    const firstPage = await client.payments.listPayments({ limit: 2 });
+    const secondPage = await client.payments.listPayments({ limit: 2, cursor: firstPage.next_cursor ?? '' });
+    expect([...firstPage.items, ...secondPage.items].map(({ payment_id }) => payment_id)).toEqual(paymentIds);
+    expect([firstPage.next_cursor === null, secondPage.next_cursor]).toEqual([false, null]);
     expect((await world.admin.payments.listPayments({ user_id: userId })).items).toHaveLength(3);
     expect((await world.admin.payments.listPayments({ user_id: userId, bureau_id: 'other' })).items).toEqual(
       [],

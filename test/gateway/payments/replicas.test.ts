@@ -9,9 +9,9 @@ let place: DatabasePlace;
 let worlds: PaymentsWorld[];
 beforeAll(async () => {
   place = await makeDatabase();
-  const first = await startPayments({ place });
-  worlds = [first];
-  if (isPostgres) worlds.push(await startPayments({ place, beside: first }));
+  const firstWorld = await startPayments({ place });
+  worlds = [firstWorld];
+  if (isPostgres) worlds.push(await startPayments({ place, beside: firstWorld }));
 });
 afterAll(async () => {
   for (const world of [...(worlds ?? [])].reverse()) await world.close();

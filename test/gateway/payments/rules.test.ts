@@ -213,9 +213,9 @@ describe("Stripe's signature", () => {
 
   test('covers exactly the received bytes', () => {
     expect(holds(header())).toBe(true);
-    for (let at = 0; at < body.length; at += 1) {
+    for (let index = 0; index < body.length; index += 1) {
       const changedBody = Buffer.from(body);
-      changedBody[at] = (changedBody[at] as number) ^ 1;
+      changedBody[index] = (changedBody[index] as number) ^ 1;
       expect(holds(header(), changedBody)).toBe(false);
     }
     expect(holds(header(), Buffer.from(JSON.stringify(JSON.parse(body.toString()), null, 1)))).toBe(false);

@@ -24,7 +24,7 @@ async function openOrder(method: 'stripe' | 'creem', overrides: { amount?: numbe
   return { ...person, payment, page: payment.checkout_url?.split('/').at(-1) ?? '' };
 }
 
-async function events(): Promise<number> {
+async function countEvents(): Promise<number> {
   return (await world.sql`select 1 from gateway.payments_events`).length;
 }
 
@@ -35,7 +35,7 @@ describe('payments.receiveStripeEvent', () => {
     const { body, signature } = world.stripe.sign(event);
     const seconds = Math.floor(Date.now() / 1000);
     const v1 = /v1=(\w+)/.exec(signature)?.[1] ?? '';
-    const eventsBefore = await events();
+    const eventsBefore = await countEvents();
     const forgeries: [string, string, Record<string, string | string[]>][] = [
       ['a byte flipped', body.replace('1000', '9000'), { 'stripe-signature': signature }],
       ['written again', JSON.stringify(JSON.parse(body), null, 2), { 'stripe-signature': signature }],
@@ -76,7 +76,10 @@ describe('payments.receiveStripeEvent', () => {
         code: 'invalid_signature',
       });
     }
-    expect([await events(), await world.balance(userId)]).toEqual([eventsBefore, { posted: 0n, owed: 0n }]);
+    expect([await countEvents(), await world.balance(userId)]).toEqual([
+      eventsBefore,
+      { posted: 0n, owed: 0n },
+    ]);
 
     const rotatingSignature = `t=${seconds},v1=${'0'.repeat(64)},v1=${/v1=(\w+)/.exec(world.stripe.sign(event, { atSeconds: seconds }).signature)?.[1] ?? v1}`;
     expect(await world.post('stripe', body, { 'stripe-signature': rotatingSignature })).toMatchObject({
@@ -110,7 +113,7 @@ describe('payments.receiveStripeEvent', () => {
         });
       }
     }
-    const eventsBefore = await events();
+    const eventsBefore = await countEvents();
     const { page } = await openOrder('stripe');
     const session = world.stripe.sessions.get(page);
     for (const event of [
@@ -125,7 +128,7 @@ describe('payments.receiveStripeEvent', () => {
     ]) {
       expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'ignored' });
     }
-    expect(await events()).toBe(eventsBefore);
+    expect(await countEvents()).toBe(eventsBefore);
   });
 
   test('credits a delayed payment when the money arrives', async () => {
@@ -295,10 +298,10 @@ describe('an event', () => {
   test.each(['stripe', 'creem'] as const)(
     'at %s with the reference of another order is quarantined',
     async (method) => {
-      const [first, second] = [await openOrder(method), await openOrder(method)];
-      const paidEvent = world[method].pay(first.page) as StripeEvent & CreemEvent;
+      const [firstOrder, secondOrder] = [await openOrder(method), await openOrder(method)];
+      const paidEvent = world[method].pay(firstOrder.page) as StripeEvent & CreemEvent;
       expect(await world.deliver(method, paidEvent)).toMatchObject({ outcome: 'accepted' });
-      const otherEvent = world[method].pay(second.page) as StripeEvent & CreemEvent;
+      const otherEvent = world[method].pay(secondOrder.page) as StripeEvent & CreemEvent;
       const event =
         method === 'stripe'
           ? {
@@ -323,7 +326,7 @@ describe('an event', () => {
       expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([
         { event: event.id, reason: 'reference' },
       ]);
-      expect([await world.balance(first.userId), await world.balance(second.userId)]).toEqual([
+      expect([await world.balance(firstOrder.userId), await world.balance(secondOrder.userId)]).toEqual([
         { posted: 10_000_000n, owed: 0n },
         { posted: 0n, owed: 0n },
       ]);
@@ -331,18 +334,18 @@ describe('an event', () => {
   );
 
   test('with the dispute of another payment is quarantined', async () => {
-    const [first, second] = [await openOrder('stripe'), await openOrder('stripe')];
-    for (const { page } of [first, second])
+    const [firstOrder, secondOrder] = [await openOrder('stripe'), await openOrder('stripe')];
+    for (const { page } of [firstOrder, secondOrder])
       expect(await world.deliver('stripe', world.stripe.pay(page))).toMatchObject({ outcome: 'accepted' });
-    const dispute = world.stripe.dispute('created', first.page);
+    const dispute = world.stripe.dispute('created', firstOrder.page);
     expect(await world.deliver('stripe', dispute)).toMatchObject({ outcome: 'accepted' });
-    const event = world.stripe.dispute('created', second.page);
+    const event = world.stripe.dispute('created', secondOrder.page);
     const forgedEvent = {
       ...event,
       data: { object: { ...(event.data.object as object), id: (dispute.data.object as { id: string }).id } },
     };
     expect(await world.deliver('stripe', forgedEvent)).toMatchObject({ status: 200, outcome: 'quarantined' });
-    expect((await world.balance(second.userId)).posted).toBe(10_000_000n);
+    expect((await world.balance(secondOrder.userId)).posted).toBe(10_000_000n);
   });
 
   test.each(['stripe', 'creem'] as const)(

@@ -16,12 +16,12 @@ export interface PaymentsWorld extends GatewayWorld {
   stripe: StripeDouble;
   creem: CreemDouble;
   /** Delivers an event as the provider does. */
-  deliver(provider: 'stripe' | 'creem', event: StripeEvent | CreemEvent, to?: string): Promise<Answer>;
+  deliver(provider: 'stripe' | 'creem', event: StripeEvent | CreemEvent, baseUrl?: string): Promise<Answer>;
   post(
     provider: 'stripe' | 'creem',
     body: string | Uint8Array,
     headers: Record<string, string | string[]>,
-    to?: string,
+    baseUrl?: string,
   ): Promise<Answer>;
   /** A user without credits in the Bureau `local`. */
   newUser(): Promise<{ userId: string; client: GatewayWorld['user']; token: string }>;
@@ -64,28 +64,28 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
   };
   const world = await startGateway({ withAdmin: true, ...options, env });
   const { sql } = world;
-  if (world.database.engine === 'postgres') await stopClockwork(sql);
+  if (world.database.engine === 'postgres') await stopPolling(sql);
 
   async function post(
     provider: 'stripe' | 'creem',
     body: string | Uint8Array,
     headers: Record<string, string | string[]>,
-    to = world.url,
+    baseUrl = world.url,
   ): Promise<Answer> {
     const startedMs = performance.now();
     const requestHeaders = new Headers({ 'content-type': 'application/json' });
     for (const [name, values] of Object.entries(headers))
       for (const value of [values].flat()) requestHeaders.append(name, value);
-    const answer = await fetch(`${to}/v1/payments/webhook/${provider}`, {
+    const answer = await fetch(`${baseUrl}/v1/payments/webhook/${provider}`, {
       method: 'POST',
       headers: requestHeaders,
       body: Buffer.from(body),
     });
-    const read = (await answer.json()) as { outcome?: string; error?: { code: string } };
+    const answerBody = (await answer.json()) as { outcome?: string; error?: { code: string } };
     return {
       status: answer.status,
-      outcome: read.outcome,
-      code: read.error?.code,
+      outcome: answerBody.outcome,
+      code: answerBody.error?.code,
       ms: performance.now() - startedMs,
     };
   }
@@ -94,10 +94,10 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
     stripe,
     creem,
     post,
-    deliver(provider: 'stripe' | 'creem', event: StripeEvent | CreemEvent, to?: string) {
+    deliver(provider: 'stripe' | 'creem', event: StripeEvent | CreemEvent, baseUrl?: string) {
       const { body, signature } =
         provider === 'stripe' ? stripe.sign(event as StripeEvent) : creem.sign(event as CreemEvent);
-      return post(provider, body, { [`${provider}-signature`]: signature }, to);
+      return post(provider, body, { [`${provider}-signature`]: signature }, baseUrl);
     },
     async newUser() {
       const token = await world.admin.accounts.issueToken({
@@ -140,15 +140,14 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
 }
 
 /** The gateway polls the providers every ten minutes; here only a test does. */
-async function stopClockwork(sql: GatewayWorld['sql']): Promise<void> {
+async function stopPolling(sql: GatewayWorld['sql']): Promise<void> {
   // The schedule is written at the end of the queue's start, which runs in the background.
   // `expect.poll` works only within tests, and worlds are created before them.
   await vi.waitFor(
     async () => {
       const removedSchedule =
         await sql`delete from pgboss.schedule where name = 'payments-look' returning name`;
-      if (removedSchedule.length === 0)
-        throw new Error('The questions to the providers were not put on the clock.');
+      if (removedSchedule.length === 0) throw new Error('The schedule of the polls was not written.');
     },
     { interval: 20, timeout: 30_000 },
   );

@@ -98,7 +98,7 @@ const service = defineService({
     },
   },
 });
-const needy = defineService({
+const needyService = defineService({
   id: 'needy',
   name: 'Needy',
   env: [{ key: 'NEEDY_KEY', description: 'Needed.' }],
@@ -111,7 +111,7 @@ let world: GatewayWorld;
 beforeAll(async () => {
   world = await startGateway({
     withAdmin: true,
-    services: [service, needy],
+    services: [service, needyService],
     env: { TIMEOUT_ACTION_MS: '1500', OTHER_SECRET: 'CANARY' },
   });
 });
@@ -276,8 +276,8 @@ describe('services.callAction', () => {
   });
 
   test('answers 405 with Allow for the wrong method', async () => {
-    const reading = await fetch(`${world.url}/v1/probe/echo`);
-    expect([reading.status, reading.headers.get('allow')]).toEqual([405, 'POST, OPTIONS']);
+    const echoAnswer = await fetch(`${world.url}/v1/probe/echo`);
+    expect([echoAnswer.status, echoAnswer.headers.get('allow')]).toEqual([405, 'POST, OPTIONS']);
     const answer = await post('/v1/probe/query');
     expect([answer.status, answer.headers.get('allow')]).toEqual([405, 'GET, HEAD, OPTIONS']);
   });

@@ -155,8 +155,11 @@ describe('a bill', () => {
     bill.markSent();
     bill.follow(1);
     bill.countText('output', 40);
-    const [first, second] = await Promise.all([bill.settle('completed'), bill.settle('client_closed')]);
-    expect(second).toBe(first);
+    const [firstSettlement, secondSettlement] = await Promise.all([
+      bill.settle('completed'),
+      bill.settle('client_closed'),
+    ]);
+    expect(secondSettlement).toBe(firstSettlement);
     expect(ledger.charges).toHaveLength(1);
   });
 

@@ -71,7 +71,7 @@ describe('usage alarms with a store', () => {
     const storedAlarms: StoredAlarm[] = [];
     const alarms = createUsageAlarms({ clock, store: storeOf(storedAlarms) });
     for (let count = 0; count < 3; count += 1) alarms.report('usr_a');
-    await alarms.settled();
+    await alarms.untilSettled();
     expect(storedAlarms).toHaveLength(3);
     await alarms.refresh();
     expect(() => alarms.requireFew('usr_a')).toThrow('stopped');
@@ -86,7 +86,7 @@ describe('usage alarms with a store', () => {
     };
     const alarms = createUsageAlarms({ clock, store: { ...storeOf([]), add: fail, list: fail } });
     for (let count = 0; count < 3; count += 1) alarms.report('usr_a');
-    await alarms.settled();
+    await alarms.untilSettled();
     await alarms.refresh();
     expect(() => alarms.requireFew('usr_a')).toThrow('stopped');
   });

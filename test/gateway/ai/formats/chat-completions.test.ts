@@ -69,10 +69,10 @@ describe('ai.createChatCompletion with a local model', () => {
 
   test('answers with the result of a called tool', async () => {
     const tools = [{ type: 'function', function: { name: 'get_weather', parameters: { type: 'object' } } }];
-    const first = (await (
+    const firstCompletion = (await (
       await post({ messages: user('@tool get_weather {"city":"Oslo"}'), tools })
     ).json()) as { choices: { message: Record<string, unknown>; finish_reason: string }[] };
-    expect(first.choices[0]).toMatchObject({
+    expect(firstCompletion.choices[0]).toMatchObject({
       message: {
         content: null,
         tool_calls: [
@@ -83,7 +83,7 @@ describe('ai.createChatCompletion with a local model', () => {
     });
     const messages = [
       ...user('@tool get_weather {"city":"Oslo"}'),
-      first.choices[0]?.message,
+      firstCompletion.choices[0]?.message,
       { role: 'tool', tool_call_id: 'call_1', content: 'It rains.' },
     ];
     expect(await (await post({ messages, tools })).json()).toMatchObject({

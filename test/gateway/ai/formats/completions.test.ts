@@ -11,7 +11,7 @@ let provider: ScriptedProvider;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
-  const keyed = { base_url: provider.url, api_key_env: 'ACME_API_KEY' };
+  const keyedProvider = { base_url: provider.url, api_key_env: 'ACME_API_KEY' };
   const entry = (id: string, script = 'ok') => ({
     id: `${id}/${script}`,
     provider: id,
@@ -31,11 +31,11 @@ beforeAll(async () => {
             kind: 'openai-compatible',
             formats: ['completions'],
             output_limit_member: 'max_tokens',
-            ...keyed,
+            ...keyedProvider,
           },
-          { id: 'openai', kind: 'openai', ...keyed },
-          { id: 'anthropic', kind: 'anthropic', ...keyed },
-          { id: 'google', kind: 'google', ...keyed },
+          { id: 'openai', kind: 'openai', ...keyedProvider },
+          { id: 'anthropic', kind: 'anthropic', ...keyedProvider },
+          { id: 'google', kind: 'google', ...keyedProvider },
         ],
         models: [...['base', 'openai', 'anthropic', 'google'].map((id) => entry(id)), entry('base', 'cut')],
       },
@@ -145,8 +145,8 @@ describe('ai.createCompletion', () => {
     ],
     ['the prompt in the answer', { model: 'base/ok', echo: true }, 'echo', 'unsupported_by_model'],
     ['the best of several', { model: 'base/ok', best_of: 2 }, 'best_of', 'unpriced_member'],
-  ])('refuses %s', async (_name, more, param, code) => {
-    const answer = await world.post('/v1/ai/completions', { prompt: 'a', ...more });
+  ])('refuses %s', async (_name, members, param, code) => {
+    const answer = await world.post('/v1/ai/completions', { prompt: 'a', ...members });
     expect([answer.status, await answer.json()]).toMatchObject([422, { error: { code, param } }]);
     expect(provider.calls).toEqual([]);
   });

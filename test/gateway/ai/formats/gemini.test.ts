@@ -69,14 +69,14 @@ describe.each(['local/echo', 'acme/ok', 'google/ok'])("Google's client on %s", (
   test('gets a stream that ends with its usage', async () => {
     const stream = await client().models.generateContentStream({ model, contents: 'Good morning' });
     let text = '';
-    let last;
+    let lastChunk;
     for await (const chunk of stream) {
       text += chunk.text ?? '';
-      last = chunk;
+      lastChunk = chunk;
     }
     expect(text.length).toBeGreaterThan(0);
-    expect(last?.candidates?.[0]?.finishReason).toBe('STOP');
-    expect(last?.usageMetadata?.promptTokenCount).toBeGreaterThan(0);
+    expect(lastChunk?.candidates?.[0]?.finishReason).toBe('STOP');
+    expect(lastChunk?.usageMetadata?.promptTokenCount).toBeGreaterThan(0);
   });
 
   test('counts tokens', async () => {
@@ -122,12 +122,12 @@ test('a member in both spellings is refused', async () => {
 describe('a function', () => {
   test('is called and its result goes back', async () => {
     const question = { role: 'user', parts: [{ text: 'What is the weather in Oslo?' }] };
-    const first = await client().models.generateContent({
+    const firstAnswer = await client().models.generateContent({
       model: 'acme/tools',
       contents: [question],
       config: { tools: [weather] },
     });
-    const call = first.functionCalls?.[0];
+    const call = firstAnswer.functionCalls?.[0];
     expect(call?.name).toBe('get_weather');
     await client().models.generateContent({
       model: 'acme/ok',

@@ -12,16 +12,16 @@ function expectWellFormed({ parts, done }: { parts: Part[]; done: boolean }): vo
   expect(parts[1]?.type).toBe('response-metadata');
   expect(parts.filter((part) => part.type === 'finish')).toHaveLength(1);
   expect(parts.at(-1)?.type).toBe('finish');
-  const open = new Set<unknown>();
+  const openParts = new Set<unknown>();
   for (const { type: kind, id } of parts) {
     const type = kind as string;
     if (type.endsWith('-start') && type !== 'stream-start') {
-      expect(open.has(id)).toBe(false);
-      open.add(id);
-    } else if (type.endsWith('-delta')) expect(open.has(id)).toBe(true);
-    else if (type.endsWith('-end')) expect(open.delete(id)).toBe(true);
+      expect(openParts.has(id)).toBe(false);
+      openParts.add(id);
+    } else if (type.endsWith('-delta')) expect(openParts.has(id)).toBe(true);
+    else if (type.endsWith('-end')) expect(openParts.delete(id)).toBe(true);
   }
-  expect(open.size).toBe(0);
+  expect(openParts.size).toBe(0);
 }
 
 const textOf = (parts: Part[]) =>

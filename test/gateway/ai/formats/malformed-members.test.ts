@@ -407,8 +407,8 @@ describe('a malformed nested member', () => {
   });
 
   test('is never an error of the gateway', { timeout: 600_000 }, async () => {
-    const { below } = generator(seed);
-    const pick = <T>(items: readonly T[]): T => items[below(items.length)] as T;
+    const { below: randomBelow } = generator(seed);
+    const pick = <T>(items: readonly T[]): T => items[randomBelow(items.length)] as T;
     const problems = new Set<string>();
     for (let index = 0; index < samples; index += 1) {
       const malformedCase = pick(cases);

@@ -92,13 +92,13 @@ describe('ai.createMessage with a local model', () => {
   test('answers with the result of a tool over two turns', async () => {
     const question = { role: 'user' as const, content: '@tool get_weather {"city":"Oslo"}' };
     const request = { model: 'local/echo', max_tokens: 100, tools };
-    const first = await client().messages.create({ ...request, messages: [question] });
-    expect(first.stop_reason).toBe('tool_use');
-    const second = await client().messages.create({
+    const firstMessage = await client().messages.create({ ...request, messages: [question] });
+    expect(firstMessage.stop_reason).toBe('tool_use');
+    const secondMessage = await client().messages.create({
       ...request,
       messages: [
         question,
-        { role: 'assistant', content: first.content },
+        { role: 'assistant', content: firstMessage.content },
         {
           role: 'user',
           content: [
@@ -107,7 +107,7 @@ describe('ai.createMessage with a local model', () => {
         },
       ],
     });
-    expect(second.content).toEqual([{ type: 'text', text: 'It rains.' }]);
+    expect(secondMessage.content).toEqual([{ type: 'text', text: 'It rains.' }]);
   });
 
   test('applies the output limit and the stop sequences', async () => {

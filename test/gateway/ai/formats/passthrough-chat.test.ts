@@ -38,10 +38,10 @@ describe('buildProviderRequest for chat completions', () => {
   test('keeps every other byte of random requests', () => {
     const random = generator(99);
     for (let round = 0; round < 300; round += 1) {
-      const inner = random.document().text;
+      const innerText = random.document().text;
       const [head, tail] = [
-        `{"metadata":${inner},`,
-        `,"messages":[{"role":"user","content":${JSON.stringify(inner)}}]}`,
+        `{"metadata":${innerText},`,
+        `,"messages":[{"role":"user","content":${JSON.stringify(innerText)}}]}`,
       ];
       expect(providerRequest(`${head}"model":"acme/fast"${tail}`, model())).toBe(
         `${head}"model":"fast \\"1\\""${tail}`,

@@ -39,7 +39,8 @@ function read(
 async function forward(source: string, format: PassthroughFormat, pieceBytes: number): Promise<string> {
   const bytes = Buffer.from(source);
   async function* body(): AsyncGenerator<Uint8Array> {
-    for (let at = 0; at < bytes.length; at += pieceBytes) yield bytes.subarray(at, at + pieceBytes);
+    for (let offset = 0; offset < bytes.length; offset += pieceBytes)
+      yield bytes.subarray(offset, offset + pieceBytes);
   }
   const content = await read(body(), format);
   const parts: Uint8Array[] = [];
@@ -73,18 +74,18 @@ describe('a stream of events that differ in their text', () => {
 });
 
 describe('a stream before its first content', () => {
-  const opening = 'event: message_start\ndata: {"type":"message_start","message":{}}\n\n';
+  const openingFrame = 'event: message_start\ndata: {"type":"message_start","message":{}}\n\n';
   const content =
     'event: content_block_start\ndata: {"type":"content_block_start","index":0}\n\n' +
     'event: message_stop\ndata: {"type":"message_stop"}\n\n';
 
   /** A body that continues with `rest` only when the caller has received something. */
-  function stalledBody(rest: () => Promise<string>) {
+  function stalledBody(readRest: () => Promise<string>) {
     const { promise: received, resolve: release } = Promise.withResolvers<void>();
     async function* body(): AsyncGenerator<Uint8Array> {
-      yield Buffer.from(opening);
+      yield Buffer.from(openingFrame);
       await received;
-      yield Buffer.from(await rest());
+      yield Buffer.from(await readRest());
     }
     return { body: body(), release };
   }
@@ -92,10 +93,10 @@ describe('a stream before its first content', () => {
   test.each([
     ['continues', async () => content, content],
     ['ends with an error', async () => Promise.reject(new Error('cut')), 'the error frame'],
-  ])('is forwarded after a heartbeat without content, and %s', async (_name, rest, end) => {
-    const { body, release } = stalledBody(rest);
+  ])('is forwarded after a heartbeat without content, and %s', async (_name, readRest, end) => {
+    const { body, release } = stalledBody(readRest);
     const parts = (await read(body, messages, { heartbeatMs: 1 }))[Symbol.asyncIterator]();
-    expect(Buffer.from((await parts.next()).value as Uint8Array).toString()).toBe(opening);
+    expect(Buffer.from((await parts.next()).value as Uint8Array).toString()).toBe(openingFrame);
     release();
     let text = '';
     for (let next = await parts.next(); next.done !== true; next = await parts.next())
@@ -111,15 +112,15 @@ describe('a stream before its first content', () => {
   });
 
   test('is held back until its content, and then whole', async () => {
-    expect(await forward(opening + content, messages, 40)).toBe(opening + content);
+    expect(await forward(openingFrame + content, messages, 40)).toBe(openingFrame + content);
   });
 
   test('is held back up to 1,000 events only', async () => {
     const ping = 'event: ping\ndata: {"type":"ping"}\n\n';
-    const { promise: never } = Promise.withResolvers<void>();
+    const { promise: neverPromise } = Promise.withResolvers<void>();
     async function* body(): AsyncGenerator<Uint8Array> {
       for (let count = 0; count < 1_000; count += 1) yield Buffer.from(ping);
-      await never;
+      await neverPromise;
     }
     const parts = (await read(body(), messages, { heartbeatMs: 3_600_000 }))[Symbol.asyncIterator]();
     expect(Buffer.from((await parts.next()).value as Uint8Array).toString()).toBe(ping.repeat(1_000));
@@ -142,10 +143,10 @@ describe('a stream before its first content', () => {
       await received;
       yield Buffer.from(content);
     }
-    const reading = read(body(), messages, { bill });
+    const readPromise = read(body(), messages, { bill });
     await expect.poll(() => claims).toHaveLength(1);
     release();
-    for await (const _part of await reading);
+    for await (const _part of await readPromise);
     expect(claims).toMatchObject([{ tokens: { input: 7 }, isFinal: false }]);
   });
 });

@@ -33,7 +33,7 @@ const completion = (message: object, overrides: object = {}, choice: object = {}
     ],
     ...overrides,
   });
-const verbatim = (body: { sse?: string; json?: string }) =>
+const verbatimModel = (body: { sse?: string; json?: string }) =>
   `verbatim?${new URLSearchParams(body).toString()}`;
 
 const moonshot = { prompt_tokens: 1_000, completion_tokens: 10, total_tokens: 1_010, cached_tokens: 900 };
@@ -55,21 +55,21 @@ const failedAnswer = {
 };
 
 const scripts: Record<string, string> = {
-  overloaded: verbatim({ json: JSON.stringify(failure), sse: data(failure) }),
-  'kind-of-error': verbatim({
+  overloaded: verbatimModel({ json: JSON.stringify(failure), sse: data(failure) }),
+  'kind-of-error': verbatimModel({
     json: JSON.stringify({ object: 'error', code: 503, message: 'x' }),
     sse: chunk({ content: 'x' }) + data({ object: 'error', code: 500, message: 'x' }) + data('[DONE]'),
   }),
-  'named-error': verbatim({
+  'named-error': verbatimModel({
     sse: `${chunk({ content: 'x' })}event: error\n${data({ message: 'x' })}${data('[DONE]')}`,
   }),
-  'gave-up': verbatim({
+  'gave-up': verbatimModel({
     json: completion({ content: '' }, {}, { finish_reason: 'error' }),
     sse: chunk({ content: 'x' }) + chunk({}, 'error') + data('[DONE]'),
   }),
-  'no-reason': verbatim({ sse: chunk({ content: 'x' }) + data('[DONE]') }),
-  'no-last-line': verbatim({ sse: `${chunk({ content: 'x' })}${chunk({}, 'stop')}data: [DONE]` }),
-  moonshot: verbatim({
+  'no-reason': verbatimModel({ sse: chunk({ content: 'x' }) + data('[DONE]') }),
+  'no-last-line': verbatimModel({ sse: `${chunk({ content: 'x' })}${chunk({}, 'stop')}data: [DONE]` }),
+  moonshot: verbatimModel({
     json: completion({}, { usage: moonshot }),
     sse:
       chunk({ content: 'x' }) +
@@ -77,7 +77,7 @@ const scripts: Record<string, string> = {
       chunk({}, null, { choices: [], usage: moonshot }) +
       data('[DONE]'),
   }),
-  beside: verbatim({
+  beside: verbatimModel({
     json: completion({}, { usage: furtherMembers }),
     sse:
       chunk({ content: 'x' }) +
@@ -85,14 +85,14 @@ const scripts: Record<string, string> = {
       chunk({}, null, { choices: [], usage: furtherMembers }) +
       data('[DONE]'),
   }),
-  long: verbatim({ json: completion({ content: 'x'.repeat(9 * 1024 * 1024) }) }),
-  failed: verbatim({
+  long: verbatimModel({ json: completion({ content: 'x'.repeat(9 * 1024 * 1024) }) }),
+  failed: verbatimModel({
     json: JSON.stringify(failedAnswer),
     sse:
       data({ type: 'response.created', response: { ...failedAnswer, status: 'in_progress', error: null } }) +
       data({ type: 'response.failed', response: failedAnswer }),
   }),
-  repeating: verbatim({
+  repeating: verbatimModel({
     sse:
       data({
         type: 'response.created',
@@ -103,7 +103,7 @@ const scripts: Record<string, string> = {
         response: { ...failedAnswer, status: 'completed', usage: { input_tokens: 1, output_tokens: 1 } },
       }),
   }),
-  kept: verbatim({
+  kept: verbatimModel({
     json: JSON.stringify({
       ...failedAnswer,
       status: 'completed',

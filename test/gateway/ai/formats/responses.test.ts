@@ -117,16 +117,16 @@ describe('ai.createResponse with a local model', () => {
   test('answers with the result of a tool over two turns', async () => {
     const question = { role: 'user' as const, content: '@reasoning hm\n@tool get_weather {"city":"Oslo"}' };
     const request = { model: 'local/echo', tools: [weather] };
-    const first = await client().responses.create({ ...request, input: [question] });
-    const second = await client().responses.create({
+    const firstResponse = await client().responses.create({ ...request, input: [question] });
+    const secondResponse = await client().responses.create({
       ...request,
       input: [
         question,
-        ...(first.output as OpenAI.Responses.ResponseInputItem[]),
+        ...(firstResponse.output as OpenAI.Responses.ResponseInputItem[]),
         { type: 'function_call_output', call_id: 'call_1', output: 'It rains.' },
       ],
     });
-    expect(second.output_text).toBe('It rains.');
+    expect(secondResponse.output_text).toBe('It rains.');
   });
 
   test('returns the plain text of a custom tool call, whole and streamed', async () => {

@@ -159,10 +159,10 @@ describe('the AI SDK against a server', () => {
         abortSignal: caller.signal,
         onError: () => {},
       });
-      const reading = (async () => {
+      const readPromise = (async () => {
         for await (const _piece of result.textStream) caller.abort();
       })();
-      await reading.catch(() => {});
+      await readPromise.catch(() => {});
       await provider.until((calls) => calls[0]?.abortedAt !== undefined);
       expect(provider.lastCall().tokens).toBeLessThan(500);
     });

@@ -37,11 +37,11 @@ describe('a tool of a namespace', () => {
   });
 
   test('has 64 characters at most, and the same ones in each turn', () => {
-    const [long, other] = ['x'.repeat(128), `${'x'.repeat(127)}y`];
-    const table = createToolTable({ tools: [namespace('crm', long, other)] });
-    expect(table.modelName(long, 'crm')).toHaveLength(64);
-    expect(table.modelName(long, 'crm')).not.toBe(table.modelName(other, 'crm'));
-    expect(createToolTable({}).modelName(long, 'crm')).toBe(table.modelName(long, 'crm'));
+    const [longName, otherName] = ['x'.repeat(128), `${'x'.repeat(127)}y`];
+    const table = createToolTable({ tools: [namespace('crm', longName, otherName)] });
+    expect(table.modelName(longName, 'crm')).toHaveLength(64);
+    expect(table.modelName(longName, 'crm')).not.toBe(table.modelName(otherName, 'crm'));
+    expect(createToolTable({}).modelName(longName, 'crm')).toBe(table.modelName(longName, 'crm'));
   });
 
   test('has no name beyond the maximum of all namespaces together', () => {

@@ -27,7 +27,7 @@ let provider: ScriptedProvider;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
-  const others = { claude: 'anthropic', gemini: 'google' };
+  const otherProviders = { claude: 'anthropic', gemini: 'google' };
   world = await startAi({
     models: provider.modelsFile(
       {
@@ -41,14 +41,14 @@ beforeAll(async () => {
       {
         provider: { output_limit_member: 'max_tokens' },
         model: { rates, max_output_tokens: 1_000 },
-        providers: Object.entries(others).map(([id, kind]) => ({
+        providers: Object.entries(otherProviders).map(([id, kind]) => ({
           id,
           kind,
           name: id,
           base_url: provider.url,
           api_key_env: 'ACME_API_KEY',
         })),
-        models: Object.keys(others).flatMap((id) =>
+        models: Object.keys(otherProviders).flatMap((id) =>
           ['ok', 'reasoning'].map((script) => ({
             id: `${id}/${script}`,
             provider: id,
@@ -249,9 +249,9 @@ describe('the stream', () => {
       messages: hello as Message[],
       abortSignal: undefined,
     });
-    let last: Message | undefined;
-    for await (const message of readUIMessageStream<Message>({ stream })) last = message;
-    expect(textOf(last)).toBe('tok0 tok1 tok2 tok3 tok4 ');
+    let lastMessage: Message | undefined;
+    for await (const message of readUIMessageStream<Message>({ stream })) lastMessage = message;
+    expect(textOf(lastMessage)).toBe('tok0 tok1 tok2 tok3 tok4 ');
   });
 
   test('has the order of the protocol, its header and its end', async () => {
@@ -370,8 +370,11 @@ describe('a message', () => {
   });
 
   test('is required', async () => {
-    const empty = await post({ model: 'acme/ok', messages: [{ role: 'user', parts: [{ type: 'data-x' }] }] });
-    expect(await errorOf(empty)).toMatchObject({ param: 'messages' });
+    const emptyAnswer = await post({
+      model: 'acme/ok',
+      messages: [{ role: 'user', parts: [{ type: 'data-x' }] }],
+    });
+    expect(await errorOf(emptyAnswer)).toMatchObject({ param: 'messages' });
     expect((await post({ model: 'acme/ok', messages: [] })).status).toBe(400);
     expect((await post({ messages: hello })).status).toBe(400);
   });

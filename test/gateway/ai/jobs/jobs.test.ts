@@ -67,7 +67,7 @@ function start(
     jobs,
     queue,
     async close() {
-      replicas = replicas.filter((other) => other !== replica);
+      replicas = replicas.filter((candidate) => candidate !== replica);
       await queue.stop({ timeoutMs: 500 });
       await jobs.close();
     },
@@ -165,8 +165,8 @@ describe('claims of media jobs', { timeout: 180_000 }, () => {
       world.engine === 'postgres'
         ? [world.database, await connect(world.options, { log: silentLog })]
         : [world.database];
-    const [first] = databases.map((database) => start(generate, {}, { database }));
-    const { jobs } = first as Replica;
+    const [firstReplica] = databases.map((database) => start(generate, {}, { database }));
+    const { jobs } = firstReplica as Replica;
     const ids = await Promise.all(
       Array.from({ length: 12 }, (_, index) =>
         jobs.create(
@@ -358,16 +358,18 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
 
   it('continues a job in another process after a clean stop', async () => {
     const startSignal = Promise.withResolvers<void>();
-    const first = start(async (_job, { signal }) => {
+    const firstReplica = start(async (_job, { signal }) => {
       startSignal.resolve();
       return untilAborted(signal);
     });
-    const jobId = await create(first.jobs);
+    const jobId = await create(firstReplica.jobs);
     await startSignal.promise;
-    await first.close();
-    expect(await find(first.jobs, jobId)).toMatchObject({ status: 'queued', progress: 0 });
-    const second = start(async () => [picture]);
-    await expect.poll(async () => (await find(second.jobs, jobId)).status, pollOptions).toBe('succeeded');
+    await firstReplica.close();
+    expect(await find(firstReplica.jobs, jobId)).toMatchObject({ status: 'queued', progress: 0 });
+    const secondReplica = start(async () => [picture]);
+    await expect
+      .poll(async () => (await find(secondReplica.jobs, jobId)).status, pollOptions)
+      .toBe('succeeded');
   });
 });
 
@@ -470,7 +472,7 @@ describe('a failed or interrupted run', { timeout: 180_000 }, () => {
     const startSignal = Promise.withResolvers<void>();
     const canceledJobs: UpstreamJob[] = [];
     const cancelUpstreamJob = async (job: UpstreamJob) => void canceledJobs.push(job);
-    const first = start(
+    const firstReplica = start(
       async (_job, { saveUpstreamJob, signal }) => {
         await saveUpstreamJob(upstreamJob);
         startSignal.resolve();
@@ -479,11 +481,11 @@ describe('a failed or interrupted run', { timeout: 180_000 }, () => {
       {},
       { cancelUpstreamJob },
     );
-    const jobId = await create(first.jobs);
+    const jobId = await create(firstReplica.jobs);
     await startSignal.promise;
-    await first.close();
+    await firstReplica.close();
     const upstreamJobs: (UpstreamJob | null)[] = [];
-    const second = start(
+    const secondReplica = start(
       async (_job, run) => {
         upstreamJobs.push(run.upstreamJob);
         return untilAborted(run.signal);
@@ -493,7 +495,7 @@ describe('a failed or interrupted run', { timeout: 180_000 }, () => {
     );
     await expect.poll(() => upstreamJobs, pollOptions).toEqual([upstreamJob]);
     expect(canceledJobs).toEqual([]);
-    await second.jobs.cancel({ jobId, kind: 'image', owner });
+    await secondReplica.jobs.cancel({ jobId, kind: 'image', owner });
     await expect.poll(() => canceledJobs, pollOptions).toEqual([upstreamJob]);
   });
 
@@ -503,9 +505,9 @@ describe('a failed or interrupted run', { timeout: 180_000 }, () => {
         throw new Problem('impossible', 'unsupported_by_model', 'The model does not do that.');
       throw new Error('the password is hunter2');
     });
-    const make = (prompt: string) =>
+    const createPicture = (prompt: string) =>
       jobs.create({ kind: 'image', owner, request: { model: 'acme/painter', prompt } }, async () => {});
-    const [problem, secret] = [await make('a problem'), await make('an error')];
+    const [problem, secret] = [await createPicture('a problem'), await createPicture('an error')];
     await expect
       .poll(async () => (await find(jobs, problem)).error, pollOptions)
       .toEqual({ code: 'unsupported_by_model', message: 'The model does not do that.' });
@@ -526,13 +528,13 @@ describe('a failed or interrupted run', { timeout: 180_000 }, () => {
 describe('limits of media jobs', { timeout: 180_000 }, () => {
   it('refuses further jobs of an owner at the limit', async () => {
     const { jobs } = start((_job, { signal }) => untilAborted(signal), { maxOpenPerOwner: 2 });
-    const [first] = [await create(jobs), await create(jobs)];
+    const [firstJob] = [await create(jobs), await create(jobs)];
     await expect(create(jobs)).rejects.toMatchObject({ status: 429, headers: { 'retry-after': '5' } });
     await jobs.create(
       { kind: 'image', owner: { kind: 'user', id: 'usr_2' }, request: { model: 'acme/painter' } },
       async () => {},
     );
-    await jobs.cancel({ jobId: first, kind: 'image', owner });
+    await jobs.cancel({ jobId: firstJob, kind: 'image', owner });
     await create(jobs);
   });
 

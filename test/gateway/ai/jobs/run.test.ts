@@ -48,7 +48,7 @@ function reclaimedRun(generate: MediaGenerator['generate'], payments: Partial<Jo
   const signals = { shutdown: new AbortController().signal, leaseLost: new AbortController() };
   const run = async () => {
     await runJob(context, { ...job }, signals);
-    await background.settled();
+    await background.untilSettled();
   };
   return { run, releasedHolds, canceledJobs };
 }

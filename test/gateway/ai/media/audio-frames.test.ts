@@ -100,10 +100,13 @@ describe('billableSeconds', () => {
     ['Opus', opus(4_000, 48_000), 1, 240],
     ['MP4', m4a(4_000, 1), 1, (4_000 * 1_024) / 16_000],
     ['WebM', webm(4_000), 1, 240],
-  ])('counts the frames of a %s file whose header declares a second', (_name, file, declared, seconds) => {
-    expect(audioSeconds(file)).toBe(declared);
-    expect(billableSeconds(file)).toBeCloseTo(seconds, 3);
-  });
+  ])(
+    'counts the frames of a %s file whose header declares a second',
+    (_name, file, declaredSeconds, seconds) => {
+      expect(audioSeconds(file)).toBe(declaredSeconds);
+      expect(billableSeconds(file)).toBeCloseTo(seconds, 3);
+    },
+  );
 
   test.each([
     ['FLAC', flac(100, 100 * 4_096), (100 * 4_096) / 48_000],

@@ -45,7 +45,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
   });
 
   it('draws the same image for the same seed only', async () => {
-    const make = async (members: object) => {
+    const makeImage = async (members: object) => {
       const { job_id } = await world.user.ai.createImage({
         model: 'local/shapes',
         prompt: 'quiet evening',
@@ -55,14 +55,14 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
       const images = imagesOf(await waitForEnd(world.user, job_id));
       return Promise.all(images.map(async ({ url }) => (await download(url)).bytes.toString('base64')));
     };
-    const [first, sameSeed, otherSeed] = [
-      await make({ n: 2 }),
-      await make({ n: 2 }),
-      await make({ seed: 1 }),
+    const [firstImage, sameSeed, otherSeed] = [
+      await makeImage({ n: 2 }),
+      await makeImage({ n: 2 }),
+      await makeImage({ seed: 1 }),
     ];
-    expect(first).toHaveLength(2);
-    expect(sameSeed).toEqual(first);
-    expect(new Set([...first, ...otherSeed]).size).toBe(3);
+    expect(firstImage).toHaveLength(2);
+    expect(sameSeed).toEqual(firstImage);
+    expect(new Set([...firstImage, ...otherSeed]).size).toBe(3);
   });
 
   it('chooses a size for an aspect ratio', async () => {
@@ -260,13 +260,13 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     const jobCount = await countJobs();
     const headers = { 'idempotency-key': 'once-only' };
     const body = { model: 'local/shapes', prompt: 'once', size: '64x64' };
-    const [first, second] = [
+    const [firstImage, secondImage] = [
       await world.send('/v1/ai/image/create', body, { headers }),
       await world.send('/v1/ai/image/create', body, { headers }),
     ];
-    expect([first.status, second.status]).toEqual([202, 202]);
-    expect(second.headers.get('idempotent-replayed')).toBe('true');
-    expect(await second.json()).toEqual(await first.json());
+    expect([firstImage.status, secondImage.status]).toEqual([202, 202]);
+    expect(secondImage.headers.get('idempotent-replayed')).toBe('true');
+    expect(await secondImage.json()).toEqual(await firstImage.json());
     const otherResponse = await world.send('/v1/ai/image/create', { ...body, prompt: 'twice' }, { headers });
     expect(otherResponse.status).toBe(422);
     expect(await countJobs()).toBe(jobCount + 1);

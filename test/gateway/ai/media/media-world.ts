@@ -7,7 +7,7 @@ import type { GatewayClient, GeneratedImage, GeneratedVideo, ImageJob, VideoJob 
 import { startGateway, type GatewayWorld, type GatewayWorldOptions } from '../../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { id } from '../../../../src/kernel/ids.ts';
-import { token, tokenDigest } from '../../../../src/kernel/secrets/secret.ts';
+import { createToken, tokenDigest } from '../../../../src/kernel/secrets/secret.ts';
 
 export interface MediaWorld extends GatewayWorld {
   provider: ScriptedProvider;
@@ -57,7 +57,7 @@ const failingModel = {
   fallbacks: ['acme/painter'],
 };
 
-const paid = {
+const paidModel = {
   id: 'acme/paid',
   provider: 'acme',
   upstream_model: 'images',
@@ -81,8 +81,8 @@ const vectors = {
   modalities: ['embedding'],
 };
 
-const paidLarge = { ...paid, id: 'acme/paid-large', upstream_model: 'images-large' };
-const paidLater = { ...paid, id: 'acme/paid-later', upstream_model: 'images-slow?ms=1500' };
+const paidLarge = { ...paidModel, id: 'acme/paid-large', upstream_model: 'images-large' };
+const paidLater = { ...paidModel, id: 'acme/paid-later', upstream_model: 'images-slow?ms=1500' };
 
 export async function startMedia(options: GatewayWorldOptions = {}): Promise<MediaWorld> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-media-'));
@@ -93,7 +93,7 @@ export async function startMedia(options: GatewayWorldOptions = {}): Promise<Med
     provider.modelsFile(scripts, {
       provider: { formats: ['chat', 'embeddings', 'rerank'] },
       model: { modalities: ['image', 'tts', 'asr', 'video'] },
-      models: [failingModel, paid, paidLarge, paidLater, paidFilm, vectors],
+      models: [failingModel, paidModel, paidLarge, paidLater, paidFilm, vectors],
     }),
   );
   const world = await startGateway({
@@ -108,7 +108,7 @@ export async function startMedia(options: GatewayWorldOptions = {}): Promise<Med
   });
   const members: Omit<MediaWorld, keyof GatewayWorld> & Pick<GatewayWorld, 'close'> = {
     provider,
-    stranger: async () => world.as(await strangerToken(world)),
+    stranger: async () => world.as(await issueStrangerToken(world)),
     send: (path, body, { headers = {}, token: bearer = world.userToken } = {}) =>
       fetch(`${world.url}${path}`, {
         method: 'POST',
@@ -178,8 +178,8 @@ export async function download(url: string): Promise<{ status: number; headers: 
   };
 }
 
-async function strangerToken({ sql }: GatewayWorld): Promise<string> {
-  const userToken = token('usr');
+async function issueStrangerToken({ sql }: GatewayWorld): Promise<string> {
+  const userToken = createToken('usr');
   await sql`insert into gateway.accounts_users (user_id, bureau_id) values ('usr_00000000000000000000000001', 'local') on conflict do nothing`;
   await sql`
     insert into gateway.accounts_tokens (token_id, kind, digest, last4, user_id, expires_at)

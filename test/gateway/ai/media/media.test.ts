@@ -48,16 +48,16 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
       change(link);
       return link.href;
     };
-    const expires = url.searchParams.get('expires') ?? '';
+    const expiryText = url.searchParams.get('expires') ?? '';
     const mediaId = url.pathname.split('/').at(-1) ?? '';
     const links = [
-      forgeLink((link) => link.searchParams.set('expires', String(Number(expires) + 1))),
+      forgeLink((link) => link.searchParams.set('expires', String(Number(expiryText) + 1))),
       forgeLink((link) => link.searchParams.set('signature', 'A'.repeat(43))),
       forgeLink((link) => link.searchParams.set('signature', 'x')),
       forgeLink((link) =>
         link.searchParams.set(
           'signature',
-          createHmac('sha256', '').update(`${mediaId}\n${expires}`).digest('base64url'),
+          createHmac('sha256', '').update(`${mediaId}\n${expiryText}`).digest('base64url'),
         ),
       ),
       forgeLink((link) => link.searchParams.set('signature', otherUrl.searchParams.get('signature') ?? '')),
@@ -188,13 +188,15 @@ describe('createMediaLinks', () => {
 
   it('accepts only links of the current and the previous key', () => {
     const [oldKey, youngKey, foreignKey] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2), Buffer.alloc(32, 3)];
-    const make = (keys: Buffer[]) =>
+    const makeLinks = (keys: Buffer[]) =>
       createMediaLinks({ keys, baseUrl: () => 'http://127.0.0.1:1', linkSeconds: 60 });
-    const oldParts = partsOf(make([oldKey]).urlFor('med_1', now));
+    const oldParts = partsOf(makeLinks([oldKey]).urlFor('med_1', now));
     expect(oldParts[1]).toBe(now.getTime() / 1000 + 60);
-    expect(make([youngKey, oldKey]).verify(...oldParts)).toBe(true);
-    expect(make([youngKey]).verify(...oldParts)).toBe(false);
-    expect(make([youngKey, oldKey]).verify(...partsOf(make([foreignKey]).urlFor('med_1', now)))).toBe(false);
+    expect(makeLinks([youngKey, oldKey]).verify(...oldParts)).toBe(true);
+    expect(makeLinks([youngKey]).verify(...oldParts)).toBe(false);
+    expect(
+      makeLinks([youngKey, oldKey]).verify(...partsOf(makeLinks([foreignKey]).urlFor('med_1', now))),
+    ).toBe(false);
   });
 });
 
@@ -369,10 +371,10 @@ describe('audioSeconds', () => {
       ]),
     ];
     for (const seed of seeds) {
-      for (let at = 0; at < 60; at += 1) {
+      for (let index = 0; index < 60; index += 1) {
         for (const value of [0, 1, 0x7f, 0x80, 0xff]) {
           const changedBytes = Buffer.from(seed);
-          changedBytes[at] = value;
+          changedBytes[index] = value;
           const seconds = audioSeconds(changedBytes);
           expect(seconds === null || (Number.isFinite(seconds) && seconds >= 0)).toBe(true);
         }

@@ -11,7 +11,7 @@ import {
 import { scriptedFilm } from '../../../support/provider-videos.ts';
 
 async function* inPieces(bytes: Buffer, size: number): AsyncGenerator<Uint8Array> {
-  for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
+  for (let offset = 0; offset < bytes.length; offset += size) yield bytes.subarray(offset, offset + size);
 }
 
 async function read(bytes: Buffer, size = 1_000) {

@@ -161,9 +161,9 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
   it('above 64 KiB are replayed and charged once', async () => {
     const key = newKey();
     const balanceBefore = await balance();
-    const first = await generate(key, 'acme/paid-large');
-    const body = await first.text();
-    expect([first.status, first.headers.get('x-townhall-credits')]).toEqual([200, '40000']);
+    const firstAnswer = await generate(key, 'acme/paid-large');
+    const body = await firstAnswer.text();
+    expect([firstAnswer.status, firstAnswer.headers.get('x-townhall-credits')]).toEqual([200, '40000']);
     expect(body.length).toBeGreaterThan(64 * 1024);
     const secondAnswer = await generate(key, 'acme/paid-large');
     expect([secondAnswer.status, secondAnswer.headers.get('idempotent-replayed')]).toEqual([200, 'true']);
@@ -204,10 +204,10 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
 
   it('fail again as they failed first', async () => {
     const key = newKey();
-    const first = await generate(key, 'acme/refusing');
+    const firstAnswer = await generate(key, 'acme/refusing');
     const callCount = world.provider.calls.length;
     const secondAnswer = await generate(key, 'acme/refusing');
-    expect([first.status, secondAnswer.status]).toEqual([400, 400]);
+    expect([firstAnswer.status, secondAnswer.status]).toEqual([400, 400]);
     expect(world.provider.calls.length).toBe(callCount);
   });
 

@@ -14,19 +14,19 @@ afterAll(() => world?.close());
 const client = (base = '/v1') =>
   new OpenAI({ baseURL: world.url + base, apiKey: world.userToken, maxRetries: 0 });
 const request = { model: 'local/storyboard', prompt: 'A red circle on blue.' };
-const small = { ...request, seconds: '1' as never, size: '64x64' as never };
-const waiting = { model: 'acme/film-forever', prompt: 'A boat' };
+const smallRequest = { ...request, seconds: '1' as never, size: '64x64' as never };
+const waitingRequest = { model: 'acme/film-forever', prompt: 'A boat' };
 
 /** Creates a video and waits for its end. */
 async function makeVideo(base = '/v1'): Promise<OpenAI.Video> {
-  const { id } = await client(base).videos.create(small);
+  const { id } = await client(base).videos.create(smallRequest);
   await endedVideo(world.user, id);
   return client(base).videos.retrieve(id);
 }
 
 describe.each(['/v1', '/v1/ai'])('videos at %s', { timeout: 120_000 }, (base) => {
   it('are created, polled and downloaded', async () => {
-    const queued = await client(base).videos.create(small);
+    const queued = await client(base).videos.create(smallRequest);
     expect(queued).toMatchObject({
       object: 'video',
       model: 'local/storyboard',
@@ -57,7 +57,7 @@ describe.each(['/v1', '/v1/ai'])('videos at %s', { timeout: 120_000 }, (base) =>
 describe('ai.createClientVideo', { timeout: 120_000 }, () => {
   it('sends the file of a form to the provider', async () => {
     const file = await toFile(scriptedPicture, 'a.png', { type: 'image/png' });
-    const { id } = await client().videos.create({ ...waiting, input_reference: file });
+    const { id } = await client().videos.create({ ...waitingRequest, input_reference: file });
     const hasArrived = () => world.provider.calls.some(({ body }) => body.includes(scriptedPicture));
     await expect.poll(hasArrived, { timeout: 10_000 }).toBe(true);
     await client().videos.delete(id);
@@ -65,14 +65,14 @@ describe('ai.createClientVideo', { timeout: 120_000 }, () => {
 
   it('takes JSON with an image as a data URL', async () => {
     const image_url = `data:image/png;base64,${scriptedPicture.toString('base64')}`;
-    const answer = await world.send('/v1/videos', { ...waiting, input_reference: { image_url } });
+    const answer = await world.send('/v1/videos', { ...waitingRequest, input_reference: { image_url } });
     expect(answer.status).toBe(200);
     await client().videos.delete(((await answer.json()) as { id: string }).id);
   });
 
   it('fetches no address of an image', async () => {
     const answer = await world.send('/v1/videos', {
-      ...waiting,
+      ...waitingRequest,
       input_reference: { image_url: 'http://127.0.0.1:1/a.png' },
     });
     expect([answer.status, await answer.json()]).toMatchObject([
@@ -83,7 +83,7 @@ describe('ai.createClientVideo', { timeout: 120_000 }, () => {
 
   it('refuses a file that is no image', async () => {
     const file = await toFile(Buffer.from('text'), 'a.png', { type: 'image/png' });
-    await expect(client().videos.create({ ...waiting, input_reference: file })).rejects.toMatchObject({
+    await expect(client().videos.create({ ...waitingRequest, input_reference: file })).rejects.toMatchObject({
       status: 400,
       param: 'input_reference',
     });
@@ -92,8 +92,8 @@ describe('ai.createClientVideo', { timeout: 120_000 }, () => {
   it.each([
     ['an unknown model', { model: 'acme/none' }, 404, 'model_not_found'],
     ['a model for speech', { model: 'local/flite' }, 422, 'unsupported_by_model'],
-  ])('refuses %s', async (_name, more, status, code) => {
-    await expect(client().videos.create({ ...request, ...more })).rejects.toMatchObject({ status, code });
+  ])('refuses %s', async (_name, members, status, code) => {
+    await expect(client().videos.create({ ...request, ...members })).rejects.toMatchObject({ status, code });
   });
 
   it('is 402 without credits', async () => {
@@ -108,20 +108,20 @@ describe('ai.createClientVideo', { timeout: 120_000 }, () => {
   });
 
   it('charges the seconds of a paid video', async () => {
-    const { posted: before } = await world.user.credits.getBalance();
+    const { posted: creditsBefore } = await world.user.credits.getBalance();
     const { id } = await client().videos.create({ model: 'acme/film-paid', prompt: 'A boat', seconds: '4' });
     expect(await endedVideo(world.user, id)).toMatchObject({ status: 'succeeded' });
-    const { posted: after } = await world.user.credits.getBalance();
-    expect(before - after).toBeGreaterThan(0);
+    const { posted: creditsAfter } = await world.user.credits.getBalance();
+    expect(creditsBefore - creditsAfter).toBeGreaterThan(0);
   });
 
   it('returns one job for a repeated Idempotency-Key', async () => {
     const options = { headers: { 'idempotency-key': 'one video' } };
-    const [first, second] = [
-      await world.send('/v1/videos', small, options),
-      await world.send('/v1/videos', small, options),
+    const [firstId, secondId] = [
+      await world.send('/v1/videos', smallRequest, options),
+      await world.send('/v1/videos', smallRequest, options),
     ].map(async (answer) => ((await answer.json()) as { id: string }).id);
-    expect(await first).toBe(await second);
+    expect(await firstId).toBe(await secondId);
   });
 });
 
@@ -152,7 +152,7 @@ describe('the video of another user', { timeout: 120_000 }, () => {
   );
 
   it('is neither listed nor a cursor', async () => {
-    const { id } = await client().videos.create(small);
+    const { id } = await client().videos.create(smallRequest);
     const stranger = await world.stranger();
     expect((await stranger.ai.listClientVideos()).data).toEqual([]);
     await expect(stranger.ai.listClientVideos({ after: id })).rejects.toMatchObject({ status: 404 });
@@ -168,7 +168,7 @@ describe('ai.getClientVideoContent', { timeout: 120_000 }, () => {
   });
 
   it('is 404 before the video is ready', async () => {
-    const { id } = await client().videos.create(waiting);
+    const { id } = await client().videos.create(waitingRequest);
     await expect(client().videos.downloadContent(id)).rejects.toMatchObject({
       status: 404,
       code: 'media_not_found',
@@ -195,14 +195,14 @@ describe('ai.removeClientVideo', { timeout: 120_000 }, () => {
   });
 
   it('cancels a video that is not ready', async () => {
-    const { id } = await client().videos.create(waiting);
+    const { id } = await client().videos.create(waitingRequest);
     await client().videos.delete(id);
     const rows = await world.sql`select status from gateway.ai_jobs where job_id = ${id}`;
     expect(rows).toEqual([{ status: 'canceled' }]);
   });
 
   it('is 404 the second time', async () => {
-    const { id } = await client().videos.create(waiting);
+    const { id } = await client().videos.create(waitingRequest);
     await client().videos.delete(id);
     await expect(client().videos.delete(id)).rejects.toMatchObject({ status: 404, code: 'job_not_found' });
   });
@@ -211,19 +211,19 @@ describe('ai.removeClientVideo', { timeout: 120_000 }, () => {
 describe('ai.listClientVideos', { timeout: 120_000 }, () => {
   it('pages through all videos of the caller', async () => {
     const ids: string[] = [];
-    for (let count = 0; count < 3; count += 1) ids.push((await client().videos.create(waiting)).id);
+    for (let count = 0; count < 3; count += 1) ids.push((await client().videos.create(waitingRequest)).id);
     const pages: string[] = [];
     for await (const video of client().videos.list({ limit: 2 })) pages.push(video.id);
     expect(pages.slice(0, 3)).toEqual(ids.toReversed());
     expect(new Set(pages).size).toBe(pages.length);
-    const oldest: string[] = [];
-    for await (const video of client().videos.list({ limit: 2, order: 'asc' })) oldest.push(video.id);
-    expect(oldest).toEqual(pages.toReversed());
+    const oldestIds: string[] = [];
+    for await (const video of client().videos.list({ limit: 2, order: 'asc' })) oldestIds.push(video.id);
+    expect(oldestIds).toEqual(pages.toReversed());
     for (const id of ids) await client().videos.delete(id);
   });
 
   it('leaves deleted videos out', async () => {
-    const { id } = await client().videos.create(waiting);
+    const { id } = await client().videos.create(waitingRequest);
     await client().videos.delete(id);
     const { data } = await client().videos.list();
     expect(data.map((video) => video.id)).not.toContain(id);

@@ -16,11 +16,11 @@ export function decodePng(file: Buffer): Picture {
   const data: Buffer[] = [];
   const texts: Record<string, string> = {};
   let [width, height, channels, hasEnded] = [0, 0, 0, false];
-  for (let at = 8; at < file.length;) {
-    const length = file.readUInt32BE(at);
-    const name = file.toString('latin1', at + 4, at + 8);
-    const body = file.subarray(at + 8, at + 8 + length);
-    if (crc32(file.subarray(at + 4, at + 8 + length)) !== file.readUInt32BE(at + 8 + length))
+  for (let offset = 8; offset < file.length;) {
+    const length = file.readUInt32BE(offset);
+    const name = file.toString('latin1', offset + 4, offset + 8);
+    const body = file.subarray(offset + 8, offset + 8 + length);
+    if (crc32(file.subarray(offset + 4, offset + 8 + length)) !== file.readUInt32BE(offset + 8 + length))
       throw new Error(`the sum of ${name} is wrong`);
     if (name === 'IHDR') {
       [width, height] = [body.readUInt32BE(0), body.readUInt32BE(4)];
@@ -32,7 +32,7 @@ export function decodePng(file: Buffer): Picture {
       const end = body.indexOf(0);
       texts[body.toString('latin1', 0, end)] = body.subarray(end + 5).toString('utf8');
     } else if (name === 'IEND') hasEnded = true;
-    at += 12 + length;
+    offset += 12 + length;
   }
   if (!hasEnded) throw new Error('no end');
   const pixels = undoFilter(inflateSync(Buffer.concat(data)), { width, height, channels });
@@ -54,10 +54,10 @@ function undoFilter(
   for (let y = 0; y < height; y += 1) {
     const filter = rows[y * (rowBytes + 1)];
     for (let x = 0; x < rowBytes; x += 1) {
-      const at = y * rowBytes + x;
-      const leftPixel = x >= channels ? (pixels[at - channels] ?? 0) : 0;
-      const pixelAbove = y > 0 ? (pixels[at - rowBytes] ?? 0) : 0;
-      const corner = x >= channels && y > 0 ? (pixels[at - rowBytes - channels] ?? 0) : 0;
+      const offset = y * rowBytes + x;
+      const leftPixel = x >= channels ? (pixels[offset - channels] ?? 0) : 0;
+      const pixelAbove = y > 0 ? (pixels[offset - rowBytes] ?? 0) : 0;
+      const corner = x >= channels && y > 0 ? (pixels[offset - rowBytes - channels] ?? 0) : 0;
       const guess = [
         0,
         leftPixel,
@@ -66,7 +66,7 @@ function undoFilter(
         paeth(leftPixel, pixelAbove, corner),
       ][filter ?? 9];
       if (guess === undefined) throw new Error('an unknown filter');
-      pixels[at] = (rows[y * (rowBytes + 1) + 1 + x] ?? 0) + guess;
+      pixels[offset] = (rows[y * (rowBytes + 1) + 1 + x] ?? 0) + guess;
     }
   }
   return pixels;
@@ -96,19 +96,19 @@ export function regionsOf(
   for (let start = 0; start < isPartOfRegion.length; start += 1) {
     if (isPartOfRegion[start] !== 1) continue;
     let size = 0;
-    const open = [start];
+    const openPixels = [start];
     isPartOfRegion[start] = 0;
-    for (let at = open.pop(); at !== undefined; at = open.pop()) {
+    for (let pixelIndex = openPixels.pop(); pixelIndex !== undefined; pixelIndex = openPixels.pop()) {
       size += 1;
       for (const next of [
-        at - width,
-        at + width,
-        at % width > 0 ? at - 1 : -1,
-        at % width < width - 1 ? at + 1 : -1,
+        pixelIndex - width,
+        pixelIndex + width,
+        pixelIndex % width > 0 ? pixelIndex - 1 : -1,
+        pixelIndex % width < width - 1 ? pixelIndex + 1 : -1,
       ]) {
         if (isPartOfRegion[next] !== 1) continue;
         isPartOfRegion[next] = 0;
-        open.push(next);
+        openPixels.push(next);
       }
     }
     if (size >= atLeast) regions += 1;

@@ -128,10 +128,10 @@ describe('ai.embedSdkValues', () => {
 
   it('replays a repeated call', async () => {
     const key = { 'idempotency-key': 'vectors' };
-    const first = await send('embedding-model', 'acme/vectors', { values: ['a'] }, key);
-    const second = await send('embedding-model', 'acme/vectors', { values: ['a'] }, key);
-    expect(second.headers.get('idempotent-replayed')).toBe('true');
-    expect(await second.json()).toEqual(await first.json());
+    const firstAnswer = await send('embedding-model', 'acme/vectors', { values: ['a'] }, key);
+    const secondAnswer = await send('embedding-model', 'acme/vectors', { values: ['a'] }, key);
+    expect(secondAnswer.headers.get('idempotent-replayed')).toBe('true');
+    expect(await secondAnswer.json()).toEqual(await firstAnswer.json());
   });
 });
 
@@ -195,8 +195,8 @@ describe('ai.generateSdkImages', { timeout: 60_000 }, () => {
       'unpriced_member',
       'providerOptions.acme.quality',
     ],
-  ])('refuses %s', async (_name, model, more, status, code, param) => {
-    const answer = await send('image-model', model, { prompt: 'A boat', ...more });
+  ])('refuses %s', async (_name, model, members, status, code, param) => {
+    const answer = await send('image-model', model, { prompt: 'A boat', ...members });
     expect(await errorOf(answer)).toMatchObject([status, { code, param }]);
   });
 

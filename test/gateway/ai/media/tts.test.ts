@@ -112,15 +112,15 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
 
   it('aborts the provider call when the client disconnects', async () => {
     world.provider.reset();
-    const leave = new AbortController();
+    const clientAbort = new AbortController();
     const call = fetch(`${world.url}/v1/ai/tts`, {
       method: 'POST',
-      signal: leave.signal,
+      signal: clientAbort.signal,
       headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}` },
       body: JSON.stringify({ model: 'acme/silent', text: 'Hi' }),
     });
     await world.provider.until((calls) => calls.length === 1);
-    leave.abort();
+    clientAbort.abort();
     await expect(call).rejects.toMatchObject({ name: 'AbortError' });
     await world.provider.until(([first]) => first?.abortedAt !== undefined);
   });
@@ -138,10 +138,11 @@ function wav(file: Buffer): {
   const [channels, rate, bits] = [file.readUInt16LE(22), file.readUInt32LE(24), file.readUInt16LE(34)];
   const start = file.indexOf('data') + 8;
   const samples = file.subarray(start, start + file.readUInt32LE(start - 4));
-  const loudness = (from: number, to: number) => {
+  const loudness = (startByte: number, endByte: number) => {
     let sum = 0;
-    for (let at = from; at + 2 <= to; at += 2) sum += (samples.readInt16LE(at) / 32_768) ** 2;
-    return Math.sqrt(sum / ((to - from) / 2));
+    for (let offset = startByte; offset + 2 <= endByte; offset += 2)
+      sum += (samples.readInt16LE(offset) / 32_768) ** 2;
+    return Math.sqrt(sum / ((endByte - startByte) / 2));
   };
   const windowBytes = Math.floor(rate / 10) * 2;
   const windows = Array.from({ length: Math.floor(samples.length / windowBytes) }, (_, index) =>

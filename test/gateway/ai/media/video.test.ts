@@ -69,18 +69,18 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
             canvas.width = video.videoWidth;
             canvas.height = video.videoHeight;
             const context = canvas.getContext('2d') as CanvasRenderingContext2D;
-            const pixelsAt = async (second: number) => {
+            const pixelsAt = async (seconds: number) => {
               const seek = waitForEvent('seeked');
-              video.currentTime = second;
+              video.currentTime = seconds;
               await seek;
               // A seek may resolve before the frame can be drawn, so each frame is awaited by its
               // own time.
               for (
                 const deadline = performance.now() + 20_000, frameTime = { at: Number.NaN };
-                !(Math.abs(frameTime.at - second) <= 0.15);
+                !(Math.abs(frameTime.at - seconds) <= 0.15);
               ) {
                 if (performance.now() > deadline)
-                  throw new Error(`the film stands at ${frameTime.at} s and not at ${second}`);
+                  throw new Error(`the film stands at ${frameTime.at} s and not at ${seconds}`);
                 const frame = new VideoFrame(video);
                 frameTime.at = frame.timestamp / 1e6;
                 context.drawImage(frame, 0, 0);
@@ -181,12 +181,12 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
  * other.
  */
 function keyframes(file: Buffer, sizes: Buffer | undefined): number {
-  let at = file.indexOf('mdat') + 4;
+  let offset = file.indexOf('mdat') + 4;
   let count = 0;
   for (let index = 0; index < (sizes?.readUInt32BE(8) ?? 0); index += 1) {
-    const kind = (file[at + 4] ?? 0) & 0x1f;
+    const kind = (file[offset + 4] ?? 0) & 0x1f;
     if (kind === 5 || kind === 7) count += 1;
-    at += sizes?.readUInt32BE(12 + index * 4) ?? 0;
+    offset += sizes?.readUInt32BE(12 + index * 4) ?? 0;
   }
   return count;
 }
@@ -196,15 +196,15 @@ const containers = new Set(['moov', 'trak', 'mdia', 'minf', 'stbl']);
 /** The content of each box by its path. */
 function boxes(file: Buffer, path = ''): Map<string, Buffer> {
   const contents = new Map<string, Buffer>();
-  for (let at = 0; at + 8 <= file.length;) {
-    const length = file.readUInt32BE(at);
-    const name = path + file.toString('latin1', at + 4, at + 8);
-    if (length < 8 || at + length > file.length) throw new Error(`the box ${name} is broken`);
-    const content = file.subarray(at + 8, at + length);
+  for (let offset = 0; offset + 8 <= file.length;) {
+    const length = file.readUInt32BE(offset);
+    const name = path + file.toString('latin1', offset + 4, offset + 8);
+    if (length < 8 || offset + length > file.length) throw new Error(`the box ${name} is broken`);
+    const content = file.subarray(offset + 8, offset + length);
     contents.set(name, content);
     if (containers.has(name.split('/').at(-1) ?? ''))
       for (const [innerName, body] of boxes(content, `${name}/`)) contents.set(innerName, body);
-    at += length;
+    offset += length;
   }
   return contents;
 }

@@ -7,17 +7,21 @@ import { adminToken, errorOf, startAi, testResilience, type World } from '../wor
 
 const messages = [{ role: 'user', content: 'hi' }];
 
-let first: ScriptedProvider;
-let second: ScriptedProvider;
-let spare: ScriptedProvider;
+let firstProvider: ScriptedProvider;
+let secondProvider: ScriptedProvider;
+let spareProvider: ScriptedProvider;
 let tokens: TokenEndpoint;
 let world: World;
 beforeAll(async () => {
-  [first, second, spare] = await Promise.all([startProvider(), startProvider(), startProvider()]);
+  [firstProvider, secondProvider, spareProvider] = await Promise.all([
+    startProvider(),
+    startProvider(),
+    startProvider(),
+  ]);
 });
-afterAll(() => Promise.all([first.close(), second.close(), spare.close()]));
+afterAll(() => Promise.all([firstProvider.close(), secondProvider.close(), spareProvider.close()]));
 beforeEach(async () => {
-  for (const provider of [first, second, spare]) provider.reset();
+  for (const provider of [firstProvider, secondProvider, spareProvider]) provider.reset();
   tokens = await startTokenEndpoint();
 });
 afterEach(async () => {
@@ -26,7 +30,7 @@ afterEach(async () => {
 });
 
 async function startClouds(env: Record<string, string> = {}): Promise<void> {
-  const endpoints = [{ base_url: first.url }, { base_url: second.url }];
+  const endpoints = [{ base_url: firstProvider.url }, { base_url: secondProvider.url }];
   const keys = [{ env: 'A_KEY' }, { env: 'B_KEY' }];
   const credentials = {
     type: 'entra_id',
@@ -40,9 +44,9 @@ async function startClouds(env: Record<string, string> = {}): Promise<void> {
     models: JSON.stringify({
       providers: [
         { id: 'azure', kind: 'azure', endpoints, credentials },
-        { id: 'keyed', kind: 'azure', base_url: first.url, keys },
+        { id: 'keyed', kind: 'azure', base_url: firstProvider.url, keys },
         { id: 'bedrock', kind: 'bedrock', region: 'us-east-1', endpoints, keys: keys.slice(0, 1) },
-        { id: 'spare', kind: 'openai-compatible', base_url: spare.url },
+        { id: 'spare', kind: 'openai-compatible', base_url: spareProvider.url },
       ],
       models: [
         { id: 'azure/ok', provider: 'azure', ...model },
@@ -70,20 +74,22 @@ describe('endpoints with credentials', () => {
   test('get the same token', async () => {
     await startClouds();
     for (let call = 0; call < 6; call += 1) expect((await chat('azure/ok', `${call}`)).status).toBe(200);
-    const authorizations = [...first.calls, ...second.calls].map(({ headers }) => headers.authorization);
+    const authorizations = [...firstProvider.calls, ...secondProvider.calls].map(
+      ({ headers }) => headers.authorization,
+    );
     expect(authorizations).toEqual(Array.from({ length: 6 }, () => 'Bearer token-1'));
-    expect(first.calls.length * second.calls.length).toBeGreaterThan(0);
+    expect(firstProvider.calls.length * secondProvider.calls.length).toBeGreaterThan(0);
   });
 
   test('answer at the other one while one limits requests', async () => {
     await startClouds();
-    first.answerKey('token-1', { status: 429, retryAfter: 30 });
+    firstProvider.answerKey('token-1', { status: 429, retryAfter: 30 });
     for (let call = 0; call < 6; call += 1) expect((await chat('azure/ok', `${call}`)).status).toBe(200);
     expect(await keysOf('azure')).toMatchObject([
-      { env: 'AZURE_SECRET', base_url: first.url, state: 'rate_limited' },
-      { env: 'AZURE_SECRET', base_url: second.url, state: 'ready' },
+      { env: 'AZURE_SECRET', base_url: firstProvider.url, state: 'rate_limited' },
+      { env: 'AZURE_SECRET', base_url: secondProvider.url, state: 'ready' },
     ]);
-    expect(second.calls).toHaveLength(6);
+    expect(secondProvider.calls).toHaveLength(6);
   });
 
   test.each([
@@ -91,15 +97,17 @@ describe('endpoints with credentials', () => {
     [402, 'payment_required'],
   ])('are all left for the fallback after %d', async (status, state) => {
     await startClouds();
-    for (const provider of [first, second]) provider.answerKey('token-1', { status });
+    for (const provider of [firstProvider, secondProvider]) provider.answerKey('token-1', { status });
     for (let call = 0; call < 3; call += 1) expect((await chat('azure/backed')).status).toBe(200);
-    expect([first.calls.length + second.calls.length, spare.calls.length]).toEqual([1, 3]);
+    expect([firstProvider.calls.length + secondProvider.calls.length, spareProvider.calls.length]).toEqual([
+      1, 3,
+    ]);
     expect((await keysOf('azure')).map((key) => key['state'])).toEqual([state, state]);
   });
 
   test('answer with a new token after one is refused', async () => {
     await startClouds();
-    for (const provider of [first, second]) provider.answerKey('token-1', { status: 401 });
+    for (const provider of [firstProvider, secondProvider]) provider.answerKey('token-1', { status: 401 });
     expect((await chat('azure/ok')).status).toBe(502);
     expect((await chat('azure/ok')).status).toBe(200);
     expect(tokens.requests).toHaveLength(2);
@@ -108,11 +116,11 @@ describe('endpoints with credentials', () => {
   test('are left for the fallback while no token is issued, until the secret changes', async () => {
     await startClouds({ AZURE_SECRET: 'wrong' });
     for (let call = 0; call < 3; call += 1) expect((await chat('azure/backed')).status).toBe(200);
-    expect([tokens.requests.length, spare.calls.length]).toEqual([1, 3]);
+    expect([tokens.requests.length, spareProvider.calls.length]).toEqual([1, 3]);
     expect((await keysOf('azure')).map(({ state }) => state)).toEqual(['key_refused', 'key_refused']);
     world.env.set('AZURE_SECRET', cloudEnvironment(tokens)['AZURE_SECRET'] ?? '');
     expect((await chat('azure/backed')).status).toBe(200);
-    expect(spare.calls).toHaveLength(3);
+    expect(spareProvider.calls).toHaveLength(3);
   });
 
   test('report the refusal of their secret without a fallback', async () => {
@@ -135,15 +143,15 @@ describe('several API keys', () => {
   test('of Azure OpenAI replace each other in its header', async () => {
     await startClouds();
     for (let call = 0; call < 8; call += 1) expect((await chat('keyed/ok', `${call}`)).status).toBe(200);
-    const apiKeys = first.calls.map(({ headers }) => headers['api-key']);
+    const apiKeys = firstProvider.calls.map(({ headers }) => headers['api-key']);
     expect(new Set(apiKeys)).toEqual(new Set(['value-a', 'value-b']));
   });
 
   test('of Amazon Bedrock are sent to each endpoint', async () => {
     await startClouds();
-    first.answerKey('value-a', { status: 429, retryAfter: 30 });
+    firstProvider.answerKey('value-a', { status: 429, retryAfter: 30 });
     for (let call = 0; call < 4; call += 1) expect((await chat('bedrock/ok', `${call}`)).status).toBe(200);
-    expect(second.calls.map(({ headers }) => headers.authorization)).toEqual(
+    expect(secondProvider.calls.map(({ headers }) => headers.authorization)).toEqual(
       Array.from({ length: 4 }, () => 'Bearer value-a'),
     );
   });

@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => provider.close());
 beforeEach(() => provider.reset());
 
-const modelsOf = (kinds: string[], more: object = {}) =>
+const modelsOf = (kinds: string[], members: object = {}) =>
   kinds.flatMap((kind) =>
     ['ok', 'reasoning', 'status?code=401'].map((script) => ({
       id: `${kind}/${script.replace(/\W+/g, '-')}`,
@@ -25,7 +25,7 @@ const modelsOf = (kinds: string[], more: object = {}) =>
       upstream_model: script,
       rates: null,
       max_output_tokens: 1_000,
-      ...more,
+      ...members,
     })),
   );
 const chat = (model: string) => world.post('/v1/ai/chat/completions', { model, messages });
@@ -149,10 +149,14 @@ describe('tokens of a provider', () => {
 
   test('are not awaited by a caller who has left', async () => {
     tokens.answers.push({ status: 503, body: '', delayMs: 600_000 });
-    const leave = new AbortController();
-    const call = world.post('/v1/ai/text', { model: 'azure/ok', prompt: 'hi' }, { signal: leave.signal });
+    const clientAbort = new AbortController();
+    const call = world.post(
+      '/v1/ai/text',
+      { model: 'azure/ok', prompt: 'hi' },
+      { signal: clientAbort.signal },
+    );
     await expect.poll(() => tokens.requests.length).toBe(1);
-    leave.abort();
+    clientAbort.abort();
     await expect(call).rejects.toThrow('aborted');
     await world.ledger.until(1);
     expect(provider.calls).toEqual([]);

@@ -96,8 +96,8 @@ const schema = {
   required: ['city'],
   additionalProperties: false,
 };
-const chat = (model: string, more: object = {}) =>
-  world.post('/v1/ai/chat/completions', { model, messages: [user], ...more });
+const chat = (model: string, members: object = {}) =>
+  world.post('/v1/ai/chat/completions', { model, messages: [user], ...members });
 const weather = [{ type: 'function', function: { name: 'get_weather', parameters: schema } }];
 
 describe.each(['bedrock', 'vertex', 'vertex-anthropic'])('embeddings of the kind %s', (kind) => {
@@ -216,14 +216,14 @@ describe.each(cloudKinds)('the kind %s', (kind) => {
   });
 
   test('ends the connection of the provider when the caller leaves', async () => {
-    const leave = new AbortController();
+    const clientAbort = new AbortController();
     const call = world.post(
       '/v1/ai/text',
       { model: `${kind}/never-headers`, prompt: 'hi' },
-      { signal: leave.signal },
+      { signal: clientAbort.signal },
     );
     await provider.until((calls) => calls.length === 1);
-    leave.abort();
+    clientAbort.abort();
     await expect(call).rejects.toThrow('aborted');
     await provider.until(([first]) => first?.abortedAt !== undefined);
   });
@@ -375,8 +375,8 @@ describe('Amazon Bedrock', () => {
   });
 
   test('refuses what a model has no switch for', async () => {
-    const single = await chat('bedrock/ok', { tools: weather, parallel_tool_calls: false });
-    expect([single.status, (await errorOf(single)).param]).toEqual([422, 'parallel_tool_calls']);
+    const singleAnswer = await chat('bedrock/ok', { tools: weather, parallel_tool_calls: false });
+    expect([singleAnswer.status, (await errorOf(singleAnswer)).param]).toEqual([422, 'parallel_tool_calls']);
     const claude = await chat('bedrock/anthropic-claude-0', { tools: weather, parallel_tool_calls: false });
     expect(claude.status).toBe(200);
     expect(lastRequest()).toMatchObject({

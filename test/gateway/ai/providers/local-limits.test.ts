@@ -219,11 +219,11 @@ describe('cutAtStops', () => {
     ['aaab', ['aab']],
     ['abacabab', ['abab', 'caba']],
     ['abab', ['bab', 'abab']],
-  ])('ends %j before the first of %j', (text, stops) => {
-    const places = stops
+  ])('ends %j before the first of %j', (text, stopSequences) => {
+    const places = stopSequences
       .filter((stop) => stop !== '' && text.includes(stop))
       .map((stop) => text.indexOf(stop));
-    expect(cutAtStops(text, stops)).toBe(text.slice(0, Math.min(text.length, ...places)));
+    expect(cutAtStops(text, stopSequences)).toBe(text.slice(0, Math.min(text.length, ...places)));
   });
 
   test.each<[string, string]>([

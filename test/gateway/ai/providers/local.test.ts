@@ -48,13 +48,13 @@ describe('local/echo', () => {
   test('stops when the caller aborts', async () => {
     const abort = new AbortController();
     const parts: StreamPart[] = [];
-    const reading = (async () => {
+    const readPromise = (async () => {
       for await (const part of model.stream(call('a b c d', { signal: abort.signal }))) {
         parts.push(part);
         if (parts.length === 3) abort.abort(new Error('aborted'));
       }
     })();
-    await expect(reading).rejects.toThrow('aborted');
+    await expect(readPromise).rejects.toThrow('aborted');
     expect(parts).toHaveLength(3);
   });
 

@@ -98,8 +98,8 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     });
     expect(provider.lastCall().path).toBe(whole);
     expect(provider.lastCall().headers[header]).toBe(credential);
-    for (const other of ['authorization', 'x-api-key', 'x-goog-api-key'])
-      if (other !== header) expect(provider.lastCall().headers).not.toHaveProperty(other);
+    for (const otherHeader of ['authorization', 'x-api-key', 'x-goog-api-key'])
+      if (otherHeader !== header) expect(provider.lastCall().headers).not.toHaveProperty(otherHeader);
     expect(JSON.stringify(sentBody())).toContain('777');
   });
 

@@ -14,7 +14,7 @@ describe('createFairLimit', () => {
    * Acquires for the owners in this order and releases one by one; resolves to the order of
    * admission.
    */
-  async function admissionOrder(
+  async function readAdmissionOrder(
     owners: string[],
     options: { slots: number; slotsPerOwner: number },
   ): Promise<string[]> {
@@ -36,13 +36,13 @@ describe('createFairLimit', () => {
   }
 
   test('admits owners in turn', async () => {
-    expect(await admissionOrder(['a', 'a', 'a', 'a', 'b', 'b', 'c'], { slots: 1, slotsPerOwner: 1 })).toEqual(
-      ['a', 'a', 'b', 'c', 'a', 'b', 'a'],
-    );
+    expect(
+      await readAdmissionOrder(['a', 'a', 'a', 'a', 'b', 'b', 'c'], { slots: 1, slotsPerOwner: 1 }),
+    ).toEqual(['a', 'a', 'b', 'c', 'a', 'b', 'a']);
   });
 
   test('keeps a slot free for other owners', async () => {
-    expect(await admissionOrder(['a', 'a', 'a', 'b'], { slots: 2, slotsPerOwner: 1 })).toEqual([
+    expect(await readAdmissionOrder(['a', 'a', 'a', 'b'], { slots: 2, slotsPerOwner: 1 })).toEqual([
       'a',
       'b',
       'a',

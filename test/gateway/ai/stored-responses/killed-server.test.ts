@@ -19,7 +19,7 @@ interface Gateway {
 }
 
 const request = { model: 'acme/slow', input: 'hi' } as const;
-const keyed = { headers: { 'Idempotency-Key': 'the-key-of-the-stream' } };
+const keyHeaders = { headers: { 'Idempotency-Key': 'the-key-of-the-stream' } };
 const processes: ChildProcess[] = [];
 let place: DatabasePlace;
 let provider: ScriptedProvider;
@@ -41,17 +41,17 @@ beforeAll(async () => {
       { model: { rates, max_output_tokens: 1_000 }, provider: { output_limit_member: 'max_tokens' } },
     ),
   );
-  const killed = await startProcess(modelsFile);
-  creditsBefore = await availableAt(killed);
-  const { id } = await clientOf(killed).responses.create({ ...request, background: true });
+  const killedProcess = await startProcess(modelsFile);
+  creditsBefore = await readAvailable(killedProcess);
+  const { id } = await clientOf(killedProcess).responses.create({ ...request, background: true });
   responseId = id;
-  const stream = await clientOf(killed).responses.create({ ...request, stream: true }, keyed);
+  const stream = await clientOf(killedProcess).responses.create({ ...request, stream: true }, keyHeaders);
   for await (const { type } of stream) {
     if (type !== 'response.output_text.delta') continue;
-    killed.child.kill('SIGKILL');
+    killedProcess.child.kill('SIGKILL');
     break;
   }
-  await new Promise((resolve) => killed.child.once('exit', resolve));
+  await new Promise((resolve) => killedProcess.child.once('exit', resolve));
   await endLeases();
   gateway = await startProcess(modelsFile);
 }, 240_000);
@@ -65,7 +65,7 @@ afterAll(async () => {
 const clientOf = ({ url, token }: Gateway) =>
   new OpenAI({ baseURL: `${url}/v1`, apiKey: token, maxRetries: 0 });
 
-async function availableAt({ url, token }: Gateway): Promise<number> {
+async function readAvailable({ url, token }: Gateway): Promise<number> {
   const { available } = await createGatewayClient({ baseUrl: url, token }).credits.getBalance();
   return available;
 }
@@ -107,7 +107,7 @@ async function startProcess(modelsFile: string): Promise<Gateway> {
 async function repeat(headers: Record<string, string> = {}) {
   const stream = await clientOf(gateway).responses.create(
     { ...request, stream: true },
-    { headers: { ...keyed.headers, ...headers } },
+    { headers: { ...keyHeaders.headers, ...headers } },
   );
   const events = [];
   for await (const event of stream) events.push(event);
@@ -138,5 +138,5 @@ test('both calls are charged', async () => {
     .poll(async () => (await usage.listRecords()).items.map(({ credits }) => credits > 0))
     .toEqual([true, true]);
   const charged = (await usage.listRecords()).items.reduce((sum, { credits }) => sum + credits, 0);
-  await expect.poll(() => availableAt(gateway)).toBe(creditsBefore - charged);
+  await expect.poll(() => readAvailable(gateway)).toBe(creditsBefore - charged);
 });

@@ -1,20 +1,20 @@
 import { describe, expect, test } from 'vitest';
-import { converseFrames } from '../../../../src/gateway/ai/upstream/aws-event-stream.ts';
+import { readConverseFrames } from '../../../../src/gateway/ai/upstream/aws-event-stream.ts';
 import { Problem } from '../../../../src/kernel/problem.ts';
 import { event, exception } from '../../../support/provider-bedrock.ts';
 
 const delta = event('contentBlockDelta', { contentBlockIndex: 0, delta: { text: 'x'.repeat(100) } });
 const stop = event('messageStop', { stopReason: 'end_turn' });
 const usage = event('metadata', { usage: { inputTokens: 1, outputTokens: 1 } });
-const whole = Buffer.concat([event('messageStart', { role: 'assistant' }), delta, delta, stop, usage]);
+const wholeStream = Buffer.concat([event('messageStart', { role: 'assistant' }), delta, delta, stop, usage]);
 
 async function* pieces(bytes: Buffer, size: number): AsyncGenerator<Buffer> {
-  for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
+  for (let offset = 0; offset < bytes.length; offset += size) yield bytes.subarray(offset, offset + size);
 }
 
 async function read(bytes: Buffer, size = 65_536, maxFrameBytes = 1024 * 1024): Promise<Buffer> {
   const groups = [];
-  for await (const group of converseFrames(pieces(bytes, size), { maxFrameBytes }))
+  for await (const group of readConverseFrames(pieces(bytes, size), { maxFrameBytes }))
     groups.push(...group.map((frame) => frame.bytes));
   return Buffer.concat(groups);
 }
@@ -29,27 +29,27 @@ describe('converseFrames', () => {
   test.each([1, 2, 7, 11, 12, 13, 100, 65_536])(
     'keeps every byte of frames in pieces of %i bytes',
     async (size) => {
-      expect(await read(whole, size)).toEqual(whole);
+      expect(await read(wholeStream, size)).toEqual(wholeStream);
     },
   );
 
   test('ends at the usage, and accepts a stream without it', async () => {
-    expect(await read(Buffer.concat([whole, delta]))).toEqual(whole);
-    const withoutUsage = whole.subarray(0, whole.length - usage.length);
+    expect(await read(Buffer.concat([wholeStream, delta]))).toEqual(wholeStream);
+    const withoutUsage = wholeStream.subarray(0, wholeStream.length - usage.length);
     expect(await read(withoutUsage)).toEqual(withoutUsage);
   });
 
   test('fails a stream that ends before its message, or within a frame', async () => {
     expect(await codeOf(Buffer.concat([delta, delta]))).toBe('upstream_truncated');
-    expect(await codeOf(whole.subarray(0, whole.length - 1))).toBe('upstream_truncated');
+    expect(await codeOf(wholeStream.subarray(0, wholeStream.length - 1))).toBe('upstream_truncated');
     expect(await codeOf(Buffer.alloc(0))).toBe('upstream_truncated');
   });
 
   test('fails a stream with any changed byte', async () => {
-    for (let at = 0; at < whole.length; at += 1) {
-      const bytes = Buffer.from(whole);
-      bytes[at] = (bytes[at] ?? 0) ^ 1;
-      expect(await codeOf(bytes), String(at)).not.toBe('none');
+    for (let offset = 0; offset < wholeStream.length; offset += 1) {
+      const bytes = Buffer.from(wholeStream);
+      bytes[offset] = (bytes[offset] ?? 0) ^ 1;
+      expect(await codeOf(bytes), String(offset)).not.toBe('none');
     }
   });
 
@@ -61,7 +61,7 @@ describe('converseFrames', () => {
     const bytes = Buffer.concat([delta, exception('throttlingException', 'Too many requests')]);
     const frames: Buffer[] = [];
     const failure = await (async () => {
-      for await (const group of converseFrames(pieces(bytes, 65_536), { maxFrameBytes: 1024 }))
+      for await (const group of readConverseFrames(pieces(bytes, 65_536), { maxFrameBytes: 1024 }))
         frames.push(...group.map((frame) => frame.bytes));
     })().catch((error: unknown) => error);
     expect(frames).toEqual([delta]);

@@ -55,12 +55,12 @@ describe('calls without a session', () => {
 
   test('go to the key with the least outstanding calls', () => {
     const pool = poolOf({ keys: [{ env: 'A_KEY' }, { env: 'B_KEY' }] });
-    const [first] = pool.backends as [Backend];
-    first.occupy();
-    first.occupy();
+    const [firstBackend] = pool.backends as [Backend];
+    firstBackend.occupy();
+    firstBackend.occupy();
     expect(namesOf([pool.choose(undefined, 0), pool.choose(undefined, 0)])).toEqual(['B_KEY', 'B_KEY']);
-    first.release();
-    first.release();
+    firstBackend.release();
+    firstBackend.release();
     expect(countKeys(pool, 10)).toEqual({ A_KEY: 5, B_KEY: 5 });
   });
 
@@ -75,11 +75,11 @@ describe('calls of a session', () => {
 
   test('reach the same key in every process', () => {
     const sessions = Array.from({ length: 50 }, (_, index) => hashText(`session ${index}`));
-    const first = poolOf({ keys });
-    const second = poolOf({ keys: keys.toReversed() });
+    const firstPool = poolOf({ keys });
+    const secondPool = poolOf({ keys: keys.toReversed() });
     const keysOf = (pool: BackendPool) => namesOf(sessions.map((session) => pool.choose(session, 0)));
-    expect(keysOf(second)).toEqual(keysOf(first));
-    expect(keysOf(first)).toEqual(keysOf(first));
+    expect(keysOf(secondPool)).toEqual(keysOf(firstPool));
+    expect(keysOf(firstPool)).toEqual(keysOf(firstPool));
   });
 
   test('are shared by weight over many sessions', () => {
@@ -89,14 +89,14 @@ describe('calls of a session', () => {
   });
 
   test('keep their key when another one is added', () => {
-    const before = poolOf({ keys: keys.slice(0, 2) });
-    const after = poolOf({ keys });
-    const moves = Array.from({ length: 300 }, (_, index) => hashText(`session ${index}`))
-      .map((session) => [before.choose(session, 0)?.keyEnv, after.choose(session, 0)?.keyEnv])
+    const poolBefore = poolOf({ keys: keys.slice(0, 2) });
+    const poolAfter = poolOf({ keys });
+    const movedSessions = Array.from({ length: 300 }, (_, index) => hashText(`session ${index}`))
+      .map((session) => [poolBefore.choose(session, 0)?.keyEnv, poolAfter.choose(session, 0)?.keyEnv])
       .filter(([from, to]) => from !== to);
-    expect(moves.every(([, to]) => to === 'C_KEY')).toBe(true);
-    expect(moves.length).toBeGreaterThan(60);
-    expect(moves.length).toBeLessThan(140);
+    expect(movedSessions.every(([, to]) => to === 'C_KEY')).toBe(true);
+    expect(movedSessions.length).toBeGreaterThan(60);
+    expect(movedSessions.length).toBeLessThan(140);
   });
 
   test('leave a key that has far more than its share', () => {
@@ -108,11 +108,11 @@ describe('calls of a session', () => {
   test('return to their key after its cool-down', () => {
     const pool = poolOf({ keys });
     const session = hashText('one session');
-    const usual = pool.choose(session, 0) as Backend;
-    pool.recordFailure(usual, failure(429, '7'));
-    expect(pool.choose(session, 0)).not.toBe(usual);
+    const chosenBackend = pool.choose(session, 0) as Backend;
+    pool.recordFailure(chosenBackend, failure(429, '7'));
+    expect(pool.choose(session, 0)).not.toBe(chosenBackend);
     nowMs = 7_000;
-    expect(pool.choose(session, 0)).toBe(usual);
+    expect(pool.choose(session, 0)).toBe(chosenBackend);
   });
 });
 
@@ -140,12 +140,12 @@ describe('a cool-down', () => {
 
   test('doubles with each one in a row, up to its limit', () => {
     const pool = poolOf({ keys });
-    const rests: number[] = [];
+    const restsMs: number[] = [];
     for (let count = 0; count < 8; count += 1) {
       pool.recordFailure(pool.backends[0] as Backend, failure(429));
-      rests.push(coolingOf(pool)?.restMs ?? 0);
+      restsMs.push(coolingOf(pool)?.restMs ?? 0);
     }
-    expect(rests).toEqual([1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
+    expect(restsMs).toEqual([1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
     pool.recordAnswer(pool.backends[0] as Backend);
     expect(coolingOf(pool)).toBeUndefined();
   });
@@ -201,12 +201,12 @@ describe('a cool-down', () => {
   test('of a refused key holds at every endpoint, of a limited one at its own', () => {
     const endpoints = [{ base_url: 'https://a.example' }, { base_url: 'https://b.example' }];
     const states = (pool: BackendPool) => pool.reports().map(({ cooling }) => cooling?.reason);
-    const limiting = poolOf({ keys, endpoints });
-    limiting.recordFailure(limiting.backends[0] as Backend, failure(429));
-    expect(states(limiting)).toEqual(['rate_limited', undefined, undefined, undefined]);
-    const rejecting = poolOf({ keys, endpoints });
-    rejecting.recordFailure(rejecting.backends[0] as Backend, failure(401));
-    expect(states(rejecting)).toEqual(['key_refused', undefined, 'key_refused', undefined]);
+    const limitingPool = poolOf({ keys, endpoints });
+    limitingPool.recordFailure(limitingPool.backends[0] as Backend, failure(429));
+    expect(states(limitingPool)).toEqual(['rate_limited', undefined, undefined, undefined]);
+    const rejectingPool = poolOf({ keys, endpoints });
+    rejectingPool.recordFailure(rejectingPool.backends[0] as Backend, failure(401));
+    expect(states(rejectingPool)).toEqual(['key_refused', undefined, 'key_refused', undefined]);
   });
 
   test('of an endpoint without a key does not hold at the others', () => {
@@ -252,19 +252,19 @@ describe('the endpoints of a provider', () => {
 });
 
 describe('the session of a call', () => {
-  const conversation = (first: string, ...more: string[]) => ({
+  const conversation = (firstText: string, ...laterTexts: string[]) => ({
     messages: [
       { role: 'system', content: 'Answer briefly.' },
-      { role: 'user', content: first },
-      ...more.map((content, index) => ({ role: index % 2 === 0 ? 'assistant' : 'user', content })),
+      { role: 'user', content: firstText },
+      ...laterTexts.map((content, index) => ({ role: index % 2 === 0 ? 'assistant' : 'user', content })),
     ],
   });
 
   test('is the same in every turn of a conversation', () => {
-    const first = sessionHash({ body: conversation('Hello') });
-    expect(first).toEqual(expect.any(Number));
-    expect(sessionHash({ body: conversation('Hello', 'Hi.', 'How are you?') })).toBe(first);
-    expect(sessionHash({ body: conversation('Good evening') })).not.toBe(first);
+    const firstHash = sessionHash({ body: conversation('Hello') });
+    expect(firstHash).toEqual(expect.any(Number));
+    expect(sessionHash({ body: conversation('Hello', 'Hi.', 'How are you?') })).toBe(firstHash);
+    expect(sessionHash({ body: conversation('Good evening') })).not.toBe(firstHash);
   });
 
   test.each([
@@ -276,8 +276,8 @@ describe('the session of a call', () => {
     ['stream', { prompt: [{ role: 'user', content: [{ type: 'text', text: 'Hello' }] }] }],
   ])('comes from the prompt of %s', (_name, body) => {
     expect(sessionHash({ body })).toEqual(expect.any(Number));
-    const other = JSON.parse(JSON.stringify(body).replace('Hello', 'Good evening')) as object;
-    expect(sessionHash({ body: other })).not.toBe(sessionHash({ body }));
+    const otherBody = JSON.parse(JSON.stringify(body).replace('Hello', 'Good evening')) as object;
+    expect(sessionHash({ body: otherBody })).not.toBe(sessionHash({ body }));
   });
 
   test.each<[string, Parameters<typeof sessionHash>[0]]>([

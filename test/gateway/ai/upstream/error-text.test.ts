@@ -71,7 +71,7 @@ afterAll(async () => {
 });
 beforeEach(() => provider.reset());
 
-const leaks = /CANARY|10\.1\.2\.3|sk-proj|org-1/;
+const leakPattern = /CANARY|10\.1\.2\.3|sk-proj|org-1/;
 const expected: Record<string, object> = {
   invalidRequest: {
     code: 'invalid_image',
@@ -87,7 +87,7 @@ describe.each(Object.keys(failures))('the error text of a failed response (%s)',
   test('passes in a whole answer where the caller can act on it', async () => {
     const response = await world.post('/v1/ai/responses', { model: `openai/${name}`, input: 'x' });
     const text = await response.text();
-    expect(text).not.toMatch(leaks);
+    expect(text).not.toMatch(leakPattern);
     expect([response.status, JSON.parse(text)]).toEqual([
       200,
       { ...failedResponse(expected[name]), model: `openai/${name}` },
@@ -98,7 +98,7 @@ describe.each(Object.keys(failures))('the error text of a failed response (%s)',
     const events = await eventsOf(
       await world.post('/v1/ai/responses', { model: `openai/${name}`, input: 'x', stream: true }),
     );
-    expect(events.join()).not.toMatch(leaks);
+    expect(events.join()).not.toMatch(leakPattern);
     expect(JSON.parse(events.at(-1) ?? '')).toEqual({
       type: 'response.failed',
       sequence_number: 1,
@@ -116,7 +116,7 @@ describe.each(Object.keys(failures))('the error text of a failed response (%s)',
       }),
     );
     expect(provider.lastCall().path).toBe('/v1/responses');
-    expect(JSON.stringify(parts)).not.toMatch(leaks);
+    expect(JSON.stringify(parts)).not.toMatch(leakPattern);
     expect(JSON.stringify(parts)).toContain('"rawValue"');
     expect(parts.at(-1)).toMatchObject({ type: 'finish', finishReason: { unified: 'error' } });
   });

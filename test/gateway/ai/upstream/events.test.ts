@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { EventSplitter, providerEvents } from '../../../../src/gateway/ai/upstream/events.ts';
+import { EventSplitter, readProviderEvents } from '../../../../src/gateway/ai/upstream/events.ts';
 import { Problem } from '../../../../src/kernel/problem.ts';
 import { generator } from '../generator.ts';
 
@@ -16,7 +16,7 @@ async function read(
   const texts: string[] = [];
   const kinds: string[] = [];
   try {
-    for await (const group of providerEvents(pieces(...input), chatRules)) {
+    for await (const group of readProviderEvents(pieces(...input), chatRules)) {
       for (const event of group) {
         texts.push(event.bytes.toString('utf8'));
         kinds.push(event.data.kind);
@@ -43,11 +43,11 @@ describe('EventSplitter', () => {
     for (let round = 0; round < 300; round += 1) {
       const splitter = new EventSplitter();
       const events: Buffer[] = [];
-      for (let at = 0; at < bytes.length;) {
-        const end = Math.min(bytes.length, at + 1 + random.below(9));
-        splitter.feed(bytes.subarray(at, end));
+      for (let offset = 0; offset < bytes.length;) {
+        const end = Math.min(bytes.length, offset + 1 + random.below(9));
+        splitter.feed(bytes.subarray(offset, end));
         for (let event = splitter.next(); event !== undefined; event = splitter.next()) events.push(event);
-        at = end;
+        offset = end;
       }
       // If the last CRLF is cut in two, its LF stays buffered, as nothing follows it.
       const sources = newline === '\r\n' ? [source, source.slice(0, -1)] : [source];
@@ -131,14 +131,14 @@ describe('providerEvents', () => {
     'throws at a [DONE] before the end of %s',
     async (endRule) => {
       const texts: string[] = [];
-      const reading = (async () => {
-        for await (const group of providerEvents(pieces('data: {"type":"delta"}\n\ndata: [DONE]\n\n'), {
+      const readPromise = (async () => {
+        for await (const group of readProviderEvents(pieces('data: {"type":"delta"}\n\ndata: [DONE]\n\n'), {
           maxEventBytes: mebibyte,
           endRule,
         }))
           texts.push(...group.map(({ bytes }) => bytes.toString('utf8')));
       })();
-      await expect(reading).rejects.toMatchObject({ code: 'upstream_truncated' });
+      await expect(readPromise).rejects.toMatchObject({ code: 'upstream_truncated' });
       expect(texts).toEqual(['data: {"type":"delta"}\n\n']);
     },
   );
@@ -166,7 +166,7 @@ describe('providerEvents', () => {
       }
     }
     const readAll = async () => {
-      for await (const _group of providerEvents(endlessEvents(), chatRules));
+      for await (const _group of readProviderEvents(endlessEvents(), chatRules));
     };
     await expect(readAll()).rejects.toMatchObject({ code: 'upstream_failed' });
     expect(fedBytes).toBeLessThanOrEqual(mebibyte + 65_536);
@@ -180,9 +180,10 @@ describe('events that differ in their text', () => {
   async function readTexts(source: Buffer | string, chunkBytes: number) {
     const bytes = Buffer.from(source);
     const parts: Buffer[] = [];
-    for (let at = 0; at < bytes.length; at += chunkBytes) parts.push(bytes.subarray(at, at + chunkBytes));
+    for (let offset = 0; offset < bytes.length; offset += chunkBytes)
+      parts.push(bytes.subarray(offset, offset + chunkBytes));
     const events: { text: string; kind: string; textBytes: number }[] = [];
-    for await (const group of providerEvents(pieces(...parts), chatRules))
+    for await (const group of readProviderEvents(pieces(...parts), chatRules))
       for (const { bytes: event, data } of group) {
         let textBytes = 0;
         if (data.kind === 'like') ({ textBytes } = data);

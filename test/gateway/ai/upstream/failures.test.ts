@@ -138,16 +138,16 @@ const scripts: Record<
 
 describe('failures of a provider', () => {
   let provider: ScriptedProvider;
-  let second: ScriptedProvider;
+  let secondProvider: ScriptedProvider;
   let world: World;
   beforeAll(async () => {
     provider = await startProvider();
-    second = await startProvider();
+    secondProvider = await startProvider();
     const scriptsByName = Object.fromEntries(
       Object.entries(scripts).map(([name, { script }]) => [name, script]),
     );
     const members = {
-      'to-second': `redirect?to=${encodeURIComponent(`${second.url}/chat/completions`)}`,
+      'to-second': `redirect?to=${encodeURIComponent(`${secondProvider.url}/chat/completions`)}`,
       'key-echo': 'key-echo',
       ...Object.fromEntries(
         ['1', '-5', '1000000000', 'soon', '2.2'].map((retryAfter) => [
@@ -175,7 +175,7 @@ describe('failures of a provider', () => {
   afterAll(async () => {
     await world.close();
     await provider.close();
-    await second.close();
+    await secondProvider.close();
   });
 
   /**
@@ -392,7 +392,7 @@ describe('failures of a provider', () => {
     expect(
       await problemIn(await world.post('/v1/ai/chat/completions', { model: 'acme/to-second', messages })),
     ).toEqual([502, 'upstream_failed']);
-    expect(second.calls).toHaveLength(0);
+    expect(secondProvider.calls).toHaveLength(0);
   });
 
   test("redacts keys and addresses in a provider's error message", async () => {

@@ -77,16 +77,16 @@ describe('ProviderResponse', () => {
   });
 
   test('aborts a request that waits in the queue', async () => {
-    const first = request('/silent');
-    const second = request('/joined');
-    const head = second.head();
-    second.abort(new Error('left'));
+    const firstRequest = request('/silent');
+    const secondRequest = request('/joined');
+    const head = secondRequest.head();
+    secondRequest.abort(new Error('left'));
     await expect(head).rejects.toThrow('left');
-    first.abort(new Error('left'));
-    await expect(first.head()).rejects.toThrow('left');
-    const third = request('/joined');
-    await third.head();
-    expect(third.statusCode).toBe(200);
-    await third.return();
+    firstRequest.abort(new Error('left'));
+    await expect(firstRequest.head()).rejects.toThrow('left');
+    const thirdRequest = request('/joined');
+    await thirdRequest.head();
+    expect(thirdRequest.statusCode).toBe(200);
+    await thirdRequest.return();
   });
 });

@@ -20,7 +20,7 @@ async function leaveJournal(world: JournalWorld, lines: readonly JournalLine[]):
   return journal;
 }
 
-async function onlySegment(world: JournalWorld, journal: Journal): Promise<string> {
+async function findOnlySegment(world: JournalWorld, journal: Journal): Promise<string> {
   const [name, ...otherNames] = await world.segments(journal);
   if (name === undefined || otherNames.length > 0) throw new Error('There is not one segment.');
   return join(world.path, journal.journalId, name);
@@ -113,10 +113,10 @@ describe('charges', () => {
   test('closes a call once', async () => {
     const world = await journalWorld();
     await leaveJournal(world, [sentLine('a', 5n)]);
-    const first = await world.take();
-    const charges = await readCharges(first);
-    expect(await readCharges(first)).toEqual(charges);
-    first.unlock();
+    const firstJournal = await world.take();
+    const charges = await readCharges(firstJournal);
+    expect(await readCharges(firstJournal)).toEqual(charges);
+    firstJournal.unlock();
     expect(await readCharges(await world.take())).toEqual(charges);
   });
 
@@ -132,7 +132,7 @@ describe('charges', () => {
   test('ignores a last line torn at any byte', async () => {
     const world = await journalWorld();
     const journal = await leaveJournal(world, threeCalls);
-    const path = await onlySegment(world, journal);
+    const path = await findOnlySegment(world, journal);
     const bytes = await readFile(path);
     const start = bytes.lastIndexOf(10, bytes.length - 2) + 1;
     for (let length = start; length < bytes.length; length += 1) {
@@ -147,7 +147,7 @@ describe('charges', () => {
   test('charges a call whose torn end is followed by its estimate', async () => {
     const world = await journalWorld();
     const journal = await leaveJournal(world, [finalLine('a'), sentLine('b', 5n), finalLine('b', 9n)]);
-    const path = await onlySegment(world, journal);
+    const path = await findOnlySegment(world, journal);
     const bytes = await readFile(path);
     await writeFile(path, bytes.subarray(0, bytes.length - 3));
     const expected = [
@@ -167,7 +167,7 @@ describe('charges', () => {
     await journal.sync(journal.append(finalLine('a')));
     for (const usageId of ['b', 'c']) journal.append(finalLine(usageId));
     await journal.close();
-    const path = await onlySegment(world, journal);
+    const path = await findOnlySegment(world, journal);
     const bytes = await readFile(path);
     const secondAt = bytes.indexOf(10) + 1;
     bytes.fill(0, secondAt, secondAt + 30);
@@ -178,9 +178,9 @@ describe('charges', () => {
 });
 
 describe('a flipped byte in the middle', () => {
-  async function damage(world: JournalWorld): Promise<Journal> {
+  async function damageJournal(world: JournalWorld): Promise<Journal> {
     const journal = await leaveJournal(world, threeCalls);
-    const path = await onlySegment(world, journal);
+    const path = await findOnlySegment(world, journal);
     const bytes = await readFile(path);
     const position = bytes.indexOf(10) + 100;
     bytes[position] = (bytes[position] ?? 0) ^ 4;
@@ -190,13 +190,13 @@ describe('a flipped byte in the middle', () => {
 
   test('leaves the other lines to be applied', async () => {
     const world = await journalWorld();
-    await damage(world);
+    await damageJournal(world);
     expect(await readCharges(await world.take())).toMatchObject([{ seq: 1 }, { seq: 3 }]);
   });
 
   test('copies the segment aside with one alarm', async () => {
     const world = await journalWorld();
-    const { journalId } = await damage(world);
+    const { journalId } = await damageJournal(world);
     const journal = await world.take();
     await readCharges(journal);
     await readCharges(journal);
@@ -242,6 +242,6 @@ describe('putAside', () => {
 });
 
 function withoutKind(line: JournalLine): object {
-  const { kind: _kind, ...rest } = line;
-  return rest;
+  const { kind: _kind, ...lineWithoutKind } = line;
+  return lineWithoutKind;
 }

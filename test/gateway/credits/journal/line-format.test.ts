@@ -15,39 +15,41 @@ function frameBytes(...frames: Frame[]): Buffer {
   return Buffer.concat(bytes);
 }
 
-const first: Frame = { seq: 1, syncedSeq: 0, text: '{"a":"ü€😀"}' };
-const second: Frame = { seq: 2 ** 47, syncedSeq: 2 ** 46, text: '' };
+const firstFrame: Frame = { seq: 1, syncedSeq: 0, text: '{"a":"ü€😀"}' };
+const secondFrame: Frame = { seq: 2 ** 47, syncedSeq: 2 ** 46, text: '' };
 
 describe('frames of the journal', () => {
   test('read back as they were written', () => {
-    expect([...readFrames(frameBytes(first, second))]).toMatchObject([first, second]);
+    expect([...readFrames(frameBytes(firstFrame, secondFrame))]).toMatchObject([firstFrame, secondFrame]);
   });
 
   test('end where zeros begin', () => {
-    expect([...readFrames(Buffer.concat([frameBytes(first), Buffer.alloc(4096)]))]).toMatchObject([first]);
+    expect([...readFrames(Buffer.concat([frameBytes(firstFrame), Buffer.alloc(4096)]))]).toMatchObject([
+      firstFrame,
+    ]);
   });
 
   test('are refused with any bit changed', () => {
-    const bytes = frameBytes(first);
-    for (let at = 0; at < bytes.length; at += 1)
+    const bytes = frameBytes(firstFrame);
+    for (let index = 0; index < bytes.length; index += 1)
       for (let bit = 0; bit < 8; bit += 1) {
         const changedBytes = Buffer.from(bytes);
-        changedBytes[at] = (changedBytes[at] ?? 0) ^ (1 << bit);
-        expect(readFrame(changedBytes, 0), `byte ${at}, bit ${bit}`).toBeNull();
+        changedBytes[index] = (changedBytes[index] ?? 0) ^ (1 << bit);
+        expect(readFrame(changedBytes, 0), `byte ${index}, bit ${bit}`).toBeNull();
       }
   });
 
   test('are refused when cut at any byte', () => {
-    const bytes = frameBytes(first);
+    const bytes = frameBytes(firstFrame);
     for (let length = 0; length < bytes.length; length += 1)
       expect(readFrame(bytes.subarray(0, length), 0), `${length} bytes`).toBeNull();
   });
 
   test('are read on after a damaged one', () => {
-    const third = { ...first, seq: 3 };
-    const bytes = frameBytes(first, { ...first, seq: 2 }, third);
-    const at = frameBytes(first).length + 20;
-    bytes[at] = (bytes[at] ?? 0) ^ 1;
-    expect([...readFrames(bytes)]).toMatchObject([first, third]);
+    const thirdFrame = { ...firstFrame, seq: 3 };
+    const bytes = frameBytes(firstFrame, { ...firstFrame, seq: 2 }, thirdFrame);
+    const offset = frameBytes(firstFrame).length + 20;
+    bytes[offset] = (bytes[offset] ?? 0) ^ 1;
+    expect([...readFrames(bytes)]).toMatchObject([firstFrame, thirdFrame]);
   });
 });

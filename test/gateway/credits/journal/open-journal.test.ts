@@ -184,12 +184,12 @@ describe('segments', () => {
     const journal = await world.open();
     for (const usageId of manyIds) await journal.sync(journal.append(finalLine(usageId)));
     const segmentsBefore = await world.segments(journal);
-    journal.applied(200);
+    journal.markApplied(200);
     world.clock.advance(10 * 60_000 - 1);
     expect(await world.segments(journal)).toEqual(segmentsBefore);
     world.clock.advance(1);
     await vi.waitFor(async () => expect(await world.segments(journal)).toEqual(segmentsBefore.slice(1)));
-    journal.applied(400);
+    journal.markApplied(400);
     world.clock.advance(10 * 60_000);
     await vi.waitFor(async () => expect(await world.segments(journal)).toEqual(segmentsBefore.slice(-1)));
     await journal.close();
@@ -202,7 +202,7 @@ describe('segments', () => {
     journal.append(checkpointLine('long', 70n));
     for (const usageId of manyIds) await journal.sync(journal.append(finalLine(usageId)));
     const segmentsBefore = await world.segments(journal);
-    journal.applied(402);
+    journal.markApplied(402);
     await vi.waitFor(async () => {
       world.clock.advance(10 * 60_000);
       expect(await world.segments(journal)).not.toContain(segmentsBefore[0]);
