@@ -96,7 +96,7 @@ const measureMs = async (work: () => Promise<unknown>) => {
   await work();
   return performance.now() - begunMs;
 };
-async function times(count: number, work: (index: number) => Promise<unknown>): Promise<number[]> {
+async function measureTimes(count: number, work: (index: number) => Promise<unknown>): Promise<number[]> {
   const durations: number[] = [];
   for (let index = 0; index < count; index += 1) durations.push(await measureMs(() => work(index)));
   return durations;
@@ -123,20 +123,20 @@ async function visit(runtime: Running, figures: Kept, isFirst: boolean): Promise
   if (!isFirst) note('start with data → first 200 on health, ms', runtime.startedMs);
   // The first calls are slower on both sides and do not count: a server stays up for weeks.
   const warmUpSession = await runtime.create();
-  await times(warmings, () => runtime.turn(warmUpSession, 'TOK=1'));
-  await times(warmings, () => runtime.create());
+  await measureTimes(warmings, () => runtime.turn(warmUpSession, 'TOK=1'));
+  await measureTimes(warmings, () => runtime.create());
 
   await measure('create a session, one client, ms', async () =>
-    median(await times(100, () => runtime.create())),
+    median(await measureTimes(100, () => runtime.create())),
   );
   await measure('create, 16 clients, ms each of them', async () => {
-    const rest = Math.max(16, isFirst ? idleSessions - 101 - warmings : 160);
-    const each = Math.ceil(rest / 16);
+    const remainingSessions = Math.max(16, isFirst ? idleSessions - 101 - warmings : 160);
+    const perWorker = Math.ceil(remainingSessions / 16);
     return (
       (await measureMs(() =>
-        Promise.all(Array.from({ length: 16 }, () => times(each, () => runtime.create()))),
+        Promise.all(Array.from({ length: 16 }, () => measureTimes(perWorker, () => runtime.create()))),
       )) /
-      (each * 16)
+      (perWorker * 16)
     );
   });
   await new Promise((resolve) => setTimeout(resolve, 2_000));
@@ -144,7 +144,7 @@ async function visit(runtime: Running, figures: Kept, isFirst: boolean): Promise
     await measure('memory of the process with the idle sessions, MB', async () => runtime.residentMb());
 
   await measure('one-token turn, whole, ms', async () =>
-    median(await times(30, () => runtime.turn(warmUpSession, 'TOK=1'))),
+    median(await measureTimes(30, () => runtime.turn(warmUpSession, 'TOK=1'))),
   );
   await measure('one-token turn, accepted to first text at the client, ms', async () => {
     const stream = await runtime.follow(warmUpSession);
@@ -198,7 +198,7 @@ async function visit(runtime: Running, figures: Kept, isFirst: boolean): Promise
   }
   const { long: longSession } = figures;
   await measure('fork of a session of 200 messages, ms', async () =>
-    median(await times(5, () => runtime.fork(longSession))),
+    median(await measureTimes(5, () => runtime.fork(longSession))),
   );
   if (figures.many === undefined) {
     const sessionId = await runtime.create();
@@ -215,7 +215,7 @@ async function visit(runtime: Running, figures: Kept, isFirst: boolean): Promise
     note('replay, first byte, ms', median(replays.map(({ firstMs }) => firstMs)));
     note(
       'resume with 100 missed, ms',
-      median(await times(10, () => runtime.replay(manyEvents.sessionId, manyEvents.head - 100, 100))),
+      median(await measureTimes(10, () => runtime.replay(manyEvents.sessionId, manyEvents.head - 100, 100))),
     );
   } catch (error) {
     figures.failures.add(`replay: ${error instanceof Error ? error.message : String(error)}`);

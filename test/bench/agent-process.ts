@@ -19,7 +19,7 @@ export interface ScriptedAgent {
 export async function startScriptedAgent(folder: string): Promise<ScriptedAgent> {
   const model = launch(folder, [join(root, 'test/bench/agent-model.ts')]);
   try {
-    const port = await firstMatch(model, /^(\d+)/);
+    const port = await waitForMatch(model, /^(\d+)/);
     const agent = launch(folder, [
       join(root, 'src/cli/main.ts'),
       'agent',
@@ -30,7 +30,7 @@ export async function startScriptedAgent(folder: string): Promise<ScriptedAgent>
       '--gateway-url',
       `http://127.0.0.1:${port}`,
     ]);
-    const url = await firstMatch(agent, /"url":"(http:[^"]+)"/);
+    const url = await waitForMatch(agent, /"url":"(http:[^"]+)"/);
     const token = readFileSync(join(folder, 'agent.token'), 'utf8').trim();
     return {
       client: createAgentClient({ baseUrl: url, token }),
@@ -62,7 +62,7 @@ function launch(folder: string, argumentList: readonly string[]) {
 }
 
 /** The first match in the output of a program. */
-async function firstMatch(program: Program, pattern: RegExp): Promise<string> {
+async function waitForMatch(program: Program, pattern: RegExp): Promise<string> {
   for await (const line of createInterface({ input: program.stdout })) {
     const match = pattern.exec(line)?.[1];
     if (match === undefined) continue;

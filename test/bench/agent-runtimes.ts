@@ -123,8 +123,8 @@ export function townhall(folder: string, providerUrl: string): Runtime {
           await stream.ended;
           return (await headOf(sessionId)).headSeq;
         },
-        replay: (sessionId, after, count) =>
-          client.replay(`${sessions}/${sessionId}/events?after=${after}`, count, (line) =>
+        replay: (sessionId, afterSeq, count) =>
+          client.replay(`${sessions}/${sessionId}/events?after=${afterSeq}`, count, (line) =>
             line.startsWith('id: '),
           ),
         stop: () => stop(child),
@@ -223,9 +223,9 @@ export function opencode(binary: string, folder: string, providerUrl: string): R
           );
           return Math.max(...seqs);
         },
-        replay: (sessionId, after, count) =>
+        replay: (sessionId, afterSeq, count) =>
           client.replay(
-            `/api/session/${sessionId}/event?after=${after}`,
+            `/api/session/${sessionId}/event?after=${afterSeq}`,
             count,
             (line) => line.startsWith('data: ') && line.includes('"durable"'),
           ),
@@ -328,10 +328,10 @@ function createClient(port: number, authorization: string) {
   }
 
   async function* readLines(response: IncomingMessage): AsyncGenerator<string> {
-    let rest = '';
+    let unfinishedLine = '';
     for await (const piece of response) {
-      const all = (rest + (piece as Buffer).toString('utf8')).split('\n');
-      rest = all.pop() ?? '';
+      const all = (unfinishedLine + (piece as Buffer).toString('utf8')).split('\n');
+      unfinishedLine = all.pop() ?? '';
       yield* all;
     }
   }

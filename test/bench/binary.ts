@@ -18,7 +18,7 @@ const limits = { coldMs: 4_000, warmMs: 2_000 };
 if (!existsSync(binary)) throw new Error('build/townhall is not there; run "npm run binary" first');
 
 const mebibytes = (bytes: number): string => `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
-console.log(`size ${mebibytes(statSync(binary).size)}, gzip ${mebibytes(await zippedBytes())}`);
+console.log(`size ${mebibytes(statSync(binary).size)}, gzip ${mebibytes(await measureZippedBytes())}`);
 
 const coldMs: number[] = [];
 const warmMs: number[] = [];
@@ -62,7 +62,7 @@ async function startMs(cwd: string): Promise<number> {
   return elapsedMs;
 }
 
-async function zippedBytes(): Promise<number> {
+async function measureZippedBytes(): Promise<number> {
   let bytes = 0;
   for await (const piece of createReadStream(binary).pipe(createGzip({ level: 6 })))
     bytes += (piece as Buffer).length;

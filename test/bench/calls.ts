@@ -54,9 +54,9 @@ async function startTargets(bench: Bench): Promise<Target[]> {
 
 function readParts(): Part[] {
   const names = options.parts.split(',');
-  const unknown = names.find((name) => !allParts.some((part) => part === name));
-  if (unknown !== undefined)
-    throw new Error(`"--parts" has no part ${unknown}; use some of ${allParts.join(', ')}.`);
+  const unknownPart = names.find((name) => !allParts.some((part) => part === name));
+  if (unknownPart !== undefined)
+    throw new Error(`"--parts" has no part ${unknownPart}; use some of ${allParts.join(', ')}.`);
   return allParts.filter((part) => names.includes(part));
 }
 

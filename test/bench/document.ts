@@ -56,7 +56,7 @@ export function benchDocument(): { document: Document; operationIds: string[] } 
       ...answer,
     });
   }
-  const generic = ['service', 'action', 'step'].map((name) => ({
+  const genericSchemas = ['service', 'action', 'step'].map((name) => ({
     name,
     in: 'path',
     required: true,
@@ -65,13 +65,13 @@ export function benchDocument(): { document: Document; operationIds: string[] } 
   add('/v1/{service}/{action}', 'post', {
     operationId: 'directory.call',
     security,
-    parameters: generic.slice(0, 2),
+    parameters: genericSchemas.slice(0, 2),
     ...answer,
   });
   add('/v1/{service}/{action}/{step}', 'post', {
     operationId: 'directory.callStep',
     security,
-    parameters: generic,
+    parameters: genericSchemas,
     ...answer,
   });
   const document = {

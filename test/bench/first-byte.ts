@@ -106,7 +106,7 @@ async function measure(): Promise<void> {
   };
   const awaitFirstLine = (processOutput: ReturnType<typeof start>) => (
     processes.push(processOutput),
-    firstLine(processOutput.stdout as NodeJS.ReadableStream)
+    readFirstLine(processOutput.stdout as NodeJS.ReadableStream)
   );
   const database = options.postgres ? await startServer() : undefined;
   try {
@@ -230,7 +230,7 @@ function roundMs(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
 }
 
-async function firstLine(stream: NodeJS.ReadableStream): Promise<string> {
+async function readFirstLine(stream: NodeJS.ReadableStream): Promise<string> {
   for await (const line of createInterface({ input: stream })) return line;
   throw new Error('A process ended without a word.');
 }

@@ -70,9 +70,9 @@ function provide(): void {
       }
       answer.on('close', () => !answer.writableFinished && console.log(`left ${monotonicMs()}`));
       answer.writeHead(200, { 'content-type': 'text/event-stream' });
-      const say = (rest: object) =>
+      const say = (members: object) =>
         answer.write(
-          `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model, ...rest })}\n\n`,
+          `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model, ...members })}\n\n`,
         );
       for (let index = 0; index < scripts[model] && !answer.destroyed; index += 1) {
         say({

@@ -33,12 +33,12 @@ async function startWhole(): Promise<{ url: string; token: string }> {
     token:
       process.env['DATABASE_URL'] === undefined
         ? (await gateway.issueLocalToken()).userToken
-        : await issuedToken(url),
+        : await issueToken(url),
   };
 }
 
 // A gateway on PostgreSQL has no local user, so create one as a product's backend does.
-async function issuedToken(url: string): Promise<string> {
+async function issueToken(url: string): Promise<string> {
   const client = createGatewayClient({ baseUrl: url });
   const { session_token: token } = await client.admin.login({
     admin_id: process.env['ADMIN_ID'] ?? '',

@@ -54,7 +54,7 @@ function measure(): Sizes {
 
 const startedMs = performance.now();
 
-async function rest(): Promise<void> {
+async function pauseBetweenStages(): Promise<void> {
   await new Promise((resolve) => setTimeout(resolve, restSeconds * 1_000));
 }
 
@@ -99,15 +99,15 @@ async function run({ client, stop }: ScriptedAgent): Promise<void> {
   await runTurns(client, turns);
   report(`${turns} turns`);
   const sessions = await removeAll(client);
-  await rest();
+  await pauseBetweenStages();
   report(`all ${sessions} sessions deleted`);
   await runTurns(client, turnsAfterDeletion);
   report(`${turnsAfterDeletion} more turns`);
   await removeAll(client);
-  await rest();
+  await pauseBetweenStages();
   report('those deleted');
   await stop();
-  const tables = await largestTables();
+  const tables = await findLargestTables();
   report('agent stopped');
   const screen = execFileSync(
     process.execPath,
@@ -119,7 +119,7 @@ async function run({ client, stop }: ScriptedAgent): Promise<void> {
 }
 
 /** What is left, read from the stopped agent's database. */
-async function largestTables(): Promise<string[]> {
+async function findLargestTables(): Promise<string[]> {
   const database = await connect({ path: join(folder, 'agent.db') }, { log: silentLog });
   try {
     const rows = await database.sql<{ name: string; bytes: number }[]>`

@@ -18,7 +18,7 @@ import { benchDocument, benchedOperation } from './document.ts';
 const targetRatio = 0.45;
 const connections = 32;
 const self = fileURLToPath(import.meta.url);
-const [mode, ...rest] = process.argv.slice(2);
+const [mode, ...modeArguments] = process.argv.slice(2);
 
 // A server reports its processor time on request. Unlike the request rate, it does not depend on
 // other work of the machine.
@@ -26,7 +26,7 @@ process.on('message', () => process.send?.(spentMicroseconds()));
 
 if (mode === 'bare') serveBare();
 else if (mode === 'kernel') await serveKernel();
-else await compare(Number(mode ?? 6), Number(rest[0] ?? 2));
+else await compare(Number(mode ?? 6), Number(modeArguments[0] ?? 2));
 
 function serveBare(): void {
   const server = createBareServer((request, response) => {
@@ -80,7 +80,7 @@ async function compare(rounds: number, seconds: number): Promise<void> {
     child: fork(self, [name], { stdio: ['ignore', sink, 'inherit', 'ipc'] }),
   }));
   try {
-    const ports = await Promise.all(servers.map(({ child }) => firstMessage(child)));
+    const ports = await Promise.all(servers.map(({ child }) => waitForFirstMessage(child)));
     const rates: Record<string, number[]> = { bare: [], kernel: [] };
     const costs: Record<string, number[]> = { bare: [], kernel: [] };
     for (const port of ports) await load(port, 3);
@@ -118,10 +118,10 @@ function spentMicroseconds(): number {
 
 async function ask(child: ChildProcess): Promise<number> {
   child.send('cpu');
-  return firstMessage(child);
+  return waitForFirstMessage(child);
 }
 
-async function firstMessage(child: ChildProcess): Promise<number> {
+async function waitForFirstMessage(child: ChildProcess): Promise<number> {
   const [port] = await once(child, 'message');
   return port as number;
 }

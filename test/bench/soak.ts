@@ -46,20 +46,23 @@ interface Reader {
   leave(): Promise<void>;
 }
 
-function follow(client: AgentClient, sessionId: string, after: number): Reader {
+function follow(client: AgentClient, sessionId: string, afterSeq: number): Reader {
   const stop = new AbortController();
   const reader: Reader = {
     sessionId,
-    seq: after,
+    seq: afterSeq,
     rejoins: 0,
     async leave() {
       stop.abort();
-      await reading;
+      await readPromise;
     },
   };
-  const reading = (async () => {
+  const readPromise = (async () => {
     const onRejoin = () => void (reader.rejoins += 1);
-    for await (const event of client.sessions.follow({ sessionId, after }, { signal: stop.signal, onRejoin }))
+    for await (const event of client.sessions.follow(
+      { sessionId, after: afterSeq },
+      { signal: stop.signal, onRejoin },
+    ))
       // The client itself reads again from the last seq where one is missing.
       if ('seq' in event) reader.seq = event.seq;
   })().catch((error: unknown) => {
@@ -81,11 +84,11 @@ function readProcessorSeconds(pid: number): number {
 
 /** Megabytes a minute, by least squares. */
 function slopeOf(samples: readonly Sample[]): number {
-  const mean = (pick: (sample: Sample) => number) =>
+  const meanOf = (pick: (sample: Sample) => number) =>
     samples.reduce((sum, sample) => sum + pick(sample), 0) / samples.length;
-  const [meanMinute, meanMegabytes] = [mean(({ minute }) => minute), mean(({ megabytes }) => megabytes)];
-  const covariance = mean((sample) => (sample.minute - meanMinute) * (sample.megabytes - meanMegabytes));
-  return covariance / mean(({ minute }) => (minute - meanMinute) ** 2);
+  const [meanMinute, meanMegabytes] = [meanOf(({ minute }) => minute), meanOf(({ megabytes }) => megabytes)];
+  const covariance = meanOf((sample) => (sample.minute - meanMinute) * (sample.megabytes - meanMegabytes));
+  return covariance / meanOf(({ minute }) => (minute - meanMinute) ** 2);
 }
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, Math.max(0, ms)));
@@ -132,13 +135,13 @@ async function sampleUntil(pid: number, untilMs: number): Promise<Sample[]> {
 /** The sessions whose stream does not have the newest event within ten seconds. */
 async function findBehind(client: AgentClient, readers: readonly Reader[]): Promise<string[]> {
   const untilMs = performance.now() + 10_000;
-  const behind: string[] = [];
+  const lateSessions: string[] = [];
   for (const reader of readers) {
     const { headSeq } = await client.sessions.get({ sessionId: reader.sessionId });
     while (reader.seq < headSeq && performance.now() < untilMs) await pause(100);
-    if (reader.seq !== headSeq) behind.push(`${reader.sessionId}: ${reader.seq} of ${headSeq}`);
+    if (reader.seq !== headSeq) lateSessions.push(`${reader.sessionId}: ${reader.seq} of ${headSeq}`);
   }
-  return behind;
+  return lateSessions;
 }
 
 async function run(folder: string): Promise<void> {
@@ -158,24 +161,24 @@ async function run(folder: string): Promise<void> {
     const untilMs = performance.now() + minutes * 60_000;
     const [turns, samples] = await Promise.all([load(client, readers, untilMs), sampleUntil(pid, untilMs)]);
     const processor = readProcessorSeconds(pid) - processorBefore;
-    const behind = await findBehind(client, readers);
+    const lateSessions = await findBehind(client, readers);
     stop.abort();
     await followingAll;
     await Promise.all(readers.map((reader) => reader.leave()));
-    const steady = samples.filter(({ minute }) => minute >= warmMinutes);
-    const slope = slopeOf(steady);
-    const sizes = steady.map(({ megabytes }) => megabytes);
+    const steadySamples = samples.filter(({ minute }) => minute >= warmMinutes);
+    const slope = slopeOf(steadySamples);
+    const sizes = steadySamples.map(({ megabytes }) => megabytes);
     console.log(
       [
         `${turns} turns, ${streams} streams and ${events} events of all sessions in ${minutes} minutes`,
         `processor time of the agent: ${((100 * processor) / (minutes * 60)).toFixed(1)} % of one core`,
         `resident after ${warmMinutes} minutes: ${Math.min(...sizes).toFixed(1)} to ${Math.max(...sizes).toFixed(1)} MB, last ${sizes.at(-1)?.toFixed(1)} MB`,
-        `slope: ${slope.toFixed(3)} MB a minute over ${steady.length} samples (wanted below ${maxSlope})`,
-        `reconnects: ${readers.reduce((sum, { rejoins }) => sum + rejoins, 0)}, streams behind: ${behind.length}`,
-        ...behind,
+        `slope: ${slope.toFixed(3)} MB a minute over ${steadySamples.length} samples (wanted below ${maxSlope})`,
+        `reconnects: ${readers.reduce((sum, { rejoins }) => sum + rejoins, 0)}, streams behind: ${lateSessions.length}`,
+        ...lateSessions,
       ].join('\n'),
     );
-    process.exitCode = slope < maxSlope && behind.length === 0 ? 0 : 1;
+    process.exitCode = slope < maxSlope && lateSessions.length === 0 ? 0 : 1;
   } finally {
     await agent.stop();
   }

@@ -51,7 +51,7 @@ async function startOnce(argumentList: string[], folder: string): Promise<Start>
   return { firstAnswerMs, residentMb };
 }
 
-function printSummary(name: string, starts: readonly Start[]): void {
+function printSummary(name: string, measurements: readonly Start[]): void {
   const line = (values: number[], unit: string): string => {
     const sortedValues = values.toSorted((a, b) => a - b);
     const roundedAt = (index: number): string => (sortedValues[index] ?? 0).toFixed(0);
@@ -59,10 +59,10 @@ function printSummary(name: string, starts: readonly Start[]): void {
   };
   console.log(
     `${name.padEnd(34)} ${line(
-      starts.map(({ firstAnswerMs }) => firstAnswerMs),
+      measurements.map(({ firstAnswerMs }) => firstAnswerMs),
       'ms',
     )}, ${line(
-      starts.map(({ residentMb }) => residentMb),
+      measurements.map(({ residentMb }) => residentMb),
       'MB',
     )}`,
   );

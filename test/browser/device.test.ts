@@ -35,9 +35,9 @@ describe.skipIf(!hasChromium)('the page of device logins', () => {
     });
 
   async function open(address: string): Promise<LocalPage> {
-    const local = await openLocalPage(browser);
-    await local.page.goto(address);
-    return local;
+    const localPage = await openLocalPage(browser);
+    await localPage.page.goto(address);
+    return localPage;
   }
 
   async function picture(page: Page, step: string): Promise<void> {

@@ -74,17 +74,17 @@ describe.skipIf(!hasChromium)('the login page', () => {
     })}`;
 
   async function open(address: string): Promise<LocalPage> {
-    const local = await openLocalPage(browser);
-    await local.page.goto(address);
-    return local;
+    const localPage = await openLocalPage(browser);
+    await localPage.page.goto(address);
+    return localPage;
   }
 
   /** The app, and from there its login page. */
   async function openFromApp(button = 'Sign in'): Promise<LocalPage> {
-    const local = await open(app.address);
-    await local.page.getByRole('button', { name: button }).click();
-    await local.page.getByRole('heading').waitFor();
-    return local;
+    const appPage = await open(app.address);
+    await appPage.page.getByRole('button', { name: button }).click();
+    await appPage.page.getByRole('heading').waitFor();
+    return appPage;
   }
 
   async function picture(page: Page, view: string): Promise<void> {

@@ -44,7 +44,7 @@ async function call(
 const hasScript = spawnSync('script', ['--version']).status === 0;
 
 /** A server that counts requests: a call to it would be a paid one. */
-async function countingServer(): Promise<{ url: string; requests(): number; close(): void }> {
+async function startCountingServer(): Promise<{ url: string; requests(): number; close(): void }> {
   let requests = 0;
   const server = createServer((_request, response) => {
     requests += 1;
@@ -57,12 +57,12 @@ async function countingServer(): Promise<{ url: string; requests(): number; clos
     close: () => void server.close(),
   };
 }
-const gateway = (words: string[], from?: Parameters<typeof call>[1]) =>
-  call(['gateway', ...words, '--url', world.url], from);
+const gateway = (words: string[], options?: Parameters<typeof call>[1]) =>
+  call(['gateway', ...words, '--url', world.url], options);
 
 describe('townhall call', () => {
   test.each(['', '.', '..'])('refuses %j as a path parameter before sending anything', async (value) => {
-    const server = await countingServer();
+    const server = await startCountingServer();
     try {
       const outcome = await call(['agent', 'sessions.get', `sessionId=${value}`, '--url', server.url]);
       expect(outcome).toMatchObject({
@@ -161,7 +161,7 @@ describe('townhall call', () => {
   });
 
   test('makes no call when the output file exists', async () => {
-    const paidServer = await countingServer();
+    const paidServer = await startCountingServer();
     const file = join(folder, 'there.wav');
     await writeFile(file, 'kept');
     expect(await call(['gateway', ...speech, '--url', paidServer.url, '--output', file])).toMatchObject({
@@ -174,7 +174,7 @@ describe('townhall call', () => {
   });
 
   test.skipIf(!hasScript)('makes no call for audio on a terminal', async () => {
-    const paidServer = await countingServer();
+    const paidServer = await startCountingServer();
     const words = [
       process.execPath,
       entry,
@@ -291,10 +291,10 @@ describe('townhall call', () => {
   });
 
   test('lists every operation and describes one without calling it', async () => {
-    const listing = await call(['gateway']);
+    const listResult = await call(['gateway']);
     const operations = await readOperations('gateway');
     expect(
-      listing.screen
+      listResult.screen
         .trimEnd()
         .split('\n')
         .map((line) => line.split(' ', 1)[0]),
@@ -318,11 +318,11 @@ describe('townhall call', () => {
     'finds the location of each member of the %s operations',
     async (surface) => {
       for (const { operationId, path, members, bodyType, isBodyOpen } of await readOperations(surface)) {
-        const inPath = [...path.matchAll(/\{([^}]+)\}/g)].map(([, name]) => name);
+        const pathNames = [...path.matchAll(/\{([^}]+)\}/g)].map(([, name]) => name);
         expect(
           members.filter(({ place }) => place === 'path').map(({ name }) => name),
           operationId,
-        ).toEqual(inPath);
+        ).toEqual(pathNames);
         expect(new Set(members.map(({ name }) => name)).size, operationId).toBe(members.length);
         if (bodyType === 'application/json' && !isBodyOpen)
           expect(

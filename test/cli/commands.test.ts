@@ -190,13 +190,13 @@ describe('townhall gateway', () => {
     });
     const [, port = ''] = await run.waitFor(/"url":"http:\/\/127\.0\.0\.1:(\d+)"/);
     const cwd = await mkdtemp(join(folder, 'second-'));
-    const second = townhall(['gateway', '--port', port, '--host', '127.0.0.1'], { cwd });
+    const secondGateway = townhall(['gateway', '--port', port, '--host', '127.0.0.1'], { cwd });
     const metrics = townhall(['gateway', '--port', '0', '--metrics-port', port], {
       cwd: await mkdtemp(join(folder, 'third-')),
     });
     const agent = townhall(['agent', '--port', port, '--gateway-token-file', 'token'], { cwd });
-    expect(await second.ended).toBe(1);
-    expect(second.screen()).toMatch(new RegExp(`The port ${port} is taken.* with PORT;`));
+    expect(await secondGateway.ended).toBe(1);
+    expect(secondGateway.screen()).toMatch(new RegExp(`The port ${port} is taken.* with PORT;`));
     expect(await metrics.ended).toBe(1);
     expect(metrics.screen()).toContain('with METRICS_PORT;');
     expect(await agent.ended).toBe(1);

@@ -58,7 +58,7 @@ describe.each(tools.map(({ id }) => id))('townhall connect %s', (tool) => {
     expect(code).toBe(0);
     expect(output.join('\n')).toMatch(/Tested: POST \/v1(beta)?\//);
     const { token, files } = await recordOf(tool);
-    const texts = await Promise.all(files.map((each) => readFile(each.path, 'utf8')));
+    const texts = await Promise.all(files.map((entry) => readFile(entry.path, 'utf8')));
     expect(texts.join('')).toContain(token);
     expect(texts.join('')).toContain('local/echo');
     expect(output.join('\n')).not.toContain(token);
@@ -83,7 +83,7 @@ describe.each(tools.map(({ id }) => id))('townhall connect %s', (tool) => {
   test('writes files of their owner alone', async () => {
     await connect(tool, '--model', 'local/echo', '--no-test');
     const { files } = await recordOf(tool);
-    for (const each of files) expect((await stat(each.path)).mode & 0o777).toBe(0o600);
+    for (const entry of files) expect((await stat(entry.path)).mode & 0o777).toBe(0o600);
     expect((await stat(file('.config/townhall/connect', `${tool}.json`))).mode & 0o777).toBe(0o600);
     await connect(tool, '--undo');
   });

@@ -39,7 +39,7 @@ afterAll(async () => {
 });
 
 /** The environment of a new host, with a database of its own. */
-async function host(name: string): Promise<Record<string, string>> {
+async function createHost(name: string): Promise<Record<string, string>> {
   if (installedPostgres === null) return { DATABASE_PATH: join(folder, name, 'townhall.db') };
   const admin = await connect({ url: installedPostgres.url }, { log: silentLog });
   await admin.sql.unsafe(`create database ${name}`);
@@ -79,8 +79,8 @@ async function serve(env: Record<string, string>) {
 }
 
 /** The agent's data folder on that host. */
-async function agentHost(name: string): Promise<Record<string, string>> {
-  const { DATABASE_URL } = await host(name);
+async function createAgentHost(name: string): Promise<Record<string, string>> {
+  const { DATABASE_URL } = await createHost(name);
   return {
     AGENT_DATA_DIR: join(folder, name, 'agent'),
     AGENT_GATEWAY_TOKEN: 'CANARY-gateway-token',
@@ -102,7 +102,7 @@ async function serveAgent(env: Record<string, string>) {
 }
 
 /** A digest of every row of the gateway's tables, read without starting a server. */
-async function contents(env: Record<string, string>): Promise<string> {
+async function readContents(env: Record<string, string>): Promise<string> {
   const options =
     env['DATABASE_URL'] === undefined ? { path: env['DATABASE_PATH'] ?? '' } : { url: env['DATABASE_URL'] };
   const database: Database = await connect(options, { log: silentLog });
@@ -125,8 +125,8 @@ async function contents(env: Record<string, string>): Promise<string> {
 
 describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
   test('restores a host only with the same key', async () => {
-    const first = { ...(await host('first')), TOWNHALL_MASTER_KEY: masterKey };
-    const server = await serve(first);
+    const firstHost = { ...(await createHost('first')), TOWNHALL_MASTER_KEY: masterKey };
+    const server = await serve(firstHost);
     await server.admin.env.upsertVariable({ key: 'SHOP_KEY', value: 'CANARY-shop-key' });
     const bureau = await server.admin.bureaus.createBureau({
       server_url: 'https://shop.example/townhall',
@@ -134,7 +134,7 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
     });
 
     const file = join(folder, 'first.backup');
-    const backup = await run(['db', 'backup', file, '--json'], first);
+    const backup = await run(['db', 'backup', file, '--json'], firstHost);
     expect(backup.code, backup.screen).toBe(0);
     const summary = JSON.parse(backup.screen.split('\n').find((line) => line.startsWith('{')) ?? '') as {
       file: string;
@@ -149,7 +149,7 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
     expect((await stat(file)).mode & 0o777).toBe(0o600);
     // The source server runs on, and a second backup must not overwrite the first.
     expect((await server.admin.bureaus.listBureaus()).items.map(({ bureau_id: id }) => id)).toContain('shop');
-    expect(await run(['db', 'backup', file], first)).toMatchObject({
+    expect(await run(['db', 'backup', file], firstHost)).toMatchObject({
       code: 1,
       screen: expect.stringContaining('exists already'),
     });
@@ -162,9 +162,9 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
           });
     expect(dump.includes('SHOP_KEY')).toBe(true);
     expect(dump.includes('CANARY')).toBe(false);
-    expect((await run(['db', 'backup', join(folder, 'idle.backup')], first)).code).toBe(0);
+    expect((await run(['db', 'backup', join(folder, 'idle.backup')], firstHost)).code).toBe(0);
 
-    const newHost = await host('fresh');
+    const newHost = await createHost('fresh');
     for (const key of [{ TOWNHALL_MASTER_KEY: newMasterKey() }, {}] as Record<string, string>[]) {
       const refusal = await run(['db', 'restore', file], { ...newHost, ...key });
       expect(refusal.code).toBe(2);
@@ -185,12 +185,12 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
     });
 
     // A refused start must leave the database unchanged.
-    const contentsBefore = await contents(newHost);
+    const contentsBefore = await readContents(newHost);
     for (const key of [{ TOWNHALL_MASTER_KEY: newMasterKey() }, {}] as Record<string, string>[]) {
       const refusal = await run(['gateway', '--port', '0', '--host', '127.0.0.1'], { ...newHost, ...key });
       expect(refusal.code).toBe(2);
       expect(refusal.screen).toMatch(/TOWNHALL_MASTER_KEY[\s\S]*Nothing was changed/);
-      expect(await contents(newHost)).toBe(contentsBefore);
+      expect(await readContents(newHost)).toBe(contentsBefore);
     }
     const restartedGateway = await serve({ ...newHost, TOWNHALL_MASTER_KEY: masterKey });
     const { items } = await restartedGateway.admin.env.listVariables({ reveal: true });
@@ -203,14 +203,14 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
   });
 
   test("restores an agent's sessions and tokens, and refuses the other kind", async () => {
-    const first = await agentHost('helper');
-    const agent = await serveAgent(first);
-    const tokenResult = await run(['agent', 'token', 'create', '--json'], first);
+    const firstHost = await createAgentHost('helper');
+    const agent = await serveAgent(firstHost);
+    const tokenResult = await run(['agent', 'token', 'create', '--json'], firstHost);
     const { token } = JSON.parse(tokenResult.screen) as { token: string };
     const session = await agent.as(token).sessions.create({ title: 'The first of them' });
 
     const file = join(folder, 'agent.backup');
-    const backup = await run(['db', 'backup', file, '--agent', '--json'], first);
+    const backup = await run(['db', 'backup', file, '--agent', '--json'], firstHost);
     expect(backup).toMatchObject({
       code: 0,
       screen: expect.stringContaining(`"engine":"${isPostgres ? 'postgres' : 'embedded'}"`),
@@ -218,18 +218,20 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
     expect((await stat(file)).mode & 0o777).toBe(0o600);
     await agent.as(token).sessions.create({ title: 'After the backup' });
     await agent.stop();
-    expect((await run(['db', 'backup', join(folder, 'agent-idle.backup'), '--agent'], first)).code).toBe(0);
-    expect(await run(['db', 'migrate', '--agent', '--json'], first)).toMatchObject({
+    expect((await run(['db', 'backup', join(folder, 'agent-idle.backup'), '--agent'], firstHost)).code).toBe(
+      0,
+    );
+    expect(await run(['db', 'migrate', '--agent', '--json'], firstHost)).toMatchObject({
       code: 0,
       screen: '{"applied":[]}\n',
     });
 
-    const gateway = await host('beside');
+    const gateway = await createHost('beside');
     expect(await run(['db', 'restore', file], gateway)).toMatchObject({
       code: 1,
       screen: expect.stringContaining("of no gateway's database; say --agent"),
     });
-    const newHost = await agentHost('helper2');
+    const newHost = await createAgentHost('helper2');
     const restoration = await run(['db', 'restore', file, '--agent', '--json'], newHost);
     expect(restoration).toMatchObject({
       code: 0,
@@ -246,7 +248,7 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
   });
 
   test('refuses broken files and backups of the other engine', async () => {
-    const newHost = { ...(await host('other')), TOWNHALL_MASTER_KEY: masterKey };
+    const newHost = { ...(await createHost('other')), TOWNHALL_MASTER_KEY: masterKey };
     const file = join(folder, 'foreign.backup');
     await writeFile(file, 'a letter');
     expect(await run(['db', 'restore', file], newHost)).toMatchObject({
@@ -268,7 +270,7 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
   });
 
   test('migrate updates a database without serving and reports it', async () => {
-    const newHost = { ...(await host('migrated')), TOWNHALL_MASTER_KEY: masterKey };
+    const newHost = { ...(await createHost('migrated')), TOWNHALL_MASTER_KEY: masterKey };
     if (isPostgres) {
       expect(await run(['db', 'migrate'], newHost)).toMatchObject({
         code: 0,
@@ -301,7 +303,7 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
   });
 
   test('compacts the database of a stopped agent and names the tool of a PostgreSQL', async () => {
-    const env = await agentHost('compacted');
+    const env = await createAgentHost('compacted');
     if (isPostgres) {
       const refusal = await run(['db', 'compact', '--agent'], env);
       expect(refusal).toMatchObject({

@@ -37,7 +37,7 @@ const rewrap = async (env: Record<string, string>): Promise<{ rewrapped: number;
 describe('townhall env rewrap', () => {
   test('moves stored values to the new key with and without a server', async () => {
     const bothKeys = { TOWNHALL_MASTER_KEY: keys[1], TOWNHALL_MASTER_KEY_PREVIOUS: keys[0] };
-    const first = await rewrap({ TOWNHALL_MASTER_KEY: keys[0] });
+    const firstRewrap = await rewrap({ TOWNHALL_MASTER_KEY: keys[0] });
     const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
       cwd: folder,
       env: { ...databaseSettings, ...bothKeys, ...administrator },
@@ -49,9 +49,9 @@ describe('townhall env rewrap', () => {
     });
     const admin = createGatewayClient({ baseUrl: url, token });
     await admin.env.importVariables({ content: 'ONE=CANARY-first-value\nTWO=CANARY-second-value' });
-    const second = await rewrap(bothKeys);
-    expect(second).toEqual({ rewrapped: 2, kid: expect.stringMatching(/^[0-9a-f]{12}$/) });
-    expect(second.kid).not.toBe(first.kid);
+    const secondRewrap = await rewrap(bothKeys);
+    expect(secondRewrap).toEqual({ rewrapped: 2, kid: expect.stringMatching(/^[0-9a-f]{12}$/) });
+    expect(secondRewrap.kid).not.toBe(firstRewrap.kid);
     const { items } = await admin.env.listVariables({ reveal: true });
     expect(items.find(({ key }) => key === 'TWO')).toMatchObject({
       value: 'CANARY-second-value',
@@ -60,8 +60,8 @@ describe('townhall env rewrap', () => {
     server.process.kill('SIGTERM');
     expect(await server.ended).toBe(0);
     expect(server.screen()).not.toContain('CANARY');
-    const third = await rewrap({ TOWNHALL_MASTER_KEY: keys[2], TOWNHALL_MASTER_KEY_PREVIOUS: keys[1] });
-    expect(third.rewrapped).toBe(2);
+    const thirdRewrap = await rewrap({ TOWNHALL_MASTER_KEY: keys[2], TOWNHALL_MASTER_KEY_PREVIOUS: keys[1] });
+    expect(thirdRewrap.rewrapped).toBe(2);
   });
 
   test('explains a failure without the key', async () => {

@@ -30,15 +30,15 @@ afterEach(async () => {
 });
 
 const run = (...words: string[]): Promise<CommandResult> => runInProcess(['models', ...words], env);
-const applied = async (): Promise<CatalogDocument> =>
+const readApplied = async (): Promise<CatalogDocument> =>
   JSON.parse(await readFile(join(folder, 'catalog.json'), 'utf8')) as CatalogDocument;
-const appliedModel = async (id = modelId) => (await applied()).models?.find((model) => model.id === id);
+const appliedModel = async (id = modelId) => (await readApplied()).models?.find((model) => model.id === id);
 
 /** A document in which the model has another price for its input. */
-function documentWith(input: number, more: Partial<CatalogDocument> = {}): CatalogDocument {
+function documentWith(input: number, overrides: Partial<CatalogDocument> = {}): CatalogDocument {
   if (builtIn === undefined) throw new Error(`There is no ${modelId}.`);
   const model = { ...builtIn, rates: { ...builtIn.rates, input } };
-  return { published_at: '2026-11-23T00:00:00Z', models: [model], ...more };
+  return { published_at: '2026-11-23T00:00:00Z', models: [model], ...overrides };
 }
 
 async function publish(document: CatalogDocument, { isSigned = true } = {}): Promise<string> {
@@ -182,8 +182,8 @@ describe('townhall models update', () => {
 
   test('refuses an older catalog than the applied one', async () => {
     await update(documentWith(inputRate * 2));
-    const older = documentWith(inputRate, { published_at: '2026-11-22T00:00:00Z' });
-    const { code, output } = await update(older);
+    const olderDocument = documentWith(inputRate, { published_at: '2026-11-22T00:00:00Z' });
+    const { code, output } = await update(olderDocument);
     expect([code, output.join('\n')]).toEqual([1, expect.stringContaining('--allow-older applies it.')]);
     expect((await appliedModel())?.rates?.input).toBe(inputRate * 2);
   });
@@ -206,10 +206,10 @@ describe('townhall models update', () => {
   });
 
   test('refuses a catalog with which the MODELS_FILE is invalid', async () => {
-    const extra = { ...documentWith(inputRate).models?.[0], id: 'openai/extra', provider: 'openai' };
-    await update({ models: [extra] } as CatalogDocument);
-    const own = { id: 'openai/own', provider: 'openai', rates: null, fallbacks: ['openai/extra'] };
-    await writeFile(join(folder, 'models.json'), JSON.stringify({ models: [own] }));
+    const extraModel = { ...documentWith(inputRate).models?.[0], id: 'openai/extra', provider: 'openai' };
+    await update({ models: [extraModel] } as CatalogDocument);
+    const ownEntry = { id: 'openai/own', provider: 'openai', rates: null, fallbacks: ['openai/extra'] };
+    await writeFile(join(folder, 'models.json'), JSON.stringify({ models: [ownEntry] }));
     env['MODELS_FILE'] = join(folder, 'models.json');
     await expect(update({ models: [] })).rejects.toThrow(
       'there is no other model "openai/extra" Nothing was changed.',

@@ -59,9 +59,9 @@ describe('townhall admin token', () => {
         .bureaus.getCurrentBureau(undefined, { headers: { 'x-user-token': world.userToken } });
     await expect(current()).resolves.toMatchObject({ bureau: { bureau_id: 'local' } });
 
-    const listing = await run('admin', 'token', 'list');
-    expect(listing.screen).toContain(credential.credential_id);
-    expect(listing.screen).not.toContain(credential.token.slice(0, 30));
+    const tokenList = await run('admin', 'token', 'list');
+    expect(tokenList.screen).toContain(credential.credential_id);
+    expect(tokenList.screen).not.toContain(credential.token.slice(0, 30));
 
     expect(await run('admin', 'token', 'revoke', credential.credential_id)).toMatchObject({ code: 0 });
     await expect(current()).rejects.toMatchObject({ status: 401 });

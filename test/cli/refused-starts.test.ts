@@ -379,7 +379,7 @@ afterAll(async () => {
 });
 
 /** Runs the command to its end; a hanging one is killed and reported by its signal. */
-async function refusedScreen(
+async function readRefusedScreen(
   command: string,
   env: Record<string, string>,
   cwd: string,
@@ -407,7 +407,7 @@ describe('a refused start', () => {
         await mkdir(dirname(join(cwd, path)), { recursive: true });
         await writeFile(join(cwd, path), content);
       }
-      const { code, screen } = await refusedScreen(command, env, cwd);
+      const { code, screen } = await readRefusedScreen(command, env, cwd);
       expect(screen).toMatch(expected.says);
       expect(code, screen).toBe(expected.code);
       expectClean(screen, cwd);
@@ -425,7 +425,7 @@ describe('a refused start', () => {
   ] as const)('exits "%s" with 1 for a taken %s before it creates data', async (command, setting) => {
     const cwd = await mkdtemp(join(folder, 'port-'));
     const { port } = server.address() as AddressInfo;
-    const { code, screen } = await refusedScreen(command, { ...token, [setting]: String(port) }, cwd);
+    const { code, screen } = await readRefusedScreen(command, { ...token, [setting]: String(port) }, cwd);
     expect(screen).toMatch(
       command === 'console' ? /--port/ : new RegExp(`The port ${port} is taken.* with ${setting};`),
     );
@@ -440,7 +440,7 @@ describe('a refused start', () => {
       const cwd = await mkdtemp(join(folder, 'held-'));
       const holder = townhall(['gateway'], { cwd, env: anyPort });
       await holder.waitFor(/"msg":"listening"/);
-      const { code, screen } = await refusedScreen(command, {}, cwd);
+      const { code, screen } = await readRefusedScreen(command, {}, cwd);
       expect(code, screen).toBe(1);
       expect(screen).toContain(`is held by process ${holder.process.pid}`);
       holder.process.kill('SIGTERM');
@@ -450,12 +450,12 @@ describe('a refused start', () => {
 
   test('leaves a database that the next start opens', async () => {
     const cwd = await mkdtemp(join(folder, 'again-'));
-    const first = await refusedScreen('gateway', { JOURNAL_PATH: '/dev/null/x' }, cwd);
-    expect(first.code).toBe(2);
-    const second = townhall(['gateway'], { cwd, env: anyPort });
-    await second.waitFor(/"msg":"listening"/);
-    second.process.kill('SIGTERM');
-    expect(await second.ended).toBe(0);
+    const firstScreen = await readRefusedScreen('gateway', { JOURNAL_PATH: '/dev/null/x' }, cwd);
+    expect(firstScreen.code).toBe(2);
+    const secondGateway = townhall(['gateway'], { cwd, env: anyPort });
+    await secondGateway.waitFor(/"msg":"listening"/);
+    secondGateway.process.kill('SIGTERM');
+    expect(await secondGateway.ended).toBe(0);
   });
 });
 

@@ -23,19 +23,19 @@ test('prints the first password at the next start after a failed one', async () 
   await once(otherServer, 'listening');
   const { port } = otherServer.address() as AddressInfo;
   try {
-    const first = townhall(['start'], {
+    const firstStart = townhall(['start'], {
       cwd: folder,
       env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: String(port) },
     });
-    expect(await first.ended).toBe(1);
-    expect(first.screen()).toContain('set another port with AGENT_PORT');
-    const second = townhall(['start'], {
+    expect(await firstStart.ended).toBe(1);
+    expect(firstStart.screen()).toContain('set another port with AGENT_PORT');
+    const secondStart = townhall(['start'], {
       cwd: folder,
       env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0' },
     });
-    await second.waitFor(/admin +admin, password \S+ \(shown only now\)/);
-    second.process.kill('SIGINT');
-    expect(await second.ended).toBe(0);
+    await secondStart.waitFor(/admin +admin, password \S+ \(shown only now\)/);
+    secondStart.process.kill('SIGINT');
+    expect(await secondStart.ended).toBe(0);
   } finally {
     otherServer.close();
     await rm(folder, { recursive: true, force: true });
@@ -51,9 +51,9 @@ test('refuses a taken or wrong port of the console before it opens data', async 
   const start = (consolePort: string) =>
     townhall(['start'], { cwd: folder, env: { PORT: '0', AGENT_PORT: '0', CONSOLE_PORT: consolePort } });
   try {
-    const second = start(String(port));
-    expect(await second.ended).toBe(1);
-    expect(second.screen()).toContain('set another port with CONSOLE_PORT');
+    const secondStart = start(String(port));
+    expect(await secondStart.ended).toBe(1);
+    expect(secondStart.screen()).toContain('set another port with CONSOLE_PORT');
     const result = start('many');
     expect(await result.ended).toBe(2);
     expect(result.screen()).toContain('CONSOLE_PORT');
@@ -182,9 +182,9 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
         headers: { origin, 'content-type': 'application/json' },
         body: JSON.stringify({ code: searchParams.get('code') }),
       });
-    const first = await redeem();
-    expect(first.status).toBe(200);
-    const { key } = (await first.json()) as { key: string };
+    const firstRedemption = await redeem();
+    expect(firstRedemption.status).toBe(200);
+    const { key } = (await firstRedemption.json()) as { key: string };
     const overview = await fetch(`${origin}/call/console.overview`, {
       method: 'POST',
       headers: { origin, 'content-type': 'application/json', authorization: `Bearer ${key}` },
@@ -229,11 +229,11 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
 
   test('exits with 1 for a taken port, which it names', async () => {
     const [, port] = await run.waitFor(/gateway +http:\/\/\S+:(\d+)/);
-    const second = await mkdtemp(join(tmpdir(), 'townhall-start-'));
-    const start = townhall(['start'], { cwd: second, env: { PORT: port ?? '', AGENT_PORT: '0' } });
+    const secondFolder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
+    const start = townhall(['start'], { cwd: secondFolder, env: { PORT: port ?? '', AGENT_PORT: '0' } });
     expect(await start.ended).toBe(1);
     expect(start.screen()).toContain(port);
     expect(start.screen()).not.toContain('    at ');
-    await rm(second, { recursive: true, force: true });
+    await rm(secondFolder, { recursive: true, force: true });
   });
 });

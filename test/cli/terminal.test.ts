@@ -10,7 +10,7 @@ const hasScript = spawnSync('script', ['--version']).status === 0;
 if (!hasScript) console.warn('SKIPPED: the terminal tests need `script` of util-linux, which is not here.');
 
 /** Runs a command on a terminal and types each answer once its question appears. */
-async function onTerminal(
+async function runOnTerminal(
   folder: string,
   words: readonly string[],
   answers: readonly [question: string, answer: string][],
@@ -53,7 +53,7 @@ describe.skipIf(!hasScript || inject('databaseSource')?.engine === 'postgres')(
     afterAll(() => rm(folder, { recursive: true, force: true }));
 
     const setUp = (password: string, repetition = password) =>
-      onTerminal(
+      runOnTerminal(
         folder,
         ['admin', 'setup'],
         [
@@ -83,7 +83,7 @@ describe.skipIf(!hasScript || inject('databaseSource')?.engine === 'postgres')(
     });
 
     test('reset replaces the credentials of the one administrator', async () => {
-      const secondRun = await onTerminal(
+      const secondRun = await runOnTerminal(
         folder,
         ['admin', 'setup'],
         [
@@ -93,7 +93,7 @@ describe.skipIf(!hasScript || inject('databaseSource')?.engine === 'postgres')(
         ],
       );
       expect(secondRun.code).toBe(1);
-      const { code, screen } = await onTerminal(
+      const { code, screen } = await runOnTerminal(
         folder,
         ['admin', 'reset'],
         [

@@ -59,7 +59,7 @@ afterAll(async () => {
 });
 
 /** The ids of the processes whose parent is the server. */
-async function workerIds(): Promise<number[]> {
+async function readWorkerIds(): Promise<number[]> {
   const { pid } = server.process;
   const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8');
   return children.trim().split(/\s+/).filter(Boolean).map(Number);
@@ -105,7 +105,7 @@ async function post(path: string, token: string, body: object): Promise<Response
 
 describe('townhall gateway --workers 2', () => {
   test('serves with two processes', async () => {
-    expect(await workerIds()).toHaveLength(2);
+    expect(await readWorkerIds()).toHaveLength(2);
     await expect.poll(isServed).toBe(true);
   });
 
@@ -148,11 +148,11 @@ describe('townhall gateway --workers 2', () => {
   });
 
   test('replaces a process that was killed', async () => {
-    const [first = 0] = await workerIds();
+    const [first = 0] = await readWorkerIds();
     process.kill(first, 'SIGKILL');
     await expect
       .poll(async () => {
-        const ids = await workerIds();
+        const ids = await readWorkerIds();
         return ids.length === 2 && !ids.includes(first);
       })
       .toBe(true);
@@ -161,10 +161,10 @@ describe('townhall gateway --workers 2', () => {
   });
 
   test('leaves no process after SIGTERM, not even a starting one', async () => {
-    const [first = 0] = await workerIds();
+    const [first = 0] = await readWorkerIds();
     process.kill(first, 'SIGKILL');
-    await expect.poll(async () => (await workerIds()).filter((id) => id !== first)).toHaveLength(2);
-    const ids = await workerIds();
+    await expect.poll(async () => (await readWorkerIds()).filter((id) => id !== first)).toHaveLength(2);
+    const ids = await readWorkerIds();
     const startedMs = performance.now();
     server.process.kill('SIGTERM');
     expect(await server.ended).toBe(0);

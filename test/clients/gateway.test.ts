@@ -221,11 +221,11 @@ describe('a failure', () => {
     server.script((_request, response) =>
       sendJson(response, 503, problem('server_error', 'draining'), { 'retry-after': headers.shift() ?? '' }),
     );
-    const waits = [];
-    for (const _ of [1, 2, 3, 4]) waits.push((await failureOf(client.ai.listModels())).retryAfterMs);
-    expect(waits[0]).toBeGreaterThan(25_000);
-    expect(waits[0]).toBeLessThanOrEqual(30_000);
-    expect(waits.slice(1)).toEqual([undefined, undefined, undefined]);
+    const waitTimes = [];
+    for (const _ of [1, 2, 3, 4]) waitTimes.push((await failureOf(client.ai.listModels())).retryAfterMs);
+    expect(waitTimes[0]).toBeGreaterThan(25_000);
+    expect(waitTimes[0]).toBeLessThanOrEqual(30_000);
+    expect(waitTimes.slice(1)).toEqual([undefined, undefined, undefined]);
   });
 
   test('has no HTML when a proxy answers with a page', async () => {
@@ -305,7 +305,7 @@ describe('a failure', () => {
   });
 
   test('closes the connection within 50 ms of the caller’s abort', async () => {
-    const closing = await quickest(50, async () => {
+    const closeMs = await quickest(50, async () => {
       const abort = new AbortController();
       let startedMs = Infinity;
       server.script(() => {
@@ -319,7 +319,7 @@ describe('a failure', () => {
       expect(error).toMatchObject({ name: 'AbortError' });
       return ((await server.requests.at(-1)?.cut) ?? Infinity) - startedMs;
     });
-    expect(closing).toBeLessThan(50);
+    expect(closeMs).toBeLessThan(50);
     const reason = new Error('enough');
     await expect(client.ai.listModels(undefined, { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
   });

@@ -226,7 +226,7 @@ describe('under the AI SDK', () => {
       startEvents(response);
       writeEvents(response, textParts('Good morning').slice(0, 4));
     });
-    const closing = await quickest(50, async () => {
+    const closeMs = await quickest(50, async () => {
       const abort = new AbortController();
       let isAborted = false;
       let startedMs = Infinity;
@@ -244,7 +244,7 @@ describe('under the AI SDK', () => {
       expect(isAborted).toBe(true);
       return ((await server.requests.at(-1)?.cut) ?? Infinity) - startedMs;
     });
-    expect(closing).toBeLessThan(50);
+    expect(closeMs).toBeLessThan(50);
   });
 
   test('maps reasoning to the effort, where the call overrides the model', async () => {
@@ -409,7 +409,7 @@ describe('client.model', () => {
       startEvents(response);
       writeEvents(response, [start]);
     });
-    const closing = await quickest(50, async () => {
+    const closeMs = await quickest(50, async () => {
       const { stream } = await model.doStream(hello);
       const reader = stream.getReader();
       await reader.read();
@@ -419,7 +419,7 @@ describe('client.model', () => {
       expect((await nextRead).done).toBe(true);
       return ((await server.requests.at(-1)?.cut) ?? Infinity) - startedMs;
     });
-    expect(closing).toBeLessThan(50);
+    expect(closeMs).toBeLessThan(50);
   });
 
   test('closes the socket for an unreadable event', async () => {

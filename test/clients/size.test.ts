@@ -7,7 +7,7 @@ import { describe, expect, test } from 'vitest';
 
 const root = path.join(import.meta.dirname, '../..');
 
-async function compressedBytes(entry: string): Promise<number> {
+async function measureCompressedBytes(entry: string): Promise<number> {
   const { outputFiles } = await build({
     entryPoints: [path.join(root, entry)],
     bundle: true,
@@ -26,6 +26,6 @@ describe('a client in a page', () => {
     ['clients/agent/src/index.ts', 14_000],
     ['clients/agent/src/classic.ts', 14_000],
   ])('%s stays below its budget', async (entry, budget) => {
-    expect(await compressedBytes(entry)).toBeLessThan(budget);
+    expect(await measureCompressedBytes(entry)).toBeLessThan(budget);
   });
 });

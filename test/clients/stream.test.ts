@@ -30,14 +30,14 @@ async function readChunks(
     },
   });
   const events: string[] = [];
-  const reading = {
+  const readOptions = {
     scope: createAbortScope(undefined),
     idleTimeoutMs: 1000,
     hasEndMark: true,
     fail: (failure: ConstructorParameters<typeof GatewayError>[0]) => new GatewayError(failure),
     ...options,
   };
-  for await (const data of readEvents(new Response(body), reading)) events.push(data);
+  for await (const data of readEvents(new Response(body), readOptions)) events.push(data);
   return events;
 }
 
@@ -48,10 +48,11 @@ describe('readEvents', () => {
 
   test('yields the same events for every split into two chunks', async () => {
     const bytes = encoder.encode(sample);
-    for (let at = 0; at <= bytes.length; at++) {
-      expect(await readChunks([bytes.subarray(0, at), bytes.subarray(at)]), `split at ${at}`).toEqual(
-        expected,
-      );
+    for (let index = 0; index <= bytes.length; index++) {
+      expect(
+        await readChunks([bytes.subarray(0, index), bytes.subarray(index)]),
+        `split at ${index}`,
+      ).toEqual(expected);
     }
   });
 
@@ -108,7 +109,7 @@ describe('a stream over a socket', () => {
   afterAll(() => server.close());
 
   /** Milliseconds from `startedMs` until the server saw the last connection close. */
-  async function lastCut(startedMs: number): Promise<number> {
+  async function measureLastCut(startedMs: number): Promise<number> {
     return ((await server.requests.at(-1)?.cut) ?? Infinity) - startedMs;
   }
 
@@ -249,7 +250,7 @@ describe('a stream over a socket', () => {
       startEvents(response);
       writeEvents(response, textParts('Hi').slice(0, 3));
     });
-    const closing = await quickest(50, async () => {
+    const closeMs = await quickest(50, async () => {
       const abort = new AbortController();
       const events = client.ai.streamText(request, { signal: abort.signal })[Symbol.asyncIterator]();
       for (let part = 0; part < 3; part++) await events.next();
@@ -257,9 +258,9 @@ describe('a stream over a socket', () => {
       const startedMs = performance.now();
       abort.abort();
       await expect(nextEvent).rejects.toMatchObject({ name: 'AbortError' });
-      return lastCut(startedMs);
+      return measureLastCut(startedMs);
     });
-    expect(closing).toBeLessThan(50);
+    expect(closeMs).toBeLessThan(50);
   });
 
   test('closes the socket within 50 ms of a break', async () => {
@@ -267,16 +268,16 @@ describe('a stream over a socket', () => {
       startEvents(response);
       writeEvents(response, textParts('Hi').slice(0, 3));
     });
-    const closing = await quickest(50, async () => {
+    const closeMs = await quickest(50, async () => {
       let startedMs = Infinity;
       for await (const part of client.ai.streamText(request)) {
         if (part.type !== 'text-start') continue;
         startedMs = performance.now();
         break;
       }
-      return lastCut(startedMs);
+      return measureLastCut(startedMs);
     });
-    expect(closing).toBeLessThan(50);
+    expect(closeMs).toBeLessThan(50);
   });
 
   test('closes the socket on return() during a read', async () => {

@@ -103,7 +103,7 @@ describe('the session of a web login', () => {
 });
 
 describe('the return from the login page', () => {
-  const pending = JSON.stringify({ state: 's1', verifier: 'v', redirectUri: 'https://shop.example/' });
+  const pendingLogin = JSON.stringify({ state: 's1', verifier: 'v', redirectUri: 'https://shop.example/' });
   const token = () =>
     Response.json({
       user_token: 'th_usr_1',
@@ -117,7 +117,7 @@ describe('the return from the login page', () => {
       urls.push(url);
       return token();
     }, '/?code=lga_1&state=s1&from=menu');
-    storage.setItem(key('pending'), pending);
+    storage.setItem(key('pending'), pendingLogin);
     expect(await Promise.all([login.handle(), login.handle()])).toEqual([user, user]);
     expect(urls).toEqual([`${baseUrl}/v1/accounts/login/token`]);
     expect(storage.getItem(key('pending'))).toBeNull();
@@ -132,7 +132,7 @@ describe('the return from the login page', () => {
       urls.push(url);
       return token();
     }, '/?code=lga_1&state=s2');
-    storage.setItem(key('pending'), pending);
+    storage.setItem(key('pending'), pendingLogin);
     expect(await login.handle()).toBeNull();
     expect(urls).toEqual([]);
   });

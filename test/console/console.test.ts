@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { createOneTimeLogin, readBearer } from '../../src/console/one-time-login.ts';
 import { readConsoleConfig } from '../../src/console/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
-import { token } from '../../src/kernel/secrets/secret.ts';
+import { createToken } from '../../src/kernel/secrets/secret.ts';
 import { bearer, redeem, startConsole, type TestConsole } from '../support/console.ts';
 import { rawRequest } from '../support/raw-http.ts';
 
@@ -82,7 +82,7 @@ let folder: string;
 let tokenFile: string;
 let agent: Awaited<ReturnType<typeof standIn>>;
 let testConsole: TestConsole;
-const agentToken = token('agt');
+const agentToken = createToken('agt');
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-console-'));
@@ -392,7 +392,7 @@ describe('a forwarded call', () => {
     expect(agent.requests).toMatchObject([
       { method: 'GET', url: '/api/sdk/sessions?limit=3', authorization: `Bearer ${agentToken}` },
     ]);
-    const next = token('agt');
+    const next = createToken('agt');
     await writeFile(tokenFile, `${next}\n`);
     await testConsole.call('sessions.list', {}, key);
     expect(agent.requests[1]?.authorization).toBe(`Bearer ${next}`);

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Document, type Operation, checkReferences } from '../../scripts/generate/document.ts';
-import { digest, filesBelow, publish } from '../../scripts/generate/files.ts';
+import { digestFiles, filesBelow, publish } from '../../scripts/generate/files.ts';
 import { findGaps, generateClients } from '../../scripts/generate/hey-api.ts';
 import { writeOperations } from '../../scripts/generate/operations.ts';
 import { writeProblemCodes } from '../../scripts/generate/problem-codes.ts';
@@ -259,10 +259,10 @@ describe('publishing', () => {
   test('changes the digest with the bytes of an input or a tool version', () => {
     mkdirSync(path.join(folder, 'inputs'));
     writeFileSync(path.join(folder, 'inputs/a.yaml'), 'one');
-    const digestBefore = digest(folder, ['inputs']);
-    expect(digest(folder, ['inputs'])).toBe(digestBefore);
+    const digestBefore = digestFiles(folder, ['inputs']);
+    expect(digestFiles(folder, ['inputs'])).toBe(digestBefore);
     writeFileSync(path.join(folder, 'inputs/a.yaml'), 'two');
-    expect(digest(folder, ['inputs'])).not.toBe(digestBefore);
-    expect(digest(folder, ['inputs'], ['tool@2'])).not.toBe(digest(folder, ['inputs'], ['tool@1']));
+    expect(digestFiles(folder, ['inputs'])).not.toBe(digestBefore);
+    expect(digestFiles(folder, ['inputs'], ['tool@2'])).not.toBe(digestFiles(folder, ['inputs'], ['tool@1']));
   });
 });

@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto';
 import bundle from '../../src/contract/gateway/bundle.json' with { type: 'json' };
 import { id } from '../../src/kernel/ids.ts';
 import type { Sql } from '../../src/kernel/data/database.ts';
-import { token } from '../../src/kernel/secrets/secret.ts';
+import { createToken } from '../../src/kernel/secrets/secret.ts';
 
 export const callers = [
   'none',
@@ -218,13 +218,13 @@ export async function credentialsOf(sql: Sql, caller: Caller): Promise<Record<st
   const keyHeader = 'x-api-key';
   switch (caller) {
     case 'user by key header':
-      return { [keyHeader]: await userToken(sql, 'matrix_one') };
+      return { [keyHeader]: await insertUserToken(sql, 'matrix_one') };
     case 'admin by key header':
-      return { [keyHeader]: await adminSession(sql) };
+      return { [keyHeader]: await insertAdminSession(sql) };
     case 'two credentials':
       return {
-        authorization: `Bearer ${await userToken(sql, 'matrix_one')}`,
-        [keyHeader]: await userToken(sql, 'matrix_one'),
+        authorization: `Bearer ${await insertUserToken(sql, 'matrix_one')}`,
+        [keyHeader]: await insertUserToken(sql, 'matrix_one'),
       };
     default: {
       const authorization = await credentialOf(sql, caller);
@@ -244,29 +244,29 @@ async function credentialOf(sql: Sql, caller: BearerCaller): Promise<string | nu
     case 'malformed':
       return `Basic ${Buffer.from('user:password').toString('base64')}`;
     case 'agent':
-      return `Bearer ${token('agt')}`;
+      return `Bearer ${createToken('agt')}`;
     case 'admin':
-      return `Bearer ${await adminSession(sql)}`;
+      return `Bearer ${await insertAdminSession(sql)}`;
     case 'machine with all scopes':
-      return `Bearer ${await machineCredential(sql, 'matrix_one', scopes())}`;
+      return `Bearer ${await insertMachineCredential(sql, 'matrix_one', scopes())}`;
     case 'machine of another Bureau':
-      return `Bearer ${await machineCredential(sql, 'matrix_other', scopes())}`;
+      return `Bearer ${await insertMachineCredential(sql, 'matrix_other', scopes())}`;
     case 'machine with unknown scopes':
-      return `Bearer ${await machineCredential(sql, 'matrix_one', ['nothing.known'])}`;
+      return `Bearer ${await insertMachineCredential(sql, 'matrix_one', ['nothing.known'])}`;
     case 'user of another Bureau':
-      return `Bearer ${await userToken(sql, 'matrix_other')}`;
+      return `Bearer ${await insertUserToken(sql, 'matrix_other')}`;
     case 'user of a paused Bureau':
-      return `Bearer ${await userToken(sql, 'matrix_paused')}`;
+      return `Bearer ${await insertUserToken(sql, 'matrix_paused')}`;
     case 'expired':
     case 'revoked':
-      return `Bearer ${await userToken(sql, 'matrix_one', caller)}`;
+      return `Bearer ${await insertUserToken(sql, 'matrix_one', caller)}`;
     case 'user':
-      return `Bearer ${await userToken(sql, 'matrix_one')}`;
+      return `Bearer ${await insertUserToken(sql, 'matrix_one')}`;
   }
 }
 
-async function userToken(sql: Sql, bureauId: string, end?: 'expired' | 'revoked'): Promise<string> {
-  const [userId, credential] = [id('usr'), token('usr')];
+async function insertUserToken(sql: Sql, bureauId: string, end?: 'expired' | 'revoked'): Promise<string> {
+  const [userId, credential] = [id('usr'), createToken('usr')];
   await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, ${bureauId})`;
   await sql`
     insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, expires_at, revoked_at)
@@ -280,16 +280,20 @@ function scopes(): string[] {
   return Object.keys(bundle.components.securitySchemes.machineCredential['x-scopes']);
 }
 
-async function machineCredential(sql: Sql, bureauId: string, scopeNames: readonly string[]): Promise<string> {
-  const credential = token('adm');
+async function insertMachineCredential(
+  sql: Sql,
+  bureauId: string,
+  scopeNames: readonly string[],
+): Promise<string> {
+  const credential = createToken('adm');
   await sql`
     insert into gateway.admin_machines (credential_id, bureau_id, scopes, digest, last4, expires_at)
     values (${id('adm')}, ${bureauId}, ${scopeNames}::text[], ${digest(credential)}, ${credential.slice(-4)}, now() + interval '1 hour')`;
   return credential;
 }
 
-async function adminSession(sql: Sql): Promise<string> {
-  const credential = token('adm');
+async function insertAdminSession(sql: Sql): Promise<string> {
+  const credential = createToken('adm');
   const [administrator] = await sql<
     { adminId: string }[]
   >`select admin_id as "adminId" from gateway.admin_administrators limit 1`;

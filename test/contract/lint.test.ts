@@ -607,8 +607,8 @@ describe('townhall/union-members', () => {
   );
   const alternatives = sample('union-exclusive', exclusiveFiles());
   test('accepts mutually exclusive objects in a union', () => expect(alternatives()).toEqual([]));
-  const open = sample('union-open', openFiles());
-  test('accepts one object with other tags in a union', () => expect(open()).toEqual([]));
+  const lintOpenUnion = sample('union-open', openFiles());
+  test('accepts one object with other tags in a union', () => expect(lintOpenUnion()).toEqual([]));
   refuses(
     'refuses a second object without a tag',
     rule,
@@ -755,7 +755,7 @@ describe('townhall/tag-introduction', () => {
 
 describe('townhall/list-names', () => {
   const rule = 'townhall/list-names';
-  const listing = (name: string, schema: { [member: string]: Json }) => {
+  const listOf = (name: string, schema: { [member: string]: Json }) => {
     const files = goodFiles();
     files[`${schemas}/${name}.yaml`] = {
       type: 'object',
@@ -776,7 +776,7 @@ describe('townhall/list-names', () => {
     rule,
     /BureauList has next_cursor, so its name ends in Page/,
     'list-page',
-    listing('BureauList', {
+    listOf('BureauList', {
       required: ['items', 'next_cursor'],
       properties: { items, next_cursor: cursor },
       example: { items: [], next_cursor: null },
@@ -787,14 +787,14 @@ describe('townhall/list-names', () => {
     rule,
     /does not require `items`/,
     'list-optional',
-    listing('BureauList', { properties: { items } }),
+    listOf('BureauList', { properties: { items } }),
   );
   refuses(
     'refuses a cursor that cannot be null',
     rule,
     /cannot be null/,
     'list-cursor',
-    listing('BureauPage', {
+    listOf('BureauPage', {
       required: ['items', 'next_cursor'],
       properties: { items, next_cursor: { ...cursor, type: 'string' } },
       example: { items: [], next_cursor: 'c1' },

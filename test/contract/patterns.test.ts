@@ -46,12 +46,12 @@ function samplesOf(pattern: RegExp): string[] {
 /** Variants of the sample: one piece repeated up to the length, and an end that never matches. */
 function pumpSamples(sample: string, length: number): string[] {
   const texts: string[] = [];
-  for (let from = 0; from <= sample.length; from += 1) {
+  for (let start = 0; start <= sample.length; start += 1) {
     for (const width of length > 10_000 ? [1] : [1, 2, 3]) {
-      const piece = sample.slice(from, from + width);
+      const piece = sample.slice(start, start + width);
       if (piece.length === width)
         texts.push(
-          `${sample.slice(0, from)}${piece.repeat(Math.ceil(length / width))}${sample.slice(from + width)}\0`,
+          `${sample.slice(0, start)}${piece.repeat(Math.ceil(length / width))}${sample.slice(start + width)}\0`,
         );
     }
   }

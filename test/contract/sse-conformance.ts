@@ -184,16 +184,16 @@ export async function checkEventStream(
     }
     return null;
   });
-  for (const after of [0, 1, Math.floor(head / 2), head - 1, head]) {
-    await hold(`after=${after} of ${head} begins with the next`, async () => {
-      const tail = readFrames((await read(`?until=idle&after=${after}`)).text()).filter(
+  for (const afterSeq of [0, 1, Math.floor(head / 2), head - 1, head]) {
+    await hold(`after=${afterSeq} of ${head} begins with the next`, async () => {
+      const tail = readFrames((await read(`?until=idle&after=${afterSeq}`)).text()).filter(
         ({ id }) => id !== undefined,
       );
-      return tail.length !== head - after
+      return tail.length !== head - afterSeq
         ? `${tail.length} events came`
         : firstGap(
             tail.map(({ id }) => Number(id)),
-            after + 1,
+            afterSeq + 1,
           );
     });
   }
@@ -265,9 +265,9 @@ export function readFrames(text: string): Frame[] {
   });
 }
 
-function firstGap(numbers: readonly number[], from: number): string | null {
-  const gapIndex = numbers.findIndex((number, index) => number !== from + index);
-  return gapIndex < 0 ? null : `${numbers[gapIndex]} where ${from + gapIndex} was due`;
+function firstGap(numbers: readonly number[], fromNumber: number): string | null {
+  const gapIndex = numbers.findIndex((number, index) => number !== fromNumber + index);
+  return gapIndex < 0 ? null : `${numbers[gapIndex]} where ${fromNumber + gapIndex} was due`;
 }
 
 function sortMembers(value: unknown): unknown {

@@ -48,12 +48,12 @@ export const samplePassword = example.password;
 
 const appAddress = 'https://shop.example/welcome';
 
-async function newUser({ gateway }: SampleServers) {
+async function createUser({ gateway }: SampleServers) {
   return gateway.admin.accounts.issueToken({ bureau_id: 'local', external_id: `person-${randomUUID()}` });
 }
 
 const withUser: Prepare = async (servers) => ({
-  replace: { [example.user]: (await newUser(servers)).user_id },
+  replace: { [example.user]: (await createUser(servers)).user_id },
 });
 
 const newEmail = (): string => `ada-${randomUUID()}@example.com`;
@@ -96,15 +96,15 @@ const withConfirmedDevice: Prepare = async (servers) => {
 };
 
 /** A finished login of a Bureau that lists the sample's address. */
-async function finishedLogin({ gateway }: SampleServers): Promise<string> {
+async function createFinishedLogin({ gateway }: SampleServers): Promise<string> {
   await gateway.admin.bureaus.updateBureau({ bureau_id: 'local', redirect_uris: [appAddress] });
   const { login_id } = await gateway.guest.accounts.startLogin({ provider: 'local', bureau_id: 'local' });
   return login_id;
 }
 
-async function newAppCode(servers: SampleServers): Promise<string> {
+async function createAppCode(servers: SampleServers): Promise<string> {
   const { url } = await servers.gateway.guest.accounts.issueLoginCode({
-    login_id: await finishedLogin(servers),
+    login_id: await createFinishedLogin(servers),
     redirect_uri: appAddress,
     code_challenge: example.codeChallenge,
     state: 'a-sample',
@@ -112,15 +112,17 @@ async function newAppCode(servers: SampleServers): Promise<string> {
   return new URL(url).searchParams.get('code') ?? '';
 }
 
-async function newBureau({ gateway }: SampleServers): Promise<string> {
+async function createBureau({ gateway }: SampleServers): Promise<string> {
   const { bureau_id } = await gateway.admin.bureaus.createBureau({ server_url: 'https://example.test' });
   return bureau_id;
 }
 
-const withBureau: Prepare = async (servers) => ({ replace: { [example.bureau]: await newBureau(servers) } });
+const withBureau: Prepare = async (servers) => ({
+  replace: { [example.bureau]: await createBureau(servers) },
+});
 
 const withPausedBureau: Prepare = async (servers) => {
-  const bureauId = await newBureau(servers);
+  const bureauId = await createBureau(servers);
   await servers.gateway.admin.bureaus.pauseBureau({ bureau_id: bureauId });
   return { replace: { [example.bureau]: bureauId } };
 };
@@ -273,10 +275,10 @@ export const preparations: Readonly<Record<string, Prepare>> = {
     return { replace: { [example.login]: login_id } };
   },
   'gateway/accounts.issueLoginCode': async (servers) => ({
-    replace: { [example.login]: await finishedLogin(servers) },
+    replace: { [example.login]: await createFinishedLogin(servers) },
   }),
   'gateway/accounts.issueLoginToken': async (servers) => ({
-    replace: { [example.appCode]: await newAppCode(servers) },
+    replace: { [example.appCode]: await createAppCode(servers) },
   }),
   'gateway/accounts.getDeviceLogin': withDeviceLogin,
   'gateway/accounts.getDeviceLoginResult': withConfirmedDevice,
@@ -304,17 +306,17 @@ export const preparations: Readonly<Record<string, Prepare>> = {
     return { tokens: { TOWNHALL_TOKEN: login.status === 'done' ? login.user_token : '' } };
   },
   'gateway/accounts.logout': async (servers) => ({
-    tokens: { TOWNHALL_TOKEN: (await newUser(servers)).user_token },
+    tokens: { TOWNHALL_TOKEN: (await createUser(servers)).user_token },
   }),
   'gateway/accounts.revokeTokens': async (servers) => ({
-    replace: { [example.token]: (await newUser(servers)).token_id },
+    replace: { [example.token]: (await createUser(servers)).token_id },
   }),
   'gateway/accounts.revokeKey': async ({ gateway }) => ({
     replace: { [example.token]: (await gateway.user.accounts.createKey({ name: 'ci' })).token_id },
   }),
   'gateway/accounts.blockUser': withUser,
   'gateway/accounts.unblockUser': async (servers) => {
-    const { user_id } = await newUser(servers);
+    const { user_id } = await createUser(servers);
     await servers.gateway.admin.accounts.blockUser({ user_id });
     return { replace: { [example.user]: user_id } };
   },

@@ -89,11 +89,11 @@ export async function startSampleServers(): Promise<SampleServers> {
   });
   await gateway.admin.bureaus.createBureau({ bureau_id: 'shop', server_url: 'https://shop.example' });
   model.answer(({ prompt }) => {
-    const last = JSON.stringify(prompt.filter(({ role }) => role !== 'system').at(-1));
-    if (last.includes('Act now')) return calls({ name: 'careful_act', input: {} });
-    if (last.includes('Write a file'))
+    const lastMessage = JSON.stringify(prompt.filter(({ role }) => role !== 'system').at(-1));
+    if (lastMessage.includes('Act now')) return calls({ name: 'careful_act', input: {} });
+    if (lastMessage.includes('Write a file'))
       return calls({ name: 'files_write', input: { path: `${randomUUID()}.txt`, content: 'Hall' } });
-    if (last.includes('Take long'))
+    if (lastMessage.includes('Take long'))
       return { respond: (response) => new Promise((resolve) => response.once('close', () => resolve())) };
     return says('Good morning.');
   });

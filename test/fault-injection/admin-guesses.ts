@@ -45,12 +45,12 @@ async function start(
   return { gateway, url: (await gateway.listen()).url };
 }
 
-async function guess(url: string, adminId: string, n: number): Promise<{ status: number; ms: number }> {
+async function guess(url: string, adminId: string, network: number): Promise<{ status: number; ms: number }> {
   const startedMs = performance.now();
   const answer = await fetch(`${url}/v1/admin/login`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ admin_id: adminId, password: `a wrong password ${n}` }),
+    body: JSON.stringify({ admin_id: adminId, password: `a wrong password ${network}` }),
   });
   await answer.text();
   return { status: answer.status, ms: performance.now() - startedMs };
@@ -93,8 +93,11 @@ try {
   await Promise.all(
     Array.from({ length: 50 }, async () => {
       while (sentCount < attempts) {
-        const n = sentCount++;
-        statuses.push((await guess((replicas[n % 2] as { url: string }).url, 'under-attack', n)).status);
+        const networkIndex = sentCount++;
+        statuses.push(
+          (await guess((replicas[networkIndex % 2] as { url: string }).url, 'under-attack', networkIndex))
+            .status,
+        );
       }
     }),
   );

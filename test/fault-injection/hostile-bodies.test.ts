@@ -48,12 +48,12 @@ const formBodies = ['form: boundaries that are none', 'form: many parts', 'form:
 /** One body of each class keeps the test at a minute; the program runs all of them. */
 function sampleOf(operation: HostileOperation): ReturnType<typeof bodiesFor> {
   const classes = operation.maxBytes > 1024 * 1024 ? largeClasses : smallClasses;
-  const last = new Map<string, string>();
+  const lastLines = new Map<string, string>();
   bodyNames(operation, (name) => {
     const bodyClass = classes.find((suffix) => name.endsWith(`: ${suffix}`) && !name.startsWith('root'));
-    if (bodyClass !== undefined) last.set(bodyClass, name);
+    if (bodyClass !== undefined) lastLines.set(bodyClass, name);
   });
-  const bodies = new Set([...commonBodies, ...formBodies, ...last.values()]);
+  const bodies = new Set([...commonBodies, ...formBodies, ...lastLines.values()]);
   return bodiesFor(operation, { few: true, only: (name) => bodies.has(name) });
 }
 

@@ -151,13 +151,13 @@ async function storm({ server, folder, random, kills, stops, gateways }: Storm):
       await sleep(500 + random() * 1_500);
       await server.startAgain();
     }
-    const n = Math.floor(random() * gateways);
-    const victim = children[n] as ChildProcess;
+    const gatewayIndex = Math.floor(random() * gateways);
+    const victim = children[gatewayIndex] as ChildProcess;
     if (victim.exitCode === null && victim.signalCode === null) {
       victim.kill('SIGKILL');
       await once(victim, 'exit');
     }
-    children[n] = spawn();
+    children[gatewayIndex] = spawn();
   }
   await sleep(2_000);
   for (const child of children) {
@@ -219,8 +219,8 @@ async function waitForCredits({ sql }: Database, endedMs: number): Promise<bigin
 }
 
 /** mulberry32: small, and the same everywhere. */
-function createRandom(from: number): () => number {
-  let state = from;
+function createRandom(seed: number): () => number {
+  let state = seed;
   return () => {
     state = (state + 0x6d2b79f5) | 0;
     let bits = Math.imul(state ^ (state >>> 15), 1 | state);

@@ -189,8 +189,8 @@ function sum(values: readonly number[]): number {
 }
 
 /** mulberry32: small, and the same everywhere. */
-function createRandom(from: number): () => number {
-  let state = from;
+function createRandom(startSeed: number): () => number {
+  let state = startSeed;
   return () => {
     state = (state + 0x6d2b79f5) | 0;
     let bits = Math.imul(state ^ (state >>> 15), 1 | state);

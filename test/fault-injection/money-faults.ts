@@ -32,9 +32,9 @@ const { values, positionals } = parseArgs({
   options: { seed: { type: 'string' } },
   allowPositionals: true,
 });
-const unknown = positionals.find((name) => !Object.hasOwn(scenarios, name));
-if (unknown !== undefined)
-  throw new Error(`There is no fault "${unknown}"; use some of: ${Object.keys(scenarios).join(', ')}.`);
+const unknownName = positionals.find((name) => !Object.hasOwn(scenarios, name));
+if (unknownName !== undefined)
+  throw new Error(`There is no fault "${unknownName}"; use some of: ${Object.keys(scenarios).join(', ')}.`);
 const names = positionals.length > 0 ? positionals : Object.keys(scenarios);
 const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
 console.log(`seed ${seed}`);

@@ -105,13 +105,13 @@ async function storm(gateways: GatewayProcess[], tokens: readonly string[]): Pro
       await sleep(500 + random() * 1_000);
       await server.startAgain();
     }
-    const n = Math.floor(random() * gateways.length);
-    await stopGateway(gateways[n] as GatewayProcess, 'SIGKILL');
+    const gatewayIndex = Math.floor(random() * gateways.length);
+    await stopGateway(gateways[gatewayIndex] as GatewayProcess, 'SIGKILL');
     const newGateway = startGateway();
     // The others go on while it starts; a lone one is waited for.
-    const otherGateway = gateways.find((_, index) => index !== n);
-    if (otherGateway !== undefined) gateways[n] = otherGateway;
-    gateways[n] = await newGateway;
+    const otherGateway = gateways.find((_, index) => index !== gatewayIndex);
+    if (otherGateway !== undefined) gateways[gatewayIndex] = otherGateway;
+    gateways[gatewayIndex] = await newGateway;
   }
   await sleep(1_000);
   end.abort();

@@ -37,11 +37,11 @@ try {
     });
     gateways.push({ gateway, url: (await gateway.listen()).url });
   }
-  const [first, second] = gateways as [(typeof gateways)[0], (typeof gateways)[0]];
-  const { sql } = first.gateway.database;
+  const [firstGateway, secondGateway] = gateways as [(typeof gateways)[0], (typeof gateways)[0]];
+  const { sql } = firstGateway.gateway.database;
   await sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1:43127') on conflict do nothing`;
-  const { userToken, userId } = await first.gateway.issueLocalToken();
-  const client = clientOf(first.url, userToken);
+  const { userToken, userId } = await firstGateway.gateway.issueLocalToken();
+  const client = clientOf(firstGateway.url, userToken);
   let expected = 0n;
   for (let round = 1; round <= rounds; round += 1) {
     for (const method of ['stripe', 'creem'] as const) {
@@ -51,7 +51,7 @@ try {
       const answers = await Promise.all(
         Array.from({ length: copies }, (_, n) => {
           const event = random() < 0.2 ? { ...sale.event, id: `${sale.event.id}_${n}` } : sale.event;
-          return deliver((random() < 0.5 ? first : second).url, { method, event }, providers);
+          return deliver((random() < 0.5 ? firstGateway : secondGateway).url, { method, event }, providers);
         }),
       );
       const ms = performance.now() - startedMs;
@@ -87,7 +87,7 @@ try {
     for (let n = 0; n < perSecond / 50; n += 1) {
       const signature = `t=${Math.floor(Date.now() / 1000)},v1=${'0'.repeat(64)}`;
       deliveries.push(
-        fetch(`${first.url}/v1/payments/webhook/stripe`, {
+        fetch(`${firstGateway.url}/v1/payments/webhook/stripe`, {
           method: 'POST',
           headers: { 'content-type': 'application/json', 'stripe-signature': signature },
           body: '{"id":"evt_1"}',
@@ -100,7 +100,7 @@ try {
       );
     }
     const askedMs = performance.now();
-    await (await fetch(`${first.url}/health`)).text();
+    await (await fetch(`${firstGateway.url}/health`)).text();
     latencies.push(performance.now() - askedMs);
     await new Promise((resolve) => setTimeout(resolve, Math.max(0, 20 - (performance.now() - askedMs))));
   }

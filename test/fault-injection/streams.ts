@@ -52,7 +52,7 @@ const { url, userToken } = JSON.parse(firstLine.toString('utf8')) as { url: stri
 const { hostname, port } = new URL(url);
 const agent = new Agent({ keepAlive: true, maxSockets: Number.POSITIVE_INFINITY });
 
-async function residentBytes(): Promise<number> {
+async function readResidentBytes(): Promise<number> {
   const status = await readFile(`/proc/${gateway.pid}/status`, 'utf8');
   return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? Number.NaN) * 1024;
 }
@@ -85,11 +85,11 @@ const percentile = (sortedTimes: number[], share: number): number =>
  */
 async function readAll(): Promise<{ tokens: number; isOrdered: boolean; isWhole: boolean }> {
   const response = await ask('steady').answered;
-  let [tokens, isOrdered, rest] = [0, true, ''];
+  let [tokens, isOrdered, unfinishedText] = [0, true, ''];
   for await (const piece of response as AsyncIterable<Buffer>) {
-    rest += piece.toString('utf8');
-    const lines = rest.split('\n\n');
-    rest = lines.pop() ?? '';
+    unfinishedText += piece.toString('utf8');
+    const lines = unfinishedText.split('\n\n');
+    unfinishedText = lines.pop() ?? '';
     for (const line of lines) {
       const token = /"content":"tok(\d+) "/.exec(line);
       if (token === null) continue;
@@ -105,7 +105,7 @@ async function readAll(): Promise<{ tokens: number; isOrdered: boolean; isWhole:
 function watchMemory(intervalMs: number): { stop(): number } {
   let peakBytes = 0;
   const timer = setInterval(
-    () => void residentBytes().then((bytes) => (peakBytes = Math.max(peakBytes, bytes))),
+    () => void readResidentBytes().then((bytes) => (peakBytes = Math.max(peakBytes, bytes))),
     intervalMs,
   );
   return {
@@ -117,7 +117,7 @@ function watchMemory(intervalMs: number): { stop(): number } {
 }
 
 async function checkReadStreams(): Promise<void> {
-  const idleBytes = await residentBytes();
+  const idleBytes = await readResidentBytes();
   const memory = watchMemory(500);
   const startedMs = performance.now();
   const results = await Promise.all(
@@ -154,7 +154,7 @@ async function openStalledReader(): Promise<Socket> {
 }
 
 async function checkStalledReaders(): Promise<void> {
-  const bytesBefore = await residentBytes();
+  const bytesBefore = await readResidentBytes();
   provider.reset();
   const sockets = await Promise.all(Array.from({ length: stalledReaders }, openStalledReader));
   const memory = watchMemory(100);

@@ -83,12 +83,12 @@ function changeAt(
   place: readonly (string | number)[],
   change: (value: Json | undefined) => Json | undefined,
 ): Json {
-  const [step, ...rest] = place;
+  const [step, ...innerPlace] = place;
   if (step === undefined) return change(document) ?? null;
   if (Array.isArray(document)) {
     return document.flatMap((item, index) => {
       if (index !== step) return [item];
-      if (rest.length > 0) return [changeAt(item, rest, change)];
+      if (innerPlace.length > 0) return [changeAt(item, innerPlace, change)];
       const changedItem = change(item);
       return changedItem === undefined ? [] : [changedItem];
     });
@@ -96,7 +96,7 @@ function changeAt(
   if (document === null || typeof document !== 'object') return document;
   const entries = Object.entries(document).flatMap(([name, member]): [string, Json][] => {
     if (name !== step) return [[name, member]];
-    if (rest.length > 0) return [[name, changeAt(member, rest, change)]];
+    if (innerPlace.length > 0) return [[name, changeAt(member, innerPlace, change)]];
     const changedMember = change(member);
     return changedMember === undefined ? [] : [[name, changedMember]];
   });

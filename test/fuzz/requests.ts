@@ -42,9 +42,9 @@ export function invalidRequests(
   document: FuzzedDocument,
   operation: FuzzedOperation,
 ): fc.Arbitrary<FuzzedRequest> | undefined {
-  const valid = validRequests(document, operation);
+  const validArbitrary = validRequests(document, operation);
   const media = operation.body?.content['application/json'];
-  if (valid === undefined) return undefined;
+  if (validArbitrary === undefined) return undefined;
   const wrongRequests: fc.Arbitrary<FuzzedRequest>[] = [];
   const queries = operation.parameters.filter((parameter) => parameter.in === 'query');
   if (media?.schema !== undefined) {
@@ -58,15 +58,15 @@ export function invalidRequests(
     if (wrongBodies !== undefined)
       wrongRequests.push(
         fc
-          .tuple(valid, wrongBodies)
+          .tuple(validArbitrary, wrongBodies)
           .map(([request, body]) => withBody(request, JSON.stringify(body), 'a body off its schema')),
       );
     wrongRequests.push(
       fc
-        .tuple(valid, fc.constantFrom('{', '', 'null', '{"a":1,"a":2}', '[1', '"text"', '\u00ff'))
+        .tuple(validArbitrary, fc.constantFrom('{', '', 'null', '{"a":1,"a":2}', '[1', '"text"', '\u00ff'))
         .filter(([, text]) => text !== '' || operation.body?.required === true)
         .map(([request, text]) => withBody(request, text, 'a body that is no JSON of the schema')),
-      valid
+      validArbitrary
         .filter(({ body }) => body !== undefined)
         .map((request) => ({
           ...request,
@@ -77,13 +77,13 @@ export function invalidRequests(
   }
   if (!operation.toleratesQuery)
     wrongRequests.push(
-      valid.map((request) => ({
+      validArbitrary.map((request) => ({
         ...request,
         target: `${request.target}${request.target.includes('?') ? '&' : '?'}undeclared_member=1`,
         fault: 'an undeclared query parameter',
       })),
     );
-  for (const parameter of queries) wrongRequests.push(...wrongQueries(document, valid, parameter));
+  for (const parameter of queries) wrongRequests.push(...wrongQueries(document, validArbitrary, parameter));
   return wrongRequests.length === 0 ? undefined : fc.oneof(...wrongRequests);
 }
 

@@ -16,11 +16,11 @@ describe('ActiveSet', () => {
 
   test('ignores the second deletion of a place', () => {
     const set = new ActiveSet<string>();
-    const first = set.add('a');
+    const firstPlace = set.add('a');
     set.add('b');
-    set.delete(first);
+    set.delete(firstPlace);
     set.add('c');
-    set.delete(first);
+    set.delete(firstPlace);
     expect(set.members().sort()).toEqual(['b', 'c']);
   });
 

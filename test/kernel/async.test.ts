@@ -86,12 +86,12 @@ describe('retry', () => {
   });
 
   it('ends the wait at an abort', async () => {
-    const closing = new AbortController();
+    const closeStart = new AbortController();
     const work = async () => {
-      setImmediate(() => closing.abort());
+      setImmediate(() => closeStart.abort());
       throw new Error('away');
     };
-    const options = { isRetryable: () => true, delayMs: () => 60_000, signal: closing.signal };
+    const options = { isRetryable: () => true, delayMs: () => 60_000, signal: closeStart.signal };
     await expect(retry(work, options)).rejects.toThrow('away');
   });
 });

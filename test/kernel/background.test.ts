@@ -27,10 +27,10 @@ test('runs work of one name one at a time', async () => {
   background.run('a', work);
   background.run('b', work);
   gate.resolve();
-  await background.settled();
+  await background.untilSettled();
   expect(runs).toBe(2);
   background.run('a', work);
-  await background.settled();
+  await background.untilSettled();
   expect(runs).toBe(3);
 });
 
@@ -41,6 +41,6 @@ test('continues after a failure, which it logs', async () => {
   background.run('b', () => {
     throw new Error('at once');
   });
-  await background.settled();
+  await background.untilSettled();
   expect(warnings).toHaveLength(2);
 });

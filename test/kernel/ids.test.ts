@@ -20,10 +20,10 @@ describe('id', () => {
 
   it('sorts by creation, even when the clock goes back', () => {
     let ms = 1_000_000;
-    const make = createIds(() => ms);
+    const makeId = createIds(() => ms);
     const ids = Array.from({ length: 20_000 }, (_, index) => {
       if (index === 10_000) ms -= 500;
-      return make('evt');
+      return makeId('evt');
     });
     expect([...ids].sort()).toEqual(ids);
     expect(new Set(ids).size).toBe(ids.length);

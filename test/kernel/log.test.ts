@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { createLog, type LogLevel } from '../../src/kernel/log.ts';
-import { createRedactor, token } from '../../src/kernel/secrets/secret.ts';
+import { createRedactor, createToken } from '../../src/kernel/secrets/secret.ts';
 
 function createRecordedLog(level: LogLevel = 'debug') {
   const text: string[] = [];
@@ -82,7 +82,7 @@ describe('log', () => {
       },
       'message CANARY-1234',
     );
-    child.info({ text: `Bearer ${token('usr')}` }, token('agt'));
+    child.info({ text: `Bearer ${createToken('usr')}` }, createToken('agt'));
     expect(text.join('')).not.toContain('CANARY-1234');
     expect(text.join('')).not.toMatch(/th_(usr|agt)_/);
   });

@@ -6,10 +6,10 @@ describe('createRecentLines', () => {
   test('reads on from the position of the last read', () => {
     const recentLines = createRecentLines();
     recentLines.add('a');
-    const first = recentLines.read(0);
+    const firstRead = recentLines.read(0);
     recentLines.add('b');
-    expect(first).toEqual({ lines: ['a'], next: 1 });
-    expect(recentLines.read(first.next)).toEqual({ lines: ['b'], next: 2 });
+    expect(firstRead).toEqual({ lines: ['a'], next: 1 });
+    expect(recentLines.read(firstRead.next)).toEqual({ lines: ['b'], next: 2 });
     expect(recentLines.read(2)).toEqual({ lines: [], next: 2 });
   });
 
@@ -18,7 +18,9 @@ describe('createRecentLines', () => {
     for (let index = 0; index < 20; index += 1) {
       recentLines.add(`line ${index}`);
       const { lines, next } = recentLines.read(0);
-      expect(lines).toEqual([index - 2, index - 1, index].filter((at) => at >= 0).map((at) => `line ${at}`));
+      expect(lines).toEqual(
+        [index - 2, index - 1, index].filter((number) => number >= 0).map((at) => `line ${at}`),
+      );
       expect(next).toBe(index + 1);
     }
     expect(recentLines.read(18).lines).toEqual(['line 18', 'line 19']);

@@ -3,7 +3,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { createLog } from '../../src/kernel/log.ts';
-import { createRedactor, token } from '../../src/kernel/secrets/secret.ts';
+import { createRedactor, createToken } from '../../src/kernel/secrets/secret.ts';
 import { boundedLabel } from '../../src/kernel/telemetry/metrics.ts';
 import {
   openTelemetry,
@@ -90,7 +90,7 @@ describe('metrics', () => {
     await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer wrong-token' } }).then(
       (answer) => answer.text(),
     );
-    await fetch(`${world.url}/nowhere/${token('usr')}`).then((answer) => answer.text());
+    await fetch(`${world.url}/nowhere/${createToken('usr')}`).then((answer) => answer.text());
     const text = await read();
     expect(text).toContain(
       'townhall_requests_total{operation="ai.listModels",status="200",identity="user"} 1',
@@ -154,10 +154,10 @@ describe('metrics', () => {
 
   test('are read at one path and never by a browser page', async () => {
     const { metricsUrl } = await startObserved({});
-    const at = (path: string) => new URL(path, metricsUrl).href;
+    const urlOf = (path: string) => new URL(path, metricsUrl).href;
     expect((await fetch(metricsUrl)).headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/);
     expect((await fetch(metricsUrl, { method: 'HEAD' })).status).toBe(200);
-    expect((await fetch(at('/'))).status).toBe(404);
+    expect((await fetch(urlOf('/'))).status).toBe(404);
     expect((await fetch(metricsUrl, { method: 'POST' })).status).toBe(405);
     expect((await fetch(metricsUrl, { headers: { origin: 'http://evil.test' } })).status).toBe(403);
     expect(
@@ -378,17 +378,17 @@ describe('traces', () => {
 
   test.each(['refuses connections', 'takes them and never answers'])(
     'never delay a caller when the collector %s',
-    async (how) => {
+    async (way) => {
       const collector = await startCollector({ silent: true });
       endings.push(() => collector.close());
-      if (how === 'refuses connections') await collector.close().catch(() => {});
+      if (way === 'refuses connections') await collector.close().catch(() => {});
       const { world, telemetry, lines } = await startObserved({ traces: traceSettings(collector.url) });
       for (let count = 0; count < 20; count += 1)
         expect((await fetch(`${world.url}/health`)).status).toBe(200);
       // More spans than the queue holds: the rest is dropped, and memory stays bounded.
       for (let count = 0; count < 20_000; count += 1) telemetry.traces.start('flood').end();
       expect((await fetch(`${world.url}/health`)).status).toBe(200);
-      if (how === 'refuses connections')
+      if (way === 'refuses connections')
         await until(
           () => lines.some(({ msg }) => String(msg).startsWith('the collector did not accept')),
           'the warning',

@@ -17,8 +17,8 @@ describe('searchText', () => {
   test('finds a long pattern at any position', () => {
     const pattern = `${'a'.repeat(20)}b${'a'.repeat(20)}`;
     fc.assert(
-      fc.property(fc.nat(200), fc.nat(200), (before, after) => {
-        const text = 'a'.repeat(before) + pattern + 'a'.repeat(after);
+      fc.property(fc.nat(200), fc.nat(200), (lengthBefore, lengthAfter) => {
+        const text = 'a'.repeat(lengthBefore) + pattern + 'a'.repeat(lengthAfter);
         expect(searchText(text, pattern)).toBe(text.indexOf(pattern));
       }),
     );

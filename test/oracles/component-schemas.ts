@@ -15,14 +15,14 @@ export function writeComponentSchemas(
 ): void {
   const schemas = (document.components?.schemas ?? {}) as Record<string, object>;
   const reachableNames = new Set<string>();
-  const open = [...names];
-  for (let name = open.pop(); name !== undefined; name = open.pop()) {
+  const openNames = [...names];
+  for (let name = openNames.pop(); name !== undefined; name = openNames.pop()) {
     if (reachableNames.has(name)) continue;
     const schema = schemas[name];
     if (schema === undefined) throw new Error(`the document has no schema ${name}`);
     reachableNames.add(name);
     for (const [, reference = ''] of JSON.stringify(schema).matchAll(/"#\/components\/schemas\/([^"]+)"/g))
-      open.push(reference);
+      openNames.push(reference);
   }
   // For Go, quicktype declares no type for a definition that is null or a union of scalars. So only
   // objects are in the place of top-level types, and the others in a place that it reaches by references.

@@ -90,8 +90,8 @@ function withoutOpenConstants(file: string): unknown {
       return value;
     const members = Object.values(value['properties']);
     if (!members.every((member) => isRecord(member) && member['const'] !== undefined)) return value;
-    const { additionalProperties: _open, ...rest } = value;
-    return rest;
+    const { additionalProperties: _open, ...schemaMembers } = value;
+    return schemaMembers;
   });
 }
 

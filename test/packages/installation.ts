@@ -108,7 +108,7 @@ export function readmeCalls({ gateway, agent }: { gateway: string; agent: string
   return calls.replaceAll('http://127.0.0.1:43127', gateway).replaceAll('http://127.0.0.1:5314', agent);
 }
 
-export interface Running {
+export interface StartedProgram {
   /** Resolves with the match once the output contains it. */
   waitFor(pattern: RegExp, timeoutMs?: number): Promise<RegExpMatchArray>;
   /** Sends Ctrl-C and returns the exit code or the signal's name. */
@@ -123,7 +123,7 @@ export function start(
   command: string,
   args: readonly string[],
   { cwd, node, env = {} }: { cwd: string; node?: string; env?: Record<string, string> },
-): Running {
+): StartedProgram {
   const child: ChildProcess = spawn(command, args, {
     cwd,
     env: { PATH: `${node === undefined ? '' : `${node}:`}/usr/bin:/bin`, HOME: cwd, ...env },

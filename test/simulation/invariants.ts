@@ -63,18 +63,21 @@ function checkBalances(world: World, model: StoreModel): void {
  * The process counts as reserved the reservations of its open calls, unless it has lost an allotment.
  */
 function checkReservations(world: World, gateway: Gateway): void {
-  let [total, open] = [0n, 0n];
+  let [totalCredits, openCredits] = [0n, 0n];
   for (const { reserved, unapplied, allotmentId } of gateway.reports()) {
     if (reserved < 0n || unapplied < 0n)
       fail(world, `${allotmentId} counts ${reserved} reserved and ${unapplied} unapplied credits`);
     if (reserved > (gateway.reserved.get(allotmentId) ?? 0n)) checkLease(world, gateway, allotmentId);
     gateway.reserved.set(allotmentId, reserved);
-    total += reserved;
+    totalCredits += reserved;
   }
   for (const { gateway: owner, state, amount } of world.openCalls)
-    if (owner === gateway && state === 'reserved') open += amount;
-  if (total > open)
-    fail(world, `${gateway.gatewayId} counts ${total} reserved credits, its calls have ${open}`);
+    if (owner === gateway && state === 'reserved') openCredits += amount;
+  if (totalCredits > openCredits)
+    fail(
+      world,
+      `${gateway.gatewayId} counts ${totalCredits} reserved credits, its calls have ${openCredits}`,
+    );
 }
 
 /** The row's amount covers what is reserved on it and what its journal still has to charge. */

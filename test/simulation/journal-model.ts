@@ -135,7 +135,7 @@ class JournalModel implements Journal {
     });
   }
 
-  applied(seq: number): void {
+  markApplied(seq: number): void {
     deleteUpTo(this.folder, seq);
   }
 
@@ -197,15 +197,15 @@ function abandonedJournalModel(folder: JournalFolder, options: JournalModelOptio
 
 /** Appends a final line, synced, for each call that was sent and has none. */
 function finishSentCalls(folder: JournalFolder, disk: Disk): void {
-  const open = new Map<string, Extract<JournalLine, { kind: 'sent' }>>();
+  const openLines = new Map<string, Extract<JournalLine, { kind: 'sent' }>>();
   const credits = new Map<string, bigint>();
   for (const { line } of folder.lines) {
-    if (line.kind === 'final') open.delete(line.usageId);
+    if (line.kind === 'final') openLines.delete(line.usageId);
     else credits.set(line.usageId, larger(line.credits, credits.get(line.usageId) ?? 0n));
-    if (line.kind === 'sent') open.set(line.usageId, line);
+    if (line.kind === 'sent') openLines.set(line.usageId, line);
   }
-  if (open.size > 0 && disk.isFailing) throw journalUnavailable();
-  for (const { usageId, call, allotmentId, facts } of open.values()) {
+  if (openLines.size > 0 && disk.isFailing) throw journalUnavailable();
+  for (const { usageId, call, allotmentId, facts } of openLines.values()) {
     folder.lastSeq += 1;
     const line: JournalLine = {
       kind: 'final',

@@ -66,8 +66,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: `${allotments}/maintenance.ts`,
-        find: 'journal.applied(applied)',
-        replace: 'journal.applied(Number.MAX_SAFE_INTEGER)',
+        find: 'journal.markApplied(appliedSeq)',
+        replace: 'journal.markApplied(Number.MAX_SAFE_INTEGER)',
       },
     ],
   },
@@ -333,7 +333,11 @@ export const plantedBugs: readonly PlantedBug[] = [
     name: 'idle credits shown as held',
     seed: 19,
     changes: [
-      { file: model, find: 'idle += row.amount - row.reserved - row.unapplied;', replace: 'idle += 0n;' },
+      {
+        file: model,
+        find: 'idleCredits += row.amount - row.reserved - row.unapplied;',
+        replace: 'idleCredits += 0n;',
+      },
     ],
   },
   {

@@ -63,12 +63,12 @@ export async function runSchedules(modules: LedgerModules, options: RunOptions):
 async function explain(modules: LedgerModules, schedule: Schedule): Promise<void> {
   const isFailing = async (candidate: Schedule): Promise<boolean> =>
     (await simulate({ schedule: candidate, modules })).failure !== null;
-  const smallest = await shrink(schedule, isFailing);
+  const smallestSchedule = await shrink(schedule, isFailing);
   print(
-    `\nseed ${schedule.seed}, shrunk from ${schedule.actions.length} to ${smallest.actions.length} actions:`,
+    `\nseed ${schedule.seed}, shrunk from ${schedule.actions.length} to ${smallestSchedule.actions.length} actions:`,
   );
-  print(printSchedule(smallest));
-  const { failure } = await simulate({ schedule: smallest, modules, trace: print });
+  print(printSchedule(smallestSchedule));
+  const { failure } = await simulate({ schedule: smallestSchedule, modules, trace: print });
   print(`${failure}\n`);
 }
 

@@ -1,4 +1,4 @@
-// A schedule: the users, the machines, and the actions of clients, operators and fate with
+// A schedule: the users, the machines, and the actions of clients, operators and faults with
 // their times. It is drawn from a seed and is plain data, so that a failing one can be shrunk.
 import type { MessageFaults } from './database-link.ts';
 import { type Random, seededRandom } from './random.ts';
@@ -130,14 +130,14 @@ export function drawSchedule(seed: number): Schedule {
 function drawUsers(random: Random): UserPlan[] {
   const users: UserPlan[] = [];
   const userCount = random.pick([1, 1, 2, 3]);
-  for (let user = 0; user < userCount; user += 1) {
+  for (let userIndex = 0; userIndex < userCount; userIndex += 1) {
     const credits = BigInt(random.pick([60, 300, 1_000, 5_000, 50_000]));
     const tokenCount = random.chance(0.08) ? 60 : random.pick([1, 1, 2, 3]);
     users.push({
-      userId: `user_${user}`,
+      userId: `user_${userIndex}`,
       credits,
-      tokens: Array.from({ length: tokenCount }, (_, token) => ({
-        tokenId: `token_${user}_${token}`,
+      tokens: Array.from({ length: tokenCount }, (_, tokenIndex) => ({
+        tokenId: `token_${userIndex}_${tokenIndex}`,
         cap: random.chance(0.25) ? (credits * BigInt(random.between(1, 10))) / 10n : null,
       })),
     });

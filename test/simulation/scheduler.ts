@@ -48,22 +48,22 @@ export function createScheduler(random: Random): Scheduler {
 
   function step(untilMs: number): ScheduledEvent | null {
     for (;;) {
-      const first = heap[0];
-      if (first === undefined || first.atMs > untilMs) {
+      const firstEvent = heap[0];
+      if (firstEvent === undefined || firstEvent.atMs > untilMs) {
         nowMs = Math.max(nowMs, untilMs);
         return null;
       }
       pop(heap);
-      const { run, process } = first;
+      const { run, process } = firstEvent;
       if (run === null || process?.state === 'dead') continue;
       if (process?.state === 'stopped') {
-        defer(process, first);
+        defer(process, firstEvent);
         continue;
       }
-      nowMs = Math.max(nowMs, first.atMs);
-      first.run = null;
+      nowMs = Math.max(nowMs, firstEvent.atMs);
+      firstEvent.run = null;
       run();
-      return first;
+      return firstEvent;
     }
   }
 
@@ -113,21 +113,21 @@ function push(heap: ScheduledEvent[], event: ScheduledEvent): void {
 }
 
 function pop(heap: ScheduledEvent[]): void {
-  const last = heap.pop();
-  if (last === undefined || heap.length === 0) return;
+  const lastEntry = heap.pop();
+  if (lastEntry === undefined || heap.length === 0) return;
   let index = 0;
   for (;;) {
     let childIndex = 2 * index + 1;
     let child = heap[childIndex];
     if (child === undefined) break;
-    const right = heap[childIndex + 1];
-    if (right !== undefined && precedes(right, child)) {
-      child = right;
+    const rightChild = heap[childIndex + 1];
+    if (rightChild !== undefined && precedes(rightChild, child)) {
+      child = rightChild;
       childIndex += 1;
     }
-    if (!precedes(child, last)) break;
+    if (!precedes(child, lastEntry)) break;
     heap[index] = child;
     index = childIndex;
   }
-  heap[index] = last;
+  heap[index] = lastEntry;
 }

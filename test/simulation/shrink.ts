@@ -8,27 +8,31 @@ export async function shrink(
   schedule: Schedule,
   isFailing: (candidate: Schedule) => Promise<boolean>,
 ): Promise<Schedule> {
-  let smallest = schedule;
+  let smallestSchedule = schedule;
   let tries = 0;
 
   async function attempt(candidate: Schedule): Promise<boolean> {
     tries += 1;
     if (tries > maximumTries || !(await isFailing(candidate))) return false;
-    smallest = candidate;
+    smallestSchedule = candidate;
     return true;
   }
 
   async function removeActions(): Promise<void> {
-    for (let size = Math.ceil(smallest.actions.length / 2); size >= 1; size = Math.floor(size / 2))
-      for (let start = smallest.actions.length - size; start >= 0 && tries <= maximumTries; start -= size)
-        await attempt({ ...smallest, actions: smallest.actions.toSpliced(start, size) });
+    for (let size = Math.ceil(smallestSchedule.actions.length / 2); size >= 1; size = Math.floor(size / 2))
+      for (
+        let start = smallestSchedule.actions.length - size;
+        start >= 0 && tries <= maximumTries;
+        start -= size
+      )
+        await attempt({ ...smallestSchedule, actions: smallestSchedule.actions.toSpliced(start, size) });
   }
 
   await removeActions();
-  for (let machines = smallest.machines - 1; machines >= 1; machines -= 1)
-    if (!(await attempt(withMachines(smallest, machines)))) break;
+  for (let machines = smallestSchedule.machines - 1; machines >= 1; machines -= 1)
+    if (!(await attempt(withMachines(smallestSchedule, machines)))) break;
   await removeActions();
-  return smallest;
+  return smallestSchedule;
 }
 
 /** The same actions on fewer machines: those of the last ones move to the others. */

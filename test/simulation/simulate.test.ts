@@ -47,10 +47,10 @@ describe('simulation', () => {
   test('shrinks a failing schedule to the actions that matter', async () => {
     const schedule = drawSchedule(3);
     const culprit = schedule.actions[7];
-    const smallest = await shrink(schedule, (candidate) =>
+    const smallestSchedule = await shrink(schedule, (candidate) =>
       Promise.resolve(candidate.actions.some(({ atMs }) => atMs === culprit?.atMs)),
     );
-    expect(smallest.actions).toHaveLength(1);
-    expect(smallest.machines).toBe(1);
+    expect(smallestSchedule.actions).toHaveLength(1);
+    expect(smallestSchedule.machines).toBe(1);
   });
 });

@@ -123,10 +123,10 @@ describe('store model', () => {
     store.recall(ticket);
     expect(store.flags('gwy_1').rows).toMatchObject([{ allotmentId: 'alt_1', isRecalled: true }]);
     store.giveBack([{ allotmentId: 'alt_1', version: 1, amount: 0n, end: false }]);
-    const third = { ...request, gatewayId: 'gwy_3', allotmentId: 'alt_3', need: 500n, want: 500n };
-    expect(store.allot(third).outcome).toBe('short');
+    const thirdRequest = { ...request, gatewayId: 'gwy_3', allotmentId: 'alt_3', need: 500n, want: 500n };
+    expect(store.allot(thirdRequest).outcome).toBe('short');
     advance(1_000);
-    expect(store.allot(third).outcome).toBe('granted');
+    expect(store.allot(thirdRequest).outcome).toBe('granted');
   });
 
   test('pays a debt from what is given back', () => {

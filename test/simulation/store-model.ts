@@ -370,15 +370,18 @@ export class StoreModel {
     if (hold === undefined) return 0n;
     this.changes += 1;
     const [account, key] = [this.account(hold.userId), this.key(hold.tokenId)];
-    const charged = smaller(credits, hold.amount + larger(this.available(hold.userId, hold.tokenId), 0n));
+    const chargedCredits = smaller(
+      credits,
+      hold.amount + larger(this.available(hold.userId, hold.tokenId), 0n),
+    );
     account.held -= hold.amount;
     key.held -= hold.amount;
-    account.posted -= charged;
-    account.beforeCharges -= charged;
-    key.spent += charged;
+    account.posted -= chargedCredits;
+    account.beforeCharges -= chargedCredits;
+    key.spent += chargedCredits;
     this.holds.delete(holdId);
     this.payDebt(hold.userId, account.posted - account.held);
-    return charged;
+    return chargedCredits;
   }
 
   /** The credits of account and key that are not held. */
@@ -390,10 +393,10 @@ export class StoreModel {
   /** The balance of the API: idle credits of allotments count as available, unless they pay a debt. */
   balance(userId: string): ShownBalance {
     const { posted, held, owed: debt } = this.account(userId);
-    let idle = 0n;
+    let idleCredits = 0n;
     for (const row of this.allotments.values())
-      if (row.userId === userId) idle += row.amount - row.reserved - row.unapplied;
-    return { posted, held: debt === 0n ? held - idle : held, owed: debt };
+      if (row.userId === userId) idleCredits += row.amount - row.reserved - row.unapplied;
+    return { posted, held: debt === 0n ? held - idleCredits : held, owed: debt };
   }
 
   /** A copy that `restore` takes back. */
@@ -521,10 +524,10 @@ export class StoreModel {
   }
 
   /** Changes the amount of an allotment and what account and key hold for it. */
-  private setAside(row: StoredAllotment, added: bigint): void {
-    row.amount += added;
-    this.account(row.userId).held += added;
-    this.key(row.tokenId).held += added;
+  private setAside(row: StoredAllotment, addedCredits: bigint): void {
+    row.amount += addedCredits;
+    this.account(row.userId).held += addedCredits;
+    this.key(row.tokenId).held += addedCredits;
   }
 
   /** Lowers or ends allotments, and pays debts from the freed credits. */
@@ -581,11 +584,24 @@ export class StoreModel {
     const row = allotmentId === null ? null : this.openRow(allotmentId);
     const isLate = call.userId !== null && allotmentId !== null && row === null;
     if (this.usage.has(usageId)) return { seq, charged: 0n, overrun: 0n, isLate };
-    const charged = call.userId === null ? 0n : this.charge(call.userId, call.tokenId, row, charge);
+    const chargedCredits = call.userId === null ? 0n : this.charge(call.userId, call.tokenId, row, charge);
     const { requestId, userId, tokenId } = call;
     this.recordedRequests.add(call.requestId);
-    this.usage.set(usageId, { usageId, requestId, userId, tokenId, price: credits, charged, isLate });
-    return { seq, charged, overrun: call.userId === null ? 0n : credits - charged, isLate };
+    this.usage.set(usageId, {
+      usageId,
+      requestId,
+      userId,
+      tokenId,
+      price: credits,
+      charged: chargedCredits,
+      isLate,
+    });
+    return {
+      seq,
+      charged: chargedCredits,
+      overrun: call.userId === null ? 0n : credits - chargedCredits,
+      isLate,
+    };
   }
 
   /**

@@ -67,8 +67,8 @@ export function isSignedFor(call: ProviderCall, secret: string): boolean {
     .replaceAll('%', '%25')
     .replaceAll(/[^A-Za-z0-9/%._~-]/g, (sign) => encodeURIComponent(sign));
   const lines = names.split(';').map((name) => `${name}:${String(call.headers[name])}\n`);
-  const canonical = `${call.method}\n${path}\n\n${lines.join('')}\n${names}\n${sha(call.body)}`;
-  const text = `AWS4-HMAC-SHA256\n${String(call.headers['x-amz-date'])}\n${scope}\n${sha(canonical)}`;
+  const canonicalRequest = `${call.method}\n${path}\n\n${lines.join('')}\n${names}\n${sha(call.body)}`;
+  const text = `AWS4-HMAC-SHA256\n${String(call.headers['x-amz-date'])}\n${scope}\n${sha(canonicalRequest)}`;
   let key: string | Buffer = `AWS4${secret}`;
   for (const part of scope.split('/')) key = createHmac('sha256', key).update(part).digest();
   const isFresh =

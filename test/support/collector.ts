@@ -91,9 +91,9 @@ export async function startCollector({ silent = false } = {}): Promise<Collector
         check();
       }),
     async close() {
-      const closing = new Promise((resolve) => server.close(resolve));
+      const closePromise = new Promise((resolve) => server.close(resolve));
       server.closeAllConnections();
-      await closing;
+      await closePromise;
     },
   };
 }

@@ -23,9 +23,9 @@ export interface FilesPlugin {
   remove(): Promise<void>;
 }
 
-export async function openFilesPlugin(hidden: readonly string[] = []): Promise<FilesPlugin> {
+export async function openFilesPlugin(hiddenPaths: readonly string[] = []): Promise<FilesPlugin> {
   const folder = await realpath(await mkdtemp(join(tmpdir(), 'townhall-files-')));
-  const workspace = await openWorkspace({ folder, hidden: hidden.map((path) => join(folder, path)) });
+  const workspace = await openWorkspace({ folder, hidden: hiddenPaths.map((path) => join(folder, path)) });
   const registry = createRegistry([files(() => workspace)]);
   const tool = (action: string): Tool => {
     const existing = registry.tool(`files_${action}`);

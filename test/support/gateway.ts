@@ -77,7 +77,7 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
   const administrator = { ADMIN_ID: testAdministrator.adminId, ADMIN_PASSWORD: testAdministrator.password };
   // Tests send from one address and faster than people do, so rate limits are off unless a test
   // turns them on.
-  const unlimited = {
+  const unlimitedRates = {
     RATE_LIMIT_USER: 'off',
     RATE_LIMIT_GUEST: 'off',
     RATE_LIMIT_ADMIN: 'off',
@@ -87,7 +87,7 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
     HOST: '127.0.0.1',
     PORT: '0',
     LOG_LEVEL: 'debug',
-    ...unlimited,
+    ...unlimitedRates,
     TOWNHALL_MASTER_KEY: testMasterKey,
     ...databaseSettings,
     ...(options.withAdmin ? administrator : {}),
@@ -111,7 +111,7 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
     await ensureLocalBureau(gateway.database);
     const { url } = await gateway.listen();
     const { userToken } = await gateway.issueLocalToken();
-    const as = (token: string): GatewayClient => createGatewayClient({ baseUrl: url, token });
+    const clientOf = (token: string): GatewayClient => createGatewayClient({ baseUrl: url, token });
     const guest = createGatewayClient({ baseUrl: url });
     const adminToken = options.withAdmin ? await logIn(guest) : undefined;
     return {
@@ -120,14 +120,14 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
       database: gateway.database,
       sql: gateway.database.sql,
       guest,
-      user: as(userToken),
+      user: clientOf(userToken),
       userToken,
-      as,
+      as: clientOf,
       get adminToken() {
         return requireAdmin(adminToken);
       },
       get admin() {
-        return as(requireAdmin(adminToken));
+        return clientOf(requireAdmin(adminToken));
       },
       logLines,
       async close() {
@@ -169,14 +169,15 @@ export async function startReplicas(
   env: Record<string, string>,
 ): Promise<{ first: GatewayWorld; other: GatewayWorld; close(): Promise<void> }> {
   const place = await makeDatabase();
-  const first = await startGateway({ withAdmin: true, place, env });
-  const otherGateway = 'url' in place.options ? await startGateway({ withAdmin: true, place, env }) : first;
+  const firstGateway = await startGateway({ withAdmin: true, place, env });
+  const otherGateway =
+    'url' in place.options ? await startGateway({ withAdmin: true, place, env }) : firstGateway;
   return {
-    first,
+    first: firstGateway,
     other: otherGateway,
     async close() {
-      if (otherGateway !== first) await otherGateway.close();
-      await first.close();
+      if (otherGateway !== firstGateway) await otherGateway.close();
+      await firstGateway.close();
       await place.remove();
     },
   };

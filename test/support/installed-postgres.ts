@@ -26,7 +26,7 @@ export async function startInstalledPostgres(): Promise<InstalledPostgres | null
     .filter((folder) => ['initdb', 'pg_dump', 'pg_restore'].every((name) => existsSync(join(folder, name))))
     .sort()
     .at(-1);
-  const owner = userInfo().uid === 0 ? await postgresUser() : undefined;
+  const owner = userInfo().uid === 0 ? await findPostgresUser() : undefined;
   if (binaries === undefined || (userInfo().uid === 0 && owner === undefined)) return null;
   const folder = await mkdtemp(join(tmpdir(), 'townhall-installed-pg-'));
   await chmod(folder, 0o755);
@@ -77,7 +77,7 @@ export async function startInstalledPostgres(): Promise<InstalledPostgres | null
   };
 }
 
-async function postgresUser(): Promise<{ uid: number; gid: number } | undefined> {
+async function findPostgresUser(): Promise<{ uid: number; gid: number } | undefined> {
   const line = (await readFile('/etc/passwd', 'utf8'))
     .split('\n')
     .find((entry) => entry.startsWith('postgres:'));

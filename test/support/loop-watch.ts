@@ -24,19 +24,19 @@ const everyMs = 2;
 if (isMainThread && process.send !== undefined) watch(process.send.bind(process));
 
 function watch(send: (message: object) => void): void {
-  let longest: LoopReport = { holdMs: 0, clockMs: 0, spentMs: 0 };
-  let last = { clock: performance.now(), spent: spentMs() };
+  let longestHold: LoopReport = { holdMs: 0, clockMs: 0, spentMs: 0 };
+  let lastReading = { clock: performance.now(), spent: spentMs() };
   const measure = (): void => {
-    const reading = { clock: performance.now(), spent: spentMs() };
-    const clockMs = Math.max(reading.clock - last.clock - everyMs, 0);
+    const currentReading = { clock: performance.now(), spent: spentMs() };
+    const clockMs = Math.max(currentReading.clock - lastReading.clock - everyMs, 0);
     // Processor time is counted in steps of up to 4 ms, so it may run ahead of the clock.
-    const holdMs = Math.min(reading.spent - last.spent, clockMs);
-    longest = {
-      holdMs: Math.max(longest.holdMs, holdMs),
-      clockMs: Math.max(longest.clockMs, clockMs),
-      spentMs: reading.spent,
+    const holdMs = Math.min(currentReading.spent - lastReading.spent, clockMs);
+    longestHold = {
+      holdMs: Math.max(longestHold.holdMs, holdMs),
+      clockMs: Math.max(longestHold.clockMs, clockMs),
+      spentMs: currentReading.spent,
     };
-    last = reading;
+    lastReading = currentReading;
   };
   setInterval(measure, everyMs).unref();
   const session = new Session();
@@ -45,10 +45,10 @@ function watch(send: (message: object) => void): void {
     if (request.watch === 'profiled') return void endProfile(session).then((lines) => send({ lines }));
     if (request.watch === 'hold') hold(request.ms);
     if (request.watch === 'read') measure();
-    const answer = request.watch === 'reference' ? { referenceMs: referenceMs() } : longest;
+    const answer = request.watch === 'reference' ? { referenceMs: referenceMs() } : longestHold;
     if (request.watch === 'reset') {
-      last = { clock: performance.now(), spent: spentMs() };
-      longest = { holdMs: 0, clockMs: 0, spentMs: last.spent };
+      lastReading = { clock: performance.now(), spent: spentMs() };
+      longestHold = { holdMs: 0, clockMs: 0, spentMs: lastReading.spent };
     }
     send(answer);
     return undefined;

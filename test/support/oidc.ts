@@ -14,7 +14,7 @@ interface Grant {
 
 interface Context {
   oidc: {
-    provider: { Grant: new (of: { clientId: string; accountId: string }) => Grant };
+    provider: { Grant: new (ids: { clientId: string; accountId: string }) => Grant };
     client?: { clientId: string };
     session?: { accountId: string };
   };

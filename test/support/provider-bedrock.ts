@@ -117,8 +117,9 @@ export function converseFrames({ script, body }: Scene): Buffer[] | undefined {
       return [exception('throttlingException', 'Too many requests')];
     case 'damaged': {
       const frames = [start, ...texts(0), ...finish('end_turn')];
-      const last = frames.at(-1);
-      if (last !== undefined) last[last.length - 6] = (last[last.length - 6] ?? 0) ^ 1;
+      const lastFrame = frames.at(-1);
+      if (lastFrame !== undefined)
+        lastFrame[lastFrame.length - 6] = (lastFrame[lastFrame.length - 6] ?? 0) ^ 1;
       return frames;
     }
     default:

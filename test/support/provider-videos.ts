@@ -118,9 +118,9 @@ function fetchResult(
   { script, knobs, fetches }: Order,
   { response, end }: Pick<VideoScene, 'response' | 'end'>,
 ): true {
-  const to = knobs.get('to');
-  if (script === 'film-elsewhere' && to !== null) {
-    response.writeHead(302, { location: to });
+  const redirectUrl = knobs.get('to');
+  if (script === 'film-elsewhere' && redirectUrl !== null) {
+    response.writeHead(302, { location: redirectUrl });
     end();
     return true;
   }

@@ -149,15 +149,20 @@ export async function startProvider(): Promise<ScriptedProvider> {
       knobs: new URLSearchParams(knobs),
       sleep: (ms) => sleep(ms, response),
     };
-    const foreign = {
+    const foreignScene = {
       path: path.split('?')[0] ?? '',
       response,
       script,
       body: input as Record<string, unknown>,
-      end: (rest?: string | Buffer) => end(scene, rest),
+      end: (lastPart?: string | Buffer) => end(scene, lastPart),
     };
-    const isFilm = playVideo({ request, response, named: modelName, end: (rest) => end(scene, rest) });
-    if (!isFilm && !playForeign(foreign)) await (scripts[script] ?? scripts.unknown)?.(scene);
+    const isFilm = playVideo({
+      request,
+      response,
+      named: modelName,
+      end: (lastPart) => end(scene, lastPart),
+    });
+    if (!isFilm && !playForeign(foreignScene)) await (scripts[script] ?? scripts.unknown)?.(scene);
     notify();
   }
 
@@ -312,9 +317,9 @@ async function deltas(
   frame: (data: string) => string = (data) => `data: ${data}\n\n`,
 ): Promise<boolean> {
   const { response, call, knobs, sleep } = scene;
-  const total = Number(knobs.get('chunks') ?? 5);
+  const chunkCount = Number(knobs.get('chunks') ?? 5);
   const gapMs = Number(knobs.get('gap') ?? 0);
-  for (let index = 0; index < total; index += 1) {
+  for (let index = 0; index < chunkCount; index += 1) {
     if (response.destroyed) return false;
     const delta = index === 0 ? { role: 'assistant', content: 'tok0 ' } : { content: `tok${index} ` };
     if (!response.write(frame(chunk(scene, delta)))) await waitForDrain(response);
@@ -353,9 +358,9 @@ function finish(
   end(scene);
 }
 
-function end({ response, call }: Scene, rest?: string | Buffer): void {
+function end({ response, call }: Scene, lastPart?: string | Buffer): void {
   call.finishedAt = performance.now();
-  response.end(rest);
+  response.end(lastPart);
 }
 
 function answer(

@@ -66,8 +66,8 @@ function speech(text: string): object[] {
   ];
 }
 
-export function finish(unified: string): object {
-  return { type: 'finish', finishReason: { unified }, usage: usage(10, 3) };
+export function finish(reason: string): object {
+  return { type: 'finish', finishReason: { unified: reason }, usage: usage(10, 3) };
 }
 
 /** Sends parts and breaks the connection. */
@@ -168,10 +168,10 @@ export async function scriptedGateway(): Promise<ScriptedGateway> {
       models = next;
     },
     async close() {
-      const closing = once(server, 'close');
+      const closeEvent = once(server, 'close');
       server.close();
       server.closeAllConnections();
-      await closing;
+      await closeEvent;
     },
   };
 }

@@ -99,12 +99,12 @@ export async function collect(
   events: AsyncIterable<SessionEvent>,
   isLast: (event: SessionEvent) => boolean = () => false,
 ): Promise<SessionEvent[]> {
-  const collected: SessionEvent[] = [];
+  const collectedEvents: SessionEvent[] = [];
   for await (const event of events) {
-    collected.push(event);
+    collectedEvents.push(event);
     if (isLast(event)) break;
   }
-  return collected;
+  return collectedEvents;
 }
 
 export const seqs = (events: readonly SessionEvent[]): number[] =>

@@ -58,7 +58,7 @@ export async function startWatchedServers(): Promise<WatchedServers> {
       },
     );
     children.push(child);
-    return { child, url: await listeningUrl(child) };
+    return { child, url: await readListeningUrl(child) };
   };
   const close = async (): Promise<void> => {
     await Promise.all(children.map(stop));
@@ -85,7 +85,7 @@ export async function startWatchedServers(): Promise<WatchedServers> {
       RATE_LIMIT_ADMIN: 'off',
       RATE_LIMIT_LOGIN: 'off',
     });
-    const tokens = await gatewayTokens(gateway.url);
+    const tokens = await issueGatewayTokens(gateway.url);
     const dataDir = join(folder, 'agent');
     const agent = await start(
       'agent',
@@ -150,7 +150,7 @@ function modelsOf(provider: ScriptedProvider, endpoint: TokenEndpoint): string {
   });
 }
 
-async function gatewayTokens(baseUrl: string): Promise<{ userToken: string; adminSession: string }> {
+async function issueGatewayTokens(baseUrl: string): Promise<{ userToken: string; adminSession: string }> {
   const { session_token: adminSession } = await createGatewayClient({ baseUrl }).admin.login(administrator);
   const admin = createGatewayClient({ baseUrl, token: adminSession });
   const { bureau_id } = await admin.bureaus.createBureau({ server_url: 'https://example.test' });
@@ -160,7 +160,7 @@ async function gatewayTokens(baseUrl: string): Promise<{ userToken: string; admi
   };
 }
 
-async function listeningUrl({ stdout }: ChildProcess): Promise<string> {
+async function readListeningUrl({ stdout }: ChildProcess): Promise<string> {
   if (stdout === null) throw new Error('The server has no output to read.');
   const lines = createInterface({ input: stdout });
   for await (const line of lines) {

@@ -56,7 +56,7 @@ async function load(
   target: Target,
   options: Pick<LoadOptions, 'clients'> & Partial<LoadOptions> & { model: string; streams?: boolean },
 ): Promise<LoadResult> {
-  const { model, streams, ...rest } = options;
+  const { model, streams, ...loadOptions } = options;
   const body = {
     model,
     messages: [{ role: 'user', content: prompt }],
@@ -67,7 +67,7 @@ async function load(
     headers: target.headers,
     body,
     expectedStatus: 200,
-    ...rest,
+    ...loadOptions,
   };
   const script = join(import.meta.dirname, 'load.ts');
   const { stdout } = await runFile(process.execPath, [script, JSON.stringify(input)]);

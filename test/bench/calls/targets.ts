@@ -85,7 +85,7 @@ export async function openBench(): Promise<Bench> {
     const port = await freePort();
     const base = `http://127.0.0.1:${port}`;
     writeModels(join(home, 'models.json'), providerUrl, isPaid);
-    const env = { ...gatewayEnvironment(home, port), ...(await databaseEnvironment(engine)) };
+    const env = { ...gatewayEnvironment(home, port), ...(await createDatabaseEnvironment(engine)) };
     const launch = () => start(join(import.meta.dirname, '../../../src/cli/main.ts'), ['gateway'], env);
     const isReady = () => fetch(`${base}/ready`).then(({ ok }) => ok);
     let child = launch();
@@ -112,7 +112,7 @@ export async function openBench(): Promise<Bench> {
     return target;
   }
 
-  async function databaseEnvironment(engine: Engine): Promise<NodeJS.ProcessEnv> {
+  async function createDatabaseEnvironment(engine: Engine): Promise<NodeJS.ProcessEnv> {
     if (engine === 'embedded') return {};
     const server = await startServer();
     closers.push(() => server.stop());

@@ -14,7 +14,7 @@ test('builds the portal of the checkout', async () => {
 
 test('ends a build that runs when the server stops', async () => {
   const portal = portalBuild();
-  const building = portal?.run();
+  const buildPromise = portal?.run();
   portal?.close();
-  await expect(building).rejects.toThrow(/abort/i);
+  await expect(buildPromise).rejects.toThrow(/abort/i);
 });

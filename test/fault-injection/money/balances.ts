@@ -20,11 +20,11 @@ import type { Stage } from './stage.ts';
 
 /** Sixty keys of one user with 300 credits call at once, over two gateways, each for ten. */
 export async function sixtyKeys({ world }: Stage): Promise<void> {
-  const [first, second] = [await world.startGateway(), await world.startGateway()];
-  const urls = [first.url, second.url];
-  const admin = await world.logIn(first);
+  const [firstGateway, secondGateway] = [await world.startGateway(), await world.startGateway()];
+  const urls = [firstGateway.url, secondGateway.url];
+  const admin = await world.logIn(firstGateway);
   const { userId, token } = await makeCustomer(admin, 'keys', 300);
-  const user = createGatewayClient({ baseUrl: first.url, token });
+  const user = createGatewayClient({ baseUrl: firstGateway.url, token });
   const keys: string[] = [];
   for (let n = 0; n < 60; n += 1) keys.push((await user.accounts.createKey({ name: `key ${n}` })).user_token);
   const statuses = await Promise.all(
@@ -36,19 +36,19 @@ export async function sixtyKeys({ world }: Stage): Promise<void> {
     `60 keys, 10 credits each on 300: ${JSON.stringify(counts)}, 30 expected`,
   );
   await admin.credits.grantCredits({ user_id: userId, credits: 25, reason: 'for the storm' });
-  const { status } = await speak(second.url, keys[6] as string, 25);
+  const { status } = await speak(secondGateway.url, keys[6] as string, 25);
   world.hold(status === 200, `25 more credits can be spent by any key on any gateway: ${status}`);
-  await endAndCheck({ world, gateways: [first, second], userId, posted: 0n });
+  await endAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted: 0n });
 }
 
 /** An administrator deducts idle credits of allotments of two gateways. */
 export async function deduction({ world }: Stage): Promise<void> {
-  const [first, second] = [await world.startGateway(), await world.startGateway()];
-  const admin = await world.logIn(first);
+  const [firstGateway, secondGateway] = [await world.startGateway(), await world.startGateway()];
+  const admin = await world.logIn(firstGateway);
   const { userId, token } = await makeCustomer(admin, 'deducted', 1_000);
-  for (const { url } of [first, second, first, second])
+  for (const { url } of [firstGateway, secondGateway, firstGateway, secondGateway])
     await chat(url, token, { model: 'acme/fast-5', stream: false });
-  const { posted } = await createGatewayClient({ baseUrl: first.url, token }).credits.getBalance();
+  const { posted } = await createGatewayClient({ baseUrl: firstGateway.url, token }).credits.getBalance();
   const deduction = await admin.credits.deductCredits({
     user_id: userId,
     credits: posted - 30,
@@ -59,12 +59,12 @@ export async function deduction({ world }: Stage): Promise<void> {
     `${posted - 30} of ${posted} credits deducted, ${deduction.available} left`,
   );
   const statuses = [
-    (await speak(second.url, token, 31)).status,
-    (await speak(first.url, token, 30)).status,
-    (await speak(second.url, token, 1)).status,
+    (await speak(secondGateway.url, token, 31)).status,
+    (await speak(firstGateway.url, token, 30)).status,
+    (await speak(secondGateway.url, token, 1)).status,
   ];
   world.hold(statuses.join() === '402,200,402', `calls of 31, 30 and 1 on them: ${statuses.join()}`);
-  await endAndCheck({ world, gateways: [first, second], userId, posted: 0n });
+  await endAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted: 0n });
 }
 
 /** A payment is refunded while a stream runs on its credits. */
@@ -76,20 +76,23 @@ export async function refund({ world }: Stage): Promise<void> {
     CREDITS_PER_UNIT: '1000000',
     TOWNHALL_CITY_BASE_URL: 'https://city.example.test',
   };
-  const [first, second] = [await world.startGateway({ env }), await world.startGateway({ env })];
+  const [firstGateway, secondGateway] = [
+    await world.startGateway({ env }),
+    await world.startGateway({ env }),
+  ];
   try {
-    const { userId, token } = await makeCustomer(await world.logIn(first), 'refunded', 0);
-    const client = createGatewayClient({ baseUrl: first.url, token });
+    const { userId, token } = await makeCustomer(await world.logIn(firstGateway), 'refunded', 0);
+    const client = createGatewayClient({ baseUrl: firstGateway.url, token });
     const sale = await sell(client, 'stripe', providers);
-    await deliver(first.url, sale, providers);
+    await deliver(firstGateway.url, sale, providers);
     const { available } = await client.credits.getBalance();
-    const stream = chat(second.url, token, { model: 'acme/slow-40', stream: true });
+    const stream = chat(secondGateway.url, token, { model: 'acme/slow-40', stream: true });
     await sleep(1_500);
     const session = (sale.event as StripeEvent).data.object['id'];
     const event = providers.stripe.refund(String(session), 1_000);
-    const { outcome } = await deliver(first.url, { method: 'stripe', event }, providers);
+    const { outcome } = await deliver(firstGateway.url, { method: 'stripe', event }, providers);
     const balance = await client.credits.getBalance();
-    const refusal = await speak(first.url, token, 1);
+    const refusal = await speak(firstGateway.url, token, 1);
     world.hold(
       outcome === 'accepted' && balance.available <= 0 && refusal.status === 402,
       `${available} credits refunded during a stream (${outcome}): ${balance.available} available, ${balance.held} held, ${balance.owed} owed; a call ${refusal.status}`,
@@ -102,7 +105,7 @@ export async function refund({ world }: Stage): Promise<void> {
       return debt === price;
     }, 10_000);
     world.hold(isPaid, `what came free paid the debt but for the ${price} credits that the stream cost`);
-    await endAndCheck({ world, gateways: [first, second], userId, posted: 0n });
+    await endAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted: 0n });
   } finally {
     await providers.stripe.close();
     await providers.creem.close();
@@ -114,11 +117,11 @@ export async function refund({ world }: Stage): Promise<void> {
  * yet, so the statements are those that one would run: close, wait for idle credits, lower.
  */
 export async function loweredCap({ world }: Stage): Promise<void> {
-  const [first, second] = [await world.startGateway(), await world.startGateway()];
-  const { userId, token } = await makeCustomer(await world.logIn(first), 'capped', 10_000);
-  const user = createGatewayClient({ baseUrl: first.url, token });
+  const [firstGateway, secondGateway] = [await world.startGateway(), await world.startGateway()];
+  const { userId, token } = await makeCustomer(await world.logIn(firstGateway), 'capped', 10_000);
+  const user = createGatewayClient({ baseUrl: firstGateway.url, token });
   const key = await user.accounts.createKey({ name: 'capped', credit_cap: 5_000 });
-  for (const { url } of [first, second, first, second])
+  for (const { url } of [firstGateway, secondGateway, firstGateway, secondGateway])
     await chat(url, key.user_token, { model: 'acme/fast-5', stream: false });
   const database = await world.connect();
   try {
@@ -128,7 +131,7 @@ export async function loweredCap({ world }: Stage): Promise<void> {
       update gateway.credits_keys set cap = greatest(200, spent + held) where token_id = ${key.token_id}
       returning cap, spent`;
     const remainingCredits = Number((row?.cap ?? 0n) - (row?.spent ?? 0n));
-    const urls = [first.url, second.url];
+    const urls = [firstGateway.url, secondGateway.url];
     const statuses = await Promise.all(
       Array.from(
         { length: 100 },
@@ -141,7 +144,7 @@ export async function loweredCap({ world }: Stage): Promise<void> {
       `a cap of 5000 lowered to ${row?.cap} at ${row?.spent} spent: ${JSON.stringify(countBy(statuses, (status) => status))}, ${Math.floor(remainingCredits / 10)} expected`,
     );
     const { posted } = await readBooks(database, userId);
-    await endAndCheck({ world, gateways: [first, second], userId, posted });
+    await endAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted });
   } finally {
     await database.close();
   }

@@ -55,9 +55,12 @@ export async function lostAnswers({ world, databaseUrl, random }: Stage): Promis
       `200 calls of 20 credits on 500: ${JSON.stringify(countBy(speeches, ({ status }) => status))}, ${booksBefore.charged} charged, ${booksBefore.posted} left`,
     );
     const remainingCredits = Number(booksBefore.posted);
-    const rest =
+    const remainder =
       remainingCredits === 0 ? 200 : (await speak(survivor.url, poorCustomer.token, remainingCredits)).status;
-    world.hold(rest === 200, `the ${remainingCredits} credits that were left can be spent: ${rest}`);
+    world.hold(
+      remainder === 200,
+      `the ${remainingCredits} credits that were left can be spent: ${remainder}`,
+    );
     await stopGateway(survivor, 'SIGTERM');
     console.log(`       ${refusals} chats were refused or broke off`);
     checkAcknowledged(world, acknowledged, await readBooks(database, richCustomer.userId));

@@ -53,14 +53,14 @@ export async function pauses({ world, databaseUrl, random }: Stage): Promise<voi
     const stoppedMs = performance.now();
     proxy.release();
 
-    const takenBack = await waitUntil(
+    const areAllTakenBack = await waitUntil(
       async () =>
         (await Promise.all([waitingCustomer, poorCustomer].map((entry) => isSetAside(entry, false)))).every(
           (isTakenBack) => isTakenBack,
         ),
       stopMs - 5_000,
     );
-    world.hold(takenBack, `allotments taken back ${seconds(stoppedMs)} s after the stop`);
+    world.hold(areAllTakenBack, `allotments taken back ${seconds(stoppedMs)} s after the stop`);
     const speeches = [
       await speak(otherGateway.url, waitingCustomer.token, 60),
       await speak(otherGateway.url, poorCustomer.token, 390),

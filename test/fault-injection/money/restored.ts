@@ -22,17 +22,17 @@ export async function restored({ world, databaseUrl }: Stage): Promise<void> {
   const load = (end: AbortSignal) => chatUntil(end, { urls: [gateway.url], token, clients: 5 });
   const database = await world.connect();
   try {
-    const first = new AbortController();
-    const firstLoad = load(first.signal);
+    const firstAbort = new AbortController();
+    const firstLoad = load(firstAbort.signal);
     await sleep(3_000);
-    first.abort();
+    firstAbort.abort();
     const firstResult = await firstLoad;
     const file = join(world.folder, 'first.backup');
     await townhall('db', 'backup', file);
     const backedUp = await readBooks(database, userId);
 
-    const second = new AbortController();
-    const secondLoad = load(second.signal);
+    const secondAbort = new AbortController();
+    const secondLoad = load(secondAbort.signal);
     await sleep(3_000);
     const { posted } = await readBooks(database, userId);
     await database.sql.unsafe('drop schema gateway cascade; drop schema if exists pgboss cascade');
@@ -43,7 +43,7 @@ export async function restored({ world, databaseUrl }: Stage): Promise<void> {
     }, 30_000);
     world.hold(isBack, 'the gateway goes on in the restored ledger without a restart');
     await sleep(2_000);
-    second.abort();
+    secondAbort.abort();
     const { acknowledged, refusals } = await secondLoad;
     await stopGateway(gateway, 'SIGTERM');
 

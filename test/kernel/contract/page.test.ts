@@ -11,9 +11,9 @@ import {
 
 describe('a page', () => {
   test('links to the next one while items remain', () => {
-    const first = pageOf(['a', 'b', 'c'], 2, (row) => row);
-    expect(first.items).toEqual(['a', 'b']);
-    expect(decodeCursor(first.next_cursor ?? '', isCursorText)).toBe('b');
+    const firstPage = pageOf(['a', 'b', 'c'], 2, (row) => row);
+    expect(firstPage.items).toEqual(['a', 'b']);
+    expect(decodeCursor(firstPage.next_cursor ?? '', isCursorText)).toBe('b');
     expect(pageOf(['c'], 2, (row) => row)).toEqual({ items: ['c'], next_cursor: null });
     expect(pageOf([], 2, () => 'x')).toEqual({ items: [], next_cursor: null });
   });

@@ -33,35 +33,35 @@ function replica(database: Pick<Database, 'sql'> = place.database) {
 
 describe('changes', () => {
   test('notify each replica at its start and after a commit', async () => {
-    const [first, second] = [replica(), replica()];
+    const [firstReplica, secondReplica] = [replica(), replica()];
     await until(
-      () => first.countNotifications() === 1 && second.countNotifications() === 1,
+      () => firstReplica.countNotifications() === 1 && secondReplica.countNotifications() === 1,
       'both were notified at their start',
     );
     let seenInside = 0;
     await place.database.tx(async (tx) => {
-      await first.changes.bump(tx);
-      seenInside = second.countNotifications();
+      await firstReplica.changes.bump(tx);
+      seenInside = secondReplica.countNotifications();
     });
     await until(
-      () => first.countNotifications() === 2 && second.countNotifications() === 2,
+      () => firstReplica.countNotifications() === 2 && secondReplica.countNotifications() === 2,
       'both were notified of the change',
     );
     expect(seenInside).toBe(1);
   });
 
   test('are not announced when rolled back', async () => {
-    const first = replica();
-    await until(() => first.countNotifications() === 1, 'it was notified at its start');
+    const firstReplica = replica();
+    await until(() => firstReplica.countNotifications() === 1, 'it was notified at its start');
     await expect(
       place.database.tx(async (tx) => {
-        await first.changes.bump(tx);
+        await firstReplica.changes.bump(tx);
         throw new Error('undone');
       }),
     ).rejects.toThrow('undone');
-    await place.database.tx((tx) => first.changes.bump(tx));
-    await until(() => first.countNotifications() > 1, 'it was told of the change that stayed');
-    expect(first.countNotifications()).toBe(2);
+    await place.database.tx((tx) => firstReplica.changes.bump(tx));
+    await until(() => firstReplica.countNotifications() > 1, 'it was told of the change that stayed');
+    expect(firstReplica.countNotifications()).toBe(2);
   });
 
   test('notify again after a database outage', async () => {
@@ -75,56 +75,62 @@ describe('changes', () => {
       }
       return (sql as unknown as (...parameters: unknown[]) => unknown)(...parameters);
     }, {}) as unknown as typeof sql;
-    const first = replica({ sql: flakySql });
-    await until(() => first.countNotifications() === 1, 'it was notified at its start');
+    const firstReplica = replica({ sql: flakySql });
+    await until(() => firstReplica.countNotifications() === 1, 'it was notified at its start');
     isAway = true;
     await until(() => rejections > 1, 'it has looked in vain');
-    expect(first.countNotifications()).toBe(1);
+    expect(firstReplica.countNotifications()).toBe(1);
     isAway = false;
-    await until(() => first.countNotifications() === 2, 'it was told once the database was back');
+    await until(() => firstReplica.countNotifications() === 2, 'it was told once the database was back');
   });
 
   test('reach the other listeners when one of them throws', async () => {
-    const first = replica();
-    first.changes.onChange(() => {
+    const firstReplica = replica();
+    firstReplica.changes.onChange(() => {
       throw new Error('a bad listener');
     });
     let secondListenerCalls = 0;
-    const stop = first.changes.onChange(() => (secondListenerCalls += 1));
-    await until(() => first.countNotifications() === 1, 'it was notified at its start');
-    await place.database.tx((tx) => first.changes.bump(tx));
+    const stop = firstReplica.changes.onChange(() => (secondListenerCalls += 1));
+    await until(() => firstReplica.countNotifications() === 1, 'it was notified at its start');
+    await place.database.tx((tx) => firstReplica.changes.bump(tx));
     await until(
-      () => first.countNotifications() === 2 && secondListenerCalls > 0,
+      () => firstReplica.countNotifications() === 2 && secondListenerCalls > 0,
       'the listener behind the bad one was reached',
     );
     stop();
     const callsBefore = secondListenerCalls;
-    await place.database.tx((tx) => first.changes.bump(tx));
-    await until(() => first.countNotifications() === 3, 'the first listener was told');
+    await place.database.tx((tx) => firstReplica.changes.bump(tx));
+    await until(() => firstReplica.countNotifications() === 3, 'the first listener was told');
     expect(secondListenerCalls).toBe(callsBefore);
   });
 
   test('keep their generation until something changes', async () => {
-    const [first, second] = [replica(), replica()];
+    const [firstReplica, secondReplica] = [replica(), replica()];
     await until(
-      () => first.changes.generation() !== null && second.changes.generation() !== null,
+      () => firstReplica.changes.generation() !== null && secondReplica.changes.generation() !== null,
       'both know where they are',
     );
-    const [generationBefore, beforeThere] = [first.changes.generation(), second.changes.generation()];
-    expect(first.changes.generation()).toBe(generationBefore);
+    const [generationBefore, beforeThere] = [
+      firstReplica.changes.generation(),
+      secondReplica.changes.generation(),
+    ];
+    expect(firstReplica.changes.generation()).toBe(generationBefore);
     await place.database.tx(async (tx) => {
-      await first.changes.bump(tx);
+      await firstReplica.changes.bump(tx);
       // A read now could be from before the commit.
-      expect(first.changes.generation()).toBeNull();
-      const looks = first.countNotifications();
+      expect(firstReplica.changes.generation()).toBeNull();
+      const readCount = firstReplica.countNotifications();
       await new Promise((resolve) => setTimeout(resolve, 50));
-      expect([first.changes.generation(), first.countNotifications()]).toEqual([null, looks]);
+      expect([firstReplica.changes.generation(), firstReplica.countNotifications()]).toEqual([
+        null,
+        readCount,
+      ]);
     });
     await until(
-      () => first.changes.generation() !== null && second.changes.generation() !== beforeThere,
+      () => firstReplica.changes.generation() !== null && secondReplica.changes.generation() !== beforeThere,
       'both have seen the change',
     );
-    expect(first.changes.generation()).not.toBe(generationBefore);
+    expect(firstReplica.changes.generation()).not.toBe(generationBefore);
   });
 
   test('have no generation before the start or during an outage', async () => {

@@ -141,12 +141,12 @@ describe('errors', () => {
 describe('transactions', () => {
   it('commits on success and rolls back on a throw', async () => {
     const { tx, sql } = world.database;
-    const answer = await tx(async (inner) => {
-      await inner`insert into things (name) values ('kept')`;
+    const answer = await tx(async (innerTx) => {
+      await innerTx`insert into things (name) values ('kept')`;
       return 'done';
     });
-    const transaction = tx(async (inner) => {
-      await inner`insert into things (name) values ('lost')`;
+    const transaction = tx(async (innerTx) => {
+      await innerTx`insert into things (name) values ('lost')`;
       throw new Error('changed my mind');
     });
     await expect(transaction).rejects.toThrow('changed my mind');
@@ -158,11 +158,11 @@ describe('transactions', () => {
     const { tx, sql } = world.database;
     await tx(async (outerTx) => {
       await outerTx`insert into things (name) values ('outer')`;
-      const inner = outerTx.savepoint(async (point) => {
+      const innerWork = outerTx.savepoint(async (point) => {
         await point`insert into things (name) values ('inner')`;
         await point`insert into things (name) values ('outer')`;
       });
-      await expect(inner).rejects.toMatchObject({ code: '23505' });
+      await expect(innerWork).rejects.toMatchObject({ code: '23505' });
       expect(await outerTx.savepoint((point) => point`select 1 as one`)).toEqual([{ one: 1 }]);
     });
     expect(await sql`select name from things where name in ('outer', 'inner')`).toEqual([{ name: 'outer' }]);
@@ -170,9 +170,9 @@ describe('transactions', () => {
 
   it('rejects a failed transaction whose error was caught', async () => {
     const { tx, sql } = world.database;
-    const work = tx(async (inner) => {
-      await inner`insert into things (name) values ('silenced')`;
-      await inner`select 1 / 0`.catch(() => undefined);
+    const work = tx(async (innerTx) => {
+      await innerTx`insert into things (name) values ('silenced')`;
+      await innerTx`select 1 / 0`.catch(() => undefined);
     });
     await expect(work).rejects.toMatchObject({ code: '22012' });
     expect(await sql`select 1 from things where name = 'silenced'`).toEqual([]);
@@ -180,7 +180,7 @@ describe('transactions', () => {
 
   it('refuses statements after its end', async () => {
     const { tx } = world.database;
-    const leakedTx = await tx(async (inner) => ({ inner }));
+    const leakedTx = await tx(async (innerTx) => ({ inner: innerTx }));
     await expect(leakedTx.inner`select 1`).rejects.toThrow('The transaction is over.');
   });
 
@@ -189,11 +189,11 @@ describe('transactions', () => {
     await sql`insert into things (name) values ('counter')`;
     await Promise.all(
       Array.from({ length: 40 }, () =>
-        tx(async (inner) => {
-          const [row] = await inner<
+        tx(async (innerTx) => {
+          const [row] = await innerTx<
             { amount: bigint }[]
           >`select amount from things where name = 'counter' for update`;
-          await inner`update things set amount = ${(row?.amount ?? 0n) + 1n} where name = 'counter'`;
+          await innerTx`update things set amount = ${(row?.amount ?? 0n) + 1n} where name = 'counter'`;
         }),
       ),
     );
@@ -203,8 +203,8 @@ describe('transactions', () => {
   it('reads a cursor only within a transaction', async () => {
     const { tx, sql } = world.database;
     let rowCount = 0;
-    await tx(async (inner) => {
-      await inner`select n from generate_series(1, 25) n`.cursor(10, (rows) => {
+    await tx(async (innerTx) => {
+      await innerTx`select n from generate_series(1, 25) n`.cursor(10, (rows) => {
         rowCount += rows.length;
       });
     });
@@ -214,8 +214,8 @@ describe('transactions', () => {
 
   it('works in a session beside the pool', async () => {
     const session = world.database.session({ deadlineMs: 10_000 });
-    await session.tx(async (inner) => {
-      await inner`insert into things (name) values ('beside')`;
+    await session.tx(async (innerTx) => {
+      await innerTx`insert into things (name) values ('beside')`;
     });
     expect(await session.sql`select name from things where name = 'beside'`).toEqual([{ name: 'beside' }]);
     await session.close();
@@ -227,13 +227,13 @@ describe('waiting', () => {
     const place = await makeDatabase({ isEmpty: true, limits: { maxConnections: 1, queueMs: 200 } });
     const database = await connect(place.options, { log: silentLog });
     const release = Promise.withResolvers<void>();
-    const locked = Promise.withResolvers<void>();
+    const lockTaken = Promise.withResolvers<void>();
     const holder = database.tx(async (tx) => {
       await tx`select 1`;
-      locked.resolve();
+      lockTaken.resolve();
       await release.promise;
     });
-    await locked.promise;
+    await lockTaken.promise;
     const startedMs = performance.now();
     await expect(database.sql`select 1`).rejects.toMatchObject({
       kind: 'unavailable',

@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { PGlite } from '@electric-sql/pglite';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { messages, simpleQuery } from '../../../src/kernel/data/embedded-protocol.ts';
+import { findMessages, simpleQuery } from '../../../src/kernel/data/embedded-protocol.ts';
 import { rawProtocol } from '../../../src/kernel/data/embedded-raw.ts';
 
 describe('raw calls', { timeout: 60_000 }, () => {
@@ -16,9 +16,9 @@ describe('raw calls', { timeout: 60_000 }, () => {
   afterAll(() => engine.close());
 
   test('answer rows and errors', () => {
-    expect(messages(run(simpleQuery('select 1')), 'D')).toHaveLength(1);
-    expect(messages(run(simpleQuery('select nothing')), 'E')).toHaveLength(1);
-    expect(messages(run(simpleQuery("select repeat('x', 300000)")), 'D')).toHaveLength(1);
+    expect(findMessages(run(simpleQuery('select 1')), 'D')).toHaveLength(1);
+    expect(findMessages(run(simpleQuery('select nothing')), 'E')).toHaveLength(1);
+    expect(findMessages(run(simpleQuery("select repeat('x', 300000)")), 'D')).toHaveLength(1);
   });
 
   test('keep nothing of their answers', () => {
@@ -30,8 +30,8 @@ describe('raw calls', { timeout: 60_000 }, () => {
     };
     const statement = simpleQuery("select repeat('x', 200000)");
     run(statement);
-    const before = heapBytes();
+    const bytesBefore = heapBytes();
     for (let index = 0; index < 100; index += 1) run(statement);
-    expect(heapBytes() - before).toBeLessThan(5_000_000);
+    expect(heapBytes() - bytesBefore).toBeLessThan(5_000_000);
   });
 });

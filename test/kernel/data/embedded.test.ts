@@ -31,10 +31,10 @@ afterEach(async () => {
 describe('durability', () => {
   it('keeps every acknowledged row when the process is killed', async () => {
     const child = start('insert');
-    let last = 0;
+    let lastRow = 0;
     for await (const line of child.lines) {
-      last = Number(line.replace('row ', '')) || last;
-      if (last >= 200) child.process.kill('SIGKILL');
+      lastRow = Number(line.replace('row ', '')) || lastRow;
+      if (lastRow >= 200) child.process.kill('SIGKILL');
     }
     const database = await connect({ path }, { log: silentLog });
     const [row] = await database.sql<
@@ -42,8 +42,8 @@ describe('durability', () => {
     >`select count(*) as count, max(n) as max from acknowledged`;
     // One more row may have been committed before the kill than was printed.
     expect(Number(row?.count)).toBe(row?.max);
-    expect(row?.max).toBeGreaterThanOrEqual(last);
-    expect(last).toBeGreaterThanOrEqual(200);
+    expect(row?.max).toBeGreaterThanOrEqual(lastRow);
+    expect(lastRow).toBeGreaterThanOrEqual(200);
     await database.close();
   });
 
@@ -122,10 +122,12 @@ describe('the data folder', () => {
   });
 
   it('goes to exactly one of two that start at once', async () => {
-    const first = start('hold');
-    const second = start('hold');
+    const firstProcess = start('hold');
+    const secondProcess = start('hold');
     const words = await Promise.all(
-      [first, second].map(async ({ lines }) => String((await lines.next()).value).split(' ')[0]),
+      [firstProcess, secondProcess].map(
+        async ({ lines }) => String((await lines.next()).value).split(' ')[0],
+      ),
     );
     expect(words.toSorted((a = '', b = '') => a.localeCompare(b))).toEqual(['open', 'refused']);
   });
@@ -231,13 +233,13 @@ describe('the space of deleted rows', () => {
 
   const fill = () =>
     database.sql`insert into filled select n, repeat(md5(n::text), 20) from generate_series(1, 3000) n on conflict do nothing`;
-  async function state(): Promise<{ bytes: number; rows: number }> {
+  async function readState(): Promise<{ bytes: number; rows: number }> {
     const [row] = await database.sql<{ bytes: number; rows: number }[]>`
       select pg_total_relation_size(oid)::int as bytes, reltuples as rows from pg_class where relname = 'filled'`;
     return row ?? { bytes: 0, rows: 0 };
   }
   /** Undefined until the table has been vacuumed. */
-  async function deadRows(): Promise<number | undefined> {
+  async function countDeadRows(): Promise<number | undefined> {
     const [row] = await database.sql<{ n: number }[]>`
       select n_dead_tup::int as n from pg_stat_user_tables where relname = 'filled' and vacuum_count > 0`;
     return row?.n;
@@ -245,25 +247,25 @@ describe('the space of deleted rows', () => {
 
   it('takes new rows', async () => {
     await fill();
-    const { bytes } = await state();
+    const { bytes } = await readState();
     // The last rows stay, so that the file cannot be cut.
     await database.sql`delete from filled where n <= 2900`;
-    await expect.poll(deadRows, { timeout: 20_000, interval: 100 }).toBe(0);
+    await expect.poll(countDeadRows, { timeout: 20_000, interval: 100 }).toBe(0);
     await fill();
-    expect((await state()).bytes).toBeLessThan(bytes * 1.1);
+    expect((await readState()).bytes).toBeLessThan(bytes * 1.1);
   });
 
   it('is free again when a table is empty', async () => {
     await fill();
     await database.sql`delete from filled`;
-    await expect.poll(async () => (await state()).bytes, { timeout: 20_000 }).toBeLessThan(64 * 1024);
+    await expect.poll(async () => (await readState()).bytes, { timeout: 20_000 }).toBeLessThan(64 * 1024);
     // Unknown statistics: a plan that is made now still has to suit a large table.
-    expect((await state()).rows).toBe(-1);
+    expect((await readState()).rows).toBe(-1);
   });
 
   it('is given back by a compaction', async () => {
     await fill();
-    const { bytes } = await state();
+    const { bytes } = await readState();
     await database.sql`delete from filled where n % 100 <> 0`;
     const tables: CompactedTable[] = [];
     await compactTables(database, (table) => tables.push(table));

@@ -15,7 +15,7 @@ let place: TestDatabase;
 let replicas: [Idempotency, Idempotency];
 beforeAll(async () => {
   place = await testDatabase();
-  const make = (leaseMs = 60_000) =>
+  const createReplica = (leaseMs = 60_000) =>
     createIdempotency({
       database: place.database,
       schema: 'gateway',
@@ -23,7 +23,7 @@ beforeAll(async () => {
       log: silentLog,
       leaseMs,
     });
-  replicas = [make(), make()];
+  replicas = [createReplica(), createReplica()];
 });
 afterAll(async () => {
   for (const replica of replicas ?? []) await replica.close();
@@ -55,12 +55,12 @@ const expire = (column: 'lease_until' | 'expires_at') =>
 
 describe('a repeated call', () => {
   test('returns the first answer on any replica, in any member order', async () => {
-    const first = call({ request: body({ a: 1, b: { c: [1, 2], d: null } }) });
-    expect(await replicas[0].runOnce(first, createdReply({ id: 'x' }))).toEqual({
+    const firstCall = call({ request: body({ a: 1, b: { c: [1, 2], d: null } }) });
+    expect(await replicas[0].runOnce(firstCall, createdReply({ id: 'x' }))).toEqual({
       status: 201,
       body: { id: 'x' },
     });
-    const repeatedRequest = { ...first, request: body({ b: { d: null, c: [1, 2] }, a: 1 }) };
+    const repeatedRequest = { ...firstCall, request: body({ b: { d: null, c: [1, 2] }, a: 1 }) };
     expect(await replicas[1].runOnce(repeatedRequest, failIfRun)).toEqual({
       status: 201,
       body: { id: 'x' },
@@ -80,13 +80,13 @@ describe('a repeated call', () => {
       },
     ],
   ])('returns the headers of the first answer, which %s', async (_when, store) => {
-    const first = call();
+    const firstCall = call();
     const work = async (remember: Remember) => {
       await store(remember);
       return reply;
     };
-    expect(await replicas[0].runOnce(first, work)).toEqual(reply);
-    expect(await replicas[1].runOnce(first, failIfRun)).toEqual({
+    expect(await replicas[0].runOnce(firstCall, work)).toEqual(reply);
+    expect(await replicas[1].runOnce(firstCall, failIfRun)).toEqual({
       ...reply,
       headers: { ...reply.headers, 'idempotent-replayed': 'true' },
     });
@@ -98,9 +98,9 @@ describe('a repeated call', () => {
     ['a member more', { a: 1, b: null }],
     ['a text in place of a number', { a: '1' }],
   ])('with %s is refused', async (_what, otherCall) => {
-    const first = call({ request: body({ a: 1 }) });
-    await replicas[0].runOnce(first, createdReply({}));
-    await expect(replicas[0].runOnce({ ...first, request: body(otherCall) }, failIfRun)).rejects.toThrow(
+    const firstCall = call({ request: body({ a: 1 }) });
+    await replicas[0].runOnce(firstCall, createdReply({}));
+    await expect(replicas[0].runOnce({ ...firstCall, request: body(otherCall) }, failIfRun)).rejects.toThrow(
       code('idempotency_key_reused'),
     );
   });
@@ -113,26 +113,29 @@ describe('a repeated call', () => {
       rawBody: Buffer.from(text),
     });
     const filler = 'x'.repeat(300_000);
-    const first = call({ request: largeRequest(`{"a":1,"b":"${filler}"}`) });
-    await replicas[0].runOnce(first, createdReply('first'));
+    const firstCall = call({ request: largeRequest(`{"a":1,"b":"${filler}"}`) });
+    await replicas[0].runOnce(firstCall, createdReply('first'));
     expect(
-      await replicas[1].runOnce({ ...first, request: largeRequest(`{"a":1,"b":"${filler}"}`) }, failIfRun),
+      await replicas[1].runOnce(
+        { ...firstCall, request: largeRequest(`{"a":1,"b":"${filler}"}`) },
+        failIfRun,
+      ),
     ).toMatchObject({ body: 'first' });
     await expect(
-      replicas[0].runOnce({ ...first, request: largeRequest(`{"b":"${filler}","a":1}`) }, failIfRun),
+      replicas[0].runOnce({ ...firstCall, request: largeRequest(`{"b":"${filler}","a":1}`) }, failIfRun),
     ).rejects.toThrow(code('idempotency_key_reused'));
   });
 
   test('is refused without serializing an answer beyond the maximum', async () => {
-    const first = call();
+    const firstCall = call();
     let serializedItems = 0;
     const vector = { toJSON: () => (serializedItems += 1) };
     const answer = {
       data: Array.from({ length: 5_000 }, () => ({ object: 'embedding', embedding: vector })),
     };
-    await replicas[0].runOnce(first, createdReply(answer));
+    await replicas[0].runOnce(firstCall, createdReply(answer));
     expect(serializedItems).toBe(0);
-    await expect(replicas[1].runOnce(first, failIfRun)).rejects.toThrow(code('result_not_replayable'));
+    await expect(replicas[1].runOnce(firstCall, failIfRun)).rejects.toThrow(code('result_not_replayable'));
   });
 
   test('gets any JSON answer of up to 64 KiB', async () => {
@@ -141,20 +144,22 @@ describe('a repeated call', () => {
       { list: Array.from({ length: 32_700 }, () => 0) },
       { list: [], object: {}, none: null, isTrue: true, text: '"' },
     ]) {
-      const first = call();
-      await replicas[0].runOnce(first, createdReply(answer));
-      expect(await replicas[1].runOnce(first, failIfRun)).toMatchObject({ body: answer });
+      const firstCall = call();
+      await replicas[0].runOnce(firstCall, createdReply(answer));
+      expect(await replicas[1].runOnce(firstCall, failIfRun)).toMatchObject({ body: answer });
     }
   });
 
   test('by another caller or operation is separate', async () => {
-    const first = call();
-    await replicas[0].runOnce(first, createdReply('first'));
-    expect(await replicas[0].runOnce({ ...first, caller: 'user b' }, createdReply('second'))).toMatchObject({
+    const firstCall = call();
+    await replicas[0].runOnce(firstCall, createdReply('first'));
+    expect(
+      await replicas[0].runOnce({ ...firstCall, caller: 'user b' }, createdReply('second')),
+    ).toMatchObject({
       body: 'second',
     });
     expect(
-      await replicas[0].runOnce({ ...first, operationId: 'things.updateThing' }, createdReply('third')),
+      await replicas[0].runOnce({ ...firstCall, operationId: 'things.updateThing' }, createdReply('third')),
     ).toMatchObject({ body: 'third' });
   });
 
@@ -168,7 +173,7 @@ describe('a repeated call', () => {
   });
 
   test('runs once when 50 calls arrive at the same time', async () => {
-    const first = call();
+    const firstCall = call();
     let runs = 0;
     let finish = (): void => undefined;
     const gate = new Promise<void>((resolve) => (finish = resolve));
@@ -177,7 +182,7 @@ describe('a repeated call', () => {
       await gate;
       return { status: 201, body: { ok: true } };
     };
-    const results = Array.from({ length: 50 }, (_, n) => replicas[(n % 2) as 0 | 1].runOnce(first, work));
+    const results = Array.from({ length: 50 }, (_, n) => replicas[(n % 2) as 0 | 1].runOnce(firstCall, work));
     const rejections = Promise.allSettled(results).then((outcomes) =>
       outcomes.filter(({ status }) => status === 'rejected'),
     );
@@ -201,14 +206,14 @@ describe('a repeated call', () => {
           outcome.status === 'rejected' && (outcome.reason as Problem).code === 'idempotency_key_in_use',
       ),
     ).toBe(true);
-    expect(await replicas[0].runOnce(first, failIfRun)).toMatchObject({ body: { ok: true } });
+    expect(await replicas[0].runOnce(firstCall, failIfRun)).toMatchObject({ body: { ok: true } });
   });
 
   test('runs again after a day', async () => {
-    const first = call();
-    await replicas[0].runOnce(first, createdReply('old'));
+    const firstCall = call();
+    await replicas[0].runOnce(firstCall, createdReply('old'));
     await expire('expires_at');
-    expect(await replicas[0].runOnce({ ...first, request: body('new') }, createdReply('new'))).toEqual({
+    expect(await replicas[0].runOnce({ ...firstCall, request: body('new') }, createdReply('new'))).toEqual({
       status: 201,
       body: 'new',
     });
@@ -221,9 +226,9 @@ describe('an answer that is not kept', () => {
     ['of more than 64 KiB', {}, { status: 200, body: 'x'.repeat(64 * 1024) }],
     ['of bytes', {}, { status: 200, content: new Uint8Array(3), mediaType: 'audio/mpeg' }],
   ])('%s is reported as not replayable', async (_what, overrides, reply) => {
-    const first = call(overrides);
-    expect(await replicas[0].runOnce(first, async () => reply)).toBe(reply);
-    await expect(replicas[0].runOnce(first, failIfRun)).rejects.toThrow(code('result_not_replayable'));
+    const firstCall = call(overrides);
+    expect(await replicas[0].runOnce(firstCall, async () => reply)).toBe(reply);
+    await expect(replicas[0].runOnce(firstCall, failIfRun)).rejects.toThrow(code('result_not_replayable'));
     const rows = await place.database.sql<
       { body: string | null }[]
     >`select body from gateway.idempotency where state = 'opaque'`;
@@ -279,14 +284,14 @@ describe('a call that fails', () => {
   test.each(['bad_request', 'insufficient_credits', 'conflict', 'rate_limited', 'unavailable'] as const)(
     'by a refusal (%s) frees its key',
     async (kind) => {
-      const first = call();
+      const firstCall = call();
       await expect(
-        replicas[0].runOnce(first, async () => {
+        replicas[0].runOnce(firstCall, async () => {
           throw new Problem(kind, 'conflict', 'No.');
         }),
       ).rejects.toThrow('No.');
       expect(
-        await replicas[0].runOnce({ ...first, request: body('mended') }, createdReply('done')),
+        await replicas[0].runOnce({ ...firstCall, request: body('mended') }, createdReply('done')),
       ).toMatchObject({
         body: 'done',
       });
@@ -294,14 +299,14 @@ describe('a call that fails', () => {
   );
 
   test('keeps its headers in the replay, without a time for a retry', async () => {
-    const first = call();
+    const firstCall = call();
     const headers = { 'x-townhall-attempts': 'acme/ok;failed', 'retry-after': '5' };
     await expect(
-      replicas[0].runOnce(first, async () => {
+      replicas[0].runOnce(firstCall, async () => {
         throw new Problem('upstream_failed', 'upstream_failed', 'The provider failed.', { headers });
       }),
     ).rejects.toThrow('failed');
-    expect(await replicas[1].runOnce(first, failIfRun)).toHaveProperty('headers', {
+    expect(await replicas[1].runOnce(firstCall, failIfRun)).toHaveProperty('headers', {
       'x-townhall-attempts': 'acme/ok;failed',
       'idempotent-replayed': 'true',
       'x-should-retry': 'false',
@@ -309,13 +314,13 @@ describe('a call that fails', () => {
   });
 
   test('midway does not run again; its failure is replayed', async () => {
-    const first = call();
+    const firstCall = call();
     await expect(
-      replicas[0].runOnce(first, async () => {
+      replicas[0].runOnce(firstCall, async () => {
         throw new Problem('upstream_failed', 'upstream_failed', 'The provider failed.');
       }),
     ).rejects.toThrow('failed');
-    expect(await replicas[1].runOnce(first, failIfRun)).toMatchObject({
+    expect(await replicas[1].runOnce(firstCall, failIfRun)).toMatchObject({
       status: 502,
       body: { error: { code: 'upstream_failed', request_id: 'req_test' } },
       headers: { 'idempotent-replayed': 'true', 'x-should-retry': 'false' },
@@ -323,13 +328,13 @@ describe('a call that fails', () => {
   });
 
   test('is replayed with the error types of its API', async () => {
-    const first = call({ errorDialect: 'anthropic' });
+    const firstCall = call({ errorDialect: 'anthropic' });
     await expect(
-      replicas[0].runOnce(first, async () => {
+      replicas[0].runOnce(firstCall, async () => {
         throw new Problem('upstream_failed', 'upstream_failed', 'The provider failed.');
       }),
     ).rejects.toThrow('failed');
-    expect(await replicas[1].runOnce(first, failIfRun)).toMatchObject({
+    expect(await replicas[1].runOnce(firstCall, failIfRun)).toMatchObject({
       status: 502,
       body: { type: 'error', error: { type: 'api_error', code: 'upstream_failed' } },
     });
@@ -337,32 +342,32 @@ describe('a call that fails', () => {
 
   test('frees its key when its client disconnects', async () => {
     const clientAbort = new AbortController();
-    const first = call({ signal: clientAbort.signal });
+    const firstCall = call({ signal: clientAbort.signal });
     await expect(
-      replicas[0].runOnce(first, async () => {
+      replicas[0].runOnce(firstCall, async () => {
         clientAbort.abort();
         throw new Error('aborted');
       }),
     ).rejects.toThrow('aborted');
     expect(
-      await replicas[0].runOnce({ ...first, signal: new AbortController().signal }, createdReply('done')),
+      await replicas[0].runOnce({ ...firstCall, signal: new AbortController().signal }, createdReply('done')),
     ).toMatchObject({ body: 'done' });
   });
 
   test('frees the key of a dead process after its lease', async () => {
-    const first = call();
+    const firstCall = call();
     let finish = (): void => undefined;
-    const stuckRun = replicas[0].runOnce(first, async () => {
+    const stuckRun = replicas[0].runOnce(firstCall, async () => {
       await new Promise<void>((resolve) => (finish = resolve));
       return { status: 201, body: 'late' };
     });
     while ((await place.database.sql`select 1 from gateway.idempotency where state = 'running'`).length === 0)
       await new Promise(setImmediate);
     await expire('lease_until');
-    expect(await replicas[1].runOnce(first, createdReply('second'))).toMatchObject({ body: 'second' });
+    expect(await replicas[1].runOnce(firstCall, createdReply('second'))).toMatchObject({ body: 'second' });
     finish();
     await stuckRun;
-    expect(await replicas[1].runOnce(first, failIfRun)).toMatchObject({ body: 'second' });
+    expect(await replicas[1].runOnce(firstCall, failIfRun)).toMatchObject({ body: 'second' });
   });
 });
 
@@ -376,9 +381,9 @@ test('a call that takes longer than its lease keeps its key', async () => {
     log: silentLog,
     leaseMs,
   });
-  const first = call();
+  const firstCall = call();
   const gate = Promise.withResolvers<void>();
-  const firstRun = slowIdempotency.runOnce(first, async () => {
+  const firstRun = slowIdempotency.runOnce(firstCall, async () => {
     await gate.promise;
     return { status: 201, body: 'at last' };
   });
@@ -389,10 +394,10 @@ test('a call that takes longer than its lease keeps its key', async () => {
       ([row]) => row?.is === true,
     );
   await expect.poll(hasOutlasted).toBe(true);
-  await expect(replicas[1].runOnce(first, failIfRun)).rejects.toThrow(code('idempotency_key_in_use'));
+  await expect(replicas[1].runOnce(firstCall, failIfRun)).rejects.toThrow(code('idempotency_key_in_use'));
   gate.resolve();
   expect(await firstRun).toMatchObject({ body: 'at last' });
-  expect(await replicas[1].runOnce(first, failIfRun)).toMatchObject({ body: 'at last' });
+  expect(await replicas[1].runOnce(firstCall, failIfRun)).toMatchObject({ body: 'at last' });
   await slowIdempotency.close();
 });
 
@@ -403,9 +408,9 @@ describe('a key bound to work', () => {
   };
 
   test('executes a repetition with the reference', async () => {
-    const first = call();
-    await replicas[0].runOnce(first, start({ id: 'job' }));
-    const secondAnswer = await replicas[1].runOnce(first, async ({ started }) => ({
+    const firstCall = call();
+    await replicas[0].runOnce(firstCall, start({ id: 'job' }));
+    const secondAnswer = await replicas[1].runOnce(firstCall, async ({ started }) => ({
       status: 200,
       body: { started },
     }));
@@ -418,29 +423,32 @@ describe('a key bound to work', () => {
 
   test('is not freed by a failure or a disconnect', async () => {
     const signal = AbortSignal.abort();
-    const first = call({ signal });
+    const firstCall = call({ signal });
     const failingHandler = async (remember: Remember) => {
       await start({ id: 'job' })(remember);
       throw new Problem('unavailable', 'draining', 'The server stops.');
     };
-    await expect(replicas[0].runOnce(first, failingHandler)).rejects.toThrow('The server stops.');
-    const secondAnswer = replicas[0].runOnce(first, async ({ started }) => ({ status: 200, body: started }));
+    await expect(replicas[0].runOnce(firstCall, failingHandler)).rejects.toThrow('The server stops.');
+    const secondAnswer = replicas[0].runOnce(firstCall, async ({ started }) => ({
+      status: 200,
+      body: started,
+    }));
     await expect(secondAnswer).resolves.toMatchObject({ body: { id: 'job' } });
   });
 
   test('refuses another request', async () => {
-    const first = call();
-    await replicas[0].runOnce(first, start({ id: 'job' }));
-    await expect(replicas[0].runOnce({ ...first, request: body({ n: 2 }) }, failIfRun)).rejects.toThrow(
+    const firstCall = call();
+    await replicas[0].runOnce(firstCall, start({ id: 'job' }));
+    await expect(replicas[0].runOnce({ ...firstCall, request: body({ n: 2 }) }, failIfRun)).rejects.toThrow(
       code('idempotency_key_reused'),
     );
   });
 
   test('refuses to bind after another call has taken the key', async () => {
-    const first = call();
-    const lateRun = replicas[0].runOnce(first, async (remember) => {
+    const firstCall = call();
+    const lateRun = replicas[0].runOnce(firstCall, async (remember) => {
       await expire('lease_until');
-      await replicas[1].runOnce(first, createdReply({ id: 'other' }));
+      await replicas[1].runOnce(firstCall, createdReply({ id: 'other' }));
       return start({ id: 'job' })(remember);
     });
     await expect(lateRun).rejects.toThrow(code('idempotency_key_in_use'));
@@ -457,16 +465,16 @@ describe('a form', () => {
   });
 
   test('is the same with another boundary', async () => {
-    const first = call({ request: form(Buffer.from('image'), 'one') });
-    await replicas[0].runOnce(first, createdReply({ id: 'x' }));
-    const repeatedRequest = { ...first, request: form(Buffer.from('image'), 'two') };
+    const firstCall = call({ request: form(Buffer.from('image'), 'one') });
+    await replicas[0].runOnce(firstCall, createdReply({ id: 'x' }));
+    const repeatedRequest = { ...firstCall, request: form(Buffer.from('image'), 'two') };
     expect(await replicas[0].runOnce(repeatedRequest, failIfRun)).toMatchObject({ body: { id: 'x' } });
   });
 
   test('is another one with another file', async () => {
-    const first = call({ request: form(Buffer.from('image'), 'one') });
-    await replicas[0].runOnce(first, createdReply({ id: 'x' }));
-    const repeatedRequest = { ...first, request: form(Buffer.from('other'), 'one') };
+    const firstCall = call({ request: form(Buffer.from('image'), 'one') });
+    await replicas[0].runOnce(firstCall, createdReply({ id: 'x' }));
+    const repeatedRequest = { ...firstCall, request: form(Buffer.from('other'), 'one') };
     await expect(replicas[0].runOnce(repeatedRequest, failIfRun)).rejects.toThrow(
       code('idempotency_key_reused'),
     );
@@ -475,8 +483,8 @@ describe('a form', () => {
 
 describe('an answer stored in the transaction of its work', () => {
   test('exists when the process dies right after the commit', async () => {
-    const first = call();
-    const unfinishedCall = replicas[0].runOnce(first, async (remember) => {
+    const firstCall = call();
+    const unfinishedCall = replicas[0].runOnce(firstCall, async (remember) => {
       await place.database.tx((tx) => remember(tx, { status: 201, body: 'committed' }));
       return new Promise<{ status: number }>(() => undefined);
     });
@@ -485,19 +493,19 @@ describe('an answer stored in the transaction of its work', () => {
       (await place.database.sql`select 1 from gateway.idempotency where body = '"committed"'`).length === 0
     )
       await new Promise(setImmediate);
-    expect(await replicas[1].runOnce(first, failIfRun)).toMatchObject({ status: 201, body: 'committed' });
+    expect(await replicas[1].runOnce(firstCall, failIfRun)).toMatchObject({ status: 201, body: 'committed' });
   });
 
   test('does not exist after a rollback', async () => {
-    const first = call();
+    const firstCall = call();
     await expect(
-      replicas[0].runOnce(first, async (remember) =>
+      replicas[0].runOnce(firstCall, async (remember) =>
         place.database.tx(async (tx) => {
           await remember(tx, { status: 201, body: 'undone' });
           throw new Problem('conflict', 'conflict', 'Undone.');
         }),
       ),
     ).rejects.toThrow('Undone.');
-    expect(await replicas[0].runOnce(first, createdReply('done'))).toEqual({ status: 201, body: 'done' });
+    expect(await replicas[0].runOnce(firstCall, createdReply('done'))).toEqual({ status: 201, body: 'done' });
   });
 });

@@ -33,7 +33,7 @@ describe('jobs', () => {
     );
     expect(new Set(executions.map(({ id }) => id))).toEqual(new Set(ids));
     await database.sql`select 1`;
-    expect(await states()).toEqual({ completed: 5 });
+    expect(await readStates()).toEqual({ completed: 5 });
     expect(executions).toHaveLength(5);
   });
 
@@ -60,13 +60,13 @@ describe('jobs', () => {
   it('run once per key while one waits or runs', async () => {
     jobs.start();
     await jobs.ready();
-    const first = await jobs.enqueue('note', { n: 1 }, { key: 'same', delaySeconds: 60 });
-    expect(first).toMatch(/^[0-9a-f-]{36}$/);
+    const firstJob = await jobs.enqueue('note', { n: 1 }, { key: 'same', delaySeconds: 60 });
+    expect(firstJob).toMatch(/^[0-9a-f-]{36}$/);
     expect(await jobs.enqueue('note', { n: 2 }, { key: 'same' })).toBeNull();
     expect(await jobs.enqueue('note', { n: 3 }, { key: 'other', delaySeconds: 60 })).not.toBeNull();
     expect(await jobs.enqueue('note', { n: 4 }, { delaySeconds: 60 })).not.toBeNull();
     expect(await jobs.enqueue('note', { n: 5 }, { delaySeconds: 60 })).not.toBeNull();
-    expect(await states()).toEqual({ created: 4 });
+    expect(await readStates()).toEqual({ created: 4 });
   });
 
   it('exist if and only if their transaction commits', async () => {
@@ -86,7 +86,7 @@ describe('jobs', () => {
     });
     await waitForJobs(1);
     expect(executions.map(({ data }) => data)).toEqual([{ n: 2 }]);
-    expect(await states()).toEqual({ completed: 1 });
+    expect(await readStates()).toEqual({ completed: 1 });
   });
 
   it('are refused within a transaction until ready', async () => {
@@ -109,7 +109,7 @@ describe('jobs', () => {
     jobs.start();
     await waitForJobs(2);
     expect(executions.map(({ data }) => data)).toEqual([{ n: 1 }, { n: 2 }]);
-    expect(await states()).toEqual({ completed: 2 });
+    expect(await readStates()).toEqual({ completed: 2 });
   });
 
   it('are aborted by a stop and run again', { timeout: 120_000 }, async () => {
@@ -132,7 +132,7 @@ describe('jobs', () => {
     jobs = makeJobs(database);
     define(jobs);
     jobs.start();
-    await expect.poll(() => states(), { timeout: 90_000 }).toEqual({ completed: 1 });
+    await expect.poll(() => readStates(), { timeout: 90_000 }).toEqual({ completed: 1 });
     expect(attempts).toBe(2);
   });
 
@@ -144,7 +144,7 @@ describe('jobs', () => {
     });
     jobs.start();
     await jobs.enqueue('poor', {});
-    await expect.poll(() => states(), { timeout: 90_000 }).toEqual({ failed: 1 });
+    await expect.poll(() => readStates(), { timeout: 90_000 }).toEqual({ failed: 1 });
     expect(attempts).toBe(2);
   });
 
@@ -166,11 +166,11 @@ function makeJobs(database: Database): Jobs {
 async function waitForJobs(count: number): Promise<void> {
   await expect.poll(() => executions.length, { timeout: 40_000 }).toBeGreaterThanOrEqual(count);
   await expect
-    .poll(async () => (await states())['completed'] ?? 0, { timeout: 40_000 })
+    .poll(async () => (await readStates())['completed'] ?? 0, { timeout: 40_000 })
     .toBeGreaterThanOrEqual(count);
 }
 
-async function states(): Promise<Record<string, number>> {
+async function readStates(): Promise<Record<string, number>> {
   const rows = await database.sql<{ state: string; count: bigint }[]>`
     select state::text, count(*) as count from pgboss.job where name not like '\\_\\_pgboss%' group by state`;
   return Object.fromEntries(rows.map(({ state, count }) => [state, Number(count)]));

@@ -22,55 +22,55 @@ afterEach(async () => {
 
 describe('migrate', () => {
   it('applies each file once in order and returns their names', async () => {
-    await files({
+    await writeFiles({
       '0002_b.sql': 'alter table house.a add column y int',
       '0001_a.sql': 'create table house.a (x int); insert into house.a values (1)',
     });
     expect(await run()).toEqual({ applied: ['0001_a.sql', '0002_b.sql'] });
     expect(await run()).toEqual({ applied: [] });
-    await files({ '0003_c.sql': 'update house.a set y = 3' });
+    await writeFiles({ '0003_c.sql': 'update house.a set y = 3' });
     expect(await run()).toEqual({ applied: ['0003_c.sql'] });
     expect(await world.database.sql`select x, y from house.a`).toEqual([{ x: 1, y: 3 }]);
   });
 
   it('rolls back a failed file and applies the corrected one', async () => {
-    await files({
+    await writeFiles({
       '0001_a.sql': 'create table house.a (x int)',
       '0002_b.sql': 'create table house.b (x int); select 1 / 0',
     });
     await expect(run()).rejects.toThrow('The migration "0002_b.sql" failed: division by zero');
     expect(await world.database.sql`select 1 from pg_namespace where nspname = 'house'`).toEqual([]);
-    await files({ '0002_b.sql': 'create table house.b (x int)' });
+    await writeFiles({ '0002_b.sql': 'create table house.b (x int)' });
     expect(await run()).toEqual({ applied: ['0001_a.sql', '0002_b.sql'] });
   });
 
   it('refuses a file that changed after it was applied', async () => {
-    await files({ '0001_a.sql': 'create table house.a (x int)' });
+    await writeFiles({ '0001_a.sql': 'create table house.a (x int)' });
     await run();
-    await files({ '0001_a.sql': 'create table house.a (x bigint)' });
+    await writeFiles({ '0001_a.sql': 'create table house.a (x bigint)' });
     await expect(run()).rejects.toThrow('The migration "0001_a.sql" was changed after it had been applied');
   });
 
   it('refuses out-of-order, duplicate and badly named files', async () => {
-    await files({ '0002_b.sql': 'select 1' });
+    await writeFiles({ '0002_b.sql': 'select 1' });
     await run();
-    await files({ '0001_a.sql': 'select 1' });
+    await writeFiles({ '0001_a.sql': 'select 1' });
     await expect(run()).rejects.toThrow('"0001_a.sql" stands before "0002_b.sql"');
-    await files({ '0002_c.sql': 'select 1' });
+    await writeFiles({ '0002_c.sql': 'select 1' });
     await expect(run()).rejects.toThrow('have one number');
-    await files({ 'later.sql': 'select 1' });
+    await writeFiles({ 'later.sql': 'select 1' });
     await expect(run()).rejects.toThrow('"later.sql" is not named NNNN_name.sql');
   });
 
   it('accepts migrations of a newer release', async () => {
-    await files({ '0001_a.sql': 'select 1', '0002_b.sql': 'select 1' });
+    await writeFiles({ '0001_a.sql': 'select 1', '0002_b.sql': 'select 1' });
     await run();
     await rm(join(directory, '0002_b.sql'));
     expect(await run()).toEqual({ applied: [] });
   });
 
   it('keeps two schemas apart', async () => {
-    await files({ '0001_a.sql': 'select 1' });
+    await writeFiles({ '0001_a.sql': 'select 1' });
     await run();
     expect(await migrate(world.database, { schema: 'garden', directory, log: silentLog })).toEqual({
       applied: ['0001_a.sql'],
@@ -83,12 +83,14 @@ describe('migrate', () => {
   it('is exempt from the statement timeout', async () => {
     await world.close();
     world = await testDatabase({ isEmpty: true, limits: { statementMs: 400, deadlineMs: 1_200 } });
-    await files({ '0001_slow.sql': 'create table house.a as select 1 as x from (select pg_sleep(2.5)) s' });
+    await writeFiles({
+      '0001_slow.sql': 'create table house.a as select 1 as x from (select pg_sleep(2.5)) s',
+    });
     expect(await run()).toEqual({ applied: ['0001_slow.sql'] });
   });
 
   it('applies each file once when two start at the same time', async () => {
-    await files({
+    await writeFiles({
       '0001_a.sql': 'create table house.a (x int)',
       '0002_b.sql': 'insert into house.a select 1 from (select pg_sleep(0.3)) s',
     });
@@ -99,13 +101,13 @@ describe('migrate', () => {
 
   it('applies each file once for two processes', async () => {
     // Slow enough that the other process starts meanwhile.
-    await files({
+    await writeFiles({
       '0001_a.sql': 'create table house.a (x int)',
       '0002_b.sql': 'insert into house.a select 1 from (select pg_sleep(3)) s',
     });
     const { options, engine } = world;
     await world.database.close();
-    const outcomes = await Promise.all([inProcess(options), inProcess(options)]);
+    const outcomes = await Promise.all([migrateInChild(options), migrateInChild(options)]);
     world = await reopenDatabase(world);
     expect(outcomes.sort()).toEqual(
       engine === 'postgres' ? ['applied 0', 'applied 2'] : ['applied 2', 'refused'],
@@ -116,7 +118,7 @@ describe('migrate', () => {
 
 describe('townhall_now', () => {
   it("is the transaction time plus the connection's offset", async () => {
-    await files({});
+    await writeFiles({});
     await run();
     await world.database.tx(async (tx) => {
       const rows = await tx`select house.townhall_now() = now() as same`;
@@ -132,7 +134,7 @@ function run() {
   return migrate(world.database, { schema: 'house', directory, log: silentLog });
 }
 
-async function files(contents: Record<string, string>): Promise<void> {
+async function writeFiles(contents: Record<string, string>): Promise<void> {
   await mkdir(directory, { recursive: true });
   for (const [name, text] of Object.entries(contents)) await writeFile(join(directory, name), text);
 }
@@ -150,7 +152,7 @@ async function reopenDatabase(closedDatabase: TestDatabase): Promise<TestDatabas
   };
 }
 
-async function inProcess(options: TestDatabase['options']): Promise<string> {
+async function migrateInChild(options: TestDatabase['options']): Promise<string> {
   const script = join(import.meta.dirname, '..', '..', 'support', 'migrate-child.ts');
   const child = spawn(process.execPath, [script, JSON.stringify(options), directory], {
     stdio: ['ignore', 'pipe', 'inherit'],

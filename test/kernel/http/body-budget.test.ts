@@ -57,13 +57,13 @@ describe('a server', () => {
         headers: { authorization: 'Bearer user-token', 'content-type': 'application/json' },
         body: JSON.stringify({ model: 'a', messages: [{ role: 'user', content: 'x'.repeat(bytes) }] }),
       });
-    const first = send(900_000);
+    const firstRequest = send(900_000);
     await until(() => calls === 1, 'the first call');
     expect((await send(900_000)).status).toBe(429);
     const smallRequest = send(100_000);
     await until(() => calls === 2, 'the small call');
     release();
-    expect([(await first).status, (await smallRequest).status]).toEqual([200, 200]);
+    expect([(await firstRequest).status, (await smallRequest).status]).toEqual([200, 200]);
     await expect.poll(async () => (await send(900_000)).status).toBe(200);
   });
 });

@@ -10,15 +10,15 @@ const folder = mkdtempSync(join(tmpdir(), 'page-build-'));
 const directory = join(folder, 'pages');
 const html = { accept: 'text/html' };
 
-let open: World | undefined;
+let openWorld: World | undefined;
 afterEach(async () => {
-  await open?.close();
+  await openWorld?.close();
   rmSync(directory, { recursive: true, force: true });
 });
 
 async function serve(build: () => Promise<void>): Promise<string> {
-  open = await startWorld({ server: { pages: [{ prefix: '/docs', directory, build }] } });
-  return `${open.url}/docs/`;
+  openWorld = await startWorld({ server: { pages: [{ prefix: '/docs', directory, build }] } });
+  return `${openWorld.url}/docs/`;
 }
 
 /** A build that the test ends, and the number of its runs. */
@@ -70,7 +70,7 @@ describe('pages that are built at the first request', () => {
     const url = await serve(build);
     await fetch(url, { headers: html });
     runs[0]?.reject(new Error('a broken link'));
-    await until(() => JSON.stringify(open?.lines).includes('a broken link'), 'the logged error');
+    await until(() => JSON.stringify(openWorld?.lines).includes('a broken link'), 'the logged error');
     expect(await (await fetch(url)).json()).toMatchObject({
       error: { message: expect.stringContaining('npm run docs') },
     });

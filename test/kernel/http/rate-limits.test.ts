@@ -126,8 +126,8 @@ describe('the client behind proxies', () => {
       ['1.1.1.1', '198.51.100.1'] as unknown as string,
       '198.51.100.1',
     ],
-  ])('%s', (_what, peer, forwarded, client) => {
-    expect(proxies.clientOf(peer, forwarded)).toBe(client);
+  ])('%s', (_what, peer, forwardedFor, client) => {
+    expect(proxies.clientOf(peer, forwardedFor)).toBe(client);
   });
 
   test('ignores forwarded addresses without configured proxies', () => {

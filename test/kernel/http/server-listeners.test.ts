@@ -61,25 +61,25 @@ describe('close', () => {
     socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
     await until(() => answer.includes('HTTP/1.1 200'), 'the first answer');
     answer = '';
-    const closing = world.server.close({ lingerMs: 10_000 });
+    const closePromise = world.server.close({ lingerMs: 10_000 });
     await expect(fetch(`http://127.0.0.1:${world.port}/health`)).rejects.toThrow('fetch failed');
     socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
     await until(() => socket.closed, 'the close');
     expect(answer).toContain('HTTP/1.1 200');
     expect(answer).toMatch(/connection: close/i);
-    await closing;
+    await closePromise;
   });
 
   test('answers one more request after a stream, with Connection: close', async () => {
     let finish = (): void => {};
-    const finishing = new Promise<void>((resolve) => (finish = resolve));
+    const finishPromise = new Promise<void>((resolve) => (finish = resolve));
     world = await startWorld({
       handlers: {
         'open.stream': async () => ({
           status: 200,
           events: (async function* () {
             yield { data: { n: 1 } };
-            await finishing;
+            await finishPromise;
             yield { data: { n: 2 } };
           })(),
         }),
@@ -92,7 +92,7 @@ describe('close', () => {
     await until(() => answer.includes('"n":1'), 'the first event');
     expect(answer).toMatch(/connection: keep-alive/i);
     const idleSocket = await open(world.port);
-    const closing = world.server.close({ lingerMs: 1_000 });
+    const closePromise = world.server.close({ lingerMs: 1_000 });
     // A connection that never sent a request closes at the end of the grace period.
     await until(() => idleSocket.closed, 'the time to linger');
     finish();
@@ -102,18 +102,18 @@ describe('close', () => {
     await until(() => socket.closed, 'the close');
     expect(answer).toContain('HTTP/1.1 200');
     expect(answer).toMatch(/connection: close/i);
-    await closing;
+    await closePromise;
   });
 
   test('accepts connections until its notice is over', async () => {
     world = await startWorld();
     let isOver = false;
-    const closing = world.server.close({ noticeMs: 2_500 }).then(() => (isOver = true));
+    const closePromise = world.server.close({ noticeMs: 2_500 }).then(() => (isOver = true));
     const answer = await fetch(`${world.url}/health`);
     expect(answer.status).toBe(200);
     expect(answer.headers.get('connection')).toBe('close');
     expect(isOver).toBe(false);
-    await closing;
+    await closePromise;
     await expect(fetch(`${world.url}/health`)).rejects.toThrow('fetch failed');
   });
 

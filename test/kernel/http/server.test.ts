@@ -17,7 +17,7 @@ afterEach(async () => {
   for (const close of closers.splice(0)) await close();
 });
 
-async function world(options: WorldOptions = {}): Promise<World> {
+async function startTestWorld(options: WorldOptions = {}): Promise<World> {
   const instance = await startWorld(options);
   closers.push(instance.close);
   return instance;
@@ -45,7 +45,7 @@ const errorOf = async (response: Response) => (await response.json()) as ErrorBo
 
 describe('answers', () => {
   test("carry our request id, the caller's id and security headers", async () => {
-    const { url, lines } = await world();
+    const { url, lines } = await startTestWorld();
     const response = await fetch(`${url}/v1/ai/models`, {
       headers: {
         ...userHeaders,
@@ -75,7 +75,7 @@ describe('answers', () => {
   });
 
   test('an unprintable or overlong caller id is not echoed', async () => {
-    const { port } = await world();
+    const { port } = await startTestWorld();
     for (const id of ['a\tb', 'x'.repeat(129), 'ä']) {
       const { status, head } = rawAnswer(
         await sendBytes(
@@ -89,7 +89,7 @@ describe('answers', () => {
   });
 
   test('a handler adds headers and timings and logs the trace', async () => {
-    const { url, lines } = await world({
+    const { url, lines } = await startTestWorld({
       handlers: {
         'directory.getHealth': async (call) => {
           call.timing('database', 1.25);
@@ -112,7 +112,7 @@ describe('answers', () => {
   });
 
   test('an unknown throw becomes a 500 and one log line', async () => {
-    const { url, lines } = await world({
+    const { url, lines } = await startTestWorld({
       handlers: {
         'directory.getHealth': async () => {
           throw new Error('secret inside /home/somebody');
@@ -146,26 +146,29 @@ describe('answers', () => {
         },
       },
     });
-    const permanentWorld = await world(
+    const permanentWorld = await startTestWorld(
       handlersThrowing(new Problem('conflict', 'conflict', 'Taken.', { param: 'id' })),
     );
-    const first = await post(`${permanentWorld.url}/v1/open/echo`, '{}');
-    expect([first.status, first.headers.get('x-should-retry')]).toEqual([409, 'false']);
-    expect((await errorOf(first)).error).toMatchObject({ message: 'Taken.', param: 'id' });
-    const passingWorld = await world(
+    const firstAnswer = await post(`${permanentWorld.url}/v1/open/echo`, '{}');
+    expect([firstAnswer.status, firstAnswer.headers.get('x-should-retry')]).toEqual([409, 'false']);
+    expect((await errorOf(firstAnswer)).error).toMatchObject({ message: 'Taken.', param: 'id' });
+    const passingWorld = await startTestWorld(
       handlersThrowing(new Problem('conflict', 'conflict', 'Busy.', { headers: { 'retry-after': '3' } })),
     );
-    const second = await post(`${passingWorld.url}/v1/open/echo`, '{}');
-    expect([second.headers.get('retry-after'), second.headers.get('x-should-retry')]).toEqual(['3', null]);
+    const secondAnswer = await post(`${passingWorld.url}/v1/open/echo`, '{}');
+    expect([secondAnswer.headers.get('retry-after'), secondAnswer.headers.get('x-should-retry')]).toEqual([
+      '3',
+      null,
+    ]);
   });
 
   test('a reply outside the contract becomes a logged 500', async () => {
-    const wrongWorld = await world({
+    const wrongWorld = await startTestWorld({
       handlers: { 'directory.getHealth': async () => ({ status: 200, body: [] }) },
     });
     expect((await fetch(`${wrongWorld.url}/health`)).status).toBe(500);
     expect(JSON.stringify(wrongWorld.lines)).toContain('directory.getHealth 200 at /: must be object');
-    const undeclaredWorld = await world({
+    const undeclaredWorld = await startTestWorld({
       handlers: {
         'directory.getHealth': async () => {
           throw new Problem('gone', 'login_spent', 'Spent.');
@@ -178,7 +181,7 @@ describe('answers', () => {
 
   test('a header outside the contract becomes a logged 500', async () => {
     const headers = { 'x-secret-plan': 'yes' };
-    const replyingWorld = await world({
+    const replyingWorld = await startTestWorld({
       handlers: { 'directory.getHealth': async () => ({ status: 200, body: {}, headers }) },
     });
     const response = await fetch(`${replyingWorld.url}/health`);
@@ -186,7 +189,7 @@ describe('answers', () => {
     expect(JSON.stringify(replyingWorld.lines)).toContain(
       'does not declare for 200 the headers x-secret-plan',
     );
-    const refusingWorld = await world({
+    const refusingWorld = await startTestWorld({
       handlers: {
         'directory.getHealth': async () => {
           throw new Problem('conflict', 'conflict', 'Taken.', { headers });
@@ -207,7 +210,7 @@ describe('answers', () => {
       new Problem('conflict', 'conflict', 'Taken.'),
       new Problem('conflict', 'session_busy', ''),
     ];
-    const { url, lines } = await world({
+    const { url, lines } = await startTestWorld({
       definition,
       handlers: {
         'open.echo': async () => {
@@ -221,7 +224,7 @@ describe('answers', () => {
   });
 
   test('the agent answers success: false beside the error', async () => {
-    const agent = await world({ server: { surface: 'agent' } });
+    const agent = await startTestWorld({ server: { surface: 'agent' } });
     expect(await errorOf(await fetch(`${agent.url}/nowhere`))).toMatchObject({
       success: false,
       error: { code: 'route_not_found' },
@@ -230,7 +233,7 @@ describe('answers', () => {
   });
 
   test('HEAD, OPTIONS, TRACE and CONNECT get their standard answers', async () => {
-    const { url, port } = await world();
+    const { url, port } = await startTestWorld();
     const [get, head] = [await fetch(`${url}/health`), await fetch(`${url}/health`, { method: 'HEAD' })];
     expect([head.status, head.headers.get('content-length'), await head.text()]).toEqual([
       200,
@@ -260,7 +263,7 @@ describe('answers', () => {
     const directory = mkdtempSync(join(tmpdir(), 'pages-'));
     closers.push(() => rmSync(directory, { recursive: true }));
     writeFileSync(join(directory, 'index.html'), '<h1>Portal</h1>');
-    const { url } = await world({ server: { pages: [{ prefix: '/docs', directory }] } });
+    const { url } = await startTestWorld({ server: { pages: [{ prefix: '/docs', directory }] } });
     for (const path of ['/docs', '/docs/', '/docs/index.html', '/docs/nothing.html']) {
       const { headers } = await fetch(url + path, { redirect: 'manual' });
       expect(headers.get('content-security-policy'), path).toContain("default-src 'none'");
@@ -275,7 +278,7 @@ describe('answers', () => {
     const directory = mkdtempSync(join(tmpdir(), 'pages-'));
     closers.push(() => rmSync(directory, { recursive: true }));
     writeFileSync(join(directory, 'index.html'), '<h1>Portal</h1>');
-    const { url, port } = await world({ server: { pages: [{ prefix: '/docs', directory }] } });
+    const { url, port } = await startTestWorld({ server: { pages: [{ prefix: '/docs', directory }] } });
     const page = await fetch(`${url}/docs/`);
     expect([page.status, await page.text()]).toEqual([200, '<h1>Portal</h1>']);
     expect(page.headers.get('x-request-id')).toMatch(/^req_/);
@@ -301,7 +304,7 @@ describe('answers', () => {
 describe('bodies', () => {
   test('arrive as sent, in chunks or after Expect', async () => {
     const bodies: Buffer[] = [];
-    const { port, url } = await world({
+    const { port, url } = await startTestWorld({
       handlers: {
         'open.echo': async (call) => {
           bodies.push(Buffer.from(call.rawBody));
@@ -329,7 +332,7 @@ describe('bodies', () => {
   });
 
   test('a client with Expect is refused before it sends', async () => {
-    const { port } = await world();
+    const { port } = await startTestWorld();
     const answer = await sendBytes(
       port,
       'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: 900000\r\n\r\n',
@@ -342,7 +345,7 @@ describe('bodies', () => {
   });
 
   test('hostile JSON is a 400 within 100 ms', async () => {
-    const { url } = await world();
+    const { url } = await startTestWorld();
     const documents: [string, string | Buffer][] = [
       ['100,000 deep arrays', '['.repeat(50_000) + ']'.repeat(50_000)],
       ['100,000 deep objects', `${'{"a":'.repeat(30_000)}1${'}'.repeat(30_000)}`],
@@ -385,7 +388,7 @@ describe('bodies', () => {
   });
 
   test('valid JSON that only looks hostile passes unchanged', async () => {
-    const { url } = await world();
+    const { url } = await startTestWorld();
     const documents = [
       `{"a":${'['.repeat(63)}${']'.repeat(63)}}`,
       '{"a":1,"b":{"a":1,"b":2}}',
@@ -409,7 +412,7 @@ describe('bodies', () => {
   });
 
   test('another content type, another charset or a compression is 415', async () => {
-    const { url, port } = await world();
+    const { url, port } = await startTestWorld();
     const wrongTypes = [
       'text/plain',
       'application/xml',
@@ -452,7 +455,7 @@ describe('bodies', () => {
   });
 
   test('answers 413 without reading an oversized body', async () => {
-    const { port, url } = await world();
+    const { port, url } = await startTestWorld();
     expect((await post(`${url}/v1/open/echo`, `{"a":"${'x'.repeat(200_000)}"}`)).status).toBe(413);
     const head = 'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n';
     const earlyAnswer = rawAnswer(await sendBytes(port, `${head}content-length: 100000000\r\n\r\n{`));
@@ -482,7 +485,7 @@ describe('bodies', () => {
   });
 
   test('an operation without a body accepts only an empty object', async () => {
-    const { url } = await world();
+    const { url } = await startTestWorld();
     for (const body of ['', '{}', ' { } '])
       expect((await post(`${url}/v1/ai/image/create`, body, userHeaders)).status, body).toBe(200);
     expect((await post(`${url}/v1/ai/image/create`, '{"a":1}', userHeaders)).status).toBe(400);
@@ -490,7 +493,7 @@ describe('bodies', () => {
   });
 
   test('a refused body leaves the connection usable', async () => {
-    const { port } = await world();
+    const { port } = await startTestWorld();
     const unauthorizedRequest =
       'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n0123456789';
     const answer = await sendBytes(
@@ -501,12 +504,12 @@ describe('bodies', () => {
   });
 
   test('control characters in a value never reach headers or logs', async () => {
-    const { url, lines } = await world();
+    const { url, lines } = await startTestWorld();
     for (const model of ['a\r\nx-evil: 1', 'a\0b', 'a\nb']) {
       const response = await post(`${url}/v1/ai/text`, JSON.stringify({ model }), userHeaders);
       expect([response.status, response.headers.get('x-evil')]).toEqual([400, null]);
     }
-    const craftedWorld = await world({
+    const craftedWorld = await startTestWorld({
       handlers: {
         'directory.getHealth': async () => ({
           status: 200,
@@ -523,7 +526,7 @@ describe('bodies', () => {
 
 describe('malformed requests', () => {
   test('get a 400 problem and a closed connection', async () => {
-    const { port } = await world();
+    const { port } = await startTestWorld();
     const cases: [string, string][] = [
       ['two Host headers', 'GET /health HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n'],
       ['two equal Host headers', 'GET /health HTTP/1.1\r\nhost: a\r\nhost: a\r\n\r\n'],
@@ -574,7 +577,7 @@ describe('malformed requests', () => {
   });
 
   test('a target in absolute form that names this host is served', async () => {
-    const { port } = await world();
+    const { port } = await startTestWorld();
     expect(
       rawAnswer(
         await sendBytes(port, 'GET http://a:1/health HTTP/1.1\r\nhost: A:1\r\nconnection: close\r\n\r\n'),
@@ -587,7 +590,7 @@ describe('malformed requests', () => {
   });
 
   test('100 headers pass', async () => {
-    const { port } = await world();
+    const { port } = await startTestWorld();
     const manyHeaders = Array.from({ length: 98 }, (_, n) => `x-${n}: 1\r\n`).join('');
     expect(
       rawAnswer(
@@ -597,7 +600,7 @@ describe('malformed requests', () => {
   });
 
   test('slow headers and bodies are cut off at their deadlines', async () => {
-    const { port } = await world({
+    const { port } = await startTestWorld({
       server: { timeouts: { headersMs: 150, requestMs: 300, checkEveryMs: 30 } },
     });
     const headers = rawAnswer(await sendBytes(port, 'GET /health HTTP/1.1\r\nhost: a\r\nx: '));
@@ -621,7 +624,7 @@ describe('a client that disconnects', () => {
   test('aborts its call within 50 ms without a logged error', async () => {
     let signal: AbortSignal | undefined;
     let abortedAt = 0;
-    const { port, lines, server } = await world({
+    const { port, lines, server } = await startTestWorld({
       handlers: {
         'open.wait': (call) => {
           signal = call.signal as AbortSignal;
@@ -660,7 +663,7 @@ describe('a client that disconnects', () => {
 
   test('stops the stream it was reading', async () => {
     let hasStopped = false;
-    const { port } = await world({
+    const { port } = await startTestWorld({
       handlers: {
         'open.stream': async (call) => ({
           status: 200,
@@ -695,7 +698,7 @@ describe('streams', () => {
     const stream = definition.paths['/v1/open/stream']?.['get'];
     if (stream) stream['x-error-codes'] = ['conflict'];
     const codes: ProblemCode[] = ['conflict', 'session_busy'];
-    const { url } = await world({
+    const { url } = await startTestWorld({
       definition,
       handlers: {
         'open.stream': async () => ({
@@ -713,7 +716,7 @@ describe('streams', () => {
   });
 
   test('report a late error or invalid event as a problem', async () => {
-    const { url, lines } = await world({
+    const { url, lines } = await startTestWorld({
       handlers: {
         'open.stream': async () => ({
           status: 200,
@@ -735,14 +738,14 @@ describe('streams', () => {
   });
 
   test('bytes fail with a status before the first, then by a cut', async () => {
-    const failingRequest = (first: boolean) =>
-      world({
+    const failingRequest = (isFirst: boolean) =>
+      startTestWorld({
         handlers: {
           'open.bytes': async () => ({
             status: 200,
             mediaType: 'application/octet-stream',
             content: (async function* () {
-              if (first) yield Buffer.from('half');
+              if (isFirst) yield Buffer.from('half');
               throw new Error('inside');
             })(),
           }),
@@ -767,7 +770,7 @@ describe('cross-origin calls', () => {
     });
 
   test('are allowed only from the configured origins', async () => {
-    const { url } = await world({ server: { cors: { origins: ['https://app.test'] } } });
+    const { url } = await startTestWorld({ server: { cors: { origins: ['https://app.test'] } } });
     const preflightAnswer = await preflight(url, 'https://app.test');
     expect(preflightAnswer.status).toBe(204);
     expect(preflightAnswer.headers.get('access-control-allow-origin')).toBe('https://app.test');
@@ -790,7 +793,7 @@ describe('cross-origin calls', () => {
   });
 
   test('get no CORS header without a configuration', async () => {
-    const { url } = await world();
+    const { url } = await startTestWorld();
     const { headers } = await preflight(url, 'https://app.test');
     expect(
       [...headers.keys()].filter((name) => name.startsWith('access-control-') || name === 'vary'),
@@ -805,7 +808,7 @@ describe('the loopback guard', () => {
     );
 
   test('accepts only its loopback names with its port', async () => {
-    const { port } = await world({
+    const { port } = await startTestWorld({
       server: { surface: 'agent', guard: loopbackGuard({ allowHosts: ['agent.test:8443'] }) },
     });
     for (const host of [
@@ -848,7 +851,7 @@ describe('the loopback guard', () => {
   });
 
   test('refuses foreign origins before it reads the credential', async () => {
-    const { port } = await world({
+    const { port } = await startTestWorld({
       server: { surface: 'agent', guard: loopbackGuard({ allowOrigins: ['https://console.test'] }) },
     });
     const host = `host: localhost:${port}`;
@@ -889,7 +892,7 @@ describe('the loopback guard', () => {
       ['origin: https://console.test', 'sec-fetch-site: same-site', 'sec-fetch-site: none'],
     ],
   ])('a Sec-Fetch-Site with %s is refused', async (_name, requestHeaders) => {
-    const { port } = await world({
+    const { port } = await startTestWorld({
       server: { surface: 'agent', guard: loopbackGuard({ allowOrigins: ['https://console.test'] }) },
     });
     expect(await ask(port, [`host: localhost:${port}`, ...requestHeaders])).toMatchObject({
@@ -899,7 +902,7 @@ describe('the loopback guard', () => {
   });
 
   test.each(['none', 'NONE', 'Same-Origin'])('a Sec-Fetch-Site of %s passes', async (site) => {
-    const { port } = await world({ server: { surface: 'agent', guard: loopbackGuard() } });
+    const { port } = await startTestWorld({ server: { surface: 'agent', guard: loopbackGuard() } });
     expect((await ask(port, [`host: localhost:${port}`, `sec-fetch-site: ${site}`])).status).toBe(200);
   });
 });
@@ -907,7 +910,7 @@ describe('the loopback guard', () => {
 describe('draining', () => {
   test('refuses new connections while running requests finish', async () => {
     let finish = () => {};
-    const { port, server } = await world({
+    const { port, server } = await startTestWorld({
       handlers: {
         'open.wait': () =>
           new Promise((resolve) => {
@@ -922,10 +925,10 @@ describe('draining', () => {
     });
     socket.write('GET /v1/open/wait HTTP/1.1\r\nhost: x\r\n\r\n');
     await until(() => server.inFlight() === 1, 'the request runs');
-    const closing = server.close({ drainMs: 5_000 });
+    const closePromise = server.close({ drainMs: 5_000 });
     await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow('fetch failed');
     finish();
-    await closing;
+    await closePromise;
     await until(() => socket.closed, 'the close');
     expect(answer).toContain('HTTP/1.1 200');
     expect(answer).toContain('{"done":true}');
@@ -934,7 +937,7 @@ describe('draining', () => {
 
   test('answers 503 with Retry-After on an open connection', async () => {
     let finish = () => {};
-    const { port, server, url } = await world({
+    const { port, server, url } = await startTestWorld({
       handlers: {
         'open.wait': () =>
           new Promise((resolve) => {
@@ -957,7 +960,7 @@ describe('draining', () => {
     lateSocket.write('GET /health HTTP/1.1\r\nhost: x\r\nx-half: ');
     // That half was sent before this request, so the server has received it by now.
     await fetch(`${url}/health`);
-    const closing = server.close({ drainMs: 5_000 });
+    const closePromise = server.close({ drainMs: 5_000 });
     lateSocket.write('1\r\n\r\n');
     await until(() => lateSocket.closed, 'the close');
     const { status, head, body } = rawAnswer(answer);
@@ -966,11 +969,11 @@ describe('draining', () => {
     expect(head).toContain('connection: close');
     finish();
     expect((await waitingRequest).status).toBe(200);
-    await closing;
+    await closePromise;
   });
 
   test('aborts unfinished requests and ignores silent connections', async () => {
-    const { server, url, port } = await world({
+    const { server, url, port } = await startTestWorld({
       handlers: {
         'open.wait': (call) =>
           new Promise((_resolve, reject) =>
@@ -1000,13 +1003,13 @@ describe('draining', () => {
   });
 
   test('listen rejects for an address in use', async () => {
-    const { port } = await world();
+    const { port } = await startTestWorld();
     await expect(startWorld({ port })).rejects.toThrow('EADDRINUSE');
   });
 });
 
 test('kept-alive connections are reused by Node clients', async () => {
-  const { port } = await world();
+  const { port } = await startTestWorld();
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   const ports = new Set<number | undefined>();
   for (let round = 0; round < 3; round += 1) {

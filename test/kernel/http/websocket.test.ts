@@ -132,14 +132,14 @@ describe('a socket', () => {
     const { port, sockets } = await start(endlessCall, { perCaller: 2 }, ({ socket }) => {
       if (leavesDuringHandshake) socket.destroy();
     });
-    const first = await open(port);
+    const firstSocket = await open(port);
     leavesDuringHandshake = true;
     expect(await shakeHands(port)).toBe('');
     leavesDuringHandshake = false;
-    const second = await open(port);
+    const secondSocket = await open(port);
     expect(await shakeHands(port)).toContain(' 429 ');
     sockets.close(0);
-    await Promise.all([first.closed, second.closed]);
+    await Promise.all([firstSocket.closed, secondSocket.closed]);
   });
 
   test('is closed for a binary message', async () => {

@@ -3,7 +3,7 @@ import {
   createRedactor,
   parseToken,
   secretsEqual,
-  token,
+  createToken,
   tokenDigest,
 } from '../../../src/kernel/secrets/secret.ts';
 
@@ -12,7 +12,7 @@ describe('token', () => {
     const tokens = new Set<string>();
     for (let round = 0; round < 500; round += 1) {
       for (const kind of ['usr', 'adm', 'agt'] as const) {
-        const credential = token(kind);
+        const credential = createToken(kind);
         expect(credential).toMatch(/^th_(usr|adm|agt)_[0-9A-Za-z]{49}$/);
         expect(parseToken(credential)).toBe(kind);
         tokens.add(credential);
@@ -22,10 +22,12 @@ describe('token', () => {
   });
 
   test('refuses any changed character, kind, length or space', () => {
-    const credential = token('usr');
-    for (let at = 7; at < credential.length; at += 1) {
-      const otherCharacter = credential[at] === 'a' ? 'b' : 'a';
-      expect(parseToken(credential.slice(0, at) + otherCharacter + credential.slice(at + 1))).toBeNull();
+    const credential = createToken('usr');
+    for (let index = 7; index < credential.length; index += 1) {
+      const otherCharacter = credential[index] === 'a' ? 'b' : 'a';
+      expect(
+        parseToken(credential.slice(0, index) + otherCharacter + credential.slice(index + 1)),
+      ).toBeNull();
     }
     for (const invalidCredential of [
       credential.replace('usr', 'adm'),
@@ -55,8 +57,8 @@ describe('redactor', () => {
   test('hides a held value until its last holder releases it', () => {
     const redactor = createRedactor();
     const value = 'CANARY "quoted"/+ä';
-    const first = redactor.hold(value);
-    const second = redactor.hold(value);
+    const releaseFirst = redactor.hold(value);
+    const releaseSecond = redactor.hold(value);
     const bytes = Buffer.from(value);
     const forms = [
       value,
@@ -68,16 +70,16 @@ describe('redactor', () => {
     ];
     for (const form of forms)
       expect(redactor.hide(`before ${form} after`)).toMatch(/^before \[redacted\]=* after$/);
-    first();
-    first();
+    releaseFirst();
+    releaseFirst();
     expect(redactor.hide(value)).toBe('[redacted]');
-    second();
+    releaseSecond();
     expect(redactor.hide(value)).toBe(value);
   });
 
   test('hides tokens and bearer credentials that are not registered', () => {
     const redactor = createRedactor();
-    expect(redactor.hide(`got ${token('adm')}!`)).toBe('got [redacted]!');
+    expect(redactor.hide(`got ${createToken('adm')}!`)).toBe('got [redacted]!');
     expect(redactor.hide('Authorization: Bearer sk-abc.def_123')).toBe('Authorization: Bearer [redacted]');
   });
 

@@ -43,10 +43,10 @@ describe('a master key', () => {
   });
 
   test('has a unique id that reveals nothing', () => {
-    const first = makeKey();
-    expect(makeKey().kid).not.toBe(first.kid);
-    expect(first.kid).toMatch(/^[0-9a-f]{12}$/);
-    expect(first.bytes.toString('hex')).not.toContain(first.kid);
+    const firstKey = makeKey();
+    expect(makeKey().kid).not.toBe(firstKey.kid);
+    expect(firstKey.kid).toMatch(/^[0-9a-f]{12}$/);
+    expect(firstKey.bytes.toString('hex')).not.toContain(firstKey.kid);
   });
 });
 
@@ -57,57 +57,60 @@ describe('a sealed value', () => {
   test.each(['', 'x', 'sk-CANARY-1', 'ключ 🔑\nsecond line', 'k'.repeat(32 * 1024)])(
     'opens to the original: %#',
     (value) => {
-      const sealed = vault.seal(main.kid, place, value);
-      expect(vault.open(place, sealed)).toBe(value);
-      expect(sealed).toMatch(/^v1\.[0-9a-f]{12}(\.[A-Za-z0-9_-]*){4}$/);
-      expect(keyIdOf(sealed)).toBe(main.kid);
+      const sealedValue = vault.seal(main.kid, place, value);
+      expect(vault.open(place, sealedValue)).toBe(value);
+      expect(sealedValue).toMatch(/^v1\.[0-9a-f]{12}(\.[A-Za-z0-9_-]*){4}$/);
+      expect(keyIdOf(sealedValue)).toBe(main.kid);
       if (value.length > 4)
-        expect(sealed).not.toContain(Buffer.from(value).toString('base64url').slice(0, 8));
+        expect(sealedValue).not.toContain(Buffer.from(value).toString('base64url').slice(0, 8));
     },
   );
 
   test('opens only at the location it was sealed for', () => {
-    const sealed = vault.seal(main.kid, place, 'value');
+    const sealedValue = vault.seal(main.kid, place, 'value');
     for (const otherPlace of [
       { ...place, table: 'gateway.other' },
       { ...place, key: 'OTHER_KEY' },
       { ...place, version: 2 },
     ]) {
-      expect(reasonOf(() => vault.open(otherPlace, sealed))).toBe('damaged');
+      expect(reasonOf(() => vault.open(otherPlace, sealedValue))).toBe('damaged');
     }
   });
 
   test('does not open with any one bit changed', () => {
-    const sealed = vault.seal(main.kid, place, 'value');
-    const head = sealed.indexOf('.', 3) + 1;
-    for (let at = head; at < sealed.length; at += 1) {
-      if (sealed[at] === '.') continue;
-      const changedText = sealed.slice(0, at) + (sealed[at] === 'A' ? 'B' : 'A') + sealed.slice(at + 1);
+    const sealedValue = vault.seal(main.kid, place, 'value');
+    const head = sealedValue.indexOf('.', 3) + 1;
+    for (let offset = head; offset < sealedValue.length; offset += 1) {
+      if (sealedValue[offset] === '.') continue;
+      const changedText =
+        sealedValue.slice(0, offset) +
+        (sealedValue[offset] === 'A' ? 'B' : 'A') +
+        sealedValue.slice(offset + 1);
       expect(
         reasonOf(() => vault.open(place, changedText)),
-        `character ${at}`,
+        `character ${offset}`,
       ).toBe('damaged');
     }
     for (const text of [
       '',
       'v1',
-      sealed.slice(0, -1),
-      `${sealed}A`,
-      `${sealed}.`,
-      sealed.replace('v1', 'v2'),
+      sealedValue.slice(0, -1),
+      `${sealedValue}A`,
+      `${sealedValue}.`,
+      sealedValue.replace('v1', 'v2'),
     ]) {
       expect(reasonOf(() => vault.open(place, text))).toBe('damaged');
     }
   });
 
   test('reports a missing master key', () => {
-    const sealed = vault.seal(main.kid, place, 'value');
-    expect(reasonOf(() => createVault(makeKey()).open(place, sealed))).toBe('unknown_key');
+    const sealedValue = vault.seal(main.kid, place, 'value');
+    expect(reasonOf(() => createVault(makeKey()).open(place, sealedValue))).toBe('unknown_key');
     // Another key under the same name does not open it either.
-    expect(reasonOf(() => createVault({ kid: main.kid, bytes: randomBytes(32) }).open(place, sealed))).toBe(
-      'damaged',
-    );
-    expect(createVault(makeKey(), [main]).open(place, sealed)).toBe('value');
+    expect(
+      reasonOf(() => createVault({ kid: main.kid, bytes: randomBytes(32) }).open(place, sealedValue)),
+    ).toBe('damaged');
+    expect(createVault(makeKey(), [main]).open(place, sealedValue)).toBe('value');
   });
 
   test('never repeats a nonce in 10,000 seals', () => {
@@ -134,14 +137,14 @@ describe('a fingerprint', () => {
 describe('a derived key', () => {
   test('depends only on the master key and the purpose', () => {
     const [mainKey, formerKey] = [makeKey(), makeKey()];
-    const [first, second] = createVault(mainKey, [formerKey]).derive('links');
-    expect(first).toEqual(createVault(mainKey).derive('links')[0]);
-    expect(second).toEqual(createVault(formerKey).derive('links')[0]);
-    expect(first).toHaveLength(32);
+    const [firstDerived, secondDerived] = createVault(mainKey, [formerKey]).derive('links');
+    expect(firstDerived).toEqual(createVault(mainKey).derive('links')[0]);
+    expect(secondDerived).toEqual(createVault(formerKey).derive('links')[0]);
+    expect(firstDerived).toHaveLength(32);
     expect(
-      first?.equals(mainKey.bytes) ||
-        first?.equals(second as Buffer) ||
-        first?.equals(createVault(mainKey).derive('other')[0] as Buffer),
+      firstDerived?.equals(mainKey.bytes) ||
+        firstDerived?.equals(secondDerived as Buffer) ||
+        firstDerived?.equals(createVault(mainKey).derive('other')[0] as Buffer),
     ).toBe(false);
   });
 });
