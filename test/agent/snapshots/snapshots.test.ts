@@ -51,7 +51,7 @@ async function open(limits = {}, clock = systemClock, isShared = false): Promise
   });
 }
 
-async function readContents(): Promise<string[]> {
+async function contents(): Promise<string[]> {
   const names = await readdir(join(folder, 'snapshots'), { recursive: true });
   return names.filter((name) => name.length > 10).sort();
 }
@@ -212,7 +212,7 @@ describe('the contents of snapshots', () => {
     await snapshots.removeSession(sessionKey, null);
     // Another process relies on no contents of a snapshot before.
     await (await open()).sweep();
-    expect(await readContents()).toEqual([]);
+    expect(await contents()).toEqual([]);
   });
 
   test('are deleted with the own workspace of a session', async () => {
@@ -265,8 +265,8 @@ describe('the contents of snapshots', () => {
   test('stay while a run is open', async () => {
     await put('a.txt', 'one');
     await (await open()).begin(runOf('run')).beforeChange(signal);
-    const contentsBefore = await readContents();
+    const contentsBefore = await contents();
     await (await open()).sweep();
-    expect(await readContents()).toEqual(contentsBefore);
+    expect(await contents()).toEqual(contentsBefore);
   });
 });
