@@ -179,7 +179,7 @@ describe.each([
     });
   });
 
-  test('sets the file changes of a run back and forth', async () => {
+  test('undoes and redoes the file changes of a run', async () => {
     gateway.answer((request) =>
       request.prompt.at(-1)?.role === 'tool'
         ? says('Written.')

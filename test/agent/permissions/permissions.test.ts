@@ -114,7 +114,7 @@ describe('rules of the configuration', () => {
       expect(await callTool(agent, 's', name, input)).toContain('refuses the call');
   });
 
-  test('end at their time', async () => {
+  test('expire at their time', async () => {
     const agent = await startConfigured([{ tool: 'shell', effect: 'allow', expiresAt: '2020-01-01' }]);
     await agent.client.sessions.create({ id: 's' });
     expect(await run(agent, 's', 'echo yes')).toContain('needs an approval');
@@ -138,7 +138,7 @@ describe('rules of the configuration', () => {
     },
   );
 
-  test('are listed and cannot be removed', async () => {
+  test('are listed but not removable', async () => {
     const agent = await startConfigured([{ tool: 'shell', pattern: 'ls *', effect: 'deny' }]);
     expect((await agent.client.permissions.list()).items).toMatchObject([
       {
@@ -366,7 +366,7 @@ describe('a plugin that cannot say what a call needs', () => {
     expect(await callTool(agent, 's', 'unchecked_act', {})).toContain('could not be checked');
   });
 
-  test('is still under the rules for the action when it names only another right', async () => {
+  test('falls under the rules for the action when it names another right', async () => {
     const actions = { act: { description: 'Acts.', input, run, permissions: () => [{ right: 'other' }] } };
     const evadingPlugin = definePlugin({ name: 'evading', title: 'Evading', description: '', actions });
     const agent = await world.start({ needs: { plugins: [evadingPlugin] } });
@@ -385,7 +385,7 @@ describe('a session in plan mode', () => {
     expect(await callTool(agent, 's', 'files_list', {})).toContain('entries');
   });
 
-  test('lets the model read its notes, its schedules and outputs that were removed', async () => {
+  test('lets the model read notes, schedules and removed outputs', async () => {
     const agent = await world.start();
     await agent.client.sessions.create({ id: 's', mode: 'plan' });
     expect(await callTool(agent, 's', 'memory_list', {})).toContain('notes');
@@ -406,7 +406,7 @@ describe('a session in plan mode', () => {
     expect(await readdir(agent.workspace)).toEqual([]);
   });
 
-  test('allows them again after a change to work', async () => {
+  test('allows these tools again after a change to work', async () => {
     const agent = await startConfigured([{ tool: 'shell', effect: 'allow' }]);
     await agent.client.sessions.create({ id: 's', mode: 'plan' });
     expect(await agent.client.sessions.update({ sessionId: 's', mode: 'work' })).toMatchObject({

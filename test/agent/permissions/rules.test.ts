@@ -228,7 +228,7 @@ describe('rules for paths', () => {
     ['a.b', 'axb', 'default'],
     ['my-app/**', 'my-app/a-b.ts', 'allow'],
     ['my-app/**', 'my_app/a.ts', 'default'],
-  ] as const)('%s and %s: %s', (pattern, path, effect) => {
+  ] as const)('match %s against %s: %s', (pattern, path, effect) => {
     expect(effectOf(write(path), rule('files.write', pattern, 'allow'))).toBe(effect);
   });
 
@@ -248,7 +248,7 @@ describe('rules for paths', () => {
     ['src/*/private.txt', 'src/a/b', 'default'],
     ['src/private.txt', 'src', 'ask'],
     ['src/private.txt', 'src/a', 'default'],
-  ] as const)('%s against a search of %s: %s', (pattern, path, effect) => {
+  ] as const)('match %s against a search of %s: %s', (pattern, path, effect) => {
     const needs: Permission[] = [{ tool: 'files.search', path, includesBelow: true }];
     expect(effectOf(needs, rule('files', '**', 'allow'), rule('files', pattern, 'deny'))).toBe(
       effect === 'default' ? 'allow' : effect,

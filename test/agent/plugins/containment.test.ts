@@ -150,7 +150,7 @@ describe('an agent with third-party plugins', () => {
     ['a signal to itself', 'process.kill(process.pid)'],
     ['process.exit() in a timer', 'setTimeout(() => process.exit(3), 5)'],
     ['an exit whose error it catches', 'try { process.exit(3) } catch {}'],
-  ])('survives %s in a plugin and shows it as failed', async (_what, body) => {
+  ])('shows a plugin as failed after %s', async (_what, body) => {
     await launch({ leaver: pluginFile('leaver', body), sound: pluginFile('sound', '') });
     await act('leaver').catch(() => {});
     await expect.poll(() => stateOf('leaver')).toMatchObject({ state: 'failed' });

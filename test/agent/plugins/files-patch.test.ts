@@ -18,7 +18,7 @@ async function refusalOf(input: object): Promise<string> {
 }
 
 describe('files.patch with edits', () => {
-  test('applies them in their order', async () => {
+  test('applies the edits in their order', async () => {
     await plugin.put({ 'a.ts': 'one two', 'b.ts': 'three' });
     expect(
       await plugin.call('patch', {
@@ -32,7 +32,7 @@ describe('files.patch with edits', () => {
     expect([await plugin.text('a.ts'), await plugin.text('b.ts')]).toEqual(['uno dos', 'tres']);
   });
 
-  test('changes nothing when one does not fit', async () => {
+  test('changes nothing when an edit does not fit', async () => {
     await plugin.put({ 'a.ts': 'one', 'b.ts': 'three' });
     const message = await refusalOf({
       edits: [
@@ -158,7 +158,7 @@ describe('files.patch with a diff', () => {
 });
 
 describe('the permissions of files.patch', () => {
-  test('are those of the files in it, also for writing and editing them', async () => {
+  test('are those of writing and editing its files', async () => {
     const diff = '--- a/src/a.txt\n+++ b/src/a.txt\n@@ -1 +1 @@\n-a\n+b\n';
     expect(await plugin.tool('patch').permissions({ diff }, { workspace: plugin.folder })).toEqual([
       { path: 'src/a.txt', isProtected: false },

@@ -9,7 +9,7 @@ beforeEach(async () => {
 afterEach(() => plugin.remove());
 
 describe('files.read with an offset', () => {
-  test('names the next line after some lines', async () => {
+  test('names the next line to read', async () => {
     await plugin.put({ 'a.txt': 'one\ntwo\nthree\nfour' });
     expect(await plugin.call('read', { path: 'a.txt', offset: 2, limit: 2 })).toEqual({
       ok: true,
@@ -21,14 +21,14 @@ describe('files.read with an offset', () => {
     });
   });
 
-  test('answers nothing behind the last line', async () => {
+  test('returns nothing beyond the last line', async () => {
     await plugin.put({ 'a.txt': 'one\n' });
     expect(await plugin.call('read', { path: 'a.txt', offset: 9 })).toMatchObject({
       output: { content: '', lines: 0, nextOffset: null },
     });
   });
 
-  test('reads a file that is too large as a whole, piece by piece', async () => {
+  test('reads a large file in pieces', async () => {
     const lines = Array.from({ length: 20_000 }, (_, index) => `line ${index + 1} with some é text\n`);
     await plugin.put({ 'big.txt': lines.join('') });
     expect(await plugin.call('read', { path: 'big.txt' })).toMatchObject({ ok: false });

@@ -61,7 +61,7 @@ describe('the plugin files', () => {
   });
   afterEach(() => rm(outsideFolder, { recursive: true, force: true }));
 
-  test('writes, reads, lists and replaces a file, keeping its mode', async () => {
+  test('replaces a file and keeps its mode', async () => {
     expect(await call('write', { path: 'a/b/c.sh', content: 'één' })).toEqual({
       ok: true,
       output: { path: 'a/b/c.sh', bytes: 5, created: true },
@@ -83,7 +83,7 @@ describe('the plugin files', () => {
     expect(await readdir(join(workspace, 'a/b'))).toEqual(['c.sh']);
   });
 
-  test('refuses an edit before it is made when its result is too large', async () => {
+  test('refuses an edit whose result is too large', async () => {
     await writeFile(join(workspace, 'many.txt'), 'a'.repeat(200_000));
     const edit = { path: 'many.txt', oldText: 'a', newText: 'b'.repeat(1024 * 1024), all: true };
     expect(await call('edit', edit)).toMatchObject({
@@ -148,7 +148,7 @@ describe('the plugin files', () => {
     expect(await readdir(join(outsideFolder, 'workspace-of-another'))).toEqual(['secret.txt']);
   });
 
-  test('reads through links within the workspace and writes through none', async () => {
+  test('follows links within the workspace for reading only', async () => {
     await writeFile(join(workspace, 'real.txt'), 'here');
     await symlink('real.txt', join(workspace, 'alias.txt'));
     expect(await call('read', { path: 'alias.txt' })).toMatchObject({
@@ -327,7 +327,7 @@ describe('the plugin files', () => {
     });
   });
 
-  test('lists at most a thousand entries and reports that there are more', async () => {
+  test('reports that a list of a thousand entries is cut', async () => {
     await Promise.all(
       Array.from({ length: 1_005 }, (_, index) => writeFile(join(workspace, `f${index}`), '')),
     );

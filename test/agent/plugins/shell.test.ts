@@ -92,7 +92,7 @@ describe('the plugin shell', () => {
     );
   });
 
-  test('ends a command and its descendants at the deadline, even one that ignores SIGTERM', async () => {
+  test('ends a command and its descendants at the deadline', async () => {
     const command = `trap '' TERM; sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 1; done' & echo $$ > parent; while :; do sleep 1; done`;
     const startedMs = performance.now();
     const outcome = await call({ command, timeoutSeconds: 1 });

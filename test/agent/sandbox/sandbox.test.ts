@@ -359,7 +359,7 @@ describe.skipIf(!hasBubblewrap)('links in the paths of a sandbox', () => {
 });
 
 describe.skipIf(!hasBubblewrap)('programs of the configuration', () => {
-  test('run as services with their own environment and no other', async () => {
+  test('run as services with their own environment only', async () => {
     const command = ['/bin/sh', '-c', `env; ls ${folder} 2>&1; cat /proc/1/comm; exec sleep 300`];
     const agent = await startConfigured({
       services: { probe: { command, env: { OWN: 'yes', HOME: '/own' } } },

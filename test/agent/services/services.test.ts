@@ -183,7 +183,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     expect(await call('ring', {})).toMatchObject({ result: 'ding' });
   });
 
-  test('end a command that ignores SIGTERM or floods, and its processes', async () => {
+  test('end the processes of a command that ignores SIGTERM or floods', async () => {
     for (const command of ['deaf', 'flood']) {
       const startedMs = performance.now();
       const answer = await agent.client.services.callCommand({ serviceName: 'bell', command });

@@ -131,7 +131,7 @@ describe('sessions.getAttachment', () => {
     expect((await get(agent, 's', '..%2f..%2fagent.token')).status).toBe(400);
   });
 
-  test('says that the file is gone', async () => {
+  test('reports a file that is gone', async () => {
     const agent = await world.start();
     const [html] = await attach(agent);
     await rm(join(agent.dataDir, 'sessions'), { recursive: true });

@@ -124,7 +124,7 @@ describe('renderFiles', () => {
     ]);
   });
 
-  test('keeps every text and maps no two to the same', () => {
+  test('maps no two texts to the same one', () => {
     const texts = new Map<string, string>();
     let state = 7;
     const random = () => (state = (state * 48271) % 2147483647);

@@ -39,7 +39,7 @@ function inputsOfModel(): string[] {
 }
 
 describe('an input without a free place', () => {
-  test('is accepted with its position and runs when a place is free', async () => {
+  test('waits at its position until a place is free', async () => {
     const { client } = await world.start({ settings: { maxRuns: 1 } });
     const firstAnswer = holdFirst();
     await createSessions(client, ['a', 'b', 'c']);

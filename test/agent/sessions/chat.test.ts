@@ -58,7 +58,7 @@ describe('chat.sendMessage', () => {
     });
   }, 120_000);
 
-  test('shares its queue with executeInSession, which answers at once', async () => {
+  test('shares its queue with executeInSession', async () => {
     const { client } = await world.start();
     const slowAnswer = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? slowAnswer.answer : says('Later.')));

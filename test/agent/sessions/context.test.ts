@@ -71,7 +71,7 @@ const typeIs =
     event.type === type;
 
 describe('a long output of a tool', () => {
-  test('is shown by its ends, and the model reads the middle', async () => {
+  test('is shown by its ends', async () => {
     const length = 120_000;
     let step = 0;
     world.gateway.answer((request) => {
@@ -100,7 +100,7 @@ describe('a long output of a tool', () => {
 });
 
 describe('old outputs of tools', () => {
-  test('become notes, and the model reads one again', async () => {
+  test('become notes whose output the model can read', async () => {
     world.gateway.catalog([{ id: model, context_window: 16_000 }]);
     const pages = readsPages(20);
     let hasAsked = false;
@@ -247,7 +247,7 @@ describe('a prompt that no summary shortens', () => {
   });
 });
 
-test('an output that the model has not seen stays after a length error', async () => {
+test('a length error removes no output that the model has yet to read', async () => {
   const pages = readsPages(1, 120_000);
   world.gateway.answer((request) =>
     JSON.stringify(request.prompt).length > 100_000
@@ -392,7 +392,7 @@ describe('a picture', () => {
     expect(contextWindow.used).toBeLessThan(10_000);
   });
 
-  test('is left out for a model that takes text only, and comes back for another', async () => {
+  test('is left out for a text-only model alone', async () => {
     world.gateway.catalog([
       { id: 'acme/text', context_window: 64_000, inputs: ['text'] },
       { id: 'acme/eyes', context_window: 64_000, inputs: ['text', 'image'] },
@@ -414,7 +414,7 @@ describe('a picture', () => {
     ]);
   });
 
-  test('is left out of a prompt that is too long and has nothing else to shorten', async () => {
+  test('is left out of a prompt that nothing else shortens', async () => {
     world.gateway.answer((request) =>
       JSON.stringify(request.prompt).includes('"type":"file"')
         ? { status: 400, error: { code: 'upstream_refused', message: 'prompt is too long' } }
@@ -620,7 +620,7 @@ describe('an input', () => {
   });
 });
 
-test('reports once which tools exceed the limits of the gateway', async () => {
+test('an agent reports once which tools exceed the limits of the gateway', async () => {
   const actions = Object.fromEntries(
     Array.from({ length: 12 }, (_, index) => [
       `act-${String.fromCharCode(97 + index)}`,

@@ -208,7 +208,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     });
   });
 
-  test('keeps finished tool calls and repeats none', async () => {
+  test('repeats no finished tool call', async () => {
     const agent = await launch();
     gateway.answer((_, index) =>
       index === 0
@@ -616,7 +616,7 @@ describe('createEventLog', () => {
   });
 });
 
-test('refuses a second agent on one data folder', async () => {
+test('an agent refuses a second one on its data folder', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'townhall-two-'));
   const config = readAgentConfig({ 'data-dir': dataDir, port: '0' }, { AGENT_GATEWAY_TOKEN: 'th_usr_test' });
   const needs = () => ({ log: silentLog, redactor: createRedactor() });

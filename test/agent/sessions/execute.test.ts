@@ -381,7 +381,7 @@ describe('sessions.execute and the gateway', () => {
     [503, { code: 'draining', type: 'server_error' }, 503, 'not_ready'],
     [504, { code: 'upstream_timeout', type: 'upstream_error' }, 504, 'upstream_timeout'],
   ])(
-    'answers a gateway’s %i as a failed run, without addresses or tokens',
+    'maps a gateway’s %i to a failed run without addresses or tokens',
     async (status, error, expected, code) => {
       const agent = await start();
       gateway.answer(() => ({ status, error }));
@@ -525,7 +525,7 @@ describe('a run beyond its request', () => {
     ['a chat that is a path', { instructions: 'a', chatId: '../b' }],
     ['a wrong type', { instructions: ['a'] }],
     ['an invalid model', { instructions: 'a', model: '../../etc\n' }],
-  ])('refuses a body with %s, and no run is made', async (_, body) => {
+  ])('starts no run for a body with %s', async (_, body) => {
     const agent = await start();
     const response = await execute(agent, body);
     expect([response.status, await response.json()]).toMatchObject([

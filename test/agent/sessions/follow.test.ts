@@ -16,7 +16,7 @@ const part = (text: string): OpenPart => ({
 
 describe('follow', () => {
   // The poll of another process's parts opens the part again and publishes its text from the start.
-  test('sends no text again that a snapshot had', async () => {
+  test('does not repeat the text of a snapshot', async () => {
     const feed = createLiveFeed();
     feed.openPart(key, part('abc'));
     const end = new AbortController();

@@ -53,7 +53,7 @@ describe('sessions.listMessages', () => {
 });
 
 describe('sessions.list', () => {
-  test('finds sessions that wait for an approval, attended chats included', async () => {
+  test('finds sessions that wait for an approval', async () => {
     const { client } = await world.start();
     world.gateway.answer((request) =>
       request.prompt.at(-1)?.role === 'tool'

@@ -156,7 +156,7 @@ describe('a model of Anthropic', () => {
   });
 });
 
-test('counts cached tokens, reasoning tokens and credits for the step, the run and the session', async () => {
+test('tokens and credits are counted for the step, the run and the session', async () => {
   const usage = {
     inputTokens: { total: 100, cacheRead: 80 },
     outputTokens: { total: 20, reasoning: 5 },

@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterEach(() => world.reset());
 afterAll(() => world.close());
 
-describe('sessions', () => {
+describe('the service sessions', () => {
   test('creates, lists, updates, archives and removes sessions', async () => {
     const { client } = await world.start();
     const session = await client.sessions.create({ id: 'first', title: 'One', metadata: { a: 1 } });
@@ -133,7 +133,7 @@ describe('sessions', () => {
     firstAnswer.end();
   });
 
-  test('lists the newest messages first, over the ancestors of a fork too', async () => {
+  test('lists the newest messages first across the ancestors of a fork', async () => {
     const { client } = await world.start();
     world.gateway.answer((_, index) => says(`Answer ${index}.`));
     await client.sessions.create({ id: 's' });
@@ -225,7 +225,7 @@ describe('sessions.prompt', () => {
     expect(JSON.stringify(world.gateway.requests[1]?.prompt)).toMatch(/Weather\?.*Sunny\..*And now\?/);
   });
 
-  test('refuses prompts without text, with both forms, or with a path as id', async () => {
+  test('refuses malformed prompts', async () => {
     const { client, fetch, token } = await world.start();
     await client.sessions.create({ id: 's' });
     for (const body of [

@@ -90,7 +90,7 @@ describe('the pieces of tool calls', () => {
   }
   const call = { toolCallId: 'c', toolName: 't' };
 
-  test('are joined, and sent whole at the end of the call', () => {
+  test('are joined at the end of the call', () => {
     const { pieces, deltas } = open();
     for (const text of ['a', 'b', 'c']) deltas.add('output', call, text);
     expect(pieces).toEqual([]);

@@ -131,7 +131,7 @@ describe('sessions.getChanges', () => {
     expect(files.map(({ path }) => path)).toEqual(['keep.log', 'sub/deep/only.txt']);
   });
 
-  test('says that a run has not ended', async () => {
+  test('marks a run that is still open', async () => {
     const modelAnswer = holdAnswer();
     world.gateway.answer(() => modelAnswer.answer);
     const { client } = await world.start();
@@ -190,7 +190,7 @@ describe('sessions.undoRun', () => {
     });
   });
 
-  test('tells the model with the next input, also after a restart', async () => {
+  test('tells the model with the next input, even over a restart', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
     const runId = await run(agent);
     await agent.client.sessions.undoRun({ sessionId: 's', runId });
@@ -206,7 +206,7 @@ describe('sessions.undoRun', () => {
     expect(notes(world.gateway.requests.at(-1))).toEqual(notes(firstRequest));
   });
 
-  test('leaves the input as the one that is answered again', async () => {
+  test('keeps the input that a regeneration answers', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
     const { sessions } = agent.client;
     await sessions.undoRun({ sessionId: 's', runId: await run(agent) });
@@ -217,7 +217,7 @@ describe('sessions.undoRun', () => {
     expect(items.map(({ metadata }) => metadata?.['status'])).toEqual([undefined, 'replaced', 'completed']);
   });
 
-  test('has its note before the input that is answered again', async () => {
+  test('puts its note before the regenerated input', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
     const { sessions } = agent.client;
     await sessions.undoRun({ sessionId: 's', runId: await run(agent) });
@@ -261,7 +261,7 @@ describe('sessions.undoRun', () => {
     expect(await text(agent, 'a.txt')).toBe('one');
   });
 
-  test('follows no link that stands in the place of a folder', async () => {
+  test('follows no link that replaces a folder', async () => {
     const agent = await startWith({ 'sub/a.txt': 'one' }, [write('sub/a.txt', 'two')]);
     const runId = await run(agent);
     const outsideFolder = join(agent.dataDir, 'outside');
@@ -283,7 +283,7 @@ describe('sessions.undoRun', () => {
     });
   });
 
-  test('never deletes what a changed .gitignore brought to light', async () => {
+  test('keeps files that a changed .gitignore no longer ignores', async () => {
     const agent = await startWith({ '.gitignore': 'data\n', data: 'mine' }, [
       { name: 'files_write', input: { path: '.gitignore', content: '' } },
     ]);
@@ -336,7 +336,7 @@ describe('sessions.redoRun', () => {
 });
 
 describe('snapshots of the workspace', () => {
-  test('a workspace that is too large costs the run nothing but a warning', async () => {
+  test('are skipped with a warning when it is too large', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('b.txt', 'x'), write('c.txt', 'x')]);
     // Sparse, so that they take no space.
     for (let index = 0; index < 65; index += 1) {
@@ -354,7 +354,7 @@ describe('snapshots of the workspace', () => {
     });
   });
 
-  test('go with their session', async () => {
+  test('are deleted with their session', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
     const runId = await run(agent);
     const rows = () => agent.sql`select 1 from agent.snapshots_files where run_id = ${runId}`;

@@ -59,7 +59,7 @@ async function contents(): Promise<string[]> {
 const runOf = (runId: string) => ({ sessionKey, runId: `${runId}-${sessionKey}`, workspace });
 
 describe('a run whose process died', () => {
-  test('has changed what the next process finds', async () => {
+  test('has the changes that the next process finds', async () => {
     await put('a.txt', 'one\n');
     const run = runOf('run');
     await (await open()).begin(run).beforeChange(signal);
@@ -90,7 +90,7 @@ describe('a snapshot', () => {
     }
   });
 
-  test('says once in a session why there is none', async () => {
+  test('is explained once a session when it is absent', async () => {
     await put('a.txt', 'one');
     await put('b.txt', 'one');
     const snapshots = await open({ maxFiles: 1 });
@@ -132,7 +132,7 @@ describe('a snapshot', () => {
     expect(await snapshots.changes(runOf('run'))).toEqual({ status: 'none', files: [] });
   });
 
-  test('leaves out a file that is too large, before and after', async () => {
+  test('leaves out files above the maximum size', async () => {
     await put('large.txt', 'x'.repeat(100));
     const run = (await open({ maxFileBytes: 50 })).begin(runOf('run'));
     await run.beforeChange(signal);
@@ -163,7 +163,7 @@ describe('an undo', () => {
     await run.end();
   }
 
-  test('gives the lock of the session back at its deadline', async () => {
+  test('releases the lock of the session at its deadline', async () => {
     await changeFile();
     const snapshots = await open({}, { ...systemClock, sleep: async () => {} });
     const slowDisk = { ...workspace, open: () => new Promise<never>(() => {}) };
@@ -173,7 +173,7 @@ describe('an undo', () => {
     await expect(restoration).rejects.toMatchObject({ status: 503, code: 'not_ready' });
   });
 
-  test('sets the files back that it has changed by its deadline', async () => {
+  test('restores the files it changed when its deadline passes', async () => {
     await put('a.txt', 'after');
     await put('b.txt', 'after');
     const deadline = new AbortController();

@@ -110,7 +110,7 @@ describe('townhall agent token without a running agent', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  test('opens the database itself and shares it with the next start', async () => {
+  test('opens the database and leaves it to the next start', async () => {
     const probe = await testDatabase({ isEmpty: true });
     const isEmbedded = probe.engine === 'embedded';
     if (isEmbedded) await probe.close();
