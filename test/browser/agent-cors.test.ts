@@ -37,7 +37,7 @@ afterAll(async () => {
 });
 
 test.skipIf(!hasChromium)(
-  'refuses pages of another site, another origin or a rebound name',
+  'the agent refuses pages of another site, another origin or a rebound name',
   async () => {
     const agentPort = new URL(agent.url).port;
     const pagePort = (pages.address() as AddressInfo).port;

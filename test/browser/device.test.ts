@@ -57,7 +57,7 @@ describe.skipIf(!hasChromium)('the page of device logins', () => {
     await page.getByRole('button', { name: 'Confirm' }).waitFor();
   }
 
-  test('confirms a login after a sign-in by e-mail code, by keyboard alone', async () => {
+  test('confirms a login by keyboard alone', async () => {
     const login = await start({ credit_cap: 5_000_000, models: ['local/echo'] });
     const { page, outside, complaints } = await open(login.verification_uri);
     await picture(page, '1-code');

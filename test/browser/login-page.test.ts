@@ -110,7 +110,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
     await page.keyboard.press('Enter');
   }
 
-  test('signs in with a code, by keyboard alone', async () => {
+  test('signs in with a code by keyboard alone', async () => {
     const { page, outside, complaints } = await openFromApp();
     expect(await page.title()).toBe('Sign in to Corner Shop');
     await picture(page, '1-sign-in');
