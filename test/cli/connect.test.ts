@@ -70,7 +70,7 @@ describe.each(tools.map(({ id }) => id))('townhall connect %s', (tool) => {
     await expect(connect(tool, '--undo')).rejects.toThrow('is not connected');
   });
 
-  test('keeps what its file had', async () => {
+  test('keeps the other entries of its file', async () => {
     await put(text, path);
     await connect(tool, '--model', 'local/echo', '--no-test');
     const lines = text.split('\n').filter((line) => /mine|gpt-6|allow|ollama|theme/.test(line));
@@ -119,7 +119,7 @@ describe('townhall connect', () => {
     expect(await keys()).toHaveLength(keyCount);
   });
 
-  test('takes only its own entries out of a file that was changed since', async () => {
+  test('removes only its own entries from a changed file', async () => {
     await connect('claude', '--model', 'local/echo', '--no-test');
     const settings = JSON.parse(await read('.claude/settings.json')) as { env: object };
     const changedSettings = { ...settings, env: { ...settings.env, MINE: '1' } };

@@ -51,7 +51,7 @@ describe('a JSON edit', () => {
     expect(JSON.parse(text)).toEqual({ list: [{ id: 0 }, { id: 1 }] });
   });
 
-  test('is not fooled by brackets and comment signs in texts', () => {
+  test('ignores brackets and comment signs in texts', () => {
     const text = apply('{"a": "} // \\" {", "b": 1}', edit([['b', 2]]));
     expect(text).toBe('{"a": "} // \\" {", "b": 2}');
   });
@@ -105,7 +105,7 @@ describe('a block of lines', () => {
     expect(removeBlock(text)).toBe('a: 1\n');
   });
 
-  test('stands below its line, as far in as the items of the list', () => {
+  test('has the indent of the list below its line', () => {
     const text = writeBlock(
       'models:\n    - name: a # mine\nrules: []\n',
       ['- name: b', '  model: c'],

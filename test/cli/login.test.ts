@@ -85,7 +85,7 @@ describe('townhall login', () => {
     expect(errors.join('\n')).toContain('WDJB-MJHT');
   });
 
-  test('asks again until a person has decided', async () => {
+  test('polls until a person decides', async () => {
     polls = [refusal(400, 'authorization_pending'), refusal(400, 'authorization_pending'), credential];
     expect((await login()).code).toBe(0);
     expect(requests.filter(({ path }) => path.endsWith('/result'))).toHaveLength(3);

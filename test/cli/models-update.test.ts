@@ -73,7 +73,7 @@ describe('townhall models update', () => {
     expect((await appliedModel())?.rates?.input).toBe(inputRate * 2);
   });
 
-  test('shows the address and key of a new provider, and the price of a new model', async () => {
+  test('shows the address, key and price of new entries', async () => {
     const provider = {
       id: 'acme',
       kind: 'openai-compatible',
@@ -126,7 +126,7 @@ describe('townhall models update', () => {
     ).rejects.toThrow('The signature is not by one of the public keys');
   });
 
-  test('refuses a missing signature, which a file may have with --unsigned', async () => {
+  test('needs a signature unless --unsigned is set', async () => {
     const file = await publish(documentWith(inputRate * 2), { isSigned: false });
     await expect(run('update', '--from', file, '--yes')).rejects.toThrow('published.json.sig');
     expect((await run('update', '--from', file, '--unsigned', '--yes')).code).toBe(0);
@@ -256,7 +256,7 @@ describe('townhall models pin', () => {
 });
 
 describe('townhall models rollback', () => {
-  test('brings the former catalog back, and then the later one', async () => {
+  test('switches between the last two catalogs', async () => {
     await update(documentWith(inputRate * 2));
     expect((await run('rollback', '--yes')).code).toBe(0);
     expect(await appliedModel()).toBeUndefined();
@@ -278,7 +278,7 @@ describe('townhall models rollback', () => {
     expect((await appliedModel())?.rates?.input).toBe(inputRate * 2);
   });
 
-  test('says that nothing was updated yet', async () => {
+  test('reports that there is no update to undo', async () => {
     await expect(run('rollback', '--yes')).rejects.toThrow('nothing was updated yet');
   });
 });
@@ -289,7 +289,7 @@ describe('townhall models keygen, sign and export', () => {
     await expect(run('keygen', join(folder, 'key.pem'))).rejects.toThrow('EEXIST');
   });
 
-  test('exports a document that can be signed and applied without changes', async () => {
+  test('exports a document that applies without changes', async () => {
     const file = join(folder, 'exported.json');
     await writeFile(file, (await run('export')).output.join('\n'));
     await run('sign', file, '--key-file', join(folder, 'key.pem'));
@@ -297,7 +297,7 @@ describe('townhall models keygen, sign and export', () => {
     expect([code, output[0]]).toEqual([0, 'No changes.']);
   });
 
-  test('refuses to sign a file with another key than one of Ed25519', async () => {
+  test('signs only with a key of Ed25519', async () => {
     const file = await publish(documentWith(inputRate));
     await writeFile(join(folder, 'no.pem'), 'CANARY-91c2');
     const error = await run('sign', file, '--key-file', join(folder, 'no.pem')).catch(String);

@@ -148,7 +148,7 @@ describe('townhall models check', () => {
     expect(run.screen()).not.toContain('CANARY');
   });
 
-  test('asks a running server, whose database it could not open', async () => {
+  test('asks a running server that holds the database', async () => {
     await declare({ acme: 'ok' });
     const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env });
     await server.waitFor(/"url":"http/);

@@ -97,7 +97,7 @@ describe('townhall profile', () => {
     });
   });
 
-  test('changes only the members that are given', async () => {
+  test('changes only the members of its options', async () => {
     await setShop();
     await run(['profile', 'set', 'shop', '--agent-url', 'http://127.0.0.1:5314']);
     const { output } = await run(['profile', 'list', '--json']);

@@ -16,7 +16,7 @@ import type { Run } from './townhall.ts';
 const shell = promisify(execFile);
 const hasCurl = existsSync('/usr/bin/curl');
 
-test('prints the first password at the next start after a failed one', async () => {
+test('townhall start prints the first password after a failed start', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
   const otherServer = createServer();
   otherServer.listen(0, '127.0.0.1');
@@ -42,7 +42,7 @@ test('prints the first password at the next start after a failed one', async () 
   }
 });
 
-test('refuses a taken or wrong port of the console before it opens data', async () => {
+test('townhall start refuses a wrong console port before it opens data', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
   const otherServer = createServer();
   otherServer.listen(0, '127.0.0.1');
@@ -64,7 +64,7 @@ test('refuses a taken or wrong port of the console before it opens data', async 
   }
 });
 
-test('hides the gateway’s secrets from an agent in the same folder', async () => {
+test('townhall start hides the gateway’s secrets from an agent in the same folder', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
   const masterKeyFile = join(folder, 'keys', 'sealing');
   await mkdir(join(folder, 'keys'));
@@ -119,7 +119,7 @@ test('hides the gateway’s secrets from an agent in the same folder', async () 
   }
 });
 
-test('refuses a workspace within the data folder of the gateway', async () => {
+test('townhall start refuses a workspace within the data folder', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
   await mkdir(join(folder, 'data', 'townhall.db', 'media'), { recursive: true });
   const run = townhall(['start'], {

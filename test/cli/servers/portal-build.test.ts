@@ -6,13 +6,13 @@ import { portalBuild } from '../../../src/cli/servers/portal-build.ts';
 
 const root = path.join(import.meta.dirname, '../../..');
 
-test('builds the portal of the checkout', async () => {
+test('the portal of the checkout is built', async () => {
   const portal = portalBuild();
   await portal?.run();
   expect(existsSync(path.join(root, 'build/docs/index.html'))).toBe(true);
 });
 
-test('ends a build that runs when the server stops', async () => {
+test('a stop of the server ends a running build', async () => {
   const portal = portalBuild();
   const buildPromise = portal?.run();
   portal?.close();
