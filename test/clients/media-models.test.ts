@@ -129,7 +129,7 @@ describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, gener
   });
 });
 
-test('warns of options for providers other than the gateway', async () => {
+test('a media model warns of options for other providers', async () => {
   const { warnings } = await ai7.generateImage({
     model: client.imageModel('local/shapes'),
     prompt: 'x',

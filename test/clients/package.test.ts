@@ -90,7 +90,7 @@ describe.each(names)('the package @townhall/%s', (name) => {
   });
 });
 
-describe('a project that installs them', () => {
+describe('a project that installs the packages', () => {
   const program = `
     import { createGatewayClient, GatewayError, type Model } from '@townhall/gateway';
     import { createAgentClient } from '@townhall/agent';

@@ -119,7 +119,7 @@ describe('the AI SDK with client.model', () => {
     expect(result.text).toContain('It snows.');
   });
 
-  test('gets an object by a schema, reasoning, usage and the time', async () => {
+  test('gets an object by a schema with reasoning, usage and time', async () => {
     const schema = jsonSchema<{ city: string }>({
       type: 'object',
       properties: { city: { type: 'string' } },
