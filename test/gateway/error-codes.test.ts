@@ -54,7 +54,7 @@ const email = 'ada@example.com';
 const password = 'correct horse battery staple';
 
 describe('an account with an e-mail address', () => {
-  test('cannot be made in a Bureau that does not exist', async () => {
+  test('is refused in an unknown Bureau', async () => {
     const bureau = { bureau_id: 'none', email };
     const refusal = { status: 404, code: 'bureau_not_found', param: 'bureau_id' };
     await expect(world.guest.accounts.register({ ...bureau, password })).rejects.toMatchObject(refusal);
@@ -83,15 +83,15 @@ describe("a call in Google's format", () => {
     return [response.status, body.error.details[0]?.reason];
   };
 
-  test('counts the tokens of no unknown model', async () => {
+  test('counts no tokens for an unknown model', async () => {
     expect(await send('acme/none:countTokens')).toEqual([404, 'model_not_found']);
   });
 
-  test('counts the tokens of no model of images', async () => {
+  test('counts no tokens for a model of images', async () => {
     expect(await send('local/shapes:countTokens')).toEqual([422, 'unsupported_by_model']);
   });
 
-  test('streams with no effort that the model lacks', async () => {
+  test('refuses an effort that the model lacks', async () => {
     const effort = { generationConfig: { thinkingConfig: { thinkingLevel: 'HIGH' } } };
     expect(await send('acme/ok:streamGenerateContent?alt=sse', effort)).toEqual([
       422,

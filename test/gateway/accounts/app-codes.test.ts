@@ -220,7 +220,7 @@ describe('accounts.issueLoginToken', () => {
 });
 
 describe('accounts.listProviders with an address to return to', () => {
-  test('accepts only the Bureau’s own', async () => {
+  test('accepts only an address of the Bureau', async () => {
     const list = (address: string) =>
       world.call(
         'GET',

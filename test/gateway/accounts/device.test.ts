@@ -105,7 +105,7 @@ describe('accounts.getDeviceLoginResult', () => {
     expect((await me(credential['user_token'])).body.token).toMatchObject({ name: 'a program' });
   });
 
-  test('asks a hasty program to slow down', async () => {
+  test('asks a program that polls too often to slow down', async () => {
     const login = await start();
     await poll(login);
     const earlyPoll = await poll(login);
@@ -123,7 +123,7 @@ describe('accounts.getDeviceLoginResult', () => {
     expect(refusal(await poll(login))).toEqual([410, 'login_spent']);
   });
 
-  test('says that the person refused', async () => {
+  test('reports the refusal of the person', async () => {
     const login = await start();
     await decide(login, 'cancel', await logInPerson());
     expect(refusal(await poll(login))).toEqual([403, 'login_denied']);
@@ -136,7 +136,7 @@ describe('accounts.getDeviceLoginResult', () => {
     expect(refusal(await find(login['user_code'], await logInPerson()))).toEqual([404, 'login_not_found']);
   });
 
-  test('knows no other device code', async () => {
+  test('refuses an unknown device code', async () => {
     expect(refusal(await post('result', { device_code: `lgd_${'0'.repeat(43)}` }))).toEqual([
       404,
       'login_not_found',
@@ -180,7 +180,7 @@ describe('the credential of a device login', () => {
     expect(refusal(await poll(login))).toEqual([403, 'login_denied']);
   });
 
-  test('stands in the audit log with who confirmed and what was issued', async () => {
+  test('is in the audit log with its user and its token', async () => {
     const login = await start();
     await decide(login, 'confirm', await logInPerson());
     const credential = fields(await poll(login));
@@ -193,7 +193,7 @@ describe('the credential of a device login', () => {
 });
 
 describe('accounts.getDeviceLogin', () => {
-  test('shows who asks, whatever the case of the code', async () => {
+  test('finds a code in any letter case', async () => {
     const login = await start({ key: { credit_cap: 70 } });
     const typedCode = login['user_code']?.replace('-', '').toLowerCase();
     const { body } = await find(typedCode, await logInPerson());

@@ -37,7 +37,7 @@ const enter = (loginId: string, code: string) =>
 const wrongCodeFor = (code: string) => (code === '00000000' ? '11111111' : '00000000');
 
 describe('the login with an e-mail code', () => {
-  test('asks for address and code, and creates a user', async () => {
+  test('creates a user after the address and the code', async () => {
     const email = newAddress();
     const loginId = await start();
     const answer = await send(loginId, ` ${email.toUpperCase()} `);
@@ -137,7 +137,7 @@ describe('the login with an e-mail code', () => {
   });
 });
 
-test('gives the token to a reader who waited for the end of the attempt', async () => {
+test('a reader who waits for the end of an attempt gets the token', async () => {
   const loginId = await start();
   const userId = 'usr_01jd6zv0c5e9fsr8m2w4x1k7qa';
   let resultPromise: ReturnType<typeof result> | undefined;

@@ -45,7 +45,7 @@ async function decide(page: string, decision: 'confirm' | 'cancel'): Promise<voi
 }
 
 describe('client.login', () => {
-  test('asks for the inputs of each step, and again after a wrong one', async () => {
+  test('asks for the inputs of each step until they are right', async () => {
     const prompts: string[] = [];
     const { userToken, expiresAt, user } = await world.guest.login({
       bureauId: 'local',
@@ -116,7 +116,7 @@ describe('client.login.redirect and client.login.finish', () => {
   const redirectTo = 'http://127.0.0.1:43127/after';
   const begin = () => world.guest.login.redirect({ bureauId: 'local', provider: 'oidc', redirectTo });
 
-  test('bring a web page to its token, which the link alone does not', async () => {
+  test('bring a web page to the token that the link alone lacks', async () => {
     oidc.account = { sub: 'grace', name: 'Grace' };
     await world.sql`update gateway.bureaus_records set server_url = 'http://127.0.0.1:43127' where bureau_id = 'local'`;
     const { url, resume } = await begin();

@@ -107,7 +107,7 @@ async function logIn() {
 }
 
 describe('the login with GitHub', () => {
-  test('uses PKCE and two scopes and identifies the person', async () => {
+  test('identifies the person with PKCE and two scopes', async () => {
     const { authorization, page, body } = await logIn();
     expect(Object.fromEntries(authorization)).toMatchObject({
       client_id: 'townhall',

@@ -175,7 +175,7 @@ describe('accounts.getLoginResult', () => {
     expect(new Set(answers.map(({ body }) => body.user_token)).size).toBe(1);
   });
 
-  test('is spent a minute after the first read and drops the sealed token', async () => {
+  test('drops the token a minute after the first read', async () => {
     const loginId = await startLogin();
     await readResult(loginId);
     await world.shiftClock('61 seconds');
@@ -207,7 +207,7 @@ describe('accounts.getLoginResult', () => {
     expect(JSON.stringify(body)).not.toContain('lgn_short');
   });
 
-  test('fails for a blocked user, after a paused Bureau’s own error', async () => {
+  test('reports a paused Bureau before a blocked user', async () => {
     const loginId = await startLogin();
     await world.database.sql`update gateway.accounts_users set state = 'blocked'`;
     try {
@@ -228,7 +228,7 @@ describe('accounts.getLoginResult', () => {
   });
 });
 
-test('keeps no token and no login_id in the database or the log', async () => {
+test('the database and the log contain no token and no login_id', async () => {
   const loginId = await startLogin();
   const { body } = await readResult(loginId);
   await world.call('GET', '/v1/accounts/me', { token: body.user_token });

@@ -250,7 +250,7 @@ describe('the callback', () => {
     expect((await result(next.loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
   });
 
-  test('refuses the code of attempt attempt for another state', async () => {
+  test('refuses the code of one attempt for the state of another', async () => {
     const [attempt, otherAttempt] = [await start(), await start()];
     const [firstUrl, secondUrl] = [await oidc.browse(attempt.url), await oidc.browse(otherAttempt.url)];
     firstUrl.searchParams.set('code', secondUrl.searchParams.get('code') ?? '');
@@ -426,7 +426,7 @@ describe('the identity of an OpenID login', () => {
     expect((await logIn()).email).toBeNull();
   });
 
-  test('a blocked user gets no further than the page', async () => {
+  test('of a blocked user ends at the page', async () => {
     oidc.account = { sub: 'mallory' };
     const { user_id: userId } = await logIn();
     await world.database.sql`update gateway.accounts_users set state = 'blocked' where user_id = ${userId}`;
@@ -507,7 +507,7 @@ describe('the provider', () => {
   });
 });
 
-test('keeps no state, code, verifier, nonce or secret in the database or the log', async () => {
+test('the database and the log contain no secret of a login', async () => {
   oidc.account = { sub: 'canary' };
   const { verifier, challenge } = proof();
   const bound = await start({ redirect_to: redirectTo, code_challenge: challenge });

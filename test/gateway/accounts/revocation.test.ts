@@ -143,7 +143,7 @@ describe('a token that both replicas have cached', () => {
     expect(await statusAt(otherWorld, key.owner)).toBe(200);
   });
 
-  test('is refused after a password change elsewhere, except the one in use', async () => {
+  test('is refused after a password change by another login', async () => {
     const email = await makeAccount();
     const [currentToken, otherToken] = [await logIn(email), await logIn(email)];
     for (const userToken of [currentToken, otherToken]) await isKnown({ userToken });

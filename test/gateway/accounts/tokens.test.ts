@@ -36,7 +36,7 @@ let customers = 0;
 const customer = () => `customer-${(customers += 1)}`;
 
 describe('accounts.issueToken', () => {
-  test('creates a user for a new external_id and reuses it', async () => {
+  test('creates one user for an external_id', async () => {
     const externalId = customer();
     const { status, headers, body } = await issue({
       bureau_id: 'shop',
@@ -279,7 +279,7 @@ describe('API keys', () => {
   const keys = (action: string, token: string, body?: object) =>
     world.call(body ? 'POST' : 'GET', `/v1/accounts/keys/${action}`, { token, ...(body && { body }) });
 
-  test('are named tokens of their user, listed and revoked by it', async () => {
+  test('are listed and revoked by their user', async () => {
     const token = await user();
     const { status, body } = await keys('create', token, { name: 'ci', models: ['local/echo'], ttl: 3600 });
     expect(status).toBe(201);
@@ -424,8 +424,8 @@ describe('accounts.logout', () => {
   });
 });
 
-describe('identity comes from the bearer alone', () => {
-  test('ignores names in members, query and headers', async () => {
+describe('the identity of a call', () => {
+  test('comes from the bearer token alone', async () => {
     const ownUser = (await issue({ bureau_id: 'shop', external_id: customer() })).body;
     const foreignUser = (await issue({ bureau_id: 'other', external_id: customer() })).body;
     const headers = {
@@ -542,7 +542,7 @@ describe('users', () => {
   });
 });
 
-test('keeps no issued token and no key in the database or the log', async () => {
+test('the database and the log contain no issued token and no key', async () => {
   const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
   const key = await world.call('POST', '/v1/accounts/keys/create', {
     token: body.user_token,

@@ -48,7 +48,7 @@ describe('a password', () => {
     expect(performance.now() - startedMs).toBeLessThan(5_000);
   });
 
-  test('is equal in every Unicode normal form and differs from others', async () => {
+  test('is equal in every Unicode normal form', async () => {
     const digest = await digestPassword("caf\u00e9 au lait s'il", 600_000);
     expect(digest).toMatch(/^\$pbkdf2-sha256\$i=600000\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/);
     expect(await checkPassword("cafe\u0301 au lait s'il", digest)).toEqual({

@@ -63,7 +63,7 @@ describe('a machine credential', () => {
     ).rejects.toMatchObject(notFound);
   });
 
-  test('is refused by all other operations, whether the target exists or not', async () => {
+  test('is refused by all other operations', async () => {
     const { credential } = await world.gateway.machines.create({
       scopes: ['bureaus.current'],
       bureauId: 'shop',
@@ -84,7 +84,7 @@ describe('a machine credential', () => {
     await expect(machine.accounts.getMe()).rejects.toMatchObject({ status: 403 });
   });
 
-  test('ends when revoked or expired and stays listed', async () => {
+  test('ends when it is revoked or expires', async () => {
     const { userToken } = await makeUser(world.sql, 'shop');
     const { credential, credentialId } = await world.gateway.machines.create({
       scopes: ['tokens.issue', 'bureaus.current'],
@@ -137,7 +137,7 @@ describe('a machine credential', () => {
       await expect(world.as(token).accounts.getMe()).rejects.toMatchObject({ status: 401 });
   });
 
-  test('keeps its tokens when the revocation asks for it', async () => {
+  test('keeps its tokens when its revocation requests that', async () => {
     const { credential, credentialId } = await world.gateway.machines.create({
       scopes: ['tokens.issue'],
       bureauId: 'shop',
@@ -183,7 +183,7 @@ describe('a machine credential', () => {
 });
 
 describe('the audit log', () => {
-  test('records logins and failures, without IDs that do not exist', async () => {
+  test('records logins and failures without unknown IDs', async () => {
     const tryWrongPassword = (adminId: string) =>
       world.guest.admin
         .login({ admin_id: adminId, password: 'a wrong password, surely' })

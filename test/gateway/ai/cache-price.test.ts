@@ -100,7 +100,7 @@ const formats: [string, string, object][] = [
 // The charge: 10 tokens at 1, 100 at 0.1, 400 at 1.25 and 4 at 5 credits, then 600 at 2 (twice the input)
 // or at the configured rate.
 test.each(formats)(
-  'charges hour-long cache writes at twice the input or the own rate: %s',
+  'hour-long cache writes cost twice the input or their own rate: %s',
   async (_name, path, body) => {
     for (const [model, hour] of [
       ['claude/plain', 1_200n],
@@ -158,7 +158,7 @@ test.each([
     (options: object) => ({ prompt: withOptions({}), maxOutputTokens: 50, ...options }),
     { providerOptions: { anthropic: { cacheControl: cachedForAnHour.cache_control } } },
   ],
-])('holds for hour-long cache writes only where requested: %s', async (_name, path, body, options) => {
+])('hour-long cache writes are held for only where requested: %s', async (_name, path, body, options) => {
   const heldFor = async (requestBody: object) => {
     await (await world.post(path, { model: 'claude/plain', ...requestBody })).text();
     return world.ledger.last().held ?? 0n;

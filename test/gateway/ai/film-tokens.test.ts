@@ -76,7 +76,7 @@ describe('the bound of a video in a file', () => {
     expect(tokensOfFile('responses', content)).toBeGreaterThan(500_000);
   });
 
-  test('of a sound follows its length', () => {
+  test('follows the length of a sound too', () => {
     const sound = Buffer.alloc(44 + 8_000);
     sound.write('RIFF', 0, 'latin1');
     sound.writeUInt32LE(sound.length - 8, 4);

@@ -261,19 +261,16 @@ describe('tools of a provider in chat completions', () => {
     ['gemini/ok', 'google_search', 'unsupported_by_model', '/v1/ai/stream'],
     ['gemini/ok', 'custom', 'unsupported_by_model', 'type custom'],
     ['local/echo', 'web_search', 'unsupported_by_model', 'type web_search'],
-  ])(
-    'are refused where the format lacks them, naming the route that has them: %s, %s',
-    async (model, type, code, words) => {
-      const response = await chat(model, [{ type: 'function', function: { name: 'f' } }, { type }]);
-      expect(response.status).toBe(422);
-      expect(await errorOf(response)).toMatchObject({
-        code,
-        param: 'tools[1].type',
-        message: expect.stringContaining(words),
-      });
-      expect(provider.calls).toEqual([]);
-    },
-  );
+  ])('are refused by the name of the route that has them: %s, %s', async (model, type, code, words) => {
+    const response = await chat(model, [{ type: 'function', function: { name: 'f' } }, { type }]);
+    expect(response.status).toBe(422);
+    expect(await errorOf(response)).toMatchObject({
+      code,
+      param: 'tools[1].type',
+      message: expect.stringContaining(words),
+    });
+    expect(provider.calls).toEqual([]);
+  });
 
   test.each([
     ['acme/free', { type: 'browser_search' }],

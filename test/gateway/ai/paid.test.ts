@@ -342,7 +342,7 @@ describe('the price of speech and recognition', () => {
     ).toBe(150);
   });
 
-  test('counts reported usage or all samples, and ignores the audio header', async () => {
+  test('ignores the duration in the header of the audio', async () => {
     // 1.5 seconds of PCM audio whose header declares 4 GB a second.
     const wav = Buffer.concat([
       Buffer.from(

@@ -160,7 +160,7 @@ describe.each(['local/echo', 'acme/ok', 'openai/ok'])('a socket with %s', (model
 });
 
 describe('a socket', () => {
-  test('takes the messages of Codex: a warm-up, the call after it, and a confirmation', async () => {
+  test('answers the messages of Codex', async () => {
     provider.reset();
     const socket = await open('/v1/ai/responses', { 'openai-beta': 'responses_websockets=2026-02-06' });
     const input = [{ type: 'message', role: 'user', content: [{ type: 'input_text', text: 'warm words' }] }];

@@ -181,7 +181,7 @@ describe('a stored response', () => {
     await expect(create({ previous_response_id: responseId })).rejects.toMatchObject({ status: 400 });
   });
 
-  test('is gone when its time is over, and its row is deleted', async () => {
+  test('is deleted when its time is over', async () => {
     const { id: responseId } = await create();
     await world.sql`update gateway.ai_responses set keep_until = now() - interval '1 second' where response_id = ${responseId}`;
     await expect(client().responses.retrieve(responseId)).rejects.toMatchObject({ status: 404 });
@@ -191,7 +191,7 @@ describe('a stored response', () => {
     expect(rows).toHaveLength(0);
   });
 
-  test('keeps the responses that it continues for as long', async () => {
+  test('keeps the responses that it continues', async () => {
     const response = await create();
     await world.sql`update gateway.ai_responses set keep_until = now() + interval '1 hour' where response_id = ${response.id}`;
     await create({ previous_response_id: response.id });
@@ -408,7 +408,7 @@ describe('ai.compactResponse', () => {
   const summaryOf = (response: OpenAI.Responses.CompactedResponse) =>
     response.output.find((item) => item.type === 'compaction') as OpenAI.Responses.ResponseCompactionItem;
 
-  test.each(models)('has %s summarize, and the next call read the summary', async (model) => {
+  test.each(models)('gives the next call the summary of %s', async (model) => {
     const compaction = await compact({ model });
     expect(compaction).toMatchObject({
       object: 'response.compaction',

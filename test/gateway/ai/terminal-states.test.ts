@@ -130,7 +130,7 @@ async function callAndDisconnect(path: string, body: object, isTime: () => boole
   return world.ledger.until(1);
 }
 
-describe('finished', () => {
+describe('the charge of a finished call', () => {
   // The scripted provider reports 10 input tokens, and 5 output tokens for a stream or 4 for a
   // whole answer.
   test.each<[string, () => Promise<Response>, bigint]>([
@@ -163,17 +163,14 @@ describe('finished', () => {
     ['responses, translated and whole', () => response('claude/ok'), 21n],
     // 40 uncached, 60 cached at a tenth, 10 out, 20 of reasoning.
     ['kinds of tokens with rates of their own', () => chat('acme/cached', { stream: true }), 126n],
-  ])(
-    'costs what the provider counted, at the rates of the model that ran: %s',
-    async (_name, call, price) => {
-      const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call());
-      expect(credits).toBe(price);
-      expect(facts).toMatchObject({ outcome: 'completed', estimated: false });
-      expect(facts.ttftMs).not.toBeNull();
-      expect(holdAmount).toBeGreaterThanOrEqual(price);
-      expect(overrun).toBe(0n);
-    },
-  );
+  ])('is what the provider counts, at the rates of the model that ran: %s', async (_name, call, price) => {
+    const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call());
+    expect(credits).toBe(price);
+    expect(facts).toMatchObject({ outcome: 'completed', estimated: false });
+    expect(facts.ttftMs).not.toBeNull();
+    expect(holdAmount).toBeGreaterThanOrEqual(price);
+    expect(overrun).toBe(0n);
+  });
 
   test('is settled before the caller gets the last event', async () => {
     for (const call of [
@@ -199,7 +196,7 @@ describe('finished', () => {
     }
   });
 
-  test('returns its price where the format has a member for it', async () => {
+  test('is returned where the format has a member for it', async () => {
     expect(await (await text('acme/ok')).json()).toMatchObject({ metadata: { credits: 18 } });
     expect((await chat('acme/ok')).headers.get('x-townhall-credits')).toBe('18');
     const { parts } = await partsOf(await stream('acme/ok'));
@@ -207,8 +204,8 @@ describe('finished', () => {
   });
 });
 
-describe('client gone', () => {
-  test('before the first byte: the input, by our own count', async () => {
+describe('the charge when the client disconnects', () => {
+  test('before the first byte is the input by our own count', async () => {
     const { charged: credits, facts } = await callAndDisconnect(
       '/v1/ai/chat/completions',
       { model: 'acme/never', messages, stream: true },
@@ -228,7 +225,7 @@ describe('client gone', () => {
       '/v1/ai/messages',
       { model: 'acme/slow', max_tokens: 1_000, messages, stream: true },
     ],
-  ])('midway: the input and what was produced so far, by our own count: %s', async (_name, path, body) => {
+  ])('midway is the input and the output so far by our own count: %s', async (_name, path, body) => {
     const { charged: credits, facts } = await callAndDisconnect(
       path,
       body,
@@ -243,7 +240,7 @@ describe('client gone', () => {
     expect(credits).toBe(BigInt(facts.tokens.input + 2 * facts.tokens.output));
   });
 
-  test('after the provider reported its usage: that usage', async () => {
+  test('after the provider reports its usage is that usage', async () => {
     const { charged: credits, facts } = await callAndDisconnect(
       '/v1/ai/chat/completions',
       { model: 'acme/spoke', messages, stream: true },
@@ -272,7 +269,7 @@ describe('client gone', () => {
   test.each<[string, string, object]>([
     ['chat completions', '/v1/ai/chat/completions', { model: 'acme/late', messages, stream: true }],
     ['stream', '/v1/ai/stream', { model: 'acme/late', prompt }],
-  ])('between a complete answer and its usage: that usage: %s', async (_name, path, body) => {
+  ])('between a complete answer and its usage is that usage: %s', async (_name, path, body) => {
     let lastPieceMs = Number.POSITIVE_INFINITY;
     const { facts, charged: credits } = await callAndDisconnect(path, body, () => {
       if ((provider.calls[0]?.tokens ?? 0) >= 5) lastPieceMs = Math.min(lastPieceMs, performance.now());
@@ -294,7 +291,7 @@ describe('client gone', () => {
       { model: 'acme/slow-late', messages: imageMessages, stream: true },
     ],
     ['stream', '/v1/ai/stream', { model: 'acme/slow-late', prompt: promptMessages }],
-  ])('midway, with pictures: the usage that comes within two seconds: %s', async (_name, path, body) => {
+  ])('midway with pictures is the usage that comes within two seconds: %s', async (_name, path, body) => {
     const { facts, charged: credits } = await callAndDisconnect(
       path,
       body,
@@ -316,29 +313,26 @@ describe('client gone', () => {
     ],
     ['chat completions, whole', '/v1/ai/chat/completions', { model: 'acme/never', messages: imageMessages }],
     ['stream', '/v1/ai/stream', { model: 'acme/later', prompt: promptMessages }],
-  ])(
-    'with pictures, and no usage in time: our own count with the pictures: %s',
-    async (_name, path, body) => {
-      const { facts } = await callAndDisconnect(path, body, () => true);
-      expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true });
-      expect(facts.tokens.input).toBeGreaterThan(20 * 2_048);
-      expect(facts.tokens.input).toBeLessThan(25 * 2_048);
-      await provider.until((calls) => calls[0]?.abortedAt !== undefined);
-    },
-  );
+  ])('with pictures and no usage in time is our own count: %s', async (_name, path, body) => {
+    const { facts } = await callAndDisconnect(path, body, () => true);
+    expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true });
+    expect(facts.tokens.input).toBeGreaterThan(20 * 2_048);
+    expect(facts.tokens.input).toBeLessThan(25 * 2_048);
+    await provider.until((calls) => calls[0]?.abortedAt !== undefined);
+  });
 });
 
-describe('upstream died midway', () => {
+describe('the charge when the upstream fails midway', () => {
   test.each<[string, () => Promise<Response>]>([
     ['chat completions', () => chat('acme/cut', { stream: true })],
     ['stream', () => stream('acme/cut')],
-  ])('without usage: the input and what was produced so far, by our own count: %s', async (_name, call) => {
+  ])('is the input and the output so far without usage: %s', async (_name, call) => {
     const { charged: credits, facts } = await chargeOf(call());
     expect(facts).toMatchObject({ outcome: 'upstream_failed', estimated: true, tokens: { output: 3 } });
     expect(credits).toBe(BigInt(facts.tokens.input + 6));
   });
 
-  test('with usage: that usage', async () => {
+  test('is the reported usage', async () => {
     const { charged: credits, facts } = await chargeOf(chat('acme/cut-after-usage', { stream: true }));
     expect(facts).toMatchObject({
       outcome: 'upstream_failed',
@@ -348,7 +342,7 @@ describe('upstream died midway', () => {
     expect(credits).toBe(20n);
   });
 
-  test('with usage at its beginning: the reported input, our count of the rest', async () => {
+  test('is the reported input and our count of the rest', async () => {
     const { facts } = await chargeOf(
       world.post('/v1/ai/messages', { model: 'claude/cut', max_tokens: 50, messages, stream: true }),
     );
@@ -361,7 +355,7 @@ describe('upstream died midway', () => {
   });
 });
 
-describe('usage', () => {
+describe('the charge for usage', () => {
   const callsByFormat: [string, (model: string) => Promise<Response>][] = [
     ['chat completions, streamed', (model) => chat(model, { stream: true })],
     ['chat completions, whole', (model) => chat(model)],
@@ -370,7 +364,7 @@ describe('usage', () => {
   ];
 
   describe.each(callsByFormat)('of %s', (wire, call) => {
-    test('missing: our own count, flagged, and never nothing where something came', async () => {
+    test('that is missing is our own count and above zero for output', async () => {
       const { charged: credits, facts } = await chargeOf(call('acme/none'));
       expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
       expect(facts.tokens.input).toBeGreaterThan(0);
@@ -378,7 +372,7 @@ describe('usage', () => {
       expect(credits).toBe(BigInt(facts.tokens.input + 2 * facts.tokens.output));
     });
 
-    test('zero: nothing', async () => {
+    test('of zero is zero', async () => {
       const { charged: credits, facts } = await chargeOf(call('acme/zero'));
       expect(credits).toBe(0n);
       expect(facts).toMatchObject({
@@ -391,7 +385,7 @@ describe('usage', () => {
     // Where answers are translated, text in place of a number is an invalid answer and a failure of
     // the provider.
     test.each(['acme/negative', ...(wire.startsWith('chat') ? ['acme/nonsense'] : [])])(
-      'negative or no number: our own count, never more than the hold, with an alarm: %s',
+      'that is negative or no number is our own count, with an alarm: %s',
       async (model) => {
         const alarmsBefore = alarms();
         const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call(model));
@@ -404,31 +398,28 @@ describe('usage', () => {
     );
   });
 
-  test.each(callsByFormat)(
-    'far above what was possible: the hold, with an alarm: %s',
-    async (_name, call) => {
-      const alarmsBefore = alarms();
-      const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call('acme/absurd'));
-      expect([credits, overrun]).toEqual([holdAmount, 0n]);
-      expect(credits).toBeGreaterThan(2_000n);
-      expect(facts).toMatchObject({ outcome: 'completed', estimated: true, tokens: { output: 1_000 } });
-      expect(alarms()).toBe(alarmsBefore + 1);
-    },
-  );
+  test.each(callsByFormat)('far above the possible is the hold, with an alarm: %s', async (_name, call) => {
+    const alarmsBefore = alarms();
+    const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call('acme/absurd'));
+    expect([credits, overrun]).toEqual([holdAmount, 0n]);
+    expect(credits).toBeGreaterThan(2_000n);
+    expect(facts).toMatchObject({ outcome: 'completed', estimated: true, tokens: { output: 1_000 } });
+    expect(alarms()).toBe(alarmsBefore + 1);
+  });
 
-  test('ten times the limit that was sent: the hold', async () => {
+  test('of ten times the limit that was sent is the hold', async () => {
     const { charged: credits, held: holdAmount } = await chargeOf(chat('acme/tenfold', { max_tokens: 100 }));
     expect(credits).toBe(holdAmount);
   });
 
-  test('above the bound charges the available credits', async () => {
+  test('above the bound is at most the available credits', async () => {
     world.ledger.reset(140n);
     // It reports 10 in and 4 out where 2 were allowed: still plausible.
     const { charged: credits } = await chargeOf(chat('acme/ok', { max_tokens: 2 }));
     expect(credits).toBe(18n);
   });
 
-  test('of an answer that ended incomplete: that usage', async () => {
+  test('of an incomplete answer is that usage', async () => {
     const { charged: credits, facts } = await chargeOf(
       world.post('/v1/ai/responses', { model: 'acme/incomplete', input: 'hi', stream: true }),
     );
@@ -443,7 +434,7 @@ describe('our own count', () => {
   test.each<[string, () => Promise<Response>]>([
     ['chat completions', () => chat('acme/letters', { stream: true })],
     ['stream', () => stream('acme/letters')],
-  ])('takes the answer as one text, whatever its pieces are: %s', async (_name, call) => {
+  ])('takes the answer as one text: %s', async (_name, call) => {
     const { facts } = await chargeOf(call());
     expect(facts).toMatchObject({ estimated: true, tokens: { output: 64 } });
   });
@@ -451,7 +442,7 @@ describe('our own count', () => {
   test.each<[string, () => Promise<Response>]>([
     ['chat completions', () => chat('acme/flood', { stream: true, max_tokens: 64 })],
     ['stream', () => stream('acme/flood', { maxOutputTokens: 64 })],
-  ])('never exceeds the limit that was sent, with an alarm: %s', async (_name, call) => {
+  ])('never exceeds the limit that was sent: %s', async (_name, call) => {
     const countBefore = countWarnings();
     const { charged: credits, facts, held: holdAmount } = await chargeOf(call());
     expect(facts).toMatchObject({ estimated: true, tokens: { output: 64 } });
@@ -465,8 +456,8 @@ describe('our own count', () => {
   });
 });
 
-describe('fallback', () => {
-  test('to a dearer model: its price, out of a hold that covers it', async () => {
+describe('a fallback', () => {
+  test('to a dearer model is charged at its price', async () => {
     const {
       charged: credits,
       held: holdAmount,
@@ -477,7 +468,7 @@ describe('fallback', () => {
     expect(holdAmount).toBeGreaterThanOrEqual(400n);
   });
 
-  test('to a model that the credits do not cover is 402 without a charge', async () => {
+  test('to a model beyond the credits is 402 without a charge', async () => {
     world.ledger.reset(100n);
     const response = await text('acme/falls-back-to-dear', { max_output_tokens: 10 });
     expect(response.status).toBe(402);
@@ -486,7 +477,7 @@ describe('fallback', () => {
     expect(provider.calls.every(({ script }) => script === 'status?code=500')).toBe(true);
   });
 
-  test('a free model needs no balance for the sake of its fallback', async () => {
+  test('needs no balance while the first model is free', async () => {
     world.ledger.reset(0n);
     expect((await text('acme/free-to-dear', { max_output_tokens: 10 })).status).toBe(402);
     expect(provider.calls.length).toBeGreaterThan(0);
@@ -494,26 +485,26 @@ describe('fallback', () => {
   });
 });
 
-describe('retry', () => {
-  test.each(['acme/flaky', 'acme/limited'])('the answer that came is charged, once: %s', async (model) => {
+describe('a retried call', () => {
+  test.each(['acme/flaky', 'acme/limited'])('is charged once for its answer: %s', async (model) => {
     const { charged: credits } = await chargeOf(text(model));
     expect(credits).toBe(18n);
     expect(provider.calls.length).toBeGreaterThan(1);
   });
 });
 
-describe('nothing came', () => {
-  test('failed before the first byte: nothing', async () => {
+describe('a call without an answer', () => {
+  test('is free when it fails before the first byte', async () => {
     const { charged: credits, facts } = await chargeOf(chat('acme/broken', { stream: true }));
     expect(credits).toBe(0n);
     expect(facts).toMatchObject({ outcome: 'upstream_failed', tokens: { input: 0, output: 0 } });
   });
 
-  test('refused by the provider: nothing', async () => {
+  test('is free when the provider refuses it', async () => {
     expect((await chargeOf(text('acme/refusing'))).charged).toBe(0n);
   });
 
-  test('rejected before sending costs and holds nothing', async () => {
+  test('costs and holds nothing when it is rejected before sending', async () => {
     expect((await chat('acme/ok', { api_key: 'x' })).status).toBe(400);
     expect((await text('acme/ok', { reasoning_effort: 'high' })).status).toBe(422);
     expect(world.ledger.charges).toEqual([]);
@@ -534,7 +525,7 @@ describe('the limit', () => {
       () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 500, messages }),
       'max_tokens',
     ],
-  ])('that was sent is never lowered: 402 with the affordable one: %s', async (wire, call, member) => {
+  ])('of the caller is refused with 402 instead of lowered: %s', async (wire, call, member) => {
     world.ledger.reset(300n);
     const response = await call();
     expect(response.status).toBe(402);
@@ -555,7 +546,7 @@ describe('the limit', () => {
     expect(world.ledger.held()).toBe(0n);
   });
 
-  test('that was not sent is added at what is affordable', async () => {
+  test('is what the credits cover where the caller sends none', async () => {
     world.ledger.reset(300n);
     await chargeOf(chat('acme/ok'));
     const { max_tokens: limit } = sentBody();
@@ -584,7 +575,7 @@ describe('the limit', () => {
   });
 });
 
-describe('an administrator', () => {
+describe('a call of an administrator', () => {
   test('is recorded and not charged', async () => {
     const response = await chat('acme/ok', {}, { token: adminToken });
     expect(response.headers.get('x-townhall-credits')).toBe('0');
@@ -595,8 +586,8 @@ describe('an administrator', () => {
   });
 });
 
-describe('replica killed', () => {
-  test('the ledger gets checkpoints of the price while the answer streams', async () => {
+describe('a streamed answer', () => {
+  test('writes checkpoints of its price to the ledger', async () => {
     await chargeOf(chat('acme/ok', { stream: true }));
     const [firstCheckpoint] = world.ledger.checkpoints;
     expect(firstCheckpoint?.outputTokens).toBeGreaterThan(0);
@@ -605,7 +596,7 @@ describe('replica killed', () => {
 });
 
 describe('credits that are not reserved yet', () => {
-  test('keep the request from the provider', async () => {
+  test('delay the request to the provider', async () => {
     const [arrival, grant] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const { reserve } = world.ledger;
     world.ledger.reserve = async (...parameters) => {

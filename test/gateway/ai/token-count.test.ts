@@ -17,7 +17,7 @@ const tokens = (
   reasoning: number,
 ) => ({ tokens: { input, cachedInput, cacheWrite, output, reasoning }, isFinal: true });
 
-describe('usage of a provider as disjoint kinds', () => {
+describe('the usage of a provider', () => {
   test.each<[string, object, unknown]>([
     [
       'OpenAI: cached within the input, reasoning within the output',
@@ -98,7 +98,7 @@ describe('usage of a provider as disjoint kinds', () => {
       { prompt_tokens: 10, completion_tokens: 4, prompt_tokens_details: { cached_tokens: -1 } },
       'faulty',
     ],
-  ])('chat completions, %s', (_title, usage, expected) => {
+  ])('has disjoint kinds in chat completions: %s', (_title, usage, expected) => {
     expect(chatClaim(usage as Record<string, unknown>)).toEqual(expected);
   });
 

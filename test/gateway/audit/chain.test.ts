@@ -206,7 +206,7 @@ describe('retention', () => {
     expect(await log.verify()).toMatchObject({ ok: true, entries: 3 });
   });
 
-  test('keeps the last batch whatever its age', async () => {
+  test('keeps the last batch at any age', async () => {
     await write(1, 2);
     await age(1, 500);
     await deleteOldDays(store(), 400, silentLog);

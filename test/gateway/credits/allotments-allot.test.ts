@@ -155,7 +155,7 @@ describe('idleElsewhere', () => {
     expect(await world.allot(userId, 50n)).toMatchObject({ idleElsewhere: 100n });
   });
 
-  test('is what affordable says without a call', async () => {
+  test('equals affordable without a call', async () => {
     const userId = await world.user(100n);
     await world.allot(userId, 60n, { gatewayId: 'gwy_b' });
     expect(await world.store.affordable({ gatewayId: 'gwy_a', userId, tokenId: 'tok_test' })).toEqual({
@@ -195,7 +195,7 @@ describe('giveBack', () => {
     ]);
   });
 
-  test('ends allotments and answers null for them, in the order of the requests', async () => {
+  test('answers null for the allotments that it ends', async () => {
     const userId = await world.user(100n);
     const [firstAllotment, secondAllotment] = [
       await world.allot(userId, 10n),
@@ -317,7 +317,7 @@ describe('close', () => {
     ]);
   });
 
-  test('happens to the allotments of an account that owes', async () => {
+  test('closes the allotments of an account with a debt', async () => {
     const userId = await world.user(100n);
     await world.allot(userId, 80n);
     await world.takeBack(userId, 10n);

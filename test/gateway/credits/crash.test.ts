@@ -330,7 +330,7 @@ describe('a settlement while the database is away', () => {
     },
   );
 
-  test('is charged by the next process, also by several at once', async () => {
+  test('is charged once by the processes after it', async () => {
     const userId = await world.user(1_000n);
     const { credits, outage } = fragileReplica();
     const hold = await credits.ledger.hold(callOf(userId), 100n);

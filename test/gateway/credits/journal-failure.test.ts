@@ -39,7 +39,7 @@ async function call({ ledger }: Credits, userId: string): Promise<bigint> {
   return (await reservation.settle(20n, facts())).charged;
 }
 
-test('charges a running call in the database when the disk fails', async () => {
+test('a running call is charged in the database when the disk fails', async () => {
   const { credits, errors } = failingReplica();
   const userId = await world.user(500n);
   const reservation = await credits.ledger.reserve(callOf(userId), 20n);
@@ -50,7 +50,7 @@ test('charges a running call in the database when the disk fails', async () => {
   expect(await world.account(userId)).toMatchObject({ posted: 480n });
 });
 
-test('answers 503 for paid calls and readiness until the disk works', async () => {
+test('paid calls and readiness are 503 until the disk works', async () => {
   const { credits, errors, clock } = failingReplica();
   const userId = await world.user(500n);
   await call(credits, userId);

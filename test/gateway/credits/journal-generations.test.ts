@@ -43,7 +43,7 @@ async function readPostedCredits(userId: string): Promise<bigint> {
   return (await world.account(userId)).posted;
 }
 
-test('applies a journal of another generation once', async () => {
+test('a journal of another generation is applied once', async () => {
   const userId = await world.user(500n);
   const generation = await sqlAllotmentStore(world.place.database).generation();
   await leaveJournal(generation, userId, { use_a: 20n, use_b: 30n });

@@ -155,7 +155,7 @@ describe('a settlement', () => {
     ]);
   });
 
-  test('runs before the holds of its batch, which may use its credits', async () => {
+  test('runs before the holds of its batch', async () => {
     const userId = await world.user(100n);
     const firstHold = await hold(userId, 100n);
     // Both requests go to the database in one batch, in this order.
@@ -284,7 +284,7 @@ describe('a settlement', () => {
 });
 
 describe("an API key's cap", () => {
-  test('is exact for 100 concurrent calls and counts their cost', async () => {
+  test('is exact for 100 concurrent calls', async () => {
     const userId = await world.user(1_000n);
     await apiKey(userId, 55n);
     const holds = await awaitGranted(
@@ -343,7 +343,7 @@ describe('post and takeBack', () => {
     expect(await world.account(userId)).toEqual({ posted: 40n, held: 0n, owed: 0n });
   });
 
-  test('create a debt for spent credits, which blocks new holds until paid', async () => {
+  test('create a debt that blocks new holds', async () => {
     const userId = await world.user(100n);
     await (await hold(userId, 70n)).settle(70n, facts());
     expect(await takeBack(userId, 100n)).toEqual({ taken: 30n, owed: 70n });

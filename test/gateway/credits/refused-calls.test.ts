@@ -25,7 +25,7 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-test('a thousand reads of a balance at once are two', async () => {
+test('a thousand concurrent reads of a balance become two', async () => {
   const userId = await world.user(120n);
   await credits.ledger.available(userId, 'tok_test');
   reads = 0;

@@ -26,7 +26,7 @@ describe('the row of an allotment', () => {
     expect(await world.account(userId)).toMatchObject({ posted: 400n, held: 30n });
   });
 
-  test('takes applied charges off a report that did not know of them', async () => {
+  test('subtracts applied charges from an older report', async () => {
     const userId = await world.user(500n);
     const { allotmentId } = await world.allot(userId, 500n);
     await world.charge([{ call: callOf(userId), allotmentId, credits: 30n, covered: 30n }]);
@@ -43,7 +43,7 @@ describe('the row of an allotment', () => {
     expect(await world.store.listAllotments(userId)).toMatchObject([{ reserved: 0n, unapplied: 30n }]);
   });
 
-  test('stays recalled when its holder gave back before it knew', async () => {
+  test('stays recalled after an earlier give-back', async () => {
     const userId = await world.user(500n);
     const { allotmentId } = await world.allot(userId, 500n);
     await world.store.openJournal('gwy_a', world.generation);

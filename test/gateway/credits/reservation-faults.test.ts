@@ -133,7 +133,7 @@ describe('while the database is away', () => {
     faultyCredits.isDown = false;
   });
 
-  test('without a journal a charge waits for it', async () => {
+  test('a charge without a journal waits for the database', async () => {
     const faultyCredits = faultyStore();
     const credits = replica({ allotmentStore: faultyCredits.store, journals: null });
     const userId = await world.user(1_000n);

@@ -158,7 +158,7 @@ describe('a reservation', () => {
     expect((await totalOf(userId)).usage).toBe(0n);
   });
 
-  test('is raised, and refused where credits lack', async () => {
+  test('is raised only within the credits', async () => {
     const credits = world.replica();
     const userId = await world.user(100n);
     const reservation = await credits.ledger.reserve(callOf(userId), 10n);
@@ -287,8 +287,8 @@ describe('two gateways', () => {
   });
 });
 
-describe('after a stop', () => {
-  test('nothing is held and everything is charged', async () => {
+describe('a stop of the gateway', () => {
+  test('charges everything and holds nothing', async () => {
     const credits = world.replica();
     const userId = await world.user(1_000n);
     await call(credits, userId, { amount: 100n, price: 7n });

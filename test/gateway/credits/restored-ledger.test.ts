@@ -43,7 +43,7 @@ describe('a restore under a running gateway', () => {
     expect(await call(credits, userId)).toBe('charged');
   });
 
-  test('ends the allotments of before at once', async () => {
+  test('ends the former allotments at once', async () => {
     const credits = await startCredits();
     const userId = await world.user(1_000n);
     await call(credits, userId);

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { makeDatabase } from '../../support/databases.ts';
 import { startAndStop } from './start-and-stop.ts';
 
-test('is created once and only its owner can read it', { timeout: 180_000 }, async () => {
+test('the local master key is created once for its owner alone', { timeout: 180_000 }, async () => {
   const place = await makeDatabase();
   if (!('path' in place.options)) throw new Error('not embedded');
   const file = join(place.options.path, 'master.key');

@@ -51,7 +51,7 @@ describe('a sealed database', () => {
     ['with a malformed key', { TOWNHALL_MASTER_KEY: 'CANARY-not-a-key' }],
     ['with a missing key file', { TOWNHALL_MASTER_KEY_FILE: '/nowhere/at/all.key' }],
     ['with two keys in one', { TOWNHALL_MASTER_KEY: key, TOWNHALL_MASTER_KEY_FILE: '/nowhere/at/all.key' }],
-  ])('refuses to start %s and stays unchanged', async (_case, env) => {
+  ])('stops a start %s', async (_case, env) => {
     await start(place, { TOWNHALL_MASTER_KEY: key });
     const checksumBefore = await checksum(place);
     const message = await start(place, env).then(
@@ -65,7 +65,7 @@ describe('a sealed database', () => {
     await start(place, { TOWNHALL_MASTER_KEY: key });
   });
 
-  test('refuses before it migrates', async () => {
+  test('stops the start before a migration', async () => {
     await start(place, { TOWNHALL_MASTER_KEY: key });
     // An older release leaves the database in this state.
     await withDatabase(

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-test('prints the balance, the checkout and the booked credits', async () => {
+test('the example prints the balance, the checkout and the booked credits', async () => {
   const { userId, token } = await world.newUser();
   const child = spawn(process.execPath, [example, '10000000'], {
     env: { TOWNHALL_URL: world.url, TOWNHALL_TOKEN: token },

@@ -36,7 +36,7 @@ function event(
   };
 }
 
-test('applies a refund that arrives while the payment is recorded', async () => {
+test('a refund that arrives while the payment is recorded is applied', async () => {
   const store = paymentsStore(world.place.database);
   const userId = await world.user(0n);
   await store.tx((tx) =>

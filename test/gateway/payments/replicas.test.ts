@@ -19,7 +19,7 @@ afterAll(async () => {
 });
 
 test.each(['stripe', 'creem'] as const)(
-  'credits a payment through %s once over all replicas',
+  'a payment through %s is credited once over all replicas',
   async (method) => {
     const world = worlds[0] as PaymentsWorld;
     const { userId, client } = await world.newUser();
@@ -44,7 +44,7 @@ test.each(['stripe', 'creem'] as const)(
   },
 );
 
-test('ends alike when all replicas get all events at once', async () => {
+test('a payment ends alike when all replicas get all events at once', async () => {
   const world = worlds[0] as PaymentsWorld;
   for (let round = 0; round < 6; round += 1) {
     const { userId, client } = await world.newUser();
@@ -68,7 +68,7 @@ test('ends alike when all replicas get all events at once', async () => {
   expect(await world.ledgerSum()).toBe(0n);
 });
 
-test('finds a lost payment once when every replica polls', async () => {
+test('a lost payment is found once when every replica polls', async () => {
   const world = worlds[0] as PaymentsWorld;
   const { userId, client } = await world.newUser();
   const payment = await client.payments.createCheckout({ method: 'creem', amount: 1_000 });

@@ -206,7 +206,7 @@ describe('a project that cannot be served', () => {
       },
       'service "payments": id is taken by the server itself',
     ],
-  ])('is refused at start when it %s, and changes nothing', async (description, files, message) => {
+  ])('stops the start when it %s', async (description, files, message) => {
     const project = join(folder, description.replaceAll(' ', '-'));
     await mkdir(project, { recursive: true });
     for (const [name, text] of Object.entries(files)) {

@@ -227,7 +227,7 @@ describe('usage.getOverview', () => {
   });
 });
 
-test('deletes records past their retention in batches', async () => {
+test('records past their retention are deleted in batches', async () => {
   const store = usageStore(world.database);
   for (let n = 0; n < 5; n += 1) await record({ userId: 'usr_old', at: '2020-01-01T00:00:00Z' });
   const [{ days } = { days: 0 }] = await world.sql<

@@ -138,7 +138,7 @@ describe('a bill', () => {
     expect(ledger.sent[0]?.inputCredits).toBe(charged);
   });
 
-  test('releases what was reserved and not sent, without a usage record', async () => {
+  test('releases an unsent reservation without a usage record', async () => {
     const ledger = memoryLedger();
     const bill = openBill({ ledger });
     await bill.reserve(model, []);

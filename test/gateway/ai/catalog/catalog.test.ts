@@ -95,7 +95,7 @@ describe('ai.listModels', () => {
     world.env.delete('ACME_API_KEY');
   });
 
-  test('shows an administrator every model with its env_requirements and no reasoning', async () => {
+  test('shows an administrator every model with its env_requirements', async () => {
     const models = await items(await world.get('/v1/ai/models', { token: adminToken }));
     expect(models.map((item) => item.id)).toEqual(['acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
     expect(models.every((item) => !('reasoning' in item))).toBe(true);
@@ -512,7 +512,7 @@ describe('the catalog file', () => {
   }
   const inputRate = (catalog: Catalog) => catalog.get({ kind: 'admin' }, 'acme/a').price[0];
 
-  test('is read when it appears, and is between the built-in models and MODELS_FILE', async () => {
+  test('ranks between the built-in models and MODELS_FILE', async () => {
     const catalog = await openWithFiles();
     try {
       expect(inputRate(catalog)).toBe('0.001 credits per 1K input tokens');
@@ -528,7 +528,7 @@ describe('the catalog file', () => {
     overriddenCatalog.close();
   });
 
-  test('refuses the start when it is invalid, and names its setting', async () => {
+  test('stops the start when it is invalid', async () => {
     await writeFile(catalogFile, JSON.stringify({ models: [{ ...modelOfPrice(2), provider: 'nobody' }] }));
     await expect(openWithFiles()).rejects.toThrow(
       `MODELS_CATALOG_FILE ${catalogFile}: models[0].provider: there is no provider "nobody"`,
@@ -570,7 +570,7 @@ describe('the curated models', () => {
     ]);
   });
 
-  test('are more than forty of seven providers, listed once the key is set', async () => {
+  test('are listed once the key of their provider is set', async () => {
     const world = await startAi({ curated: curatedModels(), env: {} });
     try {
       expect(await ids(world)).toEqual([]);

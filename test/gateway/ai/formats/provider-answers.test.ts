@@ -215,7 +215,7 @@ describe.each(['passed', 'translated'])('a provider of chat completions, %s', (o
   test.each([
     ['moonshot', 100 + 90 + 20],
     ['beside', 10 + 8 + 600],
-  ])('is charged alike whole and streamed, whatever its usage members: %s', async (name, credits) => {
+  ])('is charged alike whole and streamed: %s', async (name, credits) => {
     await (await chat(`${owner}/${name}`)).text();
     expect(world.ledger.last().charged).toBe(BigInt(credits));
     await (await chat(`${owner}/${name}`, { stream: true })).text();
@@ -262,7 +262,7 @@ describe('a model that fails its answer', () => {
     expect(world.ledger.last().facts.outcome).toBe('upstream_failed');
   });
 
-  test('counts as a failure of the provider, as does an end without a reason', async () => {
+  test('counts as a failure of the provider', async () => {
     const events = await eventsOf(await chat('translated/no-reason', { stream: true }));
     expect(events).not.toContain('[DONE]');
     expect(world.ledger.last().facts.outcome).toBe('upstream_failed');
@@ -398,7 +398,7 @@ describe('a conversation that is translated', () => {
     expect([answer.status, (await errorOf(answer)).param]).toEqual([422, 'messages[1].function_call']);
   });
 
-  test('moves images of tool results behind the results where a result is text only', async () => {
+  test('moves images of tool results behind text-only results', async () => {
     const picture = { type: 'image-data', data: 'aGk=', mediaType: 'image/png' };
     const result = (toolCallId: string, value: object[]) => ({
       type: 'tool-result',

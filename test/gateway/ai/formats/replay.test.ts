@@ -97,7 +97,7 @@ describe('messages', () => {
     expect(warnings).toContain('thinking');
   });
 
-  test('leave out a turn that had nothing else', async () => {
+  test('leave out a turn without other content', async () => {
     const signature = encodeReplay({ options: {} });
     const turn = { role: 'assistant', content: [{ type: 'thinking', thinking: 'Hm.', signature }] };
     await message('own/ok', [question, turn, nextQuestion]);

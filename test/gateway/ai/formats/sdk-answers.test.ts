@@ -21,7 +21,7 @@ describe('the vectors of an answer', () => {
     });
   });
 
-  test.each([1, 3])('are refused when they are two for %i', async (values) => {
+  test.each([1, 3])('are refused when there are two for %i values', async (values) => {
     await expect(toSdkEmbeddings(answerOf(vectors), { values, warnings: [] })).rejects.toMatchObject({
       code: 'upstream_failed',
     });

@@ -62,7 +62,7 @@ describe('ai.generateText', () => {
     });
   });
 
-  test('sends the options and answers with the catalog id of the model', async () => {
+  test('sends the options to the provider', async () => {
     const body = await requestFor({
       model: 'acme/mirror',
       system: 'Be brief.',

@@ -348,7 +348,7 @@ describe('options of a provider in stream', () => {
     ['claude', { anthropic: { inferenceGeo: 'us' } }, 'providerOptions.anthropic.inferenceGeo'],
     ['claude', { anthropic: { speed: 'fast' } }, 'providerOptions.anthropic.speed'],
   ])(
-    'are 422 where their use has another price, however they are spelled: %s %#',
+    'are 422 in any spelling where their use has another price: %s %#',
     async (owner, providerOptions, param) => {
       const response = await stream(owner, { providerOptions });
       expect(response.status).toBe(422);

@@ -254,7 +254,7 @@ describe('the stream', () => {
     expect(textOf(lastMessage)).toBe('tok0 tok1 tok2 tok3 tok4 ');
   });
 
-  test('has the order of the protocol, its header and its end', async () => {
+  test('follows the protocol of UI messages', async () => {
     const response = await post({ model: 'acme/ok', messages: hello });
     expect(response.headers.get('x-vercel-ai-ui-message-stream')).toBe('v1');
     expect(response.headers.get('x-townhall-model')).toBe('acme/ok');

@@ -99,7 +99,7 @@ describe('tokens of a provider', () => {
     };
   });
 
-  test('are requested once for calls at the same time, and kept', async () => {
+  test('are requested once for concurrent calls', async () => {
     const responses = await Promise.all(Array.from({ length: 5 }, () => chat('azure/ok')));
     expect(responses.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
     expect((await chat('azure/ok')).status).toBe(200);

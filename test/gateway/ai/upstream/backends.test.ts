@@ -150,7 +150,7 @@ describe('a cool-down', () => {
     expect(coolingOf(pool)).toBeUndefined();
   });
 
-  test('counts calls that were sent together and fail together once', () => {
+  test('counts concurrent failures once', () => {
     const pool = poolOf({ keys });
     const [backend] = pool.backends as [Backend];
     nowMs = 100;

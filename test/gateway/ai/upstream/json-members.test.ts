@@ -125,7 +125,7 @@ describe('a document with too many parts', () => {
   });
 });
 
-test('merges a bounded number of usage members of a stream', () => {
+test('a stream merges a bounded number of usage members', () => {
   const claims: unknown[] = [];
   const read = {
     ...chat,

@@ -58,7 +58,7 @@ describe('a charge that is applied', () => {
 });
 
 describe('a charge', () => {
-  test('returns what its reservation exceeds it by', () => {
+  test('returns the excess of its reservation', () => {
     const allotment = allotmentOf(100n);
     reserveCredits(allotment, 40n, 0);
     expect(chargeReservation(allotment, { amount: 40n, credits: 15n, nowMs: 0 })).toBe(15n);
@@ -107,7 +107,7 @@ describe('a row', () => {
 });
 
 describe('the size of an allotment', () => {
-  test('aims at one bound, or the spend of two seconds if that is more', () => {
+  test('aims at the larger of a bound and two seconds of spend', () => {
     const allotment = allotmentOf(0n);
     allotment.latestBound = 20n;
     expect(enlargementOf(allotment, { nowMs: 0, available: 10_000n, idleOfUser: 0n })).toBe(20n);

@@ -56,7 +56,7 @@ describe('takeAbandoned', () => {
     expect(await world.take()).toMatchObject({ journalId, generation: 'gen-1' });
   });
 
-  test('removes a folder that was never made whole', async () => {
+  test('removes an incomplete folder', async () => {
     const world = await journalWorld();
     const { journalId } = await leaveJournal(world, threeCalls);
     const folder = join(world.path, journalId);
@@ -161,7 +161,7 @@ describe('charges', () => {
     expect(world.alarms).toEqual([]);
   });
 
-  test('takes lines behind a torn page for unsynced ones', async () => {
+  test('treats lines behind a torn page as unsynced', async () => {
     const world = await journalWorld();
     const journal = await world.open();
     await journal.sync(journal.append(finalLine('a')));

@@ -15,7 +15,7 @@ async function leaveAside(world: JournalWorld): Promise<string> {
 }
 
 describe('listAside', () => {
-  test('says what a journal holds and why it is there', async () => {
+  test('reports the content of a journal and its reason', async () => {
     const world = await journalWorld();
     const name = await leaveAside(world);
     expect(await listAside(world.path)).toEqual([

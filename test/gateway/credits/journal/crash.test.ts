@@ -53,7 +53,7 @@ describe('kill -9 of the writer', () => {
   });
 });
 
-test('replays 100,000 lines in 64 MB of heap', async () => {
+test('the journal replays 100,000 lines in 64 MB of heap', async () => {
   const world = await journalWorld();
   await once(startWriter(world.path, ['fill', '100000']), 'exit');
   const replay = startWriter(world.path, ['replay'], ['--max-old-space-size=64']);
@@ -62,7 +62,7 @@ test('replays 100,000 lines in 64 MB of heap', async () => {
 
 const canMount = process.platform === 'linux' && process.getuid?.() === 0;
 
-test.runIf(canMount)('survives a full disk', async () => {
+test.runIf(canMount)('the journal survives a full disk', async () => {
   const world = await journalWorld();
   const path = join(world.path, 'small');
   await mkdir(path);
