@@ -15,7 +15,7 @@ function recordingLog(): { log: Log; warnings: object[] } {
   return { log, warnings };
 }
 
-test('runs work of one name one at a time', async () => {
+test('work of one name runs one at a time', async () => {
   const background = createBackground(recordingLog().log);
   const gate = Promise.withResolvers<void>();
   let runs = 0;
@@ -34,7 +34,7 @@ test('runs work of one name one at a time', async () => {
   expect(runs).toBe(3);
 });
 
-test('continues after a failure, which it logs', async () => {
+test('background work continues after a failure', async () => {
   const { log, warnings } = recordingLog();
   const background = createBackground(log);
   background.run('a', () => Promise.reject(new Error('away')));

@@ -82,7 +82,7 @@ const traceSettings = (endpoint: string, headers?: string) => ({
 });
 
 describe('metrics', () => {
-  test('count requests by operation, status and identity, and time them', async () => {
+  test('count and time requests by operation, status and identity', async () => {
     const { world, read } = await startObserved({});
     await fetch(`${world.url}/v1/ai/models`, { headers: { authorization: 'Bearer user-token' } }).then(
       (answer) => answer.text(),

@@ -96,7 +96,7 @@ describe('jobs', () => {
     });
   });
 
-  it('survive a restart and never repeat when done', async () => {
+  it('run once across a restart', async () => {
     jobs.start();
     await jobs.enqueue('note', { n: 1 });
     await waitForJobs(1);
