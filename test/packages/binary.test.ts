@@ -27,7 +27,7 @@ function folder(name: string): string {
   return folderPath;
 }
 
-test('prints its help and version', { timeout: 180_000 }, async () => {
+test('the binary prints its help and version', { timeout: 180_000 }, async () => {
   const cwd = folder('help');
   const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as {
     version: string;
@@ -39,40 +39,44 @@ test('prints its help and version', { timeout: 180_000 }, async () => {
   await expect(run(binary, ['nonsense'], { cwd, env: bareEnv })).rejects.toMatchObject({ code: 2 });
 });
 
-test('serves the local edition and the five calls of the README', { timeout: 300_000 }, async () => {
-  const cwd = folder('start');
-  const program = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
-  try {
-    await program.waitFor(/Ctrl-C ends it/, 180_000);
-    const [, gateway = ''] = await program.waitFor(/gateway +(http\S+)/);
-    const [, agent = ''] = await program.waitFor(/agent +(http\S+)/);
-    expect(program.screen()).not.toMatch(/Warning|Error/);
-    const { stdout } = await run('sh', ['-euc', readmeCalls({ gateway, agent })], { cwd, env: bareEnv });
-    expect(stdout).toMatch(/"services":\[/);
-    expect(stdout).toMatch(/From the documentation/);
-    expect(stdout).toMatch(/data: \[DONE\]/);
-    expect(stdout).toMatch(/"success":true/);
-    // Documentation, images and speech come from inside the executable; images and speech use
-    // worker threads.
-    expect(await (await fetch(`${gateway}/docs/`)).text()).toMatch(/<h1[^>]*>Townhall/);
-    expect((await fetch(`${gateway}/docs/absent.html`)).status).toBe(404);
-    const token = readFileSync(path.join(cwd, 'data/local.token'), 'utf8').trim();
-    const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
-    const speech = await fetch(`${gateway}/v1/ai/tts`, {
-      method: 'POST',
-      headers,
-      body: JSON.stringify({ model: 'local/flite', text: 'Good morning' }),
-    });
-    expect(speech.headers.get('content-type')).toBe('audio/wav');
-    // The command asks the running server over its control socket.
-    const admin = await run(binary, ['admin', 'token', 'list', '--json'], { cwd, env: bareEnv });
-    expect(JSON.parse(admin.stdout)).toBeTypeOf('object');
-  } finally {
-    expect(await program.stop()).toBe(0);
-  }
-});
+test(
+  'the binary serves the local edition and the five calls of the README',
+  { timeout: 300_000 },
+  async () => {
+    const cwd = folder('start');
+    const program = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
+    try {
+      await program.waitFor(/Ctrl-C ends it/, 180_000);
+      const [, gateway = ''] = await program.waitFor(/gateway +(http\S+)/);
+      const [, agent = ''] = await program.waitFor(/agent +(http\S+)/);
+      expect(program.screen()).not.toMatch(/Warning|Error/);
+      const { stdout } = await run('sh', ['-euc', readmeCalls({ gateway, agent })], { cwd, env: bareEnv });
+      expect(stdout).toMatch(/"services":\[/);
+      expect(stdout).toMatch(/From the documentation/);
+      expect(stdout).toMatch(/data: \[DONE\]/);
+      expect(stdout).toMatch(/"success":true/);
+      // Documentation, images and speech come from inside the executable; images and speech use
+      // worker threads.
+      expect(await (await fetch(`${gateway}/docs/`)).text()).toMatch(/<h1[^>]*>Townhall/);
+      expect((await fetch(`${gateway}/docs/absent.html`)).status).toBe(404);
+      const token = readFileSync(path.join(cwd, 'data/local.token'), 'utf8').trim();
+      const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
+      const speech = await fetch(`${gateway}/v1/ai/tts`, {
+        method: 'POST',
+        headers,
+        body: JSON.stringify({ model: 'local/flite', text: 'Good morning' }),
+      });
+      expect(speech.headers.get('content-type')).toBe('audio/wav');
+      // The command asks the running server over its control socket.
+      const admin = await run(binary, ['admin', 'token', 'list', '--json'], { cwd, env: bareEnv });
+      expect(JSON.parse(admin.stdout)).toBeTypeOf('object');
+    } finally {
+      expect(await program.stop()).toBe(0);
+    }
+  },
+);
 
-test('keeps its data over a restart', { timeout: 300_000 }, async () => {
+test('the binary keeps its data over a restart', { timeout: 300_000 }, async () => {
   const cwd = folder('again');
   const tokenOf = async () => {
     const program = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
@@ -84,7 +88,7 @@ test('keeps its data over a restart', { timeout: 300_000 }, async () => {
   expect(await tokenOf()).toBe(await tokenOf());
 });
 
-test('runs the services of a project without an install', { timeout: 300_000 }, async () => {
+test('the binary runs the services of a project without an install', { timeout: 300_000 }, async () => {
   const cwd = folder('project');
   mkdirSync(path.join(cwd, 'src'));
   writeFileSync(
@@ -115,7 +119,7 @@ export const notes = defineService({ id: 'notes', name: 'Notes', actions: { ping
   }
 });
 
-test('deploys and operates a new project with an empty PATH', { timeout: 600_000 }, async () => {
+test('the binary deploys and operates a new project with an empty PATH', { timeout: 600_000 }, async () => {
   expect(
     await walkThroughDeployments({ command: [binary], home: folder('deployed'), env: { PATH: '' } }),
   ).toEqual(['0.1.1', '0.1.2', '0.1.1']);
