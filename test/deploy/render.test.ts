@@ -73,7 +73,7 @@ describe('rendered files', () => {
       expect(text.split('\n')[0], name).toMatch(/^# .*has not been run by Townhall's own tests/);
   });
 
-  test('the compose file is YAML that builds the project with a stop period', () => {
+  test('the compose file builds the project with a stop period', () => {
     const { services, volumes } = parse(renderWith({})['compose.yaml'] ?? '') as Compose;
     expect(services['city']).toMatchObject({
       build: { context: '..', dockerfile: 'deployment/Dockerfile' },
@@ -86,7 +86,7 @@ describe('rendered files', () => {
     expect(volumes).toEqual({ data: {} });
   });
 
-  test('with PostgreSQL adds the server and demands secrets instead of storing them', () => {
+  test('the compose file with PostgreSQL demands secrets instead of storing them', () => {
     const { services } = parse(
       renderWith({ database: { type: 'postgres', binding: 'db' } })['compose.yaml'] ?? '',
     ) as Compose;
@@ -101,7 +101,7 @@ describe('rendered files', () => {
     });
   });
 
-  test('the Dockerfile has known instructions, an unprivileged user and the stop signal', () => {
+  test('the Dockerfile runs known instructions as an unprivileged user', () => {
     const lines = (renderWith({})['Dockerfile'] ?? '')
       .split('\n')
       .filter((line) => line !== '' && !line.startsWith('#'));
@@ -145,7 +145,7 @@ describe('rendered files', () => {
   });
 
   test.each([{}, { database: { type: 'postgres', binding: 'db' } }])(
-    'keeps the journal of charges on a volume',
+    'the compose file keeps the journal of charges on a volume',
     (resources) => {
       const files = renderWith(resources);
       expect(files['Dockerfile']).toMatch(/^ENV .*\bJOURNAL_PATH=\/data\/journal$/m);

@@ -17,7 +17,7 @@ describe('the event loop', () => {
   });
   afterAll(() => servers?.close());
 
-  test('is seen to be blocked', async () => {
+  test('is reported when it is blocked', async () => {
     for (const server of [servers.gateway, servers.agent]) {
       await server.reset();
       await server.hold(2 * limitMs);
