@@ -97,8 +97,8 @@ describe.skipIf(!hasNginx)('the local login behind nginx', () => {
   });
 
   test.each([
-    ['hands the outside Host on', outsideHost],
-    ['says for whom it asks', 'proxy_set_header X-Forwarded-For $remote_addr;'],
+    ['forwards the outside Host', outsideHost],
+    ['names its client', 'proxy_set_header X-Forwarded-For $remote_addr;'],
   ])('does not exist for a proxy that %s', async (_name, configLines) => {
     const { world, proxy } = await start({}, configLines);
     expect((await fetch(`${proxy.url}/v1/accounts/login/start`, startLogin)).status).toBe(404);

@@ -295,35 +295,40 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
 
   it.each([
     [
-      'of a film that came to nothing',
+      'a generation that the provider fails',
       'acme/failing',
       'upstream_failed',
       expect.not.stringContaining('fire'),
     ],
-    ['of a prompt that is not allowed', 'acme/refused', 'moderation_blocked', 'The prompt is not allowed.'],
-    ['of an order that is not taken', 'acme/unknown', 'invalid_size', 'no such size'],
+    ['a prompt that is not allowed', 'acme/refused', 'moderation_blocked', 'The prompt is not allowed.'],
+    ['a request that the provider refuses', 'acme/unknown', 'invalid_size', 'no such size'],
     [
-      'of something that is no film',
+      'a file that is not a video',
       'acme/garbage',
       'upstream_failed',
       expect.stringContaining('not an MP4 video'),
     ],
     [
-      'of a film that is too large',
+      'a video that is too large',
       'acme/large',
       'upstream_failed',
       expect.stringContaining('exceeds 200000 bytes'),
     ],
     [
-      'of an order that the provider knows nothing of any more',
+      'a job that the provider has forgotten',
       'acme/vanished',
       'not_found',
       expect.stringMatching(/^There is no video_\d+\.$/),
     ],
-    ['of what Google held back', 'goog/held', 'content_filtered', 'not this'],
-    ['of what Google refused', 'goog/failing', 'INVALID_ARGUMENT', 'no such voice'],
-    ['of what xAI held back', 'grok/held', 'content_filtered', expect.stringContaining('rules for content')],
-  ])('fails for free: %s', async (_what, model, code, message) => {
+    ['a video that Google filters', 'goog/held', 'content_filtered', 'not this'],
+    ['a request that Google fails', 'goog/failing', 'INVALID_ARGUMENT', 'no such voice'],
+    [
+      'a video that xAI filters',
+      'grok/held',
+      'content_filtered',
+      expect.stringContaining('rules for content'),
+    ],
+  ])('charges nothing for %s', async (_what, model, code, message) => {
     const filesBefore = await listStored();
     const { posted } = await world.user.credits.getBalance();
     const job = await generate(model);
