@@ -83,7 +83,9 @@ describe('applyCharges', () => {
     expect(results.map(({ appliedSeq }) => appliedSeq)).toEqual(Array(10).fill(1));
     expect(await world.account(userId)).toEqual({ posted: 93n, held: 53n, owed: 0n });
   });
+});
 
+describe('applyCharges with a journal that does not fit', () => {
   test('refuses a batch that does not follow the applied lines', async () => {
     const userId = await world.user(100n);
     await world.charge([{ call: callOf(userId) }]);
@@ -114,7 +116,7 @@ describe('applyCharges', () => {
     expect(await world.account(userId)).toMatchObject({ posted: 100n });
   });
 
-  test('refuses a journal of before a restore', async () => {
+  test('refuses a journal from before a restore', async () => {
     const userId = await world.user(100n);
     await world.charge([{ call: callOf(userId) }]);
     await startNewGeneration(world.place.database);
@@ -122,7 +124,9 @@ describe('applyCharges', () => {
     expect(await world.charge([{ call: callOf(userId) }])).toMatchObject({ outcome: 'other_generation' });
     expect(await world.account(userId)).toMatchObject({ posted: 99n });
   });
+});
 
+describe('applyCharges on account, key and allotment', () => {
   test('takes a charge beyond its allotment from account and key', async () => {
     const userId = await world.user(100n);
     const tokenId = await world.key(userId, 50n);
@@ -205,7 +209,7 @@ describe('applyCharges', () => {
     expect(await world.mismatches()).toEqual([]);
   });
 
-  test('records a call that is not paid for', async () => {
+  test('records an unpaid call', async () => {
     const call = { ...callOf('usr_a'), userId: null, bureauId: null };
     expect(await world.charge([{ call, credits: 5n }])).toMatchObject({
       results: [{ charged: 0n, overrun: 0n, isLate: false }],
@@ -214,7 +218,7 @@ describe('applyCharges', () => {
     expect(await world.sql`select 1 from gateway.credits_txs`).toEqual([]);
   });
 
-  test('stores what the holder counts afterwards', async () => {
+  test('stores the counts of the holder', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 60n);
     await world.store.renew('gwy_a', [{ allotmentId, reserved: 20n, unapplied: 15n }], 20_000);

@@ -211,7 +211,9 @@ describe('an event', () => {
     }
     expect(await world.ledgerSum()).toBe(0n);
   });
+});
 
+describe('an event that contradicts its payment', () => {
   test.each<[string, 'stripe' | 'creem', (event: StripeEvent & CreemEvent) => object]>([
     ['amount', 'stripe', (event) => withObject(event, { amount_total: 1 })],
     ['currency', 'stripe', (event) => withObject(event, { currency: 'jpy' })],

@@ -110,7 +110,9 @@ describe('answers', () => {
       requestId: response.headers.get('x-request-id'),
     });
   });
+});
 
+describe('errors', () => {
   test('an unknown throw becomes a 500 and one log line', async () => {
     const { url, lines } = await startTestWorld({
       handlers: {
@@ -231,7 +233,9 @@ describe('answers', () => {
     });
     expect(rawAnswer(await sendBytes(agent.port, 'nonsense\r\n\r\n')).body).toMatchObject({ success: false });
   });
+});
 
+describe('methods and pages', () => {
   test('HEAD, OPTIONS, TRACE and CONNECT get their standard answers', async () => {
     const { url, port } = await startTestWorld();
     const [get, head] = [await fetch(`${url}/health`), await fetch(`${url}/health`, { method: 'HEAD' })];
@@ -343,7 +347,9 @@ describe('bodies', () => {
       head: expect.stringContaining('connection: close'),
     });
   });
+});
 
+describe('hostile bodies', () => {
   test('hostile JSON is a 400 within 100 ms', async () => {
     const { url } = await startTestWorld();
     const documents: [string, string | Buffer][] = [
@@ -410,7 +416,9 @@ describe('bodies', () => {
     expect((await post(`${url}/v1/open/echo`, `${manyMembers.slice(0, -1)},"k9000":1}`)).status).toBe(400);
     expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
   });
+});
 
+describe('bodies outside of the contract', () => {
   test('another content type, another charset or a compression is 415', async () => {
     const { url, port } = await startTestWorld();
     const wrongTypes = [

@@ -109,7 +109,9 @@ describe('ai.createMessage with a local model', () => {
     });
     expect(secondMessage.content).toEqual([{ type: 'text', text: 'It rains.' }]);
   });
+});
 
+describe('ai.createMessage with settings', () => {
   test('applies the output limit and the stop sequences', async () => {
     expect(await (await post({ messages: user('a b c'), max_tokens: 2 })).json()).toMatchObject({
       content: [{ type: 'text', text: 'a b' }],
@@ -133,7 +135,9 @@ describe('ai.createMessage with a local model', () => {
       expect(JSON.parse(content[0]?.text ?? '')).toEqual({ n: 0 });
     }
   });
+});
 
+describe('ai.createMessage in case of an error', () => {
   test('ends a failure midway with one event of the format', async () => {
     const events = await eventsOf(await post({ messages: user('@fail-after 1\na b c'), stream: true }));
     expect(JSON.parse(events.at(-1) ?? '')).toEqual({
@@ -158,7 +162,9 @@ describe('ai.createMessage with a local model', () => {
       expect(await response.json()).toMatchObject({ type: 'error', error: { type: 'api_error' } });
     }
   });
+});
 
+describe('ai.createMessage with a member that the model lacks', () => {
   test.each<[string, object, string]>([
     ['low', { output_config: { effort: 'low' } }, ''],
     ['high', { output_config: { effort: 'high' } }, ''],

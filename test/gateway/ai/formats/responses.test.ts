@@ -205,7 +205,9 @@ describe('ai.createResponse with a local model', () => {
       expect(output.at(-1)).toMatchObject({ type: 'function_call', namespace: 'crm', name: 'add' });
     });
   });
+});
 
+describe('ai.createResponse with settings', () => {
   test('is incomplete at the output limit', async () => {
     const body = { input: 'a b c', max_output_tokens: 2 };
     const incompleteDetails = {
@@ -220,7 +222,7 @@ describe('ai.createResponse with a local model', () => {
     });
   });
 
-  test('follows a schema, and answers in JSON without one', async () => {
+  test('follows a schema or answers in plain JSON', async () => {
     const schema = { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } };
     const text = { format: { type: 'json_schema', name: 'a', schema } };
     expect(await (await post({ input: 'x', text })).json()).toMatchObject({
@@ -247,7 +249,9 @@ describe('ai.createResponse with a local model', () => {
     const events = await stream({ input: 'x', instructions: 'y'.repeat(20_000) });
     expect(events[0]).toMatchObject({ response: { instructions: null } });
   });
+});
 
+describe('ai.createResponse in case of an error', () => {
   test('ends a failure midway with one event of the format', async () => {
     const events = await stream({ input: '@fail-after 1\na b c' });
     expect(events.at(-1)).toMatchObject({
@@ -268,7 +272,9 @@ describe('ai.createResponse with a local model', () => {
     for (const streams of [false, true])
       expect((await post({ input: '@fail', stream: streams })).status).toBe(502);
   });
+});
 
+describe('ai.createResponse with a member that the model lacks', () => {
   test('names labels and hints in the warnings', async () => {
     const response = await post({
       input: 'x',

@@ -180,7 +180,9 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     });
     expect(await waitForEnd(world.admin, job_id)).toMatchObject({ status: 'succeeded' });
   });
+});
 
+describe('ai.createImage through a provider', { timeout: 120_000 }, () => {
   it('sends exactly the members of the request to the provider', async () => {
     const { job_id } = await world.user.ai.createImage({
       model: 'acme/painter',
