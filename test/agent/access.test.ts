@@ -38,7 +38,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
 
   const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 
-  test('answers health without a token, with nothing but status and timestamp', async () => {
+  test('answers a health check without a token by status and time alone', async () => {
     const response = await agent.fetch('/health');
     const body = (await response.json()) as Record<string, unknown>;
     expect(response.status).toBe(200);
@@ -49,7 +49,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
     expect((await agent.fetch('/health', { headers: bearer('nonsense') })).status).toBe(200);
   });
 
-  test('answers its name and status and executes with its own token', async () => {
+  test('accepts its own token', async () => {
     expect(await agent.client.status.getStatus()).toMatchObject({
       name: `mine-${variant}`,
       status: 'running',
@@ -87,7 +87,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
     expect([sameOrigin.status, sameOrigin.headers['access-control-allow-origin']]).toEqual([200, undefined]);
   });
 
-  test('answers / without a token, with its links and no secret', async () => {
+  test('shows a guest the links of / and no secret', async () => {
     const response = await agent.fetch('/', { headers: { accept: 'text/html' } });
     const html = await response.text();
     expect([response.status, html.includes('href="/openapi.json"')]).toEqual([200, true]);
@@ -96,7 +96,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
     expect(await (await agent.fetch('/')).json()).toMatchObject({ name: 'Townhall agent', links });
   });
 
-  test('answers 404 for an unknown path and 405 for a wrong method', async () => {
+  test('refuses unknown paths and wrong methods', async () => {
     const unknownAnswer = await agent.fetch('/nowhere', { headers: bearer(agent.token) });
     expect([unknownAnswer.status, await unknownAnswer.json()]).toMatchObject([
       404,
@@ -125,7 +125,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
   });
 });
 
-test('answers the allowed host and the allowed origin only', async () => {
+test('an agent answers the allowed host and origin only', async () => {
   const settings = { allowHost: ['agent.internal:8443'], allowOrigin: ['http://localhost:3000'] };
   const agent = await startAgent({
     gatewayUrl: gateway.url,
@@ -172,7 +172,7 @@ describe('the token file', () => {
   const statusOf = async (agent: TestAgent, token: string) =>
     (await agent.fetch('/api/status', { headers: { authorization: `Bearer ${token}` } })).status;
 
-  test('holds the token, readable by its owner alone, across a restart', async () => {
+  test('keeps the token for its owner alone across a restart', async () => {
     const firstAgent = await start('a', 'keeper');
     expect((await stat(firstAgent.tokenFile)).mode & 0o777).toBe(0o600);
     const text = await readFile(firstAgent.tokenFile, 'utf8');
@@ -215,7 +215,7 @@ describe('the token file', () => {
     await restartedAgent.close();
   });
 
-  test('stops the start and stays unchanged when its content is no token', async () => {
+  test('stops the start when its content is no token', async () => {
     const agent = await start('d', 'owner');
     await agent.close();
     await expect(start('d', 'thief')).rejects.toThrow(/belongs to another agent/);

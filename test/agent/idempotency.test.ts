@@ -320,7 +320,7 @@ describe('the receipt of a run', () => {
   });
 });
 
-test('frees keys of calls that died before a run at the next start', async () => {
+test('a start frees the keys of calls that ended before their run', async () => {
   const firstAgent = await start();
   await post(firstAgent, '/api/plugins/action', { plugin_name: 'bell', action_name: 'ring' });
   await firstAgent.close();

@@ -17,7 +17,7 @@ afterAll(async () => {
   await collector.close();
 });
 
-test('exports a run as one trace that the gateway joins', async () => {
+test('a run is exported as one trace that the gateway joins', async () => {
   const plugin = definePlugin({
     name: 'lookout',
     title: 'Lookout',
@@ -71,7 +71,7 @@ test('exports a run as one trace that the gateway joins', async () => {
   expect(collector.bodies.join('')).not.toContain('CANARY');
 });
 
-test('links a queued run to the request that submitted it', async () => {
+test('a queued run links to the request that submitted it', async () => {
   const firstAnswer = holdAnswer();
   const { client } = await world.start({ settings: { otlpEndpoint: collector.url, name: 'linked' } });
   world.gateway.answer(({ prompt }) =>

@@ -17,7 +17,7 @@ describe.each(['current', 'classic'] as const)('the service chat of the %s varia
     await gateway.close();
   });
 
-  test('queues messages with metadata, in one session per chat', async () => {
+  test('queues the messages of a chat in one session', async () => {
     const firstAnswer = await agent.client.chat.sendMessage({
       chatId: 'family',
       text: 'What is for dinner?',

@@ -105,7 +105,7 @@ describe('sessions.followAll', () => {
     expect(all.received.filter(({ type }) => type.endsWith('.delta'))).toEqual([]);
   });
 
-  test('continues after the last id, also after a restart of the agent', async () => {
+  test('continues after the last id across a restart of the agent', async () => {
     const firstAgent = await world.start();
     world.gateway.answer(() => says('Done.'));
     await firstAgent.client.sessions.create({ id: 's' });
@@ -131,7 +131,7 @@ describe('sessions.followAll', () => {
     );
   });
 
-  test('has no event of another agent', async () => {
+  test('sends no event of another agent', async () => {
     const [agent, otherAgent] = [await world.start(), await world.start()];
     const cursor = Date.now();
     await agent.client.sessions.create({ id: 'mine' });

@@ -108,7 +108,7 @@ describe('a session at rest', () => {
     );
   });
 
-  test('can be forked within its folded events, and outlived by the fork', async () => {
+  test('is outlived by a fork within its folded events', async () => {
     const { agent, events } = await createSessionWithRun();
     await agent.client.sessions.update({ sessionId: 's', archived: true });
     await fold(agent);
@@ -126,7 +126,7 @@ describe('a session at rest', () => {
     expect(await eventsOf(agent, id)).toEqual(history);
   });
 
-  test('is one that is archived or has been idle for a day', async () => {
+  test('is archived or idle for a day', async () => {
     const { agent } = await createSessionWithRun();
     await fold(agent);
     expect((await readStoredSize(agent)).folded).toEqual([]);

@@ -24,51 +24,55 @@ async function kill(child: ChildProcess): Promise<void> {
   await exit;
 }
 
-test('shows three clients the same conversation, also after a kill', { timeout: 180_000 }, async () => {
-  const agent = await world.start();
-  const answer = holdAnswer();
-  world.gateway.answer(() => answer.answer);
+test(
+  'the example shows three clients the same conversation across a kill',
+  { timeout: 180_000 },
+  async () => {
+    const agent = await world.start();
+    const answer = holdAnswer();
+    world.gateway.answer(() => answer.answer);
 
-  function client(...args: string[]) {
-    const child = spawn(
-      process.execPath,
-      [join(import.meta.dirname, '../../../examples/agent-follow.ts'), '--session', 'shown', ...args],
-      {
-        env: {
-          PATH: process.env['PATH'],
-          TOWNHALL_AGENT_URL: agent.url,
-          TOWNHALL_AGENT_TOKEN: agent.token,
+    function client(...args: string[]) {
+      const child = spawn(
+        process.execPath,
+        [join(import.meta.dirname, '../../../examples/agent-follow.ts'), '--session', 'shown', ...args],
+        {
+          env: {
+            PATH: process.env['PATH'],
+            TOWNHALL_AGENT_URL: agent.url,
+            TOWNHALL_AGENT_TOKEN: agent.token,
+          },
+          stdio: ['ignore', 'pipe', 'inherit'],
         },
-        stdio: ['ignore', 'pipe', 'inherit'],
-      },
-    );
-    children.push(child);
-    let output = '';
-    child.stdout.on('data', (piece: Buffer) => (output += piece.toString('utf8')));
-    return { child, closed: once(child, 'close'), lines: () => output.split('\n').slice(0, -1) };
-  }
+      );
+      children.push(child);
+      let output = '';
+      child.stdout.on('data', (piece: Buffer) => (output += piece.toString('utf8')));
+      return { child, closed: once(child, 'close'), lines: () => output.split('\n').slice(0, -1) };
+    }
 
-  const stayingClient = client();
-  const dyingClient = client();
-  const speakingClient = client('Tell me of the hall.');
-  await answer.request;
-  answer.say('It is ');
-  for (const { lines } of [stayingClient, dyingClient])
-    await expect.poll(() => lines().length, { timeout: 60_000 }).toBe(1);
-  await kill(dyingClient.child);
-  const [lastLine] = dyingClient.lines();
-  const secondClient = client('--after', /^\d+/.exec(lastLine ?? '')?.[0] ?? '');
-  answer.say('open.');
-  answer.end();
-  // The client that prompts exits after the answer.
-  await speakingClient.closed;
-  expect(speakingClient.child.exitCode).toBe(0);
-  await expect.poll(() => stayingClient.lines().length, { timeout: 60_000 }).toBe(2);
-  await expect.poll(() => secondClient.lines().length, { timeout: 60_000 }).toBe(1);
-  expect([...dyingClient.lines(), ...secondClient.lines()]).toEqual(stayingClient.lines());
-  expect(speakingClient.lines()).toEqual(stayingClient.lines());
-  expect(stayingClient.lines().map((line) => line.replace(/^\d+ +/, ''))).toEqual([
-    'You    Tell me of the hall.',
-    'Agent  It is open.',
-  ]);
-});
+    const stayingClient = client();
+    const dyingClient = client();
+    const speakingClient = client('Tell me of the hall.');
+    await answer.request;
+    answer.say('It is ');
+    for (const { lines } of [stayingClient, dyingClient])
+      await expect.poll(() => lines().length, { timeout: 60_000 }).toBe(1);
+    await kill(dyingClient.child);
+    const [lastLine] = dyingClient.lines();
+    const secondClient = client('--after', /^\d+/.exec(lastLine ?? '')?.[0] ?? '');
+    answer.say('open.');
+    answer.end();
+    // The client that prompts exits after the answer.
+    await speakingClient.closed;
+    expect(speakingClient.child.exitCode).toBe(0);
+    await expect.poll(() => stayingClient.lines().length, { timeout: 60_000 }).toBe(2);
+    await expect.poll(() => secondClient.lines().length, { timeout: 60_000 }).toBe(1);
+    expect([...dyingClient.lines(), ...secondClient.lines()]).toEqual(stayingClient.lines());
+    expect(speakingClient.lines()).toEqual(stayingClient.lines());
+    expect(stayingClient.lines().map((line) => line.replace(/^\d+ +/, ''))).toEqual([
+      'You    Tell me of the hall.',
+      'Agent  It is open.',
+    ]);
+  },
+);

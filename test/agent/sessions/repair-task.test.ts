@@ -156,89 +156,85 @@ describe('a repair task on a small context', () => {
       settings: { maxSteps: 500, modelRetries: 5, modelWaitMs: 60_000 },
     });
 
-  test(
-    'is done through a broken stream, a limit, a restart, an undo and a change of the model',
-    { timeout: 300_000 },
-    async () => {
-      world.gateway.catalog([
-        { id: visionModel, context_window: contextTokens, inputs: ['text', 'image'] },
-        { id: reading, context_window: contextTokens, inputs: ['text'] },
-      ]);
-      const repair = createRepairer();
-      const restart = Promise.withResolvers<void>();
-      world.gateway.answer((request, index) => {
-        if (index === 10) return breaksAfter(...text('I look at').slice(0, 2));
-        if (index === 15)
-          return {
-            status: 429,
-            error: { type: 'rate_limit_error', code: 'rate_limited' },
-            headers: { 'retry-after': '1' },
-          };
-        if (index === cutRequest) {
-          restart.resolve();
-          return { respond: () => new Promise(() => {}) };
-        }
-        return repair(request);
-      });
+  test('succeeds despite faults, a restart, an undo and another model', { timeout: 300_000 }, async () => {
+    world.gateway.catalog([
+      { id: visionModel, context_window: contextTokens, inputs: ['text', 'image'] },
+      { id: reading, context_window: contextTokens, inputs: ['text'] },
+    ]);
+    const repair = createRepairer();
+    const restart = Promise.withResolvers<void>();
+    world.gateway.answer((request, index) => {
+      if (index === 10) return breaksAfter(...text('I look at').slice(0, 2));
+      if (index === 15)
+        return {
+          status: 429,
+          error: { type: 'rate_limit_error', code: 'rate_limited' },
+          headers: { 'retry-after': '1' },
+        };
+      if (index === cutRequest) {
+        restart.resolve();
+        return { respond: () => new Promise(() => {}) };
+      }
+      return repair(request);
+    });
 
-      const first = await start();
-      await first.client.sessions.create({ id: 's' });
-      const parts = [{ type: 'text' as const, text: 'Repair the repository.' }, picture];
-      const interruptedRun = await first.client.sessions.prompt({
-        sessionId: 's',
-        parts,
-        model: visionModel,
-      });
-      await restart.promise;
-      await first.close();
+    const first = await start();
+    await first.client.sessions.create({ id: 's' });
+    const parts = [{ type: 'text' as const, text: 'Repair the repository.' }, picture];
+    const interruptedRun = await first.client.sessions.prompt({
+      sessionId: 's',
+      parts,
+      model: visionModel,
+    });
+    await restart.promise;
+    await first.close();
 
-      const { client } = await start();
-      const back = await client.sessions.prompt(
-        { sessionId: 's', text: question, model: visionModel },
-        { headers: { prefer: 'wait=60' } },
-      );
-      expect(back).toMatchObject({ status: 'completed' });
-      const [promptBefore, promptAfter] = world.gateway.bodies.slice(cutRequest).map(promptBytes);
-      expect(promptAfter?.slice(0, promptBefore?.length)).toEqual(promptBefore);
+    const { client } = await start();
+    const back = await client.sessions.prompt(
+      { sessionId: 's', text: question, model: visionModel },
+      { headers: { prefer: 'wait=60' } },
+    );
+    expect(back).toMatchObject({ status: 'completed' });
+    const [promptBefore, promptAfter] = world.gateway.bodies.slice(cutRequest).map(promptBytes);
+    expect(promptAfter?.slice(0, promptBefore?.length)).toEqual(promptBefore);
 
-      const brokenModules = await findFailing(join(folder, 'repository'));
-      const { files } = await client.sessions.undoRun({ sessionId: 's', runId: interruptedRun.runId });
-      expect(files.length).toBeGreaterThan(3);
-      expect(await findFailing(join(folder, 'repository'))).toHaveLength(brokenModules.length + files.length);
-      const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Go on.', model: reading });
-      const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    const brokenModules = await findFailing(join(folder, 'repository'));
+    const { files } = await client.sessions.undoRun({ sessionId: 's', runId: interruptedRun.runId });
+    expect(files.length).toBeGreaterThan(3);
+    expect(await findFailing(join(folder, 'repository'))).toHaveLength(brokenModules.length + files.length);
+    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Go on.', model: reading });
+    const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
 
-      expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
-        status: 'completed',
-        text: 'All tests pass.',
-      });
-      expect(await findFailing(join(folder, 'repository'))).toEqual([]);
-      expect(await readdir(join(folder, 'repository', 'src'))).toHaveLength(fileCount);
-      await expectValid(events);
-      const types = new Set(events.map(({ type }) => type));
-      for (const type of [
-        'run.retrying',
-        'run.waiting',
-        'run.warning',
-        'context.pruned',
-        'compaction.ended',
-        'workspace.changed',
-        'workspace.undone',
-      ] as const)
-        expect(types).toContain(type);
-      expect(events.filter(({ type }) => type === 'run.step.started').length).toBeGreaterThan(60);
-      for (const body of world.gateway.bodies) expect(body.length / 4).toBeLessThan(contextTokens * 1.5);
-      expectPrefixes(world.gateway.bodies, events);
-      const { usage: total } = await client.sessions.get({ sessionId: 's' });
-      const steps = events.filter(({ type }) => type === 'run.step.ended').length;
-      const summaries = events.filter(({ type }) => type === 'compaction.ended').length;
-      expect(total).toMatchObject({
-        inputTokens: 900 * (steps + summaries),
-        cachedInputTokens: 700 * (steps + summaries),
-        credits: 3 * (steps + summaries),
-      });
-    },
-  );
+    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
+      status: 'completed',
+      text: 'All tests pass.',
+    });
+    expect(await findFailing(join(folder, 'repository'))).toEqual([]);
+    expect(await readdir(join(folder, 'repository', 'src'))).toHaveLength(fileCount);
+    await expectValid(events);
+    const types = new Set(events.map(({ type }) => type));
+    for (const type of [
+      'run.retrying',
+      'run.waiting',
+      'run.warning',
+      'context.pruned',
+      'compaction.ended',
+      'workspace.changed',
+      'workspace.undone',
+    ] as const)
+      expect(types).toContain(type);
+    expect(events.filter(({ type }) => type === 'run.step.started').length).toBeGreaterThan(60);
+    for (const body of world.gateway.bodies) expect(body.length / 4).toBeLessThan(contextTokens * 1.5);
+    expectPrefixes(world.gateway.bodies, events);
+    const { usage: total } = await client.sessions.get({ sessionId: 's' });
+    const steps = events.filter(({ type }) => type === 'run.step.ended').length;
+    const summaries = events.filter(({ type }) => type === 'compaction.ended').length;
+    expect(total).toMatchObject({
+      inputTokens: 900 * (steps + summaries),
+      cachedInputTokens: 700 * (steps + summaries),
+      credits: 3 * (steps + summaries),
+    });
+  });
 });
 
 /** Validates events against the schemas of the contract; the seqs have no gap. */

@@ -50,7 +50,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       return agent;
     }
 
-    test('gives a steer to the replica that executes the run', async () => {
+    test('give a steer to the replica that executes the run', async () => {
       const [executor, otherReplica] = [await startReplica(), await startReplica()];
       const firstAnswer = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Steered.')));
@@ -82,7 +82,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       expect(JSON.stringify(gateway.requests[1]?.prompt)).toMatch(/Go on\..*On my way.*Turn left!/);
     });
 
-    test('starts an input that waits for a free place at the replica that has one', async () => {
+    test('start a waiting input at the replica with a free place', async () => {
       const [fullReplica, otherReplica] = [
         await startReplica({ maxRuns: 1 }),
         await startReplica({ leaseMs: 1_000 }),
@@ -109,7 +109,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       expect(gateway.requests).toHaveLength(4);
     });
 
-    test('runs the queued inputs of two replicas once each', async () => {
+    test('run the queued inputs of both once each', async () => {
       const replicas = [await startReplica(), await startReplica()];
       const firstAnswer = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Done.')));
@@ -136,7 +136,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       expect(gateway.requests).toHaveLength(41);
     });
 
-    test('shows the model each message once when replicas take turns', async () => {
+    test('show the model each message once when they take turns', async () => {
       const replicas = [await startReplica(), await startReplica()];
       gateway.answer((_, index) => says(`Answer ${index}.`));
       await replicas[0]?.client.sessions.create({ id: 's' });
@@ -158,7 +158,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
     });
 
-    test('continues a run whose lease is renewed during a takeover', async () => {
+    test('continue a run whose lease is renewed during a takeover', async () => {
       const [firstReplica, secondReplica] = [
         await startReplica({ leaseMs: 600_000 }),
         await startReplica({ leaseMs: 1_000 }),
@@ -188,7 +188,7 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
         .toBe('completed');
     });
 
-    test('refuses appends of a replica that was paused beyond its lease', async () => {
+    test('refuse appends of a replica paused beyond its lease', async () => {
       const folder = await mkdtemp(join(tmpdir(), 'townhall-paused-'));
       const slowAnswer = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? slowAnswer.answer : says('After it.')));

@@ -50,7 +50,7 @@ describe('a run', () => {
     expect(items[0]?.parts).toEqual([expect.objectContaining({ type: 'text', text: longText })]);
   });
 
-  test('calls the hooks in order and uses what they return', async () => {
+  test('passes its values through the hooks in order', async () => {
     const hookNames: string[] = [];
     const note = (name: string) => () => void hookNames.push(name);
     const plugin = definePlugin({
@@ -181,7 +181,7 @@ describe('a step that fails', () => {
   ];
   const tool = [{ type: 'tool-call', toolCallId: 'call_0', toolName: 'files_list', input: '{}' }];
 
-  test('continues a text that was cut off without a repetition', async () => {
+  test('continues a truncated text without a repetition', async () => {
     const { client } = await world.start({ settings: { modelRetries: 2 } });
     world.gateway.answer((_request, index) => (index === 0 ? breaksAfter(...text) : says(' and a second.')));
     await client.sessions.create({ id: 's' });
@@ -226,7 +226,7 @@ describe('a step that fails', () => {
       expect(events.find((event) => event.type === type)).toMatchObject({ messageId });
   });
 
-  test('asks again without a thought that a broken stream cut off', async () => {
+  test('is repeated without a thought that was cut off', async () => {
     const { client } = await world.start({ settings: { modelRetries: 2 } });
     const thinkingParts = [
       { type: 'reasoning-start', id: 'r' },
@@ -301,7 +301,7 @@ describe('a step that fails', () => {
     ['a status', { status: 503, error: { type: 'server_error', code: 'not_ready' } }],
   ];
 
-  test.each(ways)('is tried again after %s before the first of its answer', async (_, firstResponse) => {
+  test.each(ways)('is repeated after %s before its first output', async (_, firstResponse) => {
     const { client } = await world.start({ settings: { modelRetries: 2, modelWaitMs: 10_000 } });
     world.gateway.answer((_request, index) => (index === 0 ? firstResponse : says('A second answer.')));
     expect(await client.sessions.execute({ instructions: 'Go.' })).toMatchObject({

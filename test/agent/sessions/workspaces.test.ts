@@ -81,7 +81,7 @@ const exists = (path: string) =>
   );
 
 describe('a session with a folder of its own', () => {
-  test('works in it, and not in the workspace of the agent', async () => {
+  test('works outside of the agent’s workspace', async () => {
     const agent = await world.start();
     const { id, workspace } = await agent.client.sessions.create({ workspace: 'folder' });
     expect(workspace).toBe('folder');
@@ -108,7 +108,7 @@ describe('a session with a folder of its own', () => {
     expect(await text(folder, 'a.txt')).toBe('own');
   });
 
-  test('takes its folder along when it is deleted', async () => {
+  test('is deleted together with its folder', async () => {
     const agent = await world.start();
     const { id: sessionId } = await agent.client.sessions.create({ workspace: 'folder' });
     const folder = await folderOf(agent, sessionId);
@@ -133,7 +133,7 @@ describe('a session with a folder of its own', () => {
 });
 
 describe('a session with a worktree', () => {
-  test('has the files of the commit, and a branch of its own', async () => {
+  test('has the files of the commit on its own branch', async () => {
     const agent = await startInRepository();
     await writeFile(join(agent.workspace, 'a.txt'), 'not committed\n');
     const { id: sessionId } = await agent.client.sessions.create({ workspace: 'worktree' });
@@ -142,7 +142,7 @@ describe('a session with a worktree', () => {
     expect(git(workspace.folder, 'branch', '--show-current')).toBe(workspace.branch);
   });
 
-  test.runIf(hasBubblewrap)('uses git in commands, and commits only with an approval', async () => {
+  test.runIf(hasBubblewrap)('commits from a command only with an approval', async () => {
     const agent = await startInRepository();
     await allowShell(agent);
     const { id } = await agent.client.sessions.create({ workspace: 'worktree' });
@@ -197,7 +197,7 @@ describe('a session with a worktree', () => {
     expect(await Promise.all(marks.map(exists))).toEqual([false, false]);
   });
 
-  test('is refused where the workspace is no repository, and leaves nothing', async () => {
+  test('leaves nothing behind outside of a repository', async () => {
     const agent = await world.start();
     await expect(agent.client.sessions.create({ workspace: 'worktree' })).rejects.toMatchObject(unavailable);
     expect(await readdir(join(agent.dataDir, 'workspaces'))).toEqual([]);
@@ -262,7 +262,7 @@ describe('the fork of a session with a workspace of its own', () => {
     expect(await text(await folderOf(agent, forkId), 'sub/a.txt')).toBe('after');
   });
 
-  test.runIf(hasBubblewrap)('is refused when a file cannot be copied, and leaves nothing', async () => {
+  test.runIf(hasBubblewrap)('leaves nothing behind when a file cannot be copied', async () => {
     const agent = await world.start();
     const { id: sessionId } = await agent.client.sessions.create({ workspace: 'folder' });
     await writeFile(join(await folderOf(agent, sessionId), 'closed.txt'), 'x', { mode: 0 });
@@ -353,7 +353,7 @@ test('a start forgets worktrees whose folder and session are gone, and no others
   expect(branches()).toContain('townhall/elsewhere');
 });
 
-test('a start removes old folders without a session, and no others', async () => {
+test('a start removes only old folders without a session', async () => {
   const first = await world.start();
   const { id } = await first.client.sessions.create({ workspace: 'folder' });
   const folder = await folderOf(first, id);

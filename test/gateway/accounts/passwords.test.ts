@@ -117,7 +117,7 @@ describe('accounts.register and accounts.verifyEmail', () => {
     expect([status, body.error.param]).toEqual([400, 'email']);
   });
 
-  test('answer the same for an address with an account and e-mail its owner', async () => {
+  test('answer the same for an address with an account', async () => {
     const email = await registerAccount();
     const newEmail = newAddress();
     const [existingAnswer, unknownAnswer] = [
@@ -430,7 +430,7 @@ describe('accounts.changePassword', () => {
   });
 });
 
-test('keeps no password, code or verification id in the database or the log', async () => {
+test('the database and the log contain no password, code or verification id', async () => {
   const email = newAddress();
   const { body } = await register(email);
   const { code } = await mailbox.letterTo(email);

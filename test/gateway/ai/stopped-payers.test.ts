@@ -65,7 +65,7 @@ describe('paid calls of a user with three alarms', () => {
     await expect.poll(readStopEnd, pollOptions).toEqual(expect.any(String));
   });
 
-  test('are stopped after a restart too, until an administrator unblocks the user', async () => {
+  test('are stopped until an administrator unblocks the user', async () => {
     expect(Date.parse((await readStopEnd()) ?? '')).toBeGreaterThan(Date.now() + 3_000_000);
     await world.close();
     world = await startGateway({ withAdmin: true, place, env });

@@ -83,33 +83,30 @@ describe('running streams', () => {
   test.each([
     ['paused', 'pauseBureau', 'bureau_paused'],
     ['archived', 'archiveBureau', 'bureau_archived'],
-  ] as const)(
-    'of a Bureau that is %s end within five seconds, others go on',
-    async (_state, action, code) => {
-      const { bureau_id } = await firstWorld.admin.bureaus.createBureau({
-        server_url: 'https://shop.example',
-      });
-      const { userToken } = await makeUser(firstWorld.sql, bureau_id);
-      const stream = await openStream(userToken);
-      const otherStream = await openStream(otherWorld.userToken);
-      await firstWorld.admin.bureaus[action]({ bureau_id });
-      const firstRefusalMs = await until(
-        answersStatus(userToken, 403),
-        'the user is refused on the other gateway',
-      );
-      const { value, ms } = await measureWithin(stream.ended, 15_000);
-      console.log(
-        `${action}: refused after ${Math.round(firstRefusalMs)} ms, stream ended after ${Math.round(ms)} ms more`,
-      );
-      expect(value).toContain(code);
-      // The promises are one second and five seconds; the bounds allow for a busy machine.
-      expect(firstRefusalMs).toBeLessThan(6_000);
-      expect(ms).toBeLessThan(10_000);
-      await expect(measureWithin(otherStream.ended, 300)).rejects.toThrow('more than');
-      expect(await answersStatus(otherWorld.userToken, 200)()).toBe(true);
-      otherStream.stop();
-    },
-  );
+  ] as const)('of a Bureau that is %s end within five seconds', async (_state, action, code) => {
+    const { bureau_id } = await firstWorld.admin.bureaus.createBureau({
+      server_url: 'https://shop.example',
+    });
+    const { userToken } = await makeUser(firstWorld.sql, bureau_id);
+    const stream = await openStream(userToken);
+    const otherStream = await openStream(otherWorld.userToken);
+    await firstWorld.admin.bureaus[action]({ bureau_id });
+    const firstRefusalMs = await until(
+      answersStatus(userToken, 403),
+      'the user is refused on the other gateway',
+    );
+    const { value, ms } = await measureWithin(stream.ended, 15_000);
+    console.log(
+      `${action}: refused after ${Math.round(firstRefusalMs)} ms, stream ended after ${Math.round(ms)} ms more`,
+    );
+    expect(value).toContain(code);
+    // The promises are one second and five seconds; the bounds allow for a busy machine.
+    expect(firstRefusalMs).toBeLessThan(6_000);
+    expect(ms).toBeLessThan(10_000);
+    await expect(measureWithin(otherStream.ended, 300)).rejects.toThrow('more than');
+    expect(await answersStatus(otherWorld.userToken, 200)()).toBe(true);
+    otherStream.stop();
+  });
 
   test('of a revoked token end after a change notice', async () => {
     const { userToken, tokenId } = await makeUser(firstWorld.sql, 'local');

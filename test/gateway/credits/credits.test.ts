@@ -20,7 +20,7 @@ async function createUser(bureauId = 'local') {
 }
 
 describe('credits.getBalance', () => {
-  test('starts with the starting credits, given once', async () => {
+  test('starts with the starting credits once', async () => {
     const { userId, client } = await createUser();
     const balance = { user_id: userId, available: 5000, held: 0, posted: 5000, owed: 0 };
     expect(await client.credits.getBalance()).toEqual(balance);
@@ -29,7 +29,7 @@ describe('credits.getBalance', () => {
     expect((await world.user.credits.getBalance()).posted).toBe(5000);
   });
 
-  test("starts with the Bureau's own starting credits, which may be 0", async () => {
+  test('starts with the Bureau’s own starting credits', async () => {
     for (const starting_credits of [123, 0]) {
       const { bureau_id } = await world.admin.bureaus.createBureau({
         server_url: 'https://shop.example',
@@ -65,7 +65,7 @@ describe('credits.grantCredits', () => {
     ).toEqual([{ actor: 'admin', target: userId, diff: { credits: 250, reason: 'for the outage' } }]);
   });
 
-  test('grants once for an Idempotency-Key, also with ten concurrent calls', async () => {
+  test('grants once for ten concurrent calls with one Idempotency-Key', async () => {
     const { userId, client } = await createUser();
     const headers = { 'Idempotency-Key': id('req') };
     const grant = () =>

@@ -54,7 +54,7 @@ const expire = (column: 'lease_until' | 'expires_at') =>
     .sql`update gateway.idempotency set ${place.database.sql(column)} = now() - interval '1 second'`;
 
 describe('a repeated call', () => {
-  test('returns the first answer on any replica, in any member order', async () => {
+  test('returns the first answer on any replica', async () => {
     const firstCall = call({ request: body({ a: 1, b: { c: [1, 2], d: null } }) });
     expect(await replicas[0].runOnce(firstCall, createdReply({ id: 'x' }))).toEqual({
       status: 201,
@@ -236,7 +236,7 @@ describe('an answer that is not kept', () => {
   });
 });
 
-test('drops the oldest answers of a caller beyond the quota', async () => {
+test('the oldest answers of a caller are dropped beyond the quota', async () => {
   const maxBytesPerCaller = 64 * 1024;
   const limitedIdempotency = createIdempotency({
     database: place.database,
@@ -262,7 +262,7 @@ test('drops the oldest answers of a caller beyond the quota', async () => {
   expect(await replicas[0].runOnce(otherCall, failIfRun)).toMatchObject({ body: 'theirs' });
 });
 
-test('forgets the oldest keys of a caller beyond their number', async () => {
+test('the oldest keys of a caller are dropped beyond their number', async () => {
   const limitedIdempotency = createIdempotency({
     database: place.database,
     schema: 'gateway',
@@ -313,7 +313,7 @@ describe('a call that fails', () => {
     });
   });
 
-  test('midway does not run again; its failure is replayed', async () => {
+  test('midway is replayed without a second run', async () => {
     const firstCall = call();
     await expect(
       replicas[0].runOnce(firstCall, async () => {

@@ -55,7 +55,7 @@ describe('a stream of events that differ in their text', () => {
   test.each([
     ['before the text', (text: string, model: string) => `{"model":"${model}","choices":[${delta(text)}]}`],
     ['behind the text', (text: string, model: string) => `{"choices":[${delta(text)}],"model":"${model}"}`],
-  ])('has our model %s in each of them', async (_name, render) => {
+  ])('has our model %s in each event', async (_name, render) => {
     const streamOf = (model: string) =>
       `${texts.map((text) => `data: ${render(text, model)}\n\n`).join('')}data: [DONE]\n\n`;
     for (const pieceBytes of [50, 10_000])
@@ -104,14 +104,14 @@ describe('a stream before its first content', () => {
     expect(text.replaceAll(': hb\n\n', '')).toBe(end);
   });
 
-  test('is given up after the time to its first content', async () => {
+  test('ends after the time to its first content', async () => {
     const { body } = stalledBody(async () => content);
     await expect(read(body, messages, { firstContentMs: 1 })).rejects.toMatchObject({
       code: 'upstream_timeout',
     });
   });
 
-  test('is held back until its content, and then whole', async () => {
+  test('is held back until its first content', async () => {
     expect(await forward(openingFrame + content, messages, 40)).toBe(openingFrame + content);
   });
 
@@ -126,7 +126,7 @@ describe('a stream before its first content', () => {
     expect(Buffer.from((await parts.next()).value as Uint8Array).toString()).toBe(ping.repeat(1_000));
   });
 
-  test('counts the usage of its opening events at once and only once', async () => {
+  test('counts the usage of its opening events once', async () => {
     const claims: unknown[] = [];
     const bill = {
       recordUsage: (claim: unknown) => claims.push(claim),

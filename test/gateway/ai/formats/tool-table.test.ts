@@ -36,7 +36,7 @@ describe('a tool of a namespace', () => {
     expect(names.map((name) => table.find(name).namespace)).toEqual(['a', 'a__b']);
   });
 
-  test('has 64 characters at most, and the same ones in each turn', () => {
+  test('has a stable name of at most 64 characters', () => {
     const [longName, otherName] = ['x'.repeat(128), `${'x'.repeat(127)}y`];
     const table = createToolTable({ tools: [namespace('crm', longName, otherName)] });
     expect(table.modelName(longName, 'crm')).toHaveLength(64);

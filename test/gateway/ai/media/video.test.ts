@@ -45,79 +45,76 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
     expect([description?.readUInt16BE(40), description?.readUInt16BE(42)]).toEqual([320, 180]);
   });
 
-  it.skipIf(!hasChromium)(
-    'renders two scenes in the colours of their prompt, playable by a browser',
-    async () => {
-      const browser = await launchChromium();
-      try {
-        const page = await browser.newPage();
-        const frames = await page.evaluate(
-          async (source) => {
-            const video = document.createElement('video');
-            video.muted = true;
-            const waitForEvent = (name: string) =>
-              new Promise((resolve, reject) => {
-                video.addEventListener(name, resolve, { once: true });
-                video.addEventListener('error', () => reject(new Error(video.error?.message ?? 'no video')), {
-                  once: true,
-                });
+  it.skipIf(!hasChromium)('renders two scenes that a browser plays', async () => {
+    const browser = await launchChromium();
+    try {
+      const page = await browser.newPage();
+      const frames = await page.evaluate(
+        async (source) => {
+          const video = document.createElement('video');
+          video.muted = true;
+          const waitForEvent = (name: string) =>
+            new Promise((resolve, reject) => {
+              video.addEventListener(name, resolve, { once: true });
+              video.addEventListener('error', () => reject(new Error(video.error?.message ?? 'no video')), {
+                once: true,
               });
-            const dataLoaded = waitForEvent('loadeddata');
-            video.src = source;
-            await dataLoaded;
-            const canvas = document.createElement('canvas');
-            canvas.width = video.videoWidth;
-            canvas.height = video.videoHeight;
-            const context = canvas.getContext('2d') as CanvasRenderingContext2D;
-            const pixelsAt = async (seconds: number) => {
-              const seek = waitForEvent('seeked');
-              video.currentTime = seconds;
-              await seek;
-              // A seek may resolve before the frame can be drawn, so each frame is awaited by its
-              // own time.
-              for (
-                const deadline = performance.now() + 20_000, frameTime = { at: Number.NaN };
-                !(Math.abs(frameTime.at - seconds) <= 0.15);
-              ) {
-                if (performance.now() > deadline)
-                  throw new Error(`the film stands at ${frameTime.at} s and not at ${seconds}`);
-                const frame = new VideoFrame(video);
-                frameTime.at = frame.timestamp / 1e6;
-                context.drawImage(frame, 0, 0);
-                frame.close();
-                await new Promise((resolve) => setTimeout(resolve, 20));
-              }
-              const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
-              let red = 0;
-              let yellowPixels = 0;
-              for (let index = 0; index < data.length; index += 4) {
-                const [r = 0, g = 0, b = 0] = data.slice(index, index + 3);
-                if (r > 150 && g < 110 && b < 120) red += 1;
-                if (r > 170 && g > 140 && b < 130) yellowPixels += 1;
-              }
-              return { red, yellow: yellowPixels };
-            };
-            return {
-              width: video.videoWidth,
-              height: video.videoHeight,
-              duration: video.duration,
-              early: await pixelsAt(0.7),
-              late: await pixelsAt(2.4),
-            };
-          },
-          `data:video/mp4;base64,${film.bytes.toString('base64')}`,
-        );
-        expect(frames).toMatchObject({ width: 320, height: 180 });
-        expect(frames.duration).toBeCloseTo(3, 1);
-        expect(frames.early.red).toBeGreaterThan(1_000);
-        expect(frames.late.red).toBeLessThan(100);
-        expect(frames.late.yellow).toBeGreaterThan(1_000);
-        expect(frames.early.yellow).toBeLessThan(100);
-      } finally {
-        await browser.close();
-      }
-    },
-  );
+            });
+          const dataLoaded = waitForEvent('loadeddata');
+          video.src = source;
+          await dataLoaded;
+          const canvas = document.createElement('canvas');
+          canvas.width = video.videoWidth;
+          canvas.height = video.videoHeight;
+          const context = canvas.getContext('2d') as CanvasRenderingContext2D;
+          const pixelsAt = async (seconds: number) => {
+            const seek = waitForEvent('seeked');
+            video.currentTime = seconds;
+            await seek;
+            // A seek may resolve before the frame can be drawn, so each frame is awaited by its
+            // own time.
+            for (
+              const deadline = performance.now() + 20_000, frameTime = { at: Number.NaN };
+              !(Math.abs(frameTime.at - seconds) <= 0.15);
+            ) {
+              if (performance.now() > deadline)
+                throw new Error(`the film stands at ${frameTime.at} s and not at ${seconds}`);
+              const frame = new VideoFrame(video);
+              frameTime.at = frame.timestamp / 1e6;
+              context.drawImage(frame, 0, 0);
+              frame.close();
+              await new Promise((resolve) => setTimeout(resolve, 20));
+            }
+            const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+            let red = 0;
+            let yellowPixels = 0;
+            for (let index = 0; index < data.length; index += 4) {
+              const [r = 0, g = 0, b = 0] = data.slice(index, index + 3);
+              if (r > 150 && g < 110 && b < 120) red += 1;
+              if (r > 170 && g > 140 && b < 130) yellowPixels += 1;
+            }
+            return { red, yellow: yellowPixels };
+          };
+          return {
+            width: video.videoWidth,
+            height: video.videoHeight,
+            duration: video.duration,
+            early: await pixelsAt(0.7),
+            late: await pixelsAt(2.4),
+          };
+        },
+        `data:video/mp4;base64,${film.bytes.toString('base64')}`,
+      );
+      expect(frames).toMatchObject({ width: 320, height: 180 });
+      expect(frames.duration).toBeCloseTo(3, 1);
+      expect(frames.early.red).toBeGreaterThan(1_000);
+      expect(frames.late.red).toBeLessThan(100);
+      expect(frames.late.yellow).toBeGreaterThan(1_000);
+      expect(frames.early.yellow).toBeLessThan(100);
+    } finally {
+      await browser.close();
+    }
+  });
 
   it('answers other requests while it renders', async () => {
     const { job_id } = (await world.user.ai.startVideo({

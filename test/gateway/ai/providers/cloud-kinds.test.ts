@@ -374,7 +374,7 @@ describe('Amazon Bedrock', () => {
     expect(provider.calls).toEqual([]);
   });
 
-  test('refuses what a model has no switch for', async () => {
+  test('refuses settings that a model lacks', async () => {
     const singleAnswer = await chat('bedrock/ok', { tools: weather, parallel_tool_calls: false });
     expect([singleAnswer.status, (await errorOf(singleAnswer)).param]).toEqual([422, 'parallel_tool_calls']);
     const claude = await chat('bedrock/anthropic-claude-0', { tools: weather, parallel_tool_calls: false });

@@ -33,7 +33,7 @@ describe('converseFrames', () => {
     },
   );
 
-  test('ends at the usage, and accepts a stream without it', async () => {
+  test('ends at the usage where there is one', async () => {
     expect(await read(Buffer.concat([wholeStream, delta]))).toEqual(wholeStream);
     const withoutUsage = wholeStream.subarray(0, wholeStream.length - usage.length);
     expect(await read(withoutUsage)).toEqual(withoutUsage);
@@ -57,7 +57,7 @@ describe('converseFrames', () => {
     expect(await codeOf(delta.subarray(0, 12), 12, 100)).toBe('upstream_failed');
   });
 
-  test('reports an exception with its status, after the frames before it', async () => {
+  test('reports an exception after the frames before it', async () => {
     const bytes = Buffer.concat([delta, exception('throttlingException', 'Too many requests')]);
     const frames: Buffer[] = [];
     const failure = await (async () => {
