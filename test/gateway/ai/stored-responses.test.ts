@@ -191,7 +191,7 @@ describe('a stored response', () => {
     expect(rows).toHaveLength(0);
   });
 
-  test('keeps the responses that it continues', async () => {
+  test('keeps the responses that it continues as long as itself', async () => {
     const response = await create();
     await world.sql`update gateway.ai_responses set keep_until = now() + interval '1 hour' where response_id = ${response.id}`;
     await create({ previous_response_id: response.id });
