@@ -60,9 +60,9 @@ function readTarget(
 ): VideoTarget {
   const model = headers['ai-model-id'];
   const provider = catalog.chain(viewerOf(identity), model, 'video')[0]?.provider ?? '';
-  const { own, warnings } = optionsFor(provider, body.providerOptions);
+  const { optionsForProvider, warnings } = optionsFor(provider, body.providerOptions);
   return {
-    request: toVideoRequest(body, { model, options: own }),
+    request: toVideoRequest(body, { model, options: optionsForProvider }),
     warnings: [...hintWarnings(body), ...warnings],
     rename: videoMemberNames(body, provider),
   };
