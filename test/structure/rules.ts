@@ -35,7 +35,18 @@ const clientPackages = ['@townhall/gateway', '@townhall/agent'];
 const bannedNames = new Set(['util', 'utils', 'helper', 'helpers', 'common', 'manager', 'misc', 'types']);
 const surfaces = ['gateway', 'agent'];
 // The files at the root of a surface that construct its slices or call several of them.
-const composingFiles = new Set(['compose.ts', 'control.ts', 'extensions.ts']);
+const composingFiles = new Set([
+  'compose.ts',
+  'control.ts',
+  'extensions.ts',
+  'infrastructure.ts',
+  'tenants.ts',
+  'models.ts',
+  'project.ts',
+  'http-server.ts',
+  'lifecycle.ts',
+  'assembly.ts',
+]);
 
 /** All violations of all rules, in the order of the files. */
 export function findViolations(sources: readonly Source[]): Violation[] {
@@ -162,14 +173,13 @@ function refuseInSurface(
 ): string | undefined {
   const ownFolder = `src/${surface}/`;
   const isRoot = rest.length === 1;
-  const isCompose = isRoot && rest[0] === 'compose.ts';
   const composesSlices = isRoot && composingFiles.has(rest[0] ?? '');
   const contracts = surface === 'agent' ? ['agent', 'agent-classic'] : [surface];
   if (
     target === 'src/contract/problem-code.gen.ts' ||
     contracts.some((name) => target.startsWith(`src/contract/${name}/`))
   ) {
-    return typeOnly || isCompose
+    return typeOnly || composesSlices
       ? undefined
       : 'below the composition root the contract is only for `import type`';
   }

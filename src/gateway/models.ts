@@ -1,0 +1,102 @@
+// Constructs the model calls, and the jobs that create images and videos.
+import { join } from 'node:path';
+import { assetPath } from '../kernel/assets.ts';
+import { s3Settings } from '../kernel/data/s3-settings.ts';
+import { s3Storage } from '../kernel/data/s3-storage.ts';
+import { directoryStorage } from '../kernel/data/storage.ts';
+import {
+  ai,
+  createLinks,
+  jobPayments,
+  jobsStore,
+  mediaJobs,
+  storedResponses,
+  storedResponsesStore,
+} from './ai/index.ts';
+import { catalogFile } from './config.ts';
+import type { Assembly } from './assembly.ts';
+import type { Infrastructure } from './infrastructure.ts';
+import type { Tenants } from './tenants.ts';
+
+/** Model calls, and the jobs that create images and videos. */
+export async function openModels(
+  { config, options, database, vault, lifecycle, isLocalEdition, closers, defer }: Assembly,
+  { telemetry, upstream, changes, env, queue, cityBaseUrl }: Infrastructure,
+  { ledger, alarms }: Pick<Tenants, 'ledger' | 'alarms'>,
+) {
+  const { log, clock, redactor, env: variables } = options;
+  const bucket = s3Settings('', config);
+  if (bucket !== undefined) redactor.hold(bucket.secret);
+  const jobs = mediaJobs({
+    store: jobsStore(database),
+    queue,
+    storage:
+      bucket === undefined
+        ? directoryStorage(
+            config.storagePath ?? (isLocalEdition ? join(config.databasePath, 'media') : './data/media'),
+          )
+        : s3Storage({ ...bucket, clock }),
+    payments: jobPayments({ ledger }),
+    isAlone: isLocalEdition,
+    clock,
+    log,
+    settings: { videoDeadlineMs: config.videoMs, maxMediaBytesPerOwner: config.mediaQuotaMb * 1024 * 1024 },
+  });
+  const links = createLinks({
+    keys: vault.derive('media links'),
+    baseUrl: () => (cityBaseUrl() ?? lifecycle.url ?? '').replace(/\/+$/, ''),
+    linkSeconds: config.mediaLinkSeconds,
+  });
+  const responses = defer(
+    storedResponses({
+      store: storedResponsesStore(database),
+      vault,
+      clock,
+      log,
+      keepHours: config.responsesKeepHours,
+      maxBytesPerOwner: config.responsesQuotaMb * 1024 * 1024,
+      isAlone: isLocalEdition,
+    }),
+  );
+  const aiService = defer(
+    await ai({
+      jobs,
+      links,
+      storedResponses: responses,
+      rejoinMs: config.responsesRejoinMs,
+      ledger,
+      alarms,
+      env: env.reader,
+      catalogFile: catalogFile(config),
+      modelsFile: config.modelsFile,
+      guideDirectory: assetPath('docs/guides'),
+      localModels: config.localModels === 'on',
+      timeouts: config,
+      videoLimits: { pollMs: config.videoPollMs, maxBytes: config.videoMaxBytes },
+      heartbeatMs: config.heartbeatMs,
+      proxies: {
+        https: variables['HTTPS_PROXY'] ?? variables['https_proxy'],
+        http: variables['HTTP_PROXY'] ?? variables['http_proxy'],
+        none: variables['NO_PROXY'] ?? variables['no_proxy'],
+      },
+      hide: (text) => options.redactor.hide(text),
+      watch: upstream.observe,
+      breakerChannel: options.breakerChannel,
+      traceparent: () => telemetry.traces.traceparent(),
+      requestId: () => telemetry.request()?.requestId,
+      log,
+      clock,
+    }),
+  );
+  upstream.showBreakers(() => aiService.breakers());
+  upstream.showKeys(() => aiService.sharedKeys());
+  upstream.showUsageAlarms(() => aiService.usageAlarms());
+  await aiService.refreshAlarms();
+  changes.onChange(() => void aiService.refreshAlarms());
+  // Aborted calls are still charged: wait for them while the ledger is open. Jobs
+  // stop first, as they make calls.
+  closers.defer(() => aiService.settled());
+  closers.defer(() => aiService.stopRuns());
+  closers.defer(() => jobs.close());
+  return { ai: aiService, jobs, responses };
+}
