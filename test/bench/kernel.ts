@@ -76,21 +76,21 @@ async function compare(rounds: number, seconds: number): Promise<void> {
   // Log lines are really written, in place of a supervisor's pipe.
   const sink = openSync('/dev/null', 'w');
   const servers = ['bare', 'kernel'].map((name) => ({
-    which: name,
+    name,
     child: fork(self, [name], { stdio: ['ignore', sink, 'inherit', 'ipc'] }),
   }));
   try {
-    const ports = await Promise.all(servers.map(({ child }) => waitForFirstMessage(child)));
+    const ports = await Promise.all(servers.map(({ child }) => readMessage(child)));
     const rates: Record<string, number[]> = { bare: [], kernel: [] };
     const costs: Record<string, number[]> = { bare: [], kernel: [] };
     for (const port of ports) await load(port, 3);
     for (let round = 0; round < rounds; round += 1) {
-      for (const [index, { which, child }] of servers.entries()) {
+      for (const [index, { name, child }] of servers.entries()) {
         const usageBefore = await ask(child);
         const { perSecond, failures, answers } = await load(ports[index] as number, seconds);
-        costs[which]?.push(Math.round(((await ask(child)) - usageBefore) / answers));
-        if (failures > 0) throw new Error(`${which} failed ${failures} requests`);
-        rates[which]?.push(perSecond);
+        costs[name]?.push(Math.round(((await ask(child)) - usageBefore) / answers));
+        if (failures > 0) throw new Error(`${name} failed ${failures} requests`);
+        rates[name]?.push(perSecond);
       }
       process.stdout.write(
         `round ${round + 1}: bare ${rates.bare?.at(-1)}/s, kernel ${rates.kernel?.at(-1)}/s; processor time a request ${costs.bare?.at(-1)} and ${costs.kernel?.at(-1)} µs\n`,
@@ -118,12 +118,12 @@ function spentMicroseconds(): number {
 
 async function ask(child: ChildProcess): Promise<number> {
   child.send('cpu');
-  return waitForFirstMessage(child);
+  return readMessage(child);
 }
 
-async function waitForFirstMessage(child: ChildProcess): Promise<number> {
-  const [port] = await once(child, 'message');
-  return port as number;
+async function readMessage(child: ChildProcess): Promise<number> {
+  const [value] = await once(child, 'message');
+  return value as number;
 }
 
 async function load(port: number, seconds: number): Promise<Load> {

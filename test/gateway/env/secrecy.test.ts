@@ -11,13 +11,13 @@ const canaries = [
 let world: EnvWorld;
 beforeAll(async () => {
   world = await startEnvWorld();
-  const [first = '', second = '', third = ''] = canaries;
-  await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: first });
-  await world.admin.env.importVariables({ content: `SECOND_KEY='${second}'\nTHIRD_KEY=${third}` });
+  const [keyCanary = '', linesCanary = '', urlCanary = ''] = canaries;
+  await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: keyCanary });
+  await world.admin.env.importVariables({ content: `SECOND_KEY='${linesCanary}'\nTHIRD_KEY=${urlCanary}` });
   await world.admin.env.listVariables({ reveal: true });
   await world.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
-  await refusal(world.admin.env.importVariables({ content: `FINE=${third}\n${second}` }));
-  await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: second.replaceAll('\n', ' ') });
+  await refusal(world.admin.env.importVariables({ content: `FINE=${urlCanary}\n${linesCanary}` }));
+  await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: linesCanary.replaceAll('\n', ' ') });
   await world.admin.env.removeVariable({ key: 'SECOND_KEY' });
 });
 afterAll(() => world?.close());

@@ -119,7 +119,7 @@ export async function serializeStream(
     }
     if (part?.type === 'stream-start') warnings.push(...part.warnings);
     else if (part === undefined || !isPrelude(part))
-      return orderParts({ first: part, source, warnings }, options);
+      return serializeParts({ first: part, source, warnings }, options);
   }
 }
 
@@ -153,7 +153,7 @@ type StreamOutcome =
   | { type: 'finished'; finish: FinishPart }
   | { type: 'failed'; error: unknown; usage: Usage | undefined };
 
-async function* orderParts(
+async function* serializeParts(
   { first, source, warnings }: StartedStream,
   options: SerializeOptions,
 ): AsyncGenerator<SpecPart> {
