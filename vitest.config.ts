@@ -8,6 +8,7 @@
 // fuzzing. `npm run test:long` (TEST_LONG=1) runs exactly those.
 import { globSync } from 'node:fs';
 import { totalmem } from 'node:os';
+import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 
 const withDatabase = [
@@ -89,6 +90,8 @@ const isLong = process.env['TEST_LONG'] === '1';
 // The workers share two cores with a database server, with Chromium and with the programs that
 // tests start. These times only end what hangs: a test that is green never waits for them.
 const shared = {
+  // The keywords of the kernel work in a validator of the same copy.
+  alias: { ajv: join(import.meta.dirname, 'node_modules/ajv') },
   setupFiles: ['test/support/setup.ts'],
   testTimeout: 90_000,
   hookTimeout: 120_000,
