@@ -208,17 +208,17 @@ describe('decideAttempt', () => {
       with_({ id: { ...noAttempts, tries: 20 }, pair: { ...noAttempts, hasSucceeded: true } }),
       budgets,
     );
-    expect(verdict).toMatchObject({ allowed: true, tries: { id: 20, pair: 1 } });
+    expect(verdict).toMatchObject({ isAllowed: true, tries: { id: 20, pair: 1 } });
   });
 
   test('opens a new window for a network after the last one', () => {
     const spentBudget = { ...noAttempts, tries: 30 };
     expect(decideAttempt(with_({ address: { ...spentBudget, ageSeconds: 100.2 } }), budgets)).toEqual({
-      allowed: false,
+      isAllowed: false,
       retryAfterSeconds: 500,
     });
     expect(decideAttempt(with_({ address: { ...spentBudget, ageSeconds: 600 } }), budgets)).toMatchObject({
-      allowed: true,
+      isAllowed: true,
       startsWindow: true,
       tries: { address: 1 },
     });
