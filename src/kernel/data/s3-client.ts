@@ -155,6 +155,8 @@ function exchange(
     let response: IncomingMessage | undefined;
     const outgoing = send(url, { ...options, timeout: idleMs }, (incoming) => {
       response = incoming;
+      // A server may refuse a content before it has read all of it, and then never read the rest.
+      incoming.once('close', () => outgoing.writableFinished || outgoing.destroy());
       resolve(incoming);
     });
     outgoing.on('timeout', () =>

@@ -1,9 +1,10 @@
 // Storage in a bucket of an S3 server. A key is stored by one request, which S3 applies whole or not
 // at all, so a crash leaves no part of a content in the bucket.
 import { createHash, randomUUID } from 'node:crypto';
-import { open, rm } from 'node:fs/promises';
+import { open, rm, type FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import type { Clock } from '../clock.ts';
 import { Problem } from '../problem.ts';
 import {
@@ -41,6 +42,7 @@ const maxKeyLength = 256;
 // The limit of DeleteObjects.
 const deletionBatch = 1_000;
 const maxResumptions = 3;
+const spoolPieceBytes = 64 * 1024;
 
 export function s3Storage(options: S3StorageOptions): S3Storage {
   const client = s3Client(options, options);
@@ -122,11 +124,22 @@ async function spoolContent(
       hash.update(piece);
       size += piece.length;
     }
-    const open = () => file.createReadStream({ start: 0, autoClose: false });
+    const open = () => Readable.from(readPieces(file), { objectMode: false });
     return { body: { size, digest: hash.digest('hex'), open }, close: () => file.close() };
   } catch (error) {
     await file.close();
     throw error;
+  }
+}
+
+/** A stream of the file handle would close it when an attempt fails, and the next attempt needs it. */
+async function* readPieces(file: FileHandle): AsyncGenerator<Uint8Array> {
+  let position = 0;
+  for (;;) {
+    const { bytesRead, buffer } = await file.read({ buffer: Buffer.allocUnsafe(spoolPieceBytes), position });
+    if (bytesRead === 0) return;
+    position += bytesRead;
+    yield buffer.subarray(0, bytesRead);
   }
 }
 

@@ -130,12 +130,16 @@ describe('a faulty S3 server', () => {
   /** One answer for each request; the last one repeats. */
   let answers: Answer[];
   let requests: IncomingMessage[];
+  /** Whether answers come before the content of the request is read. */
+  let answersEarly: boolean;
   beforeEach(async () => {
     requests = [];
+    answersEarly = false;
     server = createServer((request, response) => {
       requests.push(request);
-      request.resume();
       const answer = answers.length > 1 ? answers.shift() : answers[0];
+      if (answersEarly) return answer?.(request, response);
+      request.resume();
       request.once('end', () => answer?.(request, response));
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -172,6 +176,31 @@ describe('a faulty S3 server', () => {
     answers = [slowDown, slowDown, answerWith(200)];
     await openStorage().put('key', pieces(3, 1_000));
     expect(requests.map(({ headers }) => headers['content-length'])).toEqual(['3000', '3000', '3000']);
+  });
+
+  test('is tried again when it hangs up within a content', async () => {
+    let received = 0;
+    const hangUp: Answer = (request) => request.once('data', () => request.socket.destroy());
+    const accept: Answer = (request, response) => {
+      request.on('data', (piece: Buffer) => (received += piece.length));
+      request.once('end', () => response.writeHead(200).end());
+    };
+    answersEarly = true;
+    answers = [hangUp, accept];
+    await openStorage().put('key', pieces(20, 1_000_000));
+    expect(received).toBe(20_000_000);
+  });
+
+  test('is sent no more of a content that it has refused', async () => {
+    answersEarly = true;
+    answers = [({ socket }) => socket.write('HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n')];
+    const content = Buffer.alloc(30_000_000);
+    await expect(openStorage().put('key', content)).rejects.toThrow('refused PUT of the key key: 403');
+    const [request] = requests;
+    const isClosed = new Promise((resolve) => request?.socket.once('close', resolve));
+    request?.on('error', () => {}).resume();
+    await isClosed;
+    expect(request?.socket.bytesRead).toBeLessThan(content.length);
   });
 
   test('is given up after the last attempt', async () => {
