@@ -3,8 +3,10 @@
 //
 //   node scripts/test-packages.ts
 
-import { readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { tryLockFolder, type FolderLock } from '../src/kernel/data/folder-lock.ts';
 import { runNpm } from './pack/npm.ts';
 
 interface LockedPackage {
@@ -14,14 +16,36 @@ interface LockedPackage {
 }
 
 const folder = path.join(import.meta.dirname, '../test');
+const lockFolder = path.join(import.meta.dirname, '../build/test-packages');
 
 try {
-  if (!isInstalled()) await install();
+  if (!isInstalled()) await installAlone();
 } catch (error) {
   console.error(
     `test-packages: ${(error as Error).message}\nThis needs the npm registry, once. Try again with: npm ci --prefix test`,
   );
   process.exitCode = 1;
+}
+
+/** Of two scripts that start at once, such as lint and tests, the second would delete what the first installs. */
+async function installAlone(): Promise<void> {
+  const lock = await waitForLock();
+  try {
+    if (!isInstalled()) await install();
+  } finally {
+    lock.release();
+  }
+}
+
+/** The lock ends with the process that holds it, and its npm ends after ten minutes. */
+async function waitForLock(): Promise<FolderLock> {
+  mkdirSync(lockFolder, { recursive: true });
+  for (let attempt = 1; ; attempt += 1) {
+    const lock = tryLockFolder(lockFolder);
+    if (lock !== null) return lock;
+    if (attempt === 1) console.error('test-packages: waiting for another process that installs them …');
+    await sleep(500);
+  }
 }
 
 /** npm writes the list of what it installed at the end of an installation, so half of one has no list. */
@@ -43,7 +67,8 @@ function readPackages(file: string): Record<string, LockedPackage> | undefined {
     };
     return packages;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    // A SyntaxError is of a list that npm is writing.
+    if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
   }
 }
