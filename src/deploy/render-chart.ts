@@ -33,14 +33,18 @@ export function renderChart({
   };
 }
 
+/** Also a label of Kubernetes, which ends with a letter or a digit. */
 function chartName({ name }: Declaration): string {
-  return name.toLowerCase().replace(/[^a-z0-9-]+/g, '-');
+  return name
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, '-')
+    .replace(/-$/, '');
 }
 
 function chart(declaration: Declaration, { version, notice }: { version: string; notice: string }): string {
   return `# ${notice}
 apiVersion: v2
-name: ${chartName(declaration)}
+name: ${JSON.stringify(chartName(declaration))}
 description: The City ${JSON.stringify(declaration.name).slice(1, -1)}
 type: application
 version: 0.1.0

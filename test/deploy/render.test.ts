@@ -17,22 +17,26 @@ const helm = (process.env['PATH'] ?? '')
   .map((path) => join(path, 'helm'))
   .find((path) => existsSync(path));
 const hasSystemd = existsSync('/usr/bin/systemd-analyze');
-const declarationWith = (resources: object) =>
+const declarationWith = (resources: object, name = 'notes') =>
   parseDeclaration(
     JSON.stringify({
       schema: 1,
       type: 'city',
       id: 'cty_x',
-      name: 'notes',
+      name,
       deployment: { target: 'local', port: 8080, base_url: 'https://notes.example.test', resources },
     }),
   );
 const renderWith = (
   resources: object,
-  { directory = '/srv/notes', user = 'root' }: { directory?: string; user?: string } = {},
+  {
+    directory = '/srv/notes',
+    user = 'root',
+    name = 'notes',
+  }: { directory?: string; user?: string; name?: string } = {},
 ) =>
   renderProject({
-    declaration: declarationWith(resources),
+    declaration: declarationWith(resources, name),
     version: '1.2.3',
     directory,
     folder: join(directory, 'deployment'),
@@ -245,6 +249,14 @@ describe('rendered files', () => {
       name: 'notes',
       appVersion: '1.2.3',
     });
+  });
+
+  test.each([
+    ['My_City._', 'my-city'],
+    ['2026', '2026'],
+    ['null', 'null'],
+  ])('the City %s has a chart with the label %s', (name, label) => {
+    expect(parse(renderWith({}, { name })['chart/Chart.yaml'] ?? '')).toHaveProperty('name', label);
   });
 
   test.skipIf(helm === undefined)('the chart renders and demands what replicas share', async () => {
