@@ -197,9 +197,9 @@ export async function removeSession(
 ): Promise<void> {
   await runs.cancel(session, { queue: true });
   const outcome = await eventLog.remove(session.key);
-  // Forks of a hidden session may still show its attachments.
-  if (outcome === 'gone') await files.removeAll(session.key);
   const isOwn = session.workspace !== 'shared';
   await snapshots.removeSession(session.key, isOwn ? workspaces.rootOf(session) : null);
   await workspaces.remove(session);
+  // Last, since a bucket may be out of reach. Forks of a hidden session may still show its attachments.
+  if (outcome === 'gone') await files.removeAll(session.key);
 }
