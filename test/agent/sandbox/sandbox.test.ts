@@ -268,7 +268,7 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
   });
 });
 
-describe.skipIf(!hasBubblewrap)('links in the paths of a sandbox', () => {
+describe.skipIf(!hasBubblewrap)('a sandbox with links in its paths', () => {
   let base: string;
   let workspace: string;
   beforeAll(async () => {
@@ -316,17 +316,17 @@ describe.skipIf(!hasBubblewrap)('links in the paths of a sandbox', () => {
   }
 
   test.each<[string, (path: string) => { read?: string[]; settings?: SandboxSettings }]>([
-    ['of all programs', (path) => ({ read: [path] })],
-    ['of one program', (path) => ({ settings: { read: [path] } })],
-    ['of one that may write', (path) => ({ settings: { write: [path] } })],
-  ])('show no secret by another name: %s', async (_name, optionsOf) => {
+    ['a path that all programs read', (path) => ({ read: [path] })],
+    ['a path that one program reads', (path) => ({ settings: { read: [path] } })],
+    ['a path that one program writes', (path) => ({ settings: { write: [path] } })],
+  ])('hides secrets behind a link: %s', async (_name, optionsOf) => {
     const text = `cat ${base}/link/open ${base}/link/deep/agent.token ${base}/real/deep/agent.token`;
     const linkOutput = await readOutput(text, optionsOf(join(base, 'link')));
     expect(linkOutput).toContain('open to all');
     expect(linkOutput).not.toContain('SECRET');
   });
 
-  test('hide the secrets of a workspace that is reached through one', async () => {
+  test('hides the secrets of a workspace whose path has a link', async () => {
     const toolsFolder = join(base, 'project', 'tools');
     expect(await readOutput(`pwd; cat .env ${toolsFolder}/.env`, { folder: toolsFolder })).not.toContain(
       'SECRET',
@@ -334,7 +334,7 @@ describe.skipIf(!hasBubblewrap)('links in the paths of a sandbox', () => {
   });
 
   test.each(['out/planted', 'work/planted', 'project/planted'])(
-    'follow none of a program: %s',
+    'does not follow a link that a program could have made: %s',
     async (path) => {
       const settings = { write: [join(base, 'out')], read: [join(base, path)] };
       await expect(readOutput(`cat ${join(base, path)}/key`, { settings })).rejects.toThrow(
@@ -345,13 +345,13 @@ describe.skipIf(!hasBubblewrap)('links in the paths of a sandbox', () => {
     },
   );
 
-  test('start a program of the system by a link in the workspace', async () => {
+  test('starts a system program by a link in the workspace', async () => {
     await symlink('/bin/sh', join(workspace, 'python'));
     const command = [join(workspace, 'python'), '-c', 'echo started'];
     expect(await readOutput('', { command })).toBe('started\n');
   });
 
-  test('of all programs in the workspace leave no sandbox', async () => {
+  test('is unavailable when a read path of all programs is a link in the workspace', async () => {
     const read = [join(workspace, 'planted')];
     const sandbox = await openSandbox({ workspace, hidden: [], read, isOff: false, path: '/usr/bin' });
     expect(sandbox.missing).toMatch(/leads through a link/);

@@ -288,8 +288,10 @@ describe('tools of a provider in chat completions', () => {
     expect((await chat(model, [tool])).status).toBe(200);
     expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ tools: [tool] });
   });
+});
 
-  test('spoken answers are refused, as the price of their tokens is not known', async () => {
+describe('members of chat completions', () => {
+  test('are refused if they ask for spoken answers, which have no price', async () => {
     const response = await world.post('/v1/ai/chat/completions', {
       model: 'gpt/priced',
       messages: [{ role: 'user', content: 'hi' }],
@@ -311,7 +313,7 @@ describe('tools of a provider in chat completions', () => {
     ['modalities', ['text', 'audio']],
     ['service_tier', 'flex'],
     ['tool_choice', { type: 'custom', custom: { name: 'f' } }],
-  ])('and unsupported members are refused for translated models: %s', async (member, value) => {
+  ])('are refused if a translated model does not support them: %s', async (member, value) => {
     const response = await world.post('/v1/ai/chat/completions', {
       model: 'gemini/ok',
       messages: [{ role: 'user', content: 'hi' }],
