@@ -104,7 +104,7 @@ describe('log', () => {
       text: expect.stringMatching(/^a{16384}… \(8000000 characters\)$/),
       below: { list: [expect.stringContaining('(20000 characters)')] },
     });
-    // Around the ends of the searched and of the shown part.
+    // The secret crosses the end of the shown part (16,384) or of the searched part (65,536).
     for (const chunkEnd of [16_384, 65_536])
       for (const offset of [1, 100, 206])
         log.error({ err: new Error('c'.repeat(chunkEnd - offset) + secret + 'c'.repeat(70_000)) }, 'secret');

@@ -10,7 +10,7 @@ import { createDisk, loseUnsyncedLines, loseUnwrittenLines } from './journal-mod
 import { type Action, printPlain } from './schedule.ts';
 import type { CallRecord, Machine, World } from './world.ts';
 
-/** From the request for a balance to the statement that asks the other gateways. */
+/** Longest delay between the request for a balance and the statement that asks the other gateways. */
 const maximumDelayMs = 1_000;
 
 export function act(world: World, action: Action, modules: LedgerModules): void {

@@ -1,4 +1,4 @@
-// The required content of a balance when it is read.
+// Checks each balance that a client reads: charges it must contain, and held credits it may show.
 import { isOver, isReachableForAll, larger } from './invariants.ts';
 import type { HoldRow, ShownBalance } from './store-model.ts';
 import { type CallRecord, fail, type World } from './world.ts';

@@ -39,8 +39,8 @@ export function allotInTurn(world: World, request: AllotRequest): AllotResult {
 }
 
 /**
- * A give-back as it is sent. It leaves the gateway exactly the credits that its
- * calls need, and answers only recalls that the gateway has read.
+ * Runs a give-back and checks its effect: the gateway keeps no more credits than its calls needed when
+ * the statement was sent, and only recalls that the gateway has read are answered.
  */
 export function giveBackAllIdle(
   world: World,
@@ -64,7 +64,7 @@ export function giveBackAllIdle(
       const sender = atSending.get(row.allotmentId);
       if (sender === undefined) continue;
       world.coverage.count('give-back that leaves what calls need');
-      // Credits that calls needed then and that are charged since are no longer needed.
+      // A charge since then lowers the need.
       if (row.amount + row.charged > larger(sender.use, row.charged))
         fail(world, `a give-back left ${row.amount} credits of ${row.allotmentId}, more than its calls need`);
       if (row.recall > sender.recall) {

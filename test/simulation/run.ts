@@ -13,14 +13,14 @@ export interface RunOptions {
   seconds: number;
   /** Prints what happens in each schedule. */
   isTraced: boolean;
-  /** A planted bug is looked for: the first failure is enough, and is not shrunk. */
+  /** Set for planted bugs: the run stops at the first failure and does not shrink it. */
   isExploring: boolean;
   /** Where the counts of passed and failed checks are written, in the form of the test runner's report. */
   report: string | undefined;
 }
 
 const maximumFailures = 3;
-/** From so many schedules on every state must have been reached. */
+/** A run of at least this many schedules fails unless it reached every expected state. */
 const completeSchedules = 5_000;
 
 /** Returns the exit code: 1 when a schedule failed or a state was not reached. */
@@ -78,7 +78,7 @@ function printCoverage(coverage: Coverage, missingCoverage: readonly string[]): 
   for (const state of missingCoverage) print(`         0  ${state}: never reached`);
 }
 
-/** All schedules are one check, the states another. */
+/** Reports two checks: all schedules together, and the reached states. */
 function writeReport(file: string, passedCount: number, failedCount: number): void {
   const report = {
     numPassedTests: failedCount === 0 && passedCount > 0 ? 1 : 0,

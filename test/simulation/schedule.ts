@@ -31,16 +31,16 @@ export interface CallPlan {
   /** Price of the answer; above the bound in a few calls. */
   price: bigint;
   inputCredits: bigint;
-  /** From the reservation to the request upstream. */
+  /** Time from the reservation to the request upstream. */
   sendMs: number;
-  /** From there to the end of the answer. */
+  /** Time from the request to the end of the answer. */
   answerMs: number;
   checkpoints: number;
-  /** A dearer fallback before the first attempt; null: none. */
+  /** New bound when a more expensive fallback replaces the model before the first attempt; null: none. */
   raiseTo: bigint | null;
   attempts: number;
   end: 'settle' | 'settle twice' | 'release';
-  /** The database refuses its charge for a value that no rule foresaw. */
+  /** The database refuses the charge, as it would a value out of range. */
   isRefused: boolean;
 }
 
@@ -178,7 +178,7 @@ function drawEnd(random: Random): CallPlan['end'] {
   return random.chance(0.05) ? 'settle twice' : 'settle';
 }
 
-/** Calls that were reserved before a pause and are sent after it, and calls on what was idle before it. */
+/** Adds calls around a pause: reserved before it and sent after it, or reserved from credits idle before it. */
 function addCallsAround(
   random: Random,
   { machine, forMs }: { machine: number; forMs: number },
@@ -208,7 +208,7 @@ function addCallsAround(
   }
 }
 
-/** Many keys of one user at once, or many calls on a small balance. */
+/** Adds calls with many keys of one user at once, or many calls on a small balance. */
 function addBurst(
   random: Random,
   machines: number,

@@ -33,15 +33,15 @@ export interface Gateway {
   send: Send;
   /** The effect of SIGTERM: applies charges and returns all allotments. */
   close(): Promise<void>;
-  /** Time of the world at which the latest request was sent whose answer renewed the lease, by allotment. */
+  /** By allotment: when the latest request that renewed its lease was sent, in world time. */
   leases: Map<string, number>;
   /** The reserved credits by allotment at the latest check. */
   reserved: Map<string, bigint>;
   /** When a statement of its maintenance last failed. */
   disconnectedMs: number;
   /**
-   * When a statement last had no answer, or the process went on after a stop: memory
-   * and rows may differ for a while.
+   * When a statement last had no answer, or the process last continued after a stop. Memory and rows may
+   * differ for a while after it.
    */
   lastTroubleMs: number;
 }
@@ -79,7 +79,7 @@ export interface CallRecord {
   price: bigint;
   /** A 402 or 503 would be justified: holders did not answer, or others wanted the same credits. */
   isExcused: boolean;
-  /** While it waited there was a moment at which it might have got its credits. */
+  /** At some moment of its wait the credits may have sufficed. */
   mayBePaid: boolean;
   /** Another call of the account waited at the same time. */
   hasRivals: boolean;

@@ -40,7 +40,7 @@ export interface ScriptedProvider {
    * script.
    */
   modelsFile(scripts: Record<string, string>, overrides?: ModelsFileMore): string;
-  /** Answers every call with this key by the status instead of its script; without an answer no longer. */
+  /** Makes every call with this key get the answer instead of its script; without `answer`, the script again. */
   answerKey(key: string, answer?: KeyAnswer): void;
   reset(): void;
   close(): Promise<void>;

@@ -26,8 +26,8 @@ export async function startS3Server(): Promise<S3Server> {
   const script = `require(${JSON.stringify(program)}).parseAsync()`;
   const bucket = 'townhall-test';
   const settings = ['--directory', folder, '--address', '127.0.0.1', '--port', '0', '--silent'];
-  // The server encrypts the places within its lists with DES. `-e` leaves one argument less than a file,
-  // so the first word stands for the file.
+  // The server encrypts its list cursors with DES, which needs the legacy provider. With `-e`, argv has no
+  // file name, so the first argument takes its place.
   const words = [
     '--openssl-legacy-provider',
     '-e',

@@ -12,7 +12,7 @@ export interface TokenEndpoint {
   answers: { status: number; body: string; delayMs?: number }[];
   /** Seconds until issued tokens expire. */
   lifetimeSeconds: number;
-  /** The number of requests that the caller left before their answer. */
+  /** The number of requests that the caller aborted before the answer. */
   left(): number;
   /** A key file of a service account whose `token_uri` is this endpoint. */
   keyFile: string;

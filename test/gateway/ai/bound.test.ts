@@ -121,7 +121,7 @@ const requests: Record<RequestFormat, (parts: Parts) => object> = {
       { type: 'reasoning', summary: [input] },
     ],
   }),
-  // Has text alone.
+  // This format has text only.
   completions: ({ input, schema, metadata }) => ({
     model: 'x',
     prompt: [JSON.stringify(schema)],

@@ -241,7 +241,7 @@ describe('a stored response', () => {
   test('reserves the price of the conversation that it continues', async () => {
     const response = await create({ model: 'openai/ok', input: 'word '.repeat(2_000) });
     const { available } = await world.user.credits.getBalance();
-    // Enough for the new input, and not for the 10,000 bytes before it.
+    // The balance covers the new input, but not also the 10,000 bytes of the stored conversation.
     const members = { model: 'openai/ok', max_output_tokens: Math.floor((available - 5_000) / 2) };
     await expect(create(members)).resolves.toMatchObject({ status: 'completed' });
     await expect(create({ ...members, previous_response_id: response.id })).rejects.toMatchObject({

@@ -26,7 +26,7 @@ export interface AllotmentsWorld {
   store: AllotmentStore;
   credits: CreditsStore;
   generation: string;
-  /** A user with so many credits. */
+  /** Creates a user with this balance; returns its id. */
   user(credits: bigint): Promise<string>;
   key(userId: string, cap: bigint | null): Promise<string>;
   /** Opens an allotment of gateway `gwy_a` with exactly `need`, unless the overrides say otherwise. */
@@ -143,14 +143,17 @@ export async function startAllotments(): Promise<AllotmentsWorld> {
   };
 }
 
-/** Says when the server started, in place of the server: that of the tests is not up for a minute yet. */
+/**
+ * Replaces the function that returns the start of the database server. The test server started less than a
+ * minute ago, so no allotment could be taken back.
+ */
 export async function startServerAt(sql: Sql, time: string): Promise<void> {
   await sql.unsafe(
     `create or replace function gateway.credits_server_start() returns timestamptz language sql stable as $$ select ${time === 'now' ? 'now()' : `'${time}'::timestamptz`} $$`,
   );
 }
 
-/** A finished call of a user who is not named further; `call.userId` decides who pays. */
+/** A finished call of a placeholder user; override `call.userId` to choose who pays. */
 export function chargeOf(overrides: Partial<CoveredCharge>): CoveredCharge {
   return {
     seq: 1,

@@ -29,21 +29,21 @@ const tokens = users.flatMap((userId) => [
   { userId, tokenId: `tok_${userId}_small`, cap: 90n },
 ]);
 
-/** The model and the statements, driven together. */
+/** The model and the real store, which get the same operations. */
 interface Pair {
   model: StoreModel;
   store: AllotmentStore;
   credits: CreditsStore;
   database: Database;
   random: Random;
-  /** Numbers for ids. */
+  /** The next unique number for an id. */
   next(): string;
   advance(ms: number): Promise<void>;
 }
 
 /**
- * Runs so many random operations on a model and a database of their own. Set
- * EQUIVALENCE_SEED to repeat a failure.
+ * Runs this many random operations on a new model and a new database. Set EQUIVALENCE_SEED to repeat a
+ * failure.
  */
 export async function compareStores(operations: number): Promise<void> {
   const place = await testDatabase();
@@ -210,7 +210,7 @@ function ticketOf(
   return ownTickets.length > 0 && random.chance(0.7) ? random.pick(ownTickets).ticket : undefined;
 }
 
-/** A request that is refused as gone has no numbers that its sender uses. */
+/** Senders ignore the numbers of an answer `gone`, so the comparison omits them. */
 function normalizeAllot(result: AllotResult): Partial<AllotResult> {
   return result.outcome === 'gone' ? { outcome: 'gone', row: result.row } : result;
 }

@@ -38,7 +38,7 @@ async function openOrder(method: Method) {
   return { ...person, payment, deliver: (step: Step) => world.deliver(method, eventOfStep[step]()) };
 }
 
-/** All orders of the items. */
+/** All permutations of the items. */
 function permutationsOf<T>(items: readonly T[]): T[][] {
   return items.length <= 1
     ? [[...items]]
@@ -54,7 +54,7 @@ async function deliverAll(
 ): Promise<{ payment: Payment; balance: { posted: bigint; owed: bigint } }> {
   const { userId, client, payment, deliver } = await openOrder(method);
   for (const step of steps) expect((await deliver(step)).status).toBe(200);
-  // Deliver them once more, as providers do.
+  // Providers may deliver an event twice.
   for (const step of steps) expect(await deliver(step)).toMatchObject({ status: 200 });
   return {
     payment: await client.payments.getPayment({ payment_id: payment.payment_id }),

@@ -409,7 +409,7 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
           reason: { status: 503, code: 'database_unavailable' },
         });
       }
-      // The stopped connections are still stopped; new ones have replaced them.
+      // New connections have replaced the ones that are stopped.
       expect(await Promise.all([database.sql`select 1 as one`, database.sql`select 2 as two`])).toEqual([
         [{ one: 1 }],
         [{ two: 2 }],

@@ -35,7 +35,7 @@ function read(
   });
 }
 
-/** The caller's bytes of a stream that arrives in pieces of this size. */
+/** Returns what the caller gets when the provider's stream arrives in pieces of this size. */
 async function forward(source: string, format: PassthroughFormat, pieceBytes: number): Promise<string> {
   const bytes = Buffer.from(source);
   async function* body(): AsyncGenerator<Uint8Array> {
