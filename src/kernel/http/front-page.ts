@@ -62,7 +62,7 @@ const style = `
   p a { color: var(--accent); text-underline-offset: .2em; }
   :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; border-radius: 8px; }
   pre { margin: .7rem 0; padding: .8rem 1.1rem; border: 1px solid var(--line); border-radius: 10px;
-    background: var(--card); white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.45; }
+    background: var(--card); overflow-x: auto; line-height: 1.45; }
   code { font: .85rem ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
   @media (max-width: 34rem) { li a { grid-template-columns: 1fr; } }
 `;
