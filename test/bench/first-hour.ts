@@ -60,7 +60,7 @@ async function measureStarts(checkout: string): Promise<Round> {
   const second = await start(checkout);
   try {
     const call = timed(
-      `node_modules/.bin/node src/cli/main.ts call gateway ai.generateText model=local/echo prompt=Hi --url ${second.url}`,
+      `node_modules/.bin/node src/cli/main.ts call gateway ai.generateText model=local/echo prompt=Hi --url ${second.url} --token-file data/local.token`,
       checkout,
     );
     return {
@@ -78,8 +78,13 @@ async function measureStarts(checkout: string): Promise<Round> {
 }
 
 function timed(command: string, cwd: string): { seconds: number; processorSeconds: number } {
-  const shell = `TIMEFORMAT='%3R %3U %3S'; { time ${command} >/dev/null 2>&1; } 2>&1`;
-  const times = execFileSync('bash', ['-c', shell], { cwd }).toString().trim().split(' ').map(Number);
+  // Descriptor 3 is that of this program's own errors, so a failed command is explained there.
+  const shell = `TIMEFORMAT='%3R %3U %3S'; { time ${command} >/dev/null 2>&3; } 3>&2 2>&1`;
+  const times = execFileSync('bash', ['-c', shell], { cwd, stdio: ['ignore', 'pipe', 'inherit'] })
+    .toString()
+    .trim()
+    .split(' ')
+    .map(Number);
   const [seconds = 0, user = 0, system = 0] = times;
   return { seconds, processorSeconds: user + system };
 }
