@@ -17,7 +17,8 @@ interface Shape {
 
 /**
  * Returns a function that renames members in snake case to those that the schema declares. Members of objects
- * that the schema leaves open, such as the arguments of a function, keep their names.
+ * that the schema leaves open, such as the arguments of a function, keep their names. It changes the value that
+ * it gets: copies of all objects of a large body would block the process for a second.
  */
 export function createSnakeCaseReader(
   document: OpenApiDocument,
@@ -26,31 +27,47 @@ export function createSnakeCaseReader(
   const shapes = new Map<object, Shape>();
 
   function shapeOf(node: object): Shape {
-    const resolved = resolveReference<ObjectSchema>(document, node);
-    let shape = shapes.get(resolved);
-    if (shape === undefined) shapes.set(resolved, (shape = readShape(resolved)));
+    let shape = shapes.get(node);
+    if (shape === undefined)
+      shapes.set(node, (shape = readShape(resolveReference<ObjectSchema>(document, node))));
     return shape;
   }
 
   // Recursion is safe: the parser has bounded the depth of the body.
   function read(value: unknown, node: object): unknown {
     const { names, members, items } = shapeOf(node);
-    if (Array.isArray(value))
-      return items === undefined ? value : value.map((item: unknown) => read(item, items));
+    if (Array.isArray(value)) {
+      if (items !== undefined)
+        for (let index = 0; index < value.length; index += 1) value[index] = read(value[index], items);
+      return value;
+    }
     if (!isRecord(value) || members.size === 0) return value;
-    // Null prototype: `__proto__` of a body is a member like any other.
-    const record = Object.create(null) as JsonRecord;
-    for (const [name, memberValue] of Object.entries(value)) {
-      const declared = names.get(name);
-      // With both spellings the validator refuses the one in snake case.
-      const key = declared === undefined || Object.hasOwn(value, declared) ? name : declared;
-      const member = members.get(key);
-      record[key] = member === undefined ? memberValue : read(memberValue, member);
+    const record = renameMembers(value, names);
+    for (const name in record) {
+      const member = members.get(name);
+      if (member === undefined) continue;
+      const memberValue = record[name];
+      if (typeof memberValue === 'object') record[name] = read(memberValue, member);
     }
     return record;
   }
 
   return (value) => read(value, schema);
+}
+
+/** The same object if it has no name to replace. */
+function renameMembers(value: JsonRecord, names: Shape['names']): JsonRecord {
+  // With both spellings the validator refuses the one in snake case.
+  const declaredName = (name: string): string => {
+    const declared = names.get(name);
+    return declared === undefined || Object.hasOwn(value, declared) ? name : declared;
+  };
+  for (const name in value) {
+    if (declaredName(name) === name) continue;
+    // `fromEntries` defines members, so `__proto__` of a body is one like any other.
+    return Object.fromEntries(Object.entries(value).map(([key, member]) => [declaredName(key), member]));
+  }
+  return value;
 }
 
 function readShape({ properties = {}, items }: ObjectSchema): Shape {
