@@ -74,26 +74,33 @@ async function generateVideo(
 ): Promise<Reply<Operations['ai.generateSdkVideo']>> {
   const { request, warnings, rename } = readTarget(options, call);
   const job = await withMemberNames(rename, () => createAwaitedVideoJob(options, call, request));
-  const events = endOfVideo(options, call, { ...job, warnings, rename });
-  return { status: 200, events, end: '[DONE]' };
+  // The wait starts here and not with the first read of the events: it also cancels the job of a caller that
+  // left before the head of the reply, whose events nothing reads.
+  const event = endOfVideo(options, call, { ...job, warnings, rename });
+  event.catch(() => {});
+  return { status: 200, events: oneEvent(event), end: '[DONE]' };
 }
 
-/** One event. The head of the reply is sent before, so that no client gives up on a silent connection. */
-async function* endOfVideo(
+/** The head of the reply is sent before the event, so that no client gives up on a silent connection. */
+async function* oneEvent(event: Promise<SdkVideoEvent>): AsyncGenerator<{ data: SdkVideoEvent }> {
+  yield { data: await event };
+}
+
+async function endOfVideo(
   options: SdkVideoOptions,
   call: GenerateCall,
   { jobId, isKeyed, warnings, rename }: { jobId: string; isKeyed: boolean } & Omit<VideoTarget, 'request'>,
-): AsyncGenerator<{ data: SdkVideoEvent }> {
+): Promise<SdkVideoEvent> {
   const { jobs, clock, timeouts } = options;
   const { signal, identity } = call;
   const address = { jobId, kind: 'video', owner: ownerOf(identity) } as const;
   const wait = { signal, deadlineMs: timeouts.streamMs, clock, keepsRunning: isKeyed };
   try {
     const job = await withMemberNames(rename, () => waitForJob(jobs, address, wait));
-    yield { data: { type: 'result', ...(await resultOf(options, job)), warnings } };
+    return { type: 'result', ...(await resultOf(options, job)), warnings };
   } catch (error) {
     if (signal.aborted && !(signal.reason instanceof Problem)) throw error;
-    yield { data: failureEvent(call, asProblem(signal.aborted ? signal.reason : error)) };
+    return failureEvent(call, asProblem(signal.aborted ? signal.reason : error));
   }
 }
 
@@ -140,20 +147,39 @@ async function stateOf(options: SdkVideoOptions, job: Job): Promise<SdkVideoStat
     case 'failed':
       return { status: 'error', error: job.error?.message ?? 'The job failed.' };
     default:
-      if (job.media.length === 0) return { status: 'error', error: deletedVideo().message };
-      return { status: 'completed', ...(await resultOf(options, job)) };
+      return completedState(options, job);
   }
 }
 
+/** A poller gets the state of an error for a deleted video, as for other jobs without one. */
+async function completedState(options: SdkVideoOptions, job: Job): Promise<SdkVideoState> {
+  const result = await findResult(options, job);
+  return result === null
+    ? { status: 'error', error: deletedVideo().message }
+    : { status: 'completed', ...result };
+}
+
+interface VideoResult {
+  videos: SdkVideo[];
+  providerMetadata: SdkVideoMetadata;
+}
+
 /** Throws a 502 for a video that was deleted. */
-async function resultOf(
-  options: SdkVideoOptions,
-  job: Job,
-): Promise<{ videos: SdkVideo[]; providerMetadata: SdkVideoMetadata }> {
-  if (job.media.length === 0) throw deletedVideo();
+async function resultOf(options: SdkVideoOptions, job: Job): Promise<VideoResult> {
+  const result = await findResult(options, job);
+  if (result === null) throw deletedVideo();
+  return result;
+}
+
+/** Null for a video that was deleted. */
+async function findResult(options: SdkVideoOptions, job: Job): Promise<VideoResult | null> {
+  if (job.media.length === 0) return null;
   const videos: SdkVideo[] = [];
-  for (const { mediaId, mediaType } of job.media)
-    videos.push(await toSdkVideo(options, { mediaId, mediaType, now: job.readAt }));
+  for (const { mediaId, mediaType } of job.media) {
+    const video = await toSdkVideo(options, { mediaId, mediaType, now: job.readAt });
+    if (video === null) return null;
+    videos.push(video);
+  }
   return { videos, providerMetadata: { townhall: { jobId: job.jobId, credits: job.credits ?? 0 } } };
 }
 
@@ -166,9 +192,9 @@ const linkSeconds = 60;
 async function toSdkVideo(
   { jobs, links }: Pick<SdkVideoOptions, 'jobs' | 'links'>,
   { mediaId, mediaType, now }: { mediaId: string; mediaType: string; now: Date },
-): Promise<SdkVideo> {
+): Promise<SdkVideo | null> {
   const media = await jobs.openMedia(mediaId, Math.floor(now.getTime() / 1000) + linkSeconds);
-  if (media === null) throw deletedVideo();
+  if (media === null) return null;
   const { content, size } = media;
   if (size > maxInlineBytes) {
     discard(content);
