@@ -1,6 +1,7 @@
 // The slow-stream guard: ends a stream whose text comes slower than the model's `min_bytes_per_s`. It counts
-// only the time in which the gateway waits for the provider, so a slow reader ends no stream. It needs no
-// timer: a stream without any event ends at the idle timeout.
+// only the time in which the gateway waits for the provider, so a slow reader ends no stream. It has no timer: a
+// stream without any byte ends at the idle timeout. A translated stream of comments and pings alone is not
+// checked, as the AI SDK's packages drop them; it ends at the limit of the whole request.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 
