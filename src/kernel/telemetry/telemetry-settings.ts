@@ -44,7 +44,7 @@ interface TelemetryValues {
   tracePercent: number;
 }
 
-/** Throws a SettingError for an endpoint that is no address. */
+/** Throws a SettingError for an endpoint that is not an http or https address. */
 export function telemetrySettings({
   metricsPort,
   metricsHost,
@@ -78,7 +78,7 @@ export function telemetrySettings({
 /** Values of the settings that must not appear in the log. */
 export function telemetrySecrets({ traces }: TelemetrySettings): string[] {
   const values = (traces?.headers ?? '').split(',').map((pair) => pair.slice(pair.indexOf('=') + 1).trim());
-  return [...values, ...values.map((value) => value.replace(/^(?:Basic|Bearer)[ %20]+/i, ''))].filter(
+  return [...values, ...values.map((value) => value.replace(/^(?:Basic|Bearer)(?: |%20)+/i, ''))].filter(
     (value) => value !== '',
   );
 }
