@@ -129,7 +129,7 @@ async function main(folder: string, output: string): Promise<void> {
     files.set('portal.css', readFileSync(path.join(import.meta.dirname, 'docs/portal.css'), 'utf8'));
     files.set('portal.js', await bundleScript());
     files.set(missingPage, writeMissingPage(navigation));
-    // Write them after the check of links: links in Markdown lead to its sources.
+    // Add the Markdown pages after the check of links: their links name sources, not pages of the portal.
     const texts = pages.filter(({ page }) => page.startsWith('guides/') || page === 'start.html');
     for (const { page, markdown } of texts) files.set(markdownPage(page), markdown);
     const entries = references.map(({ entry }) => entry);
@@ -179,13 +179,13 @@ function renderPages(
     ...renderMarkdown(markdown, { source, page, pageOf, readDiagram }),
   });
   // The navigation replaces this section.
-  const [first = ''] = readme.split(/^## Where to go next$/m);
+  const [introduction = ''] = readme.split(/^## Where to go next$/m);
   const problemCodes = writeProblemCodes(references.map(({ document }) => document));
   const pages = [
     ...[...guides].map(([source, markdown]) =>
       render(markdown, source, `guides/${path.basename(source, '.md')}.html`),
     ),
-    render(first.replace(/^# .*$/m, '# What it is'), 'README.md', 'start.html'),
+    render(introduction.replace(/^# .*$/m, '# What it is'), 'README.md', 'start.html'),
     render(problemCodes, 'docs/guides/error-codes.md', 'guides/error-codes.html'),
     ...internals.map((name) =>
       render(readFileSync(path.join(folder, name), 'utf8'), name, internalsPage(name)),

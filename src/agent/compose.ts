@@ -213,7 +213,7 @@ function openLifecycle(
     closers: Closers;
   },
 ): Pick<Agent, 'listen' | 'close'> {
-  let closing: Promise<void> | undefined;
+  let closePromise: Promise<void> | undefined;
   return {
     async listen() {
       await telemetry.listen();
@@ -223,8 +223,8 @@ function openLifecycle(
     },
     close() {
       lifecycle.isDraining = true;
-      closing ??= drain({ server, runs, drainMs: config.drainMs, closers });
-      return closing;
+      closePromise ??= drain({ server, runs, drainMs: config.drainMs, closers });
+      return closePromise;
     },
   };
 }

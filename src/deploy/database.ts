@@ -13,9 +13,9 @@ export interface DatabaseSituation {
 
 /** The address of another database on the same server. */
 export function databaseUrl(url: string, name: string): string {
-  const other = new URL(url);
-  other.pathname = `/${encodeURIComponent(name)}`;
-  return other.href;
+  const otherUrl = new URL(url);
+  otherUrl.pathname = `/${encodeURIComponent(name)}`;
+  return otherUrl.href;
 }
 
 /** Database, host and port, without the credentials. */
@@ -42,7 +42,7 @@ export async function createDatabase(url: string, name: string, log: Log): Promi
       // duplicate_database: another deployment has created it meanwhile.
       if (code === '42P04') return;
       // insufficient_privilege
-      if (code === '42501') throw new Error(mayNotCreate(name, statement), { cause: error });
+      if (code === '42501') throw new Error(missingRightMessage(name, statement), { cause: error });
       throw error;
     } finally {
       await session.close();
@@ -51,7 +51,7 @@ export async function createDatabase(url: string, name: string, log: Log): Promi
 }
 
 /** The message when this user may not create databases. */
-export function mayNotCreate(name: string, statement: string): string {
+export function missingRightMessage(name: string, statement: string): string {
   return `This user of the PostgreSQL server may not create the database "${name}". Have a privileged user run: ${statement}`;
 }
 

@@ -4,7 +4,7 @@ import { stat } from 'node:fs/promises';
 import { delimiter, resolve } from 'node:path';
 import type { Log } from '../kernel/log.ts';
 import { cityFolder, type CityFolder, type CityState } from './supervisor/city-folder.ts';
-import { databaseUrl, describeDatabase, inspectDatabase, mayNotCreate } from './database.ts';
+import { databaseUrl, describeDatabase, inspectDatabase, missingRightMessage } from './database.ts';
 import { defaultPort, readDeclaration, storagePath, type Declaration } from './declaration.ts';
 import { readPackageVersion, type PackageVersion } from './package-version.ts';
 import { supervisorClient } from './supervisor-client.ts';
@@ -136,7 +136,7 @@ async function databaseLine({
   const detail = `PostgreSQL, ${describeDatabase(database.url)}`;
   if (database.mustExist) return planLine('database', true, detail);
   const { exists, canCreate, statement } = await inspectDatabase(database.url, database.name, log);
-  if (!exists && !canCreate) throw new Error(mayNotCreate(database.name, statement));
+  if (!exists && !canCreate) throw new Error(missingRightMessage(database.name, statement));
   return planLine('database', exists, detail);
 }
 

@@ -33,11 +33,11 @@ function diffLines(before: readonly string[], after: readonly string[]): Edit[] 
     endBefore -= 1;
     endAfter -= 1;
   }
-  const same = (lines: readonly string[]) => lines.map((line): Edit => ({ mark: ' ', line }));
+  const unchangedEdits = (lines: readonly string[]) => lines.map((line): Edit => ({ mark: ' ', line }));
   return [
-    ...same(before.slice(0, start)),
+    ...unchangedEdits(before.slice(0, start)),
     ...diffMiddle(before.slice(start, endBefore), after.slice(start, endAfter)),
-    ...same(before.slice(endBefore)),
+    ...unchangedEdits(before.slice(endBefore)),
   ];
 }
 
@@ -126,12 +126,12 @@ function writeHunks(edits: readonly Edit[]): string {
   let [oldLine, newLine] = [1, 1];
   let index = 0;
   while (index < edits.length) {
-    const first = nextChange(edits, index);
-    if (first === edits.length) break;
-    const start = Math.max(index, first - contextLines);
+    const firstChange = nextChange(edits, index);
+    if (firstChange === edits.length) break;
+    const start = Math.max(index, firstChange - contextLines);
     oldLine += start - index;
     newLine += start - index;
-    const end = hunkEnd(edits, first);
+    const end = hunkEnd(edits, firstChange);
     const hunk = edits.slice(start, end);
     const oldCount = hunk.filter(({ mark }) => mark !== '+').length;
     const newCount = hunk.filter(({ mark }) => mark !== '-').length;
@@ -151,10 +151,10 @@ function nextChange(edits: readonly Edit[], start: number): number {
 }
 
 /** The end of a hunk: its context, and changes that are so close that their contexts meet. */
-function hunkEnd(edits: readonly Edit[], first: number): number {
-  let lastChange = first;
-  for (let at = first; at < edits.length && at - lastChange <= 2 * contextLines; at += 1)
-    if (edits[at]?.mark !== ' ') lastChange = at;
+function hunkEnd(edits: readonly Edit[], firstChange: number): number {
+  let lastChange = firstChange;
+  for (let index = firstChange; index < edits.length && index - lastChange <= 2 * contextLines; index += 1)
+    if (edits[index]?.mark !== ' ') lastChange = index;
   return Math.min(edits.length, lastChange + contextLines + 1);
 }
 

@@ -8,7 +8,7 @@ import type {
   FailedImageJob,
   SucceededImageJob,
 } from './generated/types.gen.ts';
-import { callMarked, type MediaRoute, readOptions } from './media-call.ts';
+import { callForSdk, type MediaRoute, readOptions } from './media-call.ts';
 import { toBase64 } from './model-call.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
 import type { ImageModelV3, ImageModelV3CallOptions } from '@ai-sdk/provider';
@@ -27,7 +27,7 @@ export function createImageModel(modelId: string, route: MediaRoute): ImageModel
     try {
       for (let waitMs = pollAfterMs; ;) {
         await pause(waitMs, abortSignal);
-        const job = await callMarked(options, {}, url, (call) => route.getImage({ job_id: jobId }, call));
+        const job = await callForSdk(options, {}, url, (call) => route.getImage({ job_id: jobId }, call));
         if (job.status !== 'queued' && job.status !== 'running') return job;
         waitMs = job.poll_after_ms;
       }
@@ -48,12 +48,12 @@ export function createImageModel(modelId: string, route: MediaRoute): ImageModel
     async doGenerate(options) {
       const { options: providerOptions, warnings } = readOptions(options);
       const request = writeRequest(modelId, options, providerOptions);
-      const submission = await callMarked(options, request, url, (call) => route.createImage(request, call));
+      const submission = await callForSdk(options, request, url, (call) => route.createImage(request, call));
       const job = await waitForImages(submission.job_id, Math.min(submission.poll_after_ms, 500), options);
       if (job.status !== 'succeeded') throw jobFailure(job);
       const images = await Promise.all(
         job.images.map((image) =>
-          callMarked(options, request, url, (call) => bytesOf(image.url, route, call)),
+          callForSdk(options, request, url, (call) => bytesOf(image.url, route, call)),
         ),
       );
       return {

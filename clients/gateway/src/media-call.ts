@@ -29,16 +29,16 @@ export interface MediaRoute {
   transcribeAudio(request: TranscribeAudioRequest, options: CallOptions): Promise<Transcription>;
 }
 
-/** The AI SDK's input for all three. */
-interface Given {
+/** The options that the AI SDK passes to image, speech and transcription models alike. */
+interface SdkCallInput {
   headers?: Readonly<Record<string, string | undefined>> | undefined;
   abortSignal?: AbortSignal | undefined;
   providerOptions?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** Calls one operation; its error is marked so that the AI SDK can decide whether to retry. */
-export async function callMarked<Answer>(
-  { headers, abortSignal }: Given,
+export async function callForSdk<Answer>(
+  { headers, abortSignal }: SdkCallInput,
   request: object,
   url: string,
   call: (options: CallOptions) => Promise<Answer>,
@@ -51,7 +51,7 @@ export async function callMarked<Answer>(
 }
 
 /** Reads only `townhall`; options for a provider by its own name are omitted with a warning. */
-export function readOptions({ providerOptions = {} }: Given): {
+export function readOptions({ providerOptions = {} }: SdkCallInput): {
   options: Record<string, unknown>;
   warnings: SharedV3Warning[];
 } {

@@ -1,7 +1,7 @@
 // A speech model of the gateway as the AI SDK's `SpeechModelV3`.
 
 import type { SynthesizeSpeechRequest } from './generated/types.gen.ts';
-import { callMarked, type MediaRoute, readOptions } from './media-call.ts';
+import { callForSdk, type MediaRoute, readOptions } from './media-call.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
 import type { SpeechModelV3 } from '@ai-sdk/provider';
 
@@ -27,7 +27,7 @@ export function createSpeechModel(modelId: string, route: MediaRoute): SpeechMod
         speed,
         language,
       };
-      const speech = await callMarked(options, request, url, (call) => route.synthesizeSpeech(request, call));
+      const speech = await callForSdk(options, request, url, (call) => route.synthesizeSpeech(request, call));
       return {
         audio: speech.audio,
         warnings,

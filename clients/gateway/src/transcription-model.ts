@@ -1,7 +1,7 @@
 // A transcription model of the gateway as the AI SDK's `TranscriptionModelV3`.
 
 import type { TranscribeAudioRequest } from './generated/types.gen.ts';
-import { callMarked, type MediaRoute, readOptions } from './media-call.ts';
+import { callForSdk, type MediaRoute, readOptions } from './media-call.ts';
 import { toBase64 } from './model-call.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
 import type { TranscriptionModelV3 } from '@ai-sdk/provider';
@@ -26,7 +26,7 @@ export function createTranscriptionModel(modelId: string, route: MediaRoute): Tr
         ...(language === undefined ? {} : { language }),
         ...(prompt === undefined ? {} : { prompt }),
       };
-      const answer = await callMarked(
+      const answer = await callForSdk(
         options,
         { model: modelId, media_type: options.mediaType },
         url,

@@ -159,8 +159,8 @@ function containPlugin(plugin: Plugin, attribution: CodeOwner): Plugin {
     ...(hooks === undefined
       ? {}
       : {
-          hooks: mapValues(hooks as Record<string, object>, (ofKind) =>
-            bindAll(attribution, ofKind ?? {}),
+          hooks: mapValues(hooks as Record<string, object>, (hooksOfKind) =>
+            bindAll(attribution, hooksOfKind ?? {}),
           ) as PluginHooks,
         }),
     ...(services === undefined

@@ -137,7 +137,7 @@ function linkArguments({ links, read, write, workspace }: SandboxView): string[]
   const outermostLinks = links.filter(
     ({ path }) =>
       !visiblePaths.some((folder) => isBelow(path, folder)) &&
-      !links.some((other) => other.path !== path && isBelow(path, other.path)),
+      !links.some((otherLink) => otherLink.path !== path && isBelow(path, otherLink.path)),
   );
   const targets = new Map(outermostLinks.map(({ path, target }) => [path, target]));
   return [...targets].flatMap(([path, target]) => ['--symlink', target, path]);
@@ -173,7 +173,7 @@ function isRepositoryFolder(path: string): boolean {
 
 // A mask within a masked folder would have no mount point.
 function topmostPaths(paths: readonly string[]): string[] {
-  return paths.filter((path) => !paths.some((other) => other !== path && isBelow(path, other)));
+  return paths.filter((path) => !paths.some((otherPath) => otherPath !== path && isBelow(path, otherPath)));
 }
 
 /** Whether a path is the folder or lies below it. */

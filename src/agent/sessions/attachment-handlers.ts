@@ -38,8 +38,9 @@ async function requireAttachment(
   const attachment = (await attachments.find([attachmentId])).get(attachmentId);
   if (attachment === undefined) throw attachmentNotFound();
   // Look in the message: a fork has copies of the messages of its ancestors, or refers to them.
-  const ofMessage = await events.messageEvents(segmentsOf(session), attachment.messageId);
-  if (!ofMessage.some((event) => hasAttachment(readEvent(event), attachmentId))) throw attachmentNotFound();
+  const messageEvents = await events.messageEvents(segmentsOf(session), attachment.messageId);
+  if (!messageEvents.some((event) => hasAttachment(readEvent(event), attachmentId)))
+    throw attachmentNotFound();
   return attachment;
 }
 

@@ -132,8 +132,11 @@ async function waitForSettlement(
   if (run === 'waiting') return signal.aborted ? 'gone' : 'waiting';
   if (run === 'gone' || run.status !== 'completed' || run.messageId === null)
     return runFailure(run === 'gone' ? null : run, runId);
-  const ofMessage = await events.messageEvents(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
-  const completion = ofMessage.findLast(({ type }) => type === 'message.completed');
+  const messageEvents = await events.messageEvents(
+    segmentsOf(session, Number.MAX_SAFE_INTEGER),
+    run.messageId,
+  );
+  const completion = messageEvents.findLast(({ type }) => type === 'message.completed');
   const { message } = readEvent(completion as NonNullable<typeof completion>) as Extract<
     SessionEvent,
     { type: 'message.completed' }

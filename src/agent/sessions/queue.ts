@@ -66,19 +66,19 @@ export function queueHandlers(
 async function countInputsAhead(
   { runStore, agentId }: HandlerOptions,
   { activeRunId }: SessionRecord,
-  [first]: readonly RunRecord[],
+  [nextInput]: readonly RunRecord[],
 ): Promise<number> {
   if (activeRunId !== null) return 1;
-  return first === undefined ? 0 : runStore.waitingAhead(agentId, first);
+  return nextInput === undefined ? 0 : runStore.waitingAhead(agentId, nextInput);
 }
 
 function pageOfQueue(
-  waiting: readonly RunRecord[],
-  ahead: number,
+  waitingInputs: readonly RunRecord[],
+  aheadCount: number,
   query: { limit?: number; cursor?: string },
 ): { items: ReturnType<typeof toQueueItem>[]; nextCursor: string | null } {
   const limit = pageLimit(query);
-  const items = waiting.map((run, index) => ({ run, queuePosition: index + ahead }));
+  const items = waitingInputs.map((run, index) => ({ run, queuePosition: index + aheadCount }));
   const cursor = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isQueueCursor);
   const itemsBehind = cursor === undefined ? items : items.filter(({ run }) => isBehind(run, cursor));
   const page = pageOf(itemsBehind.slice(0, limit + 1), limit, ({ run }) => [run.isUrgent, String(run.place)]);
@@ -117,14 +117,14 @@ async function showRun(options: HandlerOptions, session: SessionRecord, run: Run
   const index = waitingRuns.findIndex(({ runId }) => runId === run.runId);
   const aheadCount = await countInputsAhead(options, session, waitingRuns);
   const waitsFor: 'session' | 'capacity' = index > 0 || session.activeRunId !== null ? 'session' : 'capacity';
-  const ofMessage =
+  const messageEvents =
     run.messageId === null
       ? []
       : await events.messageEvents(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
   return toRun(run, {
     sessionId: session.id,
     place: index < 0 ? null : { queuePosition: index + aheadCount, waitsFor },
-    completed: ofMessage.findLast(({ type }) => type === 'message.completed'),
+    completed: messageEvents.findLast(({ type }) => type === 'message.completed'),
   });
 }
 

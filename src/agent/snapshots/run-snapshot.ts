@@ -55,31 +55,31 @@ export const maxChanges = 1_000;
 const deadlineMs = 15_000;
 
 export function createRunSnapshot(options: RunSnapshotOptions): RunSnapshot {
-  let first: Promise<string | null> | undefined;
-  let before: Tree | undefined;
+  let firstSnapshot: Promise<string | null> | undefined;
+  let treeBefore: Tree | undefined;
   return {
     async beforeChange(signal) {
-      if (first !== undefined) {
-        await first;
+      if (firstSnapshot !== undefined) {
+        await firstSnapshot;
         return null;
       }
-      first = takeFirst(options, signal).then(
+      firstSnapshot = takeFirst(options, signal).then(
         (tree) => {
-          before = tree;
+          treeBefore = tree;
           return null;
         },
         (error: unknown) => (signal.aborted ? null : describeFailure(options, error)),
       );
-      return first;
+      return firstSnapshot;
     },
     async end() {
-      await first;
+      await firstSnapshot;
       try {
-        return before === undefined ? { files: [], notice: null } : await endWith(options, before);
+        return treeBefore === undefined ? { files: [], notice: null } : await endWith(options, treeBefore);
       } catch (error) {
         return { files: [], notice: describeFailure(options, error) };
       } finally {
-        options.onEnd(before !== undefined);
+        options.onEnd(treeBefore !== undefined);
       }
     },
   };

@@ -84,14 +84,14 @@ function cacheLiveTokens(
 // Write the file before the row: the next start adds the row for a file that a crash has left
 // without one.
 async function ensureFirstToken(agentId: string, { store, tokenFile, log }: TokensOptions): Promise<string> {
-  const fromFile = await readTokenFile(tokenFile, log);
-  const storedToken = fromFile === null ? undefined : await store.find(tokenDigest(fromFile));
+  const fileToken = await readTokenFile(tokenFile, log);
+  const storedToken = fileToken === null ? undefined : await store.find(tokenDigest(fileToken));
   requireOwnToken(storedToken, agentId, tokenFile);
-  if (fromFile !== null && storedToken?.isLive) return fromFile;
+  if (fileToken !== null && storedToken?.isLive) return fileToken;
   // A revoked or expired token must not become valid again because the file still holds it.
-  const isUsable = fromFile !== null && storedToken === undefined;
+  const isUsable = fileToken !== null && storedToken === undefined;
   const token = isUsable
-    ? fromFile
+    ? fileToken
     : await createTokenFile(tokenFile, { replace: storedToken !== undefined, log });
   const digest = tokenDigest(token);
   await store.add({ tokenId: id('tok'), agentId, name: 'first', digest, last4: token.slice(-4) });

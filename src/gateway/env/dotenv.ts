@@ -28,30 +28,30 @@ export function parseDotenv(text: string): Dotenv {
     .split('\n');
   const entries: DotenvEntry[] = [];
   const errors: DotenvError[] = [];
-  for (let at = 0; at < lines.length; at += 1) {
-    const line = at + 1;
-    const source = (lines[at] ?? '').trimStart();
+  for (let lineIndex = 0; lineIndex < lines.length; lineIndex += 1) {
+    const line = lineIndex + 1;
+    const source = (lines[lineIndex] ?? '').trimStart();
     if (source === '' || source.startsWith('#')) continue;
     const head = /^(?:export\s+)?([\w.-]+)(?:\s*=|:\s)/.exec(source);
     if (!head?.[1]) {
       errors.push({ line, message: 'is not of the form KEY=value' });
       continue;
     }
-    const rest = source.slice(head[0].length).trimStart();
-    const quote = quotes.find((mark) => rest.startsWith(mark));
+    const valueText = source.slice(head[0].length).trimStart();
+    const quote = quotes.find((mark) => valueText.startsWith(mark));
     if (quote === undefined) {
       // An unquoted value ends at the first `#`, as in dotenv.
-      entries.push({ key: head[1], value: (rest.split('#', 1)[0] ?? '').trim(), line });
+      entries.push({ key: head[1], value: (valueText.split('#', 1)[0] ?? '').trim(), line });
       continue;
     }
-    const quotedValue = readQuoted(rest, quote, lines, at);
+    const quotedValue = readQuoted(valueText, quote, lines, lineIndex);
     if (typeof quotedValue === 'string') {
       errors.push({ line, message: quotedValue });
       // The end of an unclosed quote is unknown, so the rest of the text cannot be parsed.
       if (quotedValue === unclosedQuote) break;
       continue;
     }
-    at = quotedValue.lastLine;
+    lineIndex = quotedValue.lastLine;
     entries.push({
       key: head[1],
       value: quote === '"' ? expand(quotedValue.value) : quotedValue.value,
@@ -65,14 +65,14 @@ const unclosedQuote = 'opens a quote that is not closed';
 
 /** The text between the quotes, which may span lines, or an error message. */
 function readQuoted(
-  first: string,
+  firstLine: string,
   quote: string,
   lines: readonly string[],
-  at: number,
+  firstIndex: number,
 ): { value: string; lastLine: number } | string {
   const pieces: string[] = [];
-  for (let index = at; index < lines.length; index += 1) {
-    const piece = index === at ? first.slice(1) : (lines[index] ?? '');
+  for (let index = firstIndex; index < lines.length; index += 1) {
+    const piece = index === firstIndex ? firstLine.slice(1) : (lines[index] ?? '');
     const end = closingQuote(piece, quote);
     if (end < 0) {
       pieces.push(piece);

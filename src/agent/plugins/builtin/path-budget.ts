@@ -49,10 +49,13 @@ function countBelow(paths: readonly string[], root: string): Map<string, number>
 /** The folder with the fewest paths, but `count` or more, and the deepest of these; not in `others`. */
 function smallestFolder(
   counts: ReadonlyMap<string, number>,
-  { count, others }: { count: number; others: readonly string[] },
+  { count, others: excludedFolders }: { count: number; others: readonly string[] },
 ): string {
   const [smallest = ''] = [...counts]
-    .filter(([folder, size]) => size >= count && !others.some((other) => isIn(folder, other)))
+    .filter(
+      ([folder, size]) =>
+        size >= count && !excludedFolders.some((excludedFolder) => isIn(folder, excludedFolder)),
+    )
     .sort(([a, sizeOfA], [b, sizeOfB]) => sizeOfA - sizeOfB || b.length - a.length)
     .map(([folder]) => folder);
   return smallest;

@@ -76,8 +76,8 @@ export function createLiveFeed(): LiveFeed {
         let end = start + 1;
         while (events[end]?.sessionKey === sessionKey) end += 1;
         if (subscribers.has(sessionKey)) {
-          const ofSession = events.slice(start, end);
-          for (const subscriber of subscribersOf(sessionKey)) subscriber.onEvents(ofSession);
+          const sessionEvents = events.slice(start, end);
+          for (const subscriber of subscribersOf(sessionKey)) subscriber.onEvents(sessionEvents);
         }
         start = end;
       }

@@ -58,9 +58,9 @@ function createRemoteParts(
     const partLengths = lengths.get(sessionKey) ?? new Map<string, number>();
     lengths.set(sessionKey, partLengths);
     if (!partLengths.has(part.partId)) feed.openPart(sessionKey, { ...part, text: '' });
-    const fromLength = partLengths.get(part.partId) ?? 0;
-    if (text.length > fromLength)
-      feed.addText(sessionKey, part.partId, text.slice(fromLength), clock.now().toISOString());
+    const publishedLength = partLengths.get(part.partId) ?? 0;
+    if (text.length > publishedLength)
+      feed.addText(sessionKey, part.partId, text.slice(publishedLength), clock.now().toISOString());
     partLengths.set(part.partId, text.length);
   }
 

@@ -58,9 +58,9 @@ export function createModelRetry(options: ModelRetryOptions): ModelRetry {
   }
 
   return {
-    async recover(error, ofStep) {
+    async recover(error, failedStep) {
       if (signal.aborted) return false;
-      if (ofStep !== step) [step, retries, waitCount] = [ofStep, 0, 0];
+      if (failedStep !== step) [step, retries, waitCount] = [failedStep, 0, 0];
       const problem = modelProblem(error);
       if (finalCodes.has(problem.code)) return false;
       const requestedMs = retryAfterMs(error);

@@ -283,15 +283,18 @@ export async function removeFromQueue(
   const session = await lockSession(unit, agentId, { key: sessionKey });
   if (!session) return [];
   const waiting = await waitingRuns(unit, sessionKey);
-  const removed = waiting.filter(({ runId }) => runIds === 'all' || runIds.includes(runId));
-  if (removed.length === 0) return [];
-  const rest = waiting.filter((run) => !removed.includes(run));
+  const removedRuns = waiting.filter(({ runId }) => runIds === 'all' || runIds.includes(runId));
+  if (removedRuns.length === 0) return [];
+  const remainingRuns = waiting.filter((run) => !removedRuns.includes(run));
   const running = session.activeRunId === null ? 0 : 1;
-  const events: LogEntry[] = removed.flatMap((run) => removalEvents(run, reason));
-  const [first] = rest;
-  if (first !== undefined) {
-    const ahead = running === 1 ? 1 : await waitingAhead(unit.tx, agentId, first);
-    events.push({ ...queueUpdated(rest, rest.length, (index) => index + ahead), runId: null });
+  const events: LogEntry[] = removedRuns.flatMap((run) => removalEvents(run, reason));
+  const [nextRun] = remainingRuns;
+  if (nextRun !== undefined) {
+    const aheadCount = running === 1 ? 1 : await waitingAhead(unit.tx, agentId, nextRun);
+    events.push({
+      ...queueUpdated(remainingRuns, remainingRuns.length, (index) => index + aheadCount),
+      runId: null,
+    });
   }
   // With an active run, the settlement of that run reports the next status.
   if (running === 0)
@@ -300,12 +303,12 @@ export async function removeFromQueue(
       runId: null,
       status: 'idle',
       activeRunId: null,
-      queueLength: rest.length,
+      queueLength: remainingRuns.length,
     });
-  const removedIds = removed.map(({ runId }) => runId);
+  const removedIds = removedRuns.map(({ runId }) => runId);
   await append(
     unit,
-    { sessionKey, events, change: { queue: -removed.length } },
+    { sessionKey, events, change: { queue: -removedRuns.length } },
     advanceRuns(unit.tx, { ended: { runIds: removedIds, end: removalEnd(reason) } }),
   );
   return removedIds;

@@ -143,9 +143,9 @@ function textOf(body: object, format: RequestFormat): RequestText {
 // `media` counts how often each text is a medium.
 function collectText(text: RequestText, value: unknown, media: Map<string, number>, isJson = false): void {
   if (typeof value === 'string') {
-    const asMedium = media.get(value) ?? 0;
-    if (asMedium > 0) {
-      media.set(value, asMedium - 1);
+    const mediumCount = media.get(value) ?? 0;
+    if (mediumCount > 0) {
+      media.set(value, mediumCount - 1);
       return;
     }
     text.texts.push(value);

@@ -83,10 +83,10 @@ function readNames(text: string, tally: Tally, budget: PdfBudget): number[] {
       tally.isExact = false;
       return [];
     }
-    const at = skipBlank(text, names.lastIndex);
-    if (match[1] !== undefined) readType(text, at, tally);
-    else if (match[2] !== undefined) names.lastIndex = readKids(text, at, tally);
-    else if (match[3] !== undefined) readCount(text, at, tally);
+    const valueOffset = skipBlank(text, names.lastIndex);
+    if (match[1] !== undefined) readType(text, valueOffset, tally);
+    else if (match[2] !== undefined) names.lastIndex = readKids(text, valueOffset, tally);
+    else if (match[3] !== undefined) readCount(text, valueOffset, tally);
     else streamOffsets.push(match.index);
   }
   return streamOffsets;
@@ -95,49 +95,49 @@ function readNames(text: string, tally: Tally, budget: PdfBudget): number[] {
 const maxBlank = 64;
 
 /** The next offset after white space and comments; -1 when it is not near. */
-function skipBlank(text: string, from: number): number {
+function skipBlank(text: string, start: number): number {
   let isComment = false;
-  for (let at = from; at < from + maxBlank && at < text.length; at += 1) {
-    const code = text.charCodeAt(at);
+  for (let offset = start; offset < start + maxBlank && offset < text.length; offset += 1) {
+    const code = text.charCodeAt(offset);
     if (isComment) isComment = code !== 0x0a && code !== 0x0d;
     else if (code === 0x25) isComment = true;
     // White space is NUL, tab, line feed, form feed, carriage return and space;
     // other controls do not occur in names.
-    else if (code > 0x20) return at;
+    else if (code > 0x20) return offset;
   }
   return -1;
 }
 
-function matchesAt(pattern: RegExp, text: string, at: number): boolean {
-  pattern.lastIndex = at;
+function matchesAt(pattern: RegExp, text: string, offset: number): boolean {
+  pattern.lastIndex = offset;
   return pattern.test(text);
 }
 
-function readType(text: string, at: number, tally: Tally): void {
-  if (at < 0 || matchesAt(digits, text, at)) tally.isExact = false;
-  else if (matchesAt(pageName, text, at)) tally.pages += 1;
+function readType(text: string, offset: number, tally: Tally): void {
+  if (offset < 0 || matchesAt(digits, text, offset)) tally.isExact = false;
+  else if (matchesAt(pageName, text, offset)) tally.pages += 1;
 }
 
-function readKids(text: string, at: number, tally: Tally): number {
-  if (at < 0 || text[at] !== '[') {
+function readKids(text: string, offset: number, tally: Tally): number {
+  if (offset < 0 || text[offset] !== '[') {
     // The list is an object of its own.
     tally.isExact = false;
     return names.lastIndex;
   }
-  const end = text.indexOf(']', at);
-  const list = text.slice(at, end < 0 ? text.length : end);
+  const end = text.indexOf(']', offset);
+  const list = text.slice(offset, end < 0 ? text.length : end);
   // A comment or a string may contain the bracket.
   if (end < 0 || /[%(<]/.test(list)) tally.isExact = false;
   tally.references += list.split('R').length - 1;
-  return at + list.length;
+  return offset + list.length;
 }
 
-function readCount(text: string, at: number, tally: Tally): void {
-  if (at < 0 || matchesAt(reference, text, at)) tally.isExact = false;
-  else if (matchesAt(digits, text, at))
+function readCount(text: string, offset: number, tally: Tally): void {
+  if (offset < 0 || matchesAt(reference, text, offset)) tally.isExact = false;
+  else if (matchesAt(digits, text, offset))
     tally.declared = Math.max(
       tally.declared,
-      Math.min(Number(text.slice(at, digits.lastIndex)), maxUnreadPages),
+      Math.min(Number(text.slice(offset, digits.lastIndex)), maxUnreadPages),
     );
 }
 

@@ -89,12 +89,12 @@ function addedExponentBytes(text: string): number {
   let bytes = 0;
   let numbers = 0;
   let isAfterDigit = false;
-  for (let at = 0; at < text.length; at += 1) {
-    const code = text.charCodeAt(at);
+  for (let offset = 0; offset < text.length; offset += 1) {
+    const code = text.charCodeAt(offset);
     // `e` in either case after a digit.
     if (isAfterDigit && (code | 0x20) === 0x65) {
       numbers += 1;
-      bytes += numbers > measuredNumbers ? longestGrowth : growthOfNumber(text, at);
+      bytes += numbers > measuredNumbers ? longestGrowth : growthOfNumber(text, offset);
     }
     isAfterDigit = code >= 0x30 && code <= 0x39;
   }
@@ -102,9 +102,9 @@ function addedExponentBytes(text: string): number {
 }
 
 /** The bytes by which the number with an exponent at the offset grows. */
-function growthOfNumber(text: string, at: number): number {
-  const mantissa = /-?\d+(?:\.\d+)?$/.exec(text.slice(Math.max(0, at - longestMantissa), at))?.[0];
-  const exponent = /^[+-]?\d{1,4}/.exec(text.slice(at + 1, at + 6))?.[0];
+function growthOfNumber(text: string, offset: number): number {
+  const mantissa = /-?\d+(?:\.\d+)?$/.exec(text.slice(Math.max(0, offset - longestMantissa), offset))?.[0];
+  const exponent = /^[+-]?\d{1,4}/.exec(text.slice(offset + 1, offset + 6))?.[0];
   if (mantissa === undefined || exponent === undefined) return 0;
   const number = `${mantissa}e${exponent}`;
   return Math.max(0, String(Number(number)).length - number.length);

@@ -104,8 +104,10 @@ function cachedModel(
   format: SdkFormat,
   { sdkModels, baseUrl }: ModelAccess,
 ): CachedSdkModel {
-  const earlier = sdkModels.get(model) ?? [];
-  const existing = earlier.find((cached) => cached.baseUrl === baseUrl && cached.format === format);
+  const cachedModels = sdkModels.get(model) ?? [];
+  const existing = cachedModels.find(
+    (sdkModel) => sdkModel.baseUrl === baseUrl && sdkModel.format === format,
+  );
   if (existing !== undefined) return existing;
   const transport = createSdkTransport();
   const { fetch, deferBody } = transport;
@@ -113,7 +115,7 @@ function cachedModel(
   const sdk = format.load(model, settings);
   const created: CachedSdkModel = { baseUrl, format, sdk, transport };
   // A provider may have several endpoints; the oldest models are those of an earlier base URL.
-  sdkModels.set(model, [...earlier.slice(1 - maximumModels), created]);
+  sdkModels.set(model, [...cachedModels.slice(1 - maximumModels), created]);
   // The next call retries a package that failed to load.
   sdk.catch(() => sdkModels.delete(model));
   return created;
@@ -137,9 +139,10 @@ function sdkOptions(model: CatalogModel, format: SdkFormat, call: ModelCall): La
 }
 
 /** Merges the options of each provider; members of the second win. */
-function mergeOptions(first: ProviderOptions, second: ProviderOptions): ProviderOptions {
-  const merged = { ...first };
-  for (const [name, members] of Object.entries(second)) merged[name] = { ...merged[name], ...members };
+function mergeOptions(baseOptions: ProviderOptions, overridingOptions: ProviderOptions): ProviderOptions {
+  const merged = { ...baseOptions };
+  for (const [name, members] of Object.entries(overridingOptions))
+    merged[name] = { ...merged[name], ...members };
   return merged;
 }
 

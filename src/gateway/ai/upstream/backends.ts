@@ -160,15 +160,15 @@ export class BackendPool {
   }
 
   /**
-   * A backend that is ready and not among `without`, a set of bits; undefined when there is none.
+   * A backend that is ready and not among `excludedBits`; undefined when there is none.
    * Allocates nothing: one multiplication and one logarithm for each backend.
    */
-  choose(session: number | undefined, without: number): Backend | undefined {
+  choose(session: number | undefined, excludedBits: number): Backend | undefined {
     let ready = 0;
     let weights = 0;
     let outstanding = 1;
     for (const backend of this.backends) {
-      if ((backend.bit & without) !== 0 || !this.#isReady(backend)) continue;
+      if ((backend.bit & excludedBits) !== 0 || !this.#isReady(backend)) continue;
       ready |= backend.bit;
       weights += backend.weight;
       outstanding += backend.state.outstanding;
@@ -179,15 +179,15 @@ export class BackendPool {
       : this.#ofSession(session, ready, (outstanding * loadFactor) / weights);
   }
 
-  hasReady(without: number): boolean {
-    return this.backends.some((backend) => (backend.bit & without) === 0 && this.#isReady(backend));
+  hasReady(excludedBits: number): boolean {
+    return this.backends.some((backend) => (backend.bit & excludedBits) === 0 && this.#isReady(backend));
   }
 
   /** The backend whose cool-down ends first, for a call that has no other choice. */
-  soonest(without: number): Backend | undefined {
+  soonest(excludedBits: number): Backend | undefined {
     let soonest: Backend | undefined;
     for (const backend of this.backends) {
-      if ((backend.bit & without) !== 0 || !this.hasKey(backend)) continue;
+      if ((backend.bit & excludedBits) !== 0 || !this.hasKey(backend)) continue;
       if (soonest === undefined || untilMs(backend) < untilMs(soonest)) soonest = backend;
     }
     return soonest;

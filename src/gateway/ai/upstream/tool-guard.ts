@@ -65,10 +65,10 @@ function unpricedTool(name: string, param: string): Problem {
  */
 export function checkChatTools(model: Pick<CatalogModel, 'providerEntry' | 'rates'>, body: object): void {
   const { providerEntry, rates } = model;
-  const { hasTwoChatTools, ownTools } = adapterOf(model);
+  const { hasOnlyPlainChatTools, ownTools } = adapterOf(model);
   if (rates !== null) refusePricedTools(body);
   const takesChat = providerEntry.formats.includes('chat');
-  if (takesChat && hasTwoChatTools !== true) return;
+  if (takesChat && hasOnlyPlainChatTools !== true) return;
   const unsupportedTool = findUnsupportedTool(
     body,
     ({ type }) => type === undefined || type === 'function' || (takesChat && type === 'custom'),

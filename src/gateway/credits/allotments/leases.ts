@@ -61,8 +61,8 @@ export class Leases {
     );
     if (changedAllotments.length <= maximumRows)
       return this.#send(pool.report(changedAllotments), answerNumber);
-    for (let at = 0; at < changedAllotments.length; at += maximumRows)
-      await this.#send(pool.report(changedAllotments.slice(at, at + maximumRows)), null);
+    for (let offset = 0; offset < changedAllotments.length; offset += maximumRows)
+      await this.#send(pool.report(changedAllotments.slice(offset, offset + maximumRows)), null);
     await store.report(gatewayId, [], answerNumber);
   }
 
@@ -99,10 +99,10 @@ export async function endAllotments(
   store: Pick<AllotmentStore, 'giveBack'>,
   rows: readonly AllotmentRow[],
 ): Promise<void> {
-  for (let at = 0; at < rows.length; at += maximumRows)
+  for (let offset = 0; offset < rows.length; offset += maximumRows)
     await store.giveBack(
       rows
-        .slice(at, at + maximumRows)
+        .slice(offset, offset + maximumRows)
         .map(({ allotmentId, version }) => ({ allotmentId, version, amount: 0n, end: true })),
     );
 }

@@ -45,10 +45,10 @@ async function replay(journal: AbandonedJournal, options: ReplayOptions): Promis
   // The process is gone, so its credits need not wait for the end of their lease.
   await endAllotments(store, await store.ofGateway(journalId));
   if (progress.refusals > 0) return journal.putAside('refused');
-  const applied = (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
-  if (applied < progress.appliedSeq) throw new Error('The database lost charges of the journal.');
+  const appliedSeq = (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
+  if (appliedSeq < progress.appliedSeq) throw new Error('The database lost charges of the journal.');
   await journal.remove();
-  log.info({ journal_id: journalId, charges_to: applied }, 'applied the journal of a dead process');
+  log.info({ journal_id: journalId, charges_to: appliedSeq }, 'applied the journal of a dead process');
 }
 
 interface ReplayProgress {
@@ -63,14 +63,14 @@ async function applyOrHalve(
   options: ReplayOptions,
 ): Promise<void> {
   const unappliedLines = lines.filter(({ seq }) => seq > progress.appliedSeq);
-  const last = unappliedLines.at(-1);
-  if (last === undefined) return;
+  const lastLine = unappliedLines.at(-1);
+  if (lastLine === undefined) return;
   try {
-    countResults(await send(progress, last.seq, unappliedLines, options), unappliedLines, options);
+    countResults(await send(progress, lastLine.seq, unappliedLines, options), unappliedLines, options);
   } catch (error) {
     if (isTransient(error) || error instanceof ReplayConflict) throw error;
     const middle = Math.ceil(unappliedLines.length / 2);
-    if (unappliedLines.length === 1) return putAside(progress, last, { ...options, error });
+    if (unappliedLines.length === 1) return putAside(progress, lastLine, { ...options, error });
     await applyOrHalve(progress, unappliedLines.slice(0, middle), options);
     await applyOrHalve(progress, unappliedLines.slice(middle), options);
   }

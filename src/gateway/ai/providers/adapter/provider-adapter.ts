@@ -52,7 +52,7 @@ export interface ProviderAdapter {
    * Whether its chat completions reject tools other than `function` and `custom`.
    * Other servers check their tools themselves.
    */
-  hasTwoChatTools?: boolean;
+  hasOnlyPlainChatTools?: boolean;
   /** Whether JSON answers require a schema. */
   needsAnswerSchema?: boolean;
   /** Whether it has OpenAI's formats for images, speech and transcription. */

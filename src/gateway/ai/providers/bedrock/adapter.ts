@@ -61,19 +61,19 @@ function checkCall(call: ModelCall, { upstream_model: name }: SdkModelEntry): Mo
     throw new Problem('impossible', 'unpriced_member', message, { param });
   }
   if (providerOptions['anthropic']?.['disableParallelToolUse'] === true && !name.includes('anthropic'))
-    throw unsupported(
+    throw unsupportedProblem(
       'parallel_tool_calls cannot be false here: on Amazon Bedrock only models of Anthropic have a switch for it.',
       'parallel_tool_calls',
     );
   // The package removes the output limit then.
   if (name.includes('amazon.nova-2-lite') && limitlessEfforts.includes(reasoningEffort))
-    throw unsupported(
+    throw unsupportedProblem(
       `The effort ${reasoningEffort} of this model has no output limit; send low or medium.`,
       'reasoning_effort',
     );
   return call;
 }
 
-function unsupported(message: string, param: string): Problem {
+function unsupportedProblem(message: string, param: string): Problem {
   return new Problem('impossible', 'unsupported_by_model', message, { param });
 }

@@ -30,8 +30,8 @@ interface Token {
 
 const requestMs = 10_000;
 const maxAnswerBytes = 64 * 1024;
-/** No call waits this long before its request is sent. */
-const reserveMs = 300_000;
+/** A token is renewed this long before it expires, so that it is still valid when the call is sent. */
+const renewalMarginMs = 300_000;
 
 export function createAccessTokens({
   upstream,
@@ -50,7 +50,7 @@ export function createAccessTokens({
     const startedMs = clock.monotonicMs();
     const { text, seconds } = await requestToken(upstream, request(secret));
     // A token of less than ten minutes is used for half of its time.
-    const usableMs = Math.max(seconds * 1000 - reserveMs, (seconds * 1000) / 2);
+    const usableMs = Math.max(seconds * 1000 - renewalMarginMs, (seconds * 1000) / 2);
     cachedToken = { secret, text, expiresMs: startedMs + usableMs };
     return cachedToken;
   }

@@ -44,7 +44,7 @@ export const openAi: ProviderAdapter = {
     isPriced: (type, args) =>
       isRunByCaller({ type, environment: args?.['environment'] as RequestTool['environment'] }),
   },
-  hasTwoChatTools: true,
+  hasOnlyPlainChatTools: true,
   hasOpenAiMedia: true,
   encryptsReasoning: true,
   // A token for 100 ms of audio.
