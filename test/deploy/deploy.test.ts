@@ -114,7 +114,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
       code: 0,
       screen: expect.stringContaining('Using the data of the City demo, deployed from this folder.'),
     });
-    // The user of the test before has an account in it.
+    // The user of the previous test has an account in it.
     expect(ledger.screen).toMatch(/"accounts":[1-9]/);
     expect(await city.run(['doctor'])).toMatchObject({
       code: 0,
@@ -135,7 +135,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
       streamWorkers: 4,
     });
     const { code, screen } = await city.run(['deploy', '--json']);
-    // Time for the version before to finish its last streams.
+    // The previous version finishes its last streams.
     await new Promise((resolve) => setTimeout(resolve, 2_000));
     const tally = await load.stop();
     expect(code, screen).toBe(0);

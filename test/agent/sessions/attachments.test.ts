@@ -172,16 +172,16 @@ describe('attachmentFiles', () => {
   test('overwrites no file and follows no link', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'townhall-attachments-'));
     const store = attachmentFiles(folder);
-    const createSession = () =>
+    const decodeFile = () =>
       decodeAttachments([{ fileName: 'a.txt', contentType: 'text/plain', content: 'theirs' }]);
-    const attachments = createSession();
+    const attachments = decodeFile();
     await store.write('s', attachments);
-    const session = join(folder, 'sessions', (await readdir(join(folder, 'sessions')))[0] ?? '');
+    const sessionFolder = join(folder, 'sessions', (await readdir(join(folder, 'sessions')))[0] ?? '');
     const outsideFile = join(folder, 'outside');
     await writeFile(outsideFile, 'ours');
-    const [linkedAttachments, existingAttachments] = [createSession(), createSession()];
-    await symlink(outsideFile, join(session, linkedAttachments[0]?.storedName ?? ''));
-    await writeFile(join(session, existingAttachments[0]?.storedName ?? ''), 'ours');
+    const [linkedAttachments, existingAttachments] = [decodeFile(), decodeFile()];
+    await symlink(outsideFile, join(sessionFolder, linkedAttachments[0]?.storedName ?? ''));
+    await writeFile(join(sessionFolder, existingAttachments[0]?.storedName ?? ''), 'ours');
     for (const files of [linkedAttachments, existingAttachments])
       await expect(store.write('s', files)).rejects.toThrow(/EEXIST/);
     await expect(store.read('s', linkedAttachments[0]?.storedName ?? '')).rejects.toThrow(/ELOOP/);

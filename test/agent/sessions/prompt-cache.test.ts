@@ -14,7 +14,7 @@ beforeAll(async () => {
 afterEach(() => world.reset());
 afterAll(() => world.close());
 
-// jsonb would order these members by length, drop the second `a` and rewrite the number.
+// jsonb would order these members by length and rewrite the numbers.
 const output = {
   zebra: 1,
   b: { long: [1.5, 1e21, -0], a: 'first' },
@@ -61,7 +61,7 @@ function step(index: number): ScriptedAnswer {
   };
 }
 
-/** The whole of the earlier prompt, as the beginning of the later one. */
+/** Expects the longer prompt to begin with the whole shorter one. */
 function expectPrefix(shorterPrompt: readonly string[], longerPrompt: readonly string[]): void {
   expect(longerPrompt.slice(0, shorterPrompt.length)).toEqual(shorterPrompt);
 }

@@ -23,7 +23,7 @@ const fileCount = 200;
 const brokenEvery = 9;
 const contextTokens = 32_000;
 const visionModel = 'acme/eyes';
-const reading = 'acme/text';
+const textModel = 'acme/text';
 const question = 'Are you back?';
 // The request that the restart cuts off.
 const cutRequest = 30;
@@ -159,7 +159,7 @@ describe('a repair task on a small context', () => {
   test('succeeds despite faults, a restart, an undo and another model', { timeout: 300_000 }, async () => {
     world.gateway.catalog([
       { id: visionModel, context_window: contextTokens, inputs: ['text', 'image'] },
-      { id: reading, context_window: contextTokens, inputs: ['text'] },
+      { id: textModel, context_window: contextTokens, inputs: ['text'] },
     ]);
     const repair = createRepairer();
     const restart = Promise.withResolvers<void>();
@@ -178,23 +178,23 @@ describe('a repair task on a small context', () => {
       return repair(request);
     });
 
-    const first = await start();
-    await first.client.sessions.create({ id: 's' });
+    const agent = await start();
+    await agent.client.sessions.create({ id: 's' });
     const parts = [{ type: 'text' as const, text: 'Repair the repository.' }, picture];
-    const interruptedRun = await first.client.sessions.prompt({
+    const interruptedRun = await agent.client.sessions.prompt({
       sessionId: 's',
       parts,
       model: visionModel,
     });
     await restart.promise;
-    await first.close();
+    await agent.close();
 
     const { client } = await start();
-    const back = await client.sessions.prompt(
+    const resumedAnswer = await client.sessions.prompt(
       { sessionId: 's', text: question, model: visionModel },
       { headers: { prefer: 'wait=60' } },
     );
-    expect(back).toMatchObject({ status: 'completed' });
+    expect(resumedAnswer).toMatchObject({ status: 'completed' });
     const [promptBefore, promptAfter] = world.gateway.bodies.slice(cutRequest).map(promptBytes);
     expect(promptAfter?.slice(0, promptBefore?.length)).toEqual(promptBefore);
 
@@ -202,7 +202,7 @@ describe('a repair task on a small context', () => {
     const { files } = await client.sessions.undoRun({ sessionId: 's', runId: interruptedRun.runId });
     expect(files.length).toBeGreaterThan(3);
     expect(await findFailing(join(folder, 'repository'))).toHaveLength(brokenModules.length + files.length);
-    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Go on.', model: reading });
+    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Go on.', model: textModel });
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
 
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({

@@ -16,9 +16,9 @@ afterEach(() => world.reset());
 afterAll(() => world.close());
 
 const wait = { headers: { prefer: 'wait=60' } };
-const unavailable = { status: 409, code: 'workspace_unavailable', param: 'workspace' };
+const unavailableError = { status: 409, code: 'workspace_unavailable', param: 'workspace' };
 // Requests about a session that exists have no member `workspace`.
-const unavailableSession = { ...unavailable, param: 'sessionId' };
+const unavailableSession = { ...unavailableError, param: 'sessionId' };
 
 function git(folder: string, ...words: string[]): string {
   const identity = ['-c', 'user.name=Test', '-c', 'user.email=test@example.com'];
@@ -122,9 +122,9 @@ describe('a session with a folder of its own', () => {
     const agent = await world.start();
     await allowShell(agent);
     await writeFile(join(agent.workspace, 'shared.txt'), 'x');
-    const other = await agent.client.sessions.create({ workspace: 'folder' });
+    const otherSession = await agent.client.sessions.create({ workspace: 'folder' });
     const { id } = await agent.client.sessions.create({ workspace: 'folder' });
-    const otherFolder = await folderOf(agent, other.id);
+    const otherFolder = await folderOf(agent, otherSession.id);
     const probe = `pwd; ls ${agent.workspace} ${otherFolder} 2>/dev/null; ls ..`;
     const { output } = (await callTool(agent, id, command(probe))) as { output: string };
     const folder = await folderOf(agent, id);
@@ -199,7 +199,9 @@ describe('a session with a worktree', () => {
 
   test('leaves nothing behind outside of a repository', async () => {
     const agent = await world.start();
-    await expect(agent.client.sessions.create({ workspace: 'worktree' })).rejects.toMatchObject(unavailable);
+    await expect(agent.client.sessions.create({ workspace: 'worktree' })).rejects.toMatchObject(
+      unavailableError,
+    );
     expect(await readdir(join(agent.dataDir, 'workspaces'))).toEqual([]);
   });
 
@@ -207,7 +209,9 @@ describe('a session with a worktree', () => {
     const { workspace } = await startInRepository();
     await mkdir(join(workspace, 'part'));
     const agent = await world.start({ workspace: join(workspace, 'part') });
-    await expect(agent.client.sessions.create({ workspace: 'worktree' })).rejects.toMatchObject(unavailable);
+    await expect(agent.client.sessions.create({ workspace: 'worktree' })).rejects.toMatchObject(
+      unavailableError,
+    );
   });
 });
 
@@ -215,7 +219,7 @@ describe('sessions.create with a workspace', () => {
   test('is refused beyond the limit', async () => {
     const { client } = await world.start({ settings: { maxWorkspaces: 1 } });
     await client.sessions.create({ workspace: 'folder' });
-    await expect(client.sessions.create({ workspace: 'folder' })).rejects.toMatchObject(unavailable);
+    await expect(client.sessions.create({ workspace: 'folder' })).rejects.toMatchObject(unavailableError);
   });
 
   test('keeps the limit when sessions are created at once', async () => {
@@ -312,34 +316,34 @@ describe('a workspace whose folder is gone', () => {
 });
 
 test('a decision in another process is stored as a rule', async () => {
-  const first = await world.start();
-  await first.client.sessions.create({ id: 's', workspace: 'folder', attended: true });
+  const firstAgent = await world.start();
+  await firstAgent.client.sessions.create({ id: 's', workspace: 'folder', attended: true });
   world.gateway.answer((request: StreamRequest) =>
     request.prompt.at(-1)?.role === 'tool'
       ? says('Done.')
       : calls({ ...write('package.json', '{}'), id: 'call' }),
   );
-  await first.client.sessions.prompt({ sessionId: 's', text: 'Go.' });
+  await firstAgent.client.sessions.prompt({ sessionId: 's', text: 'Go.' });
   const pending = async () =>
-    (await first.client.sessions.listApprovals({ sessionId: 's', status: 'pending' })).items;
+    (await firstAgent.client.sessions.listApprovals({ sessionId: 's', status: 'pending' })).items;
   await expect.poll(pending).toHaveLength(1);
   const [approval] = await pending();
-  const second = await world.start({ dataDir: first.dataDir, name: first.name });
-  await second.client.sessions.decideApproval({
+  const secondAgent = await world.start({ dataDir: firstAgent.dataDir, name: firstAgent.name });
+  await secondAgent.client.sessions.decideApproval({
     sessionId: 's',
     approvalId: approval?.approvalId ?? '',
     decision: 'deny',
     scope: 'session',
   });
-  expect((await second.client.permissions.list({ sessionId: 's' })).items).toMatchObject([
+  expect((await secondAgent.client.permissions.list({ sessionId: 's' })).items).toMatchObject([
     { tool: 'files.write', effect: 'deny' },
   ]);
 });
 
 test('a start forgets worktrees whose folder and session are gone, and no others', async () => {
-  const first = await startInRepository();
-  const { dataDir, name, workspace } = first;
-  await first.client.sessions.create({ workspace: 'worktree' });
+  const agent = await startInRepository();
+  const { dataDir, name, workspace } = agent;
+  await agent.client.sessions.create({ workspace: 'worktree' });
   const paths = [join(dataDir, 'workspaces', 'gone'), join(dataDir, 'elsewhere')];
   for (const path of paths) {
     git(workspace, 'worktree', 'add', '--quiet', '-b', `townhall/${basename(path)}`, path);
@@ -354,14 +358,14 @@ test('a start forgets worktrees whose folder and session are gone, and no others
 });
 
 test('a start removes only old folders without a session', async () => {
-  const first = await world.start();
-  const { id } = await first.client.sessions.create({ workspace: 'folder' });
-  const folder = await folderOf(first, id);
-  const folders = ['old', 'new'].map((name) => join(first.dataDir, 'workspaces', name));
+  const agent = await world.start();
+  const { id } = await agent.client.sessions.create({ workspace: 'folder' });
+  const folder = await folderOf(agent, id);
+  const folders = ['old', 'new'].map((name) => join(agent.dataDir, 'workspaces', name));
   for (const path of folders) await mkdir(path);
   const hourAgo = new Date(Date.now() - 3_600_000);
   for (const path of [folders[0] ?? '', folder]) await utimes(path, hourAgo, hourAgo);
-  await world.start({ dataDir: first.dataDir, name: first.name });
-  await expect.poll(() => readdir(join(first.dataDir, 'workspaces'))).not.toContain('old');
-  expect(await readdir(join(first.dataDir, 'workspaces'))).toHaveLength(2);
+  await world.start({ dataDir: agent.dataDir, name: agent.name });
+  await expect.poll(() => readdir(join(agent.dataDir, 'workspaces'))).not.toContain('old');
+  expect(await readdir(join(agent.dataDir, 'workspaces'))).toHaveLength(2);
 });

@@ -236,19 +236,19 @@ describe('the contents of snapshots', () => {
       now: () => new Date(Date.now() + aheadMs),
       monotonicMs: () => systemClock.monotonicMs() + aheadMs,
     };
-    const first = await open({}, clock, true);
+    const snapshots = await open({}, clock, true);
     await put('a.txt', `one ${sessionKey}`);
-    const reading = first.begin(runOf('run1'));
-    await reading.beforeChange(signal);
-    await reading.end();
+    const firstRun = snapshots.begin(runOf('run1'));
+    await firstRun.beforeChange(signal);
+    await firstRun.end();
     aheadMs = 15 * 60_000;
     await (await open({}, clock, true)).sweep();
     expect(await contents()).toEqual([]);
-    const run = first.begin(runOf('run2'));
+    const run = snapshots.begin(runOf('run2'));
     await run.beforeChange(signal);
     await rm(join(folder, 'workspace/a.txt'));
     await run.end();
-    expect((await first.changes(runOf('run2'))).files[0]?.diff).toContain('-one');
+    expect((await snapshots.changes(runOf('run2'))).files[0]?.diff).toContain('-one');
   });
 
   test('stay for ten minutes where several processes share them', async () => {

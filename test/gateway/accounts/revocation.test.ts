@@ -7,7 +7,7 @@ import { startMailbox, type Mailbox } from './mailbox.ts';
 import { until } from '../../support/until.ts';
 
 let replicas: Awaited<ReturnType<typeof startReplicas>>;
-let first: GatewayWorld;
+let firstGateway: GatewayWorld;
 let otherWorld: GatewayWorld;
 let mailbox: Mailbox;
 
@@ -15,7 +15,7 @@ beforeAll(async () => {
   mailbox = await startMailbox();
   const env = { SMTP_URL: mailbox.url, MAIL_FROM: 'Shop <login@shop.example>' };
   replicas = await startReplicas(env);
-  ({ first, other: otherWorld } = replicas);
+  ({ first: firstGateway, other: otherWorld } = replicas);
 });
 afterAll(async () => {
   await replicas?.close();
@@ -30,16 +30,16 @@ interface Holder {
 }
 
 async function makeHolder(): Promise<Holder> {
-  const { bureau_id: bureauId } = await first.admin.bureaus.createBureau({
+  const { bureau_id: bureauId } = await firstGateway.admin.bureaus.createBureau({
     server_url: 'https://shop.example',
   });
-  const token = await first.admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'holder' });
+  const token = await firstGateway.admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'holder' });
   return { userToken: token.user_token, tokenId: token.token_id, userId: token.user_id, bureauId };
 }
 
 async function makeKey(): Promise<Holder & { owner: string }> {
   const holder = await makeHolder();
-  const key = await first.as(holder.userToken).accounts.createKey({ name: 'for a script' });
+  const key = await firstGateway.as(holder.userToken).accounts.createKey({ name: 'for a script' });
   return { ...holder, owner: holder.userToken, userToken: key.user_token, tokenId: key.token_id };
 }
 
@@ -48,15 +48,25 @@ let addresses = 0;
 
 async function makeAccount(): Promise<string> {
   const email = `person-${++addresses}@shop.example`;
-  const { verification_id } = await first.guest.accounts.register({ bureau_id: 'local', email, password });
-  await first.guest.accounts.verifyEmail({ verification_id, code: (await mailbox.letterTo(email)).code });
+  const { verification_id } = await firstGateway.guest.accounts.register({
+    bureau_id: 'local',
+    email,
+    password,
+  });
+  await firstGateway.guest.accounts.verifyEmail({
+    verification_id,
+    code: (await mailbox.letterTo(email)).code,
+  });
   return email;
 }
 
 async function logIn(email: string): Promise<string> {
-  const { login_id } = await first.guest.accounts.startLogin({ provider: 'password', bureau_id: 'local' });
-  await first.guest.accounts.continueLogin({ login_id, input: { email, password } });
-  const result = await first.guest.accounts.getLoginResult({ login_id });
+  const { login_id } = await firstGateway.guest.accounts.startLogin({
+    provider: 'password',
+    bureau_id: 'local',
+  });
+  await firstGateway.guest.accounts.continueLogin({ login_id, input: { email, password } });
+  const result = await firstGateway.guest.accounts.getLoginResult({ login_id });
   return result.status === 'done' ? result.user_token : '';
 }
 
@@ -71,16 +81,16 @@ const statusAt = (world: GatewayWorld, token: string): Promise<number> =>
 
 /** Whether the gateway answers from its cache; shortly after its own change it does not. */
 async function keepsWhatItRead(world: GatewayWorld): Promise<boolean> {
-  const { userToken, tokenId } = await makeUser(first.sql, 'local');
+  const { userToken, tokenId } = await makeUser(firstGateway.sql, 'local');
   await statusAt(world, userToken);
   // Write directly into the table, so that no change notice is sent.
-  await revoke(first.sql, tokenId);
+  await revoke(firstGateway.sql, tokenId);
   return (await statusAt(world, userToken)) === 200;
 }
 
 /** Waits until both replicas have the identity cached. */
 async function isKnown({ userToken }: Pick<Holder, 'userToken'>): Promise<void> {
-  for (const world of [first, otherWorld]) {
+  for (const world of [firstGateway, otherWorld]) {
     await expect.poll(() => keepsWhatItRead(world)).toBe(true);
     expect(await statusAt(world, userToken)).toBe(200);
   }
@@ -88,43 +98,47 @@ async function isKnown({ userToken }: Pick<Holder, 'userToken'>): Promise<void> 
 
 describe('a token that both replicas have cached', () => {
   test.each<[string, number, (holder: Holder) => Promise<unknown>]>([
-    ['was revoked by its id', 401, ({ tokenId }) => first.admin.accounts.revokeTokens({ token_id: tokenId })],
+    [
+      'was revoked by its id',
+      401,
+      ({ tokenId }) => firstGateway.admin.accounts.revokeTokens({ token_id: tokenId }),
+    ],
     [
       'was revoked with all of its user',
       401,
-      ({ userId }) => first.admin.accounts.revokeTokens({ user_id: userId }),
+      ({ userId }) => firstGateway.admin.accounts.revokeTokens({ user_id: userId }),
     ],
     [
       'was revoked with all of its Bureau',
       401,
-      ({ bureauId }) => first.admin.accounts.revokeTokens({ bureau_id: bureauId }),
+      ({ bureauId }) => firstGateway.admin.accounts.revokeTokens({ bureau_id: bureauId }),
     ],
-    ['was logged out with', 401, ({ userToken }) => first.as(userToken).accounts.logout()],
+    ['was logged out with', 401, ({ userToken }) => firstGateway.as(userToken).accounts.logout()],
     [
       'belongs to a user who was blocked',
       401,
-      ({ userId }) => first.admin.accounts.blockUser({ user_id: userId }),
+      ({ userId }) => firstGateway.admin.accounts.blockUser({ user_id: userId }),
     ],
     [
       'belongs to a user who was removed',
       401,
-      ({ userId }) => first.admin.accounts.removeUser({ user_id: userId }),
+      ({ userId }) => firstGateway.admin.accounts.removeUser({ user_id: userId }),
     ],
     [
       'belongs to a Bureau that was paused',
       403,
-      ({ bureauId }) => first.admin.bureaus.pauseBureau({ bureau_id: bureauId }),
+      ({ bureauId }) => firstGateway.admin.bureaus.pauseBureau({ bureau_id: bureauId }),
     ],
     [
       'belongs to a Bureau that was archived',
       403,
-      ({ bureauId }) => first.admin.bureaus.archiveBureau({ bureau_id: bureauId }),
+      ({ bureauId }) => firstGateway.admin.bureaus.archiveBureau({ bureau_id: bureauId }),
     ],
   ])('that %s is refused with %i', async (description, status, takeAway) => {
     const holder = await makeHolder();
     await isKnown(holder);
     await takeAway(holder);
-    expect(await statusAt(first, holder.userToken)).toBe(status);
+    expect(await statusAt(firstGateway, holder.userToken)).toBe(status);
     const ms = await until(
       async () => (await statusAt(otherWorld, holder.userToken)) === status,
       description,
@@ -137,8 +151,8 @@ describe('a token that both replicas have cached', () => {
   test('is refused after its user revoked the key', async () => {
     const key = await makeKey();
     await isKnown(key);
-    await first.as(key.owner).accounts.revokeKey({ token_id: key.tokenId });
-    expect(await statusAt(first, key.userToken)).toBe(401);
+    await firstGateway.as(key.owner).accounts.revokeKey({ token_id: key.tokenId });
+    expect(await statusAt(firstGateway, key.userToken)).toBe(401);
     await until(async () => (await statusAt(otherWorld, key.userToken)) === 401, 'the key is refused');
     expect(await statusAt(otherWorld, key.owner)).toBe(200);
   });
@@ -147,12 +161,12 @@ describe('a token that both replicas have cached', () => {
     const email = await makeAccount();
     const [currentToken, otherToken] = [await logIn(email), await logIn(email)];
     for (const userToken of [currentToken, otherToken]) await isKnown({ userToken });
-    await first
+    await firstGateway
       .as(currentToken)
       .accounts.changePassword({ current_password: password, new_password: 'the library of babel' });
-    expect(await statusAt(first, otherToken)).toBe(401);
+    expect(await statusAt(firstGateway, otherToken)).toBe(401);
     await until(async () => (await statusAt(otherWorld, otherToken)) === 401, 'the other login is refused');
-    expect([await statusAt(first, currentToken), await statusAt(otherWorld, currentToken)]).toEqual([
+    expect([await statusAt(firstGateway, currentToken), await statusAt(otherWorld, currentToken)]).toEqual([
       200, 200,
     ]);
   });
@@ -161,37 +175,37 @@ describe('a token that both replicas have cached', () => {
     const email = await makeAccount();
     const userToken = await logIn(email);
     await isKnown({ userToken });
-    const { verification_id } = await first.guest.accounts.requestPasswordReset({
+    const { verification_id } = await firstGateway.guest.accounts.requestPasswordReset({
       bureau_id: 'local',
       email,
     });
-    await first.guest.accounts.resetPassword({
+    await firstGateway.guest.accounts.resetPassword({
       verification_id,
       code: (await mailbox.letterTo(email, 2)).code,
       password: 'the library of babel',
     });
-    expect(await statusAt(first, userToken)).toBe(401);
+    expect(await statusAt(firstGateway, userToken)).toBe(401);
     await until(async () => (await statusAt(otherWorld, userToken)) === 401, 'the login is refused');
   });
 
   test('is accepted again once its user and Bureau are active again', async () => {
     const holder = await makeHolder();
-    await first.admin.accounts.blockUser({ user_id: holder.userId });
+    await firstGateway.admin.accounts.blockUser({ user_id: holder.userId });
     await until(
       async () => (await statusAt(otherWorld, holder.userToken)) === 401,
       'the blocked user is refused',
     );
-    await first.admin.accounts.unblockUser({ user_id: holder.userId });
-    await first.admin.bureaus.pauseBureau({ bureau_id: holder.bureauId });
+    await firstGateway.admin.accounts.unblockUser({ user_id: holder.userId });
+    await firstGateway.admin.bureaus.pauseBureau({ bureau_id: holder.bureauId });
     await until(
       async () => (await statusAt(otherWorld, holder.userToken)) === 403,
       'the paused Bureau is refused',
     );
-    await first.admin.bureaus.activateBureau({ bureau_id: holder.bureauId });
+    await firstGateway.admin.bureaus.activateBureau({ bureau_id: holder.bureauId });
     await until(
       async () => (await statusAt(otherWorld, holder.userToken)) === 200,
       'the token is good again',
     );
-    expect(await statusAt(first, holder.userToken)).toBe(200);
+    expect(await statusAt(firstGateway, holder.userToken)).toBe(200);
   });
 });

@@ -8,18 +8,18 @@ const [firstKey, secondKey] = ['the-value-of-a', 'the-value-of-b'];
 const messages = [{ role: 'user', content: 'hi' }];
 
 let provider: ScriptedProvider;
-let second: ScriptedProvider;
+let secondProvider: ScriptedProvider;
 beforeAll(async () => {
   provider = await startProvider();
-  second = await startProvider();
+  secondProvider = await startProvider();
 });
 afterAll(async () => {
   await provider.close();
-  await second.close();
+  await secondProvider.close();
 });
 beforeEach(() => {
   provider.reset();
-  second.reset();
+  secondProvider.reset();
 });
 
 /** A gateway of its own, since cool-downs outlive a test. */
@@ -42,7 +42,12 @@ async function withWorld(
         providers: [
           { id: 'claude', kind: 'anthropic', base_url: provider.url, keys },
           { id: 'gpt', kind: 'openai', base_url: provider.url, keys },
-          { id: 'spare', kind: 'openai-compatible', base_url: second.url, output_limit_member: 'max_tokens' },
+          {
+            id: 'spare',
+            kind: 'openai-compatible',
+            base_url: secondProvider.url,
+            output_limit_member: 'max_tokens',
+          },
         ],
         models: [
           { id: 'claude/ok', provider: 'claude', ...priced },
@@ -81,8 +86,8 @@ async function withWorld(
   }
 }
 
-const chat = (world: World, more: object = {}, headers: Record<string, string> = {}) =>
-  world.post('/v1/ai/chat/completions', { model: 'acme/alone', messages, ...more }, { headers });
+const chat = (world: World, members: object = {}, headers: Record<string, string> = {}) =>
+  world.post('/v1/ai/chat/completions', { model: 'acme/alone', messages, ...members }, { headers });
 const keysOfCalls = () => provider.calls.map((call) => keyOf(call));
 /** A session whose calls reach the first key while it is ready. */
 const firstSession = { 'x-session-id': 'session 1' };
@@ -322,9 +327,9 @@ describe('the calls of a session', () => {
         const [path, body, headers = {}] = callOf(session);
         expect((await world.post(path, body, { headers })).status).toBe(200);
       }
-      const first = keysOfCalls().slice(0, manySessions.length);
-      expect(keysOfCalls().slice(manySessions.length)).toEqual(first);
-      expect(new Set(first).size).toBe(2);
+      const firstKeys = keysOfCalls().slice(0, manySessions.length);
+      expect(keysOfCalls().slice(manySessions.length)).toEqual(firstKeys);
+      expect(new Set(firstKeys).size).toBe(2);
     });
   });
 });
@@ -352,7 +357,7 @@ describe('the circuit breaker of a provider with several keys', () => {
   const sessions = 24;
 
   test('opens for the endpoint that fails, and calls go to the other one', async () => {
-    const endpoints = [{ base_url: provider.url }, { base_url: second.url }];
+    const endpoints = [{ base_url: provider.url }, { base_url: secondProvider.url }];
     await withWorld(
       async (world) => {
         provider.answerKey(firstKey, { status: 503 });
@@ -371,13 +376,13 @@ describe('the circuit breaker of a provider with several keys', () => {
   });
 
   test('retries a failed endpoint at the other one', async () => {
-    const endpoints = [{ base_url: provider.url }, { base_url: second.url }];
+    const endpoints = [{ base_url: provider.url }, { base_url: secondProvider.url }];
     await withWorld(
       async (world) => {
         provider.answerKey(firstKey, { status: 503 });
         for (let call = 0; call < sessions; call += 1)
           expect((await chat(world, {}, { 'x-session-id': `${call}` })).status).toBe(200);
-        expect(second.calls).toHaveLength(sessions);
+        expect(secondProvider.calls).toHaveLength(sessions);
         expect(provider.calls.length).toBeGreaterThan(0);
       },
       { members: { base_url: undefined, keys: [{ env: 'A_KEY' }], endpoints } },
@@ -418,7 +423,7 @@ describe('a stream without content', () => {
       await response.text();
       expect((await world.ledger.until(1)).charged).toBeGreaterThan(0n);
       expect(world.ledger.charges).toHaveLength(1);
-      await second.until(([call]) => call?.abortedAt !== undefined);
+      await secondProvider.until(([call]) => call?.abortedAt !== undefined);
     });
   });
 });
@@ -433,7 +438,10 @@ describe('the models file', () => {
     [{ endpoints: [{ base_url: 'http://u:p@127.0.0.1' }] }, /endpoints\[0\]\.base_url/],
     [{ endpoints: [{ base_url: 'http://a.example/' }, { base_url: 'http://a.example' }] }, /named twice/],
     [
-      { keys, endpoints: Array.from({ length: 16 }, (_, at) => ({ base_url: `http://${at}.example` })) },
+      {
+        keys,
+        endpoints: Array.from({ length: 16 }, (_, position) => ({ base_url: `http://${position}.example` })),
+      },
       /32 combinations .* at most 30/,
     ],
   ])('is refused: %j', async (members, message) => {

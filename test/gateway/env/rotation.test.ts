@@ -35,7 +35,7 @@ async function stop(world: EnvWorld): Promise<void> {
   await world.close();
 }
 
-const kids = async (world: EnvWorld): Promise<string[]> => {
+const readKeyIds = async (world: EnvWorld): Promise<string[]> => {
   const rows = await world.sql<{ kid: string }[]>`
     select distinct split_part(sealed, '.', 2) as kid
     from (select sealed from gateway.env_variables union all select sealed from gateway.env_canary) as all_of_them order by 1`;
@@ -71,7 +71,7 @@ describe('townhall env rewrap', () => {
       '\n',
     );
     await oldGateway.admin.env.importVariables({ content: `ACME_API_KEY=${secret}\n${content}` });
-    const oldKids = await kids(oldGateway);
+    const oldKids = await readKeyIds(oldGateway);
     expect(oldKids).toHaveLength(1);
     await stop(oldGateway);
 
@@ -79,7 +79,7 @@ describe('townhall env rewrap', () => {
     expect(world.logLines.join('')).toContain('townhall env rewrap');
     // Until then, values are written under the key that every server has.
     await world.admin.env.upsertVariable({ key: 'WRITTEN_BEFORE', value: secret });
-    expect(await kids(world)).toEqual(oldKids);
+    expect(await readKeyIds(world)).toEqual(oldKids);
 
     const load = hammer(world);
     const { rewrapped: rewrappedCount, kid } = await world.gateway.rewrapEnv();
@@ -88,7 +88,7 @@ describe('townhall env rewrap', () => {
     expect(failures).toEqual([]);
     expect(calls).toBeGreaterThan(0);
     expect(rewrappedCount).toBe(102);
-    expect(await kids(world)).toEqual([kid]);
+    expect(await readKeyIds(world)).toEqual([kid]);
     expect(oldKids).not.toContain(kid);
     expect(new Set(world.keysSent())).toEqual(new Set([secret]));
     const { items } = await world.admin.env.listVariables({ reveal: true });
@@ -109,7 +109,7 @@ describe('townhall env rewrap', () => {
     const oldGateway = await start({ TOWNHALL_MASTER_KEY: oldKey });
     await oldGateway.admin.env.importVariables({ content: `GOOD=${secret}\nBROKEN=${secret}` });
     await oldGateway.sql`update gateway.env_variables set version = version + 1000 where key = 'BROKEN'`;
-    const oldKids = await kids(oldGateway);
+    const oldKids = await readKeyIds(oldGateway);
     await stop(oldGateway);
     const world = await start(bothKeys);
     await expect(world.gateway.rewrapEnv()).rejects.toMatchObject({
@@ -117,7 +117,7 @@ describe('townhall env rewrap', () => {
       code: 'env_unreadable',
       message: expect.stringContaining('BROKEN'),
     });
-    expect(await kids(world)).toEqual(oldKids);
+    expect(await readKeyIds(world)).toEqual(oldKids);
     await world.admin.env.removeVariable({ key: 'BROKEN' });
     await expect(world.gateway.rewrapEnv()).resolves.toMatchObject({ rewrapped: 1 });
   });
@@ -135,10 +135,10 @@ describe('townhall env rewrap', () => {
     await firstGateway.admin.env.upsertVariable({ key: 'LATER', value: secret });
     await until(
       async () => (await otherGateway.admin.env.listVariables()).items.some(({ key }) => key === 'LATER'),
-      'the other gateway has the later one',
+      'the other gateway has the later variable',
     );
     for (const load of loads) expect((await load.stop()).failures).toEqual([]);
-    expect(await kids(otherGateway)).toEqual([kid]);
+    expect(await readKeyIds(otherGateway)).toEqual([kid]);
   });
 
   test.runIf(isPostgres)('stops the writes of a gateway with only the old key', async () => {

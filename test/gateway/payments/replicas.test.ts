@@ -57,7 +57,7 @@ test('a payment ends alike when all replicas get all events at once', async () =
       world.stripe.dispute('closed', page, { status: 'won' }),
     ];
     const answers = await Promise.all(
-      events.flatMap((event) => worlds.map((to) => world.deliver('stripe', event, to.url))),
+      events.flatMap((event) => worlds.map((replica) => world.deliver('stripe', event, replica.url))),
     );
     expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
     expect(await world.balance(userId)).toEqual({ posted: 6_000_000n, owed: 0n });

@@ -84,7 +84,7 @@ describe('ai.createResponse with a local model', () => {
 
   test('streams reasoning as a summary with its replay metadata', async () => {
     const events = await stream({ input: '@reasoning I think\nso' });
-    expect(events.slice(2, 10).map(({ type, output_index: place }) => [type, place])).toEqual([
+    expect(events.slice(2, 10).map(({ type, output_index: index }) => [type, index])).toEqual([
       ['response.output_item.added', 0],
       ['response.reasoning_summary_part.added', 0],
       ['response.reasoning_summary_text.delta', 0],
@@ -236,7 +236,7 @@ describe('ai.createResponse with settings', () => {
     });
   });
 
-  test('limits the tools to those that are allowed', async () => {
+  test('accepts a list of allowed tools', async () => {
     const tool_choice = {
       type: 'allowed_tools',
       mode: 'auto',

@@ -132,8 +132,8 @@ describe('ai.generateSdkVideo', { timeout: 120_000 }, () => {
       'invalid_request',
       'aspectRatio',
     ],
-  ])('refuses %s', async (_name, model, more, status, code, param) => {
-    const answer = await send('', model, { prompt: 'A boat', ...more });
+  ])('refuses %s', async (_name, model, members, status, code, param) => {
+    const answer = await send('', model, { prompt: 'A boat', ...members });
     expect(await errorOf(answer)).toMatchObject([status, { code, param }]);
   });
 
@@ -178,10 +178,10 @@ describe('ai.generateSdkVideo', { timeout: 120_000 }, () => {
 
   it('has one job for repetitions of a call', async () => {
     const key = { 'idempotency-key': 'one film' };
-    const first = await eventOf(await send('', 'local/storyboard', request, key));
-    const second = await eventOf(await send('', 'local/storyboard', request, key));
-    expect(second['providerMetadata']).toEqual(first['providerMetadata']);
-    expect(second['type']).toBe('result');
+    const firstEvent = await eventOf(await send('', 'local/storyboard', request, key));
+    const secondEvent = await eventOf(await send('', 'local/storyboard', request, key));
+    expect(secondEvent['providerMetadata']).toEqual(firstEvent['providerMetadata']);
+    expect(secondEvent['type']).toBe('result');
   });
 });
 
@@ -205,8 +205,8 @@ describe('ai.startSdkVideo', { timeout: 120_000 }, () => {
       'unpriced_member',
       'providerOptions.acme.quality',
     ],
-  ])('refuses %s', async (_name, model, more, status, code, param) => {
-    const answer = await send('/start', model, { prompt: 'A boat', ...more });
+  ])('refuses %s', async (_name, model, members, status, code, param) => {
+    const answer = await send('/start', model, { prompt: 'A boat', ...members });
     expect(await errorOf(answer)).toMatchObject([status, { code, param }]);
   });
 
@@ -221,9 +221,9 @@ describe('ai.startSdkVideo', { timeout: 120_000 }, () => {
 
   it('starts one job for repetitions of a call', async () => {
     const key = { 'idempotency-key': 'one start' };
-    const first = await send('/start', 'local/storyboard', request, key);
-    const second = await send('/start', 'local/storyboard', request, key);
-    expect(await second.json()).toEqual(await first.json());
+    const firstAnswer = await send('/start', 'local/storyboard', request, key);
+    const secondAnswer = await send('/start', 'local/storyboard', request, key);
+    expect(await secondAnswer.json()).toEqual(await firstAnswer.json());
   });
 });
 
