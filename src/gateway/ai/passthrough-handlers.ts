@@ -14,6 +14,7 @@ import {
   createPassthroughReply,
   type PassthroughRequest,
   toPassthroughCall,
+  withPassthroughBody,
 } from './passthrough-reply.ts';
 import { refuseUnsafeMembers } from './upstream/request-guard.ts';
 import { sessionHash } from './upstream/session-hash.ts';
@@ -33,8 +34,11 @@ export function passthroughHandlers(
 
 /** Calls the first model for moderation where the request names none. Throws a 404 where there is none. */
 async function moderate(context: AiContext, call: ModerationCall): Promise<PassthroughReply> {
-  const { body, identity } = call;
-  if (body.model !== undefined) return passThrough(context, toRequest(call, body.model), formats.moderations);
+  const { body, identity, rawBody } = call;
+  if (body.model !== undefined) {
+    const request = withPassthroughBody(call, { ...body, model: body.model }, rawBody);
+    return passThrough(context, request, formats.moderations);
+  }
   const model = context.catalog
     .callableModels(viewerOf(identity), 'moderation')
     .find(({ providerEntry }) => providerEntry.formats.includes('moderations'));
@@ -42,28 +46,11 @@ async function moderate(context: AiContext, call: ModerationCall): Promise<Passt
     throw new Problem('not_found', 'model_not_found', 'There is no model for moderation.', {
       param: 'model',
     });
-  const request = toRequest(call, model.id);
-  const rawBody = Buffer.from(JSON.stringify(request.body));
-  return passThrough(context, { ...request, rawBody }, formats.moderations);
+  const request = withPassthroughBody(call, { ...body, model: model.id });
+  return passThrough(context, request, formats.moderations);
 }
 
 type ModerationCall = Parameters<AiHandlers['ai.moderateContent']>[0];
-
-function toRequest(call: ModerationCall, model: string): PassthroughRequest {
-  const { operationId, requestId, identity, signal, log, remember, rawBody } = call;
-  return {
-    operationId,
-    requestId,
-    identity,
-    signal,
-    log,
-    remember,
-    rawBody,
-    note: (fields) => call.note(fields),
-    timing: (name, durationMs) => call.timing(name, durationMs),
-    body: { ...call.body, model },
-  };
-}
 
 async function passThrough(
   context: AiContext,

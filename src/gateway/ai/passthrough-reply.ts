@@ -19,6 +19,27 @@ export interface PassthroughRequest extends PaidRequest, Pick<PassthroughCall, '
   body: PassthroughCall['body'] & { model: string };
 }
 
+/** Returns the call with another body; sends the JSON of that body unless the caller passes the bytes. */
+export function withPassthroughBody(
+  call: Omit<PassthroughRequest, 'body' | 'rawBody'>,
+  body: PassthroughRequest['body'] & Record<string, unknown>,
+  rawBody: Uint8Array = Buffer.from(JSON.stringify(body)),
+): PassthroughRequest {
+  const { operationId, requestId, identity, signal, log, remember } = call;
+  return {
+    operationId,
+    requestId,
+    identity,
+    signal,
+    log,
+    remember,
+    note: (fields) => call.note(fields),
+    timing: (name, durationMs) => call.timing(name, durationMs),
+    body,
+    rawBody,
+  };
+}
+
 export interface PassthroughReply {
   status: 200;
   content: Uint8Array | AsyncIterable<Uint8Array>;

@@ -19,7 +19,7 @@ import type { Warning } from './hub/language-model.ts';
 import { type SdkOptions, optionsFor } from './media/sdk-media.ts';
 import { type RenameMember, withMemberNames } from './member-names.ts';
 import { callPassthrough, type PassthroughOutcome } from './passthrough-handlers.ts';
-import type { PassthroughReply, PassthroughRequest } from './passthrough-reply.ts';
+import { type PassthroughReply, type PassthroughRequest, withPassthroughBody } from './passthrough-reply.ts';
 
 type EmbeddingCall = Parameters<AiHandlers['ai.embedSdkValues']>[0];
 type RerankingCall = Parameters<AiHandlers['ai.rerankSdkDocuments']>[0];
@@ -38,7 +38,7 @@ export function sdkEmbeddingHandlers(
 async function embed(context: AiContext, call: EmbeddingCall): Promise<PassthroughReply> {
   const { values, dimensions, providerOptions } = call.body;
   const { model, optionsForProvider, warnings, rename } = readTarget(context.catalog, call, providerOptions);
-  const request = withBody(call, {
+  const request = withPassthroughBody(call, {
     ...optionsForProvider,
     model,
     input: values,
@@ -73,7 +73,7 @@ const maxReplayBytes = 64 * 1024;
 async function rerank(context: AiContext, call: RerankingCall) {
   const { query, documents, topN, providerOptions } = call.body;
   const { model, optionsForProvider, warnings, rename } = readTarget(context.catalog, call, providerOptions);
-  const request = withBody(call, {
+  const request = withPassthroughBody(call, {
     ...optionsForProvider,
     model,
     query,
@@ -148,25 +148,6 @@ async function convertOrReject<T>(bill: Bill, convert: () => T | Promise<T>): Pr
     await bill.settle('rejected');
     throw error;
   }
-}
-
-function withBody(
-  call: EmbeddingCall | RerankingCall,
-  body: PassthroughRequest['body'] & Record<string, unknown>,
-): PassthroughRequest {
-  const { operationId, requestId, identity, signal, log, remember } = call;
-  return {
-    operationId,
-    requestId,
-    identity,
-    signal,
-    log,
-    remember,
-    note: (fields) => call.note(fields),
-    timing: (name, durationMs) => call.timing(name, durationMs),
-    body,
-    rawBody: Buffer.from(JSON.stringify(body)),
-  };
 }
 
 async function callWithoutStream(
