@@ -1,5 +1,5 @@
 export { ai, requireModelsFiles, type AiOptions, type AiService } from './ai.ts';
-export { createResponseSockets, maxSocketMessageBytes } from './response-socket.ts';
+export { createResponseSockets, maxSocketMessageBytes } from './responses/socket.ts';
 export { curatedModels } from './catalog/curated.ts';
 export { hasUsableKey, keyEnvs, missingKeys, type ProviderKeys } from './catalog/provider-keys.ts';
 export { parseCatalogDocument, type CatalogDocument, type Pin } from './catalog/catalog-document.ts';
@@ -19,7 +19,7 @@ export { jobPayments } from './jobs/payments.ts';
 export { mediaJobs, type MediaJobs } from './jobs/jobs.ts';
 export { createMediaLinks as createLinks, type MediaLinks as Links } from './media/links.ts';
 export { jobsStore } from './jobs/store.ts';
-export { storedResponsesStore } from './stored-responses/store.ts';
-export { storedResponses, type StoredResponses } from './stored-responses/stored-responses.ts';
+export { storedResponsesStore } from './responses/stored/store.ts';
+export { storedResponses, type StoredResponses } from './responses/stored/stored-responses.ts';
 export { alarmStore } from './billing/alarm-store.ts';
 export { alarmWindowMs, defaultAlarmsToStop } from './billing/usage-alarms.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { callModel } from '../../../src/gateway/ai/call.ts';
+import { callModel } from '../../../src/gateway/ai/calls/call.ts';
 import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
 import { createBreaker, defaultBreakerSettings } from '../../../src/gateway/ai/upstream/breaker.ts';
 import {

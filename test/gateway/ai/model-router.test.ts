@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
-import { createModelRouter } from '../../../src/gateway/ai/model-router.ts';
+import { createModelRouter } from '../../../src/gateway/ai/calls/model-router.ts';
 import { hashText } from '../../../src/gateway/ai/upstream/session-hash.ts';
 import { catalogModel } from './catalog-model.ts';
 

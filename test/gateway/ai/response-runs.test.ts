@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { joinStream } from '../../../src/gateway/ai/joined-streams.ts';
-import { createEventLog } from '../../../src/gateway/ai/response-runs/event-log.ts';
-import { createResponseRuns } from '../../../src/gateway/ai/response-runs/runs.ts';
+import { joinStream } from '../../../src/gateway/ai/responses/joined-streams.ts';
+import { createEventLog } from '../../../src/gateway/ai/responses/runs/event-log.ts';
+import { createResponseRuns } from '../../../src/gateway/ai/responses/runs/runs.ts';
 import { rememberNothing } from '../../../src/kernel/data/idempotency.ts';
 import { silentLog } from '../../support/databases.ts';
 

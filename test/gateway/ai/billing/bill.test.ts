@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Bill } from '../../../../src/gateway/ai/billing/bill.ts';
 import { createBilling } from '../../../../src/gateway/ai/billing/billing.ts';
-import { callModel } from '../../../../src/gateway/ai/call.ts';
+import { callModel } from '../../../../src/gateway/ai/calls/call.ts';
 import { sizeOf } from '../../../../src/gateway/ai/metering/measure.ts';
 import { noTokens, type Units } from '../../../../src/gateway/ai/metering/price.ts';
 import { createModelHealth } from '../../../../src/gateway/ai/upstream/model-health.ts';

@@ -1,6 +1,6 @@
 // Cases of the AI SDK's video calls that a client cannot bring about at will.
 import { describe, expect, it } from 'vitest';
-import { sdkVideoHandlers, type SdkVideoOptions } from '../../../../src/gateway/ai/sdk-video-handlers.ts';
+import { sdkVideoHandlers, type SdkVideoOptions } from '../../../../src/gateway/ai/handlers/sdk-videos.ts';
 import { rememberNothing } from '../../../../src/kernel/data/idempotency.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
 

@@ -1,0 +1,186 @@
+// One model call: for the requested model and then each fallback, or in the order of the router, it checks, reserves and sends with
+// retries; then it follows the answer, whose end settles the bill. docs/architecture.md walks
+// through this file.
+import type { Clock } from '../../../kernel/clock.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { Bill } from '../billing/bill.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
+import type { ModelRouter } from './model-router.ts';
+import type { Backend } from '../upstream/backends.ts';
+import type { Attempt, AttemptTarget, ModelHealth } from '../upstream/model-health.ts';
+
+/**
+ * A call of a model: how each model of the chain is checked, and how the call is sent. `T` is the
+ * answer.
+ */
+export interface ModelRequest<T, Content = undefined> {
+  /** The requested model, then its fallbacks; never empty. */
+  chain: readonly CatalogModel[];
+  /** The caller's signal. */
+  signal: AbortSignal;
+  /** Deadline of all attempts together, to the first byte. */
+  deadlineMs: number;
+  /** Whether the answer is streamed; `first_content_s` of a model applies then. */
+  streams?: boolean;
+  /** The hash of the call's session, which keeps it at one key of a provider with several. */
+  session?: (() => number | undefined) | undefined;
+  /**
+   * Throws a Problem when the model cannot execute the call. After `unsupported_by_model` the next
+   * model is tried.
+   */
+  check: (model: CatalogModel) => void;
+  /** The effort to send. Throws a 422, which ends the call: an effort is never dropped. */
+  effort?: (model: CatalogModel) => string | undefined;
+  /**
+   * The content to send when it depends on the model. Throws a 400 or 422 for members that must not
+   * reach its provider, which ends the call, and `unsupported_by_model` like `check`.
+   */
+  content?: (model: CatalogModel, effort: string | undefined) => Content;
+  /**
+   * Sends one attempt. Resolves at the first byte of a stream, or at the end of a whole answer.
+   * Throws `unsupported_by_model`, like `check`, when the call cannot be translated for the model.
+   */
+  send: (attempt: ModelAttempt<Content>) => Promise<T>;
+}
+
+/** The request for one model. */
+interface Plan<Content> {
+  model: CatalogModel;
+  effort: string | undefined;
+  content: Content;
+}
+
+export interface ModelAttempt<Content = unknown> extends Plan<Content> {
+  /** Time left to the first byte, in milliseconds. */
+  firstMs: number;
+  /** Time to the first content of a stream, where the call can go elsewhere after it. */
+  firstContentMs?: number | undefined;
+  /** The key and the endpoint of the provider. */
+  backend: Backend;
+}
+
+export interface ModelResult<T> {
+  answer: T;
+  model: CatalogModel;
+  backend: Backend;
+  attempts: readonly Attempt[];
+}
+
+export interface CallOptions {
+  health: ModelHealth;
+  /** Absent: the models are tried in the order of the chain. */
+  router?: ModelRouter;
+  clock: Pick<Clock, 'monotonicMs'>;
+  /** Absent for jobs, which have their own hold. */
+  bill?: Bill | undefined;
+}
+
+/**
+ * Throws the Problem of the last attempt, with all attempts in its headers. A call
+ * without an answer is not charged.
+ */
+export async function callModel<T, Content>(
+  request: ModelRequest<T, Content>,
+  options: CallOptions,
+): Promise<ModelResult<T>> {
+  const { signal, deadlineMs, session, streams } = request;
+  const { health, router, clock, bill } = options;
+  const chain = router?.order(request.chain, session) ?? request.chain;
+  const endsMs = clock.monotonicMs() + deadlineMs;
+  const attempts: Attempt[] = [];
+  let misfit: Problem | undefined;
+  let failure: Problem | undefined;
+  try {
+    requireEffort(request);
+    for (const [index, model] of chain.entries()) {
+      signal.throwIfAborted();
+      const plan = check(model, request);
+      if (plan instanceof Problem) {
+        attempts.push({ model: model.id, outcome: plan.code });
+        misfit ??= plan;
+        continue;
+      }
+      const fallbacks = chain.slice(index + 1);
+      await bill?.reserve(model, fallbacks);
+      const send = (target: AttemptTarget) => sendAttempt(request, { ...plan, ...target }, bill);
+      const isLast = fallbacks.length === 0;
+      const startedMs = clock.monotonicMs();
+      const outcome = await health
+        .retrying({ model, signal, endsMs, isLast, attempts, streams, session, send })
+        .catch(requireMisfit);
+      if (outcome instanceof Problem) {
+        misfit ??= outcome;
+        continue;
+      }
+      if ('answer' in outcome) {
+        const { answer, backend } = outcome;
+        router?.record(model, clock.monotonicMs() - startedMs);
+        if (bill === undefined) backend.release();
+        else bill.follow(attempts.length, backend);
+        return { answer, model, backend, attempts };
+      }
+      router?.record(model, undefined);
+      failure = outcome.failure;
+    }
+    throw failure ?? misfit ?? new Error('A call without a model was created.');
+  } catch (error) {
+    await bill?.close(error, attempts.length);
+    if (error instanceof Problem && attempts.length > 0)
+      error.headers['x-townhall-attempts'] = attemptsHeader(attempts);
+    throw error;
+  }
+}
+
+/** Checks the effort of the requested model, even if a fallback runs. */
+function requireEffort<T, Content>({ chain: [requested], effort }: ModelRequest<T, Content>): void {
+  if (requested !== undefined) effort?.(requested);
+}
+
+/**
+ * The request for the model, or the 422 of a model that does not support the call. Other errors are
+ * thrown.
+ */
+function check<T, Content>(model: CatalogModel, request: ModelRequest<T, Content>): Plan<Content> | Problem {
+  try {
+    request.check(model);
+    const effort = request.effort?.(model);
+    return { model, effort, content: request.content?.(model, effort) as Content };
+  } catch (error) {
+    return requireMisfit(error);
+  }
+}
+
+/** The 422 of a model that does not support the call, while another one may. Other errors are thrown. */
+function requireMisfit(error: unknown): Problem {
+  if (error instanceof Problem && error.code === 'unsupported_by_model') return error;
+  throw error;
+}
+
+/** Informs the bill of one attempt before it is sent, and of its failure. */
+async function sendAttempt<T, Content>(
+  request: ModelRequest<T, Content>,
+  attempt: ModelAttempt<Content>,
+  bill: Bill | undefined,
+): Promise<T> {
+  // A caller that disconnected before the request was sent does not pay.
+  request.signal.throwIfAborted();
+  bill?.markSent(attempt.effort);
+  try {
+    return await request.send(attempt);
+  } catch (error) {
+    bill?.failAttempt();
+    throw error;
+  }
+}
+
+function attemptsHeader(attempts: readonly Attempt[]): string {
+  return attempts.map(({ model, outcome }) => `${model};${outcome}`).join(', ');
+}
+
+/** Headers that name the model and the attempts. */
+export function attemptHeaders({
+  model,
+  attempts,
+}: Pick<ModelResult<unknown>, 'model' | 'attempts'>): Record<string, string> {
+  return { 'x-townhall-model': model.id, 'x-townhall-attempts': attemptsHeader(attempts) };
+}

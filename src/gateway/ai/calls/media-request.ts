@@ -1,0 +1,46 @@
+// A media call: the chain of models that may run it, and the call of each model.
+import type { ModelAttempt, ModelRequest } from './call.ts';
+import type { Catalog, CatalogModel, Viewer } from '../catalog/catalog.ts';
+import type { Modality } from '../catalog/models-file.ts';
+import { videoResolutions, type Rates } from '../catalog/rates.ts';
+import { requirePrice } from '../metering/bound.ts';
+
+/** The rates by which calls of each modality are priced; a model needs one of them. */
+export const ratesByModality = {
+  image: ['image'],
+  video: ['video_second', ...videoResolutions.map((lines) => `video_second_${lines}` as const)],
+  tts: ['speech_character'],
+  asr: ['audio_second'],
+} as const satisfies Partial<Record<Modality, readonly (keyof Rates)[]>>;
+
+export type MediaModality = keyof typeof ratesByModality;
+
+export interface MediaRequest<T> {
+  viewer: Viewer;
+  modelId: string;
+  modality: MediaModality;
+  signal: AbortSignal;
+  /** The deadline of all attempts together, to the first byte. */
+  deadlineMs: number;
+  /** Throws a 422 for a call that the model does not support; its fallbacks are tried next. */
+  check?: (model: CatalogModel) => void;
+  /** Calls the model. */
+  call: (model: CatalogModel, attempt: ModelAttempt) => Promise<T>;
+}
+
+/** Throws a 404 for a model that the viewer may not use or that has another modality. */
+export function mediaRequest<T>(
+  catalog: Pick<Catalog, 'chain'>,
+  { viewer, modelId, modality, signal, deadlineMs, check, call }: MediaRequest<T>,
+): ModelRequest<T> {
+  return {
+    chain: catalog.chain(viewer, modelId, modality),
+    signal,
+    deadlineMs,
+    check(model) {
+      requirePrice(model, ratesByModality[modality]);
+      check?.(model);
+    },
+    send: (attempt) => call(attempt.model, attempt),
+  };
+}

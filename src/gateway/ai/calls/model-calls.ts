@@ -1,0 +1,64 @@
+// One attempt at a language model in the hub's form, for the translated formats: a
+// whole answer or a stream of parts, both counted for the bill.
+import type { AiContext } from './context.ts';
+import type { Bill } from '../billing/bill.ts';
+import { countAnswer, followParts } from '../billing/model-answer.ts';
+import type { ModelAttempt } from './call.ts';
+import type { Answer, LanguageModel, ModelCall, StreamPart } from '../hub/language-model.ts';
+import { streamRateOf } from '../upstream/stream-rate.ts';
+
+/** The translated call, and its bill. */
+export interface HubCall {
+  hub: ModelCall;
+  bill: Bill;
+}
+
+/** Generates a whole answer. */
+export async function generate(
+  context: Pick<AiContext, 'providers'>,
+  attempt: ModelAttempt,
+  call: HubCall,
+): Promise<Answer> {
+  const { languageModel, modelCall } = prepare(context, attempt, call);
+  const answer = await languageModel.generate(modelCall);
+  countAnswer(call.bill, answer);
+  return answer;
+}
+
+/**
+ * The parts of a streamed answer; its last part waits for the settlement. `call.hub.signal` is the caller's.
+ */
+export function streamParts(
+  context: Pick<AiContext, 'providers' | 'clock'>,
+  attempt: ModelAttempt,
+  call: HubCall,
+): AsyncIterable<StreamPart> {
+  const { languageModel, modelCall } = prepare(context, attempt, call);
+  const { bill, hub } = call;
+  const rate = streamRateOf(attempt.model, bill, context.clock);
+  return followParts(languageModel.stream(modelCall), { bill, signal: hub.signal, rate });
+}
+
+/** The language model and its call. A call without an output limit gets one that the caller can pay for. */
+function prepare(
+  { providers }: Pick<AiContext, 'providers'>,
+  { model, effort, firstMs, backend }: ModelAttempt,
+  { hub, bill }: HubCall,
+): { languageModel: LanguageModel; modelCall: ModelCall } {
+  const languageModel = providers.languageModel(model, {
+    effort,
+    firstMs,
+    backend,
+    approveOutputLimit: (tokens) => bill.approveOutputLimit(tokens),
+    onAnswerComplete: () => bill.markComplete(),
+  });
+  return {
+    languageModel,
+    modelCall: {
+      ...hub,
+      reasoningEffort: effort,
+      maxOutputTokens: hub.maxOutputTokens ?? bill.outputLimit,
+      signal: bill.signal,
+    },
+  };
+}

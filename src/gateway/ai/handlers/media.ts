@@ -1,0 +1,232 @@
+// Handlers of image and video jobs and of the links to their files. Images and videos are jobs
+// because they take longer than a client should keep a connection open.
+import type { Operations } from '../../../contract/gateway/operations.gen.ts';
+import type { CreateImageRequest, StartVideoRequest } from '../../../contract/gateway/types.gen.ts';
+import type { Call, Handlers, Reply } from '../../../kernel/contract/operation.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { Identity } from '../../identity.ts';
+import type { Billing } from '../billing/billing.ts';
+import { viewerOf, type Catalog, type CatalogModel } from '../catalog/catalog.ts';
+import { ownerOf, type JobKind } from '../jobs/job.ts';
+import type { MediaJobs, NewJob } from '../jobs/jobs.ts';
+import { ratesByModality } from '../calls/media-request.ts';
+import { imageJobView, pollAfterMs, videoJobView } from '../media/job-views.ts';
+import type { MediaLinks } from '../media/links.ts';
+import { imageCallOf, videoCallOf } from '../media/visual-input.ts';
+import { requirePrice } from '../metering/bound.ts';
+import type { MediaModels } from '../providers/media-models.ts';
+
+export interface MediaOptions {
+  catalog: Catalog;
+  billing: Billing;
+  models: MediaModels;
+  jobs: MediaJobs;
+  links: MediaLinks;
+}
+
+type MediaHandlers = Pick<
+  Handlers<Operations, 'ai', Identity>,
+  'ai.createImage' | 'ai.getImage' | 'ai.cancelImage' | 'ai.startVideo' | 'ai.getMedia'
+>;
+
+export function mediaHandlers(options: MediaOptions): MediaHandlers {
+  const { jobs, links } = options;
+  return {
+    'ai.createImage': async (call) => {
+      requireImageModel(options, call, call.body);
+      return acceptJob(jobs, 'image', call, call.body);
+    },
+
+    'ai.getImage': async ({ identity, body }) => {
+      const job = await jobs.find({ jobId: body.job_id, kind: 'image', owner: ownerOf(identity) });
+      return { status: 200, body: imageJobView(job, links) };
+    },
+
+    'ai.cancelImage': async ({ identity, body }) => {
+      const job = await jobs.cancel({ jobId: body.job_id, kind: 'image', owner: ownerOf(identity) });
+      return { status: 200, body: imageJobView(job, links) };
+    },
+
+    // The body starts a job, or names one to read or to cancel.
+    'ai.startVideo': async (call) => {
+      const { identity, body } = call;
+      if ('job_id' in body) {
+        const address = { jobId: body.job_id, kind: 'video', owner: ownerOf(identity) } as const;
+        const job = await (body.cancel === true ? jobs.cancel(address) : jobs.find(address));
+        return { status: 200, body: videoJobView(job, links) };
+      }
+      requireVideoModel(options, call, body);
+      return acceptJob(jobs, 'video', call, body);
+    },
+
+    'ai.getMedia': ({ path, query }) => openMedia(options, { mediaId: path.media_id, ...query }),
+  };
+}
+
+function requireImageModel(
+  options: MediaOptions,
+  { identity }: Pick<JobCreation, 'identity'>,
+  request: CreateImageRequest,
+): void {
+  requireCapableModel(options, { identity, body: request }, 'image', (model) =>
+    options.models.checkImage(model, imageCallOf(request)),
+  );
+}
+
+function requireVideoModel(
+  options: MediaOptions,
+  { identity }: Pick<JobCreation, 'identity'>,
+  request: StartVideoRequest,
+): void {
+  requireCapableModel(options, { identity, body: request }, 'video', (model) =>
+    options.models.checkVideo(model, videoCallOf(request)),
+  );
+}
+
+/**
+ * Creates a job for a call that responds with the job's result. The call's Idempotency-Key is bound to the
+ * job: a repetition gets the same one. Throws as `ai.createImage` does.
+ */
+export async function createImageJob(
+  options: MediaOptions,
+  call: JobCreation,
+  request: CreateImageRequest,
+): Promise<BoundJob> {
+  return existingJob(call) ?? createBoundJob(options, call, 'image', request);
+}
+
+/** As `createImageJob`, for a video. Throws as `ai.startVideo` does. */
+export async function createAwaitedVideoJob(
+  options: MediaOptions,
+  call: JobCreation,
+  request: StartVideoRequest,
+): Promise<BoundJob> {
+  return existingJob(call) ?? createBoundJob(options, call, 'video', request);
+}
+
+interface BoundJob {
+  jobId: string;
+  /** Whether a repetition with the call's Idempotency-Key gets the same job. */
+  isKeyed: boolean;
+}
+
+function existingJob({ remember: { started } }: JobCreation): BoundJob | undefined {
+  return started === undefined ? undefined : { ...(started as { jobId: string }), isKeyed: true };
+}
+
+async function createBoundJob(
+  options: MediaOptions,
+  call: JobCreation,
+  kind: JobKind,
+  request: CreateImageRequest | StartVideoRequest,
+): Promise<BoundJob> {
+  if (kind === 'image') requireImageModel(options, call, request);
+  else requireVideoModel(options, call, request);
+  let isKeyed = false;
+  const jobId = await options.jobs.create(newJob(kind, call, request), async (tx, newJobId) => {
+    isKeyed = await call.remember.bind(tx, { jobId: newJobId });
+  });
+  return { jobId, isKeyed };
+}
+
+/** Throws the 422 of the first model when neither it nor any of its fallbacks supports the call. */
+function requireCapableModel(
+  { catalog, billing }: Pick<MediaOptions, 'catalog' | 'billing'>,
+  { identity, body }: { identity: JobCreation['identity']; body: { model: string } },
+  kind: JobKind,
+  check: (model: CatalogModel) => void,
+): void {
+  let firstProblem: Problem | undefined;
+  for (const model of catalog.chain(viewerOf(identity), body.model, kind)) {
+    try {
+      requirePrice(model, ratesByModality[kind]);
+      check(model);
+      if (model.rates !== null) billing.requirePayer(identity);
+      return;
+    } catch (error) {
+      if (!(error instanceof Problem) || error.code !== 'unsupported_by_model') throw error;
+      firstProblem ??= error;
+    }
+  }
+  throw firstProblem ?? new Error(`The chain of ${body.model} is empty.`);
+}
+
+export type JobCreation = Pick<
+  Call<Operations['ai.createImage'], Identity>,
+  'requestId' | 'identity' | 'remember'
+>;
+
+/** Creates a video job; `reply` is the call's reply, for a repetition with its Idempotency-Key. */
+export async function createVideoJob(
+  options: MediaOptions,
+  call: JobCreation,
+  { request, reply }: { request: StartVideoRequest; reply: (jobId: string) => JobReply },
+): Promise<string> {
+  requireVideoModel(options, call, request);
+  return options.jobs.create(newJob('video', call, request), (tx, newJobId) =>
+    call.remember(tx, reply(newJobId)),
+  );
+}
+
+type JobReply = Parameters<JobCreation['remember']>[1];
+
+async function acceptJob(
+  jobs: MediaJobs,
+  kind: JobKind,
+  call: JobCreation,
+  request: CreateImageRequest | StartVideoRequest,
+): Promise<Extract<Reply<Operations['ai.createImage']>, { status: 202 }>> {
+  const reply = (jobId: string) => ({
+    status: 202 as const,
+    body: { job_id: jobId, status: 'queued' as const, poll_after_ms: pollAfterMs[kind] },
+  });
+  const jobId = await jobs.create(newJob(kind, call, request), (tx, newJobId) =>
+    call.remember(tx, reply(newJobId)),
+  );
+  return reply(jobId);
+}
+
+function newJob(
+  kind: JobKind,
+  { identity, requestId }: JobCreation,
+  request: CreateImageRequest | StartVideoRequest,
+): NewJob {
+  const isUser = identity.kind === 'user';
+  // The job keeps the limits of the token that created it, so that its fallbacks respect them.
+  const limits = isUser && identity.models !== undefined ? { allowedModels: identity.models } : {};
+  return {
+    kind,
+    owner: ownerOf(identity),
+    request: { ...request, ...limits },
+    call: { requestId, tokenId: identity.tokenId, bureauId: isUser ? identity.bureauId : null },
+  };
+}
+
+async function openMedia(
+  { jobs, links }: Pick<MediaOptions, 'jobs' | 'links'>,
+  { mediaId, expires, signature }: { mediaId: string; expires: number; signature: string },
+): Promise<Reply<Operations['ai.getMedia']>> {
+  const media = links.verify(mediaId, expires, signature) ? await jobs.openMedia(mediaId, expires) : null;
+  if (media === null)
+    throw new Problem('not_found', 'media_not_found', 'This link is invalid, or it or its file has expired.');
+  // The bytes under a link never change.
+  return mediaReply(media, 'private, max-age=3600, immutable');
+}
+
+/** The reply with the bytes of a file. */
+export function mediaReply(
+  media: NonNullable<Awaited<ReturnType<MediaJobs['openMedia']>>>,
+  cacheControl: string,
+): Extract<Reply<Operations['ai.getMedia']>, { status: 200 }> {
+  return {
+    status: 200,
+    content: media.content,
+    mediaType: media.record.mediaType as 'image/png',
+    headers: {
+      'content-length': String(media.size),
+      'cache-control': cacheControl,
+      // Blocks scripts in a file that a browser opens by its link.
+      'content-security-policy': "default-src 'none'; sandbox",
+    },
+  };
+}

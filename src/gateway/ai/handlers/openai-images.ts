@@ -1,0 +1,101 @@
+// Handlers of OpenAI's image paths. Each creates an image job as `ai.createImage` does, waits for
+// its end and responds with the images, so that limits, payment and storage are the same as of jobs.
+import type { Operations } from '../../../contract/gateway/operations.gen.ts';
+import type { CreateImageRequest, OpenAiImageList } from '../../../contract/gateway/types.gen.ts';
+import type { Call } from '../../../kernel/contract/operation.ts';
+import type { Clock } from '../../../kernel/clock.ts';
+import { notReplayable } from '../../../kernel/data/idempotency.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { Identity } from '../../identity.ts';
+import { type AiHandlers, creditsHeader } from '../calls/context.ts';
+import { type Job, ownerOf } from '../jobs/job.ts';
+import { waitForJob } from '../jobs/wait-for-job.ts';
+import { createImageJob, type MediaOptions } from './media.ts';
+import { type RenameMember, withMemberNames } from './member-names.ts';
+import { toEditRequest, toImageList, toImageRequest } from '../media/openai-images.ts';
+import { readAll } from '../upstream/response-body.ts';
+import type { Timeouts } from '../upstream/deadlines.ts';
+
+export interface OpenAiImageOptions extends MediaOptions {
+  clock: Clock;
+  timeouts: Pick<Timeouts, 'answerMs'>;
+}
+
+type ImageCall = Pick<
+  Call<Operations['ai.generateClientImages'], Identity>,
+  'identity' | 'signal' | 'requestId' | 'remember'
+>;
+
+interface ImageReply {
+  status: 200;
+  body: OpenAiImageList;
+  headers: Record<string, string>;
+}
+
+export function openAiImageHandlers(
+  options: OpenAiImageOptions,
+): Pick<AiHandlers, 'ai.generateClientImages' | 'ai.generateClientImageEdits'> {
+  return {
+    'ai.generateClientImages': (call) =>
+      generate(options, call, { request: toImageRequest(call.body), format: call.body.response_format }),
+
+    'ai.generateClientImageEdits': (call) =>
+      generate(options, call, { request: toEditRequest(call.body), format: call.body.response_format }),
+  };
+}
+
+async function generate(
+  options: OpenAiImageOptions,
+  call: ImageCall,
+  { request, format }: { request: CreateImageRequest; format: 'url' | 'b64_json' | null | undefined },
+): Promise<ImageReply> {
+  const { job, headers } = await withMemberNames(imageMember, () => runImageJob(options, call, request));
+  const body = await toImageList(job, format, {
+    urlFor: (mediaId) => options.links.urlFor(mediaId, job.readAt),
+    read: (mediaId) => readMedia(options, mediaId, job.readAt),
+  });
+  return { status: 200, body, headers };
+}
+
+/** Creates an image job and waits for its images; `headers` has its price, unless the call is a repetition. */
+export async function runImageJob(
+  options: OpenAiImageOptions,
+  call: ImageCall,
+  request: CreateImageRequest,
+): Promise<{ job: Job; headers: Record<string, string> }> {
+  const { jobs, clock, timeouts } = options;
+  const { jobId, isKeyed } = await createImageJob(options, call, request);
+  const address = { jobId, kind: 'image', owner: ownerOf(call.identity) } as const;
+  const job = await waitForJob(jobs, address, {
+    signal: call.signal,
+    deadlineMs: timeouts.answerMs,
+    clock,
+    keepsRunning: isKeyed,
+  });
+  const isRepetition = call.remember.started !== undefined;
+  if (job.media.length === 0) throw isRepetition ? notReplayable() : deletedImage();
+  return { job, headers: isRepetition ? {} : creditsHeader(job.credits ?? 0) };
+}
+
+const optionsPath = 'provider_options.';
+const imageMember: RenameMember = (member) =>
+  member.startsWith(optionsPath) ? member.slice(optionsPath.length) : undefined;
+
+// A new link cannot be expired.
+const linkSeconds = 60;
+const maxImageBytes = 64 * 2 ** 20;
+
+/** The bytes of a file of a job that was just read. */
+export async function readMedia(
+  { jobs }: Pick<OpenAiImageOptions, 'jobs'>,
+  mediaId: string,
+  now: Date,
+): Promise<Buffer> {
+  const media = await jobs.openMedia(mediaId, Math.floor(now.getTime() / 1000) + linkSeconds);
+  if (media === null) throw deletedImage();
+  return readAll(media.content, maxImageBytes);
+}
+
+function deletedImage(): Problem {
+  return new Problem('upstream_failed', 'upstream_failed', 'An image was deleted before it was read.');
+}

@@ -1,0 +1,114 @@
+// Handlers of responses in the background: start, read, join and cancel.
+import type { Operations } from '../../../contract/gateway/operations.gen.ts';
+import type { ResponseAnswer, ResponseEvent } from '../../../contract/gateway/types.gen.ts';
+import { pause } from '../../../kernel/async.ts';
+import type { Call, Reply, SseEvent } from '../../../kernel/contract/operation.ts';
+import type { JsonRecord } from '../../../kernel/json-value.ts';
+import type { Problem } from '../../../kernel/problem.ts';
+import type { Identity } from '../../identity.ts';
+import { responseObject } from '../formats/responses/answer.ts';
+import { type StreamReply, startedResponse } from './background.ts';
+import {
+  invalidMember,
+  planOf,
+  type ResponseCall,
+  type ResponseReply,
+  responses,
+  type ResponsesContext,
+  withBody,
+} from './calls.ts';
+import { formatOf, ownerOf, present } from './plan.ts';
+import { streamNotAvailable } from './runs/event-log.ts';
+import { answerTranslated } from '../handlers/translated-format.ts';
+
+export async function createInBackground(
+  context: ResponsesContext,
+  call: ResponseCall,
+): Promise<ResponseReply> {
+  const { background, storedResponses, clock } = context;
+  const { body, remember, signal, log } = call;
+  if (body.store === false) throw backgroundNeedsStore();
+  const earlierResponseId = startedResponse(remember);
+  if (earlierResponseId !== undefined)
+    return readResponse(context, call, {
+      responseId: earlierResponseId,
+      afterSequence: body.stream === true ? -1 : undefined,
+    });
+  const plan = await planOf(context, call);
+  const streamBody = { ...plan.body, stream: true };
+  const streamRequest = { body: streamBody, rawBody: Buffer.from(JSON.stringify(streamBody)) };
+  const { format } = formatOf(responses, plan, { storedResponses, log });
+  const nowSeconds = () => Math.floor(clock.now().getTime() / 1000);
+  const { response, events } = await background.start({
+    plan,
+    response: present(
+      responseObject({ modelId: body.model, responseId: plan.responseId, nowSeconds, body }),
+      plan,
+    ) as JsonRecord,
+    remember,
+    signal,
+    answer: (detached, beforeSend) =>
+      answerTranslated(context, format, {
+        call: withBody(call, streamRequest, detached),
+        beforeSend,
+      }) as Promise<StreamReply>,
+  });
+  if (body.stream === true) return { status: 200, events: events() };
+  return { status: 200, body: response as ResponseAnswer };
+}
+
+interface ResponseRead {
+  responseId: string;
+  /** Reads the events after this one instead of the response. */
+  afterSequence: number | undefined;
+}
+
+/** Throws a 404, and a 409 for events that are not in the memory of this process. */
+export async function readResponse(
+  { storedResponses, background }: ResponsesContext,
+  { identity }: { identity: Identity },
+  { responseId, afterSequence }: ResponseRead,
+): Promise<
+  { status: 200; body: ResponseAnswer } | { status: 200; events: AsyncIterable<SseEvent<ResponseEvent>> }
+> {
+  const response = await storedResponses.find({ responseId, owner: ownerOf(identity) });
+  if (afterSequence === undefined) return { status: 200, body: response as ResponseAnswer };
+  const events = background.events(responseId, afterSequence);
+  if (events === undefined) throw streamNotAvailable();
+  return { status: 200, events };
+}
+
+const cancelWaitMs = 5_000;
+const cancelPollMs = 250;
+
+export async function cancelResponse(
+  { storedResponses, background, clock }: ResponsesContext,
+  { path, identity, signal }: Call<Operations['ai.cancelResponse'], Identity>,
+): Promise<Reply<Operations['ai.cancelResponse']>> {
+  const address = { responseId: path.response_id, owner: ownerOf(identity) };
+  let response = await storedResponses.find(address);
+  if (response['background'] !== true) throw notInBackground();
+  if (isRunning(response) && !(await background.cancel(address.responseId))) {
+    // The response runs at another gateway, which reads the cancellation within a second.
+    await storedResponses.requestCancel(address);
+    const endsMs = clock.monotonicMs() + cancelWaitMs;
+    do {
+      await pause(cancelPollMs, { clock, signal });
+      response = await storedResponses.find(address);
+    } while (isRunning(response) && clock.monotonicMs() < endsMs && !signal.aborted);
+  }
+  return { status: 200, body: (await storedResponses.find(address)) as ResponseAnswer };
+}
+
+function isRunning({ status }: JsonRecord): boolean {
+  return status === 'in_progress' || status === 'queued';
+}
+
+function backgroundNeedsStore(): Problem {
+  const message = 'must not be false with background: true';
+  return invalidMember('store', message);
+}
+
+function notInBackground(): Problem {
+  return invalidMember('response_id', 'must be a response with background: true');
+}

@@ -1,0 +1,296 @@
+// Responses with `background: true`: they run on without their client, and are read and joined by their id.
+import type { ResponseEvent } from '../../../contract/gateway/types.gen.ts';
+import { pause } from '../../../kernel/async.ts';
+import type { SseEvent } from '../../../kernel/contract/operation.ts';
+import { rememberNothing, notReplayable, type Remember } from '../../../kernel/data/idempotency.ts';
+import { readEvents } from '../../../kernel/http/reply-events.ts';
+import { isRecord, type JsonRecord } from '../../../kernel/json-value.ts';
+import type { Log } from '../../../kernel/log.ts';
+import { asProblem, Problem } from '../../../kernel/problem.ts';
+import type { ResponsePlan } from './plan.ts';
+import type { ResponseRuns, Run } from './runs/runs.ts';
+import type { ResponseOwner } from './stored/store.ts';
+import type { StoredResponses } from './stored/stored-responses.ts';
+
+export type EventItem = SseEvent<ResponseEvent>;
+
+/** The reply of a streamed call, of a translated model or passed through. */
+export type StreamReply =
+  | { events: AsyncIterable<SseEvent<unknown>> }
+  | { content: Uint8Array | AsyncIterable<Uint8Array> };
+
+export interface BackgroundOptions {
+  runs: ResponseRuns;
+  storedResponses: StoredResponses;
+  log: Log;
+}
+
+/** Responses with `background: true` that run in this process. */
+export interface BackgroundResponses {
+  /**
+   * Starts the response. Resolves when the first attempt is about to be sent; throws what the call throws
+   * before that, and then there is no response.
+   */
+  start(call: BackgroundCall): Promise<BackgroundResponse>;
+  /** The events after the sequence number; undefined when the response does not run here. */
+  events(responseId: string, afterSequence: number): AsyncIterable<EventItem> | undefined;
+  /** Cancels the response and resolves at its end; false when it does not run here. */
+  cancel(responseId: string): Promise<boolean>;
+  /** Renews the lease of a stored response that runs in this process, until the returned function is called. */
+  keepLease(responseId: string): () => void;
+  /** Ends all responses as failed. */
+  close(): Promise<void>;
+}
+
+const renewEveryMs = 10_000;
+const checkEveryMs = 1_000;
+
+export function createBackgroundResponses(options: BackgroundOptions): BackgroundResponses {
+  const { runs } = options;
+  /** The ids of the running responses that have a row. */
+  const runningIds = new Set<string>();
+  const stopChecks = checkRegularly(options, runningIds);
+
+  return {
+    start: (call) => startBackground(options, runningIds, call),
+    events: (responseId, afterSequence) =>
+      runs.find(responseId)?.log.read(afterSequence) as AsyncIterable<EventItem> | undefined,
+    async cancel(responseId) {
+      const run = runs.find(responseId);
+      if (run === undefined) return false;
+      run.abort(cancellation);
+      await run.completion;
+      return true;
+    },
+    keepLease(responseId) {
+      runningIds.add(responseId);
+      return () => void runningIds.delete(responseId);
+    },
+    async close() {
+      await runs.close();
+      stopChecks();
+    },
+  };
+}
+
+/**
+ * Renews the leases of the responses, and ends those that another gateway has canceled in the database. One
+ * check runs at a time, also while the database is slow.
+ */
+function checkRegularly(
+  { runs, storedResponses, log }: BackgroundOptions,
+  runningIds: ReadonlySet<string>,
+): () => void {
+  let isChecking = false;
+  let renewedMs = performance.now();
+
+  async function check(): Promise<void> {
+    const responseIds = [...runningIds];
+    if (responseIds.length === 0 || isChecking) return;
+    isChecking = true;
+    try {
+      const startMs = performance.now();
+      if (startMs - renewedMs >= renewEveryMs) {
+        await storedResponses.renew(responseIds);
+        renewedMs = startMs;
+      }
+      const uncanceledIds = new Set(await storedResponses.findUncanceled(responseIds));
+      for (const responseId of responseIds)
+        if (!uncanceledIds.has(responseId)) runs.find(responseId)?.abort(cancellation);
+    } catch (error) {
+      log.warn({ err: error }, 'the leases of responses in the background could not be renewed');
+    } finally {
+      isChecking = false;
+    }
+  }
+
+  const timer = setInterval(() => void check(), checkEveryMs);
+  timer.unref();
+  return () => clearInterval(timer);
+}
+
+export function ownerName({ kind, id }: ResponseOwner): string {
+  return `${kind}/${id}`;
+}
+
+/** The call without its request: it has the signal of the run, and stores no reply for a repetition. */
+export interface Detached {
+  signal: AbortSignal;
+  remember: Remember;
+}
+
+export interface BackgroundCall {
+  plan: ResponsePlan;
+  /** The response before its first item. */
+  response: JsonRecord;
+  remember: Remember;
+  /** The client's signal. */
+  signal: AbortSignal;
+  /** Calls the model as a stream; `beforeSend` is due before each attempt. */
+  answer(detached: Detached, beforeSend: () => Promise<void>): Promise<StreamReply>;
+}
+
+/** A response in the background at its start, and a reader of all its events. */
+export interface BackgroundResponse {
+  response: JsonRecord;
+  events(): AsyncIterable<EventItem>;
+}
+
+async function startBackground(
+  { runs, storedResponses, log }: BackgroundOptions,
+  runningIds: Set<string>,
+  { plan, response, remember, signal, answer }: BackgroundCall,
+): Promise<BackgroundResponse> {
+  const { responseId, owner, previousId, request } = plan;
+  const start = Promise.withResolvers<void>();
+  let isStarted = false;
+  const begin = async (): Promise<void> => {
+    if (isStarted) return;
+    const runningResponse = { ...response, status: 'in_progress' };
+    await storedResponses.begin(
+      { responseId, owner, previousId, input: request.input, response: runningResponse },
+      (tx) => remember.bind(tx, { responseId }),
+    );
+    isStarted = true;
+    runningIds.add(responseId);
+    start.resolve();
+  };
+  const run = runs.start<EventItem>({ runId: responseId, owner: ownerName(owner) }, async (current) => {
+    const recorder = createRecorder(current, { response, storedResponses, responseId, log });
+    try {
+      const reply = await answer({ signal: current.signal, remember: rememberNothing }, begin);
+      for await (const event of readEvents(reply)) await recorder.accept(event);
+      await recorder.finish();
+    } catch (error) {
+      if (!isStarted) return start.reject(error);
+      await recorder.fail(asProblem(error));
+    } finally {
+      runningIds.delete(responseId);
+    }
+  });
+  const leave = (): void => {
+    if (!isStarted) run.abort();
+  };
+  signal.addEventListener('abort', leave, { once: true });
+  try {
+    await start.promise;
+  } finally {
+    signal.removeEventListener('abort', leave);
+  }
+  return { response: { ...response, status: 'queued' }, events: () => run.log.read(-1) };
+}
+
+interface RecorderOptions {
+  response: JsonRecord;
+  responseId: string;
+  storedResponses: StoredResponses;
+  log: Log;
+}
+
+// One minute in total. Without a renewal the lease then ends, and the response is failed.
+const storeAgainMs = 2_000;
+const storeTries = 30;
+
+/** Writes the events of a run into its log, and stores the final response before the last event. */
+function createRecorder(
+  run: Run<EventItem>,
+  { response, responseId, storedResponses, log }: RecorderOptions,
+) {
+  let latestResponse = response;
+  let sequence = 0;
+  let isFinal = false;
+  const items: unknown[] = [];
+
+  function append(event: JsonRecord): void {
+    const numberedEvent = { ...event, sequence_number: sequence };
+    const type = String(event['type']);
+    const item: EventItem = {
+      event: type,
+      id: String(sequence),
+      data: numberedEvent as unknown as ResponseEvent,
+    };
+    run.log.append({ sequence, item, bytes: JSON.stringify(numberedEvent).length });
+    sequence += 1;
+  }
+
+  /** Sends the last event also while the database fails: the answer is charged already. */
+  async function end(type: string, finalResponse: JsonRecord): Promise<void> {
+    isFinal = true;
+    const isStored = await store(finalResponse);
+    append({ type, response: finalResponse });
+    const isStopping = (): boolean => run.signal.aborted && run.signal.reason !== cancellation;
+    for (let tries = 0; !isStored && tries < storeTries && !isStopping(); tries += 1) {
+      await pause(storeAgainMs);
+      if (await store(finalResponse)) return;
+    }
+  }
+
+  async function store(finalResponse: JsonRecord): Promise<boolean> {
+    try {
+      await storedResponses.finish(responseId, finalResponse);
+      return true;
+    } catch (error) {
+      log.error({ err: error, responseId }, 'a response in the background could not be stored');
+      return false;
+    }
+  }
+
+  /** The response with the complete items so far. */
+  const partialResponse = (): JsonRecord => ({
+    ...latestResponse,
+    output: items.filter((item) => item !== undefined),
+  });
+
+  return {
+    async accept(event: JsonRecord): Promise<void> {
+      if (isFinal) return;
+      const { type, response: view } = event;
+      if (type === 'error') throw failureOf(event);
+      if (type === 'response.output_item.done') items[event['output_index'] as number] = event['item'];
+      if (isRecord(view)) latestResponse = view;
+      if (isRecord(view) && finalTypes.has(type)) await end(String(type), view);
+      else append(event);
+    },
+    async finish(): Promise<void> {
+      if (!isFinal) throw truncatedProblem();
+    },
+    async fail(problem: Problem): Promise<void> {
+      if (isFinal) return;
+      // The only Problem with which a run is canceled; all others are failures.
+      const isCanceled = run.signal.aborted && run.signal.reason === cancellation;
+      const { message } = problem;
+      const code = problem.foreignCode ?? problem.code;
+      if (isCanceled) await end('response.cancelled', { ...partialResponse(), status: 'cancelled' });
+      else await end('response.failed', { ...partialResponse(), status: 'failed', error: { code, message } });
+    },
+  };
+}
+
+const finalTypes = new Set<unknown>(['response.completed', 'response.incomplete', 'response.failed']);
+
+/** The reason with which a run is canceled by its owner. */
+const cancellation = new Problem('conflict', 'conflict', 'The response is canceled.');
+
+function failureOf(event: JsonRecord): Problem {
+  const { code, message } = { ...event, ...(isRecord(event['error']) ? event['error'] : {}) } as JsonRecord;
+  const text = typeof message === 'string' ? message : 'The model provider failed.';
+  return new Problem(
+    'upstream_failed',
+    'upstream_failed',
+    text,
+    typeof code === 'string' ? { foreignCode: code } : {},
+  );
+}
+
+function truncatedProblem(): Problem {
+  const message = 'The model provider broke off before its answer was complete.';
+  return new Problem('upstream_failed', 'upstream_truncated', message);
+}
+
+/** The response that an earlier call with the same Idempotency-Key started; undefined for a first call. */
+export function startedResponse({ started }: Remember): string | undefined {
+  if (started === undefined) return undefined;
+  const { responseId } = started as { responseId?: unknown };
+  if (typeof responseId !== 'string') throw notReplayable();
+  return responseId;
+}

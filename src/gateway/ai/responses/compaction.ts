@@ -1,0 +1,130 @@
+// POST /v1/responses/compact: a model writes a summary of a conversation. The answer has the messages of the
+// user and one sealed item with the summary, which a later call sends instead of the whole conversation.
+import type { Operations } from '../../../contract/gateway/operations.gen.ts';
+import type {
+  ResponseAnswer,
+  ResponseCompaction,
+  ResponseEvent,
+  ResponseOutputItem,
+  ResponseRequest,
+} from '../../../contract/gateway/types.gen.ts';
+import type { Call, Reply } from '../../../kernel/contract/operation.ts';
+import { id } from '../../../kernel/ids.ts';
+import type { JsonRecord } from '../../../kernel/json-value.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { Identity } from '../../identity.ts';
+import type { AiContext } from '../calls/context.ts';
+import { viewerOf } from '../catalog/catalog.ts';
+import { completeText, toSummaryInput, userMessages } from '../formats/responses/compaction.ts';
+import { openSummaries, ownerOf, readItems } from './plan.ts';
+import { toStoredItems } from './stored/items.ts';
+import {
+  conversationTooLong,
+  maxConversationBytes,
+  type StoredResponses,
+} from './stored/stored-responses.ts';
+import { answerTranslated, type TranslatedFormat } from '../handlers/translated-format.ts';
+import { warningHeaders } from '../handlers/warning-headers.ts';
+
+type CompactOperation = Operations['ai.compactResponse'];
+type CompactCall = Call<CompactOperation, Identity>;
+type ResponsesFormat = TranslatedFormat<ResponseRequest, ResponseAnswer, ResponseEvent>;
+
+/** Throws as `ai.createResponse` does. The caller pays for the call of the model. */
+export async function compactResponse(
+  context: AiContext & { storedResponses: StoredResponses },
+  call: CompactCall,
+  format: ResponsesFormat,
+): Promise<Reply<CompactOperation>> {
+  const { storedResponses, catalog, clock } = context;
+  const owner = ownerOf(call.identity);
+  const [model] = catalog.chain(viewerOf(call.identity), call.body.model);
+  if (model === undefined) throw new Error(`The chain of ${call.body.model} is empty.`);
+  const items = await readItems(storedResponses, { body: call.body, owner, model });
+  if (items.length === 0) throw nothingToCompact();
+  const summaryInput = toSummaryInput(openSummaries(storedResponses, owner, items));
+  let compaction: ResponseCompaction | undefined;
+  const compact = (response: JsonRecord): JsonRecord => {
+    compaction = {
+      id: id('resp'),
+      object: 'response.compaction',
+      created_at: Math.floor(clock.now().getTime() / 1000),
+      output: compactedItems(items, completeText(response), (summary) =>
+        storedResponses.summaries.seal(owner, summary),
+      ) as ResponseOutputItem[],
+      usage: response['usage'] as ResponseAnswer['usage'] & {},
+    };
+    return compaction as JsonRecord;
+  };
+  const reply = await answerTranslated(context, formatOf(format, compact), {
+    call: withBody(call, toRequest(call.body, summaryInput)),
+  });
+  if (compaction === undefined) throw new Error('A call without stream has no whole answer.');
+  return { status: 200, body: compaction, headers: withWarnings(call.body, reply.headers) };
+}
+
+/** All items where the model has written no whole summary: nothing is lost, and nothing compacted. */
+function compactedItems(
+  items: readonly unknown[],
+  summary: string | undefined,
+  seal: (summary: string) => string,
+): JsonRecord[] {
+  if (summary === undefined) return toStoredItems(items);
+  const messages = toStoredItems(userMessages(items)).map((item) => ({ status: 'completed', ...item }));
+  return [...messages, { id: id('cmp'), type: 'compaction', encrypted_content: seal(summary) }];
+}
+
+/** The format with a compaction instead of the response, also in an answer that is stored for a replay. */
+function formatOf(format: ResponsesFormat, compact: (response: JsonRecord) => JsonRecord): ResponsesFormat {
+  return {
+    ...format,
+    serializeAnswer: (answer, options) =>
+      compact(format.serializeAnswer(answer, options)) as unknown as ResponseAnswer,
+    rewritePassthrough(result) {
+      if (result.kind !== 'whole') return result;
+      const { value } = result.answer;
+      // The charge of a failed response reads its status.
+      const status = value['status'] === 'failed' ? { status: 'failed' } : {};
+      return { ...result, answer: { ...result.answer, value: { ...compact(value), ...status } } };
+    },
+  };
+}
+
+const sentMembers = ['model', 'instructions', 'reasoning', 'prompt_cache_key'] as const;
+const readMembers = new Set<string>([...sentMembers, 'input', 'previous_response_id', 'store', 'stream']);
+
+function toRequest(body: CompactCall['body'], input: JsonRecord[]): ResponseRequest {
+  const members = sentMembers.flatMap((name) => (body[name] === undefined ? [] : [[name, body[name]]]));
+  return { ...(Object.fromEntries(members) as ResponseRequest), input, store: false };
+}
+
+/** Members that only a call with tools or a format has are of no use for a summary. */
+function withWarnings(body: CompactCall['body'], headers: Record<string, string>): Record<string, string> {
+  const droppedMembers = Object.keys(body).filter((name) => !readMembers.has(name) && body[name] !== null);
+  const warnings = warningHeaders(
+    droppedMembers.map((feature) => ({
+      type: 'unsupported',
+      feature,
+      details: 'has no effect on a compaction',
+    })),
+  );
+  const [name = 'x-townhall-warnings'] = Object.keys(warnings);
+  const texts = [headers[name], warnings[name]].filter((text) => text !== undefined);
+  return texts.length === 0 ? headers : { ...headers, [name]: texts.join('; ').slice(0, 1_000) };
+}
+
+/** The call with another body. It is a class with getters, so it cannot be spread. */
+function withBody(call: CompactCall, body: ResponseRequest) {
+  const { operationId, requestId, identity, signal, log, note, timing, remember } = call;
+  const rawBody = Buffer.from(JSON.stringify(body));
+  if (rawBody.length > maxConversationBytes) throw conversationTooLong();
+  return { operationId, requestId, identity, signal, log, note, timing, remember, body, rawBody };
+}
+
+function nothingToCompact(): Problem {
+  const message = 'must have items, or previous_response_id a conversation';
+  return new Problem('bad_request', 'invalid_request', `\`input\` ${message}.`, {
+    param: 'input',
+    details: [{ path: 'input', message }],
+  });
+}

@@ -1,0 +1,193 @@
+// Streams with an Idempotency-Key: the call runs on for a while without its reader, and a repetition with the
+// same key joins it. The bytes of a provider stay as they are.
+import { notReplayable, type Remember, rememberNothing } from '../../../kernel/data/idempotency.ts';
+import { readFrames } from '../../../kernel/http/reply-events.ts';
+import { id } from '../../../kernel/ids.ts';
+import type { SseEvent } from '../../../kernel/contract/operation.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { JsonRecord } from '../../../kernel/json-value.ts';
+import type { Log } from '../../../kernel/log.ts';
+import {
+  type BackgroundResponses,
+  type Detached,
+  ownerName,
+  startedResponse,
+  type StreamReply,
+} from './background.ts';
+import type { ResponseRuns, Run } from './runs/runs.ts';
+import type { ResponseOwner } from './stored/store.ts';
+import type { StoredResponses } from './stored/stored-responses.ts';
+
+interface Head {
+  status: 200;
+  headers: Record<string, string>;
+  mediaType?: string;
+}
+
+/** The reply of a streamed call. */
+export type JoinableReply = Head & StreamReply;
+
+export interface JoinedStreamOptions {
+  runs: ResponseRuns;
+  storedResponses: Pick<StoredResponses, 'begin' | 'find' | 'remove'>;
+  background: Pick<BackgroundResponses, 'keepLease'>;
+  log: Log;
+  owner: ResponseOwner;
+  /** The response before its first item. It is stored while the call runs, for the case of a crash. */
+  response: JsonRecord;
+  remember: Remember;
+  /** The client's signal. */
+  signal: AbortSignal;
+  /** The call is aborted after this time without a reader. */
+  graceMs: number;
+  /** The sequence number of the last event that the client has. */
+  afterSequence: number;
+  answer(detached: Detached, beforeSend: () => Promise<void>): Promise<JoinableReply>;
+}
+
+/**
+ * The stream of a first call, or of the call that it repeats. Throws a 409 when its events are gone; a call
+ * that a crash of its process ended is failed.
+ */
+export async function joinStream(options: JoinedStreamOptions): Promise<JoinableReply> {
+  const { runs, remember, signal, afterSequence } = options;
+  const earlierResponseId = startedResponse(remember);
+  const run = (earlierResponseId === undefined ? start(options) : runs.find(earlierResponseId)) as
+    | Run
+    | undefined;
+  if (run === undefined) return readCrashed(options, earlierResponseId);
+  const reader = readLog(run, afterSequence);
+  const leave = (): void => void reader.return?.();
+  signal.addEventListener('abort', leave, { once: true });
+  // A revoked token or a server that stops ends the call as well.
+  const stop = (): void => {
+    if (signal.reason instanceof Problem) run.abort(signal.reason);
+  };
+  signal.addEventListener('abort', stop, { once: true });
+  try {
+    const { isEvents, ...head } = (await run.head) as Head & { isEvents: boolean };
+    return { ...head, [isEvents ? 'events' : 'content']: reader } as unknown as JoinableReply;
+  } catch (error) {
+    leave();
+    throw error;
+  }
+}
+
+function readLog(run: Run, afterSequence: number): AsyncIterableIterator<unknown> {
+  try {
+    return run.log.read(afterSequence);
+  } catch {
+    throw notReplayable();
+  }
+}
+
+/** The end of a call whose process has stopped. Throws a 409 for any other call without events here. */
+async function readCrashed(
+  { storedResponses, owner, afterSequence }: JoinedStreamOptions,
+  runId: string | undefined,
+): Promise<JoinableReply> {
+  if (runId === undefined) throw notReplayable();
+  const response = await storedResponses.find({ responseId: runId, owner }).catch((error: unknown) => {
+    if (error instanceof Problem && error.kind === 'not_found') throw notReplayable();
+    throw error;
+  });
+  if (response['status'] !== 'failed') throw notReplayable();
+  const events: JsonRecord[] = [];
+  const add = (type: string, view: JsonRecord): void => {
+    const sequence = Math.max(afterSequence, -1) + events.length + 1;
+    events.push({ type, response: view, sequence_number: sequence });
+  };
+  // Clients expect this event first; one that joins again has it already.
+  if (afterSequence < 0) add('response.created', { ...response, status: 'in_progress', error: null });
+  add('response.failed', { ...response, error: { code: 'server_error', message: crashMessage } });
+  return { status: 200, headers: {}, events: toEvents(events) };
+}
+
+const crashMessage =
+  'The gateway that ran this call has stopped; what the model wrote until then is charged. Send the call again with another Idempotency-Key.';
+
+async function* toEvents(events: readonly JsonRecord[]): AsyncGenerator<SseEvent<JsonRecord>> {
+  for (const data of events) yield { event: String(data['type']), id: String(data['sequence_number']), data };
+}
+
+function start(options: JoinedStreamOptions): Run {
+  const { runs, owner, graceMs, answer } = options;
+  const runId = id('run');
+  const row = createRow(options, runId);
+  const ready = Promise.withResolvers<Head & { isEvents: boolean }>();
+  // Without a reader at that moment there is no other handler.
+  ready.promise.catch(() => {});
+  const run = runs.start<unknown>({ runId, owner: ownerName(owner), graceMs }, async (current) => {
+    try {
+      const reply = await answer({ signal: current.signal, remember: rememberNothing }, row.begin);
+      const { status, headers, mediaType } = reply;
+      const isEvents = 'events' in reply;
+      ready.resolve({ status, headers, isEvents, ...(mediaType === undefined ? {} : { mediaType }) });
+      if ('events' in reply) await recordEvents(current, reply.events);
+      else await recordFrames(current, reply.content);
+      // A reader must not take a part of the answer for the whole. Once the row is deleted, the check of the
+      // leases may abort a run that is complete.
+      if (current.signal.aborted) throw notReplayable();
+    } catch (error) {
+      ready.reject(error);
+      throw error;
+    } finally {
+      await row.end(current.signal);
+    }
+  });
+  run.head = ready.promise;
+  return run;
+}
+
+/** The row of a running call. After a crash its lease ends, and the row has the end of the call. */
+function createRow(
+  { storedResponses, background, log, owner, response, remember }: JoinedStreamOptions,
+  runId: string,
+) {
+  let endLease: (() => void) | undefined;
+  return {
+    async begin(): Promise<void> {
+      if (endLease !== undefined) return;
+      await storedResponses.begin({ responseId: runId, owner, previousId: null, input: [], response }, (tx) =>
+        remember.bind(tx, { responseId: runId }),
+      );
+      endLease = background.keepLease(runId);
+    },
+    async end({ aborted, reason }: AbortSignal): Promise<void> {
+      if (endLease === undefined) return;
+      endLease();
+      // A server that stops leaves the row as a crash does.
+      if (aborted && reason instanceof Problem && reason.code === 'draining') return;
+      await storedResponses
+        .remove({ responseId: runId, owner })
+        .catch((error: unknown) =>
+          log.warn({ err: error, runId }, 'the row of a stream could not be deleted'),
+        );
+    },
+  };
+}
+
+async function recordEvents(run: Run, events: AsyncIterable<SseEvent<unknown>>): Promise<void> {
+  let sequence = 0;
+  for await (const event of events) {
+    const item = { ...event, id: String(sequence) };
+    run.log.append({ sequence, item, bytes: JSON.stringify(event.data).length });
+    sequence += 1;
+  }
+}
+
+async function recordFrames(run: Run, content: Uint8Array | AsyncIterable<Uint8Array>): Promise<void> {
+  let next = 0;
+  for await (const frame of readFrames(content)) {
+    const bytes = Buffer.from(frame);
+    const sequence = frame.startsWith(':') ? undefined : sequenceOf(frame, next);
+    next = (sequence ?? next - 1) + 1;
+    run.log.append({ sequence, item: bytes, bytes: bytes.length });
+  }
+}
+
+/** The provider's own number, or the place of the event where there is none. */
+function sequenceOf(frame: string, place: number): number {
+  const providerSequence = /"sequence_number":\s*(\d{1,15})[,}\s]/.exec(frame)?.[1];
+  return providerSequence === undefined ? place : Number(providerSequence);
+}

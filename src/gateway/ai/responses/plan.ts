@@ -1,0 +1,285 @@
+// A call whose response the gateway stores (`store: true`), or that continues a stored response
+// (`previous_response_id`). The provider gets the whole conversation and stores nothing, so both work
+// alike on every model. The response gets an id of the gateway, also where the provider has its own.
+import type { ResponseAnswer, ResponseEvent, ResponseRequest } from '../../../contract/gateway/types.gen.ts';
+import { eventOf, splitFrames } from '../../../kernel/http/reply-events.ts';
+import { id } from '../../../kernel/ids.ts';
+import { isRecord, type JsonRecord } from '../../../kernel/json-value.ts';
+import type { Log } from '../../../kernel/log.ts';
+import { Problem } from '../../../kernel/problem.ts';
+import type { Identity } from '../../identity.ts';
+import type { CatalogModel } from '../catalog/catalog.ts';
+import type { PassthroughResult } from '../formats/passthrough/calls.ts';
+import type { TranslatedFormat } from '../handlers/translated-format.ts';
+import { isCompaction, summaryMessage } from '../formats/responses/compaction.ts';
+import { adapterOf } from '../providers/adapters.ts';
+import { toContextItems } from './stored/items.ts';
+import { isSealedSummary } from './stored/summaries.ts';
+import type { ResponseOwner } from './stored/store.ts';
+import {
+  conversationTooLong,
+  maxConversationBytes,
+  type StoredResponses,
+} from './stored/stored-responses.ts';
+
+type ResponsesFormat = TranslatedFormat<ResponseRequest, ResponseAnswer, ResponseEvent>;
+
+export interface ResponsePlan {
+  responseId: string;
+  owner: ResponseOwner;
+  previousId: string | null;
+  isStored: boolean;
+  /** The call runs on without its client. */
+  isBackground: boolean;
+  /** The request of the caller. */
+  request: ResponseRequest;
+  /** The request for the model: with the whole conversation, and without what the gateway does itself. */
+  body: ResponseRequest;
+  rawBody: Uint8Array;
+}
+
+export function ownerOf(identity: Identity): ResponseOwner {
+  if (identity.kind === 'user') return { kind: 'user', id: identity.userId };
+  if (identity.kind === 'admin') return { kind: 'admin', id: identity.adminId };
+  throw new Error('A guest owns no responses.');
+}
+
+/** Whether the gateway stores the response, continues another one, or has sealed a summary in its input. */
+export function needsPlan({
+  store,
+  background,
+  previous_response_id: previousId = null,
+  input,
+}: ResponseRequest): boolean {
+  return (
+    store === true ||
+    background === true ||
+    previousId !== null ||
+    (Array.isArray(input) && input.some(hasSealedSummary))
+  );
+}
+
+function hasSealedSummary(item: unknown): item is JsonRecord {
+  return isCompaction(item) && isSealedSummary(item['encrypted_content']);
+}
+
+/**
+ * Reads the conversation of the call. Throws a 400 for a missing response, and a 413 for a
+ * conversation that is too long.
+ */
+export async function planResponse(
+  storedResponses: StoredResponses,
+  { body, identity }: { body: ResponseRequest; identity: Identity },
+  model: CatalogModel,
+): Promise<ResponsePlan> {
+  const previousId = body.previous_response_id ?? null;
+  const isBackground = body.background === true;
+  const isStored = body.store === true || isBackground;
+  const owner = ownerOf(identity);
+  const conversation = await expand(storedResponses, { body, owner, previousId, isStored, model });
+  const rawBody = Buffer.from(JSON.stringify(conversation));
+  if (previousId !== null && rawBody.length > maxConversationBytes) throw conversationTooLong();
+  return {
+    responseId: id('resp'),
+    owner,
+    previousId,
+    isStored,
+    isBackground,
+    request: body,
+    body: conversation,
+    rawBody,
+  };
+}
+
+async function expand(
+  storedResponses: StoredResponses,
+  {
+    body,
+    owner,
+    previousId,
+    isStored,
+    model,
+  }: Pick<ResponsePlan, 'body' | 'owner' | 'previousId' | 'isStored'> & { model: CatalogModel },
+): Promise<ResponseRequest> {
+  const { previous_response_id: _previous, background: _background, ...modelBody } = body;
+  const request: ResponseRequest = { ...modelBody, store: false };
+  const items = await readItems(storedResponses, { body, owner, model });
+  if (previousId !== null || items.some(hasSealedSummary))
+    request.input = openSummaries(storedResponses, owner, items) as ResponseRequest['input'];
+  // OpenAI's reasoning can be sent again only with its encrypted content.
+  if (isStored && adapterOf(model).encryptsReasoning === true && model.reasoning !== undefined)
+    request['include'] = withEncryptedReasoning(body['include']);
+  return request;
+}
+
+/** The items of the conversation that the call continues, then its own. */
+export async function readItems(
+  storedResponses: Pick<StoredResponses, 'conversation'>,
+  { body, owner, model }: { body: ResponseRequest; owner: ResponseOwner; model: CatalogModel },
+): Promise<unknown[]> {
+  const newItems = ownItems(body.input);
+  const previousId = body.previous_response_id ?? null;
+  if (previousId === null) return newItems;
+  const passesThrough = model.providerEntry.formats.includes('responses');
+  const earlierItems = await storedResponses.conversation({ responseId: previousId, owner });
+  return [...toContextItems(earlierItems, { passesThrough }), ...newItems];
+}
+
+// Opening takes some microseconds, in one turn of the event loop.
+const maxSummaries = 100;
+
+/** The items with the summaries of the gateway as messages. Throws a 400 for one that cannot be opened. */
+export function openSummaries(
+  { summaries }: Pick<StoredResponses, 'summaries'>,
+  owner: ResponseOwner,
+  items: readonly unknown[],
+): unknown[] {
+  let count = 0;
+  return items.map((item) => {
+    if (!hasSealedSummary(item)) return item;
+    count += 1;
+    const summary =
+      count > maxSummaries ? undefined : summaries.open(owner, item['encrypted_content'] as string);
+    if (summary === undefined) throw unreadableSummary();
+    return summaryMessage(summary);
+  });
+}
+
+function unreadableSummary(): Problem {
+  const message = `has a compaction of another user, one that is changed, or more than ${maxSummaries} of them`;
+  return new Problem('bad_request', 'invalid_request', `\`input\` ${message}.`, {
+    param: 'input',
+    details: [{ path: 'input', message }],
+  });
+}
+
+function ownItems(input: ResponseRequest['input']): unknown[] {
+  if (typeof input === 'string') return [{ type: 'message', role: 'user', content: input }];
+  return input ?? [];
+}
+
+const encryptedReasoning = 'reasoning.encrypted_content';
+
+function withEncryptedReasoning(include: unknown): unknown {
+  if (include === undefined || include === null) return [encryptedReasoning];
+  if (!Array.isArray(include) || include.includes(encryptedReasoning)) return include;
+  return [...(include as unknown[]), encryptedReasoning];
+}
+
+/** The response as its caller sees it. */
+export function present<Response extends object>(response: Response, plan: ResponsePlan): Response {
+  const { responseId, previousId, isStored, isBackground } = plan;
+  const view = { ...response, id: responseId, previous_response_id: previousId, store: isStored };
+  return isBackground ? { ...view, background: true } : view;
+}
+
+export interface PlannedFormat {
+  format: ResponsesFormat;
+  /** Stores the response of a whole answer. `unsaved` is the response if that failed. */
+  saveWhole(): Promise<'saved' | 'not_stored' | { unsaved: JsonRecord }>;
+}
+
+/** The format with the ids of the call. The response of a stream is stored before its last event is sent. */
+export function formatOf(
+  format: ResponsesFormat,
+  plan: ResponsePlan,
+  { storedResponses, log }: { storedResponses: StoredResponses; log: Log },
+): PlannedFormat {
+  let wholeResponse: JsonRecord | undefined;
+  const take = <Response extends object>(response: Response): Response => {
+    const view = present(response, plan);
+    wholeResponse = view as JsonRecord;
+    return view;
+  };
+  const save = (response: JsonRecord) => saveResponse(response, plan, { storedResponses, log });
+  return {
+    format: {
+      ...format,
+      serializeAnswer: (answer, options) => take(format.serializeAnswer(answer, options)),
+      serializeStream: (parts, options) => presentEvents(format.serializeStream(parts, options), plan, save),
+      rewritePassthrough: (result) =>
+        result.kind === 'whole'
+          ? rewriteWhole(result, take)
+          : { kind: 'stream', content: rewriteStream(result.content, plan, save) },
+    },
+    async saveWhole() {
+      if (wholeResponse === undefined || !plan.isStored) return 'not_stored';
+      const response = await save(wholeResponse);
+      return response === wholeResponse ? 'saved' : { unsaved: response };
+    },
+  };
+}
+
+type Save = (response: JsonRecord) => Promise<JsonRecord>;
+
+/** Returns the response; with `store: false` if it could not be stored, as it is already paid. */
+async function saveResponse(
+  response: JsonRecord,
+  { responseId, owner, previousId, isStored, isBackground, request }: ResponsePlan,
+  { storedResponses, log }: { storedResponses: StoredResponses; log: Log },
+): Promise<JsonRecord> {
+  // A response in the background has its row already, and its run stores the end.
+  if (!isStored || isBackground) return response;
+  try {
+    await storedResponses.save({ responseId, owner, previousId, input: request.input, response });
+    return response;
+  } catch (error) {
+    log.error({ err: error, responseId }, 'a response could not be stored');
+    return { ...response, store: false };
+  }
+}
+
+function rewriteWhole(
+  result: Extract<PassthroughResult, { kind: 'whole' }>,
+  take: (response: JsonRecord) => JsonRecord,
+): PassthroughResult {
+  const value = take(result.answer.value);
+  return { ...result, answer: { ...result.answer, value, bytes: Buffer.from(JSON.stringify(value)) } };
+}
+
+const finalTypes = new Set(['response.completed', 'response.incomplete', 'response.failed']);
+
+async function presentEvent(event: JsonRecord, plan: ResponsePlan, save: Save): Promise<JsonRecord> {
+  const { type, response } = event;
+  if (!isRecord(response)) return event;
+  const view = present(response, plan);
+  return {
+    ...event,
+    response: typeof type === 'string' && finalTypes.has(type) ? await save(view) : view,
+  };
+}
+
+async function* presentEvents(
+  events: AsyncIterable<ResponseEvent>,
+  plan: ResponsePlan,
+  save: Save,
+): AsyncGenerator<ResponseEvent> {
+  for await (const event of events) yield (await presentEvent(event, plan, save)) as ResponseEvent;
+}
+
+// Only events with these types have a response; all other bytes stay as they are.
+const withResponse = /"response\.(?:created|queued|in_progress|completed|incomplete|failed)"/;
+
+/** `content` comes in groups of whole events. */
+async function* rewriteStream(
+  content: AsyncIterable<Uint8Array>,
+  plan: ResponsePlan,
+  save: Save,
+): AsyncGenerator<Uint8Array> {
+  for await (const bytes of content) {
+    const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8');
+    if (withResponse.test(text)) yield* rewriteFrames(text, plan, save);
+    else yield bytes;
+  }
+}
+
+async function* rewriteFrames(text: string, plan: ResponsePlan, save: Save): AsyncGenerator<Uint8Array> {
+  for (const frame of splitFrames(text)) {
+    const event = withResponse.test(frame) ? eventOf(frame) : undefined;
+    if (event === undefined || !isRecord(event['response'])) yield Buffer.from(frame);
+    else {
+      const view = await presentEvent(event, plan, save);
+      yield Buffer.from(`event: ${String(event['type'])}\ndata: ${JSON.stringify(view)}\n\n`);
+    }
+  }
+}

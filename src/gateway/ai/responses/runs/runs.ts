@@ -1,0 +1,148 @@
+// Calls of this process that run on without their client: responses in the background, and streams with an
+// Idempotency-Key. Each has a log of its events, which readers join while it runs and for some minutes after.
+import type { Log } from '../../../../kernel/log.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import { createEventLog, type EventLog } from './event-log.ts';
+
+export interface Run<T = unknown> {
+  readonly runId: string;
+  readonly log: EventLog<T>;
+  /** Data of the run's owner for later readers, such as the status of the reply. */
+  head?: unknown;
+  /** The signal of the call. */
+  readonly signal: AbortSignal;
+  /** Aborts the call. A Problem ends it at the provider at once. */
+  abort(reason?: Problem): void;
+  /** Resolves at the end of the work, and never rejects. */
+  readonly completion: Promise<void>;
+}
+
+export interface RunOptions {
+  runId: string;
+  owner: string;
+  /** Aborts the call after this time without a reader, once it has had one; undefined: it needs no reader. */
+  graceMs?: number;
+}
+
+export interface ResponseRuns {
+  /**
+   * Starts the work, which appends to the log of its run. An error of the work ends the log. Throws a 429
+   * when the owner has too many runs.
+   */
+  start<T>(options: RunOptions, work: (run: Run<T>) => Promise<void>): Run<T>;
+  find(runId: string): Run | undefined;
+  /** Aborts all calls and waits for their ends. */
+  close(): Promise<void>;
+}
+
+const maxPerOwner = 50;
+const maxLogBytes = 4 * 2 ** 20;
+const maxTotalBytes = 128 * 2 ** 20;
+/** Retention of the events after the end of the call. */
+const keepMs = 5 * 60_000;
+
+interface Entry {
+  run: Run;
+  owner: string;
+  isRunning: boolean;
+  timer: NodeJS.Timeout | undefined;
+}
+
+export function createResponseRuns({ log: operatorLog }: { log: Log }): ResponseRuns {
+  const entries = new Map<string, Entry>();
+  let totalBytes = 0;
+  let isClosing = false;
+
+  function forget(runId: string): void {
+    const entry = entries.get(runId);
+    clearTimeout(entry?.timer);
+    entries.delete(runId);
+    entry?.run.log.drop();
+  }
+
+  function countBytes(change: number): void {
+    totalBytes += change;
+    if (change < 0) return;
+    // Drop the oldest logs first. Their calls continue; their readers get a 409.
+    for (const { run } of entries.values()) {
+      if (totalBytes <= maxTotalBytes) return;
+      run.log.drop();
+    }
+  }
+
+  function watchReaders(runId: string, graceMs: number | undefined, readers: number): void {
+    const entry = entries.get(runId);
+    if (entry === undefined || !entry.isRunning || graceMs === undefined) return;
+    clearTimeout(entry.timer);
+    if (readers === 0) entry.timer = setTimeout(() => entry.run.abort(), graceMs);
+  }
+
+  function end(runId: string): void {
+    const entry = entries.get(runId);
+    if (entry === undefined) return;
+    entry.isRunning = false;
+    clearTimeout(entry.timer);
+    entry.timer = setTimeout(() => forget(runId), keepMs);
+    entry.timer.unref();
+    if (isClosing) forget(runId);
+  }
+
+  return {
+    start(options, work) {
+      const { runId, owner, graceMs } = options;
+      if (isClosing) throw stoppingProblem();
+      const count = [...entries.values()].filter((entry) => entry.isRunning && entry.owner === owner).length;
+      if (count >= maxPerOwner) throw tooManyRuns();
+      const controller = new AbortController();
+      const log = createEventLog<never>({
+        maxBytes: maxLogBytes,
+        onReaders: (readers) => watchReaders(runId, graceMs, readers),
+        onBytes: countBytes,
+      });
+      const { promise: completion, resolve } = Promise.withResolvers<void>();
+      const run: Run<never> = {
+        runId,
+        log,
+        signal: controller.signal,
+        abort: (reason) => controller.abort(reason),
+        completion,
+      };
+      entries.set(runId, { run: run as Run, owner, isRunning: true, timer: undefined });
+      void work(run)
+        .then(
+          () => log.end(),
+          (error: unknown) => {
+            if (!(error instanceof Problem)) operatorLog.error({ err: error, runId }, 'a run failed');
+            log.end(error instanceof Problem ? error : undefined);
+          },
+        )
+        .finally(() => {
+          end(runId);
+          resolve();
+        });
+      return run;
+    },
+    find: (runId) => entries.get(runId)?.run,
+    async close() {
+      isClosing = true;
+      for (const { run } of entries.values()) run.abort(stoppingProblem());
+      await Promise.all([...entries.values()].map(({ run }) => run.completion));
+      for (const runId of entries.keys()) forget(runId);
+    },
+  };
+}
+
+function stoppingProblem(): Problem {
+  return new Problem('unavailable', 'draining', 'The server is stopping; try again in a moment.', {
+    headers: { 'retry-after': '1' },
+  });
+}
+
+function tooManyRuns(): Problem {
+  return new Problem(
+    'rate_limited',
+    'rate_limited',
+    `${maxPerOwner} of your calls run in the background already; wait for one or cancel it.`,
+    { headers: { 'retry-after': '1' } },
+  );
+}

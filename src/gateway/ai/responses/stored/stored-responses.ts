@@ -1,0 +1,306 @@
+// Stored responses: sealed by the master key, readable by their owner alone, deleted by age and
+// beyond a quota. A conversation is the chain of responses that each continue the one before.
+import { pause } from '../../../../kernel/async.ts';
+import { createBackground } from '../../../../kernel/background.ts';
+import type { Clock } from '../../../../kernel/clock.ts';
+import type { JsonRecord } from '../../../../kernel/json-value.ts';
+import type { Log } from '../../../../kernel/log.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import type { Tx } from '../../../../kernel/data/database.ts';
+import { SealError, type Vault } from '../../../../kernel/secrets/vault.ts';
+import { toStoredItems } from './items.ts';
+import { createSummaries, type Summaries } from './summaries.ts';
+import {
+  type ResponseAddress,
+  type ResponseOwner,
+  sealedTable,
+  type SealedTexts,
+  type StoredResponsesStore,
+} from './store.ts';
+
+export interface NewResponse extends ResponseAddress {
+  /** The response that this one continues. */
+  previousId: string | null;
+  /** The member `input` of the request. */
+  input: unknown;
+  response: JsonRecord;
+}
+
+export interface StoredResponses {
+  /** Seals summaries of compacted conversations, which are not stored. */
+  readonly summaries: Summaries;
+  save(response: NewResponse): Promise<void>;
+  /** Throws a 404. A response whose process has stopped is failed from then on. */
+  find(address: ResponseAddress): Promise<JsonRecord>;
+  /**
+   * Stores a response that runs in this process. `alongside` belongs to the same transaction. The response
+   * needs `renew` within 30 seconds, again and again.
+   */
+  begin(response: NewResponse, alongside?: (tx: Tx) => Promise<unknown>): Promise<void>;
+  /** Stores the final response of one that runs; no effect when it is deleted or final. */
+  finish(responseId: string, response: JsonRecord): Promise<void>;
+  renew(responseIds: readonly string[]): Promise<void>;
+  /** The responses among these that run and are neither canceled nor deleted. */
+  findUncanceled(responseIds: readonly string[]): Promise<string[]>;
+  /** Asks the process of a response to cancel it. Throws a 404. */
+  requestCancel(address: ResponseAddress): Promise<void>;
+  /** Throws a 404. */
+  remove(address: ResponseAddress): Promise<void>;
+  /** All items that the model read for the response, the oldest first. Throws a 404 and a 400. */
+  inputItems(address: ResponseAddress): Promise<JsonRecord[]>;
+  /**
+   * The whole conversation up to the response and with its output, the oldest item first. Throws a
+   * 400 when a response is missing, and a 413 when it is longer than a request may be.
+   */
+  conversation(address: ResponseAddress): Promise<JsonRecord[]>;
+  /** Starts deleting expired responses. Safe on several replicas. */
+  start(): void;
+  close(): Promise<void>;
+}
+
+export interface StoredResponsesOptions {
+  store: StoredResponsesStore;
+  vault: Pick<Vault, 'primaryKid' | 'seal' | 'open'>;
+  clock: Pick<Clock, 'sleep'>;
+  log: Log;
+  keepHours: number;
+  maxBytesPerOwner: number;
+  /** No other process uses the database: what runs at the start was left by a process that has stopped. */
+  isAlone?: boolean;
+}
+
+const leaseSeconds = 30;
+
+const maxLinks = 1_000;
+/** The limit of a request's body; a conversation counts as one. */
+export const maxConversationBytes = 10 * 1024 * 1024;
+// Base64 of the sealed texts is a third longer.
+const maxSealedBytes = Math.ceil(maxConversationBytes * 1.5);
+const deleteEveryMs = 600_000;
+const deleteBatch = 500;
+
+export function storedResponses(options: StoredResponsesOptions): StoredResponses {
+  const { store, clock, log, keepHours, maxBytesPerOwner } = options;
+  const stop = new AbortController();
+  const background = createBackground(log);
+  let pendingDeletion: Promise<void> | undefined;
+
+  /** The ids of the responses that run in this process. */
+  const runningIds = new Set<string>();
+
+  async function failAbandoned(all: boolean): Promise<void> {
+    for (;;) {
+      const rows = await store.findAbandoned({ all, limit: deleteBatch });
+      for (const row of rows) if (!runningIds.has(row.responseId)) await failOne(options, row);
+      if (rows.length < deleteBatch) return;
+    }
+  }
+
+  async function deleteExpired(): Promise<void> {
+    while ((await store.deleteExpired(deleteBatch)) === deleteBatch);
+    await failAbandoned(false);
+  }
+
+  async function cleanRegularly(): Promise<void> {
+    background.run('responses of a process that has stopped', () => failAbandoned(options.isAlone === true));
+    while (!stop.signal.aborted) {
+      await pause(deleteEveryMs, { clock, signal: stop.signal });
+      if (stop.signal.aborted) return;
+      try {
+        await deleteExpired();
+      } catch (error) {
+        log.warn({ err: error }, 'expired responses could not be deleted');
+      }
+    }
+  }
+
+  return {
+    summaries: createSummaries(options.vault),
+    async save({ responseId, owner, previousId, input, response }) {
+      const sealedRow = seal(options, responseId, { input: toStoredItems(input), response });
+      const bytes = sealedRow.input.length + sealedRow.response.length;
+      await store.insert({ responseId, owner, previousId, ...sealedRow, bytes }, keepHours * 3_600);
+      background.run(`the quota after ${responseId}`, () => store.deleteBeyond(owner, maxBytesPerOwner));
+    },
+    async begin({ responseId, owner, previousId, input, response }, alongside) {
+      const sealedRow = seal(options, responseId, { input: toStoredItems(input), response });
+      const bytes = sealedRow.input.length + sealedRow.response.length;
+      const row = { responseId, owner, previousId, ...sealedRow, bytes, leaseSeconds };
+      runningIds.add(responseId);
+      try {
+        await store.insert(row, keepHours * 3_600, alongside);
+      } catch (error) {
+        runningIds.delete(responseId);
+        throw error;
+      }
+      background.run(`the quota after ${responseId}`, () => store.deleteBeyond(owner, maxBytesPerOwner));
+    },
+    async finish(responseId, response) {
+      const sealedResponse = sealText(options, responseId, { member: 'response', value: response });
+      await store.finish({ responseId, response: sealedResponse });
+      runningIds.delete(responseId);
+    },
+    renew: (responseIds) => store.renewLeases(responseIds, leaseSeconds),
+    findUncanceled: (responseIds) => store.findUncanceled(responseIds),
+    async requestCancel(address) {
+      if ((await store.find(address)) === null) throw responseNotFound(address.responseId);
+      await store.requestCancel(address);
+    },
+    async find(address) {
+      let row = await store.find(address);
+      if (row?.state === 'abandoned') {
+        await failOne(options, row);
+        row = await store.find(address);
+      }
+      const response = row && openText(options, row, 'response');
+      if (!response) throw responseNotFound(address.responseId);
+      return response as JsonRecord;
+    },
+    async remove(address) {
+      runningIds.delete(address.responseId);
+      if (!(await store.remove(address))) throw responseNotFound(address.responseId);
+    },
+    async inputItems(address) {
+      const row = await store.find(address);
+      const input = row && openText(options, row, 'input');
+      if (!input) throw responseNotFound(address.responseId);
+      return [...(await readEarlierTurns(options, row, address.owner)), ...(input as JsonRecord[])];
+    },
+    conversation: (address) => readConversation(options, address),
+    start: () => void (pendingDeletion ??= cleanRegularly()),
+    async close() {
+      stop.abort();
+      await pendingDeletion;
+      await background.untilSettled();
+    },
+  };
+}
+
+async function readEarlierTurns(
+  options: StoredResponsesOptions,
+  { previousId }: { previousId: string | null },
+  owner: ResponseOwner,
+): Promise<JsonRecord[]> {
+  return previousId === null ? [] : readConversation(options, { responseId: previousId, owner });
+}
+
+type Texts = { input: JsonRecord[]; response: JsonRecord };
+
+function contextOf(responseId: string, member: keyof Texts) {
+  return { table: sealedTable, key: `${responseId}/${member}`, version: 1 };
+}
+
+function seal(options: StoredResponsesOptions, responseId: string, texts: Texts) {
+  return {
+    input: sealText(options, responseId, { member: 'input', value: texts.input }),
+    response: sealText(options, responseId, { member: 'response', value: texts.response }),
+  };
+}
+
+function sealText(
+  { vault }: StoredResponsesOptions,
+  responseId: string,
+  { member, value }: { member: keyof Texts; value: unknown },
+): string {
+  return vault.seal(vault.primaryKid, contextOf(responseId, member), JSON.stringify(value));
+}
+
+/** Ends a response whose process has stopped. The journal of that process has its charge. */
+async function failOne(options: StoredResponsesOptions, row: SealedTexts): Promise<void> {
+  const response = openText(options, row, 'response') as JsonRecord | undefined;
+  const failedResponse = {
+    ...response,
+    status: 'failed',
+    error: {
+      code: 'server_error',
+      message: 'The gateway that ran this response has stopped; create it again.',
+    },
+  };
+  const sealedResponse =
+    response === undefined
+      ? row.response
+      : sealText(options, row.responseId, { member: 'response', value: failedResponse });
+  await options.store.finish({ responseId: row.responseId, response: sealedResponse });
+}
+
+/** Undefined for a text that no configured master key opens: to its owner it is gone. */
+function openText(
+  { vault, log }: StoredResponsesOptions,
+  { responseId, ...sealed }: SealedTexts,
+  member: keyof Texts,
+): unknown {
+  try {
+    return JSON.parse(vault.open(contextOf(responseId, member), sealed[member]));
+  } catch (error) {
+    if (!(error instanceof SealError)) throw error;
+    log.warn({ err: error, responseId }, 'a stored response cannot be decrypted');
+    return undefined;
+  }
+}
+
+async function readConversation(
+  options: StoredResponsesOptions,
+  address: ResponseAddress,
+): Promise<JsonRecord[]> {
+  const { store } = options;
+  const links = await store.chain(address, maxLinks + 1);
+  if (links.reduce((sum, { bytes }) => sum + bytes, 0) > maxSealedBytes || links.length > maxLinks)
+    throw conversationTooLong();
+  const missingId = links.length === 0 ? address.responseId : (links.at(-1)?.previousId ?? null);
+  if (missingId !== null) throw previousNotFound(missingId);
+  const rows = await readAll(
+    store,
+    address.owner,
+    links.map(({ responseId }) => responseId),
+  );
+  return links.toReversed().flatMap(({ responseId }) => {
+    const row = rows.get(responseId);
+    const input = row && (openText(options, row, 'input') as JsonRecord[] | undefined);
+    const response = row && (openText(options, row, 'response') as JsonRecord | undefined);
+    if (input === undefined || response === undefined || isRunning(response))
+      throw previousNotFound(responseId);
+    return [...input, ...outputOf(response)];
+  });
+}
+
+async function readAll(
+  store: StoredResponsesStore,
+  owner: ResponseOwner,
+  responseIds: readonly string[],
+): Promise<Map<string, SealedTexts>> {
+  const rows = await store.read(owner, responseIds);
+  return new Map(rows.map((row) => [row.responseId, row]));
+}
+
+function isRunning({ status }: JsonRecord): boolean {
+  return status === 'queued' || status === 'in_progress';
+}
+
+function outputOf({ output }: JsonRecord): JsonRecord[] {
+  return Array.isArray(output) ? (output as JsonRecord[]) : [];
+}
+
+function responseNotFound(responseId: string): Problem {
+  return new Problem('not_found', 'response_not_found', `Response with id '${responseId}' not found.`, {
+    param: 'response_id',
+  });
+}
+
+function previousNotFound(responseId: string): Problem {
+  return new Problem(
+    'bad_request',
+    'previous_response_not_found',
+    `Previous response with id '${responseId}' not found, or still running. Create responses with store: true to continue them.`,
+    { param: 'previous_response_id' },
+  );
+}
+
+/** The conversation with the new input is longer than a request may be. */
+export function conversationTooLong(): Problem {
+  return new Problem(
+    'too_large',
+    'request_too_large',
+    `The conversation of previous_response_id is longer than a request may be: 10 MiB or ${maxLinks} responses. Send a shorter one in input.`,
+    { param: 'previous_response_id' },
+  );
+}

@@ -1,0 +1,35 @@
+// Seals the summary of a compacted conversation for its owner, as the encrypted content of a compaction.
+import { SealError, type Vault } from '../../../../kernel/secrets/vault.ts';
+import type { ResponseOwner } from './store.ts';
+
+const prefix = 'townhall.c1.';
+
+export interface Summaries {
+  seal(owner: ResponseOwner, summary: string): string;
+  /** Undefined for a text that is changed, of another owner, or of a master key that is gone. */
+  open(owner: ResponseOwner, sealed: string): string | undefined;
+}
+
+/** Whether the gateway has sealed the text. */
+export function isSealedSummary(text: unknown): text is string {
+  return typeof text === 'string' && text.startsWith(prefix);
+}
+
+export function createSummaries(vault: Pick<Vault, 'primaryKid' | 'seal' | 'open'>): Summaries {
+  return {
+    seal: (owner, summary) => prefix + vault.seal(vault.primaryKid, contextOf(owner), summary),
+    open(owner, sealed) {
+      if (!isSealedSummary(sealed)) return undefined;
+      try {
+        return vault.open(contextOf(owner), sealed.slice(prefix.length));
+      } catch (error) {
+        if (error instanceof SealError) return undefined;
+        throw error;
+      }
+    },
+  };
+}
+
+function contextOf({ kind, id }: ResponseOwner) {
+  return { table: 'compaction', key: `${kind}/${id}`, version: 1 };
+}
