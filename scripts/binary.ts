@@ -36,8 +36,8 @@ const { values: options } = parseArgs({
 });
 
 const threads = [
-  'src/kernel/data/embedded-worker',
-  'src/kernel/http/body-thread',
+  'src/kernel/data/embedded/worker',
+  'src/kernel/http/body/thread',
   'src/gateway/ai/providers/local/renderer/render-thread',
   'src/gateway/ai/metering/tokenizer-thread',
   'src/agent/plugins/builtin/pattern-thread',

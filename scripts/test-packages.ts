@@ -6,7 +6,7 @@
 import { mkdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { tryLockFolder, type FolderLock } from '../src/kernel/data/folder-lock.ts';
+import { tryLockFolder, type FolderLock } from '../src/kernel/data/embedded/folder-lock.ts';
 import { runNpm } from './pack/npm.ts';
 
 interface LockedPackage {

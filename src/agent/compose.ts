@@ -7,7 +7,7 @@ import { systemClock, type Clock } from '../kernel/clock.ts';
 import { closeOnError, createClosers, type Closers } from '../kernel/closers.ts';
 import { createContract } from '../kernel/contract/contract.ts';
 import { migrate, type Database } from '../kernel/data/database.ts';
-import { requireBucket, s3Settings } from '../kernel/data/s3-settings.ts';
+import { requireBucket, s3Settings } from '../kernel/storage/s3-settings.ts';
 import { createIdempotency, type Idempotency, type IdempotencyOptions } from '../kernel/data/idempotency.ts';
 import { makeFolder } from '../kernel/folder.ts';
 import { loopbackGuard } from '../kernel/http/guard.ts';

@@ -1,8 +1,8 @@
 // The agent's settings: one table, read once at the start from flags and
 // environment, then passed on as values.
 import { join, resolve } from 'node:path';
-import type { S3Options } from '../kernel/data/s3-client.ts';
-import { s3Rows, s3Settings } from '../kernel/data/s3-settings.ts';
+import type { S3Options } from '../kernel/storage/s3-client.ts';
+import { s3Rows, s3Settings } from '../kernel/storage/s3-settings.ts';
 import {
   SettingError,
   choice,

@@ -1,5 +1,5 @@
 // The content of `/` of the agent: where everything is and how to get a token.
-import type { FrontPage } from '../kernel/http/front-page.ts';
+import type { FrontPage } from '../kernel/http/pages/front-page.ts';
 
 /** Facts that only the local edition has: its console, its portal and the file with the first token. */
 export interface LocalAgentLinks {

@@ -4,7 +4,7 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
-import { lockFolder } from '../kernel/data/folder-lock.ts';
+import { lockFolder } from '../kernel/data/embedded/folder-lock.ts';
 import type { Log } from '../kernel/log.ts';
 import type { CityFolder, CityState } from './supervisor/city-folder.ts';
 import { createDatabase } from './database.ts';

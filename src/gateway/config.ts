@@ -1,7 +1,7 @@
 // The gateway's settings: one table, read once at start from flags and environment.
 import { join } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
-import { s3Rows, s3Settings, requireBucket } from '../kernel/data/s3-settings.ts';
+import { s3Rows, s3Settings, requireBucket } from '../kernel/storage/s3-settings.ts';
 import { requireFolder } from '../kernel/folder.ts';
 import { trustProxies } from '../kernel/http/proxies.ts';
 import { passwordError } from '../kernel/secrets/password.ts';

@@ -2,7 +2,7 @@
 // start can open the database while the composition root is still loading.
 import { connect, withSettingName } from '../kernel/data/database.ts';
 import type { ConnectOptions, Database, DatabaseLimits } from '../kernel/data/database.ts';
-import { hasCluster } from '../kernel/data/embedded.ts';
+import { hasCluster } from '../kernel/data/embedded/embedded.ts';
 import type { Log } from '../kernel/log.ts';
 import type { GatewayConfig } from './config.ts';
 

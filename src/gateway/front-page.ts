@@ -1,5 +1,5 @@
 // The content of `/` of the gateway: where everything is and how to get a token.
-import type { FrontPage, FrontPageHint } from '../kernel/http/front-page.ts';
+import type { FrontPage, FrontPageHint } from '../kernel/http/pages/front-page.ts';
 
 /** Facts that only the local edition has: its console, and the file with the local user's token. */
 export interface LocalEditionLinks {

@@ -1,9 +1,9 @@
 // Constructs the model calls, and the jobs that create images and videos.
 import { join } from 'node:path';
 import { assetPath } from '../kernel/assets.ts';
-import { s3Settings } from '../kernel/data/s3-settings.ts';
-import { s3Storage } from '../kernel/data/s3-storage.ts';
-import { directoryStorage } from '../kernel/data/storage.ts';
+import { s3Settings } from '../kernel/storage/s3-settings.ts';
+import { s3Storage } from '../kernel/storage/s3-storage.ts';
+import { directoryStorage } from '../kernel/storage/storage.ts';
 import {
   ai,
   createLinks,

@@ -5,7 +5,7 @@ import contractDocument from '../contract/gateway/bundle.json' with { type: 'jso
 import { connect, migrate } from '../kernel/data/database.ts';
 import type { Database } from '../kernel/data/database.ts';
 import { containErrors } from '../kernel/operator-errors.ts';
-import { directoryStorage } from '../kernel/data/storage.ts';
+import { directoryStorage } from '../kernel/storage/storage.ts';
 import { isStartupKey } from './config.ts';
 import type { GatewayConfig } from './config.ts';
 import { reservedServiceIds } from './contract-paths.ts';

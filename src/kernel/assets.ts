@@ -85,7 +85,7 @@ export function assetExists(file: string): boolean {
 
 /**
  * Starts a worker thread from one of our files, named without extension, such as
- * `src/kernel/data/embedded-worker`.
+ * `src/kernel/data/embedded/worker`.
  */
 export function startThread(path: string, options: WorkerOptions): Worker {
   if (isSingleExecutable) return new Worker(readTextNow(assetPath(`${path}.js`)), { ...options, eval: true });

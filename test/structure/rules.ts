@@ -19,7 +19,7 @@ export const packageImporters: Readonly<Record<string, RegExp>> = {
   ajv: /^src\/kernel\/contract\/(?:validator|schema|text-length)\.ts$/,
   'ajv-formats': /^src\/kernel\/contract\/(?:validator|schema|text-length)\.ts$/,
   postgres: /^src\/kernel\/data\/database\.ts$/,
-  '@electric-sql/pglite': /^src\/kernel\/data\/embedded[a-z-]*\.ts$/,
+  '@electric-sql/pglite': /^src\/kernel\/data\/embedded\/[a-z-]+\.ts$/,
   'pg-boss': /^src\/kernel\/data\/jobs\.ts$/,
   pino: /^src\/kernel\/log\.ts$/,
   'prom-client': /^src\/kernel\/telemetry\/prometheus\.ts$/,
@@ -156,7 +156,7 @@ function refuseFolderAbove(file: string, target: string): string | undefined {
 
 // The layers of the kernel, lowest first: each may import only itself and those before it. The
 // empty name stands for the files directly in src/kernel, such as clock.ts, log.ts and problem.ts.
-const kernelLayers = ['secrets', '', 'data', 'contract', 'http', 'telemetry'];
+const kernelLayers = ['secrets', '', 'storage', 'data', 'contract', 'http', 'telemetry'];
 
 function refuseInKernel(file: string, target: string): string | undefined {
   const layerOf = (name: string) => kernelLayers.indexOf(/^src\/kernel\/([\w-]+)\//.exec(name)?.[1] ?? '');

@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { systemClock } from '../../src/kernel/clock.ts';
-import type { S3Options } from '../../src/kernel/data/s3-client.ts';
-import { s3Storage, type S3Storage } from '../../src/kernel/data/s3-storage.ts';
+import type { S3Options } from '../../src/kernel/storage/s3-client.ts';
+import { s3Storage, type S3Storage } from '../../src/kernel/storage/s3-storage.ts';
 
 export interface S3Server {
   /** Of its only bucket. */

@@ -2,8 +2,8 @@
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Database } from '../../kernel/data/database.ts';
-import type { S3Options } from '../../kernel/data/s3-client.ts';
-import { s3Storage } from '../../kernel/data/s3-storage.ts';
+import type { S3Options } from '../../kernel/storage/s3-client.ts';
+import { s3Storage } from '../../kernel/storage/s3-storage.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Traces } from '../../kernel/telemetry/traces.ts';
 import type { ModelDescription } from '../gateway.ts';

@@ -1,7 +1,7 @@
 // Whether a bucket can be read, for `townhall doctor`.
 import { systemClock } from '../../kernel/clock.ts';
-import type { S3Options } from '../../kernel/data/s3-client.ts';
-import { requireBucket } from '../../kernel/data/s3-settings.ts';
+import type { S3Options } from '../../kernel/storage/s3-client.ts';
+import { requireBucket } from '../../kernel/storage/s3-settings.ts';
 import { fail, ok, type Finding } from './finding.ts';
 
 export async function checkBucket(name: string, prefix: '' | 'AGENT_', options: S3Options): Promise<Finding> {

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { agentSettings, readAgentBucket, readAgentData } from '../../agent/config.ts';
 import { gatewaySettings, journalFolder } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
-import { s3Settings } from '../../kernel/data/s3-settings.ts';
+import { s3Settings } from '../../kernel/storage/s3-settings.ts';
 import { checkBucket } from '../checks/bucket-check.ts';
 import { checkData } from '../checks/data-checks.ts';
 import type { Finding } from '../checks/finding.ts';

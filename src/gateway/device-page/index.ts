@@ -1,7 +1,7 @@
 // `/device`: the page on which a person signs in and confirms the code of a device login. One document that
 // loads nothing else; the content security policy allows its style and its script by their hashes.
 import { createHash } from 'node:crypto';
-import type { FixedPage } from '../../kernel/http/fixed-pages.ts';
+import type { FixedPage } from '../../kernel/http/pages/fixed-pages.ts';
 import { script } from './script.ts';
 import { style } from './style.ts';
 

@@ -1,6 +1,6 @@
 // HTML pages after a payment. They show the recorded state and ignore the return address's claim.
 // While a payment is pending they reload through a refresh meta element, so they need no script.
-import { escapeHtml, renderHtml, type HtmlReply } from '../../kernel/http/html.ts';
+import { escapeHtml, renderHtml, type HtmlReply } from '../../kernel/http/pages/html.ts';
 import { formatAmount } from './orders/currency.ts';
 import { disputedAmount, netCredits, stateOf } from './orders/facts.ts';
 import type { PaymentOrder } from './orders/order.ts';

@@ -2,7 +2,7 @@
 // The server validates them at startup, when it knows the file for its error messages.
 import type { Sql, Tx } from '../../kernel/data/database.ts';
 import type { JsonSchema } from '../../kernel/contract/schema.ts';
-import type { Storage } from '../../kernel/data/storage.ts';
+import type { Storage } from '../../kernel/storage/storage.ts';
 import type { Identity } from '../identity.ts';
 
 /** The log of an action. Lines contain the request ID, the service and the action. */

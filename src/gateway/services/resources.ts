@@ -4,7 +4,7 @@ import type { Database, Queries } from '../../kernel/data/database.ts';
 import type { Jobs } from '../../kernel/data/jobs.ts';
 import type { Log } from '../../kernel/log.ts';
 import { runAs } from '../../kernel/operator-errors.ts';
-import type { Storage } from '../../kernel/data/storage.ts';
+import type { Storage } from '../../kernel/storage/storage.ts';
 import type {
   JobDefinition,
   ProjectDatabase,

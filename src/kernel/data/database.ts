@@ -4,7 +4,7 @@
 import postgres from 'postgres';
 import type { Duplex } from 'node:stream';
 import { arrayOf, arrayTypes } from './array-types.ts';
-import { openEmbedded } from './embedded.ts';
+import { openEmbedded } from './embedded/embedded.ts';
 import type { Log } from '../log.ts';
 import { Problem } from '../problem.ts';
 import { createPool, type Pool, type PoolState } from './pool.ts';

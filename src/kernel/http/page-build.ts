@@ -3,8 +3,8 @@
 import { existsSync } from 'node:fs';
 import type { Log } from '../log.ts';
 import { Problem } from '../problem.ts';
-import { acceptsHtml } from './accept.ts';
-import { renderHtml } from './html.ts';
+import { acceptsHtml } from './pages/accept.ts';
+import { renderHtml } from './pages/html.ts';
 import type { HttpRequest } from './request.ts';
 
 export interface PageFolder {

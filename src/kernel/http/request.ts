@@ -2,8 +2,8 @@
 // credential, abort signal, and its data for the log, metrics and traces. The server
 // creates one for each request and passes it through the contract.
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { BodyBudget } from './body-budget.ts';
-import { type BodyLimits, receiveBody } from './body.ts';
+import type { BodyBudget } from './body/budget.ts';
+import { type BodyLimits, receiveBody } from './body/body.ts';
 import {
   type ContractRequest,
   type Credential,

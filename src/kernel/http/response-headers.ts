@@ -1,5 +1,5 @@
 // Common headers of all responses, including CORS.
-import { announcesBody } from './body.ts';
+import { announcesBody } from './body/body.ts';
 import type { HttpRequest } from './request.ts';
 
 /** The pages that may read responses. */

@@ -10,8 +10,8 @@ import { createServer as createNetServer, type Server as NetServer, type Socket 
 import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response } from 'express';
 import { ActiveSet, type Place } from '../active-set.ts';
 import { accessFields, type NameIdentity } from './access-log.ts';
-import { serveAssets } from './asset-pages.ts';
-import { type BodyBudget, type BodyBudgetLimits, createBodyBudget } from './body-budget.ts';
+import { serveAssets } from './pages/asset-pages.ts';
+import { type BodyBudget, type BodyBudgetLimits, createBodyBudget } from './body/budget.ts';
 import type { Clock } from '../clock.ts';
 import type { Contract } from '../contract/contract.ts';
 import {
@@ -21,8 +21,8 @@ import {
   type ConnectionLimits,
 } from './connection-limits.ts';
 import { type CloseOptions, createDrain, defaultDrainMs, type Drain } from './drain.ts';
-import type { FixedPage } from './fixed-pages.ts';
-import { type FrontPage, renderFrontPage } from './front-page.ts';
+import type { FixedPage } from './pages/fixed-pages.ts';
+import { type FrontPage, renderFrontPage } from './pages/front-page.ts';
 import type { Guard } from './guard.ts';
 import { id } from '../ids.ts';
 import { listenAt, type ListenAddress } from './listen.ts';

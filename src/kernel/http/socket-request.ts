@@ -1,8 +1,8 @@
 // One call over a WebSocket, as a request in the contract: it has the headers of the socket's handshake, and
 // the body of one message.
 import type { IncomingMessage } from 'node:http';
-import type { BodyBudget } from './body-budget.ts';
-import { smallBodyBytes } from './body-budget.ts';
+import type { BodyBudget } from './body/budget.ts';
+import { smallBodyBytes } from './body/budget.ts';
 import type { CallNote } from '../contract/operation.ts';
 import type { ContractOperation } from '../contract/operations.ts';
 import {

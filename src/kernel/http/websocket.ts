@@ -8,7 +8,7 @@ import type { Contract } from '../contract/contract.ts';
 import { id } from '../ids.ts';
 import { isRecord, type JsonRecord } from '../json-value.ts';
 import { asProblem, Problem, renderProblem } from '../problem.ts';
-import { parseBody } from './body-parser.ts';
+import { parseBody } from './body/parser.ts';
 import { drainingProblem } from './drain.ts';
 import { endWithProblem, type Surface } from './raw-response.ts';
 import { readEvents } from './reply-events.ts';

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { bucketAttachments } from '../../../src/agent/sessions/attachments/bucket-files.ts';
 import { decodeAttachments } from '../../../src/agent/sessions/attachments/files.ts';
-import type { S3Storage } from '../../../src/kernel/data/s3-storage.ts';
+import type { S3Storage } from '../../../src/kernel/storage/s3-storage.ts';
 
 describe('bucketAttachments', () => {
   const storage = { removeAll: () => Promise.reject(new Error('AccessDenied')) } as unknown as S3Storage;

@@ -3,8 +3,8 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { PGlite } from '@electric-sql/pglite';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { findMessages, simpleQuery } from '../../../src/kernel/data/embedded-protocol.ts';
-import { rawProtocol } from '../../../src/kernel/data/embedded-raw.ts';
+import { findMessages, simpleQuery } from '../../../src/kernel/data/embedded/protocol.ts';
+import { rawProtocol } from '../../../src/kernel/data/embedded/raw.ts';
 
 describe('raw calls', { timeout: 60_000 }, () => {
   let engine: PGlite;

@@ -1,6 +1,6 @@
 // When the embedded database vacuums which table, on a scripted engine.
 import { describe, expect, it } from 'vitest';
-import { createVacuum } from '../../../src/kernel/data/embedded-vacuum.ts';
+import { createVacuum } from '../../../src/kernel/data/embedded/vacuum.ts';
 
 const everyMs = 30_000;
 

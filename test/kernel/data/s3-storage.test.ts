@@ -8,9 +8,9 @@ import { buffer } from 'node:stream/consumers';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { TimeoutError } from '../../../src/kernel/async.ts';
-import type { S3Limits } from '../../../src/kernel/data/s3-client.ts';
-import { requireBucket, s3Settings } from '../../../src/kernel/data/s3-settings.ts';
-import { s3Storage, type S3Storage } from '../../../src/kernel/data/s3-storage.ts';
+import type { S3Limits } from '../../../src/kernel/storage/s3-client.ts';
+import { requireBucket, s3Settings } from '../../../src/kernel/storage/s3-settings.ts';
+import { s3Storage, type S3Storage } from '../../../src/kernel/storage/s3-storage.ts';
 import { SettingError } from '../../../src/kernel/settings.ts';
 import { keysUnder, startS3Server, type S3Server } from '../../support/s3-server.ts';
 

@@ -2,7 +2,7 @@ import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { directoryStorage, type Storage } from '../../../src/kernel/data/storage.ts';
+import { directoryStorage, type Storage } from '../../../src/kernel/storage/storage.ts';
 
 let folder: string;
 let storage: Storage;

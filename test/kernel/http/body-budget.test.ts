@@ -1,6 +1,6 @@
 // The memory limit of large request bodies whose requests are still open.
 import { afterEach, describe, expect, test } from 'vitest';
-import { createBodyBudget } from '../../../src/kernel/http/body-budget.ts';
+import { createBodyBudget } from '../../../src/kernel/http/body/budget.ts';
 import { startWorld, type World } from '../world.ts';
 import { until } from '../../support/until.ts';
 

@@ -1,6 +1,6 @@
 // Parsing on the main thread and in the worker thread gives the same values, bytes and errors.
 import { describe, expect, test } from 'vitest';
-import { parseBody, parseForm } from '../../../src/kernel/http/body-parser.ts';
+import { parseBody, parseForm } from '../../../src/kernel/http/body/parser.ts';
 
 describe('parseBody', () => {
   const filler = 'é"\\'.repeat(1_400_000);

@@ -1,7 +1,7 @@
 // What `/` answers: a page for browsers, JSON for programs, and the newline after JSON.
 import { createHash } from 'node:crypto';
 import { afterEach, describe, expect, test } from 'vitest';
-import type { FrontPage } from '../../../src/kernel/http/front-page.ts';
+import type { FrontPage } from '../../../src/kernel/http/pages/front-page.ts';
 import { startWorld, type World } from '../world.ts';
 import { sendBytes } from '../../support/raw-http.ts';
 

@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Contract } from '../../../src/kernel/contract/contract.ts';
 import type { AnyReply } from '../../../src/kernel/contract/reply.ts';
-import { createBodyBudget } from '../../../src/kernel/http/body-budget.ts';
+import { createBodyBudget } from '../../../src/kernel/http/body/budget.ts';
 import { createWebSockets, type SocketLimits } from '../../../src/kernel/http/websocket.ts';
 import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';

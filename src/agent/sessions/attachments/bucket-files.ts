@@ -1,7 +1,7 @@
 // Attachments in a bucket, below the folders and names that they have on the disk, so that a copied
 // folder is a complete move.
 import { buffer } from 'node:stream/consumers';
-import type { S3Storage } from '../../../kernel/data/s3-storage.ts';
+import type { S3Storage } from '../../../kernel/storage/s3-storage.ts';
 import { folderName, type AttachmentFiles } from './files.ts';
 
 export function bucketAttachments(storage: S3Storage): AttachmentFiles {

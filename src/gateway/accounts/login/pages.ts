@@ -1,8 +1,8 @@
 // The pages that a browser shows at the end of a redirect login. They run no script,
 // load nothing, cannot be framed, and escape every text that comes from elsewhere.
-import { escapeHtml, renderHtml, type HtmlReply } from '../../../kernel/http/html.ts';
+import { escapeHtml, renderHtml, type HtmlReply } from '../../../kernel/http/pages/html.ts';
 
-export { pageHeaders } from '../../../kernel/http/html.ts';
+export { pageHeaders } from '../../../kernel/http/pages/html.ts';
 
 export interface Page {
   title: string;

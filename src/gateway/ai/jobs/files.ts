@@ -3,7 +3,7 @@
 // leave a row without bytes, which the cleanup finds, but never bytes without a row.
 import { retry } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
-import type { Storage } from '../../../kernel/data/storage.ts';
+import type { Storage } from '../../../kernel/storage/storage.ts';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { MediaFile, MediaProperties, RemoteMedia } from '../hub/media-model.ts';

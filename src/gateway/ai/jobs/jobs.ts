@@ -7,7 +7,7 @@ import { createBackground } from '../../../kernel/background.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Tx } from '../../../kernel/data/database.ts';
 import type { Jobs } from '../../../kernel/data/jobs.ts';
-import type { Storage } from '../../../kernel/data/storage.ts';
+import type { Storage } from '../../../kernel/storage/storage.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';

@@ -1,6 +1,6 @@
 // The audio of a transcription request, from JSON or from a form.
 import type { TranscribeAudioForm, TranscribeAudioRequest } from '../../../contract/gateway/types.gen.ts';
-import type { UploadedFile } from '../../../kernel/http/multipart.ts';
+import type { UploadedFile } from '../../../kernel/http/body/multipart.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { InputFile } from '../hub/media-model.ts';
 import { decodeBase64 } from './base64.ts';

@@ -6,7 +6,7 @@ import type {
   OpenAiImageList,
   OpenAiImageRequest,
 } from '../../../contract/gateway/types.gen.ts';
-import type { UploadedFile } from '../../../kernel/http/multipart.ts';
+import type { UploadedFile } from '../../../kernel/http/body/multipart.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Job } from '../jobs/job.ts';
 import { detectImage } from './image-type.ts';

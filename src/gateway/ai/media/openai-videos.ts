@@ -6,7 +6,7 @@ import type {
   OpenAiVideoRequest,
   StartVideoRequest,
 } from '../../../contract/gateway/types.gen.ts';
-import type { UploadedFile } from '../../../kernel/http/multipart.ts';
+import type { UploadedFile } from '../../../kernel/http/body/multipart.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Job, JobStatus } from '../jobs/job.ts';
 import { decodeBase64 } from './base64.ts';

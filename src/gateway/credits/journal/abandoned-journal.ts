@@ -2,7 +2,7 @@
 // line and reads the charges.
 import { join } from 'node:path';
 import type { Clock } from '../../../kernel/clock.ts';
-import type { FolderLock } from '../../../kernel/data/folder-lock.ts';
+import type { FolderLock } from '../../../kernel/data/embedded/folder-lock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { copyAside, moveAside } from './aside.ts';
 import { readAppliedAt, removeFolder, writeAppliedAt } from './folder-facts.ts';

@@ -3,7 +3,7 @@
 import { mkdir, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../kernel/clock.ts';
-import { type FolderLock, tryLockFolder } from '../../../kernel/data/folder-lock.ts';
+import { type FolderLock, tryLockFolder } from '../../../kernel/data/embedded/folder-lock.ts';
 import { makeSettingFolder } from '../../../kernel/folder.ts';
 import { type MakeId, id } from '../../../kernel/ids.ts';
 import type { Log } from '../../../kernel/log.ts';

@@ -1,7 +1,7 @@
 // The journal of this process: writes lines with the segment writer, tracks calls
 // without a final line, and deletes applied segments.
 import type { Clock } from '../../../kernel/clock.ts';
-import type { FolderLock } from '../../../kernel/data/folder-lock.ts';
+import type { FolderLock } from '../../../kernel/data/embedded/folder-lock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { removeFolder } from './folder-facts.ts';
 import type { Journal } from './journal.ts';

@@ -11,7 +11,7 @@ import { systemClock } from '../../../../src/kernel/clock.ts';
 import { connect, type Database } from '../../../../src/kernel/data/database.ts';
 import { createJobs, type Jobs } from '../../../../src/kernel/data/jobs.ts';
 import { Problem } from '../../../../src/kernel/problem.ts';
-import { directoryStorage } from '../../../../src/kernel/data/storage.ts';
+import { directoryStorage } from '../../../../src/kernel/storage/storage.ts';
 import { silentLog, testDatabase, type TestDatabase } from '../../../support/databases.ts';
 import { memoryLedger } from '../memory-ledger.ts';
 

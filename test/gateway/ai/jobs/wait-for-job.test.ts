@@ -8,7 +8,7 @@ import type { JobAddress } from '../../../../src/gateway/ai/jobs/store.ts';
 import { waitForJob } from '../../../../src/gateway/ai/jobs/wait-for-job.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
 import { createJobs, type Jobs } from '../../../../src/kernel/data/jobs.ts';
-import { directoryStorage } from '../../../../src/kernel/data/storage.ts';
+import { directoryStorage } from '../../../../src/kernel/storage/storage.ts';
 import { silentLog, testDatabase, type TestDatabase } from '../../../support/databases.ts';
 
 const owner = { kind: 'user', id: 'usr_1' } as const;

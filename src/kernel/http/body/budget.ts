@@ -1,6 +1,6 @@
 // Bounds the memory of large bodies, for one caller and for all: a call with a body of 10 MiB takes about
 // 80 MiB until its response is over, and without a bound the calls of one user could end the process.
-import { Problem } from '../problem.ts';
+import { Problem } from '../../problem.ts';
 
 export interface BodyBudget {
   /** Throws a 429 when the large bodies of the caller, or of all callers, would exceed their bytes. */

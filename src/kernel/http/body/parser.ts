@@ -2,11 +2,11 @@
 // inline, large ones in a thread. The thread's result is copied on the event loop,
 // which is cheap for long strings; parseJson bounds the rest.
 import type { Worker } from 'node:worker_threads';
-import { startThread } from '../assets.ts';
-import { nextTurn } from '../async.ts';
-import { Problem, type ProblemDetail, type ProblemKind } from '../problem.ts';
-import type { ProblemCode } from '../../contract/problem-code.gen.ts';
-import { parseJson } from '../contract/json.ts';
+import { startThread } from '../../assets.ts';
+import { nextTurn } from '../../async.ts';
+import { Problem, type ProblemDetail, type ProblemKind } from '../../problem.ts';
+import type { ProblemCode } from '../../../contract/problem-code.gen.ts';
+import { parseJson } from '../../contract/json.ts';
 import { parseMultipart } from './multipart.ts';
 
 export interface ParsedBody {
@@ -87,7 +87,7 @@ function parseInThread(bytes: Buffer, formType?: string): Promise<ParsedBody> {
 function startParser(): { worker: Worker; waiting: Waiting[] } {
   // Start it without the flags of the process: a profiler or a test's preload is meant for the main
   // thread.
-  const worker = startThread('src/kernel/http/body-thread', { execArgv: [] });
+  const worker = startThread('src/kernel/http/body/thread', { execArgv: [] });
   const entry = { worker, waiting: [] as Waiting[] };
   // The thread must not keep the process running after the server has closed.
   worker.unref();

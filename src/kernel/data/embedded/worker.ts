@@ -16,11 +16,11 @@ import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_thread
 import { createGunzip } from 'node:zlib';
 import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
-import { isSingleExecutable, readBytes, readPieces, assetPath } from '../assets.ts';
-import { findMessages, rowsOf, simpleQuery } from './embedded-protocol.ts';
-import { rawProtocol } from './embedded-raw.ts';
-import { createTurns } from './embedded-turns.ts';
-import { createVacuum } from './embedded-vacuum.ts';
+import { isSingleExecutable, readBytes, readPieces, assetPath } from '../../assets.ts';
+import { findMessages, rowsOf, simpleQuery } from './protocol.ts';
+import { rawProtocol } from './raw.ts';
+import { createTurns } from './turns.ts';
+import { createVacuum } from './vacuum.ts';
 
 /** The start options of the thread. */
 export interface EmbeddedStart {

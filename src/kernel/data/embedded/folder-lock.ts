@@ -5,7 +5,7 @@
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { Problem } from '../problem.ts';
+import { Problem } from '../../problem.ts';
 
 const lockFile = 'townhall.lock';
 // The process id is stored beside the lock only for the error message of another opener; no

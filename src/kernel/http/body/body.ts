@@ -1,11 +1,11 @@
 // Reads the body of a request within its limits, once the request is authorized. The exact bytes stay
 // available, no more than the limit is read from the socket, and undeclared media types are rejected.
 import type { IncomingMessage } from 'node:http';
-import { type ContractOperation, formType } from '../contract/operations.ts';
-import type { RequestBody } from '../contract/request.ts';
-import { parseBody, parseForm } from './body-parser.ts';
-import { asProblem, Problem } from '../problem.ts';
-import { smallBodyBytes } from './body-budget.ts';
+import { type ContractOperation, formType } from '../../contract/operations.ts';
+import type { RequestBody } from '../../contract/request.ts';
+import { parseBody, parseForm } from './parser.ts';
+import { asProblem, Problem } from '../../problem.ts';
+import { smallBodyBytes } from './budget.ts';
 
 const absentBody: RequestBody = { raw: new Uint8Array(0), isPresent: false, value: undefined, isForm: false };
 

@@ -5,11 +5,11 @@ import { getCompileCacheDir } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
 import { Duplex } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
-import { assetExists, assetPath, isSingleExecutable, startThread } from '../assets.ts';
-import { makeFolder } from '../folder.ts';
+import { assetExists, assetPath, isSingleExecutable, startThread } from '../../assets.ts';
+import { makeFolder } from '../../folder.ts';
 import { lockFolder } from './folder-lock.ts';
-import type { EmbeddedStart, FromWorker, ToWorker } from './embedded-worker.ts';
-import type { Log } from '../log.ts';
+import type { EmbeddedStart, FromWorker, ToWorker } from './worker.ts';
+import type { Log } from '../../log.ts';
 
 export interface EmbeddedOptions {
   /** The data folder; created readable by its owner only when it does not exist. */
@@ -144,7 +144,7 @@ function compileCacheEnvironment(): Record<string, string> {
 }
 
 async function startEngine(start: EmbeddedStart): Promise<Engine> {
-  const worker = startThread('src/kernel/data/embedded-worker', {
+  const worker = startThread('src/kernel/data/embedded/worker', {
     workerData: start,
     env: compileCacheEnvironment(),
     execArgv: [],

@@ -5,10 +5,10 @@ import { stat } from 'node:fs/promises';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
-import { isSingleExecutable, listFiles, readBytes } from '../assets.ts';
-import { createLruCache } from '../cache.ts';
+import { isSingleExecutable, listFiles, readBytes } from '../../assets.ts';
+import { createLruCache } from '../../cache.ts';
 import { acceptsHtml } from './accept.ts';
-import { includesTag } from '../etag.ts';
+import { includesTag } from '../../etag.ts';
 
 const compress = promisify(gzip);
 

@@ -1,8 +1,8 @@
 // The thread that parses large bodies for body-parser.ts: one body per message, answered in order.
 import { parentPort } from 'node:worker_threads';
-import { parseJson } from '../contract/json.ts';
-import { asProblem } from '../problem.ts';
-import type { FromBodyThread, ToBodyThread } from './body-parser.ts';
+import { parseJson } from '../../contract/json.ts';
+import { asProblem } from '../../problem.ts';
+import type { FromBodyThread, ToBodyThread } from './parser.ts';
 import { parseMultipart } from './multipart.ts';
 
 let lastAnswer = Promise.resolve();

@@ -1,6 +1,6 @@
 // Multipart forms with files. The platform's parser reads them; this file adds a
 // limit on the number of parts, since each part costs more memory than its bytes.
-import { Problem } from '../problem.ts';
+import { Problem } from '../../problem.ts';
 
 /** A file of a form in the form for handlers. */
 export interface UploadedFile {
