@@ -40,7 +40,7 @@ const threads = [
   'src/kernel/http/body/thread',
   'src/gateway/ai/providers/local/renderer/render-thread',
   'src/gateway/ai/metering/tokenizer-thread',
-  'src/agent/plugins/builtin/pattern-thread',
+  'src/agent/plugins/builtin/files/pattern-thread',
 ];
 // The marker that Node looks for in its own executable.
 const fuse = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2';

@@ -1,7 +1,7 @@
 // Program of its own, so that a test can run commands in the sandbox as another user:
 // the workspace and the commands are its arguments, and it prints their outputs.
-import { createProgramRunner } from '../../src/agent/plugins/builtin/program-runner.ts';
-import { openWorkspace } from '../../src/agent/plugins/builtin/workspace.ts';
+import { createProgramRunner } from '../../src/agent/plugins/builtin/workspace/program-runner.ts';
+import { openWorkspace } from '../../src/agent/plugins/builtin/workspace/workspace.ts';
 import { openSandbox, runProcess } from '../../src/agent/processes/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 

@@ -1,6 +1,6 @@
 // Folders that stand for too many paths.
 import { describe, expect, test } from 'vitest';
-import { coverPaths } from '../../../src/agent/plugins/builtin/path-budget.ts';
+import { coverPaths } from '../../../src/agent/plugins/builtin/workspace/path-budget.ts';
 
 const root = '/w';
 const makePaths = (folder: string, count: number) =>

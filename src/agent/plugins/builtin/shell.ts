@@ -3,8 +3,8 @@
 import type { Clock } from '../../../kernel/clock.ts';
 import { outputDecoder, runProcess, type ProcessEnd } from '../../processes/index.ts';
 import { definePlugin, type ActionContext, type Plugin, type ToolPermission } from '../definition/plugin.ts';
-import type { CoveredFolders, ProgramRunner, RenamedFile } from './program-runner.ts';
-import type { Workspace, WorkspaceAt } from './workspace.ts';
+import type { CoveredFolders, ProgramRunner, RenamedFile } from './workspace/program-runner.ts';
+import type { Workspace, WorkspaceAt } from './workspace/workspace.ts';
 
 // The model pays for every byte of output in each later step.
 const maxOutputBytes = 128 * 1024;

@@ -1,7 +1,7 @@
 // Searches texts by a regular expression in a thread of its own, with a deadline for all texts together.
 import type { Worker } from 'node:worker_threads';
-import { startThread } from '../../../kernel/assets.ts';
-import { Problem } from '../../../kernel/problem.ts';
+import { startThread } from '../../../../kernel/assets.ts';
+import { Problem } from '../../../../kernel/problem.ts';
 
 export interface PatternSource {
   source: string;
@@ -32,7 +32,7 @@ export function openPatternSearch(pattern: PatternSource): PatternSearch {
   } catch (cause) {
     throw refusal(`\`pattern\` is not a regular expression: ${(cause as Error).message}.`, cause);
   }
-  const worker = startThread('src/agent/plugins/builtin/pattern-thread', {
+  const worker = startThread('src/agent/plugins/builtin/files/pattern-thread', {
     execArgv: [],
     workerData: pattern,
     resourceLimits: { maxOldGenerationSizeMb: maxHeapMb },

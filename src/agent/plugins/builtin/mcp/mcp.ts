@@ -1,15 +1,15 @@
 // The plugin `mcp`: the tools of configured MCP servers as actions. Each server is connected on its
 // own; one that is away, slow or broken adds a reason to the plugin's availability and affects only
 // its own tools.
-import type { Clock } from '../../../kernel/clock.ts';
-import type { Log } from '../../../kernel/log.ts';
-import type { Redactor } from '../../../kernel/secrets/secret.ts';
-import { settlesWithin } from '../../../kernel/async.ts';
-import type { McpServer } from '../definition/mcp-server.ts';
-import { definePlugin, type Action, type Plugin } from '../definition/plugin.ts';
-import { createServer } from './mcp-server.ts';
-import type { ProgramRunner } from './program-runner.ts';
-import { collectActions } from './mcp-tools.ts';
+import type { Clock } from '../../../../kernel/clock.ts';
+import type { Log } from '../../../../kernel/log.ts';
+import type { Redactor } from '../../../../kernel/secrets/secret.ts';
+import { settlesWithin } from '../../../../kernel/async.ts';
+import type { McpServer } from '../../definition/mcp-server.ts';
+import { definePlugin, type Action, type Plugin } from '../../definition/plugin.ts';
+import { createServer } from './server.ts';
+import type { ProgramRunner } from '../workspace/program-runner.ts';
+import { collectActions } from './tools.ts';
 
 // The agent's start waits no longer than this for its servers; the tools of a slow one are added
 // later.

@@ -1,9 +1,9 @@
 // Changes several files at once: all changes are computed before the first file is written, and a
 // write that fails restores the files before it.
-import { Problem } from '../../../kernel/problem.ts';
+import { Problem } from '../../../../kernel/problem.ts';
 import { applyHunks, DiffError, parseUnifiedDiff, type FileDiff } from './unified-diff.ts';
-import type { Workspace } from './workspace.ts';
-import { errorCode } from './workspace-paths.ts';
+import type { Workspace } from '../workspace/workspace.ts';
+import { errorCode } from '../workspace/paths.ts';
 
 /** Either exact replacements or a unified diff. */
 export interface PatchInput {

@@ -1,13 +1,13 @@
 // The tools of MCP servers as actions: unique names over all servers, bounded schemas, approval,
 // and dropped tools.
 import { createHash } from 'node:crypto';
-import type { JsonSchema } from '../../../kernel/contract/schema.ts';
-import { Problem } from '../../../kernel/problem.ts';
-import type { McpApproval, McpServer } from '../definition/mcp-server.ts';
-import type { Action } from '../definition/plugin.ts';
+import type { JsonSchema } from '../../../../kernel/contract/schema.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import type { McpApproval, McpServer } from '../../definition/mcp-server.ts';
+import type { Action } from '../../definition/plugin.ts';
 import { isUsableSchema, simpleCheck } from './foreign-schema.ts';
-import type { McpTool } from './mcp-connection.ts';
-import type { ConnectedServer } from './mcp-server.ts';
+import type { McpTool } from './connection.ts';
+import type { ConnectedServer } from './server.ts';
 
 const callTimeoutMs = 120_000;
 const maxDescriptionLength = 4_096;

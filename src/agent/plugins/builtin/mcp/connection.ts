@@ -5,11 +5,11 @@ import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
-import { pause } from '../../../kernel/async.ts';
-import type { Clock } from '../../../kernel/clock.ts';
-import { prepareCommand } from '../../processes/index.ts';
-import type { ProgramRunner } from './program-runner.ts';
-import type { McpServer } from '../definition/mcp-server.ts';
+import { pause } from '../../../../kernel/async.ts';
+import type { Clock } from '../../../../kernel/clock.ts';
+import { prepareCommand } from '../../../processes/index.ts';
+import type { ProgramRunner } from '../workspace/program-runner.ts';
+import type { McpServer } from '../../definition/mcp-server.ts';
 import { boundedFetch } from './bounded-fetch.ts';
 
 export interface McpTool {

@@ -1,9 +1,9 @@
 // JSON Schemas of MCP servers for the inputs of their tools. Such a schema is never compiled:
 // thousands of members take seconds, patterns can backtrack, and references can grow exponentially.
 // Inputs are checked by simple keywords only, in linear time; the server checks the rest.
-import { isSchema, type JsonSchema, type SchemaCheck } from '../../../kernel/contract/schema.ts';
-import { isRecord } from '../../../kernel/json-value.ts';
-import type { ProblemDetail } from '../../../kernel/problem.ts';
+import { isSchema, type JsonSchema, type SchemaCheck } from '../../../../kernel/contract/schema.ts';
+import { isRecord } from '../../../../kernel/json-value.ts';
+import type { ProblemDetail } from '../../../../kernel/problem.ts';
 
 /**
  * Whether a model provider would accept it: valid by the metaschema, with valid patterns and local

@@ -15,7 +15,7 @@ import {
   type FileHandle,
 } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
-import { Problem } from '../../../kernel/problem.ts';
+import { Problem } from '../../../../kernel/problem.ts';
 import { pathsOfConfig } from './git-config.ts';
 import { isProtectedPath } from './protected-files.ts';
 import { openChild, openFolder, withFolder, type FolderHandle } from './folder-handle.ts';
@@ -29,8 +29,8 @@ import {
   requireNoEnvironmentFile,
   requireNoHardLink,
   type PathGuard,
-} from './workspace-paths.ts';
-import { scanWorkspace, type WorkspaceScan } from './workspace-scan.ts';
+} from './paths.ts';
+import { scanWorkspace, type WorkspaceScan } from './scan.ts';
 
 export interface WorkspaceEntry {
   name: string;

@@ -1,18 +1,18 @@
 // The plugin `files`: lists, searches, reads, writes and edits text files of the workspace. The
 // workspace decides which paths may be used; this file defines the actions and their limits.
 import { isUtf8 } from 'node:buffer';
-import { Problem } from '../../../kernel/problem.ts';
+import { Problem } from '../../../../kernel/problem.ts';
 import {
   definePlugin,
   type PermissionContext,
   type Plugin,
   type ToolPermission,
-} from '../definition/plugin.ts';
-import { applyPatch, patchedPaths, replaceText, type PatchInput, type Replacement } from './file-patch.ts';
-import { inputs, maxReadBytes } from './files-inputs.ts';
+} from '../../definition/plugin.ts';
+import { applyPatch, patchedPaths, replaceText, type PatchInput, type Replacement } from './patch.ts';
+import { inputs, maxReadBytes } from './inputs.ts';
 import { readLines } from './read-lines.ts';
 import { findPaths, searchWorkspace } from './search.ts';
-import type { Workspace, WorkspaceAt } from './workspace.ts';
+import type { Workspace, WorkspaceAt } from '../workspace/workspace.ts';
 
 const maxEntries = 1000;
 const defaultLines = 2_000;

@@ -3,11 +3,11 @@
 import { access, chmod, constants, lstat, readdir, readlink, stat } from 'node:fs/promises';
 import type { Dirent, Stats } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
-import { Problem } from '../../../kernel/problem.ts';
+import { Problem } from '../../../../kernel/problem.ts';
 import { pathsOfConfig } from './git-config.ts';
 import { isPackageFile, isEnvironmentFile, isWithin, type SecretPlaces } from './secret-places.ts';
 import { isProtectedName, isProtectedPath, repositoryParts } from './protected-files.ts';
-import { errorCode } from './workspace-paths.ts';
+import { errorCode } from './paths.ts';
 
 export interface WorkspaceScan {
   /** Absolute paths of secrets; no link is among them. */

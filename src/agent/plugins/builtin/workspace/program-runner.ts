@@ -3,16 +3,16 @@
 import { randomUUID } from 'node:crypto';
 import { lstat, rename } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
-import type { Log } from '../../../kernel/log.ts';
-import { Problem } from '../../../kernel/problem.ts';
-import type { Sandbox, SandboxedProgram, SandboxSettings } from '../../processes/index.ts';
+import type { Log } from '../../../../kernel/log.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import type { Sandbox, SandboxedProgram, SandboxSettings } from '../../../processes/index.ts';
 import { withFolder, type FolderHandle } from './folder-handle.ts';
 import { coverPaths } from './path-budget.ts';
 import { isWithin } from './secret-places.ts';
 import { createSharedLock } from './shared-lock.ts';
 import type { Workspace } from './workspace.ts';
-import { errorCode } from './workspace-paths.ts';
-import { makeUsable, type ProtectedEntry, type WorkspaceScan } from './workspace-scan.ts';
+import { errorCode } from './paths.ts';
+import { makeUsable, type ProtectedEntry, type WorkspaceScan } from './scan.ts';
 
 export interface ProgramRequest {
   command: readonly string[];

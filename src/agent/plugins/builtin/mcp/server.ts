@@ -1,11 +1,11 @@
 // Keeps one MCP server connected: connects, lists its tools, and reconnects with a growing
 // back-off.
-import { pause } from '../../../kernel/async.ts';
-import type { Clock } from '../../../kernel/clock.ts';
-import type { Log } from '../../../kernel/log.ts';
-import type { McpServer } from '../definition/mcp-server.ts';
-import type { McpConnection, McpTool } from './mcp-connection.ts';
-import type { ProgramRunner } from './program-runner.ts';
+import { pause } from '../../../../kernel/async.ts';
+import type { Clock } from '../../../../kernel/clock.ts';
+import type { Log } from '../../../../kernel/log.ts';
+import type { McpServer } from '../../definition/mcp-server.ts';
+import type { McpConnection, McpTool } from './connection.ts';
+import type { ProgramRunner } from '../workspace/program-runner.ts';
 
 export interface ConnectedServer {
   readonly name: string;
@@ -45,7 +45,7 @@ export function createServer(name: string, config: McpServer, options: ServerOpt
 
   async function connect(): Promise<McpConnection> {
     // The SDK takes a while to load, and most agents have no MCP server.
-    const { connectMcp } = await import('./mcp-connection.ts');
+    const { connectMcp } = await import('./connection.ts');
     return connectMcp(config, {
       folder: workspace,
       programs,

@@ -1,11 +1,11 @@
 // Searches the files of the workspace for a text or a regular expression, and their paths for a glob. Limits
 // on matches, files and bytes end it in any workspace; it follows no link, so folders cannot form a loop.
 import { isUtf8 } from 'node:buffer';
-import { compileGlob, matchesGlob } from '../../../kernel/glob.ts';
-import { Problem } from '../../../kernel/problem.ts';
-import { searchText } from '../../../kernel/text-search.ts';
+import { compileGlob, matchesGlob } from '../../../../kernel/glob.ts';
+import { Problem } from '../../../../kernel/problem.ts';
+import { searchText } from '../../../../kernel/text-search.ts';
 import { openPatternSearch } from './pattern-search.ts';
-import type { Workspace } from './workspace.ts';
+import type { Workspace } from '../workspace/workspace.ts';
 
 export interface SearchRequest {
   /** Either the text itself or the source of a regular expression, for one line each. */
