@@ -8,8 +8,8 @@ import { follow } from './event-log/follow.ts';
 import { mediaTypes, type StreamFormat } from './event-log/frames.ts';
 import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
 import { withStates } from './message-states.ts';
-import { estimateJson, estimateMessages, estimateText } from './model-loop/estimate.ts';
-import { hashOf, systemSections, type Section } from './model-loop/system-prompt.ts';
+import { estimateJson, estimateMessages, estimateText } from './model-loop/prompt/estimate.ts';
+import { hashOf, systemSections, type Section } from './model-loop/prompt/system-prompt.ts';
 import { statusOf } from './records.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
 

@@ -4,7 +4,7 @@ import type { ApprovalRecord } from './approvals/store.ts';
 import { readEvent, type StoredEvent } from './event-log/events.ts';
 import type { RunRecord } from './runs/store.ts';
 import type { SessionRecord } from './event-log/session-store.ts';
-import { isCutOff, splitSteps } from './model-loop/prompt-answer.ts';
+import { isCutOff, splitSteps } from './model-loop/prompt/answer.ts';
 
 export function statusOf(
   session: Pick<SessionRecord, 'activeRunId' | 'pendingApprovals'>,

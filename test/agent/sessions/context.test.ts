@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { SessionEvent } from '@townhall/agent';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
-import { fileTokens, pictureSize } from '../../../src/agent/sessions/model-loop/media-tokens.ts';
+import { fileTokens, pictureSize } from '../../../src/agent/sessions/model-loop/prompt/media-tokens.ts';
 import {
   calls,
   finish,

@@ -3,11 +3,11 @@
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { RunUsage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import type { Conversation } from '../event-log/conversation.ts';
-import { estimateText } from './estimate.ts';
-import { splitSteps } from './prompt-answer.ts';
+import { estimateText } from './prompt/estimate.ts';
+import { splitSteps } from './prompt/answer.ts';
 import type { RunWriter } from './run-writer.ts';
 import { summarize } from './summary.ts';
-import { transcriptOf } from './transcript.ts';
+import { transcriptOf } from './prompt/transcript.ts';
 
 /** The part of a conversation that a summary replaces. */
 export interface CompactionPlan {

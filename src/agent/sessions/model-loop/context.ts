@@ -7,10 +7,10 @@ import { exceedsGatewayLimit } from '../../prompt-bytes.ts';
 import type { Conversation } from '../event-log/conversation.ts';
 import type { SessionEvent } from '../event-log/events.ts';
 import { compact, planWithinRun } from './compaction.ts';
-import { estimateJson, estimateMessages } from './estimate.ts';
-import type { Limits, ModelLimits } from './model-limits.ts';
-import { renderParts, type Omission, type PromptView, type RenderConversation } from './prompt.ts';
-import { isPrunable, minPrunedCharacters, splitSteps } from './prompt-answer.ts';
+import { estimateJson, estimateMessages } from './prompt/estimate.ts';
+import type { Limits, ModelLimits } from './prompt/model-limits.ts';
+import { renderParts, type Omission, type PromptView, type RenderConversation } from './prompt/prompt.ts';
+import { isPrunable, minPrunedCharacters, splitSteps } from './prompt/answer.ts';
 
 export interface RunContext {
   /** The prompt of the next step, without the system's. */

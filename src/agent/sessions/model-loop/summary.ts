@@ -2,8 +2,8 @@
 // request is summarized in pieces, each together with the summary so far.
 import type { LanguageModelV3, LanguageModelV3Message } from '@ai-sdk/provider';
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
-import { clipText } from './clip.ts';
-import { estimateText } from './estimate.ts';
+import { clipText } from './prompt/clip.ts';
+import { estimateText } from './prompt/estimate.ts';
 import { isContextOverflow, isRefusal, modelProblem } from './model-problem.ts';
 import { generateText } from './model-text.ts';
 import { addUsage } from './usage.ts';

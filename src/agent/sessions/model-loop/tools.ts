@@ -7,7 +7,7 @@ import { Problem } from '../../../kernel/problem.ts';
 import { withSpan } from '../../../kernel/telemetry/traces.ts';
 import { callAction, type PluginRegistry, type Tool } from '../../plugins/index.ts';
 import type { SessionEvent } from '../event-log/events.ts';
-import { splitSteps } from './prompt-answer.ts';
+import { splitSteps } from './prompt/answer.ts';
 import { toolSpan } from './spans.ts';
 import type { StepContext } from './loop-state.ts';
 

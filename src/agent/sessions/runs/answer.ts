@@ -6,7 +6,7 @@ import { Problem } from '../../../kernel/problem.ts';
 import { createRunContext } from '../model-loop/context.ts';
 import { runModelLoop, type LoopResult, type ModelLoopOptions } from '../model-loop/loop.ts';
 import { createToolDeltas } from '../model-loop/tool-deltas.ts';
-import { systemPrompt, systemSections } from '../model-loop/system-prompt.ts';
+import { systemPrompt, systemSections } from '../model-loop/prompt/system-prompt.ts';
 import { toolsWithinLimits } from '../model-loop/tools.ts';
 import type { ActiveRun, RunnerOptions } from './active-run.ts';
 import { untilAvailable } from './database-wait.ts';

@@ -1,10 +1,10 @@
 // A conversation as plain text, for the model that sums it up: without tools and files,
 // which some models refuse there, and with long outputs clipped, so that it fits.
-import type { UiMessage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
-import { asText } from '../event-log/events.ts';
+import type { UiMessage, UiMessagePart } from '../../../../contract/agent/types.gen.ts';
+import { asText } from '../../event-log/events.ts';
 import { canonicalJson } from './canonical.ts';
 import { clipText } from './clip.ts';
-import { errorOf } from './prompt-answer.ts';
+import { errorOf } from './answer.ts';
 
 // A summary needs the result of a call, not its whole output.
 const maxOutputTokens = 500;

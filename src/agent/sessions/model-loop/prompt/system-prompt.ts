@@ -1,6 +1,6 @@
 // The system prompt, in sections with their sources. Short, because every step pays for it.
 import { createHash } from 'node:crypto';
-import type { PluginRegistry } from '../../plugins/index.ts';
+import type { PluginRegistry } from '../../../plugins/index.ts';
 
 export interface Section {
   id: string;

@@ -1,13 +1,13 @@
 // Renders a conversation for a model. The result depends on the log, the model and its limits
 // only, so repeated requests have the same bytes: providers cache prompts by their prefix.
 import type { LanguageModelV3Message } from '@ai-sdk/provider';
-import type { UiMessage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
-import type { Conversation } from '../event-log/conversation.ts';
+import type { UiMessage, UiMessagePart } from '../../../../contract/agent/types.gen.ts';
+import type { Conversation } from '../../event-log/conversation.ts';
 import { estimateMessages } from './estimate.ts';
-import { renderAnswer } from './prompt-answer.ts';
-import { renderInput, type AttachmentSource, type InputView, type Omission } from './prompt-input.ts';
+import { renderAnswer } from './answer.ts';
+import { renderInput, type AttachmentSource, type InputView, type Omission } from './input.ts';
 
-export type { Omission } from './prompt-input.ts';
+export type { Omission } from './input.ts';
 
 /** The options of rendering a conversation. */
 export interface PromptView extends InputView {

@@ -2,8 +2,8 @@
 // sent with the same bytes while it grows, after its run, after a restart and in a fork.
 import { createHash } from 'node:crypto';
 import type { LanguageModelV3Message } from '@ai-sdk/provider';
-import type { UiMessagePart } from '../../../contract/agent/types.gen.ts';
-import { asText } from '../event-log/events.ts';
+import type { UiMessagePart } from '../../../../contract/agent/types.gen.ts';
+import { asText } from '../../event-log/events.ts';
 import { canonicalJson } from './canonical.ts';
 import { clipText, shareTokens } from './clip.ts';
 import { estimateJson } from './estimate.ts';

@@ -1,6 +1,6 @@
 // One spelling for every JSON value, before and after it was stored: jsonb orders members by its
 // own rule and cannot hold some characters. A provider's prompt cache needs the same bytes again.
-import { asText } from '../event-log/events.ts';
+import { asText } from '../../event-log/events.ts';
 
 /** The same value with sorted members and storable texts. */
 export function canonicalJson(value: unknown): unknown {

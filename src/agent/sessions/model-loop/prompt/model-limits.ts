@@ -1,5 +1,5 @@
 // The known limits of each model, from the gateway's catalog and from refused requests.
-import type { ModelDescription } from '../../gateway.ts';
+import type { ModelDescription } from '../../../gateway.ts';
 import type { FileKind } from './media-tokens.ts';
 
 export interface Limits {

@@ -2,11 +2,11 @@
 // it. A file that the model does not accept becomes a note, so no file makes a session unusable.
 import { createHash } from 'node:crypto';
 import type { LanguageModelV3Message } from '@ai-sdk/provider';
-import type { UiMessage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
-import type { AttachmentFiles } from '../attachments/files.ts';
-import { renderFiles, type RenderedFile } from '../attachments/render.ts';
-import type { AttachmentStore } from '../attachments/store.ts';
-import { asText } from '../event-log/events.ts';
+import type { UiMessage, UiMessagePart } from '../../../../contract/agent/types.gen.ts';
+import type { AttachmentFiles } from '../../attachments/files.ts';
+import { renderFiles, type RenderedFile } from '../../attachments/render.ts';
+import type { AttachmentStore } from '../../attachments/store.ts';
+import { asText } from '../../event-log/events.ts';
 import { clipText, shareTokens } from './clip.ts';
 import { estimateText } from './estimate.ts';
 import { fileKind, pictureSize, type FileKind } from './media-tokens.ts';
