@@ -5,7 +5,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { type Violation, findViolations, importsFromAbove } from './structure/rules.ts';
+import { type Violation, findViolations } from './structure/rules.ts';
 import { readSource } from './structure/source.ts';
 
 const root = path.join(import.meta.dirname, '..');
@@ -37,15 +37,6 @@ describe('the repository', () => {
       ({ place, rule }) => !(rule === 'unwanted' && place.startsWith('openapi/rules/plugin.js:')),
     );
     expect(violations.map(({ place, message }) => `${place} ${message}`)).toEqual([]);
-  });
-
-  test('lists no folder that has stopped importing from above', () => {
-    const usedImports = sources.flatMap(({ path: file, imports }) =>
-      imports
-        .filter(({ target }) => importsFromAbove.get(path.posix.dirname(file)) === path.posix.dirname(target))
-        .map(() => path.posix.dirname(file)),
-    );
-    expect([...importsFromAbove.keys()].filter((folder) => !usedImports.includes(folder))).toEqual([]);
   });
 });
 
@@ -327,9 +318,6 @@ describe('imports from a folder above', () => {
   accepts('do not include subfolders and their neighbors', {
     'src/gateway/payments/payments.ts': "import { stripe } from './providers/stripe.ts';",
     'src/gateway/payments/providers/stripe.ts': "import type { Order } from '../orders/order.ts';",
-  });
-  accepts('may remain where a folder is listed', {
-    'src/gateway/credits/allotments/pool.ts': "import type { Hold } from '../ports.ts';",
   });
 });
 

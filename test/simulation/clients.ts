@@ -2,7 +2,7 @@
 // gateway/ai does it, and is recorded as its client saw it.
 import { Problem } from '../../src/kernel/problem.ts';
 import type { Clock } from '../../src/kernel/clock.ts';
-import type { Ledger, PaidCall, Reservation } from '../../src/gateway/credits/ports.ts';
+import type { Ledger, PaidCall, Reservation } from '../../src/gateway/credits/core/ports.ts';
 import type { UsageFacts } from '../../src/gateway/usage/index.ts';
 import type { CallPlan } from './schedule.ts';
 import type { CallRecord, Machine, World } from './world.ts';

@@ -1,7 +1,7 @@
 // The world of one schedule: the database server, the machines with their disks and
 // gateways, the users, and the records of the calls that clients made.
 import type { Clock } from '../../src/kernel/clock.ts';
-import type { Ledger } from '../../src/gateway/credits/ports.ts';
+import type { Ledger } from '../../src/gateway/credits/core/ports.ts';
 import type { Allotment } from '../../src/gateway/credits/allotments/allotment.ts';
 import { type Coverage, createCoverage } from './coverage.ts';
 import { type DatabaseServer, noFaults, type Send } from './database-link.ts';

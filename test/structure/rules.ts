@@ -133,15 +133,6 @@ function refuseImport(file: string, { target, typeOnly }: Import): string | unde
   return isInside(`src/${part}`) ? undefined : `${part} imports only the kernel and its own files`;
 }
 
-/**
- * Folders whose files still import from a folder above, with that folder. Remove a line with its
- * last such import; add none.
- */
-export const importsFromAbove: ReadonlyMap<string, string> = new Map([
-  ['src/gateway/credits/allotments', 'src/gateway/credits'],
-  ['src/gateway/credits/journal', 'src/gateway/credits'],
-]);
-
 /** A folder is a layer above its subfolders. Tests share files of the folders above them. */
 function refuseFolderAbove(file: string, target: string): string | undefined {
   const folder = path.posix.dirname(file);
@@ -150,7 +141,7 @@ function refuseFolderAbove(file: string, target: string): string | undefined {
   // The files directly in the kernel are its lowest layer, those of a surface are
   // shared by all slices, and package.json has the version.
   const isShared = /^(?:\.|src|src\/(?:kernel|gateway|agent))$/.test(parentFolder);
-  if (isShared || importsFromAbove.get(folder) === parentFolder) return undefined;
+  if (isShared) return undefined;
   return 'a file does not import from a folder above its own';
 }
 

@@ -1,8 +1,8 @@
 // Balance changes outside of calls: payments, grants, deductions and the first credits of a
 // new user. They run in the transaction of their cause, so that both commit or neither does.
 import { Problem } from '../../kernel/problem.ts';
-import type { Balances } from './ports.ts';
-import type { CreditsStore } from './store.ts';
+import type { Balances } from './core/ports.ts';
+import type { CreditsStore } from './core/store.ts';
 
 export function createBalances(
   store: Pick<CreditsStore, 'post' | 'takeBack'>,

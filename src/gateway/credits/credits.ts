@@ -18,9 +18,9 @@ import { createWriteBatcher } from './write-batcher.ts';
 import { HoldLedger, type LedgerCounters } from './ledger.ts';
 import { registerLedgerMetrics } from './ledger-metrics.ts';
 import { PaidLedger } from './paid-ledger.ts';
-import type { Balances, Ledger } from './ports.ts';
-import type { CreditsStore, KeyBudget } from './store.ts';
-import { verifyLedger, type LedgerVerdict } from './verify.ts';
+import type { Balances, Ledger } from './core/ports.ts';
+import type { CreditsStore, KeyBudget } from './core/store.ts';
+import { verifyLedger, type LedgerVerdict } from './core/verify.ts';
 
 export interface CreditsOptions {
   store: CreditsStore;

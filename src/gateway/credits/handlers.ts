@@ -8,8 +8,8 @@ import { originOf } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { userNotFound } from './balances.ts';
 import type { PaidLedger } from './paid-ledger.ts';
-import type { Balances } from './ports.ts';
-import type { Account, Change, ChangeCursor, CreditsStore } from './store.ts';
+import type { Balances } from './core/ports.ts';
+import type { Account, Change, ChangeCursor, CreditsStore } from './core/store.ts';
 
 export interface HandlerOptions {
   store: CreditsStore;

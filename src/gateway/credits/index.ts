@@ -1,12 +1,12 @@
 export { credits, type Credits, type CreditsOptions } from './credits.ts';
-export { creditsStore, type CreditsStore, type KeyBudget } from './store.ts';
+export { creditsStore, type CreditsStore, type KeyBudget } from './core/store.ts';
 export { askAllReports } from './allotments/ask-reports.ts';
 export { sqlAllotmentStore, startNewGeneration } from './allotments/sql-store.ts';
 export { journalDirectory } from './journal/directory.ts';
 export { discardAside, listAside, restoreFromAside, type AsideJournal } from './journal/aside.ts';
 export { readLedgerView, type AllotmentLine, type LedgerView } from './ledger-view.ts';
 export { settlementJournal } from './journal/settlements.ts';
-export { verifyLedger, type LedgerFault, type LedgerVerdict } from './verify.ts';
+export { verifyLedger, type LedgerFault, type LedgerVerdict } from './core/verify.ts';
 export type { LedgerTimes } from './maintenance.ts';
 export type { LedgerCounters } from './ledger.ts';
-export type { Alongside, Balances, FreeCall, Hold, Ledger, PaidCall, Reservation } from './ports.ts';
+export type { Alongside, Balances, FreeCall, Hold, Ledger, PaidCall, Reservation } from './core/ports.ts';

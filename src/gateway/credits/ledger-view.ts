@@ -2,7 +2,7 @@
 // allotments with the counts of their gateways' last reports. Plain JSON, since a
 // running server returns it through its control socket.
 import type { AllotmentStore, AllotmentView } from './allotments/store.ts';
-import type { CreditsStore } from './store.ts';
+import type { CreditsStore } from './core/store.ts';
 
 export interface LedgerView {
   user_id: string;

@@ -10,8 +10,8 @@ import { maximumCredits } from './allotments/times.ts';
 import type { WriteBatcher } from './write-batcher.ts';
 import type { SettlementJournal, Settlement } from './journal/settlements.ts';
 import { OpenHold, type HoldContext } from './open-hold.ts';
-import type { Hold, Ledger, PaidCall } from './ports.ts';
-import type { LeaseRenewal, CreditsStore, Verdict } from './store.ts';
+import type { Hold, Ledger, PaidCall } from './core/ports.ts';
+import type { LeaseRenewal, CreditsStore, Verdict } from './core/store.ts';
 
 export interface LedgerOptions {
   store: CreditsStore;

@@ -5,8 +5,8 @@ import type { Log } from '../../kernel/log.ts';
 import type { SettlementJournal } from './journal/settlements.ts';
 import type { HoldLedger } from './ledger.ts';
 import type { AllotmentStore } from './allotments/store.ts';
-import type { CreditsStore } from './store.ts';
-import { verifyLedger } from './verify.ts';
+import type { CreditsStore } from './core/store.ts';
+import { verifyLedger } from './core/verify.ts';
 
 /** Times of the ledger in milliseconds; tests pass small ones. */
 export interface LedgerTimes {

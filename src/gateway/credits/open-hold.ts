@@ -6,8 +6,8 @@ import { insufficientCredits, isDatabaseUnavailable } from './allotments/problem
 import { factsOfNothing } from './allotments/reservation.ts';
 import { checkpointTokens, clampCredits, maximumCredits } from './allotments/times.ts';
 import type { Settlement } from './journal/settlements.ts';
-import type { Alongside, Hold } from './ports.ts';
-import type { Verdict } from './store.ts';
+import type { Alongside, Hold } from './core/ports.ts';
+import type { Verdict } from './core/store.ts';
 import type { WriteBatcher } from './write-batcher.ts';
 
 /** The functions of the ledger that a hold uses. */

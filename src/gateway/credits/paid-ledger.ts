@@ -14,7 +14,7 @@ import { isInsufficient } from './allotments/problems.ts';
 import type { AllotmentStore } from './allotments/store.ts';
 import { defaultAllotmentTimes, type AllotmentTimes } from './allotments/times.ts';
 import type { JournalDirectory } from './journal/journal.ts';
-import type { Hold, Ledger } from './ports.ts';
+import type { Hold, Ledger } from './core/ports.ts';
 
 export interface PaidLedgerOptions {
   holds: Pick<Ledger, 'hold' | 'available' | 'resume'>;

@@ -4,7 +4,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { databaseUnavailable, isDatabaseUnavailable } from './allotments/problems.ts';
-import type { CreditsStore, Operation, Verdict } from './store.ts';
+import type { CreditsStore, Operation, Verdict } from './core/store.ts';
 
 /** Statements of another slice that run in the transaction of an operation. */
 export type Work = (tx: Tx) => Promise<void>;

@@ -6,7 +6,7 @@ import type { MakeId } from '../../../kernel/ids.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { UsageFacts } from '../../usage/index.ts';
 import type { Journal } from '../journal/journal.ts';
-import type { FreeCall, PaidCall, Reservation } from '../ports.ts';
+import type { FreeCall, PaidCall, Reservation } from '../core/ports.ts';
 import { idleCredits, releaseCredits, type Allotment } from './allotment.ts';
 import { ApplyLoop, type ApplyCounters } from './apply-loop.ts';
 import type { UnappliedCharge } from './charge-queue.ts';

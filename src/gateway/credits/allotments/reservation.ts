@@ -2,7 +2,7 @@
 import type { Clock } from '../../../kernel/clock.ts';
 import type { UsageFacts } from '../../usage/index.ts';
 import type { Journal } from '../journal/journal.ts';
-import type { Alongside, PaidCall, Reservation, SentAttempt } from '../ports.ts';
+import type { Alongside, PaidCall, Reservation, SentAttempt } from '../core/ports.ts';
 import { chargeReservation, releaseCredits, type Allotment } from './allotment.ts';
 import type { UnappliedCharge } from './charge-queue.ts';
 import { isLeaseValid } from './lease.ts';

@@ -2,7 +2,7 @@
 // folder per gateway process. The last byte of a response waits for the journal's
 // fdatasync; the database gets the charge afterwards, by number, exactly once.
 import type { UsageFacts } from '../../usage/index.ts';
-import type { FreeCall, PaidCall } from '../ports.ts';
+import type { FreeCall, PaidCall } from '../core/ports.ts';
 
 export type JournalLine =
   /** The line that precedes a request upstream. `credits` is the estimate of its input. */

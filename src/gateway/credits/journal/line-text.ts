@@ -1,7 +1,7 @@
 // Lines of the journal as JSON text and back. Credits are decimal strings, since JSON has no bigint.
 import { isRecord } from '../../../kernel/json-value.ts';
 import type { UsageFacts } from '../../usage/index.ts';
-import type { FreeCall, PaidCall } from '../ports.ts';
+import type { FreeCall, PaidCall } from '../core/ports.ts';
 import type { ChargeLine, JournalLine } from './journal.ts';
 
 export function lineToText(line: JournalLine): string {

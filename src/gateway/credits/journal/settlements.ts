@@ -8,7 +8,7 @@ import type { SettlementAnswer } from '../../../kernel/data/idempotency.ts';
 import { makeSettingFolder } from '../../../kernel/folder.ts';
 import { isRecord } from '../../../kernel/json-value.ts';
 import type { UsageFacts } from '../../usage/index.ts';
-import type { Operation } from '../store.ts';
+import type { Operation } from '../core/store.ts';
 
 export type Settlement = Extract<Operation, { kind: 'settle' }>;
 

@@ -1,6 +1,6 @@
 // Lines as the ledger writes them.
 import type { JournalLine } from '../../../../src/gateway/credits/journal/journal.ts';
-import type { PaidCall } from '../../../../src/gateway/credits/ports.ts';
+import type { PaidCall } from '../../../../src/gateway/credits/core/ports.ts';
 import type { UsageFacts } from '../../../../src/gateway/usage/index.ts';
 
 export const sampleCall: PaidCall = {

@@ -1,7 +1,7 @@
 // Interfaces of the ledger for other slices: hold and settle credits for a call, and post to a balance.
-import type { Tx } from '../../kernel/data/database.ts';
-import type { SettlementAnswer } from '../../kernel/data/idempotency.ts';
-import type { UsageFacts } from '../usage/index.ts';
+import type { Tx } from '../../../kernel/data/database.ts';
+import type { SettlementAnswer } from '../../../kernel/data/idempotency.ts';
+import type { UsageFacts } from '../../usage/index.ts';
 
 /** The payer of a call and the call's identity. */
 export interface PaidCall {

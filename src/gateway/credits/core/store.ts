@@ -1,8 +1,8 @@
 // Queries on the tables of the ledger; no other file names these tables. Balances change
 // only in database functions (see the migrations), so that each change is one statement.
-import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
-import type { SettlementAnswer } from '../../kernel/data/idempotency.ts';
-import type { UsageFacts } from '../usage/index.ts';
+import type { Database, Sql, Tx } from '../../../kernel/data/database.ts';
+import type { SettlementAnswer } from '../../../kernel/data/idempotency.ts';
+import type { UsageFacts } from '../../usage/index.ts';
 import type { PaidCall } from './ports.ts';
 import type { LedgerFault, LedgerReader, ReadChunk } from './verify.ts';
 
