@@ -6,7 +6,7 @@ import {
   createAgentClient as createClassicClient,
   type AgentClient as ClassicClient,
 } from '@townhall/agent/classic';
-import type { Variant } from './pages/views.ts';
+import type { Variant } from './pages/shared/views.ts';
 
 export interface AgentLink {
   url: string;

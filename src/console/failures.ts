@@ -2,7 +2,7 @@
 import { AgentError } from '@townhall/agent';
 import { Problem } from '../kernel/problem.ts';
 import { TokenFileError } from './agent-link.ts';
-import type { AgentView } from './pages/views.ts';
+import type { AgentView } from './pages/shared/views.ts';
 
 /** The agent has accepted the connection and not answered in time. */
 export class AgentSilentError extends Error {

@@ -5,7 +5,7 @@ import { withTimeout } from '../kernel/async.ts';
 import type { AgentLink } from './agent-link.ts';
 import { AgentSilentError, describeLoss } from './failures.ts';
 import { listRuns } from './run-views.ts';
-import type { Overview, PluginCall, PluginView, RunView } from './pages/views.ts';
+import type { Overview, PluginCall, PluginView, RunView } from './pages/shared/views.ts';
 
 type Members = Readonly<Record<string, unknown>>;
 type Operation = (members: Members, signal: AbortSignal) => Promise<unknown>;

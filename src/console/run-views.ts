@@ -1,8 +1,8 @@
 // The states of runs that a session's messages name. A fork has the messages of its ancestors, but
 // their runs belong to the session that executed them, so the search walks up the ancestors.
 import { AgentError, type AgentClient, type Run } from '@townhall/agent';
-import { runReason } from './pages/run-reason.ts';
-import type { RunView } from './pages/views.ts';
+import { runReason } from './pages/conversation/run-reason.ts';
+import type { RunView } from './pages/shared/views.ts';
 
 const maxRuns = 100;
 // Few at a time, to leave capacity of the agent to other callers.

@@ -1,8 +1,8 @@
 // The order of messages, derived from logs that leave it open: prompts are logged when accepted,
 // answers when completed.
 import { describe, expect, test } from 'vitest';
-import { orderMessages } from '../../src/console/pages/message-order.ts';
-import type { Message } from '../../src/console/pages/thread-state.ts';
+import { orderMessages } from '../../src/console/pages/conversation/message-order.ts';
+import type { Message } from '../../src/console/pages/conversation/thread-state.ts';
 
 const message = (role: Message['role'], runId: string | null, id: string, isOpen = false): Message => ({
   id,

@@ -1,7 +1,7 @@
 // A session for display, built from its messages and events.
 import { describe, expect, test } from 'vitest';
 import type { Session, SessionEvent, UiMessage } from '@townhall/agent';
-import { createThread } from '../../src/console/pages/thread.ts';
+import { createThread } from '../../src/console/pages/conversation/thread.ts';
 
 const session = { status: 'idle', activeRunId: null, title: null, archivedAt: null } as Session;
 const message = (role: UiMessage['role'], id: string, metadata: Record<string, unknown>): UiMessage => ({

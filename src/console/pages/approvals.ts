@@ -1,10 +1,10 @@
 // The page of approvals: every pending tool call of all sessions.
-import { approvalCard, createApprovalCards } from './approval-card.ts';
-import { loadingNotice, showAway } from './connection-notice.ts';
+import { approvalCard, createApprovalCards } from './conversation/approval-card.ts';
+import { loadingNotice, showAway } from './shared/connection-notice.ts';
 import { createPermissionList } from './permission-list.ts';
-import { emptyState, fill, fillWhenChanged, h, showControls } from './elements.ts';
-import type { Overview } from './views.ts';
-import type { OpenPage } from './page.ts';
+import { emptyState, fill, fillWhenChanged, h, showControls } from './shared/elements.ts';
+import type { Overview } from './shared/views.ts';
+import type { OpenPage } from './shared/page.ts';
 
 export const openApprovals: OpenPage = (root, _path, frame) => {
   const rows = h('div', { class: 'cards' });

@@ -1,11 +1,11 @@
 // The page of chats: the list on the left; on the right one chat, or the composer of a new one.
 import type { Session } from '@townhall/agent';
-import { callConsole, runOrShowError } from './agent-client.ts';
-import { createComposer } from './composer.ts';
-import { statusPill } from './conversation-head.ts';
-import { createConversation } from './conversation.ts';
-import { agoText, fill, fillWhenChanged, h, showControls, showCurrent } from './elements.ts';
-import type { OpenPage } from './page.ts';
+import { callConsole, runOrShowError } from './shared/agent-client.ts';
+import { createComposer } from './conversation/composer.ts';
+import { statusPill } from './conversation/conversation-head.ts';
+import { createConversation } from './conversation/conversation.ts';
+import { agoText, fill, fillWhenChanged, h, showControls, showCurrent } from './shared/elements.ts';
+import type { OpenPage } from './shared/page.ts';
 
 const suggestions = [
   'What can you do here?',

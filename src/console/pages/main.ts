@@ -1,12 +1,12 @@
 // The frame of the console: navigation, state of the agent, number of pending approvals. It polls
 // the overview every 1.5 seconds while the page is visible.
-import type { Overview } from './views.ts';
+import type { Overview } from './shared/views.ts';
 import { openApprovals } from './approvals.ts';
-import { callConsole, hideError, Refusal } from './agent-client.ts';
+import { callConsole, hideError, Refusal } from './shared/agent-client.ts';
 import { openChat } from './chat.ts';
-import { emptyState, fill, fillWhenChanged, h, pill } from './elements.ts';
-import { dropKey, fetchKey } from './key.ts';
-import type { OpenPage, Page } from './page.ts';
+import { emptyState, fill, fillWhenChanged, h, pill } from './shared/elements.ts';
+import { dropKey, fetchKey } from './shared/key.ts';
+import type { OpenPage, Page } from './shared/page.ts';
 import { openPlugins } from './plugins.ts';
 import { openServices } from './services.ts';
 import { openSessions } from './sessions.ts';

@@ -1,7 +1,7 @@
 // The rules that decide tool calls without an approval, with a button that ends each granted one.
 import type { Permission } from '@townhall/agent';
-import { callConsole, runOrShowError } from './agent-client.ts';
-import { button, fillWhenChanged, h, pill, showControls } from './elements.ts';
+import { callConsole, runOrShowError } from './shared/agent-client.ts';
+import { button, fillWhenChanged, h, pill, showControls } from './shared/elements.ts';
 
 export interface PermissionList {
   element: HTMLElement;

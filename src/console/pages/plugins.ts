@@ -1,11 +1,11 @@
 // The page of plugins: their states, and a form for each action.
 import type { PluginActionConfig } from '@townhall/agent';
-import type { PluginView } from './views.ts';
-import { callConsole, Refusal, refusalView, showError, runOrShowError } from './agent-client.ts';
-import { loadingNotice, showAway } from './connection-notice.ts';
-import { elapsedTime, emptyState, fill, h, json, pill, showCurrent } from './elements.ts';
-import { createSchemaForm, FieldError, type Schema } from './schema-form.ts';
-import type { OpenPage } from './page.ts';
+import type { PluginView } from './shared/views.ts';
+import { callConsole, Refusal, refusalView, showError, runOrShowError } from './shared/agent-client.ts';
+import { loadingNotice, showAway } from './shared/connection-notice.ts';
+import { elapsedTime, emptyState, fill, h, json, pill, showCurrent } from './shared/elements.ts';
+import { createSchemaForm, FieldError, type Schema } from './shared/schema-form.ts';
+import type { OpenPage } from './shared/page.ts';
 
 export const openPlugins: OpenPage = (root, [selectedName]) => {
   const list = h('nav', { class: 'list', 'aria-label': 'Plugins' });

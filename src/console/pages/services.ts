@@ -1,7 +1,7 @@
 // The page of services: states, controls and commands.
 import type { ServiceState } from '@townhall/agent';
-import { callConsole, Refusal, refusalView, showError, runOrShowError } from './agent-client.ts';
-import { loadingNotice, showAway } from './connection-notice.ts';
+import { callConsole, Refusal, refusalView, showError, runOrShowError } from './shared/agent-client.ts';
+import { loadingNotice, showAway } from './shared/connection-notice.ts';
 import {
   elapsedTime,
   agoText,
@@ -12,8 +12,8 @@ import {
   h,
   json,
   pill,
-} from './elements.ts';
-import type { OpenPage } from './page.ts';
+} from './shared/elements.ts';
+import type { OpenPage } from './shared/page.ts';
 
 export const openServices: OpenPage = (root, _path, frame) => {
   const rows = h('div', { class: 'cards' }, loadingNotice());

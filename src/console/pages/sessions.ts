@@ -1,9 +1,9 @@
 // The page of sessions of all kinds: the list, or one session.
 import type { Session } from '@townhall/agent';
-import { callConsole, runOrShowError } from './agent-client.ts';
-import { loadingNotice, showAway } from './connection-notice.ts';
-import { statusPill } from './conversation-head.ts';
-import { createConversation } from './conversation.ts';
+import { callConsole, runOrShowError } from './shared/agent-client.ts';
+import { loadingNotice, showAway } from './shared/connection-notice.ts';
+import { statusPill } from './conversation/conversation-head.ts';
+import { createConversation } from './conversation/conversation.ts';
 import {
   elapsedTime,
   agoText,
@@ -14,8 +14,8 @@ import {
   h,
   pill,
   showControls,
-} from './elements.ts';
-import type { OpenPage, Page } from './page.ts';
+} from './shared/elements.ts';
+import type { OpenPage, Page } from './shared/page.ts';
 
 const kinds = ['sdk', 'chat', 'dashboard', 'execute'] as const;
 

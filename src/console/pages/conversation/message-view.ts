@@ -1,8 +1,17 @@
 // One message on the page. Only changed parts are redrawn, so that a growing text does not affect a
 // selection or opened details above it.
 import type { RunUsage, UiMessagePart } from '@townhall/agent';
-import { elapsedTime, button, fill, fillWhenChanged, h, json, pill, showControls } from './elements.ts';
-import { createMarkdown, type Markdown } from './markdown.ts';
+import {
+  elapsedTime,
+  button,
+  fill,
+  fillWhenChanged,
+  h,
+  json,
+  pill,
+  showControls,
+} from '../shared/elements.ts';
+import { createMarkdown, type Markdown } from '../shared/markdown.ts';
 import type { ChangesView } from './run-changes.ts';
 import type { Message, Outcome } from './thread-state.ts';
 import type { FileChanges } from './thread.ts';

@@ -1,10 +1,10 @@
 // A conversation of a chat or another session: head, messages, pending approvals, queue, composer.
 import type { Session } from '@townhall/agent';
-import { callConsole, showError, runOrShowError } from './agent-client.ts';
+import { callConsole, showError, runOrShowError } from '../shared/agent-client.ts';
 import { approvalCard, createApprovalCards } from './approval-card.ts';
 import { createComposer } from './composer.ts';
 import { drawHead } from './conversation-head.ts';
-import { fill, h } from './elements.ts';
+import { fill, h } from '../shared/elements.ts';
 import { createMessageList } from './message-list.ts';
 import { drawQueue } from './queue-list.ts';
 import { createChangesView } from './run-changes.ts';

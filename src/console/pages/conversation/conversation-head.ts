@@ -1,7 +1,7 @@
 // The head of a conversation: title, status, and actions on the whole session.
 import type { Session } from '@townhall/agent';
-import { callConsole, runOrShowError } from './agent-client.ts';
-import { button, fillWhenChanged, h, pill, showControls } from './elements.ts';
+import { callConsole, runOrShowError } from '../shared/agent-client.ts';
+import { button, fillWhenChanged, h, pill, showControls } from '../shared/elements.ts';
 import type { Thread } from './thread.ts';
 
 const workspaceLabels = { shared: null, folder: 'own folder', worktree: 'own worktree' } as const;

@@ -1,6 +1,6 @@
 // The queued prompts of a session.
-import { callConsole, runOrShowError } from './agent-client.ts';
-import { button, fillWhenChanged, h, showControls } from './elements.ts';
+import { callConsole, runOrShowError } from '../shared/agent-client.ts';
+import { button, fillWhenChanged, h, showControls } from '../shared/elements.ts';
 import type { QueuedPrompt } from './thread-state.ts';
 
 /** Draws the queue when it has changed; nothing for an empty one. */

@@ -1,7 +1,7 @@
 // The state of a session on a page, built from its events, and the changes that several events
 // share.
 import type { QueueItem, Session, SessionEvent, UiMessage, UiMessagePart } from '@townhall/agent';
-import type { RunView } from './views.ts';
+import type { RunView } from '../shared/views.ts';
 import { orderMessages } from './message-order.ts';
 import { runReason } from './run-reason.ts';
 

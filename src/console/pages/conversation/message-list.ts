@@ -1,5 +1,5 @@
 // The messages of a conversation on the page: a view for each, in reading order.
-import { button, h } from './elements.ts';
+import { button, h } from '../shared/elements.ts';
 import { createMessageView, type MessageActions, type MessageView } from './message-view.ts';
 import type { Message } from './thread-state.ts';
 import type { Thread } from './thread.ts';
