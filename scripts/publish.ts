@@ -77,7 +77,8 @@ async function main(): Promise<number> {
   const { code, stdout, stderr } = await packing;
   if (code !== 0) throw new Error(`pack:\n${stdout}${stderr}`);
   const tarballs = globSync(path.join(root, 'build/packages/*.tgz'));
-  // The server and @townhall/react depend on the gateway's client: the server comes last, and `react` follows by name.
+  // The server and @townhall/react depend on the gateway's client: the server comes last, and
+  // `react` follows by name.
   for (const tarball of tarballs.sort(
     (a, b) => Number(isServer(a)) - Number(isServer(b)) || a.localeCompare(b),
   )) {

@@ -27,7 +27,10 @@ try {
   process.exitCode = 1;
 }
 
-/** Of two scripts that start at once, such as lint and tests, the second would delete what the first installs. */
+/**
+ * Of two scripts that start at once, such as lint and tests, the second would delete what the first
+ * installs.
+ */
 async function installAlone(): Promise<void> {
   const lock = await waitForLock();
   try {

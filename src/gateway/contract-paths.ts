@@ -12,9 +12,9 @@ export function loginPaths(paths: Paths): ReadonlySet<string> {
 }
 
 /**
- * IDs that a project's service cannot have: the first part of each path after
- * `/v1/`, and names reserved for later. A path of one part that is only read, such as `/v1/report`, leaves its name to
- * projects: their actions have two parts.
+ * IDs that a project's service cannot have: the first part of each path after `/v1/`, and names
+ * reserved for later. A path of one part that is only read, such as `/v1/report`, leaves its name
+ * to projects: their actions have two parts.
  */
 export function reservedServiceIds(paths: Paths): ReadonlySet<string> {
   const parts = Object.entries(paths).flatMap(([path, item]) => {

@@ -2,9 +2,9 @@
 //
 //   node test/bench/growth.ts [--turns 10000] [--again 1000] [--rest 40]
 //
-// The agent is a process of its own with its defaults, and its model is scripted (agent-model.ts). Sessions have
-// 10 turns each, 8 of them at a time. After a deletion the agent rests, so that it may vacuum. At the end its
-// database is compacted. Takes about five minutes on two cores.
+// The agent is a process of its own with its defaults, and its model is scripted (agent-model.ts).
+// Sessions have 10 turns each, 8 of them at a time. After a deletion the agent rests, so that it
+// may vacuum. At the end its database is compacted. Takes about five minutes on two cores.
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,5 @@
-// One session in the console from its creation to its failure, with a picture of each state in both color schemes.
+// One session in the console from its creation to its failure, with a picture of each state in both
+// color schemes.
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Locator, Page } from 'playwright-core';

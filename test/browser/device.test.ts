@@ -1,5 +1,5 @@
-// The page that confirms a device login, in a real Chromium that reaches only this machine. Skipped with a warning
-// where Chromium is absent. DEVICE_PICTURES=FOLDER stores pictures of every step.
+// The page that confirms a device login, in a real Chromium that reaches only this machine. Skipped
+// with a warning where Chromium is absent. DEVICE_PICTURES=FOLDER stores pictures of every step.
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';

@@ -1,6 +1,6 @@
-// The login page with an app of another origin, in a real Chromium that reaches only this machine, with a real mail
-// server and a real OpenID provider. Skipped with a warning where Chromium is absent. LOGIN_PICTURES=FOLDER stores
-// pictures of the views.
+// The login page with an app of another origin, in a real Chromium that reaches only this machine,
+// with a real mail server and a real OpenID provider. Skipped with a warning where Chromium is
+// absent. LOGIN_PICTURES=FOLDER stores pictures of the views.
 import { createHash, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';

@@ -1,5 +1,6 @@
-// The example of the guide: a React app of another origin whose users sign in at the login page, in a real Chromium.
-// Skipped with a warning where Chromium is absent. LOGIN_PICTURES=FOLDER stores pictures.
+// The example of the guide: a React app of another origin whose users sign in at the login page, in
+// a real Chromium. Skipped with a warning where Chromium is absent. LOGIN_PICTURES=FOLDER stores
+// pictures.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser } from 'playwright-core';

@@ -1,5 +1,5 @@
-// `townhall connect` at a real gateway, with a temporary HOME: the files of each tool, the test call in its format, and
-// the undo.
+// `townhall connect` at a real gateway, with a temporary HOME: the files of each tool, the test
+// call in its format, and the undo.
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';

@@ -1,4 +1,5 @@
-// The login of a web page, with a storage and a server that the test scripts. `test/browser` runs it in Chromium.
+// The login of a web page, with a storage and a server that the test scripts. `test/browser` runs
+// it in Chromium.
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { createWebLogin } from '../../clients/gateway/src/index.ts';
 

@@ -1,6 +1,7 @@
-// Builds and starts the image of a new project from the Dockerfile of `townhall deploy --render`, with Debian's
-// buildah on a Debian root made by debootstrap, in place of the base image of a registry. Needs root, debootstrap,
-// buildah, and the packages of Debian and npm. Exits 1 on a violated promise. Takes three minutes.
+// Builds and starts the image of a new project from the Dockerfile of `townhall deploy --render`,
+// with Debian's buildah on a Debian root made by debootstrap, in place of the base image of a
+// registry. Needs root, debootstrap, buildah, and the packages of Debian and npm. Exits 1 on a
+// violated promise. Takes three minutes.
 //
 //   npm run pack && node test/deploy/image.ts [--packages DIR]
 import { execFileSync, spawn } from 'node:child_process';

@@ -159,8 +159,8 @@ const modelPrompt: Json[] = [
   },
 ];
 /**
- * A tool call and its result as JSON, which provider packages write as texts into the request. They come first, as
- * only the first two items of a list get hostile texts.
+ * A tool call and its result as JSON, which provider packages write as texts into the request. They
+ * come first, as only the first two items of a list get hostile texts.
  */
 const toolPrompt: Json[] = [
   modelPrompt[2] as Json,

@@ -178,7 +178,10 @@ function drawEnd(random: Random): CallPlan['end'] {
   return random.chance(0.05) ? 'settle twice' : 'settle';
 }
 
-/** Adds calls around a pause: reserved before it and sent after it, or reserved from credits idle before it. */
+/**
+ * Adds calls around a pause: reserved before it and sent after it, or reserved from credits idle
+ * before it.
+ */
 function addCallsAround(
   random: Random,
   { machine, forMs }: { machine: number; forMs: number },

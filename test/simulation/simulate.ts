@@ -134,7 +134,10 @@ async function drain(): Promise<void> {
   for (let turn = 0; turn < maximumChain; turn += 1) await ready;
 }
 
-/** Ends all faults and brings every machine back. From here on, all charges must be applied and idle credits returned. */
+/**
+ * Ends all faults and brings every machine back. From here on, all charges must be applied and idle
+ * credits returned.
+ */
 function endFaults(world: World, modules: LedgerModules): void {
   const { server, scheduler, machines } = world;
   world.isQuiet = true;

@@ -1,4 +1,5 @@
-// Where a package of the tests is installed: in test/node_modules, or in the root for one that the product has too.
+// Where a package of the tests is installed: in test/node_modules, or in the root for one that the
+// product has too.
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 

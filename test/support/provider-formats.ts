@@ -1,7 +1,7 @@
 // The scripted provider's other formats: Anthropic's messages, Google's generateContent, OpenAI's
-// responses, older completions and embeddings, and rerank. The script names are those of chat completions: `ok`,
-// `tools`, `reasoning`, `cut` (a stream without its end), `error` (midway), `error-first`; `status`
-// and the like are in provider.ts.
+// responses, older completions and embeddings, and rerank. The script names are those of chat
+// completions: `ok`, `tools`, `reasoning`, `cut` (a stream without its end), `error` (midway),
+// `error-first`; `status` and the like are in provider.ts.
 import type { ServerResponse } from 'node:http';
 import { converseAnswer, converseFrames } from './provider-bedrock.ts';
 

@@ -40,7 +40,10 @@ export interface ScriptedProvider {
    * script.
    */
   modelsFile(scripts: Record<string, string>, overrides?: ModelsFileMore): string;
-  /** Makes every call with this key get the answer instead of its script; without `answer`, the script again. */
+  /**
+   * Makes every call with this key get the answer instead of its script; without `answer`, the
+   * script again.
+   */
   answerKey(key: string, answer?: KeyAnswer): void;
   reset(): void;
   close(): Promise<void>;

@@ -1,5 +1,5 @@
-// A scripted token endpoint of OAuth 2.0, for Microsoft Entra ID and for Google's service accounts. It verifies
-// the assertion of a service account with the public half of a key that it makes.
+// A scripted token endpoint of OAuth 2.0, for Microsoft Entra ID and for Google's service accounts.
+// It verifies the assertion of a service account with the public half of a key that it makes.
 import { createPublicKey, generateKeyPairSync, verify } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';

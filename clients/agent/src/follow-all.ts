@@ -1,5 +1,5 @@
-// Follows all sessions of an agent: reconnects after every lost connection, and delivers each event once and those of a
-// session in order.
+// Follows all sessions of an agent: reconnects after every lost connection, and delivers each event
+// once and those of a session in order.
 
 import type { EventStream } from '../../shared/src/operations.ts';
 import type { Target } from '../../shared/src/call-options.ts';

@@ -37,7 +37,10 @@ export interface ChatCall {
 
 /** A `ChatTransport` of the AI SDK, version 7. */
 export interface ChatTransport {
-  /** Rejects with a `GatewayError` when the call is refused. An aborted signal ends the call at its provider. */
+  /**
+   * Rejects with a `GatewayError` when the call is refused. An aborted signal ends the call at its
+   * provider.
+   */
   sendMessages(call: ChatCall): Promise<ReadableStream<ChatChunk>>;
   /** Resolves with null: the gateway keeps no stream of a chat. */
   reconnectToStream(options: { chatId: string }): Promise<null>;

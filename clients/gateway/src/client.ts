@@ -86,8 +86,9 @@ export type GatewayClient = Omit<Generated, 'ai' | 'services'> & {
   model(modelId: string, settings?: ModelSettings): LanguageModelV3;
   readonly login: Login;
   /**
-   * A transport for chats of the AI SDK: `useChat({ transport: client.chatTransport({ model: 'local/echo' }) })`.
-   * A function as settings is called for each message.
+   * A transport for chats of the AI SDK:
+   * `useChat({ transport: client.chatTransport({ model: 'local/echo' }) })`. A function as settings
+   * is called for each message.
    */
   chatTransport(settings: ChatSettings | (() => ChatSettings | Promise<ChatSettings>)): ChatTransport;
   /** An image model for the AI SDK: `generateImage({ model: client.imageModel('local/shapes'), … })`. */

@@ -1,5 +1,5 @@
-// The login of a web page through the gateway's own page `/login`: the authorization code flow with PKCE (RFC 7636).
-// It keeps the token in the browser's storage and gives it to a client of its own.
+// The login of a web page through the gateway's own page `/login`: the authorization code flow with
+// PKCE (RFC 7636). It keeps the token in the browser's storage and gives it to a client of its own.
 
 import { createGatewayClient, type GatewayClient, type GatewayClientOptions } from './client.ts';
 import type { User } from './generated/types.gen.ts';
@@ -35,8 +35,9 @@ export interface WebLogin {
   /** A client with the token of the user who is signed in. */
   readonly client: GatewayClient;
   /**
-   * Finishes a login with which the browser has just returned, or restores the stored one. Call it once when the page
-   * loads. Null where the user is signed out. Throws a `GatewayError` when a returned login cannot be finished.
+   * Finishes a login with which the browser has just returned, or restores the stored one. Call it
+   * once when the page loads. Null where the user is signed out. Throws a `GatewayError` when a
+   * returned login cannot be finished.
    */
   handle(): Promise<User | null>;
   /** Leaves the page for the login page. The promise stays pending while the browser goes there. */
@@ -221,8 +222,8 @@ async function handle({ client, session, storage, key }: HandleOptions): Promise
 }
 
 /**
- * Ends the session when the server refuses its token, such as one that was revoked. The refusal of an earlier token
- * changes nothing: the user may have signed in again meanwhile.
+ * Ends the session when the server refuses its token, such as one that was revoked. The refusal of
+ * an earlier token changes nothing: the user may have signed in again meanwhile.
  */
 function endingFetch(baseFetch: GatewayClientOptions['fetch'], session: Session): typeof globalThis.fetch {
   return async (input, init) => {

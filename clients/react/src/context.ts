@@ -1,5 +1,5 @@
-// The provider and its hooks. The state lives in the `WebLogin`, outside React, so a client that is used outside
-// components has the same user.
+// The provider and its hooks. The state lives in the `WebLogin`, outside React, so a client that is
+// used outside components has the same user.
 'use client';
 
 import type { GatewayClient, SignInOptions, User, WebLogin, WebLoginState } from '@townhall/gateway';

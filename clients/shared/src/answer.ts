@@ -6,7 +6,10 @@ import type { AbortScope } from './abort-scope.ts';
 /** Constructs the client's own error. */
 export type Fail = (failure: Failure) => ClientError;
 
-/** JSON as its value, media and files as a Blob, 204 as undefined. Any other media type is `invalid_response`. */
+/**
+ * JSON as its value, media and files as a Blob, 204 as undefined. Any other media type is
+ * `invalid_response`.
+ */
 export async function readAnswer(response: Response, fail: Fail): Promise<unknown> {
   const mediaType = describeMediaType(response);
   if (response.status === 204) return undefined;

@@ -126,8 +126,8 @@ const fileSchema: JsonSchema = {
   additionalProperties: false,
 };
 
-// `Date` parses an impossible day, such as February 30, as a later one or as an invalid date, and a rule with an
-// invalid date would count as expired.
+// `Date` parses an impossible day, such as February 30, as a later one or as an invalid date, and a
+// rule with an invalid date would count as expired.
 function requireExpiries(path: string, rules: readonly RuleDefinition[]): void {
   for (const [index, { expiresAt }] of rules.entries()) {
     if (expiresAt === undefined) continue;

@@ -34,7 +34,8 @@ export function approvalHandlers({
       });
       const tool = registry.tool(approval.toolName);
       if (body.scope !== undefined && body.scope !== 'once' && tool !== undefined) {
-        // Another process may execute the run, or have ended with it. The tool resolves paths in an open workspace.
+        // Another process may execute the run, or have ended with it. The tool resolves paths in an
+        // open workspace.
         await workspaces.of(session).catch(() => {});
         await permissions.grantLike(
           { tool, input: approval.input, workspace: workspaces.rootOf(session) },

@@ -1,5 +1,5 @@
-// The inputs that wait in a session at the point of a fork. They stay with the parent, so the fork says that they were
-// cancelled: its events, its messages and its queue then agree.
+// The inputs that wait in a session at the point of a fork. They stay with the parent, so the fork
+// says that they were cancelled: its events, its messages and its queue then agree.
 import type { WaitingInput } from './event-log/message-update-store.ts';
 import type { SessionRecord } from './event-log/session-store.ts';
 import type { LogEntry } from './event-log/unit.ts';

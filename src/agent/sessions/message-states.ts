@@ -1,5 +1,5 @@
-// Messages with the state that they are in now. A completed message is stored once; what became of it later is in other
-// events, and whether an input still waits is in the queue.
+// Messages with the state that they are in now. A completed message is stored once; what became of
+// it later is in other events, and whether an input still waits is in the queue.
 import type { UiMessage } from '../../contract/agent/types.gen.ts';
 import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
 import type { HandlerOptions } from './session-options.ts';

@@ -5,8 +5,8 @@ import type { SessionRecord, SessionStore } from './event-log/session-store.ts';
 
 export interface OwnWorkspaces {
   /**
-   * Creates the workspace of a session and then the session. Without a session the workspace is removed again.
-   * Throws 409 where too many sessions have workspaces of their own.
+   * Creates the workspace of a session and then the session. Without a session the workspace is
+   * removed again. Throws 409 where too many sessions have workspaces of their own.
    */
   create(session: WorkspaceSession, steps: CreationSteps): Promise<SessionRecord | undefined>;
 }
@@ -28,7 +28,8 @@ export interface OwnWorkspacesOptions {
 
 export function createOwnWorkspaces(options: OwnWorkspacesOptions): OwnWorkspaces {
   const { agentId, store, workspaces, maxWorkspaces } = options;
-  // Sessions that this process is creating. One of them may be in the database already, and then counts twice.
+  // Sessions that this process is creating. One of them may be in the database already, and then
+  // counts twice.
   let pending = 0;
 
   async function createBoth(
@@ -44,7 +45,8 @@ export function createOwnWorkspaces(options: OwnWorkspacesOptions): OwnWorkspace
       if (!created) await workspaces.remove(session);
       return created;
     } catch (error) {
-      // After a lost connection the session may exist. A folder without a session is removed at a later start.
+      // After a lost connection the session may exist. A folder without a session is removed at a
+      // later start.
       const isInDoubt = error instanceof Problem && error.kind === 'unavailable';
       if (!isInDoubt) await workspaces.remove(session);
       throw error;

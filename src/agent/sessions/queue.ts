@@ -62,7 +62,10 @@ export function queueHandlers(
   };
 }
 
-/** The inputs ahead of the first that waits: the running one, or those that wait for a free place before it. */
+/**
+ * The inputs ahead of the first that waits: the running one, or those that wait for a free place
+ * before it.
+ */
 async function countInputsAhead(
   { runStore, agentId }: HandlerOptions,
   { activeRunId }: SessionRecord,

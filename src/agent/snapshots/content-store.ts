@@ -11,7 +11,10 @@ export interface ContentStore {
   get(hash: string): Promise<Buffer | undefined>;
   /** Makes the content as new as one that was put now. False where it is missing. */
   renew(hash: string): Promise<boolean>;
-  /** All contents with their sizes and the times of their last `put` or `renew`, a folder of them at a time. */
+  /**
+   * All contents with their sizes and the times of their last `put` or `renew`, a folder of them at
+   * a time.
+   */
   list(): AsyncGenerator<{ hash: string; bytes: number; renewedMs: number }[]>;
   remove(hash: string): Promise<void>;
 }

@@ -49,8 +49,8 @@ export async function readContents(
 }
 
 /**
- * Returns the path that could not be written, after the files before it were set back again. Sets them back also
- * where the signal is aborted, and throws its reason.
+ * Returns the path that could not be written, after the files before it were set back again. Sets
+ * them back also where the signal is aborted, and throws its reason.
  */
 export async function restoreFiles(
   workspace: Workspace,

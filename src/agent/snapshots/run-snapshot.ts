@@ -87,7 +87,8 @@ export function createRunSnapshot(options: RunSnapshotOptions): RunSnapshot {
 
 async function takeFirst(options: RunSnapshotOptions, signal: AbortSignal): Promise<Tree> {
   const { runId, sessionKey, snapshotter, contents, store, exclusive, clock } = options;
-  // The deadline includes the wait for other work on files, so that neither it nor a cancelled run waits longer.
+  // The deadline includes the wait for other work on files, so that neither it nor a cancelled run
+  // waits longer.
   return withTimeout(
     (takeSignal) =>
       exclusive(async () => {

@@ -1,5 +1,6 @@
-// Snapshots of workspaces: what a run changed in the files of its workspace, and the way back. All work on files here is
-// done one after the other, so that a snapshot never sees half of a restoration.
+// Snapshots of workspaces: what a run changed in the files of its workspace, and the way back. All
+// work on files here is done one after the other, so that a snapshot never sees half of a
+// restoration.
 import { join } from 'node:path';
 import { settlesWithin, withTimeout } from '../../kernel/async.ts';
 import { createLruCache } from '../../kernel/cache.ts';
@@ -38,8 +39,8 @@ export type Commit<T> = (apply: (tx: Sql) => Promise<Problem | null>, files: Cha
 export interface Snapshots {
   begin(run: RunReference): RunSnapshot;
   /**
-   * What a run that is not active changed; `none` where that is not known. Without a workspace only changes that
-   * are written already are known.
+   * What a run that is not active changed; `none` where that is not known. Without a workspace only
+   * changes that are written already are known.
    */
   changes(
     run: Omit<RunReference, 'workspace'> & { workspace: Workspace | null },
@@ -271,7 +272,8 @@ async function restore<T>(
   try {
     return await commit(apply, changes.map(toChangedFile));
   } catch (error) {
-    // After a lost connection the new status may be committed. The files stay: another call finds them in place.
+    // After a lost connection the new status may be committed. The files stay: another call finds
+    // them in place.
     const isInDoubt = error instanceof Problem && error.kind === 'unavailable';
     if (isRestored && !isInDoubt) await restoreFiles(workspace, restorations.map(reverse), { contentOf });
     // After its deadline a restoration sets its files back; the next work on files comes after that.

@@ -21,7 +21,10 @@ export interface FileChange {
   after: FileState | null;
 }
 
-/** The changes in the order of their paths. A path that one of the trees skipped is not compared, since its former content is unknown. */
+/**
+ * The changes in the order of their paths. A path that one of the trees skipped is not compared,
+ * since its former content is unknown.
+ */
 export function diffTrees(before: Tree, after: Tree): FileChange[] {
   const paths = [...new Set([...before.files.keys(), ...after.files.keys()])].sort();
   return paths.flatMap((path) => {

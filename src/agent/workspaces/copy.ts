@@ -1,5 +1,6 @@
-// Copies the files of a session's workspace for its fork. Programs of the session may still run and could replace a
-// folder by a link meanwhile, so the copying program runs in the sandbox, which shows it only the two folders.
+// Copies the files of a session's workspace for its fork. Programs of the session may still run and
+// could replace a folder by a link meanwhile, so the copying program runs in the sandbox, which
+// shows it only the two folders.
 import { lstat, opendir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { withTimeout } from '../../kernel/async.ts';
@@ -17,8 +18,8 @@ export interface CopyOptions {
 const maxEntries = 50_000;
 const maxBytes = 512 * 1024 * 1024;
 const timeoutMs = 60_000;
-// `.git` in a worktree says where its repository is, so each has its own. A copy keeps links as they are. With `+`
-// find fails when cp fails.
+// `.git` in a worktree says where its repository is, so each has its own. A copy keeps links as
+// they are. With `+` find fails when cp fails.
 const copyEach = `-exec sh -c 'cp -a "$@" "$0/"' "$0" {} +`;
 const copyAll = `find . -mindepth 1 -maxdepth 1 ${copyEach}`;
 const copyWithoutGit = `find . -mindepth 1 -maxdepth 1 ! -name .git ${copyEach}`;

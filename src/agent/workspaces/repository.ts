@@ -1,5 +1,6 @@
-// Worktrees of the repository in the agent's workspace. A repository's config names programs that git runs, such as
-// filters, hooks and transports, so git runs in the sandbox, which shows it the repository and one worktree.
+// Worktrees of the repository in the agent's workspace. A repository's config names programs that
+// git runs, such as filters, hooks and transports, so git runs in the sandbox, which shows it the
+// repository and one worktree.
 import { constants } from 'node:fs';
 import { lstat, open, readdir, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -8,7 +9,10 @@ import { runProcess, type Sandbox } from '../processes/index.ts';
 import { workspaceUnavailable } from './unavailable.ts';
 
 export interface Repository {
-  /** Fills an empty folder with a worktree with a branch of its own at a commit; with its files only with `withFiles`. */
+  /**
+   * Fills an empty folder with a worktree with a branch of its own at a commit; with its files only
+   * with `withFiles`.
+   */
   add(worktree: Worktree, options: { commit: string; withFiles: boolean }): Promise<void>;
   /** The commit that a worktree has checked out. */
   commitOf(worktree: Worktree): Promise<string>;
@@ -16,7 +20,10 @@ export interface Repository {
   resetIndex(worktree: Worktree): Promise<void>;
   /** The names of the worktrees that git knows directly in a folder, also of those that are gone. */
   namesIn(folder: string): Promise<string[]>;
-  /** Forgets a worktree whose folder is gone, and its branch unless the current branch lacks commits of it. */
+  /**
+   * Forgets a worktree whose folder is gone, and its branch unless the current branch lacks commits
+   * of it.
+   */
   forget(worktree: Worktree): Promise<void>;
 }
 
@@ -75,8 +82,8 @@ export async function openRepository(workspace: string, options: RepositoryOptio
 }
 
 /**
- * The path of the `.git` file of a worktree. A command with an approval may write there, so that links, pipes and large
- * files are left out.
+ * The path of the `.git` file of a worktree. A command with an approval may write there, so that
+ * links, pipes and large files are left out.
  */
 async function readPath(administrationFolder: string): Promise<string | undefined> {
   const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;

@@ -1,5 +1,6 @@
-// The workspace of each session: that of the agent, or an own one, which is an empty folder or a worktree of the
-// agent's repository. Own ones lie in the data folder, under the keys of their sessions, and end with them.
+// The workspace of each session: that of the agent, or an own one, which is an empty folder or a
+// worktree of the agent's repository. Own ones lie in the data folder, under the keys of their
+// sessions, and end with them.
 import { execFile } from 'node:child_process';
 import { chmod, lstat, mkdir, readdir, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -161,8 +161,9 @@ async function revokeTokens(
   { call, filter }: { call: RevokeCall; filter: TokenFilter },
 ): Promise<number> {
   const { userId, bureauId } = filter;
-  // A finished login whose result was not read yet would still give a token after this. Delete these attempts first:
-  // that waits for a reader who holds one, and the revocation then sees the reader's token.
+  // A finished login whose result was not read yet would still give a token after this. Delete
+  // these attempts first: that waits for a reader who holds one, and the revocation then sees the
+  // reader's token.
   if (userId !== undefined) await loginAttempts.withSql(tx).deleteForUser(userId);
   if (bureauId !== undefined) await loginAttempts.withSql(tx).deleteForBureau(bureauId);
   const revokedCount = await queries.revokeTokens(filter);

@@ -26,7 +26,10 @@ export function requireOrigins(origins: readonly string[]): string[] {
   return [...new Set(origins)];
 }
 
-/** Throws 400 unless each is an address of an app; returns them as the URL parser writes them, without duplicates. */
+/**
+ * Throws 400 unless each is an address of an app; returns them as the URL parser writes them,
+ * without duplicates.
+ */
 export function requireRedirectUris(addresses: readonly string[]): string[] {
   const hrefs = addresses.map((address, index) => {
     const param = `redirect_uris[${index}]`;

@@ -1,5 +1,5 @@
-// The parts of the login page's script that build elements and call the server. Texts of the server are set as text,
-// never as markup.
+// The parts of the login page's script that build elements and call the server. Texts of the server
+// are set as text, never as markup.
 export const elements = `
 const card = document.getElementById('card');
 

@@ -1,5 +1,6 @@
-// `/login`: the page on which a person logs in to an app of another origin. It gets a one-time code for the app and
-// returns there. The document and its script are two files of this server; no other source is loaded.
+// `/login`: the page on which a person logs in to an app of another origin. It gets a one-time code
+// for the app and returns there. The document and its script are two files of this server; no other
+// source is loaded.
 import { createHash } from 'node:crypto';
 import type { FixedPage } from '../../kernel/http/pages/fixed-pages.ts';
 import { elements } from './elements.ts';

@@ -9,7 +9,8 @@ let bureau;
 let providers = [];
 let email = '';
 
-// What accounts.issueLoginCode accepts. It is called after the login, so the page checks these members before it.
+// What accounts.issueLoginCode accepts. It is called after the login, so the page checks these
+// members before it.
 const rules = { code_challenge: /^[A-Za-z0-9_-]{43}$/, state: /^[!-~]{1,512}$/ };
 
 /** What is wrong with the app's request; undefined where nothing is. */
@@ -124,7 +125,10 @@ async function leaveFor(provider) {
   location.assign(startedLogin.url);
 }
 
-/** Issues the code for the app and goes there; the entry of this page is replaced, so Back does not return to it. */
+/**
+ * Issues the code for the app and goes there; the entry of this page is replaced, so Back does not
+ * return to it.
+ */
 async function returnToApp(login) {
   const { redirectUri, challenge, state } = app;
   const { url } = await call('login/code', { ...login, redirect_uri: redirectUri, code_challenge: challenge, state });

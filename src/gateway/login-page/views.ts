@@ -1,5 +1,5 @@
-// The views of the login page: sign in, e-mail code, registration, forgotten password, and the ends. Each replaces
-// the content of the card.
+// The views of the login page: sign in, e-mail code, registration, forgotten password, and the
+// ends. Each replaces the content of the card.
 export const views = `
 function mark() {
   const initialLetter = [...bureau.name.trim()][0] || '?';

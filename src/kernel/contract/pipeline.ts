@@ -164,7 +164,10 @@ function handle<Identity extends CallerIdentity>(
   );
 }
 
-/** The AI SDK's gateway client names the model in a header; a key must not replay the answer of another one. */
+/**
+ * The AI SDK's gateway client names the model in a header; a key must not replay the answer of
+ * another one.
+ */
 function modelHeaders(headers: OperationInput['headers']): Record<string, unknown> | undefined {
   const entries = Object.entries(headers).filter(([name]) => /^ai-.*model-id$/.test(name));
   return entries.length === 0 ? undefined : Object.fromEntries(entries);

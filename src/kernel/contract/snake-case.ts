@@ -16,9 +16,10 @@ interface Shape {
 }
 
 /**
- * Returns a function that renames members in snake case to those that the schema declares. Members of objects
- * that the schema leaves open, such as the arguments of a function, keep their names. It changes the value that
- * it gets: copies of all objects of a large body would block the process for a second.
+ * Returns a function that renames members in snake case to those that the schema declares. Members
+ * of objects that the schema leaves open, such as the arguments of a function, keep their names. It
+ * changes the value that it gets: copies of all objects of a large body would block the process for
+ * a second.
  */
 export function createSnakeCaseReader(
   document: OpenApiDocument,

@@ -151,7 +151,8 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
         expect(challenge, `${method} ${path}`).toMatch(/^Bearer/);
         expect(JSON.parse(body)).toMatchObject({ success: false, error: { type: 'authentication_error' } });
       }
-      // The right token passes authentication; the query or the body is then refused, so that no stream opens.
+      // The right token passes authentication; the query or the body is then refused, so that no
+      // stream opens.
       const { status } = await send(
         agent,
         method,

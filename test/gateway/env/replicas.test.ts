@@ -38,7 +38,8 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
     console.log(
       `a change was seen on the other gateway after ${timesMs.map((ms) => Math.round(ms)).join(', ')} ms`,
     );
-    // The promise is one second. On a busy machine some of the ten changes take longer, so the fifth fastest counts.
+    // The promise is one second. On a busy machine some of the ten changes take longer, so the
+    // fifth fastest counts.
     expect(timesMs.toSorted((a, b) => a - b)[4]).toBeLessThan(2_000);
   });
 

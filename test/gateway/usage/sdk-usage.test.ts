@@ -1,4 +1,5 @@
-// Credits, one call and the report of spending, as the AI SDK's gateway provider reads them, in both versions.
+// Credits, one call and the report of spending, as the AI SDK's gateway provider reads them, in
+// both versions.
 import { createGateway as createGateway3 } from 'ai-gateway3';
 import { createGateway as createGateway4 } from 'ai-gateway4';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

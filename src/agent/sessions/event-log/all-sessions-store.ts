@@ -25,8 +25,8 @@ export function allSessionsStore({ sql }: Pick<Database, 'sql'>): AllSessionsSto
   return {
     async changedSince({ agentId, sinceMs, afterKey, limit }) {
       const sinceTime = new Date(sinceMs).toISOString();
-      // The newest older event is read from the end of the session's events, which have the order of time. A fork
-      // may have copies of older ones of its ancestors.
+      // The newest older event is read from the end of the session's events, which have the order
+      // of time. A fork may have copies of older ones of its ancestors.
       const rows = await sql<{ session_id: string; public_id: string; from_seq: number; head_seq: number }[]>`
         select own.session_id, own.public_id, own.head_seq, greatest((
             select event.seq from agent.sessions_events event

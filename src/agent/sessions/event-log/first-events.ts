@@ -1,4 +1,5 @@
-// The events with which sessions are created, as the log has them. They are inserted with the row and not appended.
+// The events with which sessions are created, as the log has them. They are inserted with the row
+// and not appended.
 import { asJson, type StoredEvent } from './events.ts';
 import type { NewSession, SessionRecord } from './session-store.ts';
 

@@ -1,5 +1,5 @@
-// SQL of folded events: in sessions at rest, events of parts refer to the completed message for their text, input
-// or output. A reader gets the same events as before.
+// SQL of folded events: in sessions at rest, events of parts refer to the completed message for
+// their text, input or output. A reader gets the same events as before.
 import type { Sql } from '../../../kernel/data/database.ts';
 
 /** The data of an event as it was written, also of a folded one. */

@@ -1,11 +1,12 @@
-// The queue of one reader of a stream: holds items up to a number of bytes, and lets the reader wait for the next ones.
+// The queue of one reader of a stream: holds items up to a number of bytes, and lets the reader
+// wait for the next ones.
 
 export interface Inbox<Item> {
   hasItems(): boolean;
   takeItems(): Item[];
   /**
-   * Adds items that were published together. They may be larger than the limit, so only the queue before them counts.
-   * Beyond the limit the queue drops all items and stays empty.
+   * Adds items that were published together. They may be larger than the limit, so only the queue
+   * before them counts. Beyond the limit the queue drops all items and stays empty.
    */
   push(items: readonly Item[], bytes: number): void;
   isOverflown(): boolean;

@@ -29,11 +29,12 @@ export function searchConditions(
 }
 
 /**
- * All words in one message, or all in the title; the last word may be the beginning of one. A fork has the messages of
- * its ancestors up to its fork point.
+ * All words in one message, or all in the title; the last word may be the beginning of one. A fork
+ * has the messages of its ancestors up to its fork point.
  */
 function wordsCondition(sql: Sql, agentId: string, search: string): Condition {
-  // The text of a tsquery ends with its last lexeme, so that `:*` makes that one a prefix. Without any word it is null.
+  // The text of a tsquery ends with its last lexeme, so that `:*` makes that one a prefix. Without
+  // any word it is null.
   const query = sql`(nullif(plainto_tsquery('pg_catalog.simple', ${asText(search)})::text, '') || ':*')::tsquery`;
   // `is true` makes it a hashed subplan, which runs once. As a join it may run once per session.
   return sql`and (own.session_id in (

@@ -1,5 +1,6 @@
-// Shows the calls of tools while the model writes their input and while they run: pieces of both for the readers of the
-// event stream. They are not stored; `tool.started` has the whole input and `tool.output` the whole result.
+// Shows the calls of tools while the model writes their input and while they run: pieces of both
+// for the readers of the event stream. They are not stored; `tool.started` has the whole input and
+// `tool.output` the whole result.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { ToolDelta } from '../event-log/live-feed.ts';
 

@@ -178,8 +178,9 @@ function planStarted(submission: Submission, session: SessionRecord, rules: Admi
 }
 
 /**
- * An interrupting input goes to the front of the queue, behind earlier interrupting ones. `ahead` are the inputs
- * of all sessions before one whose session waits for a free place; null where a run of the session is active.
+ * An interrupting input goes to the front of the queue, behind earlier interrupting ones. `ahead`
+ * are the inputs of all sessions before one whose session waits for a free place; null where a run
+ * of the session is active.
  */
 async function planQueued(
   unit: UnitOfWork,

@@ -137,7 +137,10 @@ function createLookup(sessions: readonly SessionRecord[]): SessionLookup {
   };
 }
 
-/** Creates the sessions that do not exist and returns their keys. None is created for an input that is refused. */
+/**
+ * Creates the sessions that do not exist and returns their keys. None is created for an input that
+ * is refused.
+ */
 async function createSessions(
   unit: UnitOfWork,
   submissions: readonly Submission[],

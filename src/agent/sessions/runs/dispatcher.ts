@@ -20,7 +20,10 @@ export interface DispatcherOptions {
 }
 
 export interface Dispatcher {
-  /** Whether inputs wait for a free place, as far as this process knows. New inputs then queue up behind them. */
+  /**
+   * Whether inputs wait for a free place, as far as this process knows. New inputs then queue up
+   * behind them.
+   */
   hasWaiting(): boolean;
   /** An input waits, or a place may be free: starts what may start. */
   wake(hasNewInput: boolean): void;

@@ -72,7 +72,10 @@ export function createThread(start: ThreadStart): Thread {
   };
 }
 
-/** A run that answers a prompt again has none of its own: its first replaced answer belongs to the prompt's run. */
+/**
+ * A run that answers a prompt again has none of its own: its first replaced answer belongs to the
+ * prompt's run.
+ */
 function promptOf(messages: readonly Message[], runId: string): Message | undefined {
   const prompt = messages.find((message) => message.role === 'user' && message.runId === runId);
   if (prompt !== undefined) return prompt;

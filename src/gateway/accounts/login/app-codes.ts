@@ -1,5 +1,6 @@
-// Codes for apps of other origins: the authorization code flow with PKCE (RFC 7636). A person logs in on a page
-// of this server; the app gets a code in the browser's address and exchanges it, with its verifier, for a token.
+// Codes for apps of other origins: the authorization code flow with PKCE (RFC 7636). A person logs
+// in on a page of this server; the app gets a code in the browser's address and exchanges it, with
+// its verifier, for a token.
 import { createHash } from 'node:crypto';
 import { Problem } from '../../../kernel/problem.ts';
 import { secretsEqual } from '../../../kernel/secrets/secret.ts';

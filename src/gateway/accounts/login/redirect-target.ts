@@ -10,7 +10,10 @@ export interface RedirectBinding {
   codeChallenge: string;
 }
 
-/** Null when both members are absent. Throws 400 when the Bureau does not list the origin; `loginPage` is always allowed. */
+/**
+ * Null when both members are absent. Throws 400 when the Bureau does not list the origin;
+ * `loginPage` is always allowed.
+ */
 export function redirectBinding(
   {
     redirect_to: redirectTo,

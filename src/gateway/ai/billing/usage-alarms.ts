@@ -12,7 +12,10 @@ export interface UsageAlarms {
   /** Throws a 403 while the user has too many alarms in the last hour. */
   requireFew(userId: string): void;
   counts(): UsageAlarmCounts;
-  /** Reads the stored alarms of all replicas. Resolves after a failure too, and then keeps the alarms it has. */
+  /**
+   * Reads the stored alarms of all replicas. Resolves after a failure too, and then keeps the
+   * alarms it has.
+   */
   refresh(): Promise<void>;
   /** Resolves when every reported alarm is stored. */
   untilSettled(): Promise<void>;

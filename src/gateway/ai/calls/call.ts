@@ -1,6 +1,6 @@
-// One model call: for the requested model and then each fallback, or in the order of the router, it checks, reserves and sends with
-// retries; then it follows the answer, whose end settles the bill. docs/architecture.md walks
-// through this file.
+// One model call: for the requested model and then each fallback, or in the order of the router, it
+// checks, reserves and sends with retries; then it follows the answer, whose end settles the bill.
+// docs/architecture.md walks through this file.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Bill } from '../billing/bill.ts';

@@ -20,7 +20,10 @@ export interface EntryChange {
   members: MemberChange[];
 }
 
-/** Credits per million tokens or per unit; null for a model without a price, undefined for none of this kind. */
+/**
+ * Credits per million tokens or per unit; null for a model without a price, undefined for none of
+ * this kind.
+ */
 type Rate = number | null | undefined;
 
 export interface PriceJump {

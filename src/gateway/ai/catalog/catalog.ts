@@ -63,7 +63,10 @@ export interface CatalogOptions {
   builtin: ModelsFile;
   /** The models of every gateway. The operator's file can replace a provider or model by its id. */
   curated: ModelsFile;
-  /** The file that `townhall models update` writes; it need not exist. It replaces curated entries by their id. */
+  /**
+   * The file that `townhall models update` writes; it need not exist. It replaces curated entries
+   * by their id.
+   */
   catalogFile?: string | undefined;
   modelsFile: string | undefined;
   log: Log;
@@ -321,7 +324,8 @@ function toModel(model: CatalogModel, viewer: Viewer): Model {
     owned_by: model.provider,
     name: model.name,
     description: model.description,
-    // The released contract has a closed list of modalities; the type of the model in `/v1/models` names this one.
+    // The released contract has a closed list of modalities; the type of the model in `/v1/models`
+    // names this one.
     modalities: model.modalities.filter((modality) => modality !== 'moderation'),
     tags: model.tags,
     price: priceLines(model.rates, model.tiers),

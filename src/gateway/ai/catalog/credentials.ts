@@ -1,5 +1,5 @@
-// The credentials of a provider in the models file, in place of API keys (provider-keys.ts). The file has only
-// names of environment variables, and ids that are no secrets.
+// The credentials of a provider in the models file, in place of API keys (provider-keys.ts). The
+// file has only names of environment variables, and ids that are no secrets.
 
 /** Requests are signed with AWS Signature Version 4. */
 export interface AwsCredentials {

@@ -62,7 +62,10 @@ export interface ModelEntry {
   /** The media types that the model accepts; undefined if the file does not name them. */
   inputs?: string[];
   idle_timeout_s?: number;
-  /** A streamed call without content after this time is sent to another key, endpoint or model, if one is left. */
+  /**
+   * A streamed call without content after this time is sent to another key, endpoint or model, if
+   * one is left.
+   */
   first_content_s?: number;
   /** A stream whose text is slower than this after its first content is ended. */
   min_bytes_per_s?: number;

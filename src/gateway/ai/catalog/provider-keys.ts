@@ -1,5 +1,6 @@
-// The keys, credentials and endpoints of a provider in the models file, in one form for providers with one key, with
-// several, and with credentials: which environment variables each needs, and which of them are missing.
+// The keys, credentials and endpoints of a provider in the models file, in one form for providers
+// with one key, with several, and with credentials: which environment variables each needs, and
+// which of them are missing.
 import { credentialEnvs, type Credentials, secretEnv } from './credentials.ts';
 
 /** One of several keys of a provider. */
@@ -15,7 +16,10 @@ export interface EndpointEntry {
   base_url: string;
   /** Its share of the calls, relative to the other endpoints; 1 by default. */
   weight?: number;
-  /** The environment variable of the only key of this endpoint; without it all keys of the provider are used. */
+  /**
+   * The environment variable of the only key of this endpoint; without it all keys of the provider
+   * are used.
+   */
   api_key_env?: string;
 }
 

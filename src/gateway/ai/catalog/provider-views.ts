@@ -1,4 +1,5 @@
-// The model providers as an administrator sees them: their keys by environment variable, and the state of each.
+// The model providers as an administrator sees them: their keys by environment variable, and the
+// state of each.
 import type { ModelProvider, ModelProviderKey } from '../../../contract/gateway/types.gen.ts';
 import { adapterOfKind } from '../providers/adapters.ts';
 import type { BackendReport, Backends } from '../upstream/backends.ts';

@@ -57,7 +57,10 @@ async function generate(
   return { status: 200, body, headers };
 }
 
-/** Creates an image job and waits for its images; `headers` has its price, unless the call is a repetition. */
+/**
+ * Creates an image job and waits for its images; `headers` has its price, unless the call is a
+ * repetition.
+ */
 export async function runImageJob(
   options: OpenAiImageOptions,
   call: ImageCall,

@@ -36,7 +36,10 @@ export interface BackgroundResponses {
   events(responseId: string, afterSequence: number): AsyncIterable<EventItem> | undefined;
   /** Cancels the response and resolves at its end; false when it does not run here. */
   cancel(responseId: string): Promise<boolean>;
-  /** Renews the lease of a stored response that runs in this process, until the returned function is called. */
+  /**
+   * Renews the lease of a stored response that runs in this process, until the returned function is
+   * called.
+   */
   keepLease(responseId: string): () => void;
   /** Ends all responses as failed. */
   close(): Promise<void>;

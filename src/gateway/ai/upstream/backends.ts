@@ -1,6 +1,6 @@
-// The backends of a provider, each one endpoint with one key or credentials, and the choice of one for a call: by
-// weighted rendezvous hashing with bounded loads for calls of a session, else by the least
-// outstanding calls by weight. A backend whose key is refused or limited cools down.
+// The backends of a provider, each one endpoint with one key or credentials, and the choice of one
+// for a call: by weighted rendezvous hashing with bounded loads for calls of a session, else by the
+// least outstanding calls by weight. A backend whose key is refused or limited cools down.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Problem } from '../../../kernel/problem.ts';
 import type { ProviderEntry } from '../catalog/models-file.ts';
@@ -239,7 +239,8 @@ export class BackendPool {
   }
 
   /**
-   * Calls that were sent before the cool-down began and fail after it count as one failure, and do not shorten it.
+   * Calls that were sent before the cool-down began and fail after it count as one failure, and do
+   * not shorten it.
    */
   #cool(
     { state, keyEnv }: Backend,
@@ -352,7 +353,8 @@ const reasonOfStatus: Readonly<Record<number, CoolingReason>> = {
 export function coolingReason(failure: Problem): CoolingReason | undefined {
   const { status } = (failure.cause ?? {}) as { status?: unknown };
   const reason = typeof status === 'number' ? reasonOfStatus[status] : undefined;
-  // Credentials that the gateway cannot use, or that their token endpoint refuses (400), are refused for every call.
+  // Credentials that the gateway cannot use, or that their token endpoint refuses (400), are
+  // refused for every call.
   const isRefused = failure.code === 'provider_credentials' && status !== 403;
   return reason ?? (isRefused ? 'key_refused' : undefined);
 }

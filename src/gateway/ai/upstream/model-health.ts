@@ -21,7 +21,10 @@ import {
   type RetrySettings,
 } from './retry.ts';
 
-/** One attempt, sent or skipped: `outcome` is `answered`, `breaker_open`, `keys_cooling`, or the code of the error. */
+/**
+ * One attempt, sent or skipped: `outcome` is `answered`, `breaker_open`, `keys_cooling`, or the
+ * code of the error.
+ */
 export interface Attempt {
   model: string;
   outcome: string;
@@ -284,8 +287,8 @@ class BackendSelection {
   }
 
   /**
-   * A ready backend; one that has failed in this call only when there is no other, and one that cools down only
-   * when no fallback is left.
+   * A ready backend; one that has failed in this call only when there is no other, and one that
+   * cools down only when no fallback is left.
    */
   #choose(openBits: number): Backend | undefined {
     const pool = this.#pool;

@@ -36,14 +36,17 @@ const transientStatuses = new Set([408, 429, 500, 502, 503, 504, 529]);
 const cutStarts = new WeakSet<Problem>();
 
 /**
- * Marks the failure of a stream without content. A stream that breaks off there can be repeated, as the caller has
- * received nothing of it.
+ * Marks the failure of a stream without content. A stream that breaks off there can be repeated, as
+ * the caller has received nothing of it.
  */
 export function markBeforeContent(error: unknown): void {
   if (error instanceof Problem && error.code === 'upstream_truncated') cutStarts.add(error);
 }
 
-/** Whether a retry may succeed: the stream broke off before its content, the connection failed, or the provider answered with a transient status. */
+/**
+ * Whether a retry may succeed: the stream broke off before its content, the connection failed, or
+ * the provider answered with a transient status.
+ */
 export function isTransient(problem: Problem): boolean {
   if (problem.cause instanceof ConnectionFailure || cutStarts.has(problem)) return true;
   const { status } = (problem.cause ?? {}) as { status?: unknown };

@@ -1,7 +1,8 @@
-// The slow-stream guard: ends a stream whose text comes slower than the model's `min_bytes_per_s`. It counts
-// only the time in which the gateway waits for the provider, so a slow reader ends no stream. It has no timer: a
-// stream without any byte ends at the idle timeout. A translated stream of comments and pings alone is not
-// checked, as the AI SDK's packages drop them; it ends at the limit of the whole request.
+// The slow-stream guard: ends a stream whose text comes slower than the model's `min_bytes_per_s`.
+// It counts only the time in which the gateway waits for the provider, so a slow reader ends no
+// stream. It has no timer: a stream without any byte ends at the idle timeout. A translated stream
+// of comments and pings alone is not checked, as the AI SDK's packages drop them; it ends at the
+// limit of the whole request.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 
@@ -37,7 +38,10 @@ export class StreamRate {
     this.#waitedMs += this.#clock.monotonicMs() - this.#waitsSinceMs;
   }
 
-  /** Call it when the text of an event is counted. Throws a 504 at the end of a window with too little text. */
+  /**
+   * Call it when the text of an event is counted. Throws a 504 at the end of a window with too
+   * little text.
+   */
   check(): void {
     const { textBytes } = this.#text;
     if (this.#startBytes === undefined) {

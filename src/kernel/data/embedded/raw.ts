@@ -1,6 +1,7 @@
-// The wire protocol of PGlite as bytes. Its `execProtocolRawSync` also parses each answer and keeps the messages until
-// a call that returns them, so a thread that makes only raw calls would keep every row it has ever read. The streaming
-// form hands out bytes alone, and its work is done when it returns its promise.
+// The wire protocol of PGlite as bytes. Its `execProtocolRawSync` also parses each answer and keeps
+// the messages until a call that returns them, so a thread that makes only raw calls would keep
+// every row it has ever read. The streaming form hands out bytes alone, and its work is done when
+// it returns its promise.
 
 /** The part of PGlite that is used here. */
 export interface RawEngine {

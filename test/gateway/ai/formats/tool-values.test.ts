@@ -1,4 +1,5 @@
-// The values of tools in a translated conversation: what the packages of providers serialize twice is limited.
+// The values of tools in a translated conversation: what the packages of providers serialize twice
+// is limited.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type ScriptedProvider, startProvider } from '../../../support/provider.ts';
 import { errorOf, startAi, type World } from '../world.ts';

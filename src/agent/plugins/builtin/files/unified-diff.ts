@@ -1,5 +1,5 @@
-// Reads unified diffs and applies them to texts. A model counts lines badly, so the numbers of a hunk are only
-// a hint: its lines decide where it fits.
+// Reads unified diffs and applies them to texts. A model counts lines badly, so the numbers of a
+// hunk are only a hint: its lines decide where it fits.
 export interface FileDiff {
   /** Null for a file that the diff creates. */
   oldPath: string | null;

@@ -97,7 +97,10 @@ export interface WorkspaceOptions {
    * and tokens.
    */
   hidden: readonly string[];
-  /** The repository of a worktree: programs may read it, and write it where they may change protected files. */
+  /**
+   * The repository of a worktree: programs may read it, and write it where they may change
+   * protected files.
+   */
   repository?: string | null;
 }
 

@@ -5,8 +5,8 @@ import type { ModelCall, Prompt, Warning } from '../../hub/language-model.ts';
 import { labelMembers } from '../chat-completions/dropped-members.ts';
 import { invalidMember, unsupportedMember } from '../chat-completions/members.ts';
 
-// Chat models have no place for the text after the cursor, so the gateway describes the task. metering/measure.ts
-// counts 512 bytes for it.
+// Chat models have no place for the text after the cursor, so the gateway describes the task.
+// metering/measure.ts counts 512 bytes for it.
 const fillInstruction =
   'You complete text at a cursor. Write the text that belongs between <prefix> and <suffix>. ' +
   'Answer with that text alone: no explanation, no Markdown, and nothing that <prefix> or <suffix> contains.';

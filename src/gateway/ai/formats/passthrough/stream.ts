@@ -89,9 +89,10 @@ type StartOptions = Pick<PassthroughStreamOptions, 'heartbeatMs' | 'firstContent
 const maximumHeldEvents = 1_000;
 const maximumHeldBytes = 4 * 1024 * 1024;
 
-// Reads up to the first event with content, as a failure before it can still be retried, or have a status of its own.
-// After `heartbeatMs`, or at the bound of their number and size, other events are enough: a caller that receives
-// nothing would time out. Events count at once: a caller that disconnects here pays what the provider reports.
+// Reads up to the first event with content, as a failure before it can still be retried, or have a
+// status of its own. After `heartbeatMs`, or at the bound of their number and size, other events
+// are enough: a caller that receives nothing would time out. Events count at once: a caller that
+// disconnects here pays what the provider reports.
 async function readStart(
   groups: AsyncGenerator<ProviderEvent[]>,
   { heartbeatMs, firstContentMs = Infinity, format, count }: StartOptions,
@@ -140,7 +141,10 @@ function hasContent(event: ProviderEvent, { openingEvents }: PassthroughFormat):
   return openingEvents === undefined || !openingEvents.has(eventType(event));
 }
 
-/** Resolves to undefined after the time; the promise is made only for a stream that does not start with content. */
+/**
+ * Resolves to undefined after the time; the promise is made only for a stream that does not start
+ * with content.
+ */
 function createDelay(ms: number) {
   let promise: Promise<undefined> | undefined;
   let isOver = false;
