@@ -1,5 +1,5 @@
 // The error class of the product and its form on the wire. Code throws a Problem where it checks
-// a rule; http/server.ts renders it. The message is for the caller, the cause for the log alone.
+// a rule; http/respond.ts renders it. The message is for the caller, the cause for the log alone.
 import type { ProblemCode } from '../contract/problem-code.gen.ts';
 
 const kinds = {
@@ -89,8 +89,11 @@ export interface ProblemBody {
   };
 }
 
+/** The two servers of the product. */
+export type Surface = 'gateway' | 'agent';
+
 /** The agent's errors carry `success: false` too. */
-export function forSurface<Body extends object>(body: Body, surface: 'gateway' | 'agent'): Body {
+export function forSurface<Body extends object>(body: Body, surface: Surface): Body {
   return surface === 'agent' ? { success: false, ...body } : body;
 }
 
