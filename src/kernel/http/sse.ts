@@ -16,10 +16,11 @@ export const defaultStreamLimits: StreamLimits = { heartbeatMs: 15_000, stallMs:
 /** `failed` means that the producer threw; `onError` has received the error. */
 export type StreamOutcome = 'completed' | 'client_gone' | 'stalled' | 'failed';
 
-/** Writing in pieces limits the memory per stalled client to well under 1 MiB, even for a large frame. */
+// Writing in pieces limits the memory per stalled client to well under 1 MiB, even for a large frame.
 const pieceBytes = 64 * 1024;
 
 export interface EventStreamOptions {
+  /** The last data line, such as `[DONE]`, after events that end without an error. */
   end?: string;
   limits: StreamLimits;
   /** Renders the final frames after the producer threw. */
@@ -32,23 +33,23 @@ export async function writeEvents(
   events: AsyncIterable<SseEvent<unknown>>,
   options: EventStreamOptions,
 ): Promise<StreamOutcome> {
-  const outlet = openOutlet(response, options.limits);
+  const writer = new ResponseWriter(response, options.limits);
   sendHead(response);
-  const heartbeat = setInterval(() => outlet.writeIfQuiet(': hb\n\n'), options.limits.heartbeatMs);
+  const heartbeat = setInterval(() => writer.writeIfQuiet(': hb\n\n'), options.limits.heartbeatMs);
   try {
-    const outcome = await pump(outlet, events, (event) => Buffer.from(serializeFrame(event)));
+    const outcome = await pump(writer, events, (event) => Buffer.from(serializeFrame(event)));
     if (outcome !== 'completed') return outcome;
-    if (options.end !== undefined && !(await outlet.write(Buffer.from(`data: ${options.end}\n\n`))))
-      return outlet.loss();
+    if (options.end !== undefined && !(await writer.write(Buffer.from(`data: ${options.end}\n\n`))))
+      return writer.loss;
     response.end();
     return 'completed';
   } catch (error) {
-    if (outlet.isClosed()) return outlet.loss();
-    if (await outlet.write(Buffer.from(options.onError(error)))) response.end();
+    if (writer.isClosed) return writer.loss;
+    if (await writer.write(Buffer.from(options.onError(error)))) response.end();
     return 'failed';
   } finally {
     clearInterval(heartbeat);
-    outlet.release();
+    writer.release();
   }
 }
 
@@ -61,26 +62,27 @@ export async function writeContent(
   content: AsyncIterable<Uint8Array>,
   options: { limits: StreamLimits; onError: (error: unknown) => void },
 ): Promise<StreamOutcome> {
-  const outlet = openOutlet(response, options.limits);
+  const writer = new ResponseWriter(response, options.limits);
   sendHead(response);
   try {
-    const outcome = await pump(outlet, content, (bytes) => bytes);
+    const outcome = await pump(writer, content, (bytes) => bytes);
     if (outcome === 'completed') response.end();
     return outcome;
   } catch (error) {
-    if (outlet.isClosed()) return outlet.loss();
+    if (writer.isClosed) return writer.loss;
     options.onError(error);
     // Sends the bytes before the error.
     response.socket?.uncork();
     response.destroy();
     return 'failed';
   } finally {
-    outlet.release();
+    writer.release();
   }
 }
 
-// Sends the head at once, so that the client gets its status before the first event exists. Events that are
-// already available go into the same packet: a system call costs more than all other work for an event.
+// Sends the head at once, so that the client gets its status before the first event exists. Events
+// that are already available go into the same packet: a system call costs more than all other work
+// for an event.
 function sendHead(response: ServerResponse): void {
   const { socket } = response;
   socket?.cork();
@@ -100,16 +102,16 @@ function stop(iterator: AsyncIterator<unknown>): void {
 }
 
 async function pump<T>(
-  outlet: Outlet,
+  writer: ResponseWriter,
   source: AsyncIterable<T>,
   toBytes: (item: T) => Uint8Array,
 ): Promise<StreamOutcome> {
   const iterator = source[Symbol.asyncIterator]();
   for (;;) {
-    const step = await outlet.unlessClosed(iterator.next());
+    const step = await writer.unlessClosed(iterator.next());
     if (step === undefined) {
       stop(iterator);
-      return outlet.loss();
+      return writer.loss;
     }
     if (step.done) return 'completed';
     let bytes: Uint8Array;
@@ -119,10 +121,10 @@ async function pump<T>(
       stop(iterator);
       throw error;
     }
-    const result = outlet.write(bytes);
+    const result = writer.write(bytes);
     if (!(result === true || (await result))) {
       stop(iterator);
-      return outlet.loss();
+      return writer.loss;
     }
   }
 }
@@ -139,110 +141,125 @@ function serializeFrame(event: SseEvent<unknown>): string {
 }
 
 function fieldValue(value: string): string {
-  if (/[\r\n\0]/.test(value)) throw new Error('A field of an event may not hold a line break.');
+  if (/[\r\n\0]/.test(value))
+    throw new Error(`The event field ${JSON.stringify(value)} holds a line break or a NUL.`);
   return value;
 }
 
-interface Outlet {
-  /** True when the bytes are written and more may follow; waits while the client is slow. */
-  write(bytes: Uint8Array): true | Promise<boolean>;
-  /** Writes the text, unless a frame is incomplete or the client is slow. */
-  writeIfQuiet(text: string): void;
-  /** The promise's value, or undefined as soon as the client is gone. */
-  unlessClosed<T>(promise: Promise<T>): Promise<T | undefined>;
-  isClosed(): boolean;
-  /** Why the client is gone. */
-  loss(): 'client_gone' | 'stalled';
-  release(): void;
-}
-
-function openOutlet(response: ServerResponse, limits: StreamLimits): Outlet {
-  let isClosed = response.destroyed || response.closed;
-  let isStalled = false;
+/**
+ * The bytes of one stream on their way to a client that may be slow or leave. A class, so that a
+ * chunk allocates nothing beyond its promise.
+ */
+class ResponseWriter {
+  readonly #response: ServerResponse;
+  readonly #stallMs: number;
+  #isClosed: boolean;
+  #isStalled = false;
   /** Within a frame, or while the client is slow. */
-  let isBusy = false;
+  #isBusy = false;
   // A single slot instead of Promise.race, which would leave a reaction on the
   // long-lived promise for every event.
-  let onClosed: (() => void) | undefined;
+  #onClosed: (() => void) | undefined = undefined;
 
-  function markClosed(): void {
-    isClosed = true;
-    onClosed?.();
+  constructor(response: ServerResponse, { stallMs }: StreamLimits) {
+    this.#response = response;
+    this.#stallMs = stallMs;
+    this.#isClosed = response.destroyed || response.closed;
+    response.once('close', this.#markClosed);
   }
-  response.once('close', markClosed);
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Why the client is gone. */
+  get loss(): 'client_gone' | 'stalled' {
+    return this.#isStalled ? 'stalled' : 'client_gone';
+  }
+
+  /** True when the bytes are written and more may follow; waits while the client is slow. */
+  write(bytes: Uint8Array): true | Promise<boolean> {
+    if (this.#isClosed) return Promise.resolve(false);
+    if (bytes.byteLength === 0) return true;
+    if (bytes.byteLength > pieceBytes) return this.#writePieces(bytes);
+    if (this.#response.write(bytes)) return true;
+    this.#isBusy = true;
+    return this.#waitForDrain().finally(() => {
+      this.#isBusy = false;
+    });
+  }
+
+  /** Writes the text, unless a frame is incomplete or the client is slow. */
+  writeIfQuiet(text: string): void {
+    if (!this.#isClosed && !this.#isBusy && !this.#response.writableNeedDrain) this.#response.write(text);
+  }
+
+  /** The promise's value, or undefined as soon as the client is gone. */
+  unlessClosed<T>(promise: Promise<T>): Promise<T | undefined> {
+    return new Promise((resolve, reject) => {
+      if (this.#isClosed) {
+        promise.catch(() => {});
+        resolve(undefined);
+        return;
+      }
+      this.#onClosed = () => resolve(undefined);
+      // Clear the slot before the next step starts, because that step may wait for the client and
+      // set it again.
+      promise.then(
+        (value) => {
+          this.#onClosed = undefined;
+          resolve(value);
+        },
+        (error: unknown) => {
+          this.#onClosed = undefined;
+          reject(error as Error);
+        },
+      );
+    });
+  }
+
+  /** Removes the listener. The response stays open. */
+  release(): void {
+    this.#response.off('close', this.#markClosed);
+  }
+
+  readonly #markClosed = (): void => {
+    this.#isClosed = true;
+    this.#onClosed?.();
+  };
+
+  async #writePieces(bytes: Uint8Array): Promise<boolean> {
+    this.#isBusy = true;
+    try {
+      for (let offset = 0; offset < bytes.byteLength; offset += pieceBytes) {
+        if (this.#isClosed) return false;
+        const piece = bytes.subarray(offset, offset + pieceBytes);
+        if (!this.#response.write(piece) && !(await this.#waitForDrain())) return false;
+      }
+      return true;
+    } finally {
+      this.#isBusy = false;
+    }
+  }
 
   /** Waits until the client accepts more; false when it is gone or stalls. */
-  function waitForDrain(): Promise<boolean> {
+  #waitForDrain(): Promise<boolean> {
+    const response = this.#response;
     return new Promise((resolve) => {
       const settle = (isDrained: boolean) => {
         clearTimeout(timer);
         response.off('drain', onDrain);
-        onClosed = undefined;
+        this.#onClosed = undefined;
         resolve(isDrained);
       };
       const onDrain = () => settle(true);
       const timer = setTimeout(() => {
-        isStalled = true;
+        this.#isStalled = true;
         response.destroy();
         settle(false);
-      }, limits.stallMs);
-      onClosed = () => settle(false);
+      }, this.#stallMs);
+      this.#onClosed = () => settle(false);
       response.once('drain', onDrain);
     });
   }
-
-  async function writePieces(bytes: Uint8Array): Promise<boolean> {
-    isBusy = true;
-    try {
-      for (let offset = 0; offset < bytes.byteLength; offset += pieceBytes) {
-        if (isClosed) return false;
-        if (!response.write(bytes.subarray(offset, offset + pieceBytes)) && !(await waitForDrain()))
-          return false;
-      }
-      return true;
-    } finally {
-      isBusy = false;
-    }
-  }
-
-  return {
-    write(bytes) {
-      if (isClosed) return Promise.resolve(false);
-      if (bytes.byteLength === 0) return true;
-      if (bytes.byteLength > pieceBytes) return writePieces(bytes);
-      if (response.write(bytes)) return true;
-      isBusy = true;
-      return waitForDrain().finally(() => {
-        isBusy = false;
-      });
-    },
-    writeIfQuiet(text) {
-      if (!isClosed && !isBusy && !response.writableNeedDrain) response.write(text);
-    },
-    unlessClosed(promise) {
-      return new Promise((resolve, reject) => {
-        if (isClosed) {
-          promise.catch(() => {});
-          resolve(undefined);
-          return;
-        }
-        onClosed = () => resolve(undefined);
-        // Clear the slot before the next step starts, because that step may wait for the client and
-        // set it again.
-        promise.then(
-          (value) => {
-            onClosed = undefined;
-            resolve(value);
-          },
-          (error: unknown) => {
-            onClosed = undefined;
-            reject(error as Error);
-          },
-        );
-      });
-    },
-    isClosed: () => isClosed,
-    loss: () => (isStalled ? 'stalled' : 'client_gone'),
-    release: () => response.off('close', markClosed),
-  };
 }
