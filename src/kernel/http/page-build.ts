@@ -1,5 +1,5 @@
-// Pages that are built when they are first requested, such as the portal of a checkout. While the build runs,
-// a browser gets a page that reloads itself and a program gets a 503.
+// Pages that are built when they are first requested, such as the portal of a checkout. While the
+// build runs, a browser gets a page that reloads itself and a program gets a 503.
 import { existsSync } from 'node:fs';
 import type { Log } from '../log.ts';
 import { Problem } from '../problem.ts';
@@ -15,38 +15,35 @@ export interface PageFolder {
 
 const retryAfterSeconds = 2;
 
+/** A failed build is reported by one 503; the request after it starts the next build. */
+type BuildState = 'absent' | 'building' | 'failed' | 'built';
+
 /**
  * Returns a function that is called before a page is served. It starts the build where the folder
- * is absent, and answers true where the page can be served; otherwise it has written the waiting
- * page, or throws a 503. A build that failed is tried again with the next request.
+ * is absent, and returns true where the page can be served; otherwise it has written the waiting
+ * page, or throws a 503.
  */
 export function createPageBuild({ directory, build }: PageFolder, log: Log) {
-  let buildPromise: Promise<void> | undefined;
-  let hasFailed = false;
-  let isBuilt = build === undefined || existsSync(directory);
+  let state: BuildState = build === undefined || existsSync(directory) ? 'built' : 'absent';
 
-  function start(run: () => Promise<void>): void {
-    hasFailed = false;
-    buildPromise = run()
-      .then(() => {
-        isBuilt = true;
-      })
-      .catch((error: unknown) => {
-        hasFailed = true;
-        log.error({ err: error, directory }, 'the pages could not be built');
-      })
-      .finally(() => {
-        buildPromise = undefined;
-      });
+  async function runBuild(buildFolder: () => Promise<void>): Promise<void> {
+    state = 'building';
+    try {
+      await buildFolder();
+      state = 'built';
+    } catch (error) {
+      state = 'failed';
+      log.error({ err: error, directory }, 'the pages could not be built');
+    }
   }
 
   return (request: HttpRequest, commonHeaders: Record<string, string>): boolean => {
-    if (isBuilt || build === undefined) return true;
-    if (hasFailed) {
-      hasFailed = false;
+    if (state === 'built' || build === undefined) return true;
+    if (state === 'failed') {
+      state = 'absent';
       throw notReady('The documentation could not be built; "npm run docs" in the checkout says why.');
     }
-    if (buildPromise === undefined) start(build);
+    if (state === 'absent') void runBuild(build);
     if (!acceptsHtml(request.headers.accept)) throw notReady('The documentation is being built.');
     writeWaitingPage(request, commonHeaders);
     return false;
