@@ -24,10 +24,10 @@ export interface ToBodyThread {
 /** The thread's answer: the same bytes, and their value or the error. */
 export type FromBodyThread = { bytes: Uint8Array<ArrayBuffer> } & (
   | { value: unknown }
-  | { problem: WrittenProblem }
+  | { problem: PlainProblem }
 );
 
-interface WrittenProblem {
+interface PlainProblem {
   kind: ProblemKind;
   code: ProblemCode;
   message: string;
@@ -62,18 +62,18 @@ async function parseInTurn(bytes: Buffer): Promise<ParsedBody> {
   return { raw: bytes, value };
 }
 
-interface Waiting {
+interface Waiter {
   resolve(parsed: ParsedBody): void;
   reject(error: Error): void;
 }
 
 // One thread per process, started by the first large body. It responds in the order of the requests.
-let thread: { worker: Worker; waiting: Waiting[] } | undefined;
+let thread: { worker: Worker; waiters: Waiter[] } | undefined;
 
 function parseInThread(bytes: Buffer, formType?: string): Promise<ParsedBody> {
-  const { worker, waiting } = (thread ??= startParser());
+  const { worker, waiters } = (thread ??= startParser());
   return new Promise<ParsedBody>((resolve, reject) => {
-    waiting.push({ resolve, reject });
+    waiters.push({ resolve, reject });
     // Only a whole ArrayBuffer can be transferred; a view of a larger one is copied.
     const ownBytes =
       bytes.byteLength === bytes.buffer.byteLength ? bytes : Buffer.from(new Uint8Array(bytes).buffer);
@@ -84,32 +84,32 @@ function parseInThread(bytes: Buffer, formType?: string): Promise<ParsedBody> {
   });
 }
 
-function startParser(): { worker: Worker; waiting: Waiting[] } {
+function startParser(): { worker: Worker; waiters: Waiter[] } {
   // Start it without the flags of the process: a profiler or a test's preload is meant for the main
   // thread.
   const worker = startThread('src/kernel/http/body/thread', { execArgv: [] });
-  const entry = { worker, waiting: [] as Waiting[] };
+  const entry = { worker, waiters: [] as Waiter[] };
   // The thread must not keep the process running after the server has closed.
   worker.unref();
   worker.on('message', (answer: FromBodyThread) => {
-    const firstWaiting = entry.waiting.shift();
-    if ('problem' in answer) firstWaiting?.reject(problemOf(answer.problem));
+    const waiter = entry.waiters.shift();
+    if ('problem' in answer) waiter?.reject(problemOf(answer.problem));
     else
-      firstWaiting?.resolve({
+      waiter?.resolve({
         raw: Buffer.from(answer.bytes.buffer, answer.bytes.byteOffset, answer.bytes.byteLength),
         value: answer.value,
       });
   });
-  const giveUp = (cause: unknown): void => {
+  const rejectAll = (cause: unknown): void => {
     if (thread === entry) thread = undefined;
-    for (const { reject } of entry.waiting.splice(0))
+    for (const { reject } of entry.waiters.splice(0))
       reject(new Error('The thread that parses large bodies has ended.', { cause }));
   };
-  worker.on('error', giveUp);
-  worker.on('exit', giveUp);
+  worker.on('error', rejectAll);
+  worker.on('exit', rejectAll);
   return entry;
 }
 
-function problemOf({ kind, code, message, param, details }: WrittenProblem): Problem {
+function problemOf({ kind, code, message, param, details }: PlainProblem): Problem {
   return new Problem(kind, code, message, { param, ...(details === undefined ? {} : { details }) });
 }

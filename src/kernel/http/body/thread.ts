@@ -1,4 +1,4 @@
-// The thread that parses large bodies for body-parser.ts: one body per message, answered in order.
+// The thread that parses large bodies for parser.ts: one body per message, answered in order.
 import { parentPort } from 'node:worker_threads';
 import { parseJson } from '../../contract/json.ts';
 import { asProblem } from '../../problem.ts';
