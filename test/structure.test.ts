@@ -323,8 +323,8 @@ describe('imports from a folder above', () => {
 
 describe('package importers', () => {
   accepts('lets the listed file import its package', {
-    'src/kernel/http/server.ts': "import express from 'express';",
-    'src/kernel/data/embedded/worker.ts': "import { NodeFS } from '@electric-sql/pglite/nodefs';",
+    'src/kernel/http/request-handler.ts': "import express from 'express';",
+    'src/kernel/data/embedded/cluster.ts': "import { NodeFS } from '@electric-sql/pglite/nodefs';",
   });
   for (const name of [
     'express',

@@ -3,38 +3,38 @@
 // Once a table is in the old generation, these chains promote a third of all requests with everything that
 // they refer to (docs/decisions/2026-11-22-processor-time.md).
 
-/** The place of one member. */
-export interface Place<T> {
+/** One member of the set. */
+export interface ActiveSetEntry<T> {
   readonly member: T;
   /** The index of the member; only the set itself uses it. */
   index: number;
 }
 
 export class ActiveSet<T> {
-  readonly #places: Place<T>[] = [];
+  readonly #entries: ActiveSetEntry<T>[] = [];
 
-  /** Adds a member, also one that is in the set already. The place is for `delete`. */
-  add(member: T): Place<T> {
-    const place = { member, index: this.#places.length };
-    this.#places.push(place);
-    return place;
+  /** Adds a member, also one that is in the set already. The entry is for `delete`. */
+  add(member: T): ActiveSetEntry<T> {
+    const entry = { member, index: this.#entries.length };
+    this.#entries.push(entry);
+    return entry;
   }
 
-  /** Deletes a member by its place. Without effect the second time. */
-  delete(place: Place<T>): void {
-    if (this.#places[place.index] !== place) return;
-    const lastPlace = this.#places.pop() as Place<T>;
-    if (lastPlace === place) return;
-    this.#places[place.index] = lastPlace;
-    lastPlace.index = place.index;
+  /** Deletes a member by its entry. Without effect the second time. */
+  delete(entry: ActiveSetEntry<T>): void {
+    if (this.#entries[entry.index] !== entry) return;
+    const lastEntry = this.#entries.pop() as ActiveSetEntry<T>;
+    if (lastEntry === entry) return;
+    this.#entries[entry.index] = lastEntry;
+    lastEntry.index = entry.index;
   }
 
   get size(): number {
-    return this.#places.length;
+    return this.#entries.length;
   }
 
   /** The members at the time of the call, in no order. */
   members(): T[] {
-    return this.#places.map(({ member }) => member);
+    return this.#entries.map(({ member }) => member);
   }
 }

@@ -1,7 +1,7 @@
 // Adds and deletes members of 1,000 bytes, 32 at a time, with collections of the young generation in
 // between. Prints how many bytes each member left in the old generation. Needs `--expose-gc`.
 import { getHeapSpaceStatistics } from 'node:v8';
-import { ActiveSet, type Place } from '../../src/kernel/active-set.ts';
+import { ActiveSet, type ActiveSetEntry } from '../../src/kernel/active-set.ts';
 
 const members = 50_000;
 const collect = globalThis.gc as (options?: { type: 'minor' }) => void;
@@ -9,12 +9,12 @@ const oldBytes = () =>
   getHeapSpaceStatistics().find(({ space_name: name }) => name === 'old_space')?.space_used_size ?? 0;
 
 const set = new ActiveSet<object>();
-const places: Place<object>[] = [];
+const entries: ActiveSetEntry<object>[] = [];
 collect();
 const bytesBefore = oldBytes();
 for (let count = 1; count <= members; count += 1) {
-  places.push(set.add(Array.from({ length: 120 }, () => count)));
-  if (places.length > 32) set.delete(places.shift() as Place<object>);
+  entries.push(set.add(Array.from({ length: 120 }, () => count)));
+  if (entries.length > 32) set.delete(entries.shift() as ActiveSetEntry<object>);
   if (count % 5_000 === 0) collect({ type: 'minor' });
 }
 process.stdout.write(((oldBytes() - bytesBefore) / members).toFixed(0));

@@ -7,14 +7,14 @@ describe('ActiveSet', () => {
   test('has the members that were added and not deleted', () => {
     const set = new ActiveSet<string>();
     const [a, b, c, d] = [set.add('a'), set.add('b'), set.add('c'), set.add('d')];
-    for (const place of [b, d]) set.delete(place);
+    for (const entry of [b, d]) set.delete(entry);
     expect(set.members().sort()).toEqual(['a', 'c']);
     expect(set.size).toBe(2);
-    for (const place of [a, c]) set.delete(place);
+    for (const entry of [a, c]) set.delete(entry);
     expect(set.members()).toEqual([]);
   });
 
-  test('ignores the second deletion of a place', () => {
+  test('ignores the second deletion of an entry', () => {
     const set = new ActiveSet<string>();
     const firstPlace = set.add('a');
     set.add('b');
@@ -26,9 +26,9 @@ describe('ActiveSet', () => {
 
   test('lists the members at the time of the call', () => {
     const set = new ActiveSet<string>();
-    const place = set.add('a');
+    const entry = set.add('a');
     const members = set.members();
-    set.delete(place);
+    set.delete(entry);
     expect(members).toEqual(['a']);
   });
 

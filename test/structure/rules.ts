@@ -13,12 +13,12 @@ export interface Violation {
 
 /** The only files of src that may import a package. */
 export const packageImporters: Readonly<Record<string, RegExp>> = {
-  express: /^src\/kernel\/http\/server\.ts$/,
+  express: /^src\/kernel\/http\/request-handler\.ts$/,
   'openapi-backend': /^src\/kernel\/contract\/(?:operations|validator)\.ts$/,
   // validator.ts checks requests; schema.ts checks settings files and tool inputs.
   ajv: /^src\/kernel\/contract\/(?:validator|schema|text-length)\.ts$/,
   'ajv-formats': /^src\/kernel\/contract\/(?:validator|schema|text-length)\.ts$/,
-  postgres: /^src\/kernel\/data\/database\.ts$/,
+  postgres: /^src\/kernel\/data\/(?:database|queries)\.ts$/,
   '@electric-sql/pglite': /^src\/kernel\/data\/embedded\/[a-z-]+\.ts$/,
   'pg-boss': /^src\/kernel\/data\/jobs\.ts$/,
   pino: /^src\/kernel\/log\.ts$/,

@@ -26,9 +26,12 @@ export function networkOf(address: string): string {
   const host = plainAddress(address);
   if (!host.includes(':') || !isIPv6(host)) return host;
   // `::` stands for as many groups of zeros as are missing of eight.
-  const [leadingGroups = [], after] = host.split('::').map((part) => (part === '' ? [] : part.split(':')));
-  const zeros = after === undefined ? [] : Array<string>(8 - leadingGroups.length - after.length).fill('0');
-  return `${[...leadingGroups, ...zeros, ...(after ?? [])].slice(0, 4).join(':')}::/64`;
+  const [leadingGroups = [], trailingGroups] = host
+    .split('::')
+    .map((part) => (part === '' ? [] : part.split(':')));
+  const zeroCount = trailingGroups === undefined ? 0 : 8 - leadingGroups.length - trailingGroups.length;
+  const zeros = Array<string>(zeroCount).fill('0');
+  return `${[...leadingGroups, ...zeros, ...(trailingGroups ?? [])].slice(0, 4).join(':')}::/64`;
 }
 
 /** The address without a zone: IPv6 in its shortest form, and an IPv4-mapped IPv6 address as IPv4. */

@@ -15,7 +15,7 @@ export function createConnectionLimits(maxPerAddress: number, proxies: Proxies |
   // Connections that never sent a request.
   const unusedSockets = new Set<Socket>();
   return {
-    unused: unusedSockets,
+    unusedSockets,
     /** False when the address has too many connections. */
     accept(socket: Socket): boolean {
       if (!proxies?.isTrusted(peerAddress(socket))) {
@@ -27,7 +27,7 @@ export function createConnectionLimits(maxPerAddress: number, proxies: Proxies |
       socket.once('close', () => unusedSockets.delete(socket));
       return true;
     },
-    usedBy: (socket: Socket): boolean => unusedSockets.delete(socket),
+    markUsed: (socket: Socket): void => void unusedSockets.delete(socket),
     /** Throws a 429 when the client behind a proxy has too many concurrent requests. */
     admit({ message, response, remoteAddress }: HttpRequest): void {
       if (!proxies?.isTrusted(peerAddress(message.socket))) return;

@@ -1,5 +1,6 @@
-// Graceful shutdown of a server: stops accepting connections, then requests, waits for the running ones and
-// then aborts them. An idle connection stays open for a moment, because its next request may be on the way.
+// Graceful shutdown of a server: stops accepting connections, then requests, waits for the running
+// ones and then aborts them. An idle connection stays open for a moment, because its next request
+// may be on the way.
 import type { Server as HttpServer } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import type { ActiveSet } from '../active-set.ts';
@@ -53,30 +54,14 @@ const longestGraceMs = 400;
 
 export function createDrain(options: DrainOptions): Drain {
   const { http, listeners, requests, unusedSockets, abortGraceMs } = options;
+  const idleConnections = createIdleConnections(http);
   let isClosing = false;
-  let closesIdle = false;
   let refusesRequests = false;
-  // Responses that ended within the grace period. Their headers may have said that
-  // the connection stays open, so their clients may be sending the next request.
-  let graceCount = 0;
-  let graceMs = 0;
   let firstClose: Promise<void> | undefined;
-
-  function closeIdleConnections(): void {
-    if (closesIdle && graceCount === 0) http.closeIdleConnections();
-  }
 
   function refuseRequests(): void {
     refusesRequests = true;
-    graceMs = 0;
-  }
-
-  /** Resolves when the last connection of every listener is closed. */
-  function stopListening(): Promise<unknown> {
-    // http's own close would cut idle connections although their next request may be on the way.
-    const stop = (listener: NetServer) =>
-      new Promise<void>((resolve) => NetServer.prototype.close.call(listener, () => resolve()));
-    return Promise.all(listeners.map(stop));
+    idleConnections.endGrace();
   }
 
   async function close({
@@ -85,9 +70,9 @@ export function createDrain(options: DrainOptions): Drain {
     lingerMs = 0,
   }: CloseOptions): Promise<void> {
     isClosing = true;
-    graceMs = Math.min(lingerMs, longestGraceMs);
+    idleConnections.startGrace(Math.min(lingerMs, longestGraceMs));
     if (noticeMs > 0) await pause(noticeMs);
-    const connectionsEnd = stopListening();
+    const connectionsEnd = stopListening(listeners);
     const abortTimer = setTimeout(() => {
       refuseRequests();
       for (const request of requests.members()) request.abort(drainingProblem());
@@ -100,9 +85,8 @@ export function createDrain(options: DrainOptions): Drain {
     } else {
       refuseRequests();
     }
-    closesIdle = true;
     for (const socket of unusedSockets) socket.destroy();
-    closeIdleConnections();
+    idleConnections.close();
     await connectionsEnd;
     // Only http's check of deadlines still runs; this stops it.
     http.close();
@@ -116,15 +100,52 @@ export function createDrain(options: DrainOptions): Drain {
       if (refusesRequests) throw drainingProblem();
     },
     responseEnded() {
-      if (!isClosing) return;
-      graceCount += 1;
-      const endGrace = (): void => {
-        graceCount -= 1;
-        closeIdleConnections();
-      };
-      setTimeout(() => void nextTurn().then(endGrace), graceMs);
+      if (isClosing) idleConnections.responseEnded();
     },
     close: (closeOptions = {}) => (firstClose ??= close(closeOptions)),
+  };
+}
+
+/** Resolves when the last connection of every listener is closed. */
+function stopListening(listeners: readonly NetServer[]): Promise<unknown> {
+  // http's own close would cut idle connections although their next request may be on the way.
+  const stop = (listener: NetServer) =>
+    new Promise<void>((resolve) => NetServer.prototype.close.call(listener, () => resolve()));
+  return Promise.all(listeners.map(stop));
+}
+
+/**
+ * Closes kept-alive connections without a request, but none within the grace period after a response:
+ * its headers may have said that the connection stays open, so its client may be sending the next one.
+ */
+function createIdleConnections(http: HttpServer) {
+  let mayClose = false;
+  /** Responses that ended within the grace period. */
+  let graceCount = 0;
+  let graceMs = 0;
+
+  function closeUnlessGrace(): void {
+    if (mayClose && graceCount === 0) http.closeIdleConnections();
+  }
+
+  return {
+    startGrace: (ms: number) => void (graceMs = ms),
+    /** Later responses get no grace period. */
+    endGrace: () => void (graceMs = 0),
+    responseEnded(): void {
+      graceCount += 1;
+      setTimeout(() => {
+        void nextTurn().then(() => {
+          graceCount -= 1;
+          closeUnlessGrace();
+        });
+      }, graceMs);
+    },
+    /** Closes the idle connections, now and after each grace period. */
+    close(): void {
+      mayClose = true;
+      closeUnlessGrace();
+    },
   };
 }
 

@@ -26,7 +26,7 @@ export function loopbackGuard(options: LoopbackGuardOptions = {}): Guard {
     const hosts = hostHeaders(request);
     const host = hosts.length === 1 ? hosts[0]?.toLowerCase() : undefined;
     const isAllowed =
-      host !== undefined && (isLoopbackHost(host, request.socket.localPort) || allowedHosts.has(host));
+      host !== undefined && (isOwnHost(host, request.socket.localPort) || allowedHosts.has(host));
     if (!isAllowed || !targetAgrees(request.url ?? '', host)) {
       throw new Problem(
         'forbidden',
@@ -49,7 +49,7 @@ export function loopbackGuard(options: LoopbackGuardOptions = {}): Guard {
 const ownSites = ['same-origin', 'none'];
 const allSites = [...ownSites, 'same-site', 'cross-site'];
 
-function isLoopbackHost(host: string, localPort: number | undefined): boolean {
+function isOwnHost(host: string, localPort: number | undefined): boolean {
   return loopbackNames.some((name) => host === `${name}:${localPort}` || (localPort === 80 && host === name));
 }
 

@@ -25,14 +25,14 @@ export function listenAt(
       listener.off('error', reject);
       const bound = listener.address() as AddressInfo | string | null;
       const port = typeof bound === 'object' && bound !== null ? bound.port : 0;
-      const host = 'host' in address ? callableHost(address.host) : '';
-      resolve({ url: url ?? `http://${host}:${port}`, port });
+      resolve({ url: url ?? callableUrl('host' in address ? address.host : '', port), port });
     });
   });
 }
 
-function callableHost(host: string): string {
-  if (host === '0.0.0.0') return '127.0.0.1';
-  if (host === '::') return '[::1]';
-  return host.includes(':') ? `[${host}]` : host;
+/** The URL under which a program on this machine calls the address; a wildcard becomes loopback. */
+export function callableUrl(host: string, port: number): string {
+  if (host === '0.0.0.0') return `http://127.0.0.1:${port}`;
+  if (host === '::') return `http://[::1]:${port}`;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }

@@ -3,6 +3,7 @@
 // refused between two versions.
 import net from 'node:net';
 import util from 'node:util';
+import { callableUrl } from './listen.ts';
 
 export interface ListeningSocket {
   /** The file descriptor that child processes inherit. */
@@ -39,30 +40,33 @@ export function openListeningSocket(host: string, port: number): ListeningSocket
     throw new Error(
       `Node ${process.version} cannot share a listening socket; use the version that Townhall was tested with.`,
     );
-  const address = host === 'localhost' ? '127.0.0.1' : host;
+  const address = bindAddress(host);
   const family = net.isIP(address);
   if (family === 0) throw new Error(`The host "${host}" must be an address such as 0.0.0.0 or 127.0.0.1.`);
   const handle = makeHandle(address, port, family as 4 | 6, -1, 0);
   if (typeof handle === 'number')
-    throw new Error(`The address ${host}:${port} is not available: ${nameOf(handle)}.`);
+    throw new Error(`The address ${host}:${port} is not available: ${describeError(handle)}.`);
   const bound: { port?: number } = {};
   // A port in use is reported here, not by the bind.
   const failure = handle.getsockname(bound);
   if (failure !== 0) {
     handle.close();
-    throw new Error(`The address ${host}:${port} is not available: ${nameOf(failure)}.`);
+    throw new Error(`The address ${host}:${port} is not available: ${describeError(failure)}.`);
   }
   return { fd: handle.fd, host, port: bound.port ?? port, close: () => handle.close() };
 }
 
-/** The URL under which callers on this machine reach an address. */
+/** The URL under which callers on this machine reach an address that is bound here. */
 export function localUrl(host: string, port: number): string {
-  if (host === '0.0.0.0' || host === 'localhost') return `http://127.0.0.1:${port}`;
-  if (host === '::') return `http://[::1]:${port}`;
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  return callableUrl(bindAddress(host), port);
 }
 
-function nameOf(code: number): string {
+// Node may resolve the name to an IPv6 address, which the IPv4 socket would not serve.
+function bindAddress(host: string): string {
+  return host === 'localhost' ? '127.0.0.1' : host;
+}
+
+function describeError(code: number): string {
   const sentences: Record<string, string> = {
     EADDRINUSE: 'another program listens there',
     EACCES: 'this user may not listen there',

@@ -48,11 +48,11 @@ function addEntry(addresses: BlockList, entry: string): void {
   const [address = '', bits, ...surplus] = entry.split('/');
   const version = isIP(address);
   const width = version === 6 ? 128 : 32;
-  const isFit =
+  const isValid =
     version !== 0 &&
     surplus.length === 0 &&
     (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= width));
-  if (!isFit) throw new Error(`"${entry}" is neither an address nor a network such as 10.0.0.0/8.`);
+  if (!isValid) throw new Error(`"${entry}" is neither an address nor a network such as 10.0.0.0/8.`);
   addresses.addSubnet(address, bits === undefined ? width : Number(bits), version === 6 ? 'ipv6' : 'ipv4');
 }
 

@@ -3,9 +3,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { id } from '../ids.ts';
-import { isPermanent, Problem, forSurface, renderProblem } from '../problem.ts';
-
-export type Surface = 'gateway' | 'agent';
+import { forSurface, isPermanent, Problem, renderProblem, type Surface } from '../problem.ts';
 
 const parseErrors: Readonly<Record<string, string>> = {
   HPE_HEADER_OVERFLOW: 'The headers of the request are too large.',

@@ -7,7 +7,7 @@ import type { Contract } from '../contract/contract.ts';
 import { failureNote } from '../contract/failure-note.ts';
 import type { AnyReply } from '../contract/reply.ts';
 import { toErrorDialect } from '../error-dialects.ts';
-import { asProblem, isPermanent, Problem, forSurface, renderProblem } from '../problem.ts';
+import { asProblem, forSurface, isPermanent, Problem, renderProblem, type Surface } from '../problem.ts';
 import type { HttpRequest } from './request.ts';
 import { commonHeaders, type CorsRules, leavesBodyUnread } from './response-headers.ts';
 import { discard, type StreamLimits, type StreamOutcome, writeContent, writeEvents } from './sse.ts';
@@ -17,7 +17,7 @@ export type { CorsRules };
 export interface ResponderOptions {
   contract: Contract;
   clock: Pick<Clock, 'monotonicMs'>;
-  surface: 'gateway' | 'agent';
+  surface: Surface;
   streams: StreamLimits;
   cors: CorsRules;
   /** Whether the server is closing; then every response closes its connection. */
@@ -75,7 +75,7 @@ export function createResponder(options: ResponderOptions): Responder {
         request.response.destroy();
         return;
       }
-      const answer = { ...problemHead(problem), body: errorBody(request, problem, options.surface) };
+      const answer = problemAnswer(request, problem, options.surface);
       const mismatch =
         contract.problemMismatch(request, problem, answer.body) ??
         contract.headerMismatch(request, answer.status, () => head.headersOf(request, answer));
@@ -83,13 +83,10 @@ export function createResponder(options: ResponderOptions): Responder {
         writeJson(head, request, answer, answer.body);
         return;
       }
-      const { operation } = request;
-      request.log.error(
-        { operationId: operation?.handlerId, mismatch },
-        'an error does not match the contract',
-      );
-      const failure = asProblem(new Error(mismatch));
-      writeJson(head, request, problemHead(failure), errorBody(request, failure, options.surface));
+      const operationId = request.operation?.handlerId;
+      request.log.error({ operationId, mismatch }, 'an error does not match the contract');
+      const failure = problemAnswer(request, asProblem(new Error(mismatch)), options.surface);
+      writeJson(head, request, failure, failure.body);
     },
   };
 }
@@ -214,7 +211,7 @@ function writeJson(head: HeadWriter, request: HttpRequest, reply: ReplyHead, bod
   request.response.end(text);
 }
 
-function errorBody(request: HttpRequest, problem: Problem, surface: ResponderOptions['surface']): object {
+function errorBody(request: HttpRequest, problem: Problem, surface: Surface): object {
   const renderedProblem = renderProblem(problem, request.requestId);
   const body = toErrorDialect(renderedProblem, problem, request.errorDialect);
   return forSurface(body, surface);
@@ -237,11 +234,11 @@ function logFailure(request: HttpRequest, problem: Problem, message: string): vo
   else if (problem.cause !== undefined) log.debug({ code: problem.code, err: problem.cause }, message);
 }
 
-function problemHead(problem: Problem): { status: number; headers: Record<string, string> } {
+function problemAnswer(request: HttpRequest, problem: Problem, surface: Surface) {
   const headers = { ...problem.headers };
   if (problem.kind === 'unavailable' || problem.kind === 'rate_limited') headers['retry-after'] ??= '1';
   if (isPermanent(problem)) headers['x-should-retry'] = 'false';
-  return { status: problem.status, headers };
+  return { status: problem.status, headers, body: errorBody(request, problem, surface) };
 }
 
 function noteOutcome(request: HttpRequest, outcome: StreamOutcome): void {

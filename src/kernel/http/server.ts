@@ -1,5 +1,5 @@
-// The HTTP server of both surfaces, and the only file that uses express: it admits requests,
-// passes them to pages and the contract, and renders every error in one place. drain.ts closes it.
+// The HTTP server of both surfaces: its listeners, limits and deadlines. request-handler.ts handles
+// its requests, websocket.ts its upgrades, and drain.ts closes it.
 import {
   createServer as createHttpServer,
   type IncomingMessage,
@@ -7,12 +7,9 @@ import {
   type ServerResponse,
 } from 'node:http';
 import { createServer as createNetServer, type Server as NetServer, type Socket } from 'node:net';
-import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response } from 'express';
-import { ActiveSet, type Place } from '../active-set.ts';
-import { accessFields, type NameIdentity } from './access-log.ts';
-import { serveAssets } from './pages/asset-pages.ts';
+import { ActiveSet } from '../active-set.ts';
+import { type AdmissionOptions, createAdmission } from './admission.ts';
 import { type BodyBudget, type BodyBudgetLimits, createBodyBudget } from './body/budget.ts';
-import type { Clock } from '../clock.ts';
 import type { Contract } from '../contract/contract.ts';
 import {
   clientAddress,
@@ -22,23 +19,18 @@ import {
 } from './connection-limits.ts';
 import { type CloseOptions, createDrain, defaultDrainMs, type Drain } from './drain.ts';
 import type { FixedPage } from './pages/fixed-pages.ts';
-import { type FrontPage, renderFrontPage } from './pages/front-page.ts';
-import type { Guard } from './guard.ts';
-import { id } from '../ids.ts';
+import type { FrontPage } from './pages/front-page.ts';
 import { listenAt, type ListenAddress } from './listen.ts';
-import type { Log } from '../log.ts';
-import type { RequestObserver } from './observer.ts';
-import { Problem } from '../problem.ts';
-import type { Proxies } from './proxies.ts';
-import { createPageBuild, type PageFolder } from './page-build.ts';
-import { endWithProblem, refuseUnparsed, type Surface } from './raw-response.ts';
-import { HttpRequest } from './request.ts';
-import { refuseAmbiguous } from './request-checks.ts';
-import { createResponder, type CorsRules, type Responder } from './respond.ts';
+import { Problem, type Surface } from '../problem.ts';
+import { endWithProblem, refuseUnparsed } from './raw-response.ts';
+import type { HttpRequest } from './request.ts';
+import { refuseAmbiguous, type RequestLimits } from './request-checks.ts';
+import { createRequestHandler, type FilePages } from './request-handler.ts';
+import { createResponder, type CorsRules } from './respond.ts';
 import type { SocketRequest } from './socket-request.ts';
 import { createWebSockets, type SocketRoute, type WebSockets } from './websocket.ts';
 
-export type { ListenAddress };
+export type { FilePages, ListenAddress };
 
 export interface ServerTimeouts {
   /** Deadline of the head of a request. */
@@ -58,12 +50,10 @@ export interface ServerTimeouts {
   abortGraceMs: number;
 }
 
-export interface ServerLimits {
+export interface ServerLimits extends RequestLimits {
   /** The limit of operations without an `x-max-body-bytes` of their own. */
   maxBodyBytes: number;
   maxHeaderBytes: number;
-  maxHeaders: number;
-  maxUrlBytes: number;
   maxConnections: number;
   /** Total bytes of large bodies (above 256 KiB) without a complete response, for one caller and for all. */
   largeBodyBytes: BodyBudgetLimits;
@@ -102,12 +92,7 @@ const defaultLimits: ServerLimits = {
   maxPerAddress: 100,
 };
 
-/** A folder of static files. */
-export interface FilePages extends PageFolder {
-  prefix: string;
-}
-
-export interface ServerOptions {
+export interface ServerOptions extends AdmissionOptions {
   contract: Contract;
   /** Folders served as static files, outside the contract. */
   pages?: readonly FilePages[];
@@ -118,22 +103,12 @@ export interface ServerOptions {
   frontPage?: () => FrontPage;
   /** Pages of one document by their path, outside the contract. */
   fixedPages?: ReadonlyMap<string, FixedPage>;
-  /** Checks every request before anything else. */
-  guard?: Guard;
-  log: Log;
-  clock: Pick<Clock, 'monotonicMs'>;
   limits?: Partial<ServerLimits>;
   timeouts?: Partial<ServerTimeouts>;
   /** Without it responses have no CORS headers. */
   cors?: { origins: readonly string[]; scoped?: CorsRules['scoped'] };
-  /** Proxies whose `X-Forwarded-For` is trusted; without them the socket's peer is the client. */
-  proxies?: Proxies;
   /** The agent's errors also have `success: false`. */
   surface: Surface;
-  observer?: RequestObserver | undefined;
-  nameIdentity?: NameIdentity;
-  /** The name under which the large bodies of an identity are counted together; by address without it. */
-  callerOf?: (identity: { kind: string }) => string | null;
   /** Paths that also take WebSockets. */
   sockets?: readonly SocketRoute[];
 }
@@ -183,8 +158,7 @@ export function createServer(options: ServerOptions): Server {
   });
 
   const budget = createBodyBudget(limits.largeBodyBytes);
-  const admit = createAdmission({
-    server: options,
+  const admit = createAdmission(options, {
     limits,
     budget,
     requestMs: timeouts.requestMs,
@@ -199,14 +173,14 @@ export function createServer(options: ServerOptions): Server {
   }
 
   const { pages = [], frontPage, fixedPages = new Map<string, FixedPage>() } = options;
-  const handle = createRouter({ pages, frontPage, fixedPages, admit, dispatch, responder, log });
+  const handle = createRequestHandler({ pages, frontPage, fixedPages, admit, dispatch, responder, log });
   const sockets = openSockets(options, { limits, budget, connections, drain: () => drain });
   const http = createHttp(handle, { limits, timeouts, connections, surface, sockets });
   const drain = createDrain({
     http,
     listeners,
     requests,
-    unusedSockets: connections.unused,
+    unusedSockets: connections.unusedSockets,
     abortGraceMs: timeouts.abortGraceMs,
   });
 
@@ -215,8 +189,8 @@ export function createServer(options: ServerOptions): Server {
   return {
     inFlight: () => requests.size + sockets.requests.size,
     runningRequests: () => [
-      ...requests.members().flatMap(bearerRequest),
-      ...[...sockets.requests].flatMap(socketCall),
+      ...requests.members().flatMap(runningHttpRequest),
+      ...[...sockets.requests].flatMap(runningSocketCall),
     ],
     async listen(address) {
       // Node checks deadlines on the http server's own listener; further listeners only accept connections.
@@ -229,63 +203,11 @@ export function createServer(options: ServerOptions): Server {
       warmUpTimer ??= setTimeout(() => void contract.warm(log), warmAfterMs).unref();
       return bound;
     },
-    close(closing) {
+    close(closeOptions) {
       clearTimeout(warmUpTimer);
-      sockets.close(closing?.drainMs ?? defaultDrainMs);
-      return drain.close(closing);
+      sockets.close(closeOptions?.drainMs ?? defaultDrainMs);
+      return drain.close(closeOptions);
     },
-  };
-}
-
-interface AdmissionOptions {
-  server: ServerOptions;
-  limits: ServerLimits;
-  budget: BodyBudget;
-  /** The default deadline of operations. */
-  requestMs: number;
-  requests: ActiveSet<HttpRequest>;
-  connections: ConnectionLimits;
-  drain: () => Drain;
-}
-
-/** The start and the end of each request: registers and checks it, and logs it when its response is over. */
-function createAdmission(options: AdmissionOptions) {
-  const { limits, budget, requestMs, requests, connections, drain } = options;
-  const { log, clock, proxies, guard, observer, nameIdentity, callerOf } = options.server;
-
-  function finish(place: Place<HttpRequest>): void {
-    requests.delete(place);
-    const request = place.member;
-    if (!request.response.writableFinished) {
-      request.isClientGone = true;
-      request.abort();
-    }
-    const durationMs = clock.monotonicMs() - request.startedMs;
-    observer?.recordEnd(request, durationMs);
-    log.info(accessFields(request, durationMs, nameIdentity), 'request');
-    drain().responseEnded();
-  }
-
-  /** Registers the request first, so that a rejection below is rendered, logged and counted too. */
-  return (message: AdmittedMessage, response: ServerResponse): HttpRequest => {
-    connections.usedBy(message.socket);
-    const request = new HttpRequest(message, response, {
-      requestId: id('req'),
-      log,
-      nowMs: clock.monotonicMs(),
-      remoteAddress: clientAddress(message, proxies),
-      limits: { maxBytes: limits.maxBodyBytes, deadlineMs: requestMs },
-      budget,
-      callerOf,
-    });
-    message[requestKey] = request;
-    const place = requests.add(request);
-    response.once('close', () => finish(place));
-    connections.admit(request);
-    guard?.(message);
-    refuseAmbiguous(message, limits);
-    drain().refuseLate();
-    return request;
   };
 }
 
@@ -308,7 +230,7 @@ function createHttp(
   const http = createHttpServer(
     {
       headersTimeout: timeouts.headersMs,
-      // One limit for all operations, so it is their longest deadline; body.ts enforces the shorter ones.
+      // One limit for all operations, so it is their longest deadline; body/body.ts enforces the shorter ones.
       requestTimeout: Math.max(timeouts.requestMs, longestBodyMs),
       keepAliveTimeout: timeouts.keepAliveMs,
       connectionsCheckingInterval: timeouts.checkEveryMs,
@@ -359,7 +281,7 @@ function openSockets(
     callerOf: (identity) => callerOf?.(identity) ?? null,
     observer,
     admit(message) {
-      connections.usedBy(message.socket);
+      connections.markUsed(message.socket);
       guard?.(message);
       refuseAmbiguous(message, limits);
       drain().refuseLate();
@@ -367,100 +289,14 @@ function openSockets(
   });
 }
 
-function socketCall(request: SocketRequest): RunningRequest[] {
+function runningSocketCall(request: SocketRequest): RunningRequest[] {
   if (request.credential.kind !== 'bearer') return [];
   return [{ token: request.credential.token, end: (reason) => request.abort(reason) }];
 }
 
-function bearerRequest(request: HttpRequest): RunningRequest[] {
+function runningHttpRequest(request: HttpRequest): RunningRequest[] {
   if (request.credential.kind !== 'bearer' || request.identity === undefined) return [];
   return [{ token: request.credential.token, end: (reason) => endEarly(request, reason) }];
-}
-
-// A WeakMap entry for each request would cost more than the rest of its admission.
-const requestKey = Symbol('request');
-type AdmittedMessage = IncomingMessage & { [requestKey]?: HttpRequest };
-
-interface RouterOptions {
-  pages: readonly FilePages[];
-  frontPage: (() => FrontPage) | undefined;
-  fixedPages: ReadonlyMap<string, FixedPage>;
-  admit(message: IncomingMessage, response: ServerResponse): HttpRequest;
-  dispatch(request: HttpRequest): Promise<void>;
-  responder: Responder;
-  log: Log;
-}
-
-/**
- * The chain of each request: admission, then its page or the contract, and errors. Only pages pass an Express
- * router, and without an application: an application gives every request and response a new prototype, which
- * slows down all later use of them (a quarter of the kernel's processor time), and adds unused methods.
- */
-function createRouter({ pages, frontPage, fixedPages, admit, dispatch, responder, log }: RouterOptions) {
-  const router = express.Router();
-  const getRequest = (message: IncomingMessage) => (message as AdmittedMessage)[requestKey];
-  const folders = pages.map((page) => ({ ...page, prepare: createPageBuild(page, log) }));
-  const findFolder = (path: string) =>
-    folders.find(({ prefix }) => path === prefix || path.startsWith(`${prefix}/`));
-
-  function renderError(error: unknown, message: IncomingMessage, response: ServerResponse): void {
-    const request = getRequest(message);
-    if (!request) {
-      log.error({ err: error }, 'a request failed before it was admitted');
-      response.destroy();
-      return;
-    }
-    try {
-      responder.problem(request, pageProblem(error) ?? error);
-    } catch (renderingError) {
-      request.log.error({ err: renderingError }, 'an error could not be rendered');
-      response.destroy();
-    }
-  }
-
-  for (const { prefix, directory } of pages) router.use(prefix, serveAssets(directory));
-  // Paths below the pages without a file: the contract rejects them.
-  router.use(((message) => dispatch(getRequest(message) as HttpRequest)) satisfies RequestHandler);
-  // Express recognises an error handler by its four parameters.
-  router.use(((error: unknown, message, response, _next) =>
-    renderError(error, message, response)) satisfies ErrorRequestHandler);
-
-  function servePage(request: HttpRequest, message: IncomingMessage, response: ServerResponse): void {
-    for (const [name, value] of Object.entries({ ...responder.commonHeaders(request), ...pageHeaders }))
-      response.setHeader(name, value);
-    // Every request ends within the chain; the types of Express describe requests of an application.
-    router(message as Request, response as Response, () => response.destroy());
-  }
-
-  function serveFixedPage(request: HttpRequest, { body, headers }: FixedPage): void {
-    const sharedHeaders = responder.commonHeaders(request);
-    const vary = [sharedHeaders['vary'], headers['vary']].filter((value) => value !== undefined).join(', ');
-    request.response.writeHead(200, {
-      ...sharedHeaders,
-      ...headers,
-      ...(vary === '' ? {} : { vary }),
-      'content-length': String(Buffer.byteLength(body)),
-    });
-    request.response.end(body);
-  }
-
-  async function serve(message: IncomingMessage, response: ServerResponse): Promise<void> {
-    try {
-      const request = admit(message, response);
-      const isRead = request.method === 'GET' || request.method === 'HEAD';
-      const folder = isRead ? findFolder(request.path) : undefined;
-      const fixedPage = fixedPages.get(request.path);
-      if (folder !== undefined) {
-        if (folder.prepare(request, responder.commonHeaders(request))) servePage(request, message, response);
-      } else if (isRead && request.path === '/' && frontPage)
-        serveFixedPage(request, renderFrontPage(frontPage(), request.headers.accept));
-      else if (isRead && fixedPage !== undefined) serveFixedPage(request, fixedPage);
-      else await dispatch(request);
-    } catch (error) {
-      renderError(error, message, response);
-    }
-  }
-  return (message: IncomingMessage, response: ServerResponse): void => void serve(message, response);
 }
 
 // Time to write the error of a stream; a revocation promises the end within five seconds.
@@ -478,35 +314,4 @@ function noTunnel(): Problem {
   return new Problem('method_not_allowed', 'method_not_allowed', 'This server supports no tunnels.', {
     headers: { allow: 'GET, HEAD, POST, OPTIONS' },
   });
-}
-
-// The headers of all file pages. A page's own policy in its `<meta>` narrows it. `frame-ancestors`
-// works only in a header.
-const pageHeaders: Readonly<Record<string, string>> = {
-  'content-security-policy': [
-    "default-src 'none'",
-    "script-src 'self' 'unsafe-inline'",
-    "style-src 'self' 'unsafe-inline'",
-    "img-src 'self' data:",
-    "font-src 'self' data:",
-    'worker-src blob:',
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'none'",
-  ].join('; '),
-  'x-frame-options': 'DENY',
-  'referrer-policy': 'no-referrer',
-};
-
-/** The Problem for an error of the file server: an invalid path, or a missing or hidden file. */
-function pageProblem(error: unknown): Problem | undefined {
-  if (!(error instanceof Error) || error instanceof Problem) return undefined;
-  const { status } = error as { status?: unknown };
-  if (status === 400) {
-    const message = 'The path holds a percent encoding that cannot be decoded.';
-    return new Problem('bad_request', 'invalid_path', message, { cause: error });
-  }
-  if (status === 403 || status === 404)
-    return new Problem('not_found', 'route_not_found', 'There is nothing at this path.', { cause: error });
-  return undefined;
 }

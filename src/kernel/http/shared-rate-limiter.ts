@@ -1,5 +1,6 @@
-// One rate limit for all replicas on one PostgreSQL. The buckets are rows; a replica takes shares of 2% out
-// of them and spends those without a query. While the database is unavailable each replica counts alone.
+// One rate limit for all replicas on one PostgreSQL. The buckets are rows; a replica takes shares of
+// 2% out of them and spends those without a query. While the database is unavailable each replica
+// counts alone.
 import { createLruCache } from '../cache.ts';
 import type { Clock } from '../clock.ts';
 import type { Database } from '../data/database.ts';
@@ -51,17 +52,6 @@ export function createSharedRateLimiter(options: SharedRateLimiterOptions): Rate
     return share;
   }
 
-  function takeFromShare(share: Share, perMinute: number): RateLimitResult {
-    const isAllowed = share.tokens >= 1;
-    if (isAllowed) share.tokens -= 1;
-    const waitMs = Math.max(share.emptyUntilMs - clock.monotonicMs(), 60_000 / perMinute);
-    return {
-      isAllowed,
-      remaining: Math.floor(share.tokens + share.remainingInBucket),
-      waitSeconds: Math.max(1, Math.ceil(waitMs / 1_000)),
-    };
-  }
-
   async function takeShared(
     key: string,
     policy: RateLimitPolicy,
@@ -77,7 +67,7 @@ export function createSharedRateLimiter(options: SharedRateLimiterOptions): Rate
           .finally(() => (share.refill = undefined));
         await share.refill;
       }
-      return takeFromShare(share, policy.perMinute);
+      return takeFromShare(share, policy.perMinute, clock.monotonicMs());
     } catch (error) {
       log.debug({ err: error }, 'the shared rate limit cannot be reached');
       return await localLimiter.take(key, policy);
@@ -91,10 +81,22 @@ export function createSharedRateLimiter(options: SharedRateLimiterOptions): Rate
       // The limit is part of the key, so that a lowered limit does not inherit a share of the larger bucket.
       const bucketKey = `${policy.name}/${policy.perMinute} ${key}`;
       const share = shareOf(bucketKey);
-      if (share.tokens >= 1 || clock.monotonicMs() < share.emptyUntilMs)
-        return takeFromShare(share, policy.perMinute);
+      const nowMs = clock.monotonicMs();
+      if (share.tokens >= 1 || nowMs < share.emptyUntilMs)
+        return takeFromShare(share, policy.perMinute, nowMs);
       return takeShared(key, policy, bucketKey);
     },
+  };
+}
+
+function takeFromShare(share: Share, perMinute: number, nowMs: number): RateLimitResult {
+  const isAllowed = share.tokens >= 1;
+  if (isAllowed) share.tokens -= 1;
+  const waitMs = Math.max(share.emptyUntilMs - nowMs, 60_000 / perMinute);
+  return {
+    isAllowed,
+    remaining: Math.floor(share.tokens + share.remainingInBucket),
+    waitSeconds: Math.max(1, Math.ceil(waitMs / 1_000)),
   };
 }
 
@@ -111,9 +113,13 @@ function createBuckets({ database: { sql }, schema, clock, log }: SharedRateLimi
       const [bucket] = await sql<{ available: number; tokens: number }[]>`
         with now as (select clock_timestamp() as at),
         bucket as (
-          insert into ${sql(table)} as q (key, tokens, at) select ${bucketKey}, ${perMinute}::float8, at from now
-          on conflict (key) do update set at = greatest(q.at, excluded.at),
-            tokens = least(${perMinute}::float8, q.tokens + greatest(0, extract(epoch from excluded.at - q.at)) * ${perMinute / 60}::float8)
+          insert into ${sql(table)} as q (key, tokens, at)
+          select ${bucketKey}, ${perMinute}::float8, at from now
+          on conflict (key) do update
+          set at = greatest(q.at, excluded.at),
+            tokens = least(
+              ${perMinute}::float8,
+              q.tokens + greatest(0, extract(epoch from excluded.at - q.at)) * ${perMinute / 60}::float8)
           returning tokens)
         select least(${shareSize}::float8, floor(tokens)) as available, tokens from bucket`;
       const availableTokens = Math.max(0, bucket?.available ?? 0);

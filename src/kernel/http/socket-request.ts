@@ -1,8 +1,8 @@
-// One call over a WebSocket, as a request in the contract: it has the headers of the socket's handshake, and
-// the body of one message.
+// One call over a WebSocket, as a request in the contract: it has the headers of the socket's
+// handshake, and the body of one message.
 import type { IncomingMessage } from 'node:http';
-import type { BodyBudget } from './body/budget.ts';
-import { smallBodyBytes } from './body/budget.ts';
+import { type BodyBudget, smallBodyBytes } from './body/budget.ts';
+import type { Clock } from '../clock.ts';
 import type { CallNote } from '../contract/operation.ts';
 import type { ContractOperation } from '../contract/operations.ts';
 import {
@@ -22,9 +22,8 @@ import type { RequestTrace } from './request.ts';
 export interface SocketRequestOptions {
   message: IncomingMessage;
   path: string;
-  body: undefined;
   log: Log;
-  clock: { monotonicMs(): number };
+  clock: Pick<Clock, 'monotonicMs'>;
   budget: BodyBudget;
   /** The client's address, behind trusted proxies. */
   addressOf(message: IncomingMessage): string;
@@ -39,25 +38,26 @@ export class SocketRequest implements ContractRequest {
   readonly headers: IncomingMessage['headers'];
   readonly requestId = id('req');
   readonly remoteAddress: string;
+  readonly startedMs: number;
   readonly log: Log;
+  readonly isStream = true;
   credential: Credential;
   operation: ContractOperation | undefined = undefined;
   errorDialect: ErrorDialect | undefined = undefined;
   identity: { kind: string } | undefined = undefined;
   isHandled = false;
   responseHeaders: Record<string, string> | undefined = undefined;
-  readonly #controller = new AbortController();
-  readonly #options: SocketRequestOptions;
-  readonly startedMs: number;
-  #body: Buffer | undefined;
-  #value: JsonRecord | undefined;
-  #maxBytes = 0;
-  readonly isStream = true;
   isClientGone = false;
   notes: CallNote | undefined = undefined;
   trace: RequestTrace | undefined = undefined;
   /** The status that the call would have over HTTP. */
   readonly response = { statusCode: 200 };
+  readonly #options: SocketRequestOptions;
+  readonly #controller = new AbortController();
+  #body: Buffer | undefined;
+  #value: JsonRecord | undefined;
+  #maxBytes = 0;
+  /** Returns the bytes of a large body to the budget. */
   #giveBytes = () => {};
 
   constructor(options: SocketRequestOptions) {
@@ -76,6 +76,7 @@ export class SocketRequest implements ContractRequest {
     this.startedMs = clock.monotonicMs();
   }
 
+  /** Sets the body of the call; a handshake has none. */
   useBody(value: JsonRecord, maxBytes: number): void {
     this.#value = value;
     this.#body = Buffer.from(JSON.stringify(value));
@@ -94,6 +95,7 @@ export class SocketRequest implements ContractRequest {
     this.#controller.abort(reason);
   }
 
+  /** Messages have no header for timings. */
   timing(): void {}
 
   note(fields: CallNote): void {
@@ -117,7 +119,7 @@ export class SocketRequest implements ContractRequest {
     return { raw, isPresent: true, value: this.#value, isForm: false };
   }
 
-  /** Writes the log line of the call. */
+  /** Returns the body's bytes to the budget, and reports the call to the observer and the log. */
   end(): void {
     this.#giveBytes();
     this.#giveBytes = () => {};

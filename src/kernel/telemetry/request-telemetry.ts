@@ -1,6 +1,6 @@
 // Counts, times and traces every request of the server.
 import type { AsyncLocalStorage } from 'node:async_hooks';
-import { ActiveSet, type Place } from '../active-set.ts';
+import { ActiveSet, type ActiveSetEntry } from '../active-set.ts';
 import type { CallNote } from '../contract/operation.ts';
 import type { ObservedCall, RequestEnd, RequestObserver, RequestScope } from '../http/observer.ts';
 import type { TelemetryContext } from './context.ts';
@@ -51,9 +51,9 @@ class ObservedRequest implements RequestScope {
   }
 }
 
-const placeKey = Symbol('place');
+const entryKey = Symbol('entry');
 /** The entry among the running requests, once the operation has begun. */
-type TelemetryRequest = ObservedCall & { [placeKey]?: Place<ObservedRequest> };
+type TelemetryRequest = ObservedCall & { [entryKey]?: ActiveSetEntry<ObservedRequest> };
 
 export function createRequestObserver(options: RequestTelemetryOptions): RequestObserver {
   const { context, metrics, traces, listeners } = options;
@@ -64,20 +64,20 @@ export function createRequestObserver(options: RequestTelemetryOptions): Request
 
   return {
     runWithin(request: TelemetryRequest, work) {
-      const entry = new ObservedRequest(request, startServerSpan(traces, request));
-      request[placeKey] = runningRequests.add(entry);
-      return context.run({ request: entry, span: entry.span }, work);
+      const observedRequest = new ObservedRequest(request, startServerSpan(traces, request));
+      request[entryKey] = runningRequests.add(observedRequest);
+      return context.run({ request: observedRequest, span: observedRequest.span }, work);
     },
     recordEnd(request: TelemetryRequest, durationMs) {
       count(request, durationMs);
-      const { [placeKey]: place } = request;
-      if (place !== undefined) runningRequests.delete(place);
-      const entry = place?.member;
+      const { [entryKey]: entry } = request;
+      if (entry !== undefined) runningRequests.delete(entry);
+      const observedRequest = entry?.member;
       const { isStream, isClientGone, notes = {} } = request;
       const end: RequestEnd = { isStream, isClientGone, notes };
-      for (const listener of entry?.listeners ?? []) listener(end);
+      for (const listener of observedRequest?.listeners ?? []) listener(end);
       for (const listener of listeners) listener(end);
-      if (entry?.span) endServerSpan(entry.span, request);
+      if (observedRequest?.span) endServerSpan(observedRequest.span, request);
     },
   };
 }

@@ -46,7 +46,7 @@ export type ServeAssets = (
  * gets the folder's `404.html` in a browser; otherwise it is passed to `next`.
  */
 export function serveAssets(folder: string): ServeAssets {
-  const find = createPageFinder(folder);
+  const finder = createPageFinder(folder);
 
   return async (request, response, next) => {
     const [address = '/'] = (request.url ?? '/').split('?');
@@ -54,15 +54,15 @@ export function serveAssets(folder: string): ServeAssets {
     const isCompressed = acceptsGzip(request.headers['accept-encoding']);
     const name = address.slice(1);
     // Without the trailing slash the links of an index would be relative to the parent folder.
-    const isFolder = /^[^.]*[^./]$/.test(name) && (await find.has(`${name}/index.html`));
+    const isFolder = /^[^.]*[^./]$/.test(name) && (await finder.has(`${name}/index.html`));
     if ((address === '/' && !original.endsWith('/')) || isFolder) {
       response.writeHead(301, { location: `${original}/` }).end();
       return;
     }
-    const page = await find.page(address.endsWith('/') ? `${name}index.html` : name, isCompressed);
+    const page = await finder.page(address.endsWith('/') ? `${name}index.html` : name, isCompressed);
     if (page !== undefined) return writePage(request, response, page);
     const errorPage = acceptsHtml(request.headers.accept)
-      ? await find.page('404.html', isCompressed)
+      ? await finder.page('404.html', isCompressed)
       : undefined;
     if (errorPage === undefined) return next();
     response.writeHead(404, { ...errorPage.headers, 'cache-control': 'no-store' });
@@ -139,8 +139,8 @@ async function readPage(
   const bytes = await readBytes(file);
   const extension = file.split('.').pop() ?? '';
   const isText = extension in mediaTypes;
-  const isShrunk = isCompressed && isText && bytes.byteLength >= minCompressedBytes;
-  const content = isShrunk ? await compress(bytes) : bytes;
+  const isGzipped = isCompressed && isText && bytes.byteLength >= minCompressedBytes;
+  const content = isGzipped ? await compress(bytes) : bytes;
   const digest = createHash('sha256').update(bytes).digest('base64url').slice(0, 22);
   return {
     version,
@@ -153,8 +153,8 @@ async function readPage(
       'cache-control': 'no-cache',
       vary: 'Accept-Encoding',
       // The compressed bytes are another representation, so they have a tag of their own (RFC 9110, 8.8.3).
-      etag: `"${digest}${isShrunk ? '-gzip' : ''}"`,
-      ...(isShrunk ? { 'content-encoding': 'gzip' } : {}),
+      etag: `"${digest}${isGzipped ? '-gzip' : ''}"`,
+      ...(isGzipped ? { 'content-encoding': 'gzip' } : {}),
     },
   };
 }

@@ -1,0 +1,142 @@
+// What a server does with each request: it admits it, serves a page or passes it to the contract, and
+// renders every error in one place. The only file that uses express.
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response } from 'express';
+import type { Log } from '../log.ts';
+import { Problem } from '../problem.ts';
+import { admittedRequest } from './admission.ts';
+import { createPageBuild, type PageFolder } from './page-build.ts';
+import { serveAssets } from './pages/asset-pages.ts';
+import type { FixedPage } from './pages/fixed-pages.ts';
+import { type FrontPage, renderFrontPage } from './pages/front-page.ts';
+import type { HttpRequest } from './request.ts';
+import type { Responder } from './respond.ts';
+
+/** A folder of static files. */
+export interface FilePages extends PageFolder {
+  prefix: string;
+}
+
+export interface RequestHandlerOptions {
+  pages: readonly FilePages[];
+  frontPage: (() => FrontPage) | undefined;
+  fixedPages: ReadonlyMap<string, FixedPage>;
+  admit(message: IncomingMessage, response: ServerResponse): HttpRequest;
+  dispatch(request: HttpRequest): Promise<void>;
+  responder: Responder;
+  log: Log;
+}
+
+/** The chain of each request: admission, then its page or the contract, and errors. */
+export function createRequestHandler(options: RequestHandlerOptions) {
+  const { pages, frontPage, fixedPages, admit, dispatch, responder, log } = options;
+  const folders = pages.map((page) => ({ ...page, prepare: createPageBuild(page, log) }));
+  const findFolder = (path: string) =>
+    folders.find(({ prefix }) => path === prefix || path.startsWith(`${prefix}/`));
+
+  function renderError(error: unknown, message: IncomingMessage, response: ServerResponse): void {
+    const request = admittedRequest(message);
+    if (!request) {
+      log.error({ err: error }, 'a request failed before it was admitted');
+      response.destroy();
+      return;
+    }
+    try {
+      responder.problem(request, pageProblem(error) ?? error);
+    } catch (renderingError) {
+      request.log.error({ err: renderingError }, 'an error could not be rendered');
+      response.destroy();
+    }
+  }
+
+  const servePage = createFilePages(options, renderError);
+
+  async function serve(message: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      const request = admit(message, response);
+      const isRead = request.method === 'GET' || request.method === 'HEAD';
+      const folder = isRead ? findFolder(request.path) : undefined;
+      const fixedPage = fixedPages.get(request.path);
+      if (folder !== undefined) {
+        if (folder.prepare(request, responder.commonHeaders(request))) servePage(request);
+      } else if (isRead && request.path === '/' && frontPage)
+        serveFixedPage(request, renderFrontPage(frontPage(), request.headers.accept), responder);
+      else if (isRead && fixedPage !== undefined) serveFixedPage(request, fixedPage, responder);
+      else await dispatch(request);
+    } catch (error) {
+      renderError(error, message, response);
+    }
+  }
+  return (message: IncomingMessage, response: ServerResponse): void => void serve(message, response);
+}
+
+type RenderError = (error: unknown, message: IncomingMessage, response: ServerResponse) => void;
+
+/**
+ * Serves the folders by an Express router, without an application: an application gives every request
+ * and response a new prototype, which slows down all later use of them (a quarter of the kernel's
+ * processor time), and adds unused methods.
+ */
+function createFilePages(
+  { pages, dispatch, responder }: Pick<RequestHandlerOptions, 'pages' | 'dispatch' | 'responder'>,
+  renderError: RenderError,
+) {
+  const router = express.Router();
+  for (const { prefix, directory } of pages) router.use(prefix, serveAssets(directory));
+  // Paths below the pages without a file: the contract rejects them.
+  router.use(((message) => dispatch(admittedRequest(message) as HttpRequest)) satisfies RequestHandler);
+  // Express recognises an error handler by its four parameters.
+  router.use(((error: unknown, message, response, _next) =>
+    renderError(error, message, response)) satisfies ErrorRequestHandler);
+
+  return (request: HttpRequest): void => {
+    const { message, response } = request;
+    for (const [name, value] of Object.entries({ ...responder.commonHeaders(request), ...pageHeaders }))
+      response.setHeader(name, value);
+    // Every request ends within the chain; the types of Express describe requests of an application.
+    router(message as Request, response as Response, () => response.destroy());
+  };
+}
+
+function serveFixedPage(request: HttpRequest, { body, headers }: FixedPage, responder: Responder): void {
+  const sharedHeaders = responder.commonHeaders(request);
+  const vary = [sharedHeaders['vary'], headers['vary']].filter((value) => value !== undefined).join(', ');
+  request.response.writeHead(200, {
+    ...sharedHeaders,
+    ...headers,
+    ...(vary === '' ? {} : { vary }),
+    'content-length': String(Buffer.byteLength(body)),
+  });
+  request.response.end(body);
+}
+
+// The headers of all file pages. A page's own policy in its `<meta>` narrows it. `frame-ancestors`
+// works only in a header.
+const pageHeaders: Readonly<Record<string, string>> = {
+  'content-security-policy': [
+    "default-src 'none'",
+    "script-src 'self' 'unsafe-inline'",
+    "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data:",
+    "font-src 'self' data:",
+    'worker-src blob:',
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join('; '),
+  'x-frame-options': 'DENY',
+  'referrer-policy': 'no-referrer',
+};
+
+/** The Problem for an error of the file server: an invalid path, or a missing or hidden file. */
+function pageProblem(error: unknown): Problem | undefined {
+  if (!(error instanceof Error) || error instanceof Problem) return undefined;
+  const { status } = error as { status?: unknown };
+  if (status === 400) {
+    const message = 'The path holds a percent encoding that cannot be decoded.';
+    return new Problem('bad_request', 'invalid_path', message, { cause: error });
+  }
+  if (status === 403 || status === 404)
+    return new Problem('not_found', 'route_not_found', 'There is nothing at this path.', { cause: error });
+  return undefined;
+}
