@@ -1,5 +1,5 @@
-// Rewrites the tables of an embedded database without the space of deleted rows. It takes the one session
-// for as long as it lasts, so no server may use the database meanwhile.
+// Rewrites the tables of an embedded database without the space of deleted rows. It takes the one
+// session for as long as it lasts, so no server may use the database meanwhile.
 import type { Database } from './database.ts';
 
 export interface CompactedTable {
@@ -23,7 +23,8 @@ export async function compactTables(
   try {
     const tables = await sql<{ oid: number; name: string; bytes: bigint }[]>`
       select oid, oid::regclass::text as name, pg_total_relation_size(oid) as bytes from pg_class
-      where relkind in ('r', 'm') and relpersistence = 'p' and relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+      where relkind in ('r', 'm') and relpersistence = 'p'
+        and relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
         and pg_total_relation_size(oid) >= ${minTableBytes}::integer
       order by bytes desc`;
     for (const { oid, name, bytes } of tables) {
@@ -40,8 +41,8 @@ export async function compactTables(
   }
 }
 
-// Sets the statistics of small tables to unknown, as embedded-vacuum.ts does: else a cached plan would read a
-// whole table once it has grown.
+// Sets the statistics of small tables to unknown, as embedded/vacuum.ts does: else a cached plan would
+// read a whole table once it has grown.
 async function forgetStatistics(sql: Database['sql']): Promise<void> {
   await sql`
     update pg_class set relpages = 0, reltuples = -1

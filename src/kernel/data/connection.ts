@@ -1,5 +1,6 @@
-// The byte stream of one database connection: connects to a PostgreSQL server, with TLS where configured, and
-// adds a deadline for answers. postgres.js has none, so an unresponsive server would block a caller for ever.
+// The byte stream of one database connection: connects to a PostgreSQL server, with TLS where
+// configured, and adds a deadline for answers. postgres.js has none, so an unresponsive server would
+// block a caller for ever.
 import { once } from 'node:events';
 import { connect as connectSocket, isIP, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -9,7 +10,7 @@ export interface ConnectionTarget {
   hosts: readonly string[];
   /** One port for each host. */
   ports: readonly number[];
-  /** A unix socket; it wins over hosts. */
+  /** A Unix socket, in place of the hosts. */
   path?: string | undefined;
   /** libpq's names: `require`, `prefer`, `allow`, `verify-ca`, `verify-full`; false or `disable` for none. */
   tls: string | boolean | object;
@@ -17,7 +18,7 @@ export interface ConnectionTarget {
 
 /** The error with which a stream is destroyed when its server stops answering. */
 export class UnresponsiveServerError extends Error {
-  override readonly name = 'Frozen';
+  override readonly name = 'UnresponsiveServerError';
 }
 
 /** Connects to the first host that accepts the connection. Throws the last host's error. */
@@ -106,7 +107,7 @@ export function withAnswerDeadline(stream: Duplex, deadlineMs: number): Duplex {
       deadlineMs,
     );
   };
-  stream.write = function watched(this: Duplex, ...parameters: Parameters<typeof write>) {
+  stream.write = function writeAndRestartTimer(this: Duplex, ...parameters: Parameters<typeof write>) {
     restartTimer();
     return write.apply(this, parameters);
   } as typeof write;

@@ -2,6 +2,7 @@
 // difference and migrations. The caller judges them.
 import { systemClock } from '../clock.ts';
 import type { Database } from './database.ts';
+import { readUnsafeSettings } from './durability.ts';
 import { readMigrationState, type MigrationState } from './migrate.ts';
 
 export interface DatabaseFacts {
@@ -24,14 +25,12 @@ export async function readDatabaseFacts(
   const startedMs = systemClock.monotonicMs();
   const [clock] = await sql<{ at: Date }[]>`select clock_timestamp() as at`;
   const answeredMs = systemClock.monotonicMs() - startedMs;
-  const disabledSettings = await sql<{ name: string }[]>`
-    select name from pg_settings
-    where name in ('fsync', 'full_page_writes', 'synchronous_commit') and setting = 'off' order by name`;
+  const unsafeSettings = await readUnsafeSettings(sql);
   const [size] = await sql<{ bytes: bigint }[]>`select pg_database_size(current_database()) as bytes`;
   return {
     engine,
     version,
-    unsafeSettings: disabledSettings.map(({ name }) => name),
+    unsafeSettings,
     clockAheadMs: Math.round((clock?.at.getTime() ?? 0) - (systemClock.now().getTime() - answeredMs / 2)),
     answeredMs: Math.round(answeredMs * 10) / 10,
     bytes: Number(size?.bytes ?? 0n),

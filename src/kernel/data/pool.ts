@@ -3,7 +3,7 @@ import { systemClock } from '../clock.ts';
 
 export interface PoolOptions<Item> {
   max: number;
-  /** How long a caller waits for an item before `busy` is thrown. */
+  /** How long a caller waits for an item before it gets the error of `busyError`. */
   queueMs: number;
   /** Creates an item; `onLost` is called at most once, when the item can no longer be used. */
   open(onLost: () => void): Promise<Item>;
@@ -22,18 +22,6 @@ export interface PoolState {
   waiting: number;
 }
 
-export interface Pool<Item> {
-  state(): PoolState;
-  /**
-   * Throws what `open` throws, or `busy()` after `queueMs`. The item must come back
-   * by `release`, lost or not.
-   */
-  acquire(): Promise<Item>;
-  release(item: Item): void;
-  /** Refuses callers, waits up to five seconds for items in use, then ends all items. */
-  close(): Promise<void>;
-}
-
 interface Waiter<Item> {
   resolve(item: Item): void;
   reject(error: unknown): void;
@@ -41,102 +29,121 @@ interface Waiter<Item> {
 
 const closeMs = 5_000;
 
-export function createPool<Item>(options: PoolOptions<Item>): Pool<Item> {
-  const idleItems: Item[] = [];
-  const inUse = new Set<Item>();
-  const waiters: Waiter<Item>[] = [];
-  let openingCount = 0;
-  let onAllReturned: (() => void) | undefined;
-  let isClosed = false;
+export class Pool<Item> {
+  readonly #options: PoolOptions<Item>;
+  readonly #idleItems: Item[] = [];
+  readonly #inUse = new Set<Item>();
+  readonly #waiters: Waiter<Item>[] = [];
+  #openingCount = 0;
+  #onAllReturned: (() => void) | undefined = undefined;
+  #isClosed = false;
 
-  /** Opens an item for each waiter without one being opened, within the limit. */
-  function openMore(): void {
-    while (
-      !isClosed &&
-      waiters.length > openingCount &&
-      openingCount + inUse.size + idleItems.length < options.max
-    ) {
-      openingCount += 1;
-      void openOne();
-    }
+  constructor(options: PoolOptions<Item>) {
+    this.#options = options;
   }
 
-  async function openOne(): Promise<void> {
-    try {
-      let isLost = false;
-      let current: Item | undefined;
-      const item = await options.open(() => {
-        isLost = true;
-        if (current !== undefined) removeIdle(current);
-      });
-      current = item;
-      openingCount -= 1;
-      if (isLost) openMore();
-      else handOut(item);
-    } catch (error) {
-      openingCount -= 1;
-      // Only the first waiter fails; the others open items of their own or keep waiting.
-      waiters.shift()?.reject(error);
-      openMore();
-    }
+  state(): PoolState {
+    return {
+      max: this.#options.max,
+      inUse: this.#inUse.size,
+      idle: this.#idleItems.length,
+      waiting: this.#waiters.length,
+    };
   }
 
-  function handOut(item: Item): void {
-    const waiter = waiters.shift();
-    if (waiter) {
-      inUse.add(item);
-      waiter.resolve(item);
-    } else if (isClosed) {
-      void options.end(item);
-    } else {
-      idleItems.push(item);
-    }
+  /**
+   * Rejects with what `open` throws, or with `busyError` after `queueMs` and after `close`. The item
+   * must come back by `release`, lost or not.
+   */
+  acquire(): Promise<Item> {
+    if (this.#isClosed) return Promise.reject(this.#options.busyError());
+    // The most recently used item has the warmest caches.
+    const item = this.#idleItems.pop();
+    if (item === undefined) return this.#enqueue();
+    this.#inUse.add(item);
+    return Promise.resolve(item);
   }
 
-  function removeIdle(item: Item): void {
-    const index = idleItems.indexOf(item);
-    if (index >= 0) idleItems.splice(index, 1);
+  release(item: Item): void {
+    this.#inUse.delete(item);
+    if (this.#options.isAlive(item)) this.#handOut(item);
+    else this.#openMore();
+    if (this.#inUse.size === 0) this.#onAllReturned?.();
   }
 
-  function enqueue(): Promise<Item> {
-    const item = waitInQueue(waiters, options);
-    openMore();
+  /** Refuses callers, waits up to five seconds for items in use, then ends all items. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const waiter of this.#waiters.splice(0)) waiter.reject(this.#options.busyError());
+    await this.#waitForItemsInUse();
+    const items = [...this.#idleItems.splice(0), ...this.#inUse];
+    await Promise.all(items.map((item) => this.#options.end(item)));
+  }
+
+  #enqueue(): Promise<Item> {
+    const item = waitInQueue(this.#waiters, this.#options);
+    this.#openMore();
     return item;
   }
 
+  /** Opens an item for each waiter without one being opened, within the limit. */
+  #openMore(): void {
+    while (
+      !this.#isClosed &&
+      this.#waiters.length > this.#openingCount &&
+      this.#openingCount + this.#inUse.size + this.#idleItems.length < this.#options.max
+    ) {
+      this.#openingCount += 1;
+      void this.#openOne();
+    }
+  }
+
+  async #openOne(): Promise<void> {
+    try {
+      let isLost = false;
+      let current: Item | undefined;
+      const item = await this.#options.open(() => {
+        isLost = true;
+        if (current !== undefined) this.#removeIdle(current);
+      });
+      current = item;
+      this.#openingCount -= 1;
+      if (isLost) this.#openMore();
+      else this.#handOut(item);
+    } catch (error) {
+      this.#openingCount -= 1;
+      // Only the first waiter fails; the others open items of their own or keep waiting.
+      this.#waiters.shift()?.reject(error);
+      this.#openMore();
+    }
+  }
+
+  #handOut(item: Item): void {
+    const waiter = this.#waiters.shift();
+    if (waiter) {
+      this.#inUse.add(item);
+      waiter.resolve(item);
+    } else if (this.#isClosed) {
+      void this.#options.end(item);
+    } else {
+      this.#idleItems.push(item);
+    }
+  }
+
+  #removeIdle(item: Item): void {
+    const index = this.#idleItems.indexOf(item);
+    if (index >= 0) this.#idleItems.splice(index, 1);
+  }
+
   /** Waits for the items in use, five seconds at most. */
-  async function waitForItemsInUse(): Promise<void> {
-    if (inUse.size === 0) return;
+  async #waitForItemsInUse(): Promise<void> {
+    if (this.#inUse.size === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();
-    onAllReturned = resolve;
+    this.#onAllReturned = resolve;
     const timer = setTimeout(resolve, closeMs);
     await promise;
     clearTimeout(timer);
   }
-
-  return {
-    state: () => ({ max: options.max, inUse: inUse.size, idle: idleItems.length, waiting: waiters.length }),
-    acquire() {
-      if (isClosed) return Promise.reject(options.busyError());
-      // The most recently used item has the warmest caches.
-      const item = idleItems.pop();
-      if (item === undefined) return enqueue();
-      inUse.add(item);
-      return Promise.resolve(item);
-    },
-    release(item) {
-      inUse.delete(item);
-      if (options.isAlive(item)) handOut(item);
-      else openMore();
-      if (inUse.size === 0) onAllReturned?.();
-    },
-    async close() {
-      isClosed = true;
-      for (const waiter of waiters.splice(0)) waiter.reject(options.busyError());
-      await waitForItemsInUse();
-      await Promise.all([...idleItems.splice(0), ...inUse].map((item) => options.end(item)));
-    },
-  };
 }
 
 /** Adds a waiter that gives up after `queueMs`. */
