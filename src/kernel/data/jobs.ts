@@ -92,60 +92,13 @@ const afterAbortMs = 3_000;
 
 /** Opens nothing before `start`. Call `stop` before the database is closed. */
 export function createJobs(database: Database, options: JobsOptions): Jobs {
-  const { log } = options;
   const definitions = new Map<string, JobDefinition>();
   const schedules: Schedule[] = [];
-  const workers = new Map<string, string>();
-  const runningJobs = new Set<Promise<void>>();
-  const startedBoss = Promise.withResolvers<PgBoss>();
-  // A stop rejects the promise, also when no call waits for it.
-  startedBoss.promise.catch(() => undefined);
-  const stopController = new AbortController();
-  // The queue may start within a request. A job belongs to none: telemetry would record it under
-  // that request.
-  const outsideRequests = AsyncLocalStorage.snapshot();
-  let session: ReturnType<Database['session']> | undefined;
-  let boss: PgBoss | undefined;
-  let pendingStart: Promise<void> | undefined;
-
-  async function startWithRetries(): Promise<void> {
-    let waitMs = firstRetryMs;
-    while (!stopController.signal.aborted) {
-      try {
-        session ??= database.session({ deadlineMs: statementDeadlineMs });
-        const client = await createBoss(database, session, {
-          ...options,
-          hasSchedules: schedules.length > 0,
-        });
-        boss = await startBoss(client, { definitions, schedules, workers, options, run });
-        startedBoss.resolve(boss);
-        return;
-      } catch (error) {
-        log.warn({ error }, 'jobs could not be started yet');
-        await pause(waitMs, { signal: stopController.signal });
-        waitMs = Math.min(waitMs * 2, longestRetryMs);
-      }
-    }
-  }
-
-  /** One attempt at a job. Rejects as its handler does, which pg-boss counts as a failed attempt. */
-  async function run(name: string, { handler }: JobDefinition, job: PgJob): Promise<void> {
-    const attempt = outsideRequests(async () =>
-      handler(job.data as never, { id: job.id, signal: job.signal }),
-    );
-    runningJobs.add(attempt);
-    try {
-      await attempt;
-    } catch (error) {
-      log.warn({ job: name, jobId: job.id, error }, 'a job failed');
-      throw error;
-    } finally {
-      runningJobs.delete(attempt);
-    }
-  }
+  const attempts = createAttempts(options.log);
+  const starter = createStarter(database, { definitions, schedules, options, run: attempts.run });
 
   function requireNotStarted(name: string): void {
-    if (pendingStart) throw new Error(`The job "${name}" must be declared before jobs are started.`);
+    if (starter.hasBegun()) throw new Error(`The job "${name}" must be defined before jobs are started.`);
   }
 
   return {
@@ -157,41 +110,127 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
       requireNotStarted(name);
       schedules.push({ name, cron, data });
     },
-    start() {
-      pendingStart ??= startWithRetries();
-    },
+    start: starter.begin,
     async ready() {
-      await startedBoss.promise;
+      await starter.queue();
     },
-    async enqueue(name, data, { key, delaySeconds, tx } = {}) {
+    async enqueue(name, data, enqueueOptions = {}) {
       if (!definitions.has(name)) throw new Error(`No job is named "${name}".`);
-      if (tx && !boss) throw notReady();
-      const target = boss ?? (await startedBoss.promise);
-      const id = await target.send(name, data, {
-        singletonKey: key ?? randomUUID(),
-        ...(delaySeconds === undefined ? {} : { startAfter: delaySeconds }),
-        ...(tx ? { db: { executeSql: createExecutor(tx) } } : {}),
-      });
-      const worker = workers.get(name);
-      // A job in a transaction is not visible to the worker yet.
-      if (worker && !tx && !delaySeconds) target.notifyWorker(worker);
-      return id;
+      if (enqueueOptions.tx && !starter.hasStarted()) throw notReady();
+      return send(await starter.queue(), { name, data }, enqueueOptions);
     },
     async stop({ timeoutMs }) {
-      stopController.abort();
-      startedBoss.reject(drainingProblem());
-      await pendingStart;
-      await boss?.stop({ graceful: true, timeout: timeoutMs });
-      await settlesWithin(Promise.allSettled(runningJobs), { ms: afterAbortMs });
-      await session?.close();
+      await starter.stop(timeoutMs);
+      await settlesWithin(attempts.settled(), { ms: afterAbortMs });
+      await starter.closeSession();
     },
   };
+}
+
+/** Runs the handlers and knows the attempts that have not ended. */
+function createAttempts(log: Log) {
+  const runningAttempts = new Set<Promise<void>>();
+  // The queue may start within a request. A job belongs to none: telemetry would record it under
+  // that request.
+  const outsideRequests = AsyncLocalStorage.snapshot();
+  return {
+    settled: () => Promise.allSettled(runningAttempts),
+    /** One attempt at a job. Rejects as its handler does, which pg-boss counts as a failed attempt. */
+    async run(name: string, { handler }: JobDefinition, job: PgJob): Promise<void> {
+      const attempt = outsideRequests(async () =>
+        handler(job.data as never, { id: job.id, signal: job.signal }),
+      );
+      runningAttempts.add(attempt);
+      try {
+        await attempt;
+      } catch (error) {
+        log.warn({ job: name, jobId: job.id, error }, 'a job failed');
+        throw error;
+      } finally {
+        runningAttempts.delete(attempt);
+      }
+    },
+  };
+}
+
+/** Starts pg-boss on a session of its own, again until that succeeds. */
+function createStarter(database: Database, input: QueueInput) {
+  const { log } = input.options;
+  const startedQueue = Promise.withResolvers<Queue>();
+  // A stop rejects the promise, also when no call waits for it.
+  startedQueue.promise.catch(() => undefined);
+  const stopController = new AbortController();
+  let session: ReturnType<Database['session']> | undefined;
+  let queue: Queue | undefined;
+  let pendingStart: Promise<void> | undefined;
+
+  async function startWithRetries(): Promise<void> {
+    let waitMs = firstRetryMs;
+    while (!stopController.signal.aborted) {
+      try {
+        session ??= database.session({ deadlineMs: statementDeadlineMs });
+        queue = await startBoss(await createBoss(database, session, input), input);
+        startedQueue.resolve(queue);
+        return;
+      } catch (error) {
+        log.warn({ error }, 'jobs could not be started yet');
+        await pause(waitMs, { signal: stopController.signal });
+        waitMs = Math.min(waitMs * 2, longestRetryMs);
+      }
+    }
+  }
+
+  return {
+    begin: () => void (pendingStart ??= startWithRetries()),
+    hasBegun: () => pendingStart !== undefined,
+    hasStarted: () => queue !== undefined,
+    /** Waits for the start. Rejects once `stop` is called before it. */
+    queue: () => (queue === undefined ? startedQueue.promise : Promise.resolve(queue)),
+    async stop(timeoutMs: number) {
+      stopController.abort();
+      startedQueue.reject(drainingProblem());
+      await pendingStart;
+      await queue?.boss.stop({ graceful: true, timeout: timeoutMs });
+    },
+    closeSession: async () => session?.close(),
+  };
+}
+
+async function send(
+  { boss, workers }: Queue,
+  { name, data }: { name: string; data: object },
+  { key, delaySeconds, tx }: EnqueueOptions,
+): Promise<string | null> {
+  const id = await boss.send(name, data, {
+    singletonKey: key ?? randomUUID(),
+    ...(delaySeconds === undefined ? {} : { startAfter: delaySeconds }),
+    ...(tx ? { db: { executeSql: createExecutor(tx) } } : {}),
+  });
+  const worker = workers.get(name);
+  // A job in a transaction is not visible to the worker yet.
+  if (worker && !tx && !delaySeconds) boss.notifyWorker(worker);
+  return id;
 }
 
 interface Schedule {
   name: string;
   cron: string;
   data: object;
+}
+
+/** What the queue is started with. */
+interface QueueInput {
+  definitions: ReadonlyMap<string, JobDefinition>;
+  schedules: readonly Schedule[];
+  options: JobsOptions;
+  run(name: string, definition: JobDefinition, job: PgJob): Promise<void>;
+}
+
+/** The started queue. */
+interface Queue {
+  boss: PgBoss;
+  /** The ids of the workers by the names of their jobs. */
+  workers: ReadonlyMap<string, string>;
 }
 
 interface PgJob {
@@ -203,7 +242,7 @@ interface PgJob {
 async function createBoss(
   database: Database,
   session: ReturnType<Database['session']>,
-  { schema, log, hasSchedules }: JobsOptions & { hasSchedules: boolean },
+  { schedules, options: { schema, log } }: QueueInput,
 ): Promise<PgBoss> {
   // pg-boss is loaded on first use: a gateway without media models runs no jobs, and the package
   // with its dependencies is 110 modules.
@@ -212,7 +251,7 @@ async function createBoss(
     db: { executeSql: serializedExecutor(session.sql) },
     backend: database.engine === 'embedded' ? 'pglite' : 'postgres',
     schema,
-    schedule: hasSchedules,
+    schedule: schedules.length > 0,
     monitorIntervalSeconds: heartbeatSeconds,
     superviseIntervalSeconds: heartbeatSeconds,
   });
@@ -221,25 +260,17 @@ async function createBoss(
   return boss;
 }
 
-interface BossStart {
-  definitions: ReadonlyMap<string, JobDefinition>;
-  schedules: readonly Schedule[];
-  /** The worker ids by job name; the start fills the map. */
-  workers: Map<string, string>;
-  options: JobsOptions;
-  run(name: string, definition: JobDefinition, job: PgJob): Promise<void>;
-}
-
 /**
  * Creates the tables, the queues and their workers. A failed start is stopped, so that it can be tried again.
  */
-async function startBoss(boss: PgBoss, start: BossStart): Promise<PgBoss> {
+async function startBoss(boss: PgBoss, input: QueueInput): Promise<Queue> {
   try {
     await boss.start();
-    for (const [name, definition] of start.definitions)
-      start.workers.set(name, await startQueue(boss, { name, definition }, start));
-    for (const { name, cron, data } of start.schedules) await boss.schedule(name, cron, data);
-    return boss;
+    const workers = new Map<string, string>();
+    for (const [name, definition] of input.definitions)
+      workers.set(name, await startQueue(boss, { name, definition }, input));
+    for (const { name, cron, data } of input.schedules) await boss.schedule(name, cron, data);
+    return { boss, workers };
   } catch (error) {
     await boss.stop({ graceful: false }).catch(() => undefined);
     throw error;
@@ -250,7 +281,7 @@ async function startBoss(boss: PgBoss, start: BossStart): Promise<PgBoss> {
 async function startQueue(
   boss: PgBoss,
   { name, definition }: { name: string; definition: JobDefinition },
-  { options: { keepDays = 30, pollSeconds = 2 }, run }: BossStart,
+  { options: { keepDays = 30, pollSeconds = 2 }, run }: QueueInput,
 ): Promise<string> {
   const { retries = 2, expireSeconds = 900, concurrency = 1 } = definition.policy;
   const options = {
