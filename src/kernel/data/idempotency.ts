@@ -1,35 +1,27 @@
 // Calls with an Idempotency-Key: a repetition gets the first answer for a day instead of a second
 // execution. A running call holds its key by a lease, so a crash frees the key after a while.
-import { randomUUID, webcrypto } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { createBackground } from '../background.ts';
 import type { Clock } from '../clock.ts';
 import type { Database, Tx } from './database.ts';
+import { digest } from './digest.ts';
 import {
   createIdempotencyStore,
-  digest,
   type IdempotencyStore,
   type KeyClaim,
   type StoredRow,
 } from './idempotency-store.ts';
+import { type DigestedRequest, digestRequest } from './request-digest.ts';
 import { type ErrorDialect, toErrorDialect } from '../error-dialects.ts';
 import type { Log } from '../log.ts';
-import { asProblem, forSurface, Problem, type ProblemBody, renderProblem } from '../problem.ts';
+import { asProblem, forSurface, Problem, type ProblemBody, renderProblem, type Surface } from '../problem.ts';
 
 export interface IdempotentCall {
   operationId: string;
   /** A user or an administrator, whatever their token; null for a guest, whose key has no effect. */
   caller: string | null;
   key: string | undefined;
-  /** Everything that makes two calls the same one. */
-  request: {
-    path: unknown;
-    query: unknown;
-    /** Headers that belong to the request as its body does; absent without any. */
-    headers?: Readonly<Record<string, unknown>> | undefined;
-    body: unknown;
-    rawBody: Uint8Array;
-    isForm?: boolean;
-  };
+  request: DigestedRequest;
   requestId: string;
   /** The answer contains a secret and is not stored. */
   isSecret: boolean;
@@ -61,6 +53,7 @@ export interface Remember {
   readonly started?: unknown;
 }
 
+/** A call that may have started work which runs on without it. */
 export interface StartedCall {
   operationId: string;
   requestId: string;
@@ -108,7 +101,7 @@ export interface IdempotencyOptions {
   /**
    * The surface and its schema, which has the table `idempotency` and the function `idempotency_is_pending`.
    */
-  schema: 'gateway' | 'agent';
+  schema: Surface;
   clock: Pick<Clock, 'monotonicMs'>;
   log: Log;
   /** How long a call that stopped renewing its lease keeps its key. */
@@ -146,10 +139,10 @@ function rememberStarted(started: unknown): Remember {
 const boundStatus = 208;
 
 /** Executes a call that holds its key, and stores its answer or its failure. */
-function createExecution(store: IdempotencyStore, { database, log, ...options }: IdempotencyOptions) {
-  /**
-   * Never throws: the caller has its answer, and the end of the lease frees a key that could not be settled.
-   */
+function createExecution(store: IdempotencyStore, options: IdempotencyOptions) {
+  const { database, log } = options;
+
+  /** Never throws: the caller has its answer, and the end of the lease frees a key that could not be settled. */
   async function settle(failure: string, work: () => Promise<void>): Promise<void> {
     try {
       await work();
@@ -158,61 +151,68 @@ function createExecution(store: IdempotencyStore, { database, log, ...options }:
     }
   }
 
-  async function execute<Reply extends KeptAnswer>(
+  function saveReply(call: IdempotentCall, claim: KeyClaim, reply: KeptAnswer): Promise<void> {
+    const save = () => saveAnswer(store, database.sql, { claim, call }, reply);
+    return settle('an answer could not be kept', save);
+  }
+
+  /** Stores the failure, or frees the key so that the call may be tried again. */
+  async function settleFailure(
     call: IdempotentCall,
     claim: KeyClaim,
-    work: (remember: Remember) => Promise<Reply>,
-  ): Promise<Reply> {
-    const { remember, state } = createRemember(store, claim, call);
-    try {
-      const reply = await work(remember);
-      if (state.answer === 'unsaved')
-        await settle('an answer could not be kept', () =>
-          saveAnswer(store, database.sql, { claim, call }, reply),
-        );
-      return reply;
-    } catch (error) {
-      const answer = answerOfFailure(asProblem(error), call, await findReceipt(call));
-      if (answer !== null) {
-        await settle('a failure could not be kept', () =>
-          saveAnswer(store, database.sql, { claim, call: { isSecret: false } }, answer),
-        );
-      } else if (state.answer !== 'in_settlement') {
-        // A call that was or will be charged keeps its key: it must not be executed again.
-        await settle('a key could not be freed', () => store.release(claim));
+    { error, isInSettlement }: { error: unknown; isInSettlement: boolean },
+  ): Promise<void> {
+    const answer = answerOfFailure(asProblem(error), call, await readReceipt(call, options));
+    if (answer !== null) {
+      const save = () => saveAnswer(store, database.sql, { claim, call: { isSecret: false } }, answer);
+      await settle('a failure could not be kept', save);
+    } else if (!isInSettlement) {
+      // A call that was or will be charged keeps its key: it must not be executed again.
+      await settle('a key could not be freed', () => store.release(claim));
+    }
+  }
+
+  return {
+    async execute<Reply extends KeptAnswer>(
+      call: IdempotentCall,
+      claim: KeyClaim,
+      work: (remember: Remember) => Promise<Reply>,
+    ): Promise<Reply> {
+      const { remember, state } = createRemember(store, claim, call);
+      try {
+        const reply = await work(remember);
+        if (state.answer === 'unsaved') await saveReply(call, claim, reply);
+        return reply;
+      } catch (error) {
+        await settleFailure(call, claim, { error, isInSettlement: state.answer === 'in_settlement' });
+        throw error;
       }
-      throw error;
-    }
-  }
+    },
 
-  async function findReceipt(call: StartedCall): Promise<KeptAnswer | null> {
-    try {
-      return (await options.receiptOf?.(call)) ?? null;
-    } catch (error) {
-      log.warn({ err: error }, 'a receipt could not be read');
-      return null;
-    }
-  }
+    /** A call whose process died may have started work that runs on: then its receipt becomes the answer. */
+    async completeAbandoned(row: StoredRow, call: IdempotentCall, claim: KeyClaim): Promise<StoredRow> {
+      const { requestId, run } = row;
+      if (!row.isAbandoned || requestId === null) return row;
+      const receipt = await readReceipt({ operationId: call.operationId, requestId }, options);
+      if (receipt === null) return row;
+      await saveAnswer(store, database.sql, { claim: { ...claim, run }, call }, receipt);
+      const { status, body, headers = null } = receipt;
+      return { ...row, state: 'done', status, body: JSON.stringify(body), headers };
+    },
+  };
+}
 
-  /**
-   * A call whose process died may have started work that runs on: then its receipt becomes the
-   * answer.
-   */
-  async function completeAbandoned(
-    row: StoredRow,
-    { operationId, isSecret }: IdempotentCall,
-    claim: KeyClaim,
-  ): Promise<StoredRow> {
-    const { requestId, run } = row;
-    if (!row.isAbandoned || requestId === null) return row;
-    const receipt = await findReceipt({ operationId, requestId });
-    if (receipt === null) return row;
-    await saveAnswer(store, database.sql, { claim: { ...claim, run }, call: { isSecret } }, receipt);
-    const { status, body, headers = null } = receipt;
-    return { ...row, state: 'done', status, body: JSON.stringify(body), headers };
+/** Null for a call without a receipt, and when the receipt cannot be read. */
+async function readReceipt(
+  call: StartedCall,
+  { receiptOf, log }: Pick<IdempotencyOptions, 'receiptOf' | 'log'>,
+): Promise<KeptAnswer | null> {
+  try {
+    return (await receiptOf?.(call)) ?? null;
+  } catch (error) {
+    log.warn({ err: error }, 'a receipt could not be read');
+    return null;
   }
-
-  return { execute, completeAbandoned };
 }
 
 export function createIdempotency(options: IdempotencyOptions): Idempotency {
@@ -236,7 +236,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
         run: randomUUID(),
         caller,
       };
-      const request = await requestDigest(call.request);
+      const request = await digestRequest(call.request);
       const existing = await store.claim(claim, { digest: request, requestId });
       if (existing !== null) {
         const startedReference = boundReference(existing, request);
@@ -425,46 +425,4 @@ function replay(row: StoredRow, request: Buffer, shape: ErrorShape): KeptAnswer 
 function translateFailure(body: ProblemBody, status: number, { dialect, surface }: ErrorShape): object {
   const problem = { status, code: body.error.code as Problem['code'] };
   return forSurface(toErrorDialect(body, problem, dialect), surface);
-}
-
-// Sorting the members of a larger body would block the event loop; a repetition of
-// it must have the same bytes.
-const maxComparedAsValue = 256 * 1024;
-
-async function requestDigest(request: IdempotentCall['request']): Promise<Buffer> {
-  const { path, query, headers, body, rawBody, isForm = false } = request;
-  const values = headers === undefined ? [path, query] : [path, query, headers];
-  const parts = JSON.stringify(values.map(canonicalValue));
-  // Clients choose a new boundary for each repetition of a form, so its members are compared.
-  if (isForm) return digest(parts, 'form', JSON.stringify(canonicalValue(await withFileDigests(body))));
-  if (rawBody.byteLength > maxComparedAsValue) return digest(parts, await digestInPool(rawBody));
-  // A JSON body is the same whatever the order and spacing of its members.
-  return digest(parts, body !== undefined && isJson(body) ? JSON.stringify(canonicalValue(body)) : rawBody);
-}
-
-/** The value with a digest in place of each file's bytes. */
-async function withFileDigests(value: unknown): Promise<unknown> {
-  if (value instanceof Uint8Array) return { sha256: (await digestInPool(value)).toString('hex') };
-  if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) return Promise.all(value.map(withFileDigests));
-  const members = Object.entries(value).map(async ([name, member]) => [name, await withFileDigests(member)]);
-  return Object.fromEntries((await Promise.all(members)) as [string, unknown][]);
-}
-
-async function digestInPool(bytes: Uint8Array): Promise<Buffer> {
-  return Buffer.from(await webcrypto.subtle.digest('SHA-256', bytes as Uint8Array<ArrayBuffer>));
-}
-
-/** Whether the value came from JSON and not from a form with files. */
-function isJson(value: unknown): boolean {
-  if (typeof value !== 'object' || value === null) return true;
-  return !(value instanceof Uint8Array) && Object.values(value).every(isJson);
-}
-
-function canonicalValue(value: unknown): unknown {
-  // The first item tells a list from an object, which becomes the sorted list of its members.
-  if (Array.isArray(value)) return ['list', ...value.map(canonicalValue)];
-  if (typeof value !== 'object' || value === null) return value;
-  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
-  return ['object', ...members.map(([name, member]) => [name, canonicalValue(member)])];
 }
