@@ -1,13 +1,14 @@
-// The embedded PostgreSQL from the server's thread: data folder, lock, worker, and streams with the
-// PostgreSQL protocol. One process uses a folder at a time, and every commit is durable.
+// The embedded PostgreSQL from the server's thread: data folder, lock and worker. One process uses a
+// folder at a time, and every commit is durable.
 import { chmodSync, existsSync } from 'node:fs';
 import { getCompileCacheDir } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
-import { Duplex } from 'node:stream';
+import type { Duplex } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { assetExists, assetPath, isSingleExecutable, startThread } from '../../assets.ts';
 import { makeFolder } from '../../folder.ts';
 import { lockFolder } from './folder-lock.ts';
+import { createPeers } from './peers.ts';
 import type { EmbeddedStart, FromWorker, ToWorker } from './worker.ts';
 import type { Log } from '../../log.ts';
 
@@ -35,10 +36,6 @@ export interface Embedded {
   /** Stops the thread after a checkpoint and releases the folder. Open streams are destroyed. */
   close(): Promise<void>;
 }
-
-// How long a statement of a disconnected caller may keep the engine busy. A wasm engine cannot
-// cancel a statement, but it can be killed and restarted, since all commits are on disk.
-const stuckMs = 5_000;
 
 /**
  * Locks the folder and starts the engine; resolves when it answers. Throws a Problem when the
@@ -84,31 +81,33 @@ function clusterOf(folder: string): string {
   return join(folder, 'pg');
 }
 
+/** Starts the engine, and starts it again at the next call after its thread has ended. */
 async function supervise(
-  start: EmbeddedStart,
+  options: EmbeddedStart,
   { log, release }: { log: Log; release: () => void },
 ): Promise<Embedded> {
-  let engine: Promise<Engine> | undefined = startEngine(start);
+  let engine: Promise<Engine> | undefined;
   let isClosing = false;
-  await engine;
+
+  function start(): Promise<Engine> {
+    const startedEngine = startEngine(options);
+    startedEngine.then(
+      async ({ exit }) => {
+        const reason = await exit;
+        engine = undefined;
+        if (!isClosing)
+          log.error({ reason }, 'the embedded database stopped; the next query starts it again');
+      },
+      () => {
+        engine = undefined;
+      },
+    );
+    return startedEngine;
+  }
 
   function runningEngine(): Promise<Engine> {
     if (isClosing) throw new Error('The embedded database is closed.');
-    engine ??= startEngine(start);
-    const current = engine;
-    current.then(
-      ({ exit }) =>
-        exit.then((reason) => {
-          if (engine !== current) return;
-          engine = undefined;
-          if (!isClosing)
-            log.error({ reason }, 'the embedded database stopped; the next query starts it again');
-        }),
-      () => {
-        if (engine === current) engine = undefined;
-      },
-    );
-    return current;
+    return (engine ??= start());
   }
 
   await runningEngine();
@@ -159,9 +158,8 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
   ready.promise.catch(() => undefined);
   dump.promise.catch(() => undefined);
 
-  function send(message: ToWorker): void {
+  const send = (message: ToWorker): void =>
     worker.postMessage(message, 'bytes' in message ? [message.bytes.buffer as ArrayBuffer] : []);
-  }
   const peers = createPeers(send, (reason) => {
     failure = reason;
     void worker.terminate();
@@ -199,144 +197,6 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
     exit: exit.promise,
   };
 }
-
-interface Peer {
-  stream: Duplex;
-  isPatient: boolean;
-  /** Number of batches without an answer yet. */
-  unanswered: number;
-}
-
-interface Peers {
-  dial(isPatient: boolean): Duplex;
-  receive(message: Extract<FromWorker, { peer: number }>): void;
-  destroyStreams(reason?: Error): void;
-  /** Rejects all waiting callers; the owner calls it when the thread has ended. */
-  end(reason: Error): void;
-}
-
-/**
- * The streams to one engine, by number. A stream that closes during a statement which then takes
- * too long calls `kill`.
- */
-function createPeers(send: (message: ToWorker) => void, kill: (reason: Error) => void): Peers {
-  const peers = new Map<number, Peer>();
-  /** The timers of streams that closed during a statement, by peer. */
-  const killTimers = new Map<number, NodeJS.Timeout>();
-  let nextPeer = 1;
-  let hasEnded = false;
-
-  function killStuck(number: number): void {
-    const hasPatientStatement = [...peers.values()].some((peer) => peer.isPatient && peer.unanswered > 0);
-    if (hasPatientStatement) killTimers.set(number, setTimeout(killStuck, stuckMs, number));
-    else kill(new Error('A statement whose caller had left was ended with its engine.'));
-  }
-
-  function leave(number: number, { unanswered }: Peer): void {
-    peers.delete(number);
-    send({ kind: 'leave', peer: number });
-    if (unanswered > 0 && !hasEnded) killTimers.set(number, setTimeout(killStuck, stuckMs, number));
-  }
-
-  function destroyStreams(reason?: Error): void {
-    for (const { stream } of peers.values()) stream.destroy(reason);
-  }
-
-  return {
-    dial(isPatient) {
-      const number = nextPeer++;
-      const stream = protocolStream({
-        send(bytes) {
-          peer.unanswered += 1;
-          send({ kind: 'query', peer: number, bytes });
-        },
-        leave: () => leave(number, peer),
-      });
-      const peer: Peer = { stream, isPatient, unanswered: 0 };
-      peers.set(number, peer);
-      return stream;
-    },
-    receive(message) {
-      const peer = peers.get(message.peer);
-      if (message.kind === 'left') {
-        clearTimeout(killTimers.get(message.peer));
-        killTimers.delete(message.peer);
-      } else if (message.kind === 'notify') {
-        for (const [number, { stream }] of peers) if (number !== message.peer) stream.push(message.bytes);
-      } else if (peer && message.kind === 'answer') {
-        peer.unanswered -= 1;
-        if (message.bytes.length > 0) peer.stream.push(message.bytes);
-      } else if (peer) {
-        // The engine refuses the peer: the bytes are its error.
-        peer.stream.push(message.bytes);
-        peer.stream.push(null);
-        peer.stream.end();
-      }
-    },
-    destroyStreams,
-    end(reason) {
-      hasEnded = true;
-      for (const timer of killTimers.values()) clearTimeout(timer);
-      destroyStreams(reason);
-    },
-  };
-}
-
-// AuthenticationOk, BackendKeyData and ReadyForQuery: our own worker needs no login.
-const startupAnswer = Buffer.from([
-  0x52, 0, 0, 0, 8, 0, 0, 0, 0, 0x4b, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0x5a, 0, 0, 0, 5, 0x49,
-]);
-
-/**
- * The client's side: forwards protocol messages in batches that end where the client waits for an
- * answer (Sync, Flush, Query).
- */
-function protocolStream({ send, leave }: { send: (batch: Uint8Array) => void; leave: () => void }): Duplex {
-  let receivedBytes: Buffer = Buffer.alloc(0);
-  let hasStarted = false;
-  const stream = new Duplex({
-    read() {
-      // Answers are pushed as they arrive; the engine has one answer in flight at a time.
-    },
-    write(chunk: Buffer, _encoding, done) {
-      receivedBytes = receivedBytes.length > 0 ? Buffer.concat([receivedBytes, chunk]) : chunk;
-      if (!hasStarted && receivedBytes.length >= 4 && receivedBytes.length >= receivedBytes.readUInt32BE(0)) {
-        hasStarted = true;
-        receivedBytes = receivedBytes.subarray(receivedBytes.readUInt32BE(0));
-        // Not within the write: postgres.js drops what it writes while it is being answered.
-        setImmediate(() => stream.push(startupAnswer));
-      }
-      if (hasStarted) sendBatches();
-      done();
-    },
-    final(done) {
-      stream.push(null);
-      done();
-    },
-    destroy(error, done) {
-      leave();
-      done(error);
-    },
-  });
-  function sendBatches(): void {
-    let end = 0;
-    for (let offset = 0; offset + 5 <= receivedBytes.length;) {
-      const next = offset + 1 + receivedBytes.readUInt32BE(offset + 1);
-      if (next > receivedBytes.length) break;
-      if (endsBatch.has(receivedBytes[offset] ?? 0)) end = next;
-      offset = next;
-    }
-    if (end === 0) return;
-    // A copy, because the buffer is transferred to the worker.
-    send(new Uint8Array(receivedBytes.subarray(0, end)));
-    receivedBytes = receivedBytes.subarray(end);
-  }
-  // postgres.js sends Terminate only to a stream whose readyState is open.
-  Object.defineProperty(stream, 'readyState', { get: () => (stream.destroyed ? 'closed' : 'open') });
-  return stream;
-}
-
-const endsBatch = new Set([...'SHQ'].map((letter) => letter.charCodeAt(0)));
 
 function builtSeed(): string | null {
   const seed = assetPath('build/pglite-seed.tgz');
