@@ -45,13 +45,9 @@ export function createChanges(options: ChangesOptions): Changes {
   const { database, clock, log, everyMs = 500 } = options;
   const table = `${options.schema}.changes`;
   const listeners = new Set<() => void>();
+  const generation = new Generation();
   const stop = new AbortController();
   let currentRun: Promise<void> | undefined;
-  let lastNumber: bigint | undefined;
-  let generation = 0;
-  let trustedUntilMs = Number.NEGATIVE_INFINITY;
-  /** The newest change of this replica, which may not be committed yet. */
-  let ownChange: { number: bigint; untilMs: number } | undefined;
 
   function notifyListeners(): void {
     for (const listener of listeners) {
@@ -66,14 +62,7 @@ export function createChanges(options: ChangesOptions): Changes {
   async function poll(): Promise<void> {
     const startedMs = clock.monotonicMs();
     const [row] = await database.sql<{ number: bigint }[]>`select number from ${database.sql(table)}`;
-    const number = row?.number ?? 0n;
-    if (ownChange !== undefined && (number >= ownChange.number || startedMs > ownChange.untilMs))
-      ownChange = undefined;
-    trustedUntilMs = startedMs + trustMs;
-    if (number === lastNumber) return;
-    lastNumber = number;
-    generation += 1;
-    notifyListeners();
+    if (generation.observe(row?.number ?? 0n, startedMs)) notifyListeners();
   }
 
   async function pollUntilStopped(): Promise<void> {
@@ -81,10 +70,8 @@ export function createChanges(options: ChangesOptions): Changes {
       try {
         await poll();
       } catch (error) {
-        if (lastNumber !== undefined)
+        if (generation.forget())
           log.warn({ err: error }, 'the database is unavailable; changes are not noticed');
-        // The first poll that succeeds then notifies the listeners in any case.
-        lastNumber = undefined;
       }
       await pause(everyMs, { clock, signal: stop.signal });
     }
@@ -92,20 +79,56 @@ export function createChanges(options: ChangesOptions): Changes {
 
   return {
     async bump(tx) {
-      const [row] = await tx<
-        { number: bigint }[]
-      >`update ${tx(table)} set number = number + 1 returning number`;
-      ownChange = { number: row?.number ?? 0n, untilMs: clock.monotonicMs() + ownChangeMs };
+      const [row] = await tx<{ number: bigint }[]>`
+        update ${tx(table)} set number = number + 1 returning number`;
+      generation.expectOwnChange(row?.number ?? 0n, clock.monotonicMs());
     },
     onChange(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
-    generation: () => (ownChange === undefined && clock.monotonicMs() < trustedUntilMs ? generation : null),
+    generation: () => generation.current(clock.monotonicMs()),
     start: () => void (currentRun ??= pollUntilStopped()),
     async stop() {
       stop.abort();
       await currentRun;
     },
   };
+}
+
+/** The generation of this replica's caches, by the numbers that its polls read. */
+class Generation {
+  #value = 0;
+  #lastNumber: bigint | undefined = undefined;
+  #trustedUntilMs = Number.NEGATIVE_INFINITY;
+  /** The newest change of this replica, which may not be committed yet. */
+  #ownChange: { number: bigint; untilMs: number } | undefined = undefined;
+
+  /** The number of a poll that started at `startedMs`. Returns whether it begins a new generation. */
+  observe(number: bigint, startedMs: number): boolean {
+    const ownChange = this.#ownChange;
+    if (ownChange !== undefined && (number >= ownChange.number || startedMs > ownChange.untilMs))
+      this.#ownChange = undefined;
+    this.#trustedUntilMs = startedMs + trustMs;
+    if (number === this.#lastNumber) return false;
+    this.#lastNumber = number;
+    this.#value += 1;
+    return true;
+  }
+
+  /** The next poll begins a new generation in any case. Returns whether a number was known before. */
+  forget(): boolean {
+    const hadNumber = this.#lastNumber !== undefined;
+    this.#lastNumber = undefined;
+    return hadNumber;
+  }
+
+  expectOwnChange(number: bigint, nowMs: number): void {
+    this.#ownChange = { number, untilMs: nowMs + ownChangeMs };
+  }
+
+  /** Null while the database may have a newer one. */
+  current(nowMs: number): number | null {
+    return this.#ownChange === undefined && nowMs < this.#trustedUntilMs ? this.#value : null;
+  }
 }

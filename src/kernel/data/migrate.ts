@@ -50,7 +50,9 @@ export async function migrate(database: Migratable, options: MigrateOptions): Pr
   try {
     const appliedNames = await session.tx(async (tx) => {
       await tx.unsafe(
-        `set local statement_timeout = 0; set local lock_timeout = 0; set local idle_in_transaction_session_timeout = 0`,
+        `set local statement_timeout = 0;
+        set local lock_timeout = 0;
+        set local idle_in_transaction_session_timeout = 0`,
       );
       await tx`select pg_advisory_xact_lock(hashtextextended(${`townhall.migrate.${schema}`}, 0))`;
       await prepareSchema(tx, schema);
