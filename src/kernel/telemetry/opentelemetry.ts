@@ -24,6 +24,7 @@ import {
 import { settlesWithin } from '../async.ts';
 import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
+import type { Surface } from '../problem.ts';
 import type { TelemetryContext } from './context.ts';
 import type { Span, SpanAttributes, Traces } from './traces.ts';
 
@@ -47,7 +48,7 @@ export interface OpenTelemetry extends Traces {
 
 export interface OpenTelemetryOptions {
   settings: TraceSettings;
-  surface: 'gateway' | 'agent';
+  surface: Surface;
   version: string;
   context: AsyncLocalStorage<TelemetryContext>;
   hide: (text: string) => string;
@@ -58,95 +59,39 @@ export interface OpenTelemetryOptions {
 }
 
 // At most about 4 MB of spans; a batch that is not accepted within five seconds is dropped.
-const queuedSpans = 4_096;
+const maxQueuedSpans = 4_096;
 const exportMs = 5_000;
 const closeMs = 2_000;
-const maximumText = 256;
-const quietMs = 60_000;
+const maxAttributeLength = 256;
+const warnEveryMs = 60_000;
 
 export function openOpenTelemetry(options: OpenTelemetryOptions): OpenTelemetry {
-  const { settings, surface, version, context: current, hide, clock } = options;
-  const exporter = new OTLPTraceExporter({
-    url: `${settings.endpoint.replace(/\/+$/, '')}/v1/traces`,
-    headers: headersOf(settings.headers),
-    timeoutMillis: exportMs,
-    concurrencyLimit: 2,
-  });
-  const provider = new TracerProvider({
-    resource: resourceOf({
-      'service.name': settings.serviceName,
-      'service.version': version,
-      'townhall.surface': surface,
-    }),
-    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(settings.sampledShare) }),
-    spanLimits: { attributeValueLengthLimit: maximumText },
-    spanProcessors: [
-      new BatchSpanProcessor({
-        exporter: warnOnFailure(exporter, options),
-        maxQueueSize: queuedSpans,
-        exportTimeoutMillis: exportMs + 1_000,
-        scheduledDelayMillis: options.batchEveryMs ?? 2_000,
-      }),
-    ],
-  });
+  const { version, context: current, hide, clock } = options;
+  const provider = createProvider(options);
   const tracer = provider.getTracer('townhall', version);
   // Spans use the monotonic clock, so that a change of the wall clock cannot make one negative.
   const epochMs = clock.now().getTime() - clock.monotonicMs();
   const timeOf = (monotonicMs: number): number => epochMs + monotonicMs;
-
-  function attributesOf(attributes: SpanAttributes): Attributes {
-    const redactedAttributes: Attributes = {};
-    for (const [name, value] of Object.entries(attributes)) {
-      if (value !== undefined) redactedAttributes[name] = typeof value === 'string' ? hide(value) : value;
-    }
-    return redactedAttributes;
-  }
-
-  function spanOf(apiSpan: ApiSpan): Span {
-    const { traceId, spanId, traceFlags } = apiSpan.spanContext();
-    let isOver = false;
-    return {
-      traceId,
-      spanId,
-      traceparent: `00-${traceId}-${spanId}-${(traceFlags & 1).toString(16).padStart(2, '0')}`,
-      set: (attributes) => void apiSpan.setAttributes(attributesOf(attributes)),
-      rename: (name) => void apiSpan.updateName(name),
-      fail: (reason) =>
-        void apiSpan.setAttribute('error.type', hide(reason)).setStatus({ code: SpanStatusCode.ERROR }),
-      end(atMs = clock.monotonicMs()) {
-        if (!isOver) apiSpan.end(timeOf(atMs));
-        isOver = true;
-      },
-    };
-  }
+  const currentTraceparent = () => current.getStore()?.span?.traceparent;
 
   return {
     isOn: true,
     start(name, { kind = 'internal', attributes = {}, remoteParent, isRoot = false, link } = {}) {
-      const parent = remoteParent === undefined ? undefined : parseTraceparent(remoteParent);
-      const activeTraceparent =
-        isRoot || parent !== undefined ? undefined : current.getStore()?.span?.traceparent;
-      const localContext = activeTraceparent === undefined ? undefined : parseTraceparent(activeTraceparent);
-      const parentContext = parent ? { ...parent, isRemote: true } : localContext;
-      const context: Context =
-        parentContext === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parentContext);
-      const linkedSpan = link === undefined ? undefined : parseTraceparent(link);
-      const links = linkedSpan === undefined ? [] : [{ context: linkedSpan }];
-      return spanOf(
-        tracer.startSpan(
-          name,
-          {
-            kind: kinds[kind],
-            attributes: attributesOf(attributes),
-            links,
-            startTime: timeOf(clock.monotonicMs()),
-          },
-          context,
-        ),
+      const linkedSpan = parseTraceparent(link);
+      const apiSpan = tracer.startSpan(
+        name,
+        {
+          kind: kinds[kind],
+          attributes: redactAttributes(attributes, hide),
+          links: linkedSpan === undefined ? [] : [{ context: linkedSpan }],
+          startTime: timeOf(clock.monotonicMs()),
+        },
+        parentContext(remoteParent, isRoot ? undefined : currentTraceparent()),
       );
+      return wrapSpan(apiSpan, { hide, endTime: (atMs = clock.monotonicMs()) => timeOf(atMs) });
     },
     runInSpan: (span, work) => current.run({ request: current.getStore()?.request, span }, work),
-    traceparent: () => current.getStore()?.span?.traceparent,
+    traceparent: currentTraceparent,
     async close() {
       // The failed export has been logged.
       await settlesWithin(provider.shutdown(), { ms: closeMs });
@@ -154,28 +99,93 @@ export function openOpenTelemetry(options: OpenTelemetryOptions): OpenTelemetry 
   };
 }
 
+function createProvider(options: OpenTelemetryOptions): TracerProvider {
+  const { settings, surface, version, batchEveryMs = 2_000 } = options;
+  const exporter = new OTLPTraceExporter({
+    url: `${settings.endpoint.replace(/\/+$/, '')}/v1/traces`,
+    headers: parseHeaders(settings.headers),
+    timeoutMillis: exportMs,
+    concurrencyLimit: 2,
+  });
+  return new TracerProvider({
+    resource: createResource({
+      'service.name': settings.serviceName,
+      'service.version': version,
+      'townhall.surface': surface,
+    }),
+    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(settings.sampledShare) }),
+    spanLimits: { attributeValueLengthLimit: maxAttributeLength },
+    spanProcessors: [
+      new BatchSpanProcessor({
+        exporter: warnOnFailure(exporter, options),
+        maxQueueSize: maxQueuedSpans,
+        exportTimeoutMillis: exportMs + 1_000,
+        scheduledDelayMillis: batchEveryMs,
+      }),
+    ],
+  });
+}
+
+/** The caller's span as the parent where there is a valid one, else the current span. */
+function parentContext(remoteParent: string | undefined, currentTraceparent: string | undefined): Context {
+  const remoteSpan = parseTraceparent(remoteParent);
+  const parent = remoteSpan ? { ...remoteSpan, isRemote: true } : parseTraceparent(currentTraceparent);
+  return parent === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parent);
+}
+
+function redactAttributes(attributes: SpanAttributes, hide: (text: string) => string): Attributes {
+  const redactedAttributes: Attributes = {};
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== undefined) redactedAttributes[name] = typeof value === 'string' ? hide(value) : value;
+  }
+  return redactedAttributes;
+}
+
+function wrapSpan(
+  apiSpan: ApiSpan,
+  { hide, endTime }: { hide: (text: string) => string; endTime: (atMs?: number) => number },
+): Span {
+  const { traceId, spanId, traceFlags } = apiSpan.spanContext();
+  let isOver = false;
+  return {
+    traceId,
+    spanId,
+    traceparent: `00-${traceId}-${spanId}-${(traceFlags & 1).toString(16).padStart(2, '0')}`,
+    set: (attributes) => void apiSpan.setAttributes(redactAttributes(attributes, hide)),
+    rename: (name) => void apiSpan.updateName(name),
+    fail: (reason) =>
+      void apiSpan.setAttribute('error.type', hide(reason)).setStatus({ code: SpanStatusCode.ERROR }),
+    end(atMs) {
+      if (!isOver) apiSpan.end(endTime(atMs));
+      isOver = true;
+    },
+  };
+}
+
 const kinds = { internal: SpanKind.INTERNAL, server: SpanKind.SERVER, client: SpanKind.CLIENT };
 
+// W3C Trace Context: no version ff, and neither id is all zeros.
 const traceparentShape = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})/;
 
-function parseTraceparent(text: string): SpanContext | undefined {
-  const [, traceId, spanId, flags] = traceparentShape.exec(text) ?? [];
+/** Undefined for an absent and for an invalid header. */
+function parseTraceparent(text: string | undefined): SpanContext | undefined {
+  const [, traceId, spanId, flags] = traceparentShape.exec(text ?? '') ?? [];
   return traceId === undefined || spanId === undefined
     ? undefined
     : { traceId, spanId, traceFlags: Number.parseInt(flags ?? '00', 16) & 1 };
 }
 
-/** The exporter, with an occasional warning to the operator while the collector refuses spans. */
+/** The exporter, with a warning to the operator once a minute while the collector refuses spans. */
 function warnOnFailure(
   exporter: SpanExporter,
   { clock, log }: Pick<OpenTelemetryOptions, 'clock' | 'log'>,
 ): SpanExporter {
-  let quietUntilMs = 0;
+  let nextWarningMs = 0;
   return {
     export(spans, done) {
       exporter.export(spans, (result) => {
-        if (result.error !== undefined && clock.monotonicMs() >= quietUntilMs) {
-          quietUntilMs = clock.monotonicMs() + quietMs;
+        if (result.error !== undefined && clock.monotonicMs() >= nextWarningMs) {
+          nextWarningMs = clock.monotonicMs() + warnEveryMs;
           log.warn(
             { spans: spans.length, err: result.error },
             'the collector did not accept the spans; they are dropped',
@@ -189,7 +199,8 @@ function warnOnFailure(
   };
 }
 
-function headersOf(text: string | undefined): Record<string, string> {
+/** Reads `name=value` pairs, separated by commas; others are dropped. */
+function parseHeaders(text: string | undefined): Record<string, string> {
   const pairs = (text ?? '').split(',').flatMap((pair): [string, string][] => {
     const [, name, value] = /^\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(.*?)\s*$/.exec(pair) ?? [];
     return name === undefined || value === undefined ? [] : [[name, decodeText(value)]];
@@ -206,7 +217,7 @@ function decodeText(value: string): string {
 }
 
 /** Replaces the library's default, which contains the machine's name and user. */
-function resourceOf(attributes: Attributes): NonNullable<TracerProviderOptions['resource']> {
+function createResource(attributes: Attributes): NonNullable<TracerProviderOptions['resource']> {
   const resource: NonNullable<TracerProviderOptions['resource']> = {
     attributes,
     asyncAttributesPending: false,

@@ -19,18 +19,6 @@ export function openPrometheus({ log }: { log: Log }): Prometheus {
   // Metrics of the process: processor, memory, handles, garbage collection and event loop lag.
   collectDefaultMetrics({ register: registry });
 
-  async function readGauge(
-    name: string,
-    collect: () => GaugeReading | Promise<GaugeReading>,
-  ): Promise<GaugeReading> {
-    try {
-      return await withTimeout(async () => collect(), { ms: collectMs });
-    } catch (error) {
-      log.warn({ metric: name, err: error }, 'a metric could not be read');
-      return [];
-    }
-  }
-
   return {
     isOn: true,
     contentType: registry.contentType,
@@ -50,20 +38,45 @@ export function openPrometheus({ log }: { log: Log }): Prometheus {
       return { observe: (values, value) => histogram.labels(...values).observe(value) };
     },
     gauge(name, help, collect, labels = []) {
-      const gauge: Gauge = new Gauge({
-        name,
-        help,
-        labelNames: [...labels],
-        registers: [registry],
-        async collect() {
-          const reading = await readGauge(name, collect);
-          gauge.reset();
-          // A gauge without a reading is absent, not zero.
-          if (labels.length === 0) gauge.remove();
-          if (typeof reading === 'number') gauge.set(reading);
-          else for (const { labels: values, value } of reading) gauge.labels(...values).set(value);
-        },
-      });
+      registerGauge(registry, { name, help, labels, read: () => readGauge(name, collect, log) });
     },
   };
+}
+
+/** Without a value in time the gauge is omitted from the scrape. */
+async function readGauge(
+  name: string,
+  collect: () => GaugeReading | Promise<GaugeReading>,
+  log: Log,
+): Promise<GaugeReading> {
+  try {
+    return await withTimeout(async () => collect(), { ms: collectMs });
+  } catch (error) {
+    log.warn({ metric: name, err: error }, 'a metric could not be read');
+    return [];
+  }
+}
+
+interface GaugeOptions {
+  name: string;
+  help: string;
+  labels: readonly string[];
+  read(): Promise<GaugeReading>;
+}
+
+function registerGauge(registry: Registry, { name, help, labels, read }: GaugeOptions): void {
+  const gauge: Gauge = new Gauge({
+    name,
+    help,
+    labelNames: [...labels],
+    registers: [registry],
+    async collect() {
+      const reading = await read();
+      gauge.reset();
+      // A gauge without a reading is absent, not zero.
+      if (labels.length === 0) gauge.remove();
+      if (typeof reading === 'number') gauge.set(reading);
+      else for (const { labels: values, value } of reading) gauge.labels(...values).set(value);
+    },
+  });
 }

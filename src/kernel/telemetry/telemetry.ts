@@ -2,6 +2,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
+import type { Surface } from '../problem.ts';
 import type { RequestEnd, RequestObserver, RequestScope } from '../http/observer.ts';
 import type { MetricsListener } from './metrics-listener.ts';
 import { type Metrics, silentMetrics } from './metrics.ts';
@@ -19,7 +20,7 @@ export interface TelemetrySettings {
 
 export interface TelemetryOptions {
   settings: TelemetrySettings;
-  surface: 'gateway' | 'agent';
+  surface: Surface;
   version: string;
   /** Removes live secrets from text for a span. */
   hide: (text: string) => string;
