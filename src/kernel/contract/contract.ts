@@ -1,6 +1,7 @@
 // The contract at run time: reads the document, requires that it and the handlers
 // agree, and serves only what the document declares.
 import { channel } from 'node:diagnostics_channel';
+import { nextTurn } from '../async.ts';
 import type { Idempotency } from '../data/idempotency.ts';
 import type { Log } from '../log.ts';
 import type { HandlerCall } from './call.ts';
@@ -13,15 +14,12 @@ import {
 } from './operations.ts';
 import { type CallerIdentity, createPipeline } from './pipeline.ts';
 import type { AnyReply } from './reply.ts';
-import { createReplyValidator, headerMismatch } from './reply-validator.ts';
+import { createReplyValidator, headerMismatch, type ReplyValidator } from './reply-validator.ts';
 import type { ContractRequest } from './request.ts';
 import { createRouter, type Route, type Router } from './router.ts';
 import { createRequestValidator } from './validator.ts';
 
-/**
- * The message that is published for each error after its check against the document,
- * and the name of the channel.
- */
+/** The message that is published for each error after its check against the document. */
 export interface ObservedError {
   /** Empty for a request that was refused before its operation was known. */
   operationId: string;
@@ -29,6 +27,7 @@ export interface ObservedError {
   /** Undefined for an error within a stream. */
   answer: { status: number; body: unknown } | undefined;
 }
+/** The channel of these messages. */
 export const observedErrors = 'townhall:contract:error';
 
 export interface Contract {
@@ -110,36 +109,19 @@ export function createContract<Identity extends CallerIdentity>(
     ),
   });
 
+  const { validateResponses = false } = options;
+
   return {
     authenticate: pipeline.authenticate,
     async dispatch(request) {
       const reply = withDeprecation(await pipeline.run(request), request.operation);
-      if (!options.validateResponses || !request.isHandled || !request.operation) return reply;
+      if (!validateResponses || !request.isHandled || !request.operation) return reply;
       return replyValidator.checkedReply(request.operation, reply);
     },
-    problemMismatch({ operation }, { status, code }, body) {
-      if (!options.validateResponses) return null;
-      if (!operation) {
-        observe({ operationId: '', code, answer: { status, body } });
-        return null;
-      }
-      if (!declaredResponse(operation, status))
-        return `${operation.operationId} does not declare the status ${status}`;
-      observe({ operationId: operation.operationId, code, answer: { status, body } });
-      return codeMismatch(operation, code) ?? replyValidator.jsonMismatch(operation, status, body);
-    },
-    streamProblemMismatch({ operation }, { code }) {
-      if (!options.validateResponses || !operation) return null;
-      observe({ operationId: operation.operationId, code, answer: undefined });
-      return codeMismatch(operation, code);
-    },
-    headerMismatch({ operation }, status, headers) {
-      if (!options.validateResponses || !operation) return null;
-      return headerMismatch(operation, status, headers());
-    },
+    ...(validateResponses ? createMismatchChecks(replyValidator) : noMismatchChecks),
     async warm(log) {
       for (const operation of operations) {
-        await new Promise((resolve) => setImmediate(resolve));
+        await nextTurn();
         try {
           validator.prepare(operation);
         } catch (error) {
@@ -148,6 +130,37 @@ export function createContract<Identity extends CallerIdentity>(
         }
       }
     },
+  };
+}
+
+type MismatchChecks = Pick<Contract, 'problemMismatch' | 'streamProblemMismatch' | 'headerMismatch'>;
+
+const noMismatchChecks: MismatchChecks = {
+  problemMismatch: () => null,
+  streamProblemMismatch: () => null,
+  headerMismatch: () => null,
+};
+
+function createMismatchChecks({ jsonMismatch }: ReplyValidator): MismatchChecks {
+  return {
+    problemMismatch({ operation }, { status, code }, body) {
+      const answer = { status, body };
+      if (!operation) {
+        observe({ operationId: '', code, answer });
+        return null;
+      }
+      const { operationId } = operation;
+      if (!declaredResponse(operation, status)) return `${operationId} does not declare the status ${status}`;
+      observe({ operationId, code, answer });
+      return codeMismatch(operation, code) ?? jsonMismatch(operation, status, body);
+    },
+    streamProblemMismatch({ operation }, { code }) {
+      if (!operation) return null;
+      observe({ operationId: operation.operationId, code, answer: undefined });
+      return codeMismatch(operation, code);
+    },
+    headerMismatch: ({ operation }, status, headers) =>
+      operation ? headerMismatch(operation, status, headers()) : null,
   };
 }
 

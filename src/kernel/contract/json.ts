@@ -1,10 +1,11 @@
-// Strict JSON: parses the bytes of a request body and rejects input that JSON.parse accepts and other parsers
-// read differently (duplicate members, a byte order mark, unbounded depth, numbers and characters that do not
-// survive a round trip), so that an accepted body has the same meaning for every parser behind us.
+// Strict JSON: parses the bytes of a request body and rejects input that JSON.parse accepts and other
+// parsers read differently (duplicate members, a byte order mark, unbounded depth, numbers and
+// characters that do not survive a round trip), so that an accepted body has the same meaning for
+// every parser behind us.
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../problem.ts';
 
-/** The limit exceeds the nesting of real bodies and is far below the depth that exhausts the stack. */
+// The limit exceeds the nesting of real bodies and is far below the depth that exhausts the stack.
 const maximumDepth = 64;
 // Objects, arrays, names and strings each cost the parser, the validator and the
 // serializer up to a microsecond; numbers and literals a tenth of it. 100,000 parts
@@ -12,7 +13,7 @@ const maximumDepth = 64;
 // tokens of an embeddings call. Both limits keep every step below 50 ms.
 const maximumParts = 100_000;
 const maximumValues = 500_000;
-/** V8 turns a larger object into a dictionary, which costs several times as much. */
+// V8 turns a larger object into a dictionary, which costs several times as much.
 const maximumMembers = 10_000;
 
 /** The value of a JSON document. Throws a 400 Problem that names the error, and a 413 for too many values. */
@@ -105,7 +106,7 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
     if (meaning === 0) continue;
     switch (meaning) {
       case quote: {
-        if (++parts > maximumParts) throw tooMany(`${maximumParts} objects, arrays, names and texts`);
+        if (++parts > maximumParts) throw tooManyParts();
         const end = closingQuote(bytes, offset + 1, texts);
         if (end < 0) return result(hasSuspects);
         if (expectsName) {
@@ -116,14 +117,8 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
         break;
       }
       case opening:
-        if (++parts > maximumParts) throw tooMany(`${maximumParts} objects, arrays, names and texts`);
-        if (++depth > maximumDepth) {
-          throw new Problem(
-            'bad_request',
-            'invalid_json',
-            `The body is nested more than ${maximumDepth} levels deep.`,
-          );
-        }
+        if (++parts > maximumParts) throw tooManyParts();
+        if (++depth > maximumDepth) throw tooDeep();
         members[depth] = 0;
         if (depth <= nameDepth) {
           expectsName = bytes[offset] === 0x7b;
@@ -160,6 +155,15 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
   return result(hasSuspects || texts.hasSuspectEscape || length - scalarStart > 300);
 }
 
+function tooDeep(): Problem {
+  const message = `The body is nested more than ${maximumDepth} levels deep.`;
+  return new Problem('bad_request', 'invalid_json', message);
+}
+
+function tooManyParts(): Problem {
+  return tooMany(`${maximumParts} objects, arrays, names and texts`);
+}
+
 function tooMany(limit: string): Problem {
   return new Problem('too_large', 'request_too_large', `The body may have ${limit} at most.`);
 }
@@ -178,7 +182,7 @@ interface TextScan {
 // Up to this length a loop is faster than a native search.
 const shortText = 64;
 
-/** The position of the quote that ends the string at `from`, or -1. */
+/** The position of the quote that ends the string at `start`, or -1. */
 function closingQuote(bytes: Buffer, start: number, texts: TextScan): number {
   const { length } = bytes;
   let searchAfter = start + shortText;

@@ -36,13 +36,34 @@ export function headerMismatch(
 }
 
 export function createReplyValidator(compile: (schema: JsonRecord) => CompiledSchema): ReplyValidator {
-  const schemas = new Map<string, CompiledSchema>();
+  const valueMismatch = createValueCheck(compile);
+  const jsonMismatch: ReplyValidator['jsonMismatch'] = (operation, status, body) =>
+    valueMismatch(operation, { status, mediaType: 'application/json' }, body);
 
-  function describeMismatch(
-    operation: ContractOperation,
-    { status, mediaType }: { status: number; mediaType: string },
-    value: unknown,
-  ): string | null {
+  return {
+    jsonMismatch,
+    checkedReply(operation, reply) {
+      if (operation.passthrough && reply.content !== undefined) return reply;
+      requireMatch(replyMismatch(operation, reply, jsonMismatch));
+      const { events, status } = reply;
+      if (events === undefined) return reply;
+      const check = (data: unknown) =>
+        requireMatch(valueMismatch(operation, { status, mediaType: 'text/event-stream' }, data));
+      return { ...reply, events: checkEvents(events, check) };
+    },
+  };
+}
+
+type ValueCheck = (
+  operation: ContractOperation,
+  content: { status: number; mediaType: string },
+  value: unknown,
+) => string | null;
+
+/** Compiles the schema of a content at its first check. */
+function createValueCheck(compile: (schema: JsonRecord) => CompiledSchema): ValueCheck {
+  const schemas = new Map<string, CompiledSchema>();
+  return (operation, { status, mediaType }, value) => {
     const { operationId } = operation;
     const schema = declaredResponse(operation, status)?.content?.[mediaType]?.schema;
     if (schema === undefined) return `${operationId} does not declare ${mediaType} for ${status}`;
@@ -54,39 +75,27 @@ export function createReplyValidator(compile: (schema: JsonRecord) => CompiledSc
     if (error === undefined) return null;
     const { instancePath, keyword, params } = error;
     return `${operationId} ${status} at ${instancePath || '/'}: ${error.message ?? keyword} ${JSON.stringify(params)}`;
-  }
-
-  const jsonMismatch = (operation: ContractOperation, status: number, body: unknown) =>
-    describeMismatch(operation, { status, mediaType: 'application/json' }, body);
-
-  function contentMismatch(operation: ContractOperation, reply: AnyReply): string | null {
-    const { operationId } = operation;
-    const { status } = reply;
-    const response = declaredResponse(operation, status);
-    if (!response) return `${operationId} does not declare the status ${status}`;
-    if (reply.events !== undefined) return null;
-    if (reply.content !== undefined) {
-      const mediaType = (reply.mediaType ?? '').split(';', 1)[0]?.trim() ?? '';
-      return response.content?.[mediaType]
-        ? null
-        : `${operationId} does not declare ${mediaType} for ${status}`;
-    }
-    if ('body' in reply) return jsonMismatch(operation, status, reply.body);
-    return response.content ? `${operationId} declares content for ${status} and the reply has none` : null;
-  }
-
-  return {
-    jsonMismatch,
-    checkedReply(operation, reply) {
-      if (operation.passthrough && reply.content !== undefined) return reply;
-      requireMatch(contentMismatch(operation, reply));
-      const { events, status } = reply;
-      if (events === undefined) return reply;
-      const check = (data: unknown) =>
-        requireMatch(describeMismatch(operation, { status, mediaType: 'text/event-stream' }, data));
-      return { ...reply, events: checkEvents(events, check) };
-    },
   };
+}
+
+function replyMismatch(
+  operation: ContractOperation,
+  reply: AnyReply,
+  jsonMismatch: ReplyValidator['jsonMismatch'],
+): string | null {
+  const { operationId } = operation;
+  const { status } = reply;
+  const response = declaredResponse(operation, status);
+  if (!response) return `${operationId} does not declare the status ${status}`;
+  if (reply.events !== undefined) return null;
+  if (reply.content !== undefined) {
+    const mediaType = (reply.mediaType ?? '').split(';', 1)[0]?.trim() ?? '';
+    return response.content?.[mediaType]
+      ? null
+      : `${operationId} does not declare ${mediaType} for ${status}`;
+  }
+  if ('body' in reply) return jsonMismatch(operation, status, reply.body);
+  return response.content ? `${operationId} declares content for ${status} and the reply has none` : null;
 }
 
 function requireMatch(reason: string | null): void {

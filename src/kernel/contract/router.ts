@@ -31,6 +31,7 @@ interface Segment {
   suffix: string;
 }
 
+/** A route with its path in segments. */
 interface Template<Operation> {
   route: Route<Operation>;
   segments: Segment[];
@@ -55,58 +56,78 @@ export function createRouter<Operation>(routes: readonly Route<Operation>[]): Ro
   }
   templates.sort(bySpecificity);
 
-  function resolve(
-    template: Template<Operation>,
-    method: string,
-    params: () => Record<string, string>,
-  ): RouteMatch<Operation> {
-    const { operations } = template.route;
-    const operation = operations.get(method) ?? (method === 'head' ? operations.get('get') : undefined);
-    if (operation === undefined) return { outcome: 'method_not_allowed', allow: template.allow, operations };
-    return { outcome: 'found', operation, params: params() };
-  }
-
   return {
     match(method, path) {
       const literal = literals.get(path);
       if (literal) return resolve(literal, method, () => noParams);
       refuseUndecodable(path);
       const canonicalPath = toCanonicalPath(path);
-      const parts = path.split('/').slice(1);
+      const parts = partsOf(path);
       if (literalPaths.has(canonicalPath)) {
-        // An invalid name below a list, such as `%2e`: the parameter's error is more specific than a 404.
-        const child = templates.find(
-          (candidate) =>
-            candidate.route.template.startsWith(`${canonicalPath}/`) && matchesSegments(candidate, parts),
-        );
-        // Throws for the invalid name.
-        if (child && !parts.includes('')) paramsOf(child, parts);
+        refuseInvalidName(templates, canonicalPath, parts);
         return { outcome: 'not_found' };
       }
       // An empty segment (a double or a trailing slash) is another spelling of a path and never a name.
       if (path[0] !== '/' || parts.includes('')) return { outcome: 'not_found' };
       const template = templates.find((candidate) => matchesSegments(candidate, parts));
-      if (template && canonicalPath !== path) {
-        // Other spellings of a template's literal segments match it, as with a literal path.
-        const owner = templates.find((candidate) =>
-          matchesSegments(candidate, canonicalPath.split('/').slice(1)),
-        );
-        if (owner && templates.indexOf(owner) < templates.indexOf(template)) return { outcome: 'not_found' };
-      }
-      if (template) return resolve(template, method, () => paramsOf(template, parts));
-      return { outcome: 'not_found' };
+      if (template === undefined) return { outcome: 'not_found' };
+      if (canonicalPath !== path && isMoreSpecific(canonicalPath, template, templates))
+        return { outcome: 'not_found' };
+      return resolve(template, method, () => paramsOf(template, parts));
     },
   };
 }
 
+function resolve<Operation>(
+  template: Template<Operation>,
+  method: string,
+  params: () => Record<string, string>,
+): RouteMatch<Operation> {
+  const { operations } = template.route;
+  const operation = operations.get(method) ?? (method === 'head' ? operations.get('get') : undefined);
+  if (operation === undefined) return { outcome: 'method_not_allowed', allow: template.allow, operations };
+  return { outcome: 'found', operation, params: params() };
+}
+
+/**
+ * Throws a 400 for an invalid name below a list, such as `%2e`, whose canonical path is that of the
+ * list: the parameter's error is more specific than a 404.
+ */
+function refuseInvalidName<Operation>(
+  templates: readonly Template<Operation>[],
+  listPath: string,
+  parts: string[],
+): void {
+  if (parts.includes('')) return;
+  const child = templates.find(
+    (candidate) => candidate.route.template.startsWith(`${listPath}/`) && matchesSegments(candidate, parts),
+  );
+  if (child) paramsOf(child, parts);
+}
+
+/**
+ * Whether the canonical path matches a more specific template than the path itself: other spellings
+ * of a template's literal segments count as that template, as with a literal path.
+ */
+function isMoreSpecific<Operation>(
+  canonicalPath: string,
+  template: Template<Operation>,
+  templates: readonly Template<Operation>[],
+): boolean {
+  const parts = partsOf(canonicalPath);
+  const index = templates.findIndex((candidate) => matchesSegments(candidate, parts));
+  return index >= 0 && index < templates.indexOf(template);
+}
+
+function partsOf(path: string): string[] {
+  return path.split('/').slice(1);
+}
+
 function segmentsOf(template: string): Segment[] {
-  return template
-    .split('/')
-    .slice(1)
-    .map((part) => {
-      const [, name, suffix = ''] = /^\{(\w+)\}(:\w+)?$/.exec(part) ?? [];
-      return name === undefined ? { literal: part, name: '', suffix } : { literal: null, name, suffix };
-    });
+  return partsOf(template).map((part) => {
+    const [, name, suffix = ''] = /^\{(\w+)\}(:\w+)?$/.exec(part) ?? [];
+    return name === undefined ? { literal: part, name: '', suffix } : { literal: null, name, suffix };
+  });
 }
 
 function allowOf<Operation>(route: Route<Operation>): string {

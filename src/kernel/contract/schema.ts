@@ -2,7 +2,7 @@
 // compiled once at the start, so that an invalid one prevents the start instead of failing a call.
 import { Ajv2020, type ErrorObject, type Options, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
-import { describeErrors, type SchemaError } from './validation-errors.ts';
+import { describeErrors, pointerParts, type SchemaError } from './validation-errors.ts';
 import type { ProblemDetail } from '../problem.ts';
 import { useQuickLengths } from './text-length.ts';
 
@@ -120,10 +120,7 @@ export function compileQuery(schema: JsonSchema): QueryCheck {
 }
 
 function toDetail(error: ErrorObject): ProblemDetail {
-  const parent = error.instancePath
-    .split('/')
-    .slice(1)
-    .map((segment) => segment.replaceAll('~1', '/').replaceAll('~0', '~'));
+  const parent = pointerParts(error.instancePath);
   const { missingProperty, additionalProperty } = error.params as {
     missingProperty?: string;
     additionalProperty?: string;

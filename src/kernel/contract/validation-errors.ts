@@ -355,7 +355,8 @@ function pluralize(count: string, singular: string): string {
   return count === '1' ? singular : `${singular}s`;
 }
 
-function pointerParts(pointer: string): string[] {
+/** The names of a JSON pointer (RFC 6901). */
+export function pointerParts(pointer: string): string[] {
   return pointer
     .split('/')
     .slice(1)

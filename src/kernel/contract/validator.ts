@@ -42,14 +42,9 @@ export function createRequestValidator(
   const explain = createExplainer(document, bodyEngine);
   const validators = new Map<string, readonly ValidateFunction[]>();
 
-  const definition = compilableDocument(operations);
-  const compiler = new OpenAPIValidator({
-    definition,
-    router: new OpenAPIRouter({ definition }),
-    lazyCompileValidators: true,
-    customizeAjv: (_ajv, _options, context) =>
-      context === ValidationContext.Params ? parameterEngine() : bodyEngine(),
-  });
+  const compiler = createCompiler(operations, (context) =>
+    context === ValidationContext.Params ? parameterEngine() : bodyEngine(),
+  );
 
   // Not openapi-backend's validateRequest: it parses query, headers and cookies of every
   // request again and reports the errors of the body before those of the parameters.
@@ -85,6 +80,20 @@ export function createRequestValidator(
       return (value) => errorsOf(validate, value);
     },
   };
+}
+
+/** The compiler of openapi-backend over our engines. */
+function createCompiler(
+  operations: readonly ContractOperation[],
+  engineOf: (context: ValidationContext) => Ajv2020,
+): OpenAPIValidator {
+  const definition = compilableDocument(operations);
+  return new OpenAPIValidator({
+    definition,
+    router: new OpenAPIRouter({ definition }),
+    lazyCompileValidators: true,
+    customizeAjv: (_ajv, _options, context) => engineOf(context),
+  });
 }
 
 type Explain = (operation: ContractOperation, input: OperationInput, errors: SchemaError[]) => Problem;
