@@ -60,8 +60,10 @@ function canonicalRequest(
   }: { amzHeaders: Readonly<Record<string, string>>; encodePath: (part: string) => string },
 ): { text: string; signedHeaders: string } {
   const { host, pathname, searchParams } = new URL(url);
-  const signed = Object.entries({ ...headers, host, ...amzHeaders }).toSorted(([a], [b]) => compare(a, b));
-  const signedHeaders = signed.map(([name]) => name).join(';');
+  const headerEntries = Object.entries({ ...headers, host, ...amzHeaders }).toSorted(([a], [b]) =>
+    compare(a, b),
+  );
+  const signedHeaders = headerEntries.map(([name]) => name).join(';');
   const query = [...searchParams]
     .map(([name, value]) => `${encode(name)}=${encode(value)}`)
     .toSorted(compare)
@@ -70,7 +72,7 @@ function canonicalRequest(
     method,
     pathname.split('/').map(encodePath).join('/'),
     query,
-    ...signed.map(([name, value]) => `${name}:${value.trim().replace(/\s+/g, ' ')}`),
+    ...headerEntries.map(([name, value]) => `${name}:${value.trim().replace(/\s+/g, ' ')}`),
     '',
     signedHeaders,
     bodyDigest,

@@ -141,55 +141,18 @@ interface FormFinder {
 // Held values may be many and as long as a certificate, too much for a regular
 // expression. The forms are found by their first four characters, in a hash table
 // that rules out nearly every position of a text, then by six.
-function createFormFinder(values: Iterable<string>): FormFinder {
-  /** 1 for the hash of each prefix of four characters. */
-  const prefixSlots = new Uint8Array(1 << 16);
-  const forms = new Map<string, string[]>();
+function createFormFinder(heldValues: Iterable<string>): FormFinder {
+  const values = [...heldValues];
   // Half of a surrogate pair is written differently alone and beside its other half,
   // so such a value is always suspected.
-  let hasBrokenValue = false;
-  for (const prefix of shapePrefixes) markPrefix(prefix);
-  for (const value of values) {
-    hasBrokenValue ||= !value.isWellFormed();
-    for (const form of formsOf(value)) {
-      const prefix = form.slice(0, minimumHeldLength);
-      markPrefix(form);
-      const group = forms.get(prefix);
-      if (group) group.push(form);
-      else forms.set(prefix, [form]);
-    }
-  }
-  // Longest first, so that a secret which begins with another one is hidden whole.
-  for (const group of forms.values()) group.sort((a, b) => b.length - a.length);
-
-  function markPrefix(form: string): void {
-    prefixSlots[slotOf(form.charCodeAt(0), form.charCodeAt(1), form.charCodeAt(2), form.charCodeAt(3))] = 1;
-  }
+  const hasBrokenValue = values.some((value) => !value.isWellFormed());
+  const forms = groupForms(values);
+  const nextPlace = createPrefixSearch([...shapePrefixes, ...forms.keys()]);
 
   function formAt(text: string, position: number): string | undefined {
     return forms
       .get(text.slice(position, position + minimumHeldLength))
       ?.find((form) => text.startsWith(form, position));
-  }
-
-  /**
-   * The next place from here on at which a form or a shape may begin; -1 when there
-   * is none. Written out for speed: every line is read by it.
-   */
-  function nextPlace(text: string, start: number): number {
-    const end = text.length - minimumHeldLength;
-    if (start > end) return -1;
-    let firstCode = text.charCodeAt(start);
-    let secondCode = text.charCodeAt(start + 1);
-    let thirdCode = text.charCodeAt(start + 2);
-    for (let position = start; position <= end; position += 1) {
-      const fourthCode = text.charCodeAt(position + 3);
-      if (prefixSlots[slotOf(firstCode, secondCode, thirdCode, fourthCode)] !== 0) return position;
-      firstCode = secondCode;
-      secondCode = thirdCode;
-      thirdCode = fourthCode;
-    }
-    return -1;
   }
 
   return {
@@ -211,6 +174,53 @@ function createFormFinder(values: Iterable<string>): FormFinder {
       }
       return spans;
     },
+  };
+}
+
+/** The forms of all values by their first six characters. */
+function groupForms(values: readonly string[]): Map<string, string[]> {
+  const forms = new Map<string, string[]>();
+  for (const form of values.flatMap((value) => [...formsOf(value)])) {
+    const prefix = form.slice(0, minimumHeldLength);
+    const group = forms.get(prefix);
+    if (group) group.push(form);
+    else forms.set(prefix, [form]);
+  }
+  // Longest first, so that a secret which begins with another one is hidden whole.
+  for (const group of forms.values()) group.sort((a, b) => b.length - a.length);
+  return forms;
+}
+
+/**
+ * Returns the search for the next place at which one of the prefixes may begin; -1 when there is none.
+ * Written out for speed: every line of the log is read by it.
+ */
+function createPrefixSearch(prefixes: readonly string[]): (text: string, start: number) => number {
+  /** 1 for the hash of the first four characters of each prefix. */
+  const slots = new Uint8Array(1 << 16);
+  for (const prefix of prefixes) {
+    const slot = slotOf(
+      prefix.charCodeAt(0),
+      prefix.charCodeAt(1),
+      prefix.charCodeAt(2),
+      prefix.charCodeAt(3),
+    );
+    slots[slot] = 1;
+  }
+  return (text, start) => {
+    const end = text.length - minimumHeldLength;
+    if (start > end) return -1;
+    let firstCode = text.charCodeAt(start);
+    let secondCode = text.charCodeAt(start + 1);
+    let thirdCode = text.charCodeAt(start + 2);
+    for (let position = start; position <= end; position += 1) {
+      const fourthCode = text.charCodeAt(position + 3);
+      if (slots[slotOf(firstCode, secondCode, thirdCode, fourthCode)] !== 0) return position;
+      firstCode = secondCode;
+      secondCode = thirdCode;
+      thirdCode = fourthCode;
+    }
+    return -1;
   };
 }
 

@@ -89,32 +89,10 @@ export function createVault(primaryKey: MasterKey, otherKeys: readonly MasterKey
   return {
     primaryKid: primaryKey.kid,
     has: (kid) => keys.has(kid),
-    seal(kid, context, value) {
-      const additionalData = additionalDataOf(context, kid);
-      const dataKey = randomBytes(keyBytes);
-      const wrappedKey = encrypt(masterKey(kid), additionalData, dataKey);
-      const { nonce, text, tag } = encrypt(dataKey, additionalData, Buffer.from(value, 'utf8'));
-      dataKey.fill(0);
-      const parts = [Buffer.concat([wrappedKey.nonce, wrappedKey.text, wrappedKey.tag]), nonce, text, tag];
-      return [format, kid, ...parts.map((part) => part.toString('base64url'))].join('.');
-    },
+    seal: (kid, context, value) => sealValue({ kid, bytes: masterKey(kid) }, context, value),
     open(context, sealed) {
-      const { kid, wrapped, nonce, text, tag } = parseSealed(sealed);
-      const master = masterKey(kid);
-      const additionalData = additionalDataOf(context, kid);
-      try {
-        const dataKey = decrypt(master, additionalData, {
-          nonce: wrapped.subarray(0, nonceBytes),
-          text: wrapped.subarray(nonceBytes, -tagBytes),
-          tag: wrapped.subarray(-tagBytes),
-        });
-        const value = decrypt(dataKey, additionalData, { nonce, text, tag }).toString('utf8');
-        dataKey.fill(0);
-        return value;
-      } catch {
-        // OpenSSL's message contains nothing more, and the caller knows the row.
-        throw damagedError();
-      }
+      const parts = parseSealed(sealed);
+      return openValue({ kid: parts.kid, bytes: masterKey(parts.kid) }, context, parts);
     },
     derive: (purpose) =>
       [primaryKey, ...otherKeys].map(({ bytes }) =>
@@ -123,6 +101,33 @@ export function createVault(primaryKey: MasterKey, otherKeys: readonly MasterKey
     fingerprint: (value) =>
       `fp_${createHmac('sha256', fingerprintKey).update(value, 'utf8').digest('hex').slice(0, 16)}`,
   };
+}
+
+function sealValue(master: MasterKey, context: SealContext, value: string): string {
+  const additionalData = additionalDataOf(context, master.kid);
+  const dataKey = randomBytes(keyBytes);
+  const wrappedKey = encrypt(master.bytes, additionalData, dataKey);
+  const { nonce, text, tag } = encrypt(dataKey, additionalData, Buffer.from(value, 'utf8'));
+  dataKey.fill(0);
+  const parts = [Buffer.concat([wrappedKey.nonce, wrappedKey.text, wrappedKey.tag]), nonce, text, tag];
+  return [format, master.kid, ...parts.map((part) => part.toString('base64url'))].join('.');
+}
+
+function openValue(master: MasterKey, context: SealContext, { wrappedKey, ...sealed }: SealedParts): string {
+  const additionalData = additionalDataOf(context, master.kid);
+  try {
+    const dataKey = decrypt(master.bytes, additionalData, {
+      nonce: wrappedKey.subarray(0, nonceBytes),
+      text: wrappedKey.subarray(nonceBytes, -tagBytes),
+      tag: wrappedKey.subarray(-tagBytes),
+    });
+    const value = decrypt(dataKey, additionalData, sealed).toString('utf8');
+    dataKey.fill(0);
+    return value;
+  } catch {
+    // OpenSSL's message contains nothing more, and the caller knows the row.
+    throw damagedError();
+  }
 }
 
 interface Encrypted {
@@ -153,24 +158,23 @@ function kidOf(key: Buffer): string {
   return createHmac('sha256', key).update('townhall master key', 'utf8').digest('hex').slice(0, 12);
 }
 
-function parseSealed(sealed: string): {
+interface SealedParts extends Encrypted {
   kid: string;
-  wrapped: Buffer;
-  nonce: Buffer;
-  text: Buffer;
-  tag: Buffer;
-} {
+  /** The value's own key under the master key: nonce, text and tag. */
+  wrappedKey: Buffer;
+}
+
+function parseSealed(sealed: string): SealedParts {
   const [version, kid = '', ...encodedParts] = sealed.split('.');
-  const [wrapped, nonce, text, tag] = encodedParts.map(strictBase64);
-  if (version !== format || encodedParts.length !== 4 || !wrapped || !nonce || !text || !tag)
+  const [wrappedKey, nonce, text, tag] = encodedParts.map(strictBase64);
+  if (version !== format || encodedParts.length !== 4 || !wrappedKey || !nonce || !text || !tag)
     throw damagedError();
-  if (
-    wrapped.length !== nonceBytes + keyBytes + tagBytes ||
-    nonce.length !== nonceBytes ||
-    tag.length !== tagBytes
-  )
-    throw damagedError();
-  return { kid, wrapped, nonce, text, tag };
+  const hasLengths =
+    wrappedKey.length === nonceBytes + keyBytes + tagBytes &&
+    nonce.length === nonceBytes &&
+    tag.length === tagBytes;
+  if (!hasLengths) throw damagedError();
+  return { kid, wrappedKey, nonce, text, tag };
 }
 
 // Node ignores characters outside of base64url and unused bits, but a changed character must be refused.
