@@ -67,7 +67,7 @@ const maximumTextLength = 16 * 1024;
 // The part of a longer text that is searched for secrets. Its end may be a part of a
 // secret and is never shown.
 const searchedTextLength = 4 * maximumTextLength;
-const unshownEnd = maximumTextLength;
+const hiddenEndLength = maximumTextLength;
 
 // Lines are written in batches, a few milliseconds late: a write for each would cost
 // every request a turn in the thread pool. The rest is flushed when the process exits.
@@ -78,7 +78,7 @@ const flushMs = 20;
  * Standard output. pino's own periodic flush would start a write 50 times a second
  * while there is nothing to write.
  */
-function openStandardOutput(): { write(line: string): void } {
+function openStandardOutput(): LineWriter {
   const output = pino.destination(batch);
   let timer: NodeJS.Timeout | undefined;
   let hasLines = false;
@@ -103,35 +103,18 @@ function openStandardOutput(): { write(line: string): void } {
 }
 
 export function createLog(options: LogOptions): Log {
-  const { redactor, write } = options;
-  const destination = write ? { write } : openStandardOutput();
+  const { redactor, write: writeLine } = options;
+  const gate = createLineGate(redactor, writeLine ? { write: writeLine } : openStandardOutput());
+  const engine = createEngine(options, gate);
   const fastWalk: Walk = {
     hide: identity,
     hideLong: (text) => shorten(text, redactor),
-    isSecretName: rememberNames(),
+    isSecretName: createSecretNameCheck(),
     depth: 0,
     ancestors: [],
   };
   const redactingWalk: Walk = { ...fastWalk, hide: (text) => redactor.hide(text) };
-  let isRedacted = false;
-  let isSuspect = false;
-  const engine = pino(
-    {
-      level: options.level,
-      base: null,
-      timestamp: createTimestamp(options.clock ?? systemClock),
-      formatters: { level: (label) => ({ level: label }) },
-      // The values are plain already. Pino's own serializer would convert `err` again
-      // and lose its type.
-      serializers: { err: (plain: unknown) => plain },
-    },
-    {
-      write(line: string): void {
-        isSuspect = !isRedacted && redactor.suspects(line);
-        if (!isSuspect) destination.write(line);
-      },
-    },
-  );
+
   // The bindings of a child are kept here and not in pino, so that a value which becomes a secret after
   // the child was created is hidden as well.
   function createChild(bindings: object): Log {
@@ -140,13 +123,10 @@ export function createLog(options: LogOptions): Log {
       // pino hands the finished line over before it returns.
       const isPlain = bindings === noBindings && isPlainAlready(fields, fastWalk);
       engine[level](isPlain ? fields : plainFields(bindings, fields, fastWalk), message);
-      if (!isSuspect) return;
-      isRedacted = true;
-      try {
-        engine[level](plainFields(bindings, fields, redactingWalk), redactingWalk.hide(message));
-      } finally {
-        isRedacted = false;
-      }
+      if (gate.hasHeldBack())
+        gate.passAll(() =>
+          engine[level](plainFields(bindings, fields, redactingWalk), redactingWalk.hide(message)),
+        );
     }
     return {
       debug: (fields, message) => write('debug', fields, message),
@@ -157,6 +137,48 @@ export function createLog(options: LogOptions): Log {
     };
   }
   return createChild(noBindings);
+}
+
+interface LineWriter {
+  write(line: string): void;
+}
+
+/** Passes lines on, but holds one back that may contain a secret: the log then writes it redacted. */
+function createLineGate(redactor: Redactor, destination: LineWriter) {
+  let passesAll = false;
+  let hasHeldBack = false;
+  return {
+    write(line: string): void {
+      hasHeldBack = !passesAll && redactor.suspects(line);
+      if (!hasHeldBack) destination.write(line);
+    },
+    /** Whether the last line was held back. */
+    hasHeldBack: () => hasHeldBack,
+    /** Passes on all lines that the work writes. */
+    passAll(work: () => void): void {
+      passesAll = true;
+      try {
+        work();
+      } finally {
+        passesAll = false;
+      }
+    },
+  };
+}
+
+function createEngine({ level, clock = systemClock }: LogOptions, destination: LineWriter) {
+  return pino(
+    {
+      level,
+      base: null,
+      timestamp: createTimestamp(clock),
+      formatters: { level: (label) => ({ level: label }) },
+      // The values are plain already. Pino's own serializer would convert `err` again
+      // and lose its type.
+      serializers: { err: (plain: unknown) => plain },
+    },
+    destination,
+  );
 }
 
 const noBindings = {};
@@ -182,7 +204,7 @@ const identity: Hide = (text) => text;
 /** The beginning of a long text, without secrets. */
 function shorten(text: string, redactor: Redactor): string {
   const redactedText = redactor.hide(text.slice(0, searchedTextLength));
-  const safeLength = Math.max(redactedText.length - unshownEnd, 0);
+  const safeLength = Math.max(redactedText.length - hiddenEndLength, 0);
   return `${redactedText.slice(0, Math.min(maximumTextLength, safeLength))}… (${text.length} characters)`;
 }
 
@@ -244,7 +266,7 @@ function put(target: Record<string, unknown>, name: string, value: unknown, walk
 // Names recur with every line, so verdicts are cached; callers invent some names, so the number is bounded.
 const maximumVerdicts = 2_000;
 
-function rememberNames(): (name: string) => boolean {
+function createSecretNameCheck(): (name: string) => boolean {
   const verdicts = new Map<string, boolean>();
   return (name) => {
     const cachedVerdict = verdicts.get(name);
