@@ -97,13 +97,13 @@ export function s3Client(
   function attempt({ method, key, query, headers, body = emptyBody }: S3Request): Promise<IncomingMessage> {
     const url = new URL(key === undefined ? base : `${base}/${prefix}${key}`);
     for (const [name, value] of Object.entries(query ?? {})) url.searchParams.set(name, value);
-    const signed: Record<string, string> = { ...headers, 'x-amz-content-sha256': body.digest };
+    const signedHeaders: Record<string, string> = { ...headers, 'x-amz-content-sha256': body.digest };
     const signature = signRequest(
-      { method, url: url.href, headers: signed, body: undefined, bodyDigest: body.digest },
+      { method, url: url.href, headers: signedHeaders, body: undefined, bodyDigest: body.digest },
       { accessKeyId, secretAccessKey },
       { region, service: 's3', now: clock.now() },
     );
-    const allHeaders: Record<string, string> = { ...signed, ...signature };
+    const allHeaders: Record<string, string> = { ...signedHeaders, ...signature };
     if (method === 'PUT' || method === 'POST') allHeaders['content-length'] = String(body.size);
     return exchange(url, { method, agent, idleMs, headers: allHeaders }, body);
   }

@@ -233,6 +233,7 @@ async function removeBatch(
   });
   const [failure] = elementsOf(result, 'Error');
   if (failure === undefined) return;
-  const [code = '', message = ''] = [...elementsOf(failure, 'Code'), ...elementsOf(failure, 'Message')];
+  const [code = ''] = elementsOf(failure, 'Code');
+  const [message = ''] = elementsOf(failure, 'Message');
   throw new S3Error(200, { code, message: `The S3 server could not delete a key: ${code} ${message}` });
 }

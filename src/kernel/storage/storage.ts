@@ -37,19 +37,6 @@ export function directoryStorage(path: string): Storage {
     return join(folder, key);
   }
 
-  async function syncFolder(): Promise<void> {
-    const handle = await open(folder, 'r');
-    try {
-      await handle.sync();
-    } catch (error) {
-      // Some systems cannot sync a folder; there a rename is as durable as they make it.
-      if (!['EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP'].includes((error as NodeJS.ErrnoException).code ?? ''))
-        throw error;
-    } finally {
-      await handle.close();
-    }
-  }
-
   return {
     async put(key, content) {
       const file = fileOf(key);
@@ -57,21 +44,13 @@ export function directoryStorage(path: string): Storage {
       // Write to a temporary name first, so that readers see all or nothing.
       const unfinishedPath = join(folder, `.${key}.${randomUUID()}`);
       try {
-        const handle = await open(unfinishedPath, 'wx', 0o600);
-        try {
-          await handle.writeFile(content);
-          await handle.sync();
-        } finally {
-          await handle.close();
-        }
-        // The umask only removes bits from the mode; restore them.
-        await chmod(unfinishedPath, 0o600);
+        await writeDurably(unfinishedPath, content);
         await rename(unfinishedPath, file);
       } catch (error) {
         await rm(unfinishedPath, { force: true });
         throw error;
       }
-      await syncFolder();
+      await syncFolder(folder);
     },
     async open(key) {
       const file = fileOf(key);
@@ -87,6 +66,31 @@ export function directoryStorage(path: string): Storage {
       await rm(fileOf(key), { force: true });
     },
   };
+}
+
+async function writeDurably(path: string, content: Uint8Array | AsyncIterable<Uint8Array>): Promise<void> {
+  const handle = await open(path, 'wx', 0o600);
+  try {
+    await handle.writeFile(content);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  // The umask only removes bits from the mode; restore them.
+  await chmod(path, 0o600);
+}
+
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r');
+  try {
+    await handle.sync();
+  } catch (error) {
+    // Some systems cannot sync a folder; there a rename is as durable as they make it.
+    if (!['EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP'].includes((error as NodeJS.ErrnoException).code ?? ''))
+      throw error;
+  } finally {
+    await handle.close();
+  }
 }
 
 // Opens the file at the first read, so unread content holds no file open.
