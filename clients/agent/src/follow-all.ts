@@ -24,9 +24,9 @@ export function createFollowAll(
     createReconnectingStream({ transport, target }, () => createState(after), options);
 }
 
-function createState(afterSequence: number | undefined): ReaderState {
+function createState(afterMs: number | undefined): ReaderState {
   const seqs = createSeqs();
-  let cursorMs = afterSequence;
+  let cursorMs = afterMs;
   return {
     request: () => (cursorMs === undefined ? {} : { after: cursorMs }),
     after: () => cursorMs ?? 0,

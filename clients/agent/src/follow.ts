@@ -41,7 +41,7 @@ function createState({ sessionId, after = 0, until }: FollowRequest): ReaderStat
     async *read({ events, close }) {
       for await (const event of events) {
         if (event.type === 'stream.ready') {
-          cursor.note(event);
+          cursor.applyReady(event);
           if (!hasBegun) yield event;
           hasBegun = true;
           continue;
@@ -60,7 +60,7 @@ function createState({ sessionId, after = 0, until }: FollowRequest): ReaderStat
 interface Cursor {
   seq(): number;
   isIdle(): boolean;
-  note(ready: Extract<SessionEvent, { type: 'stream.ready' }>): void;
+  applyReady(ready: Extract<SessionEvent, { type: 'stream.ready' }>): void;
   /**
    * The event reduced to what is new to the reader; null when it is not new, `gap` when an event
    * before it is missing.
@@ -71,16 +71,17 @@ interface Cursor {
 function createCursor(afterSeq: number): Cursor {
   let lastSeq = afterSeq;
   let isIdle = false;
-  let hasStatusAt = 0;
+  /** The seq of which `isIdle` is; earlier events do not change it. */
+  let statusSeq = 0;
   /** The delivered length of each open part's text. */
   const textLengths = new Map<string, number>();
 
   return {
     seq: () => lastSeq,
     isIdle: () => isIdle,
-    note({ status, queueLength, headSeq }) {
+    applyReady({ status, queueLength, headSeq }) {
       isIdle = status === 'idle' && queueLength === 0;
-      hasStatusAt = headSeq;
+      statusSeq = headSeq;
     },
     take(event) {
       if (event.type === 'stream.reset') {
@@ -106,7 +107,7 @@ function createCursor(afterSeq: number): Cursor {
       if (event.seq !== lastSeq + 1) return 'gap';
       lastSeq = event.seq;
       if (event.type === 'part.ended') textLengths.delete(event.partId);
-      if (event.type === 'status.changed' && event.seq > hasStatusAt)
+      if (event.type === 'status.changed' && event.seq > statusSeq)
         isIdle = event.status === 'idle' && event.queueLength === 0;
       return event;
     },

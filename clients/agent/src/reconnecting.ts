@@ -2,6 +2,7 @@
 
 import type { EventStream } from '../../shared/src/operations.ts';
 import type { StreamCallOptions, Target } from '../../shared/src/call-options.ts';
+import { sleep } from '../../shared/src/sleep.ts';
 import type { OpenedStream, Transport } from '../../shared/src/transport.ts';
 import { AgentError } from './errors.ts';
 import type { SessionEvent } from './generated/current/types.gen.ts';
@@ -25,7 +26,7 @@ export interface ReaderState {
 
 const firstDelayMs = 250;
 const longestDelayMs = 10_000;
-/** A connection that lasted this long resets the backoff. */
+// A connection that lasted this long resets the backoff.
 const healthyMs = 60_000;
 // The server's heartbeat comes every 15 seconds.
 const silenceMs = 45_000;
@@ -55,21 +56,22 @@ export function createReconnectingStream(
         const state = createState();
         let failures = 0;
         while (!signal.aborted) {
-          const joinedAt = performance.now();
+          const connectedMs = performance.now();
           let error: unknown;
           try {
             const call = { idleTimeoutMs: silenceMs, ...callOptions, signal };
             yield* state.read(await transport.openStream(target, state.request(), call));
-          } catch (caught) {
-            error = caught;
+          } catch (connectionError) {
+            error = connectionError;
           }
           if (signal.aborted || state.isEnd(error)) return;
           if (isFinal(error)) throw error;
-          if (performance.now() - joinedAt >= healthyMs) failures = 0;
+          if (performance.now() - connectedMs >= healthyMs) failures = 0;
           const delayMs = delayOf(error, failures);
           failures += 1;
           onRejoin?.({ error, delayMs, after: state.after() });
-          await sleep(delayMs, signal);
+          // An abort ends the wait and the loop.
+          await sleep(delayMs, signal).catch(() => undefined);
         }
       }
     },
@@ -88,17 +90,4 @@ function delayOf(error: unknown, failures: number): number {
   const delayMs = Math.min(longestDelayMs, firstDelayMs * 2 ** Math.min(failures, 10));
   // Jitter: many readers of one server must not reconnect at the same moment.
   return Math.max(retryAfterMs, delayMs * (0.75 + Math.random() * 0.25));
-}
-
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    const finish = () => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', finish);
-      resolve();
-    };
-    const timer = setTimeout(finish, ms);
-    signal.addEventListener('abort', finish, { once: true });
-  });
 }

@@ -31,7 +31,7 @@ export interface ChatCall {
   messages: readonly object[];
   abortSignal: AbortSignal | undefined;
   headers?: Readonly<Record<string, string>> | Headers | undefined;
-  /** Settings of this call; they go before those of the transport. */
+  /** Settings of this call; they take precedence over those of the transport. */
   body?: object | undefined;
 }
 

@@ -12,7 +12,7 @@ import {
   targetOf,
 } from '../../shared/src/operations.ts';
 import type { PendingCall } from '../../shared/src/pending-call.ts';
-import { createTransport, type StreamRule } from '../../shared/src/transport.ts';
+import { createTransport, type StreamRule, type Transport } from '../../shared/src/transport.ts';
 import { GatewayError } from './errors.ts';
 import { createClient, createConfig } from './generated/client/index.ts';
 import { keyedOperations } from './generated/keyed-operations.gen.ts';
@@ -65,8 +65,9 @@ export interface AiMethods extends Omit<Generated['ai'], 'streamText' | 'createC
    * With `stream: true` it yields the chunks as they arrive and throws for a failure midway.
    *
    * @example
-   * ```ts const messages = [{ role: 'user' as const, content: 'Good morning' }]; for await (const
-   * chunk of client.ai.createChatCompletion({ model: 'local/echo', messages, stream: true }))
+   * ```ts
+   * const messages = [{ role: 'user' as const, content: 'Good morning' }];
+   * for await (const chunk of client.ai.createChatCompletion({ model: 'local/echo', messages, stream: true }))
    *   console.log(chunk.choices[0]?.delta.content);
    * ```
    */
@@ -102,57 +103,24 @@ export type GatewayClient = Omit<Generated, 'ai' | 'services'> & {
 
 /** Creates a client. It sends nothing until a method is called and needs no close. */
 export function createGatewayClient(options: GatewayClientOptions): GatewayClient {
-  const addresses = createClient(createConfig({ baseUrl: readBaseUrl(options.baseUrl) }));
+  const baseUrl = readBaseUrl(options.baseUrl);
+  const addresses = createClient(createConfig({ baseUrl }));
   const transport = createTransport({
     ...options,
     buildUrl: (parts) => addresses.buildUrl(parts),
     fail: (failure) => new GatewayError(failure),
     keyedOperations,
   });
-  const generatedOperations = new GatewayOperations({ client: createTargetReader() as typeof addresses });
+  const operations = new GatewayOperations({ client: createTargetReader() as typeof addresses });
   // The generic call has a handwritten method, `client.call`, with names instead of members.
-  const { services: _generic, ...services } = createServices(generatedOperations, transport);
-
-  const streamTarget = targetOf(generatedOperations.ai, 'streamText');
-  const chatTarget = targetOf(generatedOperations.ai, 'createChatCompletion');
-  const geminiTarget = targetOf(generatedOperations.ai, 'streamGeminiContent');
-  const chatMessageTarget = targetOf(generatedOperations.ai, 'streamUiMessage');
-  const openChat = (request: UiChatRequest, call: StreamCallOptions = {}) =>
-    createEventStream(transport, chatMessageTarget, request, call, chatRule);
+  const { services: _generic, ...services } = createServices(operations, transport);
+  const streamTarget = targetOf(operations.ai, 'streamText');
   const modelRoute: ModelRoute = {
     url: addresses.buildUrl({ url: streamTarget.url }),
     open: (request, call) => transport.openStream(streamTarget, request, withVersion(call), partRule),
   };
-
-  const ai = {
-    ...services.ai,
-    streamText: (request: StreamRequest, call: StreamCallOptions = {}) =>
-      createEventStream(transport, streamTarget, request, withVersion(call), partRule),
-    createChatCompletion: (request: ChatCompletionRequest, call: StreamCallOptions = {}) =>
-      request.stream === true
-        ? createEventStream(transport, chatTarget, request, call, chunkRule)
-        : transport.call(chatTarget, request, call),
-    streamUiMessage: openChat,
-    streamGeminiContent: (
-      request: Parameters<typeof services.ai.streamGeminiContent>[0],
-      call: StreamCallOptions = {},
-    ) => createEventStream(transport, geminiTarget, request, call, geminiRule),
-    // Returns what its type says; a caller that requests audio by an own Accept header gets a Blob.
-    synthesizeSpeech: (request, call = {}) =>
-      services.ai.synthesizeSpeech(request, {
-        ...call,
-        headers: { accept: 'application/json', ...call.headers },
-      }),
-  } as AiMethods;
-  const mediaRoute: MediaRoute = {
-    baseUrl: readBaseUrl(options.baseUrl),
-    createImage: ai.createImage,
-    getImage: ai.getImage,
-    cancelImage: ai.cancelImage,
-    getMedia: async (link, call) => (await services.ai.getMedia(link, call)) as Blob,
-    synthesizeSpeech: ai.synthesizeSpeech,
-    transcribeAudio: ai.transcribeAudio,
-  };
+  const ai = createAiMethods(services.ai, operations, transport);
+  const mediaRoute = createMediaRoute(ai, baseUrl);
 
   return {
     ...services,
@@ -160,15 +128,60 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
     login: createLogin(services.accounts),
     call: createServiceCall(transport),
     model: (modelId, settings = {}) => createLanguageModel(modelId, settings, modelRoute),
-    chatTransport: (settings) => createChatTransport(settings, openChat),
+    chatTransport: (settings) => createChatTransport(settings, ai.streamUiMessage),
     imageModel: (modelId) => createImageModel(modelId, mediaRoute),
     speechModel: (modelId) => createSpeechModel(modelId, mediaRoute),
     transcriptionModel: (modelId) => createTranscriptionModel(modelId, mediaRoute),
   };
 }
 
+/** The generated methods of `ai`, with the ends of the streams that the contract cannot say. */
+function createAiMethods(
+  methods: Generated['ai'],
+  { ai: operations }: GatewayOperations,
+  transport: Transport,
+): AiMethods {
+  const streamTarget = targetOf(operations, 'streamText');
+  const chatTarget = targetOf(operations, 'createChatCompletion');
+  const messageTarget = targetOf(operations, 'streamUiMessage');
+  const geminiTarget = targetOf(operations, 'streamGeminiContent');
+  return {
+    ...methods,
+    streamText: (request: StreamRequest, call: StreamCallOptions = {}) =>
+      createEventStream(transport, streamTarget, request, withVersion(call), partRule),
+    createChatCompletion: (request: ChatCompletionRequest, call: StreamCallOptions = {}) =>
+      request.stream === true
+        ? createEventStream(transport, chatTarget, request, call, chunkRule)
+        : transport.call(chatTarget, request, call),
+    streamUiMessage: (request: UiChatRequest, call: StreamCallOptions = {}) =>
+      createEventStream(transport, messageTarget, request, call, messageRule),
+    streamGeminiContent: (
+      request: Parameters<Generated['ai']['streamGeminiContent']>[0],
+      call: StreamCallOptions = {},
+    ) => createEventStream(transport, geminiTarget, request, call, geminiRule),
+    // Returns what its type says; a caller that requests audio by an own Accept header gets a Blob.
+    synthesizeSpeech: (request, call = {}) =>
+      methods.synthesizeSpeech(request, {
+        ...call,
+        headers: { accept: 'application/json', ...call.headers },
+      }),
+  } as AiMethods;
+}
+
+function createMediaRoute(ai: AiMethods, baseUrl: string): MediaRoute {
+  return {
+    baseUrl,
+    createImage: ai.createImage,
+    getImage: ai.getImage,
+    cancelImage: ai.cancelImage,
+    getMedia: async (link, call) => (await ai.getMedia(link, call)) as Blob,
+    synthesizeSpeech: ai.synthesizeSpeech,
+    transcribeAudio: ai.transcribeAudio,
+  };
+}
+
 const partRule: StreamRule<StreamPart> = { isLast: (part) => part.type === 'finish' };
-const chatRule: StreamRule<UiChatChunk> = { isLast: (chunk) => chunk.type === 'finish' };
+const messageRule: StreamRule<UiChatChunk> = { isLast: (chunk) => chunk.type === 'finish' };
 const chunkRule: StreamRule<ChatCompletionChunk> = { failsByError: true };
 // Google's streams end with a reason to finish and no mark.
 const geminiRule: StreamRule<GeminiEvent> = {

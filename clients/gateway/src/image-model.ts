@@ -1,6 +1,7 @@
 // An image model of the gateway as the AI SDK's `ImageModelV3`: it starts the job, polls it and
 // downloads the images, and cancels the job when the caller aborts.
 
+import { sleep } from '../../shared/src/sleep.ts';
 import { GatewayError } from './errors.ts';
 import type {
   CanceledImageJob,
@@ -13,7 +14,7 @@ import { toBase64 } from './model-call.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
 import type { ImageModelV3, ImageModelV3CallOptions } from '@ai-sdk/provider';
 
-const mostImages = 10;
+const maxImages = 10;
 
 export function createImageModel(modelId: string, route: MediaRoute): ImageModelV3 {
   const url = `${route.baseUrl}/v1/ai/image/create`;
@@ -26,7 +27,7 @@ export function createImageModel(modelId: string, route: MediaRoute): ImageModel
     const { abortSignal } = options;
     try {
       for (let waitMs = pollAfterMs; ;) {
-        await pause(waitMs, abortSignal);
+        await sleep(waitMs, abortSignal);
         const job = await callForSdk(options, {}, url, (call) => route.getImage({ job_id: jobId }, call));
         if (job.status !== 'queued' && job.status !== 'running') return job;
         waitMs = job.poll_after_ms;
@@ -43,7 +44,7 @@ export function createImageModel(modelId: string, route: MediaRoute): ImageModel
     specificationVersion: 'v3',
     provider: 'townhall',
     modelId,
-    maxImagesPerCall: mostImages,
+    maxImagesPerCall: maxImages,
 
     async doGenerate(options) {
       const { options: providerOptions, warnings } = readOptions(options);
@@ -121,19 +122,4 @@ function jobFailure(job: FailedImageJob | CanceledImageJob): GatewayError {
     return new GatewayError({ status: 200, code: 'job_canceled', message: 'The job was canceled.' });
   const { code, message } = job.error;
   return new GatewayError({ status: 200, type: 'upstream_error', code, message });
-}
-
-function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve, reject) => {
-    if (signal?.aborted) return reject(signal.reason as Error);
-    const abort = () => {
-      clearTimeout(timer);
-      reject(signal?.reason as Error);
-    };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener('abort', abort);
-      resolve();
-    }, ms);
-    signal?.addEventListener('abort', abort, { once: true });
-  });
 }

@@ -6,7 +6,7 @@ import type { StreamCallOptions } from '../../shared/src/call-options.ts';
 import type { OpenedStream } from '../../shared/src/transport.ts';
 import { GatewayError } from './errors.ts';
 import type { StreamPart, StreamRequest } from './generated/types.gen.ts';
-import { type ModelSettings, writeModelCall } from './model-call.ts';
+import { type ModelCall, type ModelSettings, writeModelCall } from './model-call.ts';
 import { collectParts, revivePart } from './model-parts.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
 import type {
@@ -64,24 +64,35 @@ export function createLanguageModel(
 
     async doStream(options) {
       const { call, request, warnings } = await open(options);
-      const stream = new ReadableStream<LanguageModelV3StreamPart>({
-        async pull(controller) {
-          try {
-            const next = await call.events.next();
-            if (next.done) return controller.close();
-            const part = revivePart(next.value);
-            controller.enqueue(
-              part.type === 'stream-start' ? { ...part, warnings: [...warnings, ...part.warnings] } : part,
-            );
-          } catch (error) {
-            controller.error(markCallError(error, request, route.url));
-          }
-        },
-        cancel: () => call.close(),
+      const stream = toPartStream(call, {
+        warnings,
+        mark: (error) => markCallError(error, request, route.url),
       });
       return { stream, request: { body: request }, response: { headers: call.headers } };
     },
   };
+}
+
+/** The parts as they arrive, the first one with the client's own warnings. */
+function toPartStream(
+  { events, close }: OpenedStream<StreamPart>,
+  { warnings, mark }: { warnings: ModelCall['warnings']; mark: (error: unknown) => unknown },
+): ReadableStream<LanguageModelV3StreamPart> {
+  return new ReadableStream<LanguageModelV3StreamPart>({
+    async pull(controller) {
+      try {
+        const next = await events.next();
+        if (next.done) return controller.close();
+        const part = revivePart(next.value);
+        controller.enqueue(
+          part.type === 'stream-start' ? { ...part, warnings: [...warnings, ...part.warnings] } : part,
+        );
+      } catch (error) {
+        controller.error(mark(error));
+      }
+    },
+    cancel: close,
+  });
 }
 
 // Headers that a call cannot override: the client's credential and those of the connection.

@@ -3,6 +3,7 @@
 // stores while its browser is away.
 
 import type { Services } from '../../shared/src/operations.ts';
+import { sleep } from '../../shared/src/sleep.ts';
 import { GatewayError } from './errors.ts';
 import type { GatewayOperations } from './generated/sdk.gen.ts';
 import type { LoginInput, LoginOutcome, LoginResult, User } from './generated/types.gen.ts';
@@ -17,7 +18,7 @@ export interface LoginSuccess {
 }
 
 /** A person's inputs by name. */
-export type GivenInputs = Readonly<Record<string, string | undefined>>;
+export type LoginInputs = Readonly<Record<string, string | undefined>>;
 
 export interface LoginRequest {
   bureauId: string;
@@ -25,11 +26,11 @@ export interface LoginRequest {
   provider: string;
   /**
    * Asks the person for the inputs of one step and returns them by name; undefined is not sent.
-   * After a wrong input it is called again with the error in `wrong`; throw to give up. Required by
-   * logins with inputs.
+   * After a wrong input it is called again with the error in `previousError`; throw to give up.
+   * Required by logins with inputs.
    */
   input?:
-    | ((inputs: LoginInput[], previousError?: GatewayError) => GivenInputs | Promise<GivenInputs>)
+    | ((inputs: LoginInput[], previousError?: GatewayError) => LoginInputs | Promise<LoginInputs>)
     | undefined;
   /**
    * Sends the person to `url` in any browser. Show `userCode` too: the browser asks whether it is
@@ -104,7 +105,7 @@ async function logIn(accounts: Calls, request: LoginRequest): Promise<LoginSucce
   for (;;) {
     const result = await readResult(accounts, step.login_id, signal);
     if (result !== undefined && result.status !== 'pending') return successOf(result);
-    await pause(pollMs, signal);
+    await sleep(pollMs, signal);
   }
 }
 
@@ -196,20 +197,5 @@ function loginError(code: string): GatewayError {
     code,
     message: reasons[code] ?? 'The login failed.',
     type: 'authentication_error',
-  });
-}
-
-function pause(pauseMs: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const stop = (): void => {
-      clearTimeout(timer);
-      reject(signal?.reason as Error);
-    };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener('abort', stop);
-      resolve();
-    }, pauseMs);
-    if (signal?.aborted) stop();
-    else signal?.addEventListener('abort', stop, { once: true });
   });
 }

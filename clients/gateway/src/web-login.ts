@@ -87,7 +87,7 @@ export function createWebLogin(options: WebLoginOptions): WebLogin {
   const client = createGatewayClient({
     ...connection,
     token: () => token() ?? '',
-    fetch: endingFetch(connection.fetch, session),
+    fetch: createSessionFetch(connection.fetch, session),
   });
   let returnPromise: Promise<User | null> | undefined;
 
@@ -204,7 +204,7 @@ async function handle({ client, session, storage, key }: HandleOptions): Promise
   if (code === null || pendingLogin === null || state !== pendingLogin.state) {
     const existing = session.read();
     session.write(existing);
-    // The call detects a token that was revoked meanwhile, which ends the session (endingFetch).
+    // The call detects a token that was revoked meanwhile, which ends the session (createSessionFetch).
     if (existing !== null) await client.accounts.getMe().catch(() => undefined);
     return session.read()?.user ?? null;
   }
@@ -225,7 +225,10 @@ async function handle({ client, session, storage, key }: HandleOptions): Promise
  * Ends the session when the server refuses its token, such as one that was revoked. The refusal of
  * an earlier token changes nothing: the user may have signed in again meanwhile.
  */
-function endingFetch(baseFetch: GatewayClientOptions['fetch'], session: Session): typeof globalThis.fetch {
+function createSessionFetch(
+  baseFetch: GatewayClientOptions['fetch'],
+  session: Session,
+): typeof globalThis.fetch {
   return async (input, init) => {
     const response = await (baseFetch ?? globalThis.fetch)(input, init);
     if (response.status !== 401) return response;

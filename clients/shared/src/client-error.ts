@@ -42,7 +42,7 @@ export class ClientError extends Error {
   readonly requestId: string | undefined;
   /**
    * Whether the same call may succeed when it is sent again. False once a part of an answer has
-   * arrived, because a repetition would be charged again. The clients never retry by themselves.
+   * arrived, because a repetition would be charged again. The clients retry only with `maxRetries`.
    */
   readonly retryable: boolean;
   /** The server's Retry-After in milliseconds. */
@@ -73,7 +73,7 @@ export function hasMarker(error: unknown, marker: symbol): boolean {
 }
 
 // 408 and 425 are transient by definition; some providers answer 529 when overloaded.
-const passingStatuses = new Set([408, 425, 429, 500, 502, 503, 504, 529]);
+const transientStatuses = new Set([408, 425, 429, 500, 502, 503, 504, 529]);
 
 /** The failure of an answer with an error status, with any body. */
 export function failureOfAnswer(response: Response, bodyText: string): Failure {
@@ -91,7 +91,7 @@ export function failureOfAnswer(response: Response, bodyText: string): Failure {
     // A conflict is transient only with Retry-After, as while the first call still runs.
     retryable:
       advice === undefined
-        ? passingStatuses.has(response.status) || (response.status === 409 && retryAfterMs !== undefined)
+        ? transientStatuses.has(response.status) || (response.status === 409 && retryAfterMs !== undefined)
         : advice === 'true',
     retryAfterMs,
     headers,

@@ -146,12 +146,13 @@ export function createEventStream<Event>(
 
 /** The target of the operation `name` of a generated service. */
 export function targetOf(operations: object, name: string): Target {
-  return (
-    (operations as Record<string, (options: object) => unknown>)[name] as (options: object) => unknown
-  ).call(operations, {}) as Target;
+  const method = (operations as Record<string, (options: object) => unknown>)[name];
+  if (method === undefined) throw new TypeError(`The contract has no operation "${name}".`);
+  return method.call(operations, {}) as Target;
 }
 
-interface Asked {
+/** The options that a generated method passes to its HTTP client. */
+interface GeneratedOptions {
   url: string;
   security?: unknown;
   headers?: Record<string, unknown>;
@@ -168,7 +169,7 @@ export function createTargetReader(): unknown {
     Object.fromEntries(
       verbs.map((verb) => [
         verb,
-        (options: Asked): Target => ({
+        (options: GeneratedOptions): Target => ({
           method: verb.toUpperCase(),
           url: options.url,
           secured: options.security !== undefined,

@@ -1,6 +1,7 @@
 // Retries a call after a transient failure, within one deadline for all attempts.
 
 import { ClientError } from './client-error.ts';
+import { sleep } from './sleep.ts';
 
 export interface RetryOptions {
   maxRetries: number;
@@ -13,7 +14,7 @@ export interface RetryOptions {
 
 const firstDelayMs = 500;
 const longestDelayMs = 8_000;
-/** Longest wait; after a longer `Retry-After` the program itself should retry later. */
+// After a longer `Retry-After` the program itself should retry later.
 const longestWaitMs = 60_000;
 
 /** `attempt` receives the remaining time, 0 for no limit. Rejects with the error of the last attempt. */
@@ -21,14 +22,14 @@ export async function withRetries<Result>(
   attempt: (limitMs: number) => Promise<Result>,
   { maxRetries, limitMs, signal, isRepeatable }: RetryOptions,
 ): Promise<Result> {
-  const startedAt = performance.now();
+  const startedMs = performance.now();
   for (let retries = 0; ; retries += 1) {
-    const elapsedMs = performance.now() - startedAt;
+    const elapsedMs = performance.now() - startedMs;
     try {
       return await attempt(limitMs === 0 ? 0 : Math.max(1, limitMs - elapsedMs));
     } catch (error) {
       const delayMs = retries < maxRetries ? delayBefore(error, { retries, isRepeatable }) : undefined;
-      const leftMs = limitMs === 0 ? Infinity : limitMs - (performance.now() - startedAt);
+      const leftMs = limitMs === 0 ? Infinity : limitMs - (performance.now() - startedMs);
       if (delayMs === undefined || delayMs >= leftMs) throw error;
       await sleep(delayMs, signal);
     }
@@ -48,19 +49,4 @@ function delayBefore(
   const delayMs = Math.min(longestDelayMs, firstDelayMs * 2 ** retries);
   // Jitter, so that many clients of one server do not retry at the same moment.
   return Math.max(waitMs, delayMs * (0.75 + Math.random() * 0.25));
-}
-
-function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const onAbort = () => {
-      clearTimeout(timer);
-      reject(signal?.reason as Error);
-    };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener('abort', onAbort);
-      resolve();
-    }, ms);
-    if (signal?.aborted) onAbort();
-    else signal?.addEventListener('abort', onAbort, { once: true });
-  });
 }

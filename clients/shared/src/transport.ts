@@ -52,26 +52,11 @@ export function createTransport(settings: TransportOptions): Transport {
   const idleTimeoutMs = settings.idleTimeoutMs ?? 120_000;
   const sendRequest = createSender(settings);
 
-  async function callOnce(url: string, init: RequestInit, limits: { signal?: AbortSignal; limitMs: number }) {
-    const scope = createAbortScope(limits.signal);
-    let response: Response | undefined;
-    try {
-      scope.arm(limits.limitMs);
-      response = await sendRequest(url, init, scope);
-      const data = await readAnswer(response, fail);
-      scope.release();
-      return { data, ...describeResponse(response) };
-    } catch (error) {
-      scope.close();
-      throw callError(error, { scope, caller: limits.signal, response, fail });
-    }
-  }
-
   async function callRepeatedly(target: Target, members: Members, options: CallOptions) {
     // The request is built once, so that all attempts carry one Idempotency-Key.
     const { url, init } = await buildRequest(settings, target, members, options);
     const { signal } = options;
-    return withRetries((limitMs) => callOnce(url, init, { limitMs, ...(signal && { signal }) }), {
+    return withRetries((limitMs) => callOnce({ url, init, signal, limitMs }, sendRequest, fail), {
       maxRetries: options.maxRetries ?? settings.maxRetries ?? 0,
       limitMs: options.timeoutMs ?? timeoutMs,
       signal,
@@ -110,6 +95,28 @@ export function createTransport(settings: TransportOptions): Transport {
   };
 }
 
+interface SingleCall {
+  url: string;
+  init: RequestInit;
+  signal: AbortSignal | undefined;
+  limitMs: number;
+}
+
+async function callOnce({ url, init, signal, limitMs }: SingleCall, sendRequest: SendRequest, fail: Fail) {
+  const scope = createAbortScope(signal);
+  let response: Response | undefined;
+  try {
+    scope.arm(limitMs);
+    response = await sendRequest(url, init, scope);
+    const data = await readAnswer(response, fail);
+    scope.release();
+    return { data, ...describeResponse(response) };
+  } catch (error) {
+    scope.close();
+    throw callError(error, { scope, caller: signal, response, fail });
+  }
+}
+
 /** Whether the server does the same once when the request arrives twice. */
 function isRepeatable(
   { method, url }: Target,
@@ -140,7 +147,7 @@ function requireEvents(response: Response, fail: Fail): void {
   });
 }
 
-interface Reading {
+interface ReadingOptions {
   scope: AbortScope;
   idleTimeoutMs: number;
   maxEventChars?: number | undefined;
@@ -153,7 +160,7 @@ interface Reading {
 async function* streamEvents<Event>(
   response: Response,
   { isLast, failsByError, hasEndMark = true }: StreamRule<Event>,
-  reading: Reading,
+  reading: ReadingOptions,
 ): AsyncGenerator<Event, void, undefined> {
   const { scope, signal, fail } = reading;
   let isComplete = isLast === undefined;
