@@ -1,5 +1,5 @@
-// Asks that a component's file name is used once over both surfaces and the parts that they share. Two
-// schemas with one name would be two things that readers, search and generated types cannot tell apart.
+// Requires that a component's file name is used once over both surfaces and the parts that they share. Two
+// schemas with one name could not be told apart by readers, search and generated types.
 
 import { readdirSync } from 'node:fs';
 import path from 'node:path';

@@ -1,6 +1,6 @@
-// Asks that members are described: at the member itself, or in the schema to which
-// it or its items refer. A member with a `const` says all in its name and value. The
-// lowest share that each document may have is an option of the rule; it only rises.
+// Requires that members are described: at the member itself, or in the schema to which it or its
+// items refer. A member with a `const` needs no description. The lowest share of described members
+// that a document may have is an option of the rule; it only rises.
 
 import { follow } from './follow.js';
 
@@ -11,7 +11,7 @@ export function described(options) {
       for (const [name, member] of Object.entries(schema.properties ?? {})) {
         members.set(
           `${ctx.location.source.absoluteRef}${ctx.location.pointer} ${name}`,
-          isClear(ctx, member),
+          isDescribed(ctx, member),
         );
       }
     },
@@ -19,7 +19,7 @@ export function described(options) {
       leave(_root, ctx) {
         const name = documentOf(ctx);
         const minimum = options?.[name] ?? 100;
-        const missing = [...members].filter(([, clear]) => !clear).map(([place]) => place);
+        const missing = [...members].filter(([, hasDescription]) => !hasDescription).map(([place]) => place);
         const share = members.size === 0 ? 100 : 100 * (1 - missing.length / members.size);
         if (share < minimum)
           ctx.report({
@@ -31,7 +31,7 @@ export function described(options) {
   };
 }
 
-function isClear(ctx, member) {
+function isDescribed(ctx, member) {
   const { node, location } = follow(ctx, member, ctx.location);
   if (hasText(member) || hasText(node) || node.const !== undefined) return true;
   return node.items?.$ref !== undefined && hasText(follow(ctx, node.items, location).node);

@@ -10,11 +10,11 @@ export function errorResponses() {
       const location = ctx.location.child(['responses']);
       const needsIdentity = Array.isArray(operation.security) && operation.security.length > 0;
       const isGateway = /[\\/]openapi[\\/]gateway[\\/]/.test(ctx.location.source.absoluteRef);
-      const looksAtCredential = isGateway && operation['x-ignores-credential'] !== true;
+      const readsCredential = isGateway && operation['x-ignores-credential'] !== true;
       const required = [
         ...(needsIdentity ? ['400'] : []),
-        ...(needsIdentity || looksAtCredential ? ['401', '403'] : []),
-        ...(looksAtCredential ? ['429'] : []),
+        ...(needsIdentity || readsCredential ? ['401', '403'] : []),
+        ...(readsCredential ? ['429'] : []),
         '500',
       ];
       const missing = required.filter((status) => !statuses.includes(status));

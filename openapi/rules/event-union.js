@@ -1,6 +1,6 @@
-// Asks that what a stream carries is a `oneOf` whose members can be told apart by
+// Requires that the events of a stream are a `oneOf` whose members can be told apart by
 // their `type`: each has it as a const or an enum, requires it, and no two share a
-// value. A foreign format that has no such tag says `x-foreign: true`.
+// value. A foreign format without such a tag is marked `x-foreign: true`.
 
 import { follow } from './follow.js';
 

@@ -1,5 +1,5 @@
-// Asks for an example of every JSON request body and of every JSON answer, whether a success or an error: on
-// the media type, or on its schema. What an example says is held against the schema by redocly's own rules.
+// Requires an example of every JSON request body and of every JSON answer, whether a success or an
+// error: on the media type, or on its schema. redocly's own rules compare the example with the schema.
 
 import { follow } from './follow.js';
 

@@ -1,4 +1,4 @@
-// Asks that collections look alike: `items` with a cursor is a `…Page`, `items`
+// Requires that collections look alike: `items` with a cursor is a `…Page`, `items`
 // alone is a `…List`, and only a report with members beside its items has a name of
 // its own. The members are required, and the cursor of the last page is null.
 

@@ -1,4 +1,4 @@
-// Asks that an operationId is `service.verbNoun`, that the service is the operation's
+// Requires that an operationId is `service.verbNoun`, that the service is the operation's
 // one tag, and that the verb is in the table of verbs and fits the HTTP method.
 
 import { verbs } from './verbs.js';

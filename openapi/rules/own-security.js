@@ -1,4 +1,4 @@
-// Asks that every operation says for itself who may call it. A default at the top of the document
+// Requires that every operation declares its own callers. A default at the top of the document
 // would apply to an operation whose author forgot its own. An empty requirement before others makes
 // the credential optional. Scopes are those that their scheme explains under `x-scopes`.
 

@@ -1,4 +1,4 @@
-// Asks that each `pattern` compiles, and means the same, in JavaScript with and
+// Requires that each `pattern` compiles, and means the same, in JavaScript with and
 // without the `u` flag, in RE2 (Go, Rust), in Python's `re` and in Java. It walks
 // over the pattern and refuses what one of them lacks or reads differently.
 

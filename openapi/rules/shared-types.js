@@ -1,4 +1,4 @@
-// Asks that an id means the same type wherever it appears: members and parameters of these names
+// Requires that an id means the same type wherever it appears: members and parameters of these names
 // refer to the shared schema, so that clients get one type with one pattern and one description.
 
 const types = {

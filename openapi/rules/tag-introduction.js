@@ -1,4 +1,4 @@
-// Asks that a tag introduces its operations: what they are for and where to begin, in two
+// Requires that a tag introduces its operations: what they are for and where to begin, in two
 // sentences or more. Readers of the reference and of generated clients meet it first.
 
 const minimumLength = 120;

@@ -1,22 +1,24 @@
-// Asks for what typed languages need to choose a type: `type` beside each `const`
+// Requires what typed languages need to choose a type: `type` beside each `const`
 // and `enum`, and on each integer its width (`int32` or `int64`) and both bounds. A
 // number in a foreign format (`x-foreign: true`) may have no bounds.
+
+import { createForeignSchemas } from './foreign.js';
 
 const int32 = { minimum: -(2 ** 31), maximum: 2 ** 31 - 1 };
 const safeBounds = { minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
 
 export function typedValues() {
-  const foreignSchemas = new WeakSet();
+  const foreignSchemas = createForeignSchemas();
   return {
     Schema(schema, ctx) {
-      if (schema['x-foreign'] === true || foreignSchemas.has(schema)) markChildren(schema, foreignSchemas);
+      const isForeign = foreignSchemas.has(schema);
       const report = (message, member) => ctx.report({ message, location: ctx.location.child([member]) });
       for (const keyword of ['const', 'enum']) {
         if (schema[keyword] !== undefined && schema.type === undefined)
           report(`There is no \`type\` beside \`${keyword}\`.`, keyword);
       }
       if (![schema.type].flat().includes('integer') || schema.const !== undefined) return;
-      checkInteger(schema, foreignSchemas.has(schema) || schema['x-foreign'] === true, report);
+      checkInteger(schema, isForeign, report);
     },
   };
 }
@@ -36,13 +38,4 @@ function checkInteger(schema, isForeign, report) {
       `The bounds do not fit ${schema.format === 'int32' ? 'int32' : 'a number of JavaScript'}.`,
       'type',
     );
-}
-
-// Parents are visited before what is written inside them.
-function markChildren(value, foreign) {
-  for (const child of Object.values(value)) {
-    if (typeof child !== 'object' || child === null || foreign.has(child)) continue;
-    foreign.add(child);
-    markChildren(child, foreign);
-  }
 }

@@ -2,6 +2,8 @@
 // camelCase at the agent, except `plugin_name` and `action_name`. A schema or parameter of a foreign
 // format is marked `x-foreign: true`, with everything inside it. Headers keep the spelling of HTTP.
 
+import { createForeignSchemas } from './foreign.js';
+
 const snake = /^[a-z][a-z0-9]*(?:_[a-z0-9]+)*$/;
 const camel = /^[a-z][a-zA-Z0-9]*$/;
 const agentExceptions = new Set(['plugin_name', 'action_name']);
@@ -13,10 +15,9 @@ const conventions = {
 };
 
 export function wireNames() {
-  const foreignSchemas = new WeakSet();
+  const foreignSchemas = createForeignSchemas();
   return {
     Schema(schema, ctx) {
-      if (schema['x-foreign'] === true) markInside(schema, foreignSchemas);
       if (foreignSchemas.has(schema)) return;
       const convention = conventionAt(ctx);
       for (const name of Object.keys(schema.properties ?? {})) {
@@ -43,11 +44,4 @@ function conventionAt(ctx) {
   const folders = ctx.location.source.absoluteRef.split(/[\\/]/);
   const surface = folders[folders.lastIndexOf('openapi') + 1];
   return conventions[surface];
-}
-
-// The walk visits parents first, so the children of a marked schema are in the set before their visit.
-function markInside(value, foreign) {
-  if (typeof value !== 'object' || value === null || foreign.has(value)) return;
-  foreign.add(value);
-  for (const child of Object.values(value)) markInside(child, foreign);
 }
