@@ -10,7 +10,7 @@ export interface Background {
 }
 
 export function createBackground(log: Log): Background {
-  const underWay = new Map<string, Promise<void>>();
+  const runningWork = new Map<string, Promise<void>>();
 
   async function attempt(name: string, work: () => Promise<unknown>): Promise<void> {
     try {
@@ -18,21 +18,21 @@ export function createBackground(log: Log): Background {
     } catch (error) {
       log.warn({ err: error }, 'work in the background failed');
     } finally {
-      underWay.delete(name);
+      runningWork.delete(name);
     }
   }
 
   return {
     run(name, work) {
       // Starts in a later turn, so that the entry exists before the work can end.
-      if (!underWay.has(name))
-        underWay.set(
+      if (!runningWork.has(name))
+        runningWork.set(
           name,
           Promise.resolve().then(() => attempt(name, work)),
         );
     },
     async untilSettled() {
-      while (underWay.size > 0) await Promise.all(underWay.values());
+      while (runningWork.size > 0) await Promise.all(runningWork.values());
     },
   };
 }

@@ -35,16 +35,16 @@ export async function serveControl(
   const handlersByName = new Map(Object.entries(handlers));
   const openRequests = new Set<Promise<void>>();
   const server = createServer((socket) => {
-    const exchange = answerOne(socket, handlersByName, log).finally(() => openRequests.delete(exchange));
-    openRequests.add(exchange);
+    const answer = answerOne(socket, handlersByName, log).finally(() => openRequests.delete(answer));
+    openRequests.add(answer);
   });
   const listenEvent = once(server, 'listening');
   // bind happens within listen(), so the umask applies to the socket alone, which is never open to others.
-  const previous = process.umask(0o177);
+  const previousMask = process.umask(0o177);
   try {
     server.listen(path);
   } finally {
-    process.umask(previous);
+    process.umask(previousMask);
   }
   await listenEvent;
   await chmod(path, 0o600);

@@ -1,5 +1,5 @@
-// Unified diffs of two texts (Myers' algorithm). Texts that have little in common end it early, and their
-// middle is shown as replaced.
+// Unified diffs of two texts (Myers' algorithm). Texts that have little in common end it early, and
+// their middle is shown as replaced.
 
 export interface LineDiff {
   additions: number;
@@ -95,10 +95,10 @@ function comesFromAbove(
   return diagonal === -edits || (diagonal !== edits && left < right);
 }
 
-function stepTo(furthest: Int32Array, place: { diagonal: number; edits: number; shift: number }): number {
-  const { diagonal, edits, shift } = place;
+function stepTo(furthest: Int32Array, step: { diagonal: number; edits: number; shift: number }): number {
+  const { diagonal, edits, shift } = step;
   if (edits === 0) return 0;
-  return comesFromAbove(furthest, place)
+  return comesFromAbove(furthest, step)
     ? (furthest[shift + diagonal + 1] as number)
     : (furthest[shift + diagonal - 1] as number) + 1;
 }
@@ -109,8 +109,8 @@ function walkBack(history: readonly Int32Array[], endX: number, endY: number): [
   for (let edits = history.length - 1; edits > 0; edits -= 1) {
     const furthest = history[edits] as Int32Array;
     const diagonal = x - y;
-    const place = { diagonal, edits, shift: edits + 1 };
-    const isAdded = comesFromAbove(furthest, place);
+    const step = { diagonal, edits, shift: edits + 1 };
+    const isAdded = comesFromAbove(furthest, step);
     const from = diagonal + (isAdded ? 1 : -1);
     const startX = furthest[edits + 1 + from] as number;
     const startY = startX - from;

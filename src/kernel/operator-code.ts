@@ -10,11 +10,11 @@ export function importFile(path: string): Promise<Record<string, unknown>> {
   return importAddress(pathToFileURL(path).href);
 }
 
-/** Resolves `townhall` to this installation in every module whose URL `isAsking` accepts. */
-export function resolveTownhall(isAsking: (address: string) => boolean): { deregister(): void } {
+/** Resolves `townhall` to this installation in every module whose URL `isOperatorModule` accepts. */
+export function resolveTownhall(isOperatorModule: (address: string) => boolean): { deregister(): void } {
   return registerHooks({
     resolve(specifier, context, next) {
-      if (specifier !== 'townhall' || context.parentURL === undefined || !isAsking(context.parentURL))
+      if (specifier !== 'townhall' || context.parentURL === undefined || !isOperatorModule(context.parentURL))
         return next(specifier, context);
       return {
         url: installation,
@@ -38,10 +38,10 @@ export const installationFile: string | null = isSingleExecutable ? null : fileU
 
 // The program within the executable is no importable module. Its entry stores the exports of
 // `townhall` under this symbol, and a generated module re-exports them.
-const place = Symbol.for('townhall.installation');
+const exportsKey = Symbol.for('townhall.installation');
 
 function reexport(): string {
-  const names = Object.keys((globalThis as Record<symbol, object>)[place] ?? {});
+  const names = Object.keys((globalThis as Record<symbol, object>)[exportsKey] ?? {});
   return `const { ${names.join(', ')} } = globalThis[Symbol.for('townhall.installation')];\nexport { ${names.join(', ')} };\n`;
 }
 

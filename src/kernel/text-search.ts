@@ -9,13 +9,13 @@ export function searchText(text: string, pattern: string): number {
   if (pattern.length <= shortPattern) return text.indexOf(pattern);
   if (pattern.length > text.length) return -1;
   const borders = bordersOf(pattern);
-  let matchedTerms = 0;
+  let matchedLength = 0;
   for (let index = 0; index < text.length; index += 1) {
     const code = text.charCodeAt(index);
-    while (matchedTerms > 0 && pattern.charCodeAt(matchedTerms) !== code)
-      matchedTerms = borders[matchedTerms - 1] ?? 0;
-    if (pattern.charCodeAt(matchedTerms) === code) matchedTerms += 1;
-    if (matchedTerms === pattern.length) return index - matchedTerms + 1;
+    while (matchedLength > 0 && pattern.charCodeAt(matchedLength) !== code)
+      matchedLength = borders[matchedLength - 1] ?? 0;
+    if (pattern.charCodeAt(matchedLength) === code) matchedLength += 1;
+    if (matchedLength === pattern.length) return index - matchedLength + 1;
   }
   return -1;
 }
