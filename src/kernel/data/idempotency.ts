@@ -139,67 +139,72 @@ function rememberStarted(started: unknown): Remember {
 const boundStatus = 208;
 
 /** Executes a call that holds its key, and stores its answer or its failure. */
-function createExecution(store: IdempotencyStore, options: IdempotencyOptions) {
-  const { database, log } = options;
+class Execution {
+  readonly #store: IdempotencyStore;
+  readonly #options: IdempotencyOptions;
 
-  /** Never throws: the caller has its answer, and the end of the lease frees a key that could not be settled. */
-  async function settle(failure: string, work: () => Promise<void>): Promise<void> {
+  constructor(store: IdempotencyStore, options: IdempotencyOptions) {
+    this.#store = store;
+    this.#options = options;
+  }
+
+  async execute<Reply extends KeptAnswer>(
+    call: IdempotentCall,
+    claim: KeyClaim,
+    work: (remember: Remember) => Promise<Reply>,
+  ): Promise<Reply> {
+    const { remember, state } = createRemember(this.#store, claim, call);
     try {
-      await work();
+      const reply = await work(remember);
+      if (state.answer === 'unsaved')
+        await this.#settle('an answer could not be kept', () => this.#save(claim, call, reply));
+      return reply;
     } catch (error) {
-      log.warn({ err: error }, failure);
+      await this.#settleFailure(call, claim, { error, isInSettlement: state.answer === 'in_settlement' });
+      throw error;
     }
   }
 
-  function saveReply(call: IdempotentCall, claim: KeyClaim, reply: KeptAnswer): Promise<void> {
-    const save = () => saveAnswer(store, database.sql, { claim, call }, reply);
-    return settle('an answer could not be kept', save);
+  /** A call whose process died may have started work that runs on: then its receipt becomes the answer. */
+  async completeAbandoned(row: StoredRow, call: IdempotentCall, claim: KeyClaim): Promise<StoredRow> {
+    const { requestId, run } = row;
+    if (!row.isAbandoned || requestId === null) return row;
+    const receipt = await readReceipt({ operationId: call.operationId, requestId }, this.#options);
+    if (receipt === null) return row;
+    await this.#save({ ...claim, run }, call, receipt);
+    const { status, body, headers = null } = receipt;
+    return { ...row, state: 'done', status, body: JSON.stringify(body), headers };
   }
 
   /** Stores the failure, or frees the key so that the call may be tried again. */
-  async function settleFailure(
+  async #settleFailure(
     call: IdempotentCall,
     claim: KeyClaim,
     { error, isInSettlement }: { error: unknown; isInSettlement: boolean },
   ): Promise<void> {
-    const answer = answerOfFailure(asProblem(error), call, await readReceipt(call, options));
-    if (answer !== null) {
-      const save = () => saveAnswer(store, database.sql, { claim, call: { isSecret: false } }, answer);
-      await settle('a failure could not be kept', save);
-    } else if (!isInSettlement) {
-      // A call that was or will be charged keeps its key: it must not be executed again.
-      await settle('a key could not be freed', () => store.release(claim));
-    }
+    const answer = answerOfFailure(asProblem(error), call, await readReceipt(call, this.#options));
+    if (answer !== null)
+      await this.#settle('a failure could not be kept', () => this.#save(claim, { isSecret: false }, answer));
+    // A call that was or will be charged keeps its key: it must not be executed again.
+    else if (!isInSettlement)
+      await this.#settle('a key could not be freed', () => this.#store.release(claim));
   }
 
-  return {
-    async execute<Reply extends KeptAnswer>(
-      call: IdempotentCall,
-      claim: KeyClaim,
-      work: (remember: Remember) => Promise<Reply>,
-    ): Promise<Reply> {
-      const { remember, state } = createRemember(store, claim, call);
-      try {
-        const reply = await work(remember);
-        if (state.answer === 'unsaved') await saveReply(call, claim, reply);
-        return reply;
-      } catch (error) {
-        await settleFailure(call, claim, { error, isInSettlement: state.answer === 'in_settlement' });
-        throw error;
-      }
-    },
+  #save(claim: KeyClaim, call: Pick<IdempotentCall, 'isSecret'>, answer: KeptAnswer): Promise<void> {
+    return saveAnswer(this.#store, this.#options.database.sql, { claim, call }, answer);
+  }
 
-    /** A call whose process died may have started work that runs on: then its receipt becomes the answer. */
-    async completeAbandoned(row: StoredRow, call: IdempotentCall, claim: KeyClaim): Promise<StoredRow> {
-      const { requestId, run } = row;
-      if (!row.isAbandoned || requestId === null) return row;
-      const receipt = await readReceipt({ operationId: call.operationId, requestId }, options);
-      if (receipt === null) return row;
-      await saveAnswer(store, database.sql, { claim: { ...claim, run }, call }, receipt);
-      const { status, body, headers = null } = receipt;
-      return { ...row, state: 'done', status, body: JSON.stringify(body), headers };
-    },
-  };
+  /**
+   * Never throws: the caller has its answer, and the end of the lease frees a key that could not be
+   * settled.
+   */
+  async #settle(failure: string, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      this.#options.log.warn({ err: error }, failure);
+    }
+  }
 }
 
 /** Null for a call without a receipt, and when the receipt cannot be read. */
@@ -225,7 +230,7 @@ export function createIdempotency(options: IdempotencyOptions): Idempotency {
   const background = createBackground(options.log);
   const limits = { leaseMs, keepSeconds, maxBytesPerCaller, maxKeysPerCaller };
   const store = createIdempotencyStore({ ...options, ...limits, background });
-  const execution = createExecution(store, options);
+  const execution = new Execution(store, options);
 
   return {
     async runOnce(call, work) {

@@ -1,5 +1,5 @@
-// The turns of the peers at the one session of the embedded database. A peer within a transaction keeps its
-// turn until the transaction ends, or until it has sent nothing for too long.
+// The turns of the peers at the one session of the embedded database. A peer within a transaction
+// keeps its turn until the transaction ends, or until it has sent nothing for too long.
 import { fatalError, isIdle, findMessages, simpleQuery, sync } from './protocol.ts';
 
 /** Whole protocol messages of one peer. */
@@ -22,73 +22,80 @@ export interface TurnOptions {
   idleInTransactionMs: number;
 }
 
-export interface Turns {
-  /** Executes the messages once it is the turn of their peer. */
-  add(message: PeerMessages): void;
-  /** Forgets the peer's waiting messages, and rolls its transaction back. */
-  leave(peer: number): void;
-  /** Whether no transaction is open. */
-  isFree(): boolean;
-  /** Rolls an open transaction back. */
-  stop(): void;
-}
+/** The peers take turns in the order of their messages. */
+export class Turns {
+  readonly #options: TurnOptions;
+  readonly #waitingMessages: PeerMessages[] = [];
+  /** The peer within a transaction. */
+  #holder: number | null = null;
+  #idleTimer: NodeJS.Timeout | undefined = undefined;
 
-export function createTurns({ run, send, onStatement, idleInTransactionMs }: TurnOptions): Turns {
-  const waitingMessages: PeerMessages[] = [];
-  let holder: number | null = null;
-  let idleTimer: NodeJS.Timeout | undefined;
-
-  function takeNext(): PeerMessages | undefined {
-    const index = holder === null ? 0 : waitingMessages.findIndex(({ peer }) => peer === holder);
-    return index < 0 ? undefined : waitingMessages.splice(index, 1)[0];
+  constructor(options: TurnOptions) {
+    this.#options = options;
   }
 
-  function serveWaiting(): void {
-    for (let next = takeNext(); next !== undefined; next = takeNext()) {
+  /** Executes the messages once it is the turn of their peer. */
+  add(message: PeerMessages): void {
+    this.#waitingMessages.push(message);
+    this.#serveWaiting();
+  }
+
+  /** Forgets the peer's waiting messages, and rolls its transaction back. */
+  leave(peer: number): void {
+    this.#forget(peer);
+    this.#options.send({ kind: 'left', peer });
+    this.#serveWaiting();
+  }
+
+  /** Whether no transaction is open. */
+  isFree(): boolean {
+    return this.#holder === null;
+  }
+
+  /** Rolls an open transaction back. */
+  stop(): void {
+    clearTimeout(this.#idleTimer);
+    if (this.#holder !== null) this.#forget(this.#holder);
+  }
+
+  #serveWaiting(): void {
+    const { run, send, onStatement, idleInTransactionMs } = this.#options;
+    for (let next = this.#takeNext(); next !== undefined; next = this.#takeNext()) {
       onStatement();
       const bytes = run(next.bytes);
-      holder = isIdle(bytes) ? null : next.peer;
+      this.#holder = isIdle(bytes) ? null : next.peer;
       // NotificationResponse is for every peer, since all share one session.
       for (const notification of findMessages(bytes, 'A'))
         send({ kind: 'notify', peer: next.peer, bytes: notification });
       send({ kind: 'answer', peer: next.peer, bytes });
     }
-    clearTimeout(idleTimer);
-    if (holder !== null) idleTimer = setTimeout(expelHolder, idleInTransactionMs);
+    clearTimeout(this.#idleTimer);
+    if (this.#holder !== null) this.#idleTimer = setTimeout(() => this.#expelHolder(), idleInTransactionMs);
   }
 
-  function forget(peer: number): void {
-    for (let index = waitingMessages.length - 1; index >= 0; index--) {
-      if (waitingMessages[index]?.peer === peer) waitingMessages.splice(index, 1);
+  #takeNext(): PeerMessages | undefined {
+    const holder = this.#holder;
+    const index = holder === null ? 0 : this.#waitingMessages.findIndex(({ peer }) => peer === holder);
+    return index < 0 ? undefined : this.#waitingMessages.splice(index, 1)[0];
+  }
+
+  #forget(peer: number): void {
+    const messages = this.#waitingMessages;
+    for (let index = messages.length - 1; index >= 0; index--) {
+      if (messages[index]?.peer === peer) messages.splice(index, 1);
     }
-    if (holder !== peer) return;
-    holder = null;
+    if (this.#holder !== peer) return;
+    this.#holder = null;
+    const { run } = this.#options;
     if (!isIdle(run(sync))) run(simpleQuery('rollback'));
   }
 
-  function expelHolder(): void {
-    const peer = holder;
+  #expelHolder(): void {
+    const peer = this.#holder;
     if (peer === null) return;
-    forget(peer);
+    this.#forget(peer);
     const text = 'terminating connection due to idle-in-transaction timeout';
-    send({ kind: 'expelled', peer, bytes: fatalError('25P03', text) });
-    serveWaiting();
+    this.#options.send({ kind: 'expelled', peer, bytes: fatalError('25P03', text) });
+    this.#serveWaiting();
   }
-
-  return {
-    add(message) {
-      waitingMessages.push(message);
-      serveWaiting();
-    },
-    leave(peer) {
-      forget(peer);
-      send({ kind: 'left', peer });
-      serveWaiting();
-    },
-    isFree: () => holder === null,
-    stop() {
-      clearTimeout(idleTimer);
-      if (holder !== null) forget(holder);
-    },
-  };
 }

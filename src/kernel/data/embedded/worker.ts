@@ -3,7 +3,7 @@
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { type ClusterOptions, openCluster } from './cluster.ts';
 import { findMessages, rowsOf, simpleQuery } from './protocol.ts';
-import { createTurns } from './turns.ts';
+import { Turns } from './turns.ts';
 import { createVacuum } from './vacuum.ts';
 
 /** The start options of the thread. */
@@ -51,7 +51,7 @@ async function serve(port: MessagePort, start: EmbeddedStart): Promise<void> {
   const send = (message: FromWorker): void => post(port, message);
   let isDumping = false;
 
-  const turns = createTurns({
+  const turns = new Turns({
     run,
     send,
     onStatement: () => vacuum.countStatement(),
