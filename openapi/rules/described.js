@@ -21,11 +21,12 @@ export function described(options) {
         const minimum = options?.[name] ?? 100;
         const missing = [...members].filter(([, hasDescription]) => !hasDescription).map(([place]) => place);
         const share = members.size === 0 ? 100 : 100 * (1 - missing.length / members.size);
-        if (share < minimum)
-          ctx.report({
-            message: `${share.toFixed(1)} % of the members are described; ${minimum} % are needed. Missing: ${missing.map(shorten).join(', ')}.`,
-            location: ctx.location,
-          });
+        if (share >= minimum) return;
+        const summary = `${share.toFixed(1)} % of the members are described; ${minimum} % are needed.`;
+        ctx.report({
+          message: `${summary} Missing: ${missing.map(shorten).join(', ')}.`,
+          location: ctx.location,
+        });
       },
     },
   };

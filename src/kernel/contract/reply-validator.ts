@@ -74,7 +74,8 @@ function createValueCheck(compile: (schema: JsonRecord) => CompiledSchema): Valu
     const [error] = check(JSON.parse(JSON.stringify(value ?? null)));
     if (error === undefined) return null;
     const { instancePath, keyword, params } = error;
-    return `${operationId} ${status} at ${instancePath || '/'}: ${error.message ?? keyword} ${JSON.stringify(params)}`;
+    const reason = `${error.message ?? keyword} ${JSON.stringify(params)}`;
+    return `${operationId} ${status} at ${instancePath || '/'}: ${reason}`;
   };
 }
 

@@ -79,7 +79,8 @@ export function createIdempotencyStore(options: IdempotencyStoreOptions): Idempo
       where scope = ${scope} and run = ${run} and state = 'running'`,
     async save(tx, { scope, run }, { status, body, headers }) {
       const rows = await tx`
-        update ${tx(table)} set state = ${body === null ? 'opaque' : 'done'}, status = ${status}, body = ${body},
+        update ${tx(table)}
+        set state = ${body === null ? 'opaque' : 'done'}, status = ${status}, body = ${body},
           headers = ${headers === null ? null : tx.json(headers)}
         where scope = ${scope} and run = ${run} and state = 'running' returning 1`;
       return rows.length > 0;

@@ -230,7 +230,8 @@ function createHttp(
   const http = createHttpServer(
     {
       headersTimeout: timeouts.headersMs,
-      // One limit for all operations, so it is their longest deadline; body/body.ts enforces the shorter ones.
+      // One limit for all operations, so it is their longest deadline; body/body.ts enforces the
+      // shorter ones.
       requestTimeout: Math.max(timeouts.requestMs, longestBodyMs),
       keepAliveTimeout: timeouts.keepAliveMs,
       connectionsCheckingInterval: timeouts.checkEveryMs,

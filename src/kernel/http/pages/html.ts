@@ -22,11 +22,14 @@ const style = `
   h1 { font-size: 1.3rem; margin: 0 0 1rem; }
   a { color: inherit; }
   .code { font: 600 1.8rem ui-monospace, monospace; letter-spacing: .1em; margin: 1rem 0; }
-  button { font: inherit; padding: .6rem 1.1rem; margin-right: .5rem; border: 1px solid #1c1c1e; border-radius: .5rem; background: #fff; cursor: pointer; }
+  button { font: inherit; padding: .6rem 1.1rem; margin-right: .5rem; border: 1px solid #1c1c1e;
+    border-radius: .5rem; background: #fff; cursor: pointer; }
   button.yes { background: #1c1c1e; color: #fff; }
   @media (prefers-color-scheme: dark) {
-    body { color: #f4f4f5; background: #111; } main { background: #1c1c1e; }
-    button { color: inherit; background: none; border-color: #777; } button.yes { background: #f4f4f5; color: #1c1c1e; }
+    body { color: #f4f4f5; background: #111; }
+    main { background: #1c1c1e; }
+    button { color: inherit; background: none; border-color: #777; }
+    button.yes { background: #f4f4f5; color: #1c1c1e; }
   }
 `;
 
