@@ -3,6 +3,7 @@
 // cannot both apply a file, and a killed one leaves no half of it.
 import { createHash } from 'node:crypto';
 import { listFiles, readText } from '../assets.ts';
+import { errorText } from '../error-text.ts';
 import type { Log } from '../log.ts';
 
 /** The part of a database that a migration needs. */
@@ -150,10 +151,7 @@ async function applyPending(tx: MigrationTx, schema: string, migrations: Migrati
     try {
       await tx.unsafe(text);
     } catch (cause) {
-      throw new Error(
-        `The migration "${name}" failed: ${cause instanceof Error ? cause.message : String(cause)}`,
-        { cause },
-      );
+      throw new Error(`The migration "${name}" failed: ${errorText(cause)}`, { cause });
     }
     // Both are safe to interpolate: the name matches its pattern and the checksum is hexadecimal.
     await tx.unsafe(`insert into ${schema}.migrations (name, checksum) values ('${name}', '${checksum}')`);

@@ -1,4 +1,5 @@
 // The settings of a bucket, common to gateway and agent: rows for their tables, and the parsed result.
+import { errorText } from '../error-text.ts';
 import { optionalSwitch, optionalText, secretText, type Setting, SettingError } from '../settings.ts';
 import { S3Error, isTransient, type S3Options } from './s3-client.ts';
 import { s3Storage, type S3StorageOptions } from './s3-storage.ts';
@@ -124,7 +125,7 @@ export async function requireBucket(
   try {
     await s3Storage({ ...options, clock, limits: { attempts: 2, idleMs: 5_000 } }).check();
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = errorText(error);
     if (!(error instanceof S3Error) || isTransient(error))
       throw new Error(`The S3 server at ${endpoint} (${key('ENDPOINT')}) cannot be used: ${reason}`, {
         cause: error,

@@ -6,6 +6,7 @@ import { dirname, join, resolve } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { assetExists, assetPath, isSingleExecutable, startThread } from '../../assets.ts';
+import { errorText } from '../../error-text.ts';
 import { makeFolder } from '../../folder.ts';
 import { lockFolder } from './folder-lock.ts';
 import { createPeers } from './peers.ts';
@@ -65,10 +66,8 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
     return await supervise(start, { log: options.log, release: () => lock.release() });
   } catch (cause) {
     lock.release();
-    throw new Error(
-      `The embedded database in ${options.path} cannot be opened: ${cause instanceof Error ? cause.message : String(cause)}.`,
-      { cause },
-    );
+    const message = `The embedded database in ${options.path} cannot be opened: ${errorText(cause)}.`;
+    throw new Error(message, { cause });
   }
 }
 
