@@ -43,7 +43,7 @@ function parseHeader(header: Buffer): { name: string; isFolder: boolean; bytes: 
 
 /** Takes counts of bytes from a stream of chunks. */
 class ByteSource {
-  readonly #chunks: AsyncIterator<Buffer>;
+  readonly #chunks: AsyncIterator<Buffer, undefined>;
   #bytes: Buffer = Buffer.alloc(0);
 
   constructor(stream: AsyncIterable<Buffer>) {
