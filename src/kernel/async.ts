@@ -1,4 +1,4 @@
-// Timeouts, retries, batches and shared reads of asynchronous work.
+// Timeouts, retries, serialization, batches and shared reads of asynchronous work.
 import { type Clock, systemClock } from './clock.ts';
 
 /** Resolves in the next turn of the event loop, after timers and the I/O of other connections. */
@@ -77,6 +77,19 @@ export async function settlesWithin(
   const isSettled = await Promise.race([settlement, deadline]);
   completion.abort();
   return isSettled;
+}
+
+/**
+ * Runs work one after the other, in the order of the calls. Work that fails rejects its own promise
+ * only; the next one starts anyway.
+ */
+export function createSerializer(): <T>(work: () => Promise<T>) => Promise<T> {
+  let lastWork: Promise<unknown> = Promise.resolve();
+  return (work) => {
+    const result = lastWork.then(work);
+    lastWork = result.catch(() => undefined);
+    return result;
+  };
 }
 
 export interface RetryOptions extends WaitOptions {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import {
   createBatcher,
+  createSerializer,
   createSharedReads,
   pause,
   retry,
@@ -61,6 +62,29 @@ describe('settlesWithin', () => {
 
   it('is false after an abort', async () => {
     expect(await settlesWithin(pendingForever, { ms: 10_000, signal: AbortSignal.abort() })).toBe(false);
+  });
+});
+
+describe('createSerializer', () => {
+  it('starts work after the end of the work before it', async () => {
+    const serialize = createSerializer();
+    const first = Promise.withResolvers<void>();
+    const order: string[] = [];
+    const results = [
+      serialize(() => first.promise.then(() => order.push('first'))),
+      serialize(async () => order.push('second')),
+    ];
+    await pause(1);
+    first.resolve();
+    await Promise.all(results);
+    expect(order).toEqual(['first', 'second']);
+  });
+
+  it('runs work behind work that failed', async () => {
+    const serialize = createSerializer();
+    const failure = serialize(() => Promise.reject(new Error('failed')));
+    expect(await serialize(async () => 'done')).toBe('done');
+    await expect(failure).rejects.toThrow('failed');
   });
 });
 

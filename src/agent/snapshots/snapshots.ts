@@ -2,7 +2,7 @@
 // work on files here is done one after the other, so that a snapshot never sees half of a
 // restoration.
 import { join } from 'node:path';
-import { settlesWithin, withTimeout } from '../../kernel/async.ts';
+import { createSerializer, settlesWithin, withTimeout } from '../../kernel/async.ts';
 import { createLruCache } from '../../kernel/cache.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Database, Sql } from '../../kernel/data/database.ts';
@@ -193,15 +193,6 @@ function createOnce(): (key: string) => boolean {
     if (keys.size >= maxRemembered) keys.clear();
     keys.add(key);
     return true;
-  };
-}
-
-function createSerializer(): <T>(work: () => Promise<T>) => Promise<T> {
-  let last: Promise<unknown> = Promise.resolve();
-  return (work) => {
-    const result = last.then(work);
-    last = result.catch(() => {});
-    return result;
   };
 }
 

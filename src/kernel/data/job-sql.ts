@@ -1,4 +1,5 @@
 // Statements of pg-boss run through postgres.js.
+import { createSerializer } from '../async.ts';
 import type { Sql } from './database.ts';
 
 export type ExecuteSql = (text: string, values?: unknown[]) => Promise<{ rows: Record<string, unknown>[] }>;
@@ -9,20 +10,16 @@ export type ExecuteSql = (text: string, values?: unknown[]) => Promise<{ rows: R
  */
 export function serializedExecutor(sql: Sql): ExecuteSql {
   const execute = createExecutor(sql);
-  let lastStatement: Promise<unknown> = Promise.resolve();
-  return (text, values) => {
-    const run = async () => {
+  const serialize = createSerializer();
+  return (text, values) =>
+    serialize(async () => {
       try {
         return await execute(text, values);
       } catch (error) {
         await sql.unsafe('rollback').catch(() => undefined);
         throw error;
       }
-    };
-    const result = lastStatement.then(run);
-    lastStatement = result.catch(() => undefined);
-    return result;
-  };
+    });
 }
 
 export function createExecutor(sql: Sql): ExecuteSql {

@@ -1,9 +1,11 @@
 // The plugin `files`: lists, searches, reads, writes and edits text files of the workspace. The
 // workspace decides which paths may be used; this file defines the actions and their limits.
 import { isUtf8 } from 'node:buffer';
+import { createSerializer } from '../../../../kernel/async.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import {
   definePlugin,
+  type Action,
   type PermissionContext,
   type Plugin,
   type ToolPermission,
@@ -41,102 +43,118 @@ interface ReadInput {
   limit?: number;
 }
 
+type FilesActions<Name extends keyof FilesInputs> = { [Key in Name]: Action<FilesInputs[Key]> };
+
+/** The workspace of a call. */
+type WorkspaceOf = (call: PermissionContext) => Workspace;
+
+const reach = { api: true, command: true };
+
 /** The plugin; each call works in the workspace of its session. */
 export function files(workspaceAt: WorkspaceAt): Plugin {
-  const serialize = createSerializer();
-  // One thread at a time for regular expressions.
-  const serializeSearch = createSerializer();
-  const reach = { api: true, command: true };
-  const workspaceOf = ({ workspace }: PermissionContext) => workspaceAt(workspace);
+  const workspaceOf: WorkspaceOf = ({ workspace }) => workspaceAt(workspace);
   return definePlugin<FilesInputs>({
     name: 'files',
     title: 'Files',
     description: 'Lists, searches, reads, writes and edits the text files of the workspace.',
-    actions: {
-      list: {
-        description:
-          'Lists one folder of the workspace: names, kinds and sizes. Without a path, the workspace itself.',
-        ...reach,
-        readOnly: true,
-        permissions: async ({ path = '.' }, call) => [{ path: await workspaceOf(call).resolve(path) }],
-        input: inputs.list,
-        async run({ path = '.' }, call) {
-          const { entries, truncated } = await workspaceOf(call).list(path, maxEntries);
-          return { path, entries, ...(truncated ? { truncated } : {}) };
-        },
-      },
-      glob: {
-        description:
-          'Finds files by a glob over their paths, below a folder if one is given. Folders such as node_modules and .git are left out.',
-        ...reach,
-        readOnly: true,
-        permissions: ({ path = '.' }, call) => globPermissions(workspaceOf(call), path),
-        input: inputs.glob,
-        run: ({ pattern, path: folder = '.' }, call) =>
-          findPaths(workspaceOf(call), { pattern, folder, signal: call.signal }),
-      },
-      search: {
-        description:
-          'Finds lines that hold a text or match a regular expression in the text files of the workspace, below a folder if one is given. Folders such as node_modules and .git are left out.',
-        ...reach,
-        readOnly: true,
-        permissions: async ({ path = '.' }, call) => [
-          { path: await workspaceOf(call).resolve(path), includesBelow: true },
-        ],
-        input: inputs.search,
-        run: (search, call) => serializeSearch(() => searchFor(workspaceOf(call), search, call.signal)),
-      },
-      read: {
-        description:
-          'Reads a text file of the workspace, at most 256 KiB; with an offset or a limit some of its lines, also of a larger file.',
-        ...reach,
-        readOnly: true,
-        permissions: async ({ path }, call) => [{ path: await workspaceOf(call).resolve(path) }],
-        input: inputs.read,
-        run: (input, call) => readFile(workspaceOf(call), input),
-      },
-      write: {
-        description:
-          'Writes a text file of the workspace as a whole, making it and its folders if they are not there.',
-        ...reach,
-        needsApproval: ({ path }, _settings, call) => workspaceOf(call).isProtected(path),
-        permissions: ({ path }, call) => writePermissions(workspaceOf(call), path),
-        input: inputs.write,
-        run: ({ path, content }, call) =>
-          serialize(async () => {
-            const bytes = Buffer.from(content, 'utf8');
-            const { created } = await workspaceOf(call).write(path, bytes);
-            return { path, bytes: bytes.length, created };
-          }),
-      },
-      edit: {
-        description:
-          'Replaces a piece of a text file by another. The old piece must be there exactly as given, and once, unless all are to be replaced.',
-        ...reach,
-        needsApproval: ({ path }, _settings, call) => workspaceOf(call).isProtected(path),
-        permissions: ({ path }, call) => writePermissions(workspaceOf(call), path),
-        input: inputs.edit,
-        run: (edit, call) => serialize(() => editFile(workspaceOf(call), edit)),
-      },
-      patch: {
-        description:
-          'Changes several text files at once, by exact replacements or by a unified diff. Either all changes are made or, where one does not fit, none.',
-        ...reach,
-        needsApproval: (input, _settings, call) =>
-          patchedPaths(input).some((path) => workspaceOf(call).isProtected(path)),
-        permissions: (input, call) => patchPermissions(workspaceOf(call), input),
-        input: inputs.patch,
-        run: (input, call) =>
-          serialize(() =>
-            applyPatch(input, {
-              workspace: workspaceOf(call),
-              readText: async (path) => (await readText(workspaceOf(call), path)).text,
-              maxBytes: maxReadBytes,
-            }),
-          ),
+    actions: { ...readingActions(workspaceOf), ...changingActions(workspaceOf) },
+  });
+}
+
+function readingActions(workspaceOf: WorkspaceOf): FilesActions<'list' | 'glob' | 'search' | 'read'> {
+  // One thread at a time for regular expressions.
+  const serializeSearch = createSerializer();
+  return {
+    list: {
+      description:
+        'Lists one folder of the workspace: names, kinds and sizes. Without a path, the workspace itself.',
+      ...reach,
+      readOnly: true,
+      permissions: async ({ path = '.' }, call) => [{ path: await workspaceOf(call).resolve(path) }],
+      input: inputs.list,
+      async run({ path = '.' }, call) {
+        const { entries, truncated } = await workspaceOf(call).list(path, maxEntries);
+        return { path, entries, ...(truncated ? { truncated } : {}) };
       },
     },
-  });
+    glob: {
+      description:
+        'Finds files by a glob over their paths, below a folder if one is given. Folders such as node_modules and .git are left out.',
+      ...reach,
+      readOnly: true,
+      permissions: ({ path = '.' }, call) => globPermissions(workspaceOf(call), path),
+      input: inputs.glob,
+      run: ({ pattern, path: folder = '.' }, call) =>
+        findPaths(workspaceOf(call), { pattern, folder, signal: call.signal }),
+    },
+    search: {
+      description:
+        'Finds lines that hold a text or match a regular expression in the text files of the workspace, below a folder if one is given. Folders such as node_modules and .git are left out.',
+      ...reach,
+      readOnly: true,
+      permissions: async ({ path = '.' }, call) => [
+        { path: await workspaceOf(call).resolve(path), includesBelow: true },
+      ],
+      input: inputs.search,
+      run: (search, call) => serializeSearch(() => searchFor(workspaceOf(call), search, call.signal)),
+    },
+    read: {
+      description:
+        'Reads a text file of the workspace, at most 256 KiB; with an offset or a limit some of its lines, also of a larger file.',
+      ...reach,
+      readOnly: true,
+      permissions: async ({ path }, call) => [{ path: await workspaceOf(call).resolve(path) }],
+      input: inputs.read,
+      run: (input, call) => readFile(workspaceOf(call), input),
+    },
+  };
+}
+
+function changingActions(workspaceOf: WorkspaceOf): FilesActions<'write' | 'edit' | 'patch'> {
+  // The tools of one step run concurrently, and an edit reads before it writes.
+  const serialize = createSerializer();
+  return {
+    write: {
+      description:
+        'Writes a text file of the workspace as a whole, making it and its folders if they are not there.',
+      ...reach,
+      needsApproval: ({ path }, _settings, call) => workspaceOf(call).isProtected(path),
+      permissions: ({ path }, call) => writePermissions(workspaceOf(call), path),
+      input: inputs.write,
+      run: ({ path, content }, call) =>
+        serialize(async () => {
+          const bytes = Buffer.from(content, 'utf8');
+          const { created } = await workspaceOf(call).write(path, bytes);
+          return { path, bytes: bytes.length, created };
+        }),
+    },
+    edit: {
+      description:
+        'Replaces a piece of a text file by another. The old piece must be there exactly as given, and once, unless all are to be replaced.',
+      ...reach,
+      needsApproval: ({ path }, _settings, call) => workspaceOf(call).isProtected(path),
+      permissions: ({ path }, call) => writePermissions(workspaceOf(call), path),
+      input: inputs.edit,
+      run: (edit, call) => serialize(() => editFile(workspaceOf(call), edit)),
+    },
+    patch: {
+      description:
+        'Changes several text files at once, by exact replacements or by a unified diff. Either all changes are made or, where one does not fit, none.',
+      ...reach,
+      needsApproval: (input, _settings, call) =>
+        patchedPaths(input).some((path) => workspaceOf(call).isProtected(path)),
+      permissions: (input, call) => patchPermissions(workspaceOf(call), input),
+      input: inputs.patch,
+      run: (input, call) =>
+        serialize(() =>
+          applyPatch(input, {
+            workspace: workspaceOf(call),
+            readText: async (path) => (await readText(workspaceOf(call), path)).text,
+            maxBytes: maxReadBytes,
+          }),
+        ),
+    },
+  };
 }
 
 async function writePermissions(workspace: Workspace, path: string): Promise<ToolPermission[]> {
@@ -164,17 +182,6 @@ async function patchPermissions(workspace: Workspace, input: PatchInput): Promis
       { right: 'edit', path, isProtected },
     ];
   });
-}
-
-// The tools of one step run concurrently, and an edit reads before it writes:
-// changes run one after the other.
-function createSerializer(): <T>(work: () => Promise<T>) => Promise<T> {
-  let lastWork: Promise<unknown> = Promise.resolve();
-  return (work) => {
-    const result = lastWork.then(work);
-    lastWork = result.catch(() => {});
-    return result;
-  };
 }
 
 async function readText(workspace: Workspace, path: string): Promise<{ bytes: number; text: string }> {
