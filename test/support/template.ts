@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { migrate, type Database } from '../../src/kernel/data/database.ts';
 import { createJobs } from '../../src/kernel/data/jobs.ts';
-import type { Log } from '../../src/kernel/log.ts';
+import { silentLog } from '../../src/kernel/log.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -48,10 +48,4 @@ export function databaseUrl(url: string, database: string): string {
 }
 
 /** Keeps log lines out of the test output. */
-export const silentLog: Log = {
-  debug: () => undefined,
-  info: () => undefined,
-  warn: () => undefined,
-  error: () => undefined,
-  child: () => silentLog,
-};
+export { silentLog };

@@ -1,7 +1,7 @@
 // The plugins of one agent, and their actions as tools by name. Built once, at the start; duplicate
 // names, unknown hooks and invalid schemas stop the start.
 import { systemClock, type Clock } from '../../kernel/clock.ts';
-import type { Log } from '../../kernel/log.ts';
+import { silentLog, type Log } from '../../kernel/log.ts';
 import { createHooks } from './hook-engine.ts';
 import { hookNames, type Hooks, type PluginHooks } from './definition/hooks.ts';
 import { managePlugin, type ManagedPlugin } from './managed-plugin.ts';
@@ -43,8 +43,6 @@ export interface RegistryOptions {
   log?: Log;
 }
 
-// The log of a registry that is only read, as by a test.
-const silentLog: Log = { debug() {}, info() {}, warn() {}, error() {}, child: () => silentLog };
 const kinds: readonly (keyof PluginHooks)[] = ['pipelines', 'guards', 'effects', 'resolves'];
 
 export function createRegistry(plugins: readonly Plugin[], options: RegistryOptions = {}): PluginRegistry {

@@ -1,6 +1,6 @@
 // Starts one plugin without an agent, for the tests of its author.
 import { systemClock } from '../../kernel/clock.ts';
-import type { Log } from '../../kernel/log.ts';
+import { silentLog } from '../../kernel/log.ts';
 import { callAction } from './call-action.ts';
 import type { Plugin } from './definition/plugin.ts';
 import { createRegistry, type PluginRegistry } from './registry.ts';
@@ -24,8 +24,6 @@ export interface StartedPlugin {
   /** Runs the plugin's `stop`. */
   stop(): Promise<void>;
 }
-
-const silentLog: Log = { debug() {}, info() {}, warn() {}, error() {}, child: () => silentLog };
 
 /** Throws an Error with the reason when the plugin is invalid, cannot start or is not available. */
 export async function startPlugin(
