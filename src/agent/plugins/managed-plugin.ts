@@ -1,7 +1,7 @@
 // One plugin as the agent runs it: settings, start and stop with deadlines, state and tools. An
 // exception or a hang of the plugin's own code changes the plugin's state and never becomes an
 // exception of the agent.
-import { withTimeout } from '../../kernel/async.ts';
+import { TimeoutError, withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { isRecord } from '../../kernel/json-value.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -13,6 +13,7 @@ import {
   toolsOf,
   type PluginAvailability,
   type Tool,
+  type ToolContext,
 } from './tool.ts';
 
 export type PluginState = 'ready' | 'unavailable' | 'failed';
@@ -61,7 +62,15 @@ type Lifecycle =
   | { phase: 'failed'; reason: string }
   | { phase: 'stopped' };
 
-class TimeoutError extends Error {}
+interface Management {
+  readonly plugin: Plugin;
+  readonly options: ManagedPluginOptions;
+  readonly log: Log;
+  readonly tools: ToolSet;
+  readonly stopController: AbortController;
+  lifecycle: Lifecycle;
+  lastState: ReturnType<ManagedPlugin['state']>;
+}
 
 /**
  * Throws for an invalid plugin: a name that no tool may have, an invalid schema, invalid settings.
@@ -69,89 +78,29 @@ class TimeoutError extends Error {}
 export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): ManagedPlugin {
   requireName('plugin', plugin.name);
   requireSettings(plugin, options.settings);
-  const { isEnabled, settings, clock } = options;
+  const { isEnabled, settings, availabilityMs, clock } = options;
   const log = options.log.child({ plugin: plugin.name });
-  const stopController = new AbortController();
-  let lifecycle: Lifecycle = { phase: 'new' };
-  let current: ReturnType<ManagedPlugin['state']> = {
-    state: isEnabled ? 'ready' : 'unavailable',
-    reasons: isEnabled ? [] : disabledAvailability.reasons,
-    since: clock.now().toISOString(),
-  };
-  const permissionsMs = options.availabilityMs;
-  const toolContext = {
+  const tools = createToolSet(plugin, {
     plugin: plugin.name,
     settings,
-    availability: readAvailability,
-    permissionsMs,
+    availability: () => readAvailability(management),
+    permissionsMs: availabilityMs,
     clock,
     log,
+  });
+  const management: Management = {
+    plugin,
+    options,
+    log,
+    tools,
+    stopController: new AbortController(),
+    lifecycle: { phase: 'new' },
+    lastState: {
+      state: isEnabled ? 'ready' : 'unavailable',
+      reasons: isEnabled ? [] : disabledAvailability.reasons,
+      since: clock.now().toISOString(),
+    },
   };
-  const ownTools = toolsOf(plugin.actions, toolContext);
-  let offeredTools = new Map<string, Tool>();
-
-  const failureReason = () => (lifecycle.phase === 'failed' ? lifecycle.reason : options.lateFailure());
-
-  async function readAvailability(): Promise<PluginAvailability> {
-    const answer = await readCurrentAvailability();
-    const state = stateOf(answer);
-    const sinceTime = state === current.state ? current.since : clock.now().toISOString();
-    current = { state, reasons: answer.reasons, since: sinceTime };
-    return answer;
-  }
-
-  function stateOf({ enabled, available }: PluginAvailability): PluginState {
-    if (enabled && failureReason() !== undefined) return 'failed';
-    return available ? 'ready' : 'unavailable';
-  }
-
-  async function readCurrentAvailability(): Promise<PluginAvailability> {
-    if (!isEnabled) return disabledAvailability;
-    const reason = failureReason();
-    return reason === undefined ? askPlugin(plugin, options, log) : unavailableBecause(reason);
-  }
-
-  function offer(actions: Readonly<Record<string, Action>>): void {
-    const tools = toolsOf(actions, { ...toolContext, nameShape: offeredNameShape });
-    const duplicateName = [...tools.keys()].find((name) => ownTools.has(name));
-    if (duplicateName !== undefined)
-      throw new Error(`The action "${duplicateName}" is one of the plugin's own actions already.`);
-    offeredTools = tools;
-  }
-
-  async function start(workspace: string): Promise<void> {
-    if (!isEnabled) return;
-    try {
-      await withTimeout(
-        async (signal) =>
-          plugin.start?.({
-            signal: AbortSignal.any([signal, stopController.signal]),
-            workspace,
-            settings,
-            log,
-            offer,
-          }),
-        timeoutOptions(options.startMs, clock),
-      );
-      lifecycle = { phase: 'started' };
-    } catch (error) {
-      log.error({ err: error }, 'a plugin did not start');
-      lifecycle = { phase: 'failed', reason: describeStartError(error, options.startMs) };
-    }
-    await readAvailability();
-  }
-
-  async function stop(): Promise<void> {
-    stopController.abort();
-    if (lifecycle.phase !== 'started') return;
-    lifecycle = { phase: 'stopped' };
-    try {
-      await withTimeout(async () => plugin.stop?.(), timeoutOptions(options.stopMs, clock));
-    } catch (error) {
-      log.warn({ err: error }, 'a plugin did not stop without errors');
-    }
-  }
-
   return {
     name: plugin.name,
     title: plugin.title,
@@ -159,16 +108,100 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
     definition: plugin,
     settings,
     get tools() {
-      return offeredTools.size === 0 ? ownTools : new Map([...ownTools, ...offeredTools]);
+      return tools.all();
     },
     system: () => systemText(plugin, log),
-    availability: readAvailability,
-    state: () => current,
-    isActive: () => isEnabled && lifecycle.phase !== 'failed',
-    hasFailedToStart: () => lifecycle.phase === 'failed',
-    start,
-    stop,
+    availability: () => readAvailability(management),
+    state: () => management.lastState,
+    isActive: () => isEnabled && management.lifecycle.phase !== 'failed',
+    hasFailedToStart: () => management.lifecycle.phase === 'failed',
+    start: (workspace) => start(management, workspace),
+    stop: () => stop(management),
   };
+}
+
+/** The tools of a plugin: those of its own actions, and those that it offers at run time. */
+interface ToolSet {
+  all(): ReadonlyMap<string, Tool>;
+  /** Replaces the offered tools. Throws for an invalid action and for the name of an own one. */
+  offer(actions: Readonly<Record<string, Action>>): void;
+}
+
+function createToolSet({ actions: ownActions }: Plugin, context: ToolContext): ToolSet {
+  const ownTools = toolsOf(ownActions, context);
+  let offeredTools = new Map<string, Tool>();
+  return {
+    all: () => (offeredTools.size === 0 ? ownTools : new Map([...ownTools, ...offeredTools])),
+    offer(actions) {
+      const tools = toolsOf(actions, { ...context, nameShape: offeredNameShape });
+      const duplicateName = [...tools.keys()].find((name) => ownTools.has(name));
+      if (duplicateName !== undefined)
+        throw new Error(`The action "${duplicateName}" is one of the plugin's own actions already.`);
+      offeredTools = tools;
+    },
+  };
+}
+
+async function start(management: Management, workspace: string): Promise<void> {
+  const { plugin, options, log, tools, stopController } = management;
+  const { isEnabled, settings, startMs, clock } = options;
+  if (!isEnabled) return;
+  try {
+    await withTimeout(
+      async (signal) =>
+        plugin.start?.({
+          signal: AbortSignal.any([signal, stopController.signal]),
+          workspace,
+          settings,
+          log,
+          offer: tools.offer,
+        }),
+      { ms: startMs, clock },
+    );
+    management.lifecycle = { phase: 'started' };
+  } catch (error) {
+    log.error({ err: error }, 'a plugin did not start');
+    management.lifecycle = { phase: 'failed', reason: describeStartError(error, startMs) };
+  }
+  await readAvailability(management);
+}
+
+async function stop(management: Management): Promise<void> {
+  const { plugin, options, log, stopController } = management;
+  stopController.abort();
+  if (management.lifecycle.phase !== 'started') return;
+  management.lifecycle = { phase: 'stopped' };
+  try {
+    await withTimeout(async () => plugin.stop?.(), { ms: options.stopMs, clock: options.clock });
+  } catch (error) {
+    log.warn({ err: error }, 'a plugin did not stop without errors');
+  }
+}
+
+/** Also updates the state of the plugin. */
+async function readAvailability(management: Management): Promise<PluginAvailability> {
+  const availability = await determineAvailability(management);
+  const { lastState, options } = management;
+  const state = stateOf(management, availability);
+  const since = state === lastState.state ? lastState.since : options.clock.now().toISOString();
+  management.lastState = { state, reasons: availability.reasons, since };
+  return availability;
+}
+
+async function determineAvailability(management: Management): Promise<PluginAvailability> {
+  const { plugin, options, log } = management;
+  if (!options.isEnabled) return disabledAvailability;
+  const reason = failureReason(management);
+  return reason === undefined ? askPlugin(plugin, options, log) : unavailableBecause(reason);
+}
+
+function stateOf(management: Management, { enabled, available }: PluginAvailability): PluginState {
+  if (enabled && failureReason(management) !== undefined) return 'failed';
+  return available ? 'ready' : 'unavailable';
+}
+
+function failureReason({ lifecycle, options }: Management): string | undefined {
+  return lifecycle.phase === 'failed' ? lifecycle.reason : options.lateFailure();
 }
 
 const disabledAvailability: PluginAvailability = {
@@ -179,10 +212,6 @@ const disabledAvailability: PluginAvailability = {
 
 function unavailableBecause(reason: string): PluginAvailability {
   return { enabled: true, available: false, reasons: [reason] };
-}
-
-function timeoutOptions(ms: number, clock: Clock): Parameters<typeof withTimeout>[1] {
-  return { ms, error: () => new TimeoutError(`It took longer than ${ms} ms.`), clock };
 }
 
 function describeStartError(error: unknown, startMs: number): string {
@@ -198,10 +227,10 @@ async function askPlugin(
 ): Promise<PluginAvailability> {
   if (!plugin.availability) return { enabled: true, available: true, reasons: [] };
   try {
-    const answer: unknown = await withTimeout(
-      async () => plugin.availability?.(),
-      timeoutOptions(availabilityMs, clock),
-    );
+    const answer: unknown = await withTimeout(async () => plugin.availability?.(), {
+      ms: availabilityMs,
+      clock,
+    });
     if (!isRecord(answer) || typeof answer['available'] !== 'boolean')
       return unavailableBecause('It returned no valid availability.');
     return { enabled: true, available: answer['available'], reasons: readReasons(answer['reasons']) };

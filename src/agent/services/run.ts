@@ -1,6 +1,6 @@
 // One run of a service: start, health checks and stop, each with a deadline. Nothing here throws:
 // an error becomes the reason for the run's failure.
-import { pause, withTimeout } from '../../kernel/async.ts';
+import { pause, TimeoutError, withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -42,12 +42,7 @@ export function createRun(
   }
 
   const withDeadline = <T>(work: () => Promise<T>, ms: number, signal?: AbortSignal): Promise<T> =>
-    withTimeout(async () => work(), {
-      ms,
-      error: () => new TimeoutError(`It took longer than ${ms} ms.`),
-      clock,
-      signal,
-    });
+    withTimeout(async () => work(), { ms, clock, signal });
 
   async function isHealthy(): Promise<boolean> {
     const check = async () => definition.healthy === undefined || definition.healthy();
@@ -89,8 +84,6 @@ export function createRun(
     },
   };
 }
-
-class TimeoutError extends Error {}
 
 // Texts of foreign errors may contain secrets, so only a Problem's text is shown.
 function describeStartError(error: unknown, startMs: number): string {
