@@ -1,8 +1,13 @@
 // Folders of settings: created level by level, and checked before a server opens anything.
 import { constants } from 'node:fs';
 import { access, mkdir, stat } from 'node:fs/promises';
-import { dirname, resolve } from 'node:path';
+import { dirname, resolve, sep } from 'node:path';
 import { SettingError } from './settings.ts';
+
+/** Whether a path is the folder or lies below it; both absolute and without links. */
+export function isWithin(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
+}
 
 /**
  * Creates the folder and its parents, readable by their owner only. Throws the system's error.

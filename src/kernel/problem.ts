@@ -77,6 +77,15 @@ export class Problem extends Error {
 }
 
 /** The one error body. `details` is absent rather than empty. */
+/** The 400 for one member of a request; the message ends a sentence that starts with its name. */
+export function invalidMember(param: string, message: string, cause?: unknown): Problem {
+  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
+    param,
+    details: [{ path: param, message }],
+    cause,
+  });
+}
+
 export interface ProblemBody {
   error: {
     type: string;

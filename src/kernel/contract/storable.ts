@@ -1,6 +1,6 @@
 // Values that PostgreSQL cannot store although JSON and queries allow them, and the
 // size limit of stored JSON.
-import { Problem } from '../problem.ts';
+import { invalidMember } from '../problem.ts';
 
 // A NUL, or half of a surrogate pair, in the form of JSON.stringify; an even number of backslashes
 // before it are escaped backslashes.
@@ -13,8 +13,8 @@ const unstorableText = /(?<!\\)(?:\\\\)*\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})
 export function requireStorable(value: unknown, param: string, maxBytes = 16 * 1024): void {
   const text = JSON.stringify(value) ?? '';
   if (Buffer.byteLength(text) > maxBytes)
-    throw unstorableProblem(param, `may have ${maxBytes} bytes of JSON at most`);
-  if (unstorableText.test(text)) throw unstorableProblem(param, 'holds a NUL or half of a surrogate pair');
+    throw invalidMember(param, `may have ${maxBytes} bytes of JSON at most`);
+  if (unstorableText.test(text)) throw invalidMember(param, 'holds a NUL or half of a surrogate pair');
 }
 
 // PostgreSQL's error codes for a NUL: in a text, and in JSON.
@@ -29,7 +29,7 @@ export function explainNulByte(error: unknown, query: unknown, body: unknown): u
   const path = findNul(query, '') ?? findNul(body, '');
   return path === undefined
     ? error
-    : unstorableProblem(path.slice(0, 256), 'holds a NUL, which cannot be kept', error);
+    : invalidMember(path.slice(0, 256), 'holds a NUL, which cannot be kept', error);
 }
 
 // Recursion is safe: json.ts bounds the depth of a body.
@@ -43,12 +43,4 @@ function findNul(value: unknown, path: string): string | undefined {
     if (nestedPath !== undefined) return nestedPath;
   }
   return undefined;
-}
-
-function unstorableProblem(param: string, message: string, cause?: unknown): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
-    param,
-    details: [{ path: param, message }],
-    cause,
-  });
 }

@@ -48,6 +48,11 @@ function isTransientSqlError(code: string, message: string): boolean {
   return code === 'XX000' && replacedRelation.test(message);
 }
 
+/** Whether a statement failed because a row that it refers to does not exist. */
+export function isForeignKeyViolation(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === '23503';
+}
+
 /** The 503 of an absent database, to be retried after two seconds. */
 export function unavailableProblem(message: string, cause?: unknown): Problem {
   return new Problem('unavailable', 'database_unavailable', message, {
