@@ -18,7 +18,7 @@ export interface OrphanReaper {
 const scriptOf = (digits: string): string => `
 read -r mark || exit 0
 while read -r _; do :; done
-found() {
+list_marked() {
   if [ -r /proc/self/environ ]; then
     { grep -lsF -- "${agentVariable}=$mark" /proc/[0-9]*/environ; grep -lsE -- "^Max file size .* ${digits}[0-9]{9} +bytes" /proc/[0-9]*/limits; } |
       while read -r file; do file=\${file#/proc/}; echo "\${file%/*}"; done | sort -u
@@ -26,15 +26,15 @@ found() {
     ps -axEww -o pid= -o command= | awk -v mark="$mark" 'index($0, "${agentVariable}=" mark) { print $1 }'
   fi
 }
-pids=$(found)
+pids=$(list_marked)
 [ -z "$pids" ] && exit 0
 kill -TERM $pids 2>/dev/null
 for _ in 1 2; do
   sleep 1
-  [ -z "$(found)" ] && exit 0
+  [ -z "$(list_marked)" ] && exit 0
 done
 for _ in 1 2 3 4 5 6 7 8 9 10; do
-  pids=$(found)
+  pids=$(list_marked)
   [ -z "$pids" ] && exit 0
   kill -KILL $pids 2>/dev/null
   sleep 1

@@ -4,6 +4,7 @@ import { settlesWithin } from '../../kernel/async.ts';
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
+import { refusal } from '../refusal.ts';
 import { markCommand, type ProcessMark } from './mark.ts';
 import { boundedOutput } from './output.ts';
 import { endTree } from './tree.ts';
@@ -209,7 +210,7 @@ async function waitForExit(
 function startProblem(cause: unknown): Problem {
   const { code = '' } = cause as NodeJS.ErrnoException;
   const reason = startErrorReasons.get(code) ?? 'the system refuses it';
-  return new Problem('impossible', 'action_refused', `The program cannot be started: ${reason}.`, { cause });
+  return refusal(`The program cannot be started: ${reason}.`, cause);
 }
 
 const startErrorReasons: ReadonlyMap<string, string> = new Map([

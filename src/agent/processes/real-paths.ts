@@ -2,8 +2,8 @@
 // real paths: a link to a folder with secrets would otherwise show them under another name.
 import { realpathSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { Problem } from '../../kernel/problem.ts';
-import { isBelow } from './sandbox-arguments.ts';
+import { isWithin } from '../../kernel/folder.ts';
+import { refusal } from '../refusal.ts';
 
 export interface ResolvedPaths {
   /** Real paths that exist, without those in a folder that a program may write. */
@@ -22,7 +22,7 @@ export function resolvePaths(paths: readonly string[], writablePaths: readonly s
     const target = realPathOf(path);
     if (target === undefined) continue;
     requireOwnLink(path, target, writablePaths);
-    if (writablePaths.some((folder) => isBelow(target, folder))) continue;
+    if (writablePaths.some((folder) => isWithin(target, folder))) continue;
     result.paths.push(target);
     if (target !== path) result.links.push({ path, target });
   }
@@ -32,9 +32,7 @@ export function resolvePaths(paths: readonly string[], writablePaths: readonly s
 function requireOwnLink(path: string, target: string, writablePaths: readonly string[]): void {
   const folder = folderLeft(path, target, writablePaths);
   if (folder === undefined) return;
-  throw new Problem(
-    'impossible',
-    'action_refused',
+  throw refusal(
     `The path ${path} of the configuration leads through a link in ${folder}, which programs may change; name the folder that it leads to.`,
   );
 }
@@ -48,8 +46,8 @@ export function leavesFolder(path: string, writablePaths: readonly string[]): bo
 function folderLeft(path: string, target: string, writablePaths: readonly string[]): string | undefined {
   for (let step = path; step !== dirname(step); step = dirname(step)) {
     const realFolder = realPathOf(dirname(step));
-    const folder = writablePaths.find((entry) => realFolder !== undefined && isBelow(realFolder, entry));
-    if (folder !== undefined && !isBelow(target, folder)) return folder;
+    const folder = writablePaths.find((entry) => realFolder !== undefined && isWithin(realFolder, entry));
+    if (folder !== undefined && !isWithin(target, folder)) return folder;
   }
   return undefined;
 }

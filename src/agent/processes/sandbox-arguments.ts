@@ -3,6 +3,7 @@
 // cover earlier ones, so the order is part of the rules.
 import { lstatSync, readlinkSync, realpathSync, statSync } from 'node:fs';
 import { isAbsolute, sep } from 'node:path';
+import { isWithin } from '../../kernel/folder.ts';
 
 /** The file system and network of a sandboxed program; all paths are absolute and without links. */
 export interface SandboxView {
@@ -113,7 +114,7 @@ export function sandboxArguments(view: SandboxView, folder: string): string[] {
     ...view.readOnly
       .filter((path) => !isRepositoryFolder(path))
       .flatMap((path) => ['--ro-bind-try', path, path]),
-    ...topmostPaths(view.hidden.filter((path) => isBelow(path, view.workspace))).flatMap(mask),
+    ...topmostPaths(view.hidden.filter((path) => isWithin(path, view.workspace))).flatMap(mask),
     '--remount-ro',
     '/',
     '--chdir',
@@ -126,9 +127,9 @@ function outsideMasks({ hidden, workspace, read, write }: SandboxView): string[]
   const visiblePaths = [...systemFolders, ...read, ...write];
   return topmostPaths(
     hidden.filter(
-      (path) => !isBelow(path, workspace) && visiblePaths.some((folder) => isBelow(path, folder)),
+      (path) => !isWithin(path, workspace) && visiblePaths.some((folder) => isWithin(path, folder)),
     ),
-  ).flatMap((path) => (isBelow(workspace, path) ? ['--tmpfs', path] : mask(path)));
+  ).flatMap((path) => (isWithin(workspace, path) ? ['--tmpfs', path] : mask(path)));
 }
 
 // A link below a visible folder is there already.
@@ -136,8 +137,8 @@ function linkArguments({ links, read, write, workspace }: SandboxView): string[]
   const visiblePaths = [...systemFolders, ...read, ...write, workspace];
   const outermostLinks = links.filter(
     ({ path }) =>
-      !visiblePaths.some((folder) => isBelow(path, folder)) &&
-      !links.some((otherLink) => otherLink.path !== path && isBelow(path, otherLink.path)),
+      !visiblePaths.some((folder) => isWithin(path, folder)) &&
+      !links.some((otherLink) => otherLink.path !== path && isWithin(path, otherLink.path)),
   );
   const targets = new Map(outermostLinks.map(({ path, target }) => [path, target]));
   return [...targets].flatMap(([path, target]) => ['--symlink', target, path]);
@@ -173,12 +174,7 @@ function isRepositoryFolder(path: string): boolean {
 
 // A mask within a masked folder would have no mount point.
 function topmostPaths(paths: readonly string[]): string[] {
-  return paths.filter((path) => !paths.some((otherPath) => otherPath !== path && isBelow(path, otherPath)));
-}
-
-/** Whether a path is the folder or lies below it. */
-export function isBelow(path: string, folder: string): boolean {
-  return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
+  return paths.filter((path) => !paths.some((otherPath) => otherPath !== path && isWithin(path, otherPath)));
 }
 
 /** The search path of sandboxed programs: the system's folders, and those of `path` that they can see. */
@@ -187,6 +183,6 @@ export function sandboxPath(path: string, read: readonly string[]): string {
   const system = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin'];
   const visibleEntries = path
     .split(':')
-    .filter((entry) => isAbsolute(entry) && visiblePaths.some((folder) => isBelow(entry, folder)));
+    .filter((entry) => isAbsolute(entry) && visiblePaths.some((folder) => isWithin(entry, folder)));
   return [...new Set([...visibleEntries, ...system])].join(':');
 }

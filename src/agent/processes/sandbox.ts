@@ -5,7 +5,7 @@ import { execFile } from 'node:child_process';
 import { accessSync, constants, statSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { promisify } from 'node:util';
-import { Problem } from '../../kernel/problem.ts';
+import { refusal } from '../refusal.ts';
 import { sandboxArguments, sandboxHome, sandboxPath, type SandboxView } from './sandbox-arguments.ts';
 import { leavesFolder, realPathOf, resolvePaths, type ResolvedPaths } from './real-paths.ts';
 
@@ -104,7 +104,7 @@ function missingSandbox(reason: string): Sandbox {
     isOff: false,
     prepare(program) {
       if (program.settings === false) return withoutSandbox(program);
-      throw new Problem('impossible', 'action_refused', reason);
+      throw refusal(reason);
     },
   };
 }
@@ -164,10 +164,10 @@ const maxArguments = 8_900;
 function requireLength(args: readonly string[]): void {
   const bytes = args.reduce((sum, argument) => sum + Buffer.byteLength(argument) + 1, 0);
   if (bytes <= maxArgumentBytes && args.length <= maxArguments) return;
-  throw new Problem(
-    'impossible',
-    'action_refused',
-    `The program needs ${args.length} arguments of ${bytes} bytes for its sandbox, more than the ${maxArguments} arguments or ${maxArgumentBytes} bytes that are possible: there are too many or too long paths of protected files and secrets in the workspace. Choose a smaller folder.`,
+  throw refusal(
+    `The program needs ${args.length} arguments of ${bytes} bytes for its sandbox, more than the ` +
+      `${maxArguments} arguments or ${maxArgumentBytes} bytes that are possible: there are too many or too ` +
+      'long paths of protected files and secrets in the workspace. Choose a smaller folder.',
   );
 }
 

@@ -63,7 +63,7 @@ interface ProcessRow {
   pid: number;
   parent: number;
   /** Whether the process is in the group or marked. */
-  belongs: boolean;
+  isInTree: boolean;
 }
 
 // The process group, every marked process, and the children of all these; zombies do
@@ -75,7 +75,7 @@ async function listTree(group: number | undefined, mark: ProcessMark): Promise<n
   const rows = (await Promise.all(otherIds.map((name) => readProcess(name, group, mark)))).filter(
     (row) => row !== undefined,
   );
-  const tree = new Set(rows.filter(({ belongs }) => belongs).map(({ pid }) => pid));
+  const tree = new Set(rows.filter(({ isInTree }) => isInTree).map(({ pid }) => pid));
   for (let sizeBefore = -1; sizeBefore !== tree.size;) {
     sizeBefore = tree.size;
     for (const { pid, parent } of rows) if (tree.has(parent)) tree.add(pid);
@@ -94,7 +94,7 @@ async function readProcess(
   const [state, parent, processGroup] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   if (state === undefined || state === '' || 'ZX'.includes(state)) return undefined;
   const isInTree = Number(processGroup) === group || (await carriesMark(name, mark));
-  return { pid: Number(name), parent: Number(parent), belongs: isInTree };
+  return { pid: Number(name), parent: Number(parent), isInTree };
 }
 
 async function carriesMark(name: string, { variable, limit }: ProcessMark): Promise<boolean> {

@@ -1,0 +1,11 @@
+// The refusal of an action. Its reason is for the caller and the model, which may correct the call.
+import { Problem } from '../kernel/problem.ts';
+
+export function refusal(reason: string, cause?: unknown): Problem {
+  return new Problem('impossible', 'action_refused', reason, { cause });
+}
+
+/** The `refuse` of actions and service operations; it throws. The reason comes from foreign code. */
+export function refuse(reason: string): never {
+  throw refusal(String(reason).toWellFormed().slice(0, 2_000));
+}
