@@ -1,7 +1,7 @@
 // Contents of files in the data folder, each under its SHA-256. No file is changed once it is written.
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
 
 export interface ContentStore {
@@ -21,30 +21,8 @@ export interface ContentStore {
 
 /** Creates the folder with the first content. */
 export function contentStore(folder: string, clock: Pick<Clock, 'now'>): ContentStore {
-  const folderOf = (hash: string) => join(folder, hash.slice(0, 2));
-  const fileOf = (hash: string) => join(folderOf(hash), hash);
+  const fileOf = (hash: string) => join(folder, hash.slice(0, 2), hash);
   const createdFolders = new Set<string>();
-
-  async function create(hash: string, content: Buffer): Promise<void> {
-    if (!createdFolders.has(folderOf(hash))) {
-      await mkdir(folderOf(hash), { recursive: true, mode: 0o700 });
-      createdFolders.add(folderOf(hash));
-    }
-    try {
-      await writeFile(fileOf(hash), content, { mode: 0o600, flag: 'wx' });
-    } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      if (code !== 'EEXIST') {
-        // The folder may have been deleted by hand.
-        createdFolders.delete(folderOf(hash));
-        throw error;
-      }
-      // A crash of the machine may leave a file with fewer bytes: contents are not synced.
-      const { size } = await statsOf(fileOf(hash));
-      if (size !== content.length || !(await renew(hash)))
-        await writeFile(fileOf(hash), content, { mode: 0o600 });
-    }
-  }
 
   async function renew(hash: string): Promise<boolean> {
     const now = clock.now();
@@ -57,7 +35,11 @@ export function contentStore(folder: string, clock: Pick<Clock, 'now'>): Content
   return {
     async put(content) {
       const hash = hashOf(content);
-      await create(hash, content);
+      const file = fileOf(hash);
+      const isNew = await create(file, content, createdFolders);
+      // A crash of the machine may leave a file with fewer bytes: contents are not synced.
+      if (!isNew && ((await statsOf(file)).size !== content.length || !(await renew(hash))))
+        await writeFile(file, content, { mode: 0o600 });
       return hash;
     },
     async get(hash) {
@@ -78,6 +60,24 @@ export function contentStore(folder: string, clock: Pick<Clock, 'now'>): Content
     },
     remove: (hash) => rm(fileOf(hash), { force: true }),
   };
+}
+
+/** Writes the file and its folder; false where the file exists. */
+async function create(file: string, content: Buffer, createdFolders: Set<string>): Promise<boolean> {
+  const folder = dirname(file);
+  if (!createdFolders.has(folder)) {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    createdFolders.add(folder);
+  }
+  try {
+    await writeFile(file, content, { mode: 0o600, flag: 'wx' });
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    // The folder may have been deleted by hand.
+    createdFolders.delete(folder);
+    throw error;
+  }
 }
 
 export function hashOf(content: Buffer): string {

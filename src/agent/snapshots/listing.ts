@@ -48,50 +48,60 @@ export async function listFiles(
   signal: AbortSignal,
 ): Promise<Listing> {
   const counter = createCounter(limits);
-  const { files, skippedPaths } = counter;
-  const texts = new Map<string, string>();
+  const walk: Walk = { workspace, ignore, counter, texts: new Map(), signal };
+  await visit(walk, [], []);
+  return { files: counter.files, skippedPaths: counter.skippedPaths, ignore: walk.texts };
+}
 
-  async function levelsOf(
-    folder: string,
-    names: readonly string[],
-    hasFile: boolean,
-  ): Promise<IgnoreLevel[]> {
-    const text = ignore === undefined ? hasFile && (await readRules(workspace, folder)) : ignore.get(folder);
-    if (typeof text !== 'string') return [];
-    texts.set(folder, text);
-    return [parseIgnoreFile(text, names.length)];
+interface Walk {
+  workspace: Workspace;
+  /** The rules of an earlier listing, in place of those in the files. */
+  ignore: ReadonlyMap<string, string> | undefined;
+  counter: ReturnType<typeof createCounter>;
+  /** The text of each `.gitignore` so far, by its folder. */
+  texts: Map<string, string>;
+  signal: AbortSignal;
+}
+
+/** `names` lead to the folder; `above` are the rules of the folders above it. */
+async function visit(walk: Walk, names: readonly string[], above: readonly IgnoreLevel[]): Promise<void> {
+  const { workspace, counter, signal } = walk;
+  signal.throwIfAborted();
+  const folder = names.length === 0 ? '.' : names.join('/');
+  const content = await workspace.content(folder).catch((error: unknown) => {
+    if (names.length === 0) throw error;
+    return skipRefused(error);
+  });
+  if (content === undefined) {
+    counter.skippedPaths.push(folder);
+    return;
   }
-
-  async function visit(
-    folder: string,
-    names: readonly string[],
-    above: readonly IgnoreLevel[],
-  ): Promise<void> {
-    signal.throwIfAborted();
-    const content = await workspace.content(folder).catch((error: unknown) => {
-      if (folder === '.') throw error;
-      return skipRefused(error);
-    });
-    if (content === undefined) {
-      skippedPaths.push(folder);
-      return;
-    }
-    counter.countVisits(content.files.length + content.folders.length + content.others.length);
-    const pathOf = (name: string) => (folder === '.' ? name : `${folder}/${name}`);
-    skippedPaths.push(...content.others.map(pathOf));
-    const hasRules = content.files.some(({ name }) => name === '.gitignore');
-    const levels = [...above, ...(await levelsOf(folder, names, hasRules))];
-    for (const { name, stats } of content.files)
-      if (!isIgnored(levels, [...names, name], false)) counter.add({ path: pathOf(name), stats });
-    for (const name of content.folders) {
-      const path = [...names, name];
-      if (!skippedFolders.has(name) && !isIgnored(levels, path, true))
-        await visit(pathOf(name), path, levels);
-    }
+  const { files, folders, others } = content;
+  counter.countVisits(files.length + folders.length + others.length);
+  counter.skippedPaths.push(...others.map((name) => [...names, name].join('/')));
+  const hasRules = files.some(({ name }) => name === '.gitignore');
+  const levels = [...above, ...(await readLevel(walk, names, hasRules))];
+  for (const { name, stats } of files) {
+    const path = [...names, name];
+    if (!isIgnored(levels, path, false)) counter.add({ path: path.join('/'), stats });
   }
+  for (const name of folders) {
+    const path = [...names, name];
+    if (!skippedFolders.has(name) && !isIgnored(levels, path, true)) await visit(walk, path, levels);
+  }
+}
 
-  await visit('.', [], []);
-  return { files, skippedPaths, ignore: texts };
+/** The rules of one folder; none without a file. */
+async function readLevel(
+  { workspace, ignore, texts }: Walk,
+  names: readonly string[],
+  hasFile: boolean,
+): Promise<IgnoreLevel[]> {
+  const folder = names.length === 0 ? '.' : names.join('/');
+  const text = ignore === undefined ? hasFile && (await readRules(workspace, folder)) : ignore.get(folder);
+  if (typeof text !== 'string') return [];
+  texts.set(folder, text);
+  return [parseIgnoreFile(text, names.length)];
 }
 
 function createCounter({ maxFiles, maxBytes, maxFileBytes }: SnapshotLimits) {

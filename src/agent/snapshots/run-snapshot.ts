@@ -49,8 +49,8 @@ export const noSnapshot: RunSnapshot = {
   end: async () => ({ files: [], notice: null }),
 };
 
-/** Runs of a session whose changes are kept. */
-const keptRuns = 50;
+// The changes of older runs of a session are deleted.
+const maxRuns = 50;
 export const maxChanges = 1_000;
 const deadlineMs = 15_000;
 
@@ -134,7 +134,7 @@ export async function closeRecord(
   if (changes.length > maxChanges) return 'too_many';
   const storedChanges = await countLines(contents, changes);
   await store.close(runId, storedChanges);
-  if (storedChanges.length > 0) await store.prune(sessionKey, keptRuns);
+  if (storedChanges.length > 0) await store.prune(sessionKey, maxRuns);
   return storedChanges;
 }
 

@@ -223,10 +223,9 @@ async function restore<T>(
   { run, direction }: { run: RunReference; direction: Direction },
   commit: Commit<T>,
 ): Promise<T> {
-  const { limits, contents, clock } = context;
+  const { contents, clock } = context;
   const { workspace } = run;
-  const [from, to] =
-    direction === 'undo' ? (['applied', 'undone'] as const) : (['undone', 'applied'] as const);
+  const { from, to } = statusesOf[direction];
   const { status, changes } = await readChanges(context, run);
   if (status !== from) throw nothingTo(direction, status);
   const restorations = planRestorations(changes, direction);
@@ -236,19 +235,11 @@ async function restore<T>(
   let isRestored = false;
   let lastWork: Promise<unknown> = Promise.resolve();
 
-  async function changeFiles(signal: AbortSignal): Promise<Problem | null> {
-    const { maxFileBytes } = limits;
-    const conflicts = await findConflicts(workspace, restorations, { maxFileBytes, signal });
-    if (conflicts.length > 0) return filesChanged(conflicts);
-    const failedPath = await restoreFiles(workspace, restorations, { contentOf, signal });
-    return failedPath === undefined ? null : filesChanged([failedPath]);
-  }
-
   // The caller holds the lock of the session, so that a slow disk must not keep it for long.
   async function apply(tx: Sql): Promise<Problem | null> {
     const problem = await withTimeout(
       (signal) => {
-        const work = changeFiles(signal);
+        const work = changeFiles(context, workspace, { restorations, contentOf, signal });
         lastWork = work.catch(() => {});
         return work;
       },
@@ -271,6 +262,31 @@ async function restore<T>(
     await settlesWithin(lastWork, { ms: restoreMs, clock });
     throw error;
   }
+}
+
+const statusesOf = {
+  undo: { from: 'applied', to: 'undone' },
+  redo: { from: 'undone', to: 'applied' },
+} as const satisfies Record<Direction, { from: ChangesStatus; to: ChangesStatus }>;
+
+/** Null, or the reason why no file has changed. */
+async function changeFiles(
+  { limits: { maxFileBytes } }: Context,
+  workspace: Workspace,
+  {
+    restorations,
+    contentOf,
+    signal,
+  }: {
+    restorations: readonly Restoration[];
+    contentOf(hash: string): Promise<Buffer | undefined>;
+    signal: AbortSignal;
+  },
+): Promise<Problem | null> {
+  const conflicts = await findConflicts(workspace, restorations, { maxFileBytes, signal });
+  if (conflicts.length > 0) return filesChanged(conflicts);
+  const failedPath = await restoreFiles(workspace, restorations, { contentOf, signal });
+  return failedPath === undefined ? null : filesChanged([failedPath]);
 }
 
 function planRestorations(changes: readonly StoredChange[], direction: Direction): Restoration[] {

@@ -39,79 +39,101 @@ const refusalMs = 60_000;
 // Less than the age below which no process deletes a content.
 const renewalMs = 5 * 60_000;
 
-export function createSnapshotter({
-  workspace,
-  contents,
-  limits,
-  isShared,
-  clock,
-}: {
+export interface SnapshotterOptions {
   workspace: Workspace;
   contents: ContentStore;
   limits: SnapshotLimits;
   /** Whether other processes sweep the contents, which do not know the last hashes of this one. */
   isShared: boolean;
   clock: Pick<Clock, 'now' | 'monotonicMs'>;
-}): Snapshotter {
-  let lastFiles = new Map<string, KnownFile>();
-  let refusal: { error: SnapshotRefusal; untilMs: number } | undefined;
+}
 
-  async function list(signal: AbortSignal, before: Tree | undefined): Promise<Listing> {
-    if (refusal !== undefined && clock.monotonicMs() < refusal.untilMs) throw refusal.error;
-    try {
-      return await listFiles(workspace, { limits, ignore: before?.ignore }, signal);
-    } catch (error) {
-      if (error instanceof SnapshotRefusal) refusal = { error, untilMs: clock.monotonicMs() + refusalMs };
-      throw error;
-    }
-  }
+interface SnapshotterState extends SnapshotterOptions {
+  /** The files of the last snapshot, by path. */
+  lastFiles: ReadonlyMap<string, KnownFile>;
+  /** The last refusal of the workspace, and how long it holds. */
+  refusal: { error: SnapshotRefusal; untilMs: number } | undefined;
+}
 
-  async function isKept({ state, renewedMs }: KnownFile): Promise<boolean> {
-    return !isShared || clock.monotonicMs() - renewedMs < renewalMs || contents.renew(state.hash);
-  }
-
-  async function read({ path, stats }: ListedFile): Promise<KnownFile | undefined> {
-    const identity = identityOf(stats);
-    const existing = lastFiles.get(path);
-    const nowMs = clock.monotonicMs();
-    if (existing?.identity === identity && (await isKept(existing))) {
-      const isRecent = nowMs - existing.renewedMs < renewalMs;
-      return isRecent ? existing : { ...existing, renewedMs: nowMs };
-    }
-    // The file may have grown since it was listed.
-    const content = await workspace.read(path, limits.maxFileBytes).catch(skipRefused);
-    if (content === undefined) return undefined;
-    const state = { hash: await contents.put(content), mode: Number(stats.mode & 0o777n) };
-    return { identity, state, renewedMs: nowMs };
-  }
-
+export function createSnapshotter(options: SnapshotterOptions): Snapshotter {
+  const state: SnapshotterState = { ...options, lastFiles: new Map(), refusal: undefined };
   return {
-    async take(signal, before) {
-      const startedMs = clock.now().getTime();
-      const { files, skippedPaths, ignore } = await list(signal, before);
-      const states = new Map<string, FileState>();
-      const settledFiles = new Map<string, KnownFile>();
-      const takeAll = forEach(files, async (file) => {
-        signal.throwIfAborted();
-        const { path, stats } = file;
-        const knownFile = await read(file);
-        if (knownFile === undefined) {
-          skippedPaths.push(path);
-          return;
-        }
-        states.set(path, knownFile.state);
-        if (Number(stats.ctimeMs) < startedMs - settledMs) settledFiles.set(path, knownFile);
-      });
-      await takeAll.catch((error: unknown) => {
-        // The next attempt need not read these files again.
-        lastFiles = new Map([...lastFiles, ...settledFiles]);
-        throw error;
-      });
-      lastFiles = settledFiles;
-      return { files: states, skippedPaths: new Set(skippedPaths), ignore };
-    },
-    lastHashes: () => new Set([...lastFiles.values()].map(({ state }) => state.hash)),
+    take: (signal, before) => take(state, signal, before),
+    lastHashes: () => new Set([...state.lastFiles.values()].map((file) => file.state.hash)),
   };
+}
+
+async function take(
+  snapshotter: SnapshotterState,
+  signal: AbortSignal,
+  before: Tree | undefined,
+): Promise<Tree> {
+  const startedMs = snapshotter.clock.now().getTime();
+  const { files, skippedPaths, ignore } = await list(snapshotter, signal, before);
+  const states = new Map<string, FileState>();
+  const settledFiles = new Map<string, KnownFile>();
+  const takeAll = forEach(files, async (file) => {
+    signal.throwIfAborted();
+    const { path, stats } = file;
+    const knownFile = await read(snapshotter, file);
+    if (knownFile === undefined) {
+      skippedPaths.push(path);
+      return;
+    }
+    states.set(path, knownFile.state);
+    if (Number(stats.ctimeMs) < startedMs - settledMs) settledFiles.set(path, knownFile);
+  });
+  await takeAll.catch((error: unknown) => {
+    // The next attempt need not read these files again.
+    snapshotter.lastFiles = new Map([...snapshotter.lastFiles, ...settledFiles]);
+    throw error;
+  });
+  snapshotter.lastFiles = settledFiles;
+  return { files: states, skippedPaths: new Set(skippedPaths), ignore };
+}
+
+async function list(
+  snapshotter: SnapshotterState,
+  signal: AbortSignal,
+  before: Tree | undefined,
+): Promise<Listing> {
+  const { workspace, limits, refusal, clock } = snapshotter;
+  if (refusal !== undefined && clock.monotonicMs() < refusal.untilMs) throw refusal.error;
+  try {
+    return await listFiles(workspace, { limits, ignore: before?.ignore }, signal);
+  } catch (error) {
+    if (error instanceof SnapshotRefusal)
+      snapshotter.refusal = { error, untilMs: clock.monotonicMs() + refusalMs };
+    throw error;
+  }
+}
+
+/** Undefined for a file that tools may not read. */
+async function read(
+  snapshotter: SnapshotterState,
+  { path, stats }: ListedFile,
+): Promise<KnownFile | undefined> {
+  const { workspace, contents, limits, lastFiles, clock } = snapshotter;
+  const identity = identityOf(stats);
+  const existing = lastFiles.get(path);
+  const nowMs = clock.monotonicMs();
+  if (existing?.identity === identity && (await hasContent(snapshotter, existing))) {
+    const isRecent = nowMs - existing.renewedMs < renewalMs;
+    return isRecent ? existing : { ...existing, renewedMs: nowMs };
+  }
+  // The file may have grown since it was listed.
+  const content = await workspace.read(path, limits.maxFileBytes).catch(skipRefused);
+  if (content === undefined) return undefined;
+  const state = { hash: await contents.put(content), mode: Number(stats.mode & 0o777n) };
+  return { identity, state, renewedMs: nowMs };
+}
+
+/** Whether the content store still has the content; other processes delete old ones. */
+async function hasContent(
+  { contents, isShared, clock }: SnapshotterState,
+  { state, renewedMs }: KnownFile,
+): Promise<boolean> {
+  return !isShared || clock.monotonicMs() - renewedMs < renewalMs || contents.renew(state.hash);
 }
 
 function identityOf({ ino, size, mode, mtimeNs, ctimeNs }: BigIntStats): string {

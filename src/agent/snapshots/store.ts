@@ -1,4 +1,5 @@
 // SQL of the changes of files. The only file that names the tables `snapshots_*`.
+import { isForeignKeyViolation } from '../../kernel/data/database-errors.ts';
 import type { Database, Sql } from '../../kernel/data/database.ts';
 import type { FileState } from './tree.ts';
 
@@ -48,8 +49,6 @@ interface FileRow {
   deletions: number | null;
 }
 
-const foreignKeyViolation = '23503';
-
 export function snapshotStore({ sql, tx }: Pick<Database, 'sql' | 'tx'>, agentId: string): SnapshotStore {
   return {
     async open({ runId, sessionKey, treeHash }) {
@@ -58,7 +57,7 @@ export function snapshotStore({ sql, tx }: Pick<Database, 'sql' | 'tx'>, agentId
         values (${runId}, ${agentId}, ${sessionKey}, 'open', ${treeHash}) on conflict do nothing`.catch(
         (error: unknown) => {
           // The session was deleted meanwhile.
-          if ((error as { code?: unknown }).code !== foreignKeyViolation) throw error;
+          if (!isForeignKeyViolation(error)) throw error;
         },
       );
     },
@@ -82,7 +81,8 @@ export function snapshotStore({ sql, tx }: Pick<Database, 'sql' | 'tx'>, agentId
     },
     async record(sessionKey, runId) {
       const [row] = await sql<{ status: ChangesStatus; tree_hash: string | null }[]>`
-        select status, tree_hash from agent.snapshots_runs where run_id = ${runId} and session_id = ${sessionKey}`;
+        select status, tree_hash from agent.snapshots_runs
+        where run_id = ${runId} and session_id = ${sessionKey}`;
       return row && { runId, sessionKey, status: row.status, treeHash: row.tree_hash };
     },
     async changes(runId) {
@@ -100,7 +100,8 @@ export function snapshotStore({ sql, tx }: Pick<Database, 'sql' | 'tx'>, agentId
     async pruneOldest(count) {
       const rows = await sql`
         delete from agent.snapshots_runs where run_id in (
-          select run_id from agent.snapshots_runs where agent_id = ${agentId} and status <> 'open' order by created_at, run_id limit ${count})
+          select run_id from agent.snapshots_runs where agent_id = ${agentId} and status <> 'open'
+          order by created_at, run_id limit ${count})
         returning 1 as removed`;
       return rows.length;
     },
@@ -125,7 +126,8 @@ export async function changeStatus(
   { from, to }: { from: ChangesStatus; to: ChangesStatus },
 ): Promise<boolean> {
   const rows = await tx`
-    update agent.snapshots_runs set status = ${to} where run_id = ${runId} and status = ${from} returning 1 as changed`;
+    update agent.snapshots_runs set status = ${to} where run_id = ${runId} and status = ${from}
+    returning 1 as changed`;
   return rows.length > 0;
 }
 
@@ -140,9 +142,11 @@ async function insertFiles(tx: Sql, runId: string, changes: readonly StoredChang
     deletions,
   }));
   await tx`
-    insert into agent.snapshots_files (run_id, path, before_hash, before_mode, after_hash, after_mode, additions, deletions)
+    insert into agent.snapshots_files (
+      run_id, path, before_hash, before_mode, after_hash, after_mode, additions, deletions)
     select ${runId}, path, before_hash, before_mode, after_hash, after_mode, additions, deletions
-    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as change (path text, before_hash text, before_mode integer,
+    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as change (
+      path text, before_hash text, before_mode integer,
       after_hash text, after_mode integer, additions integer, deletions integer)`;
 }
 
