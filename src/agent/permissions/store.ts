@@ -1,4 +1,5 @@
 // SQL of granted permission rules. The only file that names the tables `permissions_*`.
+import { isForeignKeyViolation } from '../../kernel/data/database-errors.ts';
 import type { Database } from '../../kernel/data/database.ts';
 import type { Effect, PermissionRule } from './rules.ts';
 
@@ -45,38 +46,43 @@ export interface PermissionStore {
   remove(agentId: string, ruleId: string): Promise<boolean>;
 }
 
-const foreignKeyViolation = '23503';
-
 export function permissionStore({ sql }: Pick<Database, 'sql'>): PermissionStore {
   return {
     async list(agentId, sessionKey) {
       const rows = await sql<RuleRow[]>`
         select * from agent.permissions_rules
         where agent_id = ${agentId} and (expires_at is null or expires_at > agent.townhall_now())
-          and (${sessionKey ?? null}::text is null or session_id is null or session_id = ${sessionKey ?? null})
+          and (${sessionKey ?? null}::text is null or session_id is null
+            or session_id = ${sessionKey ?? null})
         order by rule_id`;
       return rows.map(ruleOf);
     },
     async upsert({ ruleId, agentId, session, tool, pattern, effect, createdBy, expiresInMs }) {
-      await sql`delete from agent.permissions_rules where agent_id = ${agentId} and expires_at <= agent.townhall_now()`;
+      await sql`
+        delete from agent.permissions_rules
+        where agent_id = ${agentId} and expires_at <= agent.townhall_now()`;
       const [row] = await sql<{ rule_id: string }[]>`
-        insert into agent.permissions_rules (rule_id, agent_id, session_id, session_public_id, tool, pattern, effect, created_by, expires_at)
-        values (${ruleId}, ${agentId}, ${session?.key ?? null}, ${session?.id ?? null}, ${tool}, ${pattern}, ${effect}, ${createdBy},
+        insert into agent.permissions_rules (
+          rule_id, agent_id, session_id, session_public_id, tool, pattern, effect, created_by, expires_at)
+        values (${ruleId}, ${agentId}, ${session?.key ?? null}, ${session?.id ?? null}, ${tool},
+          ${pattern}, ${effect}, ${createdBy},
           agent.townhall_now() + ${expiresInMs}::double precision * interval '1 millisecond')
-        on conflict on constraint permissions_rules_once do update set created_by = excluded.created_by, expires_at = case
+        on conflict on constraint permissions_rules_once do update
+        set created_by = excluded.created_by, expires_at = case
           when excluded.effect <> 'deny' then excluded.expires_at
           when permissions_rules.expires_at is null or excluded.expires_at is null then null
           else greatest(permissions_rules.expires_at, excluded.expires_at) end
         returning rule_id`.catch((error: unknown) => {
         // The session was deleted after it was read.
-        if ((error as { code?: unknown }).code === foreignKeyViolation) return [];
+        if (isForeignKeyViolation(error)) return [];
         throw error;
       });
       return row?.rule_id;
     },
     async remove(agentId, ruleId) {
-      const rows =
-        await sql`delete from agent.permissions_rules where agent_id = ${agentId} and rule_id = ${ruleId} returning 1 as removed`;
+      const rows = await sql`
+        delete from agent.permissions_rules where agent_id = ${agentId} and rule_id = ${ruleId}
+        returning 1 as removed`;
       return rows.length > 0;
     },
   };

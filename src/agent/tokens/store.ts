@@ -45,65 +45,61 @@ export interface TokenStore {
   listLive(agentId: string): Promise<LiveToken[]>;
 }
 
+interface TokenRow {
+  token_id: string;
+  name: string;
+  last4: string;
+  created_at: Date;
+  expires_at: Date | null;
+  revoked_at: Date | null;
+  state: 'live' | 'expired';
+}
+
 export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
   return {
     async ensureAgent(name, agentId) {
       // The second of two concurrent starters reads the first one's row.
-      await sql`insert into agent.tokens_agents (agent_id, name) values (${agentId}, ${name}) on conflict (name) do nothing`;
-      const [row] = await sql<
-        { agent_id: string }[]
-      >`select agent_id from agent.tokens_agents where name = ${name}`;
+      await sql`
+        insert into agent.tokens_agents (agent_id, name) values (${agentId}, ${name})
+        on conflict (name) do nothing`;
+      const [row] = await sql<{ agent_id: string }[]>`
+        select agent_id from agent.tokens_agents where name = ${name}`;
       if (!row) throw new Error(`The row of the agent "${name}" was deleted during the start.`);
       return row.agent_id;
     },
     async findAgent(name) {
-      const [row] = await sql<
-        { agent_id: string }[]
-      >`select agent_id from agent.tokens_agents where name = ${name}`;
+      const [row] = await sql<{ agent_id: string }[]>`
+        select agent_id from agent.tokens_agents where name = ${name}`;
       return row?.agent_id;
     },
     async find(digest) {
       const [row] = await sql<{ token_id: string; agent_id: string; live: boolean }[]>`
-        select token_id, agent_id, revoked_at is null and coalesce(expires_at > agent.townhall_now(), true) as live
+        select token_id, agent_id,
+          revoked_at is null and coalesce(expires_at > agent.townhall_now(), true) as live
         from agent.tokens_tokens where digest = ${digest}`;
       return row && { tokenId: row.token_id, agentId: row.agent_id, isLive: row.live };
     },
     async add({ tokenId, agentId, name, digest, last4, ttlSeconds = null }) {
       await sql`
         insert into agent.tokens_tokens (token_id, agent_id, name, digest, last4, expires_at)
-        values (${tokenId}, ${agentId}, ${name}, ${digest}, ${last4}, agent.townhall_now() + make_interval(secs => ${ttlSeconds}::double precision))
+        values (${tokenId}, ${agentId}, ${name}, ${digest}, ${last4},
+          agent.townhall_now() + make_interval(secs => ${ttlSeconds}::double precision))
         on conflict (digest) do nothing`;
     },
     async list(agentId) {
-      const rows = await sql<
-        {
-          token_id: string;
-          name: string;
-          last4: string;
-          created_at: Date;
-          expires_at: Date | null;
-          revoked_at: Date | null;
-          state: 'live' | 'expired';
-        }[]
-      >`
-        select token_id, name, last4, created_at, expires_at, revoked_at, case when expires_at <= agent.townhall_now() then 'expired' else 'live' end as state
+      const rows = await sql<TokenRow[]>`
+        select token_id, name, last4, created_at, expires_at, revoked_at,
+          case when expires_at <= agent.townhall_now() then 'expired' else 'live' end as state
         from agent.tokens_tokens where agent_id = ${agentId} order by created_at, token_id`;
-      return rows.map((row) => ({
-        tokenId: row.token_id,
-        name: row.name,
-        last4: row.last4,
-        state: row.revoked_at === null ? row.state : 'revoked',
-        createdAt: row.created_at.toISOString(),
-        expiresAt: row.expires_at?.toISOString() ?? null,
-        revokedAt: row.revoked_at?.toISOString() ?? null,
-      }));
+      return rows.map(tokenOf);
     },
     async revoke(agentId, tokenId) {
       // Locking the old row in the same statement lets one of two concurrent revocations report the
       // change.
       const rows = await sql<{ was_live: boolean }[]>`
         with old as (
-          select token_id, revoked_at is null and coalesce(expires_at > agent.townhall_now(), true) as was_live
+          select token_id,
+            revoked_at is null and coalesce(expires_at > agent.townhall_now(), true) as was_live
           from agent.tokens_tokens where agent_id = ${agentId} and token_id = ${tokenId} for update
         )
         update agent.tokens_tokens t set revoked_at = coalesce(t.revoked_at, agent.townhall_now())
@@ -113,8 +109,21 @@ export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
     async listLive(agentId) {
       const rows = await sql<{ token_id: string; digest: Uint8Array }[]>`
         select token_id, digest from agent.tokens_tokens
-        where agent_id = ${agentId} and revoked_at is null and coalesce(expires_at > agent.townhall_now(), true)`;
+        where agent_id = ${agentId} and revoked_at is null
+          and coalesce(expires_at > agent.townhall_now(), true)`;
       return rows.map((row) => ({ tokenId: row.token_id, digest: Buffer.from(row.digest) }));
     },
+  };
+}
+
+function tokenOf(row: TokenRow): ListedToken {
+  return {
+    tokenId: row.token_id,
+    name: row.name,
+    last4: row.last4,
+    state: row.revoked_at === null ? row.state : 'revoked',
+    createdAt: row.created_at.toISOString(),
+    expiresAt: row.expires_at?.toISOString() ?? null,
+    revokedAt: row.revoked_at?.toISOString() ?? null,
   };
 }

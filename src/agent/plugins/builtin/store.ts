@@ -67,15 +67,15 @@ export function noteStore({ sql }: Pick<Database, 'sql'>, agentId: string): Note
   return {
     async put({ noteId, key, text }) {
       const rows = await sql<NoteRow[]>`
-        insert into agent.plugins_notes (note_id, agent_id, key, text) values (${noteId}, ${agentId}, ${key}, ${text})
+        insert into agent.plugins_notes (note_id, agent_id, key, text)
+        values (${noteId}, ${agentId}, ${key}, ${text})
         on conflict (agent_id, key) do update set text = excluded.text, updated_at = agent.townhall_now()
         returning note_id, key, text, updated_at`;
       return rows.map(noteOf)[0] as Note;
     },
     async count() {
-      const [row] = await sql<
-        { count: number }[]
-      >`select count(*)::int as count from agent.plugins_notes where agent_id = ${agentId}`;
+      const [row] = await sql<{ count: number }[]>`
+        select count(*)::int as count from agent.plugins_notes where agent_id = ${agentId}`;
       return row?.count ?? 0;
     },
     async search(query, limit) {
@@ -83,7 +83,9 @@ export function noteStore({ sql }: Pick<Database, 'sql'>, agentId: string): Note
       const rows = await sql<NoteRow[]>`
         select note_id, key, text, updated_at from agent.plugins_notes
         where agent_id = ${agentId}
-          and (search @@ websearch_to_tsquery('simple', ${query}) or strpos(lower(text), lower(${query})) > 0 or strpos(lower(coalesce(key, '')), lower(${query})) > 0)
+          and (search @@ websearch_to_tsquery('simple', ${query})
+            or strpos(lower(text), lower(${query})) > 0
+            or strpos(lower(coalesce(key, '')), lower(${query})) > 0)
         order by ts_rank(search, websearch_to_tsquery('simple', ${query})) desc, updated_at desc, note_id
         limit ${limit}`;
       return rows.map(noteOf);
@@ -95,8 +97,9 @@ export function noteStore({ sql }: Pick<Database, 'sql'>, agentId: string): Note
       return rows.map(noteOf);
     },
     async remove(idOrKey) {
-      const rows =
-        await sql`delete from agent.plugins_notes where agent_id = ${agentId} and (note_id = ${idOrKey} or key = ${idOrKey}) returning note_id`;
+      const rows = await sql`
+        delete from agent.plugins_notes
+        where agent_id = ${agentId} and (note_id = ${idOrKey} or key = ${idOrKey}) returning note_id`;
       return rows.length > 0;
     },
   };
@@ -125,16 +128,20 @@ export function scheduleStore({ sql }: Pick<Database, 'sql'>, agentId: string): 
       // Compare-and-set on due_at: of two workers exactly one runs the occurrence.
       const rows = await sql`
         update agent.plugins_schedules set due_at = ${next}, last_due_at = ${dueAt}
-        where agent_id = ${agentId} and schedule_id = ${scheduleId} and due_at = ${dueAt} returning schedule_id`;
+        where agent_id = ${agentId} and schedule_id = ${scheduleId} and due_at = ${dueAt}
+        returning schedule_id`;
       return rows.length > 0;
     },
     async recordRun(scheduleId, runId) {
-      await sql`update agent.plugins_schedules set last_run_id = ${runId} where agent_id = ${agentId} and schedule_id = ${scheduleId}`;
+      await sql`
+        update agent.plugins_schedules set last_run_id = ${runId}
+        where agent_id = ${agentId} and schedule_id = ${scheduleId}`;
     },
     async cancel(scheduleId) {
       const rows = await sql`
         update agent.plugins_schedules set due_at = null
-        where agent_id = ${agentId} and schedule_id = ${scheduleId} and due_at is not null returning schedule_id`;
+        where agent_id = ${agentId} and schedule_id = ${scheduleId} and due_at is not null
+        returning schedule_id`;
       return rows.length > 0;
     },
   };

@@ -65,9 +65,13 @@ export interface NewApproval {
 export async function insertApproval({ tx }: UnitOfWork, approval: NewApproval): Promise<void> {
   const { decision } = approval;
   await tx`
-    insert into agent.sessions_approvals (approval_id, session_id, run_id, tool_call_id, tool_name, input, status, reason, decided_by, expires_at, decided_at)
-    values (${approval.approvalId}, ${approval.sessionKey}, ${approval.runId}, ${approval.toolCallId}, ${asText(approval.toolName)}, ${asJson(approval.input ?? null)}::text::jsonb,
-      ${decision?.status ?? 'pending'}, ${decision?.reason ?? null}, ${decision?.by ?? null}, ${approval.expiresAt}::text::timestamptz,
+    insert into agent.sessions_approvals (
+      approval_id, session_id, run_id, tool_call_id, tool_name, input,
+      status, reason, decided_by, expires_at, decided_at)
+    values (${approval.approvalId}, ${approval.sessionKey}, ${approval.runId}, ${approval.toolCallId},
+      ${asText(approval.toolName)}, ${asJson(approval.input ?? null)}::text::jsonb,
+      ${decision?.status ?? 'pending'}, ${decision?.reason ?? null}, ${decision?.by ?? null},
+      ${approval.expiresAt}::text::timestamptz,
       case when ${decision !== undefined}::boolean then agent.townhall_now() end)`;
 }
 
@@ -76,16 +80,16 @@ export async function findApproval(
   sessionKey: string,
   approvalId: string,
 ): Promise<ApprovalRecord | undefined> {
-  const [row] = await tx<
-    ApprovalRow[]
-  >`select * from agent.sessions_approvals where session_id = ${sessionKey} and approval_id = ${approvalId}`;
+  const [row] = await tx<ApprovalRow[]>`
+    select * from agent.sessions_approvals
+    where session_id = ${sessionKey} and approval_id = ${approvalId}`;
   return row && approvalOf(row);
 }
 
 export async function pendingApprovals({ tx }: UnitOfWork, runId: string): Promise<ApprovalRecord[]> {
-  const rows = await tx<
-    ApprovalRow[]
-  >`select * from agent.sessions_approvals where run_id = ${runId} and status = 'pending' order by requested_at, approval_id`;
+  const rows = await tx<ApprovalRow[]>`
+    select * from agent.sessions_approvals where run_id = ${runId} and status = 'pending'
+    order by requested_at, approval_id`;
   return rows.map(approvalOf);
 }
 
@@ -96,7 +100,8 @@ export async function resolveApproval(
 ): Promise<void> {
   await tx`
     update agent.sessions_approvals
-    set status = ${status}, decided_by = ${by}, reason = ${reason === null ? null : asText(reason)}, decided_at = agent.townhall_now()
+    set status = ${status}, decided_by = ${by}, reason = ${reason === null ? null : asText(reason)},
+      decided_at = agent.townhall_now()
     where approval_id = ${approvalId} and status = 'pending'`;
 }
 
@@ -118,18 +123,22 @@ export function approvalStore({ sql }: Pick<Database, 'sql'>): ApprovalStore {
       // Ids sort by the time of their creation.
       const rows = await sql<(ApprovalRow & { row_count: number })[]>`
         select * from (
-          select *, sum(pg_column_size(input)) over (order by approval_id) - pg_column_size(input) as bytes_before, (count(*) over ())::integer as row_count from (
+          select *,
+            sum(pg_column_size(input)) over (order by approval_id) - pg_column_size(input) as bytes_before,
+            (count(*) over ())::integer as row_count
+          from (
             select * from agent.sessions_approvals
-            where session_id = ${sessionKey} and (${status ?? null}::text is null or status = ${status ?? null}) and (${after ?? null}::text is null or approval_id > ${after ?? null})
+            where session_id = ${sessionKey}
+              and (${status ?? null}::text is null or status = ${status ?? null})
+              and (${after ?? null}::text is null or approval_id > ${after ?? null})
             order by approval_id limit ${limit + 1}
           ) candidates
         ) sized where bytes_before < ${pageBytes} order by approval_id limit ${limit}`;
       return { approvals: rows.map(approvalOf), hasMore: (rows[0]?.row_count ?? 0) > rows.length };
     },
     async find(approvalId) {
-      const [row] = await sql<
-        ApprovalRow[]
-      >`select * from agent.sessions_approvals where approval_id = ${approvalId}`;
+      const [row] = await sql<ApprovalRow[]>`
+        select * from agent.sessions_approvals where approval_id = ${approvalId}`;
       return row && approvalOf(row);
     },
   };

@@ -24,8 +24,11 @@ export async function insertAttachments(
 ): Promise<void> {
   for (const [place, file] of files.entries()) {
     await tx`
-      insert into agent.sessions_attachments (attachment_id, session_id, message_id, place, file_name, content_type, encoding, size_bytes, stored_name)
-      values (${file.attachmentId}, ${sessionKey}, ${messageId}, ${place}, ${asText(file.fileName)}, ${file.contentType}, ${file.encoding}, ${file.bytes.length}, ${file.storedName})`;
+      insert into agent.sessions_attachments (
+        attachment_id, session_id, message_id, place, file_name,
+        content_type, encoding, size_bytes, stored_name)
+      values (${file.attachmentId}, ${sessionKey}, ${messageId}, ${place}, ${asText(file.fileName)},
+        ${file.contentType}, ${file.encoding}, ${file.bytes.length}, ${file.storedName})`;
   }
 }
 
@@ -40,34 +43,33 @@ export interface AttachmentStore {
 export function attachmentStore({ sql }: Pick<Database, 'sql'>): AttachmentStore {
   return {
     async find(attachmentIds) {
-      const rows = await sql<
-        {
-          attachment_id: string;
-          session_id: string;
-          message_id: string;
-          stored_name: string;
-          file_name: string;
-          content_type: string;
-          encoding: 'utf-8' | 'base64';
-          size_bytes: number;
-        }[]
-      >`
+      const rows = await sql<AttachmentRow[]>`
         select * from agent.sessions_attachments where attachment_id = any(${[...attachmentIds]}::text[])`;
-      return new Map(
-        rows.map((row) => [
-          row.attachment_id,
-          {
-            attachmentId: row.attachment_id,
-            sessionKey: row.session_id,
-            messageId: row.message_id,
-            storedName: row.stored_name,
-            fileName: row.file_name,
-            contentType: row.content_type,
-            encoding: row.encoding,
-            sizeBytes: row.size_bytes,
-          },
-        ]),
-      );
+      return new Map(rows.map((row) => [row.attachment_id, attachmentOf(row)]));
     },
+  };
+}
+
+interface AttachmentRow {
+  attachment_id: string;
+  session_id: string;
+  message_id: string;
+  stored_name: string;
+  file_name: string;
+  content_type: string;
+  encoding: 'utf-8' | 'base64';
+  size_bytes: number;
+}
+
+function attachmentOf(row: AttachmentRow): AttachmentRecord {
+  return {
+    attachmentId: row.attachment_id,
+    sessionKey: row.session_id,
+    messageId: row.message_id,
+    storedName: row.stored_name,
+    fileName: row.file_name,
+    contentType: row.content_type,
+    encoding: row.encoding,
+    sizeBytes: row.size_bytes,
   };
 }

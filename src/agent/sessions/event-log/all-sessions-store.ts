@@ -30,10 +30,12 @@ export function allSessionsStore({ sql }: Pick<Database, 'sql'>): AllSessionsSto
       const rows = await sql<{ session_id: string; public_id: string; from_seq: number; head_seq: number }[]>`
         select own.session_id, own.public_id, own.head_seq, greatest((
             select event.seq from agent.sessions_events event
-            where event.session_id = own.session_id and event.time < ${sinceTime}::timestamptz order by event.seq desc limit 1
+            where event.session_id = own.session_id and event.time < ${sinceTime}::timestamptz
+            order by event.seq desc limit 1
           ), own.fork_seq) as from_seq
         from agent.sessions_sessions own
-        where own.agent_id = ${agentId} and own.deleted_at is null and own.updated_at >= ${sinceTime}::timestamptz and own.session_id > ${afterKey}
+        where own.agent_id = ${agentId} and own.deleted_at is null
+          and own.updated_at >= ${sinceTime}::timestamptz and own.session_id > ${afterKey}
         order by own.session_id limit ${limit}`;
       return rows.map((row) => ({
         key: row.session_id,

@@ -21,7 +21,8 @@ export async function findFoldableSessions(
   const rows = await sql<{ session_id: string; folded_seq: number; head_seq: number }[]>`
     select session_id, folded_seq, head_seq from agent.sessions_sessions
     where agent_id = ${agentId} and folded_seq < head_seq and active_run_id is null and queue_length = 0
-      and (archived_at is not null or updated_at < agent.townhall_now() - ${idleHours}::integer * interval '1 hour')
+      and (archived_at is not null
+        or updated_at < agent.townhall_now() - ${idleHours}::integer * interval '1 hour')
     limit ${limit}`;
   return rows.map((row) => ({ key: row.session_id, foldedSeq: row.folded_seq, headSeq: row.head_seq }));
 }
@@ -39,15 +40,21 @@ export async function foldEvents(
   await sql`
     with parts as materialized (
       select message.seq, message.data ->> 'messageId' as message_id, part.ordinal - 1 as index, part.value
-      from agent.sessions_events message, jsonb_array_elements(message.data #> '{message,parts}') with ordinality as part (value, ordinal)
-      where message.session_id = ${key} and message.type = 'message.completed' and message.seq > ${from}::integer and message.seq <= ${to}::integer + ${maxDistance}::integer
+      from agent.sessions_events message,
+        jsonb_array_elements(message.data #> '{message,parts}') with ordinality as part (value, ordinal)
+      where message.session_id = ${key} and message.type = 'message.completed'
+        and message.seq > ${from}::integer and message.seq <= ${to}::integer + ${maxDistance}::integer
     ), matches as materialized (
-      select distinct on (event.seq) event.seq, member.name, parts.seq as message_seq, parts.index, octet_length(event.data::text) as bytes
+      select distinct on (event.seq) event.seq, member.name, parts.seq as message_seq, parts.index,
+        octet_length(event.data::text) as bytes
       from agent.sessions_events event
       join (values ('part.ended', 'text'), ('tool.started', 'input'), ('tool.output', 'output')) as member (type, name) on member.type = event.type
-      join parts on parts.message_id = event.data ->> 'messageId' and parts.seq > event.seq and parts.value -> member.name = event.data -> member.name
-      where event.session_id = ${key} and event.seq > ${from}::integer and event.seq <= ${to}::integer and event.folded is null
-        and event.type in ('part.ended', 'tool.started', 'tool.output') and pg_column_size(event.data -> member.name) > ${minBytes}::integer
+      join parts on parts.message_id = event.data ->> 'messageId' and parts.seq > event.seq
+        and parts.value -> member.name = event.data -> member.name
+      where event.session_id = ${key} and event.seq > ${from}::integer and event.seq <= ${to}::integer
+        and event.folded is null
+        and event.type in ('part.ended', 'tool.started', 'tool.output')
+          and pg_column_size(event.data -> member.name) > ${minBytes}::integer
       order by event.seq, parts.seq, parts.index
     ), folded as (
       update agent.sessions_events event

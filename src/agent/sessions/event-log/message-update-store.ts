@@ -46,17 +46,20 @@ async function readUpdates(
   if (segment.upTo <= from || messageIds.length === 0) return [];
   return sql<{ message_id: string; metadata: Record<string, unknown> }[]>`
     select data ->> 'messageId' as message_id, data -> 'metadata' as metadata from agent.sessions_events
-    where session_id = ${segment.sessionKey} and type = 'message.updated' and data ->> 'messageId' = any(${[...messageIds]}::text[])
+    where session_id = ${segment.sessionKey} and type = 'message.updated'
+      and data ->> 'messageId' = any(${[...messageIds]}::text[])
       and seq > ${from} and seq <= ${segment.upTo} order by seq`;
 }
 
 async function readWaitingInputs(sql: Sql, { sessionKey, upTo }: Segment): Promise<WaitingInput[]> {
   const rows = await sql<{ run_id: string; queue_item_id: string; message_id: string | null }[]>`
-    select run_id, data ->> 'queueItemId' as queue_item_id, data ->> 'messageId' as message_id from agent.sessions_events added
+    select run_id, data ->> 'queueItemId' as queue_item_id, data ->> 'messageId' as message_id
+    from agent.sessions_events added
     where session_id = ${sessionKey} and seq <= ${upTo} and type = 'queue.added'
       and not exists (
         select 1 from agent.sessions_events removed
-        where removed.run_id = added.run_id and removed.session_id = added.session_id and removed.seq <= ${upTo} and removed.type = 'queue.removed')
+        where removed.run_id = added.run_id and removed.session_id = added.session_id
+          and removed.seq <= ${upTo} and removed.type = 'queue.removed')
     order by seq`;
   return rows.map((row) => ({
     runId: row.run_id,

@@ -40,7 +40,8 @@ function wordsCondition(sql: Sql, agentId: string, search: string): Condition {
   return sql`and (own.session_id in (
       with hits as materialized (
         select session_id, min(seq) as seq from agent.sessions_events
-        where type = 'message.completed' and agent.sessions_message_words(data) @@ ${query} group by session_id
+        where type = 'message.completed' and agent.sessions_message_words(data) @@ ${query}
+        group by session_id
       )
       select session_id from hits
       union
@@ -50,6 +51,7 @@ function wordsCondition(sql: Sql, agentId: string, search: string): Condition {
       where fork.agent_id = ${agentId} and fork.lineage <> '[]'
       union
       select session_id from agent.sessions_sessions titled
-      where titled.agent_id = ${agentId} and titled.title is not null and agent.sessions_title_words(titled.title) @@ ${query}
+      where titled.agent_id = ${agentId} and titled.title is not null
+        and agent.sessions_title_words(titled.title) @@ ${query}
     )) is true`;
 }

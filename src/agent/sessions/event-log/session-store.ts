@@ -165,7 +165,8 @@ export async function lockSession(
 ): Promise<SessionRecord | undefined> {
   const [row] = await tx<SessionRow[]>`
     select own.*, null as parent_public_id from agent.sessions_sessions own
-    where own.agent_id = ${agentId} and own.deleted_at is null and ${locatorCondition(tx, locator)} for update`;
+    where own.agent_id = ${agentId} and own.deleted_at is null
+      and ${locatorCondition(tx, locator)} for update`;
   return row && sessionOf(row);
 }
 
@@ -208,23 +209,30 @@ export async function insertSessions(
 ): Promise<Map<string, SessionRecord>> {
   const rows = await tx<SessionRow[]>`
     with requested as materialized (
-      select * from jsonb_to_recordset(${asJson(sessions.map(toRow))}::text::jsonb) as session (session_id text, public_id text, agent_id text, kind text, head_seq integer,
-        title text, model text, reasoning_effort text, system text, metadata jsonb, attended boolean, mode text, workspace text, chat_id text, parent_id text, fork_seq integer,
-        fork_message_id text, lineage jsonb, message_count integer, events jsonb)
+      select * from jsonb_to_recordset(${asJson(sessions.map(toRow))}::text::jsonb) as session (
+        session_id text, public_id text, agent_id text, kind text, head_seq integer, title text,
+        model text, reasoning_effort text, system text, metadata jsonb, attended boolean, mode text,
+        workspace text, chat_id text, parent_id text, fork_seq integer, fork_message_id text,
+        lineage jsonb, message_count integer, events jsonb)
     ), parent as (
       select session_id from agent.sessions_sessions
-      where session_id = any(${sessions.flatMap(({ parentKey }) => parentKey ?? [])}::text[]) and deleted_at is null for key share
+      where session_id = any(${sessions.flatMap(({ parentKey }) => parentKey ?? [])}::text[])
+        and deleted_at is null for key share
     ), created as (
-      insert into agent.sessions_sessions (session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata,
+      insert into agent.sessions_sessions (
+        session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata,
         attended, mode, workspace, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count)
-      select session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system, metadata,
-        attended, mode, workspace, chat_id, parent_id, fork_seq, fork_message_id, lineage, message_count
+      select session_id, public_id, agent_id, kind, head_seq, title, model, reasoning_effort, system,
+        metadata, attended, mode, workspace, chat_id, parent_id, fork_seq, fork_message_id, lineage,
+        message_count
       from requested where parent_id is null or parent_id in (select session_id from parent)
       on conflict do nothing returning *
     ), inserted as (
       insert into agent.sessions_events (session_id, seq, run_id, type, data)
-      select created.session_id, created.fork_seq + entry.ordinal::integer, entry.value ->> 'runId', entry.value ->> 'type', (entry.value - 'type') - 'runId'
-      from created join requested using (session_id), jsonb_array_elements(requested.events) with ordinality as entry (value, ordinal)
+      select created.session_id, created.fork_seq + entry.ordinal::integer, entry.value ->> 'runId',
+        entry.value ->> 'type', (entry.value - 'type') - 'runId'
+      from created join requested using (session_id),
+        jsonb_array_elements(requested.events) with ordinality as entry (value, ordinal)
     )
     select *, null as parent_public_id from created`;
   return new Map(rows.map((row) => [row.session_id, sessionOf(row)]));
@@ -265,7 +273,9 @@ export async function removeSession({ tx }: UnitOfWork, sessionKey: string): Pro
     // Runs that were accepted since the cancellation end here, as they do with a deletion.
     await tx`
       with hidden as (
-        update agent.sessions_sessions set deleted_at = agent.townhall_now(), chat_id = null, active_run_id = null, queue_length = 0, pending_approvals = 0
+        update agent.sessions_sessions
+        set deleted_at = agent.townhall_now(), chat_id = null, active_run_id = null, queue_length = 0,
+          pending_approvals = 0
         where session_id = ${sessionKey}
       )
       delete from agent.sessions_runs where session_id = ${sessionKey} and settled_at is null`;
@@ -301,12 +311,16 @@ export async function patchSession(
   await tx`
     update agent.sessions_sessions set
       title = case when ${title !== undefined}::boolean then ${textOrNull(title)}::text else title end,
-      metadata = case when ${metadata !== undefined}::boolean then ${asJson(metadata ?? {})}::text::jsonb else metadata end,
+      metadata = case when ${metadata !== undefined}::boolean
+        then ${asJson(metadata ?? {})}::text::jsonb else metadata end,
       model = case when ${model !== undefined}::boolean then ${model ?? null}::text else model end,
-      reasoning_effort = case when ${reasoningEffort !== undefined}::boolean then ${reasoningEffort ?? null}::text else reasoning_effort end,
-      attended = case when ${isAttended !== undefined}::boolean then ${isAttended ?? false}::boolean else attended end,
+      reasoning_effort = case when ${reasoningEffort !== undefined}::boolean
+        then ${reasoningEffort ?? null}::text else reasoning_effort end,
+      attended = case when ${isAttended !== undefined}::boolean
+        then ${isAttended ?? false}::boolean else attended end,
       mode = coalesce(${mode ?? null}::text, mode),
-      archived_at = case when ${isArchived === undefined}::boolean then archived_at when ${isArchived ?? false}::boolean then coalesce(archived_at, agent.townhall_now()) else null end
+      archived_at = case when ${isArchived === undefined}::boolean then archived_at
+        when ${isArchived ?? false}::boolean then coalesce(archived_at, agent.townhall_now()) end
     where session_id = ${sessionKey}`;
 }
 
@@ -357,16 +371,27 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
       const matches = searchConditions(sql, agentId, search);
       // All columns but the system prompt, which may be long and is not in the list.
       const rows = await sql<SessionRow[]>`
-        select own.session_id, own.public_id, own.agent_id, own.kind, own.title, own.model, own.reasoning_effort, null as system, own.metadata, own.attended, own.mode, own.workspace, own.chat_id,
-          own.parent_id, own.fork_seq, own.fork_message_id, own.lineage, own.head_seq, own.active_run_id, own.queue_length, own.pending_approvals, own.message_count,
-          own.input_tokens, own.output_tokens, own.cached_input_tokens, own.reasoning_tokens, own.credits, own.created_at, own.updated_at, own.archived_at, parent.public_id as parent_public_id from agent.sessions_sessions own
+        select own.session_id, own.public_id, own.agent_id, own.kind, own.title, own.model,
+          own.reasoning_effort, null as system, own.metadata, own.attended, own.mode, own.workspace,
+          own.chat_id, own.parent_id, own.fork_seq, own.fork_message_id, own.lineage, own.head_seq,
+          own.active_run_id, own.queue_length, own.pending_approvals, own.message_count,
+          own.input_tokens, own.output_tokens, own.cached_input_tokens, own.reasoning_tokens,
+          own.credits, own.created_at, own.updated_at, own.archived_at,
+          parent.public_id as parent_public_id
+        from agent.sessions_sessions own
         left join agent.sessions_sessions parent on parent.session_id = own.parent_id
         where own.agent_id = ${agentId} and own.deleted_at is null
           and (${kind ?? null}::text is null or own.kind = ${kind ?? null})
-          and (${status ?? null}::text is null or ${status ?? null}::text = case when own.pending_approvals > 0 then 'requires_action' when own.active_run_id is null then 'idle' else 'running' end)
-          and (${archived ?? null}::boolean is null or (own.archived_at is not null) = ${archived ?? null}::boolean)
+          and (${status ?? null}::text is null or ${status ?? null}::text = case
+            when own.pending_approvals > 0 then 'requires_action'
+            when own.active_run_id is null then 'idle'
+            else 'running' end)
+          and (${archived ?? null}::boolean is null
+            or (own.archived_at is not null) = ${archived ?? null}::boolean)
           ${matches.words} ${matches.metadata}
-          and (${before === undefined}::boolean or (date_trunc('milliseconds', own.created_at), own.session_id) < (${before?.createdAt ?? null}::timestamptz, ${before?.key ?? null}::text))
+          and (${before === undefined}::boolean
+            or (date_trunc('milliseconds', own.created_at), own.session_id)
+              < (${before?.createdAt ?? null}::timestamptz, ${before?.key ?? null}::text))
         order by date_trunc('milliseconds', own.created_at) desc, own.session_id desc limit ${limit}`;
       return rows.map(sessionOf);
     },
@@ -378,13 +403,15 @@ export function sessionStore({ sql }: Pick<Database, 'sql'>): SessionStore {
     },
     async existingKeys(keys) {
       const rows = await sql<{ session_id: string }[]>`
-        select session_id from agent.sessions_sessions where session_id = any(${[...keys]}::text[]) and deleted_at is null`;
+        select session_id from agent.sessions_sessions
+        where session_id = any(${[...keys]}::text[]) and deleted_at is null`;
       return new Set(rows.map((row) => row.session_id));
     },
     async expiredSessions(agentId, keptDays) {
       const rows = await sql<{ session_id: string }[]>`
         select session_id from agent.sessions_sessions
-        where agent_id = ${agentId} and kind = 'execute' and deleted_at is null and active_run_id is null and queue_length = 0
+        where agent_id = ${agentId} and kind = 'execute' and deleted_at is null
+          and active_run_id is null and queue_length = 0
           and updated_at < agent.townhall_now() - ${keptDays} * interval '1 day' limit 100`;
       return rows.map((row) => row.session_id);
     },

@@ -37,16 +37,24 @@ export async function appendAll(
       update agent.sessions_sessions session
       set head_seq = session.head_seq + change.count, updated_at = agent.townhall_now(),
         active_run_id = case when change.sets_active then change.active else session.active_run_id end,
-        queue_length = session.queue_length + change.queue, pending_approvals = session.pending_approvals + change.approvals,
+        queue_length = session.queue_length + change.queue,
+        pending_approvals = session.pending_approvals + change.approvals,
         message_count = session.message_count + change.messages,
-        input_tokens = session.input_tokens + change.input_tokens, output_tokens = session.output_tokens + change.output_tokens,
+        input_tokens = session.input_tokens + change.input_tokens,
+        output_tokens = session.output_tokens + change.output_tokens,
         cached_input_tokens = session.cached_input_tokens + change.cached_input_tokens,
-        reasoning_tokens = session.reasoning_tokens + change.reasoning_tokens, credits = session.credits + change.credits,
+        reasoning_tokens = session.reasoning_tokens + change.reasoning_tokens,
+        credits = session.credits + change.credits,
         title = coalesce(session.title, change.title)
-      from jsonb_to_recordset(${asJson(rows)}::text::jsonb) as change (session_id text, fence text, expects integer, events jsonb, count integer, sets_active boolean, active text,
-        queue integer, approvals integer, messages integer, input_tokens bigint, output_tokens bigint, cached_input_tokens bigint, reasoning_tokens bigint, credits bigint, title text)
-      where session.session_id = change.session_id and (change.fence is null or session.active_run_id = change.fence)
-        and (change.expects is null or (session.head_seq = change.expects and session.deleted_at is null))
+      from jsonb_to_recordset(${asJson(rows)}::text::jsonb) as change (
+        session_id text, fence text, expects integer, events jsonb, count integer,
+        sets_active boolean, active text, queue integer, approvals integer, messages integer,
+        input_tokens bigint, output_tokens bigint, cached_input_tokens bigint,
+        reasoning_tokens bigint, credits bigint, title text)
+      where session.session_id = change.session_id
+        and (change.fence is null or session.active_run_id = change.fence)
+        and (change.expects is null
+          or (session.head_seq = change.expects and session.deleted_at is null))
       returning session.session_id, session.head_seq, session.head_seq - change.count as base, change.events
     ), inserted as (
       insert into agent.sessions_events (session_id, seq, run_id, type, data)
@@ -231,7 +239,9 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
         (segment, fromSeq) => sql<EventRow[]>`
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
         where session_id = ${segment.sessionKey} and seq > ${fromSeq} and seq <= ${segment.upTo}
-          and type in ('run.started', 'message.completed', 'message.updated', 'compaction.ended', 'context.pruned', 'queue.removed', 'workspace.undone', 'workspace.redone') order by seq`,
+          and type in ('run.started', 'message.completed', 'message.updated', 'compaction.ended',
+            'context.pruned', 'queue.removed', 'workspace.undone', 'workspace.redone')
+          order by seq`,
       ),
     messagePage: (segments, { from, order, limit }) =>
       order === 'asc'
@@ -243,7 +253,8 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
         { after: 0, limit: unlimitedCount },
         (segment) => sql<EventRow[]>`
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
-        where session_id = ${segment.sessionKey} and data ->> 'messageId' = ${messageId} and seq <= ${segment.upTo}
+        where session_id = ${segment.sessionKey} and data ->> 'messageId' = ${messageId}
+          and seq <= ${segment.upTo}
           and type in ('message.created', 'message.completed') order by seq`,
       ),
     runEvents: (segments, runId) =>
@@ -251,8 +262,11 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
         segments,
         { after: 0, limit: unlimitedCount },
         (segment, fromSeq) => sql<EventRow[]>`
-        select session_id, seq, run_id, type, (${wholeData(sql)})::text as json, time from agent.sessions_events
-        where run_id = ${runId} and session_id = ${segment.sessionKey} and seq > ${fromSeq} and seq <= ${segment.upTo} order by seq`,
+        select session_id, seq, run_id, type, (${wholeData(sql)})::text as json, time
+        from agent.sessions_events
+        where run_id = ${runId} and session_id = ${segment.sessionKey} and seq > ${fromSeq}
+          and seq <= ${segment.upTo}
+        order by seq`,
       ),
     findEvent: (query) => findEvent(sql, query),
     toolOutput: (segments, seq) => readToolOutput(sql, segments, seq),
@@ -260,7 +274,8 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
     newestOfType: (segments, type, upTo) => findNewestOfType(sql, segments, type, upTo),
     async headSeqs(sessionKeys) {
       const rows = await sql<{ session_id: string; head_seq: number }[]>`
-        select session_id, head_seq from agent.sessions_sessions where session_id = any(${[...sessionKeys]}::text[]) and deleted_at is null`;
+        select session_id, head_seq from agent.sessions_sessions
+        where session_id = any(${[...sessionKeys]}::text[]) and deleted_at is null`;
       return rows.map((row) => ({ sessionKey: row.session_id, headSeq: row.head_seq }));
     },
     openTexts: (sessionKeys) => openTexts(sql, sessionKeys),
@@ -308,11 +323,17 @@ async function readPage(
       if (hasMore) return [];
       const rows = await sql<PageRow[]>`
       select session_id, seq, run_id, type, time, (${wholeData(sql)})::text as json, row_count from (
-        select *, (count(*) over ())::integer as row_count, sum(bytes) over (order by seq rows unbounded preceding) - bytes as bytes_before from (
+        select *, (count(*) over ())::integer as row_count,
+          sum(bytes) over (order by seq rows unbounded preceding) - bytes as bytes_before
+        from (
           select session_id, seq, run_id, type, time, data, folded,
-            case when folded is null then pg_column_size(data)::bigint * case when pg_column_compression(data) is null then 1 else ${compressedWeight}::integer end else (folded ->> 'bytes')::bigint end as bytes
+            case when folded is null then pg_column_size(data)::bigint * case
+              when pg_column_compression(data) is null then 1 else ${compressedWeight}::integer end
+              else (folded ->> 'bytes')::bigint end as bytes
           from agent.sessions_events
-          where session_id = ${segment.sessionKey} and seq > ${fromSeq} and seq <= ${segment.upTo} ${onlyMessages ? sql`and type = 'message.completed'` : sql``} order by seq limit ${count}
+          where session_id = ${segment.sessionKey} and seq > ${fromSeq}
+            and seq <= ${segment.upTo} ${onlyMessages ? sql`and type = 'message.completed'` : sql``}
+          order by seq limit ${count}
         ) candidates
       ) sized where bytes_before < ${Math.max(1, maxBytes - bytes)}::integer order by seq`;
       hasMore = rows.length < (rows[0]?.row_count ?? 0);
@@ -337,10 +358,16 @@ async function readNewestMessages(
     if (upTo <= afterSeq) continue;
     const rows = await sql<PageRow[]>`
       select session_id, seq, run_id, type, time, data::text as json, row_count from (
-        select *, (count(*) over ())::integer as row_count, sum(bytes) over (order by seq desc rows unbounded preceding) - bytes as bytes_before from (
-          select session_id, seq, run_id, type, time, data, pg_column_size(data)::bigint * case when pg_column_compression(data) is null then 1 else ${compressedWeight}::integer end as bytes
+        select *, (count(*) over ())::integer as row_count,
+          sum(bytes) over (order by seq desc rows unbounded preceding) - bytes as bytes_before
+        from (
+          select session_id, seq, run_id, type, time, data, pg_column_size(data)::bigint * case
+            when pg_column_compression(data) is null then 1 else ${compressedWeight}::integer
+            end as bytes
           from agent.sessions_events
-          where session_id = ${segment.sessionKey} and seq > ${afterSeq} and seq <= ${upTo} and type = 'message.completed' order by seq desc limit ${limit + 1 - events.length}
+          where session_id = ${segment.sessionKey} and seq > ${afterSeq} and seq <= ${upTo}
+            and type = 'message.completed'
+          order by seq desc limit ${limit + 1 - events.length}
         ) candidates
       ) sized where bytes_before < ${Math.max(1, messagesBytes - bytes)}::integer order by seq desc`;
     for (const row of rows) {
@@ -359,7 +386,8 @@ async function findEvent(
 ): Promise<number | undefined> {
   const [row] = await sql<{ seq: number }[]>`
     select seq from agent.sessions_events
-    where session_id = ${sessionKey} and seq > ${after} and run_id = ${runId} and type = ${type} and data = ${asJson(data)}::text::jsonb
+    where session_id = ${sessionKey} and seq > ${after} and run_id = ${runId} and type = ${type}
+      and data = ${asJson(data)}::text::jsonb
     order by seq desc limit 1`;
   return row?.seq;
 }
@@ -376,10 +404,13 @@ async function readToolOutput(sql: Sql, segments: readonly Segment[], seq: numbe
 async function openMessageSeq(sql: Sql, sessionKey: string, runId: string): Promise<number | undefined> {
   const [row] = await sql<{ seq: number | null }[]>`
     select min(created.seq) as seq from agent.sessions_events created
-    where created.session_id = ${sessionKey} and created.run_id = ${runId} and created.type = 'message.created'
+    where created.session_id = ${sessionKey} and created.run_id = ${runId}
+      and created.type = 'message.created'
       and not exists (
         select 1 from agent.sessions_events completed
-        where completed.session_id = created.session_id and completed.data ->> 'messageId' = created.data ->> 'messageId' and completed.type = 'message.completed')`;
+        where completed.session_id = created.session_id
+          and completed.data ->> 'messageId' = created.data ->> 'messageId'
+          and completed.type = 'message.completed')`;
   return row?.seq ?? undefined;
 }
 
@@ -392,7 +423,9 @@ async function findNewestOfType(
   for (const segment of [...segments].reverse()) {
     const [row] = await sql<EventRow[]>`
       select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
-      where session_id = ${segment.sessionKey} and seq <= ${Math.min(segment.upTo, upTo)} and type = ${type} order by seq desc limit 1`;
+      where session_id = ${segment.sessionKey} and seq <= ${Math.min(segment.upTo, upTo)}
+        and type = ${type}
+      order by seq desc limit 1`;
     if (row) return toEvent(row);
   }
   return undefined;
@@ -413,7 +446,8 @@ async function openTexts(
   sessionKeys: readonly string[],
 ): Promise<(OpenPart & { sessionKey: string })[]> {
   const rows = await sql<OpenTextRow[]>`
-    select session_id, run_id, message_id, part_id, part_type, started_seq, string_agg(piece, '' order by start_offset) as text
+    select session_id, run_id, message_id, part_id, part_type, started_seq,
+      string_agg(piece, '' order by start_offset) as text
     from agent.sessions_checkpoints where session_id = any(${[...sessionKeys]}::text[])
     group by session_id, run_id, message_id, part_id, part_type, started_seq`;
   return rows.map((row) => ({
@@ -433,7 +467,8 @@ export async function readRunEvents(
   { runId, sessionKey }: { runId: string; sessionKey: string },
 ): Promise<StoredEvent[]> {
   const rows = await sql<EventRow[]>`
-    select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events where run_id = ${runId} and session_id = ${sessionKey} order by seq`;
+    select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
+    where run_id = ${runId} and session_id = ${sessionKey} order by seq`;
   return rows.map((row) => toEvent(row));
 }
 
@@ -443,7 +478,8 @@ export async function readCheckpoints(
   runId: string,
 ): Promise<{ partId: string; partType: 'text' | 'reasoning'; text: string }[]> {
   const rows = await sql<{ part_id: string; part_type: 'text' | 'reasoning'; text: string }[]>`
-    select part_id, part_type, string_agg(piece, '' order by start_offset) as text from agent.sessions_checkpoints
+    select part_id, part_type, string_agg(piece, '' order by start_offset) as text
+    from agent.sessions_checkpoints
     where run_id = ${runId} group by part_id, part_type, started_seq order by started_seq`;
   return rows.map((row) => ({ partId: row.part_id, partType: row.part_type, text: row.text }));
 }
@@ -457,15 +493,19 @@ export async function insertCheckpoint(
   { sessionKey, part, from, text }: { sessionKey: string; part: OpenPart; from: number; text: string },
 ): Promise<void> {
   await tx`
-    insert into agent.sessions_checkpoints (session_id, run_id, message_id, part_id, part_type, started_seq, start_offset, piece)
-    select ${sessionKey}, ${part.runId}, ${part.messageId}, ${part.partId}, ${part.partType}, ${part.startedSeq}, ${from}, ${asText(text)}
+    insert into agent.sessions_checkpoints (session_id, run_id, message_id, part_id, part_type,
+      started_seq, start_offset, piece)
+    select ${sessionKey}, ${part.runId}, ${part.messageId}, ${part.partId}, ${part.partType},
+      ${part.startedSeq}, ${from}, ${asText(text)}
     from agent.sessions_sessions where session_id = ${sessionKey} and active_run_id = ${part.runId}
-      and not exists (select 1 from agent.sessions_checkpoints where session_id = ${sessionKey} and part_id = ${part.partId} and start_offset = ${from})`;
+      and not exists (select 1 from agent.sessions_checkpoints where session_id = ${sessionKey}
+        and part_id = ${part.partId} and start_offset = ${from})`;
 }
 
 /** Deletes checkpoints beside the append whose events contain these parts as a whole. */
 export function deleteCheckpoints(tx: Sql, runId: string, partIds: readonly string[]): ExtraStatements {
   return tx`, deleted_checkpoints as (
-      delete from agent.sessions_checkpoints where run_id = ${runId} and part_id = any(${[...partIds]}::text[]) and exists (select from head)
+      delete from agent.sessions_checkpoints
+      where run_id = ${runId} and part_id = any(${[...partIds]}::text[]) and exists (select from head)
     )`;
 }

@@ -165,14 +165,23 @@ export function insertRuns(
     expires_in_ms: run.expiresInMs ?? null,
   }));
   return tx`, accepted as (
-    insert into agent.sessions_runs (run_id, session_id, agent_id, status, delivery, is_urgent, origin, queue_item_id, input_message_id, preview, model,
-      reasoning_effort, prompt_id, prompt_hash, receipt, request_id, message_id, instance_id, lease_until, started_at, expires_at)
-    select run_id, session_id, agent_id, case when begins then 'running' else 'accepted' end, delivery, is_urgent, origin, queue_item_id, input_message_id, preview, model,
-      reasoning_effort, prompt_id, prompt_hash, nullif(receipt, 'null'::jsonb), request_id, message_id, case when begins then ${instanceId}::text end,
-      case when begins then agent.townhall_now() + ${leaseMs} * interval '1 millisecond' end, case when begins then agent.townhall_now() end,
+    insert into agent.sessions_runs (
+      run_id, session_id, agent_id, status, delivery, is_urgent, origin,
+      queue_item_id, input_message_id, preview, model, reasoning_effort, prompt_id, prompt_hash,
+      receipt, request_id, message_id, instance_id, lease_until, started_at, expires_at)
+    select run_id, session_id, agent_id, case when begins then 'running' else 'accepted' end,
+      delivery, is_urgent, origin,
+      queue_item_id, input_message_id, preview, model, reasoning_effort, prompt_id, prompt_hash,
+      nullif(receipt, 'null'::jsonb), request_id, message_id,
+      case when begins then ${instanceId}::text end,
+      case when begins then agent.townhall_now() + ${leaseMs} * interval '1 millisecond' end,
+      case when begins then agent.townhall_now() end,
       agent.townhall_now() + expires_in_ms * interval '1 millisecond'
-    from jsonb_to_recordset(${asJson(rows)}::text::jsonb) as run (ordinal integer, run_id text, session_id text, agent_id text, delivery text, is_urgent boolean, origin text,
-      queue_item_id text, input_message_id text, preview text, model text, reasoning_effort text, prompt_id text, prompt_hash text, receipt jsonb, request_id text, message_id text, begins boolean, expires_in_ms integer)
+    from jsonb_to_recordset(${asJson(rows)}::text::jsonb) as run (
+      ordinal integer, run_id text, session_id text, agent_id text, delivery text, is_urgent boolean,
+      origin text, queue_item_id text, input_message_id text, preview text, model text,
+      reasoning_effort text, prompt_id text, prompt_hash text, receipt jsonb, request_id text,
+      message_id text, begins boolean, expires_in_ms integer)
     where session_id in (select session_id from head) order by ordinal
     )`;
 }
@@ -184,7 +193,8 @@ export async function runsByPrompt(
   promptIds: readonly string[],
 ): Promise<RunRecord[]> {
   const rows = await tx<RunRow[]>`
-    select * from agent.sessions_runs where session_id = any(${[...sessionKeys]}::text[]) and prompt_id = any(${[...promptIds]}::text[])`;
+    select * from agent.sessions_runs
+    where session_id = any(${[...sessionKeys]}::text[]) and prompt_id = any(${[...promptIds]}::text[])`;
   return rows.map(runOf);
 }
 
@@ -195,7 +205,9 @@ export async function waitingRuns(
   limit = 1_000_000,
 ): Promise<RunRecord[]> {
   const rows = await tx<RunRow[]>`
-    select * from agent.sessions_runs where session_id = ${sessionKey} and status = 'accepted' and steered_into is null order by is_urgent desc, place limit ${limit}`;
+    select * from agent.sessions_runs
+    where session_id = ${sessionKey} and status = 'accepted' and steered_into is null
+    order by is_urgent desc, place limit ${limit}`;
   return rows.map(runOf);
 }
 
@@ -209,14 +221,18 @@ export async function waitingAhead(
   { isUrgent, place }: Pick<RunRecord, 'isUrgent' | 'place'> = { isUrgent: false, place: lastPlace },
 ): Promise<number> {
   const [row] = await sql<{ ahead: number }[]>`
-    select count(*)::integer as ahead from agent.sessions_runs run join agent.sessions_sessions session using (session_id)
-    where run.agent_id = ${agentId} and run.status = 'accepted' and run.settled_at is null and run.steered_into is null and session.active_run_id is null
+    select count(*)::integer as ahead from agent.sessions_runs run
+    join agent.sessions_sessions session using (session_id)
+    where run.agent_id = ${agentId} and run.status = 'accepted' and run.settled_at is null
+      and run.steered_into is null and session.active_run_id is null
       and (not run.is_urgent, run.place) < (not ${isUrgent}::boolean, ${place}::bigint)`;
   return row?.ahead ?? 0;
 }
 
 export async function steerRun({ tx }: UnitOfWork, runId: string, into: string): Promise<void> {
-  await tx`update agent.sessions_runs set steered_into = ${into}, started_at = agent.townhall_now() where run_id = ${runId}`;
+  await tx`
+    update agent.sessions_runs set steered_into = ${into}, started_at = agent.townhall_now()
+    where run_id = ${runId}`;
 }
 
 export async function moveMessage({ tx }: UnitOfWork, runId: string, messageId: string): Promise<void> {
@@ -225,7 +241,8 @@ export async function moveMessage({ tx }: UnitOfWork, runId: string, messageId: 
 
 export async function steeredRuns({ tx }: UnitOfWork, into: string): Promise<string[]> {
   const rows = await tx<{ run_id: string }[]>`
-    select run_id from agent.sessions_runs where steered_into = ${into} and settled_at is null order by place`;
+    select run_id from agent.sessions_runs where steered_into = ${into} and settled_at is null
+    order by place`;
   return rows.map((row) => row.run_id);
 }
 
@@ -240,7 +257,8 @@ export async function isAbandoned(
 ): Promise<boolean> {
   const rows = await tx`
     select 1 from agent.sessions_runs
-    where run_id = ${runId} and (lease_until < agent.townhall_now() or instance_id = ${instanceId} or not ${trustLeases}::boolean)
+    where run_id = ${runId} and (lease_until < agent.townhall_now() or instance_id = ${instanceId}
+      or not ${trustLeases}::boolean)
     for update`;
   return rows.length > 0;
 }
@@ -271,34 +289,51 @@ export function advanceRuns(
   const end = ended?.end;
   return tx`, ended as (
       update agent.sessions_runs
-      set status = ${end?.outcome ?? null}::text, settled_at = agent.townhall_now(), finish_reason = ${end?.finishReason ?? null}::text,
+      set status = ${end?.outcome ?? null}::text, settled_at = agent.townhall_now(),
+        finish_reason = ${end?.finishReason ?? null}::text,
         usage = ${end ? asJson(end.usage) : null}::text::jsonb, error = ${end?.error ? asJson(end.error) : null}::text::jsonb
-      where run_id = any(${[...(ended?.runIds ?? [])]}::text[]) and settled_at is null and exists (select from head)
+      where run_id = any(${[...(ended?.runIds ?? [])]}::text[]) and settled_at is null
+        and exists (select from head)
     ), deleted_checkpoints as (
-      delete from agent.sessions_checkpoints where run_id = ${checkpointsOf}::text and exists (select from head)
+      delete from agent.sessions_checkpoints
+      where run_id = ${checkpointsOf}::text and exists (select from head)
     ), started as (
       update agent.sessions_runs
-      set status = 'running', started_at = agent.townhall_now(), message_id = ${next?.messageId ?? null}::text, model = ${next?.model ?? null}::text,
+      set status = 'running', started_at = agent.townhall_now(),
+        message_id = ${next?.messageId ?? null}::text, model = ${next?.model ?? null}::text,
         instance_id = ${next?.holder.instanceId ?? null}::text, lease_until = agent.townhall_now() + ${next?.holder.leaseMs ?? 0}::integer * interval '1 millisecond'
       where run_id = ${next?.runId ?? null}::text and exists (select from head)
     )`;
 }
 
-export interface RunStore {
+export interface RunStore extends QueueStore, LeaseStore {
   run(sessionKey: string, runId: string): Promise<RunRecord | undefined>;
   /** The receipt of the run that a call with an Idempotency-Key has accepted. */
   receiptOfRequest(requestId: string): Promise<Receipt | null>;
+}
+
+export function runStore({ sql }: Pick<Database, 'sql'>): RunStore {
+  return {
+    async run(sessionKey, runId) {
+      const [row] = await sql<RunRow[]>`
+        select * from agent.sessions_runs where session_id = ${sessionKey} and run_id = ${runId}`;
+      return row && runOf(row);
+    },
+    async receiptOfRequest(requestId) {
+      const [row] = await sql<{ receipt: Receipt }[]>`
+        select receipt from agent.sessions_runs
+        where request_id = ${requestId} and receipt is not null`;
+      return row?.receipt ?? null;
+    },
+    ...queueStore(sql),
+    ...leaseStore(sql),
+  };
+}
+
+/** The inputs that wait. */
+interface QueueStore {
   queue(sessionKey: string): Promise<RunRecord[]>;
   queueItem(sessionKey: string, queueItemId: string): Promise<RunRecord | undefined>;
-  renewLeases(instanceId: string, leaseMs: number): Promise<void>;
-  requestCancel(runId: string): Promise<void>;
-  /** Runs of this process for which a cancellation was requested. */
-  cancelRequests(instanceId: string): Promise<string[]>;
-  /**
-   * Running runs whose lease has expired (without `trustLeases` all running runs),
-   * and those of this process; the caller filters out the runs that it executes.
-   */
-  abandonedRuns(query: { agentId: string; instanceId: string; trustLeases: boolean }): Promise<RunRecord[]>;
   /** Inputs whose time limit is over, by session. */
   expiredInputs(agentId: string): Promise<Map<string, string[]>>;
   /** The milliseconds until the next input expires; null when none will. */
@@ -309,72 +344,91 @@ export interface RunStore {
   waitingAhead(agentId: string, run: Pick<RunRecord, 'isUrgent' | 'place'>): Promise<number>;
 }
 
-export function runStore({ sql }: Pick<Database, 'sql'>): RunStore {
+function queueStore(sql: Sql): QueueStore {
   return {
-    async run(sessionKey, runId) {
-      const [row] = await sql<
-        RunRow[]
-      >`select * from agent.sessions_runs where session_id = ${sessionKey} and run_id = ${runId}`;
-      return row && runOf(row);
-    },
-    async receiptOfRequest(requestId) {
-      const [row] = await sql<
-        { receipt: Receipt }[]
-      >`select receipt from agent.sessions_runs where request_id = ${requestId} and receipt is not null`;
-      return row?.receipt ?? null;
-    },
     async queue(sessionKey) {
       const rows = await sql<RunRow[]>`
-        select * from agent.sessions_runs where session_id = ${sessionKey} and status = 'accepted' and steered_into is null order by is_urgent desc, place`;
+        select * from agent.sessions_runs
+        where session_id = ${sessionKey} and status = 'accepted' and steered_into is null
+        order by is_urgent desc, place`;
       return rows.map(runOf);
     },
     async queueItem(sessionKey, queueItemId) {
-      const [row] = await sql<
-        RunRow[]
-      >`select * from agent.sessions_runs where session_id = ${sessionKey} and queue_item_id = ${queueItemId}`;
+      const [row] = await sql<RunRow[]>`
+        select * from agent.sessions_runs
+        where session_id = ${sessionKey} and queue_item_id = ${queueItemId}`;
       return row && runOf(row);
     },
+    async expiredInputs(agentId) {
+      const rows = await sql<{ session_id: string; run_ids: string[] }[]>`
+        select session_id, array_agg(run_id) as run_ids from agent.sessions_runs
+        where agent_id = ${agentId} and status = 'accepted' and steered_into is null
+          and expires_at <= agent.townhall_now()
+        group by session_id`;
+      return new Map(rows.map((row) => [row.session_id, row.run_ids]));
+    },
+    async nextExpiryMs(agentId) {
+      const [row] = await sql<{ in_ms: number | null }[]>`
+        select (extract(epoch from min(expires_at) - agent.townhall_now()) * 1000)::float8 as in_ms
+        from agent.sessions_runs
+        where agent_id = ${agentId} and status = 'accepted' and steered_into is null
+          and expires_at is not null`;
+      return row?.in_ms ?? null;
+    },
+    async idleQueues(agentId, limit, except) {
+      const rows = await sql<{ session_id: string }[]>`
+        select run.session_id from agent.sessions_runs run
+        join agent.sessions_sessions session using (session_id)
+        where run.agent_id = ${agentId} and run.status = 'accepted' and run.settled_at is null
+          and run.steered_into is null and session.active_run_id is null
+          and run.session_id <> all(${[...except]}::text[])
+        group by run.session_id order by bool_or(run.is_urgent) desc, min(run.place) limit ${limit}`;
+      return rows.map((row) => row.session_id);
+    },
+    waitingAhead: (agentId, run) => waitingAhead(sql, agentId, run),
+  };
+}
+
+/** The runs that processes hold by a lease. */
+interface LeaseStore {
+  renewLeases(instanceId: string, leaseMs: number): Promise<void>;
+  requestCancel(runId: string): Promise<void>;
+  /** Runs of this process for which a cancellation was requested. */
+  cancelRequests(instanceId: string): Promise<string[]>;
+  /**
+   * Running runs whose lease has expired (without `trustLeases` all running runs),
+   * and those of this process; the caller filters out the runs that it executes.
+   */
+  abandonedRuns(query: { agentId: string; instanceId: string; trustLeases: boolean }): Promise<RunRecord[]>;
+}
+
+function leaseStore(sql: Sql): LeaseStore {
+  return {
     async renewLeases(instanceId, leaseMs) {
       await sql`
-        update agent.sessions_runs set lease_until = agent.townhall_now() + ${leaseMs} * interval '1 millisecond'
+        update agent.sessions_runs
+        set lease_until = agent.townhall_now() + ${leaseMs} * interval '1 millisecond'
         where instance_id = ${instanceId} and settled_at is null`;
     },
     async requestCancel(runId) {
-      await sql`update agent.sessions_runs set cancel_requested = true where run_id = ${runId} and settled_at is null`;
+      await sql`
+        update agent.sessions_runs set cancel_requested = true
+        where run_id = ${runId} and settled_at is null`;
     },
     async cancelRequests(instanceId) {
       const rows = await sql<{ run_id: string }[]>`
-        select run_id from agent.sessions_runs where instance_id = ${instanceId} and settled_at is null and cancel_requested`;
+        select run_id from agent.sessions_runs
+        where instance_id = ${instanceId} and settled_at is null and cancel_requested`;
       return rows.map((row) => row.run_id);
     },
     async abandonedRuns({ agentId, instanceId, trustLeases }) {
       const rows = await sql<RunRow[]>`
         select * from agent.sessions_runs
         where agent_id = ${agentId} and settled_at is null and status = 'running'
-          and (lease_until < agent.townhall_now() or instance_id = ${instanceId} or not ${trustLeases}::boolean)
+          and (lease_until < agent.townhall_now() or instance_id = ${instanceId}
+            or not ${trustLeases}::boolean)
         order by place`;
       return rows.map(runOf);
     },
-    async expiredInputs(agentId) {
-      const rows = await sql<{ session_id: string; run_ids: string[] }[]>`
-        select session_id, array_agg(run_id) as run_ids from agent.sessions_runs
-        where agent_id = ${agentId} and status = 'accepted' and steered_into is null and expires_at <= agent.townhall_now() group by session_id`;
-      return new Map(rows.map((row) => [row.session_id, row.run_ids]));
-    },
-    async nextExpiryMs(agentId) {
-      const [row] = await sql<{ in_ms: number | null }[]>`
-        select (extract(epoch from min(expires_at) - agent.townhall_now()) * 1000)::float8 as in_ms from agent.sessions_runs
-        where agent_id = ${agentId} and status = 'accepted' and steered_into is null and expires_at is not null`;
-      return row?.in_ms ?? null;
-    },
-    async idleQueues(agentId, limit, except) {
-      const rows = await sql<{ session_id: string }[]>`
-        select run.session_id from agent.sessions_runs run join agent.sessions_sessions session using (session_id)
-        where run.agent_id = ${agentId} and run.status = 'accepted' and run.settled_at is null and run.steered_into is null and session.active_run_id is null
-          and run.session_id <> all(${[...except]}::text[])
-        group by run.session_id order by bool_or(run.is_urgent) desc, min(run.place) limit ${limit}`;
-      return rows.map((row) => row.session_id);
-    },
-    waitingAhead: (agentId, run) => waitingAhead(sql, agentId, run),
   };
 }
