@@ -1,6 +1,6 @@
 // The durable events of a session's log, each stored under its `seq`. Messages and
 // runs are projections of them.
-import type { SessionEvent as WireEvent } from '../../../contract/agent/types.gen.ts';
+import type { SessionEvent as ContractEvent, UiMessage } from '../../../contract/agent/types.gen.ts';
 
 /** Every accepted run ends in exactly one of these. */
 export type RunOutcome = 'completed' | 'failed' | 'cancelled' | 'interrupted' | 'expired';
@@ -22,7 +22,7 @@ type Live =
   | 'tool.output.delta';
 
 /** An event of the contract without the members that the log adds: session, run, seq and time. */
-export type SessionEvent = Bare<Exclude<WireEvent, { type: Live }>>;
+export type SessionEvent = Bare<Exclude<ContractEvent, { type: Live }>>;
 
 export interface StoredEvent {
   sessionKey: string;
@@ -36,6 +36,11 @@ export interface StoredEvent {
 
 export function readEvent(event: Pick<StoredEvent, 'type' | 'json'>): SessionEvent {
   return { type: event.type, ...(JSON.parse(event.json) as object) } as SessionEvent;
+}
+
+/** The message of a `message.completed`. */
+export function readMessage(event: Pick<StoredEvent, 'json'>): UiMessage {
+  return (JSON.parse(event.json) as { message: UiMessage }).message;
 }
 
 // PostgreSQL's jsonb accepts neither NUL nor lone surrogates, and a model or a tool may

@@ -2,7 +2,7 @@
 // once and in their order. Its cursor is a time, because a seq counts the events of one session.
 // Events get their time before their commit, so a reader that reconnects gets the last seconds
 // again and drops by session and seq what it has.
-import { createLruCache } from '../../../kernel/cache.ts';
+import { createLruCache, type LruCache } from '../../../kernel/cache.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { AllSessionsStore, ChangedSession } from './all-sessions-store.ts';
@@ -115,83 +115,94 @@ interface SentSession {
   seq: number | null;
 }
 
-function createReader({ store, agentId, readEvents, clock, limits }: FollowAllOptions): Reader {
-  const sessions = createLruCache<string, SentSession>({ capacity: maxSessions });
+interface ReaderState {
+  readonly options: FollowAllOptions;
+  readonly sessions: LruCache<string, SentSession>;
+}
 
-  async function* replay(
-    { key, id, headSeq }: ChangedSession,
-    from: number,
-  ): AsyncGenerator<string, void, void> {
-    for (let seq = from; seq < headSeq;) {
-      const events = await readEvents(key, seq);
-      if (events.length === 0) return;
-      yield events.map((event) => timedEventText(event, id)).join('');
-      seq = (events.at(-1) as StoredEvent).seq;
-      sessions.set(key, { id, seq });
-    }
-  }
-
-  async function loadIds(events: readonly StoredEvent[]): Promise<void> {
-    const unknownKeys = new Set(
-      events.map(({ sessionKey }) => sessionKey).filter((key) => !sessions.peek(key)),
-    );
-    if (unknownKeys.size === 0) return;
-    for (const [key, id] of await store.publicIds(agentId, [...unknownKeys]))
-      sessions.set(key, { id, seq: null });
-  }
-
-  async function writeEvent(event: StoredEvent): Promise<string> {
-    const session = sessions.get(event.sessionKey);
-    // The session was removed, or the reader has the event.
-    if (session === undefined || (session.seq !== null && event.seq <= session.seq)) return '';
-    const { id, seq } = session;
-    let frames = '';
-    if (seq !== null && event.seq > seq + 1) {
-      // Another process has written in between.
-      const missingEvents = { key: event.sessionKey, id, fromSeq: seq, headSeq: event.seq - 1 };
-      for await (const text of replay(missingEvents, seq)) frames += text;
-      if ((sessions.peek(event.sessionKey)?.seq ?? 0) >= event.seq) return frames;
-    }
-    sessions.set(event.sessionKey, { id, seq: event.seq });
-    return frames + timedEventText(event, id);
-  }
-
+function createReader(options: FollowAllOptions): Reader {
+  const reader: ReaderState = { options, sessions: createLruCache({ capacity: maxSessions }) };
   return {
-    async *catchUp(sinceMs) {
-      let budget = limits.maxReplayEvents;
-      for (let afterKey = ''; ;) {
-        const page = await store.changedSince({ agentId, sinceMs, afterKey, limit: pageSessions });
-        for (const session of page) {
-          const { key, id, headSeq } = session;
-          const fromSeq = sessions.peek(key)?.seq ?? session.fromSeq;
-          if (headSeq <= fromSeq) continue;
-          const count = headSeq - fromSeq;
-          if (count <= Math.min(maxSessionEvents, budget)) {
-            budget -= count;
-            for await (const text of replay(session, fromSeq)) yield Buffer.from(text);
-          } else {
-            sessions.set(key, { id, seq: headSeq });
-            const time = clock.now().toISOString();
-            const reset = {
-              type: 'stream.reset',
-              sessionId: id,
-              time,
-              after: fromSeq,
-              headSeq,
-              reason: 'too_old',
-            };
-            yield Buffer.from(liveText(reset, 'sse'));
-          }
-        }
-        if (page.length < pageSessions) return;
-        afterKey = (page.at(-1) as ChangedSession).key;
-      }
-    },
+    catchUp: (sinceMs) => catchUp(reader, sinceMs),
     async write(events) {
-      await loadIds(events);
+      await loadIds(reader, events);
       let frames = '';
-      for (const event of events) frames += await writeEvent(event);
+      for (const event of events) frames += await writeEvent(reader, event);
       return frames;
     },
   };
+}
+
+async function* catchUp(reader: ReaderState, sinceMs: number): AsyncGenerator<Uint8Array, void, void> {
+  const { store, agentId, limits } = reader.options;
+  let budget = limits.maxReplayEvents;
+  for (let afterKey = ''; ;) {
+    const page = await store.changedSince({ agentId, sinceMs, afterKey, limit: pageSessions });
+    for (const session of page) {
+      const fromSeq = reader.sessions.peek(session.key)?.seq ?? session.fromSeq;
+      const count = session.headSeq - fromSeq;
+      if (count <= 0) continue;
+      if (count <= Math.min(maxSessionEvents, budget)) {
+        budget -= count;
+        for await (const text of replay(reader, session, fromSeq)) yield Buffer.from(text);
+      } else yield Buffer.from(resetText(reader, session, fromSeq));
+    }
+    if (page.length < pageSessions) return;
+    afterKey = (page.at(-1) as ChangedSession).key;
+  }
+}
+
+async function* replay(
+  { options, sessions }: ReaderState,
+  { key, id, headSeq }: Pick<ChangedSession, 'key' | 'id' | 'headSeq'>,
+  fromSeq: number,
+): AsyncGenerator<string, void, void> {
+  for (let seq = fromSeq; seq < headSeq;) {
+    const events = await options.readEvents(key, seq);
+    if (events.length === 0) return;
+    yield events.map((event) => timedEventText(event, id)).join('');
+    seq = (events.at(-1) as StoredEvent).seq;
+    sessions.set(key, { id, seq });
+  }
+}
+
+/** The frame after which the client loads the session, because it misses too many events. */
+function resetText(
+  { options: { clock }, sessions }: ReaderState,
+  { key, id, headSeq }: ChangedSession,
+  fromSeq: number,
+): string {
+  sessions.set(key, { id, seq: headSeq });
+  const time = clock.now().toISOString();
+  const reset = { type: 'stream.reset', sessionId: id, time, after: fromSeq, headSeq, reason: 'too_old' };
+  return liveText(reset, 'sse');
+}
+
+async function loadIds(
+  { options: { store, agentId }, sessions }: ReaderState,
+  events: readonly StoredEvent[],
+): Promise<void> {
+  const missingKeys = new Set(
+    events.map(({ sessionKey }) => sessionKey).filter((key) => !sessions.peek(key)),
+  );
+  if (missingKeys.size === 0) return;
+  for (const [key, id] of await store.publicIds(agentId, [...missingKeys]))
+    sessions.set(key, { id, seq: null });
+}
+
+async function writeEvent(reader: ReaderState, event: StoredEvent): Promise<string> {
+  const { sessions } = reader;
+  const { sessionKey: key } = event;
+  const session = sessions.get(key);
+  // The session was removed, or the reader has the event.
+  if (session === undefined || (session.seq !== null && event.seq <= session.seq)) return '';
+  const { id, seq } = session;
+  let frames = '';
+  if (seq !== null && event.seq > seq + 1) {
+    // Another process has written in between.
+    for await (const text of replay(reader, { key, id, headSeq: event.seq - 1 }, seq)) frames += text;
+    if ((sessions.peek(key)?.seq ?? 0) >= event.seq) return frames;
+  }
+  sessions.set(key, { id, seq: event.seq });
+  return frames + timedEventText(event, id);
 }

@@ -219,86 +219,103 @@ interface FrameWriter {
   isIdle(): boolean;
 }
 
-function createFrameWriter(session: FollowedSession, { after, format }: FollowRequest): FrameWriter {
-  const sessionId = session.id;
-  let lastSeq = after;
-  let { status, queueLength } = session;
+interface ReaderState {
+  readonly session: FollowedSession;
+  readonly format: StreamFormat;
+  lastSeq: number;
+  status: FollowedSession['status'];
+  queueLength: number;
   /** Characters of each open part that the reader has. */
-  const sentLengths = new Map<string, number>();
+  readonly sentLengths: Map<string, number>;
+}
 
-  function track(event: StoredEvent): void {
-    lastSeq = event.seq;
-    if (event.type === 'part.ended' && sentLengths.size > 0) {
-      const { partId } = readEvent(event) as { partId: string };
-      sentLengths.delete(partId);
-    }
-    // The session itself was looked up at its `headSeq`.
-    if (event.type === 'status.changed' && event.seq > session.headSeq)
-      ({ status, queueLength } = readEvent(event) as Pick<FollowedSession, 'status' | 'queueLength'>);
-  }
-
-  function writeDelta(delta: TextDelta): Uint8Array | undefined {
-    const sentLength = sentLengths.get(delta.part.partId) ?? 0;
-    const end = delta.offset + delta.text.length;
-    // A snapshot may already have contained the text or its beginning.
-    if (end <= sentLength) return undefined;
-    sentLengths.set(delta.part.partId, end);
-    const unsentDelta =
-      delta.offset < sentLength
-        ? { ...delta, offset: sentLength, text: delta.text.slice(sentLength - delta.offset) }
-        : delta;
-    return deltaBytes(unsentDelta, sessionId, format);
-  }
-
-  function writeItem(item: FeedItem): Uint8Array | undefined {
-    if ('part' in item) return writeDelta(item);
-    if (!('seq' in item)) return toolDeltaBytes(item, sessionId, format);
-    track(item);
-    return eventBytes(item, sessionId, format);
-  }
-
+function createFrameWriter(session: FollowedSession, { after, format }: FollowRequest): FrameWriter {
+  const { status, queueLength } = session;
+  const reader: ReaderState = {
+    session,
+    format,
+    lastSeq: after,
+    status,
+    queueLength,
+    sentLengths: new Map(),
+  };
   return {
-    lastSeq: () => lastSeq,
-    isIdle: () => status === 'idle' && queueLength === 0,
-    start(time, maxReplayEvents) {
-      const { headSeq, activeRunId } = session;
-      const ready = {
-        type: 'stream.ready',
-        sessionId,
-        time,
-        after,
-        headSeq,
-        status,
-        activeRunId,
-        queueLength,
-      };
-      const readyText = (format === 'sse' ? 'retry: 1000\n' : '') + liveText(ready, format);
-      if (headSeq - lastSeq <= maxReplayEvents) return Buffer.from(readyText);
-      const reset = { type: 'stream.reset', sessionId, time, after: lastSeq, headSeq, reason: 'too_old' };
-      lastSeq = headSeq;
-      return Buffer.from(readyText + liveText(reset, format));
-    },
+    lastSeq: () => reader.lastSeq,
+    isIdle: () => reader.status === 'idle' && reader.queueLength === 0,
+    start: (time, maxReplayEvents) => startFrames(reader, time, maxReplayEvents),
     writeItems(items) {
-      const frames = items.map(writeItem).filter((frame) => frame !== undefined);
+      const frames = items.map((item) => writeItem(reader, item)).filter((frame) => frame !== undefined);
       return frames.length < 2 ? frames[0] : Buffer.concat(frames);
     },
     writePage(events) {
       if (events.length === 0) throw new Error(`The log of ${session.key} ends before its newest seq.`);
       let text = '';
       for (const event of events) {
-        track(event);
-        text += eventText(event, sessionId, format);
+        track(reader, event);
+        text += eventText(event, session.id, format);
       }
       return Buffer.from(text);
     },
-    writeSnapshots(parts, time) {
-      const unsentParts = parts.filter(
-        ({ startedSeq, partId, text }) =>
-          startedSeq <= lastSeq && text.length > (sentLengths.get(partId) ?? 0),
-      );
-      for (const { partId, text } of unsentParts) sentLengths.set(partId, text.length);
-      if (unsentParts.length === 0) return undefined;
-      return Buffer.from(unsentParts.map((part) => snapshotText(part, sessionId, time, format)).join(''));
-    },
+    writeSnapshots: (parts, time) => writeSnapshots(reader, parts, time),
   };
+}
+
+function startFrames(reader: ReaderState, time: string, maxReplayEvents: number): Uint8Array {
+  const { format, lastSeq: after } = reader;
+  const { id: sessionId, headSeq, status, activeRunId, queueLength } = reader.session;
+  const ready = { type: 'stream.ready', sessionId, time, after, headSeq, status, activeRunId, queueLength };
+  const readyText = (format === 'sse' ? 'retry: 1000\n' : '') + liveText(ready, format);
+  if (headSeq - after <= maxReplayEvents) return Buffer.from(readyText);
+  const reset = { type: 'stream.reset', sessionId, time, after, headSeq, reason: 'too_old' };
+  reader.lastSeq = headSeq;
+  return Buffer.from(readyText + liveText(reset, format));
+}
+
+function writeItem(reader: ReaderState, item: FeedItem): Uint8Array | undefined {
+  const { session, format } = reader;
+  if ('part' in item) return writeDelta(reader, item);
+  if (!('seq' in item)) return toolDeltaBytes(item, session.id, format);
+  track(reader, item);
+  return eventBytes(item, session.id, format);
+}
+
+function track(reader: ReaderState, event: StoredEvent): void {
+  const { session, sentLengths } = reader;
+  reader.lastSeq = event.seq;
+  if (event.type === 'part.ended' && sentLengths.size > 0) {
+    const { partId } = readEvent(event) as { partId: string };
+    sentLengths.delete(partId);
+  }
+  // The session itself was looked up at its `headSeq`.
+  if (event.type === 'status.changed' && event.seq > session.headSeq) {
+    const { status, queueLength } = readEvent(event) as Pick<FollowedSession, 'status' | 'queueLength'>;
+    reader.status = status;
+    reader.queueLength = queueLength;
+  }
+}
+
+function writeDelta({ session, format, sentLengths }: ReaderState, delta: TextDelta): Uint8Array | undefined {
+  const sentLength = sentLengths.get(delta.part.partId) ?? 0;
+  const end = delta.offset + delta.text.length;
+  // A snapshot may already have contained the text or its beginning.
+  if (end <= sentLength) return undefined;
+  sentLengths.set(delta.part.partId, end);
+  const unsentDelta =
+    delta.offset < sentLength
+      ? { ...delta, offset: sentLength, text: delta.text.slice(sentLength - delta.offset) }
+      : delta;
+  return deltaBytes(unsentDelta, session.id, format);
+}
+
+function writeSnapshots(
+  { session, format, lastSeq, sentLengths }: ReaderState,
+  parts: readonly OpenPart[],
+  time: string,
+): Uint8Array | undefined {
+  const unsentParts = parts.filter(
+    ({ startedSeq, partId, text }) => startedSeq <= lastSeq && text.length > (sentLengths.get(partId) ?? 0),
+  );
+  for (const { partId, text } of unsentParts) sentLengths.set(partId, text.length);
+  if (unsentParts.length === 0) return undefined;
+  return Buffer.from(unsentParts.map((part) => snapshotText(part, session.id, time, format)).join(''));
 }

@@ -70,17 +70,9 @@ export function createLiveFeed(): LiveFeed {
 
   return {
     publish(events) {
-      if (events.length > 0) for (const onEvents of allSubscribers) onEvents(events);
-      for (let start = 0; start < events.length;) {
-        const { sessionKey } = events[start] as StoredEvent;
-        let end = start + 1;
-        while (events[end]?.sessionKey === sessionKey) end += 1;
-        if (subscribers.has(sessionKey)) {
-          const sessionEvents = events.slice(start, end);
-          for (const subscriber of subscribersOf(sessionKey)) subscriber.onEvents(sessionEvents);
-        }
-        start = end;
-      }
+      if (events.length === 0) return;
+      for (const onEvents of allSubscribers) onEvents(events);
+      publishBySession(subscribers, events);
     },
     openPart(sessionKey, part) {
       const openParts = parts.get(sessionKey) ?? new Map<string, OpenPart>();
@@ -124,6 +116,24 @@ export function createLiveFeed(): LiveFeed {
     },
     subscribedSessions: () => [...subscribers.keys()],
   };
+}
+
+/** Events of one session that follow each other are published together. */
+function publishBySession(
+  subscribers: ReadonlyMap<string, ReadonlySet<Subscriber>>,
+  events: readonly StoredEvent[],
+): void {
+  for (let start = 0; start < events.length;) {
+    const { sessionKey } = events[start] as StoredEvent;
+    let end = start + 1;
+    while (events[end]?.sessionKey === sessionKey) end += 1;
+    const sessionSubscribers = subscribers.get(sessionKey);
+    if (sessionSubscribers !== undefined) {
+      const sessionEvents = events.slice(start, end);
+      for (const subscriber of sessionSubscribers) subscriber.onEvents(sessionEvents);
+    }
+    start = end;
+  }
 }
 
 /**

@@ -4,7 +4,7 @@ import { createBatcher } from '../../../kernel/async.ts';
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import type { Database } from '../../../kernel/data/database.ts';
 import type { Problem } from '../../../kernel/problem.ts';
-import { createCommitPath, isRolledBack, maxBatchItems } from './commit-path.ts';
+import { createCommitPath, isRolledBack, maxBatchItems, type CommitPath } from './commit-path.ts';
 import { emptyProjection, type Conversation } from './conversation.ts';
 import { firstEvents } from './first-events.ts';
 import { createLiveFeed, type LiveFeed } from './live-feed.ts';
@@ -18,6 +18,7 @@ import {
   type NewSession,
   type SessionLocator,
   type SessionRecord,
+  type SessionStore,
 } from './session-store.ts';
 import { appendAll, eventStore, type EventQuery, type EventStore } from './store.ts';
 import type { Append, UnitOfWork } from './unit.ts';
@@ -74,6 +75,13 @@ export interface Decision<Item, Result> {
   ): Promise<readonly (Result | 'stale')[]>;
 }
 
+interface Context extends Pick<CommitPath, 'runStatement' | 'transact'> {
+  readonly agentId: string;
+  readonly cache: SessionCache;
+  readonly sessions: SessionStore;
+  readonly events: EventStore;
+}
+
 export function createEventLog({
   database,
   agentId,
@@ -83,81 +91,79 @@ export function createEventLog({
 }): EventLog {
   const { publish, ...feed } = createLiveFeed();
   const cache = createSessionCache();
-  const sessions = sessionStore(database);
-  const events = eventStore(database);
-
   const { runStatement, transact } = createCommitPath(database, ({ appended, applied }) => {
     cache.apply(appended, applied);
     publish(appended);
   });
-
-  const append = createBatcher(
-    async (appends: readonly Append[]) => {
-      const headSeqs = await runStatement((unit) => appendAll(unit, appends));
-      return appends.map(({ sessionKey }) => headSeqs.get(sessionKey) ?? null);
-    },
-    { maxItems: maxBatchItems, keyOf: ({ sessionKey }) => sessionKey, hadNoEffect: isRolledBack },
-  );
-
-  const create = createBatcher(
-    async (created: readonly NewSession[]) => {
-      const rows = await insertSessions(database.sql, created);
-      for (const session of rows.values()) cache.putRecord(session);
-      publish(firstEvents(created, rows));
-      return created.map(({ key }) => rows.get(key));
-    },
-    { maxItems: maxBatchItems, hadNoEffect: isRolledBack },
-  );
-
-  async function find(locator: SessionLocator): Promise<SessionRecord | undefined> {
-    const cachedRecord = cache.record(locator);
-    if (cachedRecord) return cachedRecord;
-    const session = await sessions.session(agentId, locator);
-    if (session) cache.putRecord(session);
-    return session;
-  }
-
-  async function decide<Item, Result>(
-    items: readonly Item[],
-    { locate, run }: Decision<Item, Result>,
-  ): Promise<(Result | 'stale')[]> {
-    const loaded = await Promise.all(distinctLocators(items.map(locate)).map(find));
-    const records = loaded.filter((session) => session !== undefined);
-    const results = await runStatement((unit) => run(unit, items, { sessions: records, isLocked: false }));
-    const staleItems = items.filter((_, index) => results[index] === 'stale');
-    if (staleItems.length === 0) return [...results];
-    const secondResults = await transact(async (unit) => {
-      const lockedSessions = await lockSessions(unit, agentId, distinctLocators(staleItems.map(locate)));
-      return run(unit, staleItems, { sessions: lockedSessions, isLocked: true });
-    });
-    const next = secondResults.values();
-    return results.map((result) => (result === 'stale' ? (next.next().value ?? 'stale') : result));
-  }
-
-  async function remove(sessionKey: string): Promise<'hidden' | 'gone'> {
-    const outcome = await transact((unit) => removeSession(unit, sessionKey));
-    cache.delete(sessionKey);
-    feed.announceRemoval(sessionKey);
-    return outcome;
-  }
-
+  const sessions = sessionStore(database);
+  const events = eventStore(database);
+  const context: Context = { agentId, cache, sessions, events, runStatement, transact };
   return {
     ...feed,
-    find,
-    create,
-    append,
+    find: (locator) => find(context, locator),
+    create: createBatcher(
+      async (newSessions: readonly NewSession[]) => {
+        const rows = await insertSessions(database.sql, newSessions);
+        for (const session of rows.values()) cache.putRecord(session);
+        publish(firstEvents(newSessions, rows));
+        return newSessions.map(({ key }) => rows.get(key));
+      },
+      { maxItems: maxBatchItems, hadNoEffect: isRolledBack },
+    ),
+    append: createBatcher(
+      async (appends: readonly Append[]) => {
+        const headSeqs = await runStatement((unit) => appendAll(unit, appends));
+        return appends.map(({ sessionKey }) => headSeqs.get(sessionKey) ?? null);
+      },
+      { maxItems: maxBatchItems, keyOf: ({ sessionKey }) => sessionKey, hadNoEffect: isRolledBack },
+    ),
     transact,
-    decide,
-    conversation: (session, seq, firstInput) =>
-      readConversation({ cache, events }, session, { seq, first: firstInput }),
+    decide: (items, decision) => decide(context, items, decision),
+    conversation: (session, seq, first) => readConversation(context, session, { seq, first }),
     findEvent: (query) => events.findEvent(query),
-    remove,
+    async remove(sessionKey) {
+      const outcome = await transact((unit) => removeSession(unit, sessionKey));
+      cache.delete(sessionKey);
+      feed.announceRemoval(sessionKey);
+      return outcome;
+    },
   };
+}
+
+async function find(
+  { agentId, cache, sessions }: Context,
+  locator: SessionLocator,
+): Promise<SessionRecord | undefined> {
+  const cachedRecord = cache.record(locator);
+  if (cachedRecord) return cachedRecord;
+  const session = await sessions.session(agentId, locator);
+  if (session) cache.putRecord(session);
+  return session;
+}
+
+async function decide<Item, Result>(
+  context: Context,
+  items: readonly Item[],
+  { locate, run }: Decision<Item, Result>,
+): Promise<(Result | 'stale')[]> {
+  const { agentId, runStatement, transact } = context;
+  const locators = distinctLocators(items.map(locate));
+  const sessions = await Promise.all(locators.map((locator) => find(context, locator)));
+  const records = sessions.filter((session) => session !== undefined);
+  const results = await runStatement((unit) => run(unit, items, { sessions: records, isLocked: false }));
+  const staleItems = items.filter((_, index) => results[index] === 'stale');
+  if (staleItems.length === 0) return [...results];
+  const secondResults = await transact(async (unit) => {
+    const lockedSessions = await lockSessions(unit, agentId, distinctLocators(staleItems.map(locate)));
+    return run(unit, staleItems, { sessions: lockedSessions, isLocked: true });
+  });
+  const next = secondResults.values();
+  return results.map((result) => (result === 'stale' ? (next.next().value ?? 'stale') : result));
 }
 
 /** Reads only what the cache does not have. */
 async function readConversation(
-  { cache, events }: { cache: SessionCache; events: EventStore },
+  { cache, events }: Context,
   session: SessionRecord,
   { seq, first }: { seq: number; first: UiMessage | null },
 ): Promise<Conversation> {

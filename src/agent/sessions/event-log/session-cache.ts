@@ -6,7 +6,7 @@ import { createLruCache } from '../../../kernel/cache.ts';
 import { applyEvent, type ConversationProjection } from './conversation.ts';
 import type { StoredEvent } from './events.ts';
 import type { SessionLocator, SessionRecord } from './session-store.ts';
-import type { AppliedAppend } from './unit.ts';
+import type { AppliedAppend, SessionChange } from './unit.ts';
 
 export interface SessionCache {
   /** A copy. */
@@ -47,12 +47,8 @@ export function createSessionCache(): SessionCache {
   }
 
   function put(sessionKey: string, change: Partial<Entry>): void {
-    const { record, conversation } = {
-      record: null,
-      conversation: null,
-      ...entries.peek(sessionKey),
-      ...change,
-    };
+    const empty: Entry = { record: null, conversation: null };
+    const { record, conversation } = { ...empty, ...entries.peek(sessionKey), ...change };
     entries.set(sessionKey, { record, conversation }, baseWeight + (conversation?.length ?? 0));
   }
 
@@ -70,16 +66,7 @@ export function createSessionCache(): SessionCache {
     if (record.headSeq + events.length !== headSeq || events.some(({ type }) => type.startsWith('session.')))
       return dropRecord(sessionKey);
     record.headSeq = headSeq;
-    if (change.activeRunId !== undefined) record.activeRunId = change.activeRunId;
-    record.queueLength += change.queue ?? 0;
-    record.pendingApprovals += change.approvals ?? 0;
-    record.messageCount += change.messages ?? 0;
-    record.inputTokens += change.inputTokens ?? 0;
-    record.outputTokens += change.outputTokens ?? 0;
-    record.cachedInputTokens += change.cachedInputTokens ?? 0;
-    record.reasoningTokens += change.reasoningTokens ?? 0;
-    record.credits += change.credits ?? 0;
-    record.title ??= change.title ?? null;
+    applyChange(record, change);
   }
 
   function applyToConversation(event: StoredEvent): void {
@@ -114,6 +101,19 @@ export function createSessionCache(): SessionCache {
       entries.delete(sessionKey);
     },
   };
+}
+
+function applyChange(record: SessionRecord, change: SessionChange): void {
+  if (change.activeRunId !== undefined) record.activeRunId = change.activeRunId;
+  record.queueLength += change.queue ?? 0;
+  record.pendingApprovals += change.approvals ?? 0;
+  record.messageCount += change.messages ?? 0;
+  record.inputTokens += change.inputTokens ?? 0;
+  record.outputTokens += change.outputTokens ?? 0;
+  record.cachedInputTokens += change.cachedInputTokens ?? 0;
+  record.reasoningTokens += change.reasoningTokens ?? 0;
+  record.credits += change.credits ?? 0;
+  record.title ??= change.title ?? null;
 }
 
 export function addToConversation(conversation: CachedConversation, event: StoredEvent): void {
