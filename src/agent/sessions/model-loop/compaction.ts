@@ -141,12 +141,12 @@ function sum(tokens: readonly number[]): number {
 /** The first step that stays, and the tokens of those that do. */
 function keepSteps(
   stepTokens: readonly number[],
-  skipped: number,
+  skippedSteps: number,
   keepTokens: number,
 ): { from: number; tokens: number } {
   let fromStep = stepTokens.length;
   let tokens = 0;
-  while (fromStep > skipped) {
+  while (fromStep > skippedSteps) {
     const next = stepTokens[fromStep - 1] as number;
     if (tokens > 0 && tokens + next > keepTokens) break;
     tokens += next;

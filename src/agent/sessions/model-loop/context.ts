@@ -51,13 +51,18 @@ export interface RunContextOptions {
   signal: AbortSignal;
 }
 
-// Shares of the context window.
+// Shares of the context window. A prompt above this one is shortened: the rest is for the answer, and for
+// the error of the estimate.
 const fullShare = 0.8;
+// The newest outputs of tools, which stay when older ones become notes.
 const keepOutputsShare = 0.2;
+// The newest turns, which a summary does not replace.
 const keepTurnsShare = 0.25;
+// Every change of the past costs the provider's prompt cache, so it has to free this much.
 const minFreedShare = 0.1;
 // After a refusal a smaller gain is worth a summary.
 const minFreedByRefusalShare = 0.02;
+// The texts of one input, or the outputs of one step.
 const maxTextShare = 0.35;
 // The tokens that remain after shortening for models without a known window.
 const usualWindow = 128_000;
@@ -67,6 +72,7 @@ const maxUnknownTextTokens = Number.POSITIVE_INFINITY;
 const belowRefused = 0.7;
 // The gateway accepts 4,096 messages in a prompt.
 const maxMessages = 4_000;
+// The prompt is shortened before it reaches the gateway's limit of bytes.
 const bytesShare = 0.95;
 
 interface ContextState {
@@ -81,7 +87,8 @@ interface ContextState {
   maxTokens: number | null;
   /** The tokens as the model counted them; 0 after the prompt has changed. */
   countedTokens: number;
-  reported: Set<string>;
+  /** The omissions that this run has reported. */
+  reportedOmissions: Set<string>;
   seq: number;
 }
 
@@ -89,7 +96,7 @@ type Context = RunContextOptions & { state: ContextState };
 
 export async function createRunContext(options: RunContextOptions): Promise<RunContext> {
   const state = {
-    reported: new Set<string>(),
+    reportedOmissions: new Set<string>(),
     seq: options.startSeq,
     leavesOutFiles: false,
     maxTokens: null,
@@ -184,9 +191,9 @@ async function refreshLimits(context: Context): Promise<void> {
 
 /** Reports each omission once per run. */
 async function reportOmissions({ state, record }: Context, omissions: readonly Omission[]): Promise<void> {
-  const newOmissions = omissions.filter(({ message }) => !state.reported.has(message));
+  const newOmissions = omissions.filter(({ message }) => !state.reportedOmissions.has(message));
   if (newOmissions.length === 0) return;
-  for (const { message } of newOmissions) state.reported.add(message);
+  for (const { message } of newOmissions) state.reportedOmissions.add(message);
   await record(newOmissions.map(({ code, message }) => ({ type: 'run.warning', code, message })));
 }
 

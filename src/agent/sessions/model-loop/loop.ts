@@ -6,7 +6,7 @@ import { foldMessage } from './message.ts';
 import { modelProblem } from './model-problem.ts';
 import { createModelRetry } from './model-retry.ts';
 import { takeStepWithRetries } from './retries.ts';
-import { addUsage } from './usage.ts';
+import { addUsage, noUsage } from './usage.ts';
 
 export type { FinishReason, LoopResult, ModelLoopOptions } from './loop-state.ts';
 
@@ -17,7 +17,7 @@ export async function runModelLoop(options: ModelLoopOptions): Promise<LoopResul
   const { hooks } = options;
   const state: LoopState = {
     message: foldMessage(),
-    usage: { inputTokens: 0, outputTokens: 0 },
+    usage: { ...noUsage },
     finishReason: null,
     failure: undefined,
     hasReportedTools: false,

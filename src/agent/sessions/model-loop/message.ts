@@ -45,14 +45,22 @@ export interface MessageFold {
 export function foldMessage(): MessageFold {
   const parts: UiMessagePart[] = [];
   let blocks = new Map<string, TextPart>();
-  let step: string[] = [];
+  let stepTexts: string[] = [];
 
-  // The last one, because a provider may reuse an id in a later step.
-  const openTool = (toolCallId: string) =>
-    parts.findLast(
-      (part): part is ToolPart =>
-        part.type === 'dynamic-tool' && part.toolCallId === toolCallId && part.state === 'input-available',
-    );
+  function startStep(): void {
+    blocks = new Map();
+    stepTexts = [];
+    parts.push({ type: 'step-start' });
+  }
+
+  function retryStep(): void {
+    const start = parts.findLastIndex((part) => part.type === 'step-start');
+    if (start === parts.length - 1) return;
+    const hasText = markBroken(parts.slice(start + 1));
+    blocks = new Map();
+    if (!hasText) stepTexts = [];
+    parts.push({ type: 'step-start' });
+  }
 
   function blockPart(type: TextPart['type'], block: string): TextPart {
     const key = `${type}:${block}`;
@@ -66,22 +74,11 @@ export function foldMessage(): MessageFold {
 
   return {
     parts: () => parts,
-    text: () => step.join(''),
-    startStep() {
-      blocks = new Map();
-      step = [];
-      parts.push({ type: 'step-start' });
-    },
-    retryStep() {
-      const start = parts.findLastIndex((part) => part.type === 'step-start');
-      if (start === parts.length - 1) return;
-      const hasText = markBroken(parts.slice(start + 1));
-      blocks = new Map();
-      if (!hasText) step = [];
-      parts.push({ type: 'step-start' });
-    },
+    text: () => stepTexts.join(''),
+    startStep,
+    retryStep,
     addText(type, block, delta) {
-      if (type === 'text') step.push(delta);
+      if (type === 'text') stepTexts.push(delta);
       blockPart(type, block).text += delta;
     },
     addMetadata(type, block, metadata) {
@@ -91,44 +88,57 @@ export function foldMessage(): MessageFold {
     addSource({ id, url, title }) {
       parts.push({ type: 'source-url', sourceId: id, url, ...(title === undefined ? {} : { title }) });
     },
-    startTool({ toolCallId, toolName, input, providerMetadata }) {
-      parts.push({
-        type: 'dynamic-tool',
-        toolName,
-        toolCallId,
-        state: 'input-available',
-        input: input ?? null,
-        ...(providerMetadata === undefined ? {} : { callProviderMetadata: providerMetadata }),
-      });
-    },
+    startTool: (call) => void parts.push(toToolPart(call)),
     endTool(toolCallId, result) {
-      const part = openTool(toolCallId);
-      if (!part) return;
-      if ('output' in result) {
-        const { output, outputSeq } = result;
-        const seq = outputSeq === undefined ? {} : { outputSeq };
-        Object.assign(part, { state: 'output-available', output: output ?? null, ...seq });
-      } else if ('denial' in result) {
-        const { approvalId, reason } = result.denial;
-        // The AI SDK requires an id there; a call that a rule denies has no question of its own.
-        const approval = { id: approvalId ?? toolCallId, approved: false, reason };
-        Object.assign(part, { state: 'output-denied', approval });
-      } else Object.assign(part, { state: 'output-error', errorText: result.errorText });
+      // The last one, because a provider may reuse an id in a later step.
+      const part = parts.findLast((part) => isOpenTool(part) && part.toolCallId === toolCallId);
+      if (part) Object.assign(part, toolEnd(toolCallId, result));
     },
     replaceText(text) {
-      const lastText = parts.findLast((part): part is TextPart => part.type === 'text');
-      // Pieces before a broken stream belong to the same text.
-      for (const part of parts) if (part.type === 'text' && part.state === 'streaming') part.text = '';
-      if (lastText) lastText.text = text;
-      step = [text];
+      replaceLastText(parts, text);
+      stepTexts = [text];
     },
     close(errorText) {
-      for (const part of parts) {
-        if (part.type === 'dynamic-tool' && part.state === 'input-available')
-          Object.assign(part, { state: 'output-error', errorText });
-      }
+      for (const part of parts.filter(isOpenTool))
+        Object.assign(part, toolEnd(part.toolCallId, { errorText }));
     },
   };
+}
+
+function toToolPart({ toolCallId, toolName, input, providerMetadata }: ToolStart): ToolPart {
+  return {
+    type: 'dynamic-tool',
+    toolName,
+    toolCallId,
+    state: 'input-available',
+    input: input ?? null,
+    ...(providerMetadata === undefined ? {} : { callProviderMetadata: providerMetadata }),
+  };
+}
+
+function isOpenTool(part: UiMessagePart): part is ToolPart {
+  return part.type === 'dynamic-tool' && part.state === 'input-available';
+}
+
+/** The members of a tool call's part that its result sets. */
+function toolEnd(toolCallId: string, result: ToolResult): object {
+  if ('output' in result) {
+    const { output, outputSeq } = result;
+    const seq = outputSeq === undefined ? {} : { outputSeq };
+    return { state: 'output-available', output: output ?? null, ...seq };
+  }
+  if ('errorText' in result) return { state: 'output-error', errorText: result.errorText };
+  const { approvalId, reason } = result.denial;
+  // The AI SDK requires an id there; a call that a rule denies has no question of its own.
+  const approval = { id: approvalId ?? toolCallId, approved: false, reason };
+  return { state: 'output-denied', approval };
+}
+
+function replaceLastText(parts: readonly UiMessagePart[], text: string): void {
+  const lastPart = parts.findLast((part): part is TextPart => part.type === 'text');
+  // Pieces before a broken stream belong to the same text.
+  for (const part of parts) if (part.type === 'text' && part.state === 'streaming') part.text = '';
+  if (lastPart) lastPart.text = text;
 }
 
 /**

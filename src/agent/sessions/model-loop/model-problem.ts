@@ -26,9 +26,9 @@ function connectionProblem(error: GatewayError): Problem | null {
         cause: error,
       });
     case 'stream_truncated':
-      return failed('upstream_truncated', "The model's answer was cut off.", error);
+      return upstreamFailure('upstream_truncated', "The model's answer was cut off.", error);
     case 'connection_failed':
-      return failed('upstream_failed', 'The gateway cannot be reached.', error);
+      return upstreamFailure('upstream_failed', 'The gateway cannot be reached.', error);
     default:
       return null;
   }
@@ -40,47 +40,31 @@ function statusProblem(error: GatewayError): Problem {
   switch (status) {
     case 401:
     case 403:
-      return failed(
+      return upstreamFailure(
         'provider_credentials',
         "The gateway refuses this agent's token; give the agent another one.",
         error,
       );
     case 402:
-      return new Problem(
-        'insufficient_credits',
-        'insufficient_credits',
-        "The credits of this agent's account do not cover the call.",
-        { cause: error, details: [...error.details] },
-      );
+      return creditProblem(error);
     case 404:
       return notFoundProblem(error);
     case 400:
     case 413:
     case 422:
-      return new Problem(
-        'impossible',
-        refusalCodes.get(error.code) ?? 'upstream_refused',
-        refusalText(error),
-        { cause: error },
-      );
+      return refusalProblem(error);
     case 429:
       return transientProblem(
-        'rate_limited',
         'rate_limited',
         'The gateway or the model is at its limit; try again later.',
         error,
       );
     case 503:
-      return transientProblem(
-        'unavailable',
-        'not_ready',
-        'The gateway is not ready; try again in a moment.',
-        error,
-      );
+      return transientProblem('not_ready', 'The gateway is not ready; try again in a moment.', error);
     case 504:
       return new Problem('upstream_timeout', 'upstream_timeout', 'The model was too slow.', { cause: error });
     default:
-      return failed(
+      return upstreamFailure(
         error.code === 'upstream_truncated' ? 'upstream_truncated' : 'upstream_failed',
         'The model or its gateway failed.',
         error,
@@ -88,9 +72,26 @@ function statusProblem(error: GatewayError): Problem {
   }
 }
 
+function creditProblem(error: GatewayError): Problem {
+  return new Problem(
+    'insufficient_credits',
+    'insufficient_credits',
+    "The credits of this agent's account do not cover the call.",
+    { cause: error, details: [...error.details] },
+  );
+}
+
+// The message says what to change, such as the length of the context. The gateway has
+// removed keys and addresses.
+function refusalProblem(error: GatewayError): Problem {
+  const code = refusalCodes.get(error.code) ?? 'upstream_refused';
+  const message = `The model refused the request: ${error.message.slice(0, 500)}`;
+  return new Problem('impossible', code, message, { cause: error });
+}
+
 function notFoundProblem(error: GatewayError): Problem {
   if (error.code !== 'model_not_found')
-    return failed(
+    return upstreamFailure(
       'upstream_refused',
       'The gateway has no such route; is the address right that the agent was given?',
       error,
@@ -105,13 +106,22 @@ function notFoundProblem(error: GatewayError): Problem {
 
 // Every provider words it differently. The gateway's own limit of bytes and the
 // prompt limit of its local models count too.
-const overflowWords =
-  /context[ _-]?(?:length|window|size)|maximum context|too (?:long|large|many tokens)|(?:prompt|input|request|tokens?) (?:\w+ ){0,4}exceeds?|exceeds? (?:the )?(?:model|maximum|max|limit|token)|token limit|maximum (?:prompt|input) length|longer than the \d+ bytes|reads \d+ KiB of prompt/i;
+const overflowPatterns = [
+  /context[ _-]?(?:length|window|size)/i,
+  /maximum context/i,
+  /too (?:long|large|many tokens)/i,
+  /(?:prompt|input|request|tokens?) (?:\w+ ){0,4}exceeds?/i,
+  /exceeds? (?:the )?(?:model|maximum|max|limit|token)/i,
+  /token limit/i,
+  /maximum (?:prompt|input) length/i,
+  /longer than the \d+ bytes/i,
+  /reads \d+ KiB of prompt/i,
+];
 
 /** Whether the request was refused because it was too long. */
 export function isContextOverflow({ kind, message, cause }: Problem): boolean {
   if (GatewayError.isInstance(cause) && cause.status === 413) return true;
-  return kind === 'impossible' && overflowWords.test(message);
+  return kind === 'impossible' && overflowPatterns.some((pattern) => pattern.test(message));
 }
 
 /** Whether the provider refused this request, so that a changed request may succeed. */
@@ -144,24 +154,19 @@ const refusalCodes = new Map<string, ProblemCode>([
   ['unsupported_reasoning_effort', 'unsupported_reasoning_effort'],
 ]);
 
-function failed(code: ProblemCode, message: string, cause: GatewayError): Problem {
+function upstreamFailure(code: ProblemCode, message: string, cause: GatewayError): Problem {
   return new Problem('upstream_failed', code, message, { cause });
 }
 
-function transientProblem(
-  kind: ProblemKind,
-  code: ProblemCode,
-  message: string,
-  error: GatewayError,
-): Problem {
-  const waitSeconds = Math.max(1, Math.ceil((error.retryAfterMs ?? 1000) / 1000));
-  return new Problem(kind, code, message, { cause: error, headers: { 'retry-after': String(waitSeconds) } });
-}
+const transientKinds = {
+  rate_limited: 'rate_limited',
+  not_ready: 'unavailable',
+} as const satisfies Partial<Record<ProblemCode, ProblemKind>>;
 
-// A refusal says what to change, such as the length of the context. The gateway has
-// removed keys and addresses.
-function refusalText(error: GatewayError): string {
-  return `The model refused the request: ${error.message.slice(0, 500)}`;
+function transientProblem(code: keyof typeof transientKinds, message: string, error: GatewayError): Problem {
+  const waitSeconds = Math.max(1, Math.ceil((error.retryAfterMs ?? 1000) / 1000));
+  const headers = { 'retry-after': String(waitSeconds) };
+  return new Problem(transientKinds[code], code, message, { cause: error, headers });
 }
 
 // The AI SDK wraps the last error after its retries.

@@ -1,7 +1,7 @@
 // One call of a model for a text alone, such as a summary.
 import type { LanguageModelV3, LanguageModelV3Message } from '@ai-sdk/provider';
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
-import { addUsage, readUsage } from './usage.ts';
+import { addUsage, noUsage, readUsage } from './usage.ts';
 
 /** Throws the error of the model. The text may be empty. */
 export async function generateText({
@@ -14,7 +14,7 @@ export async function generateText({
   signal: AbortSignal;
 }): Promise<{ text: string; usage: RunUsage }> {
   const { stream } = await model.doStream({ prompt, abortSignal: signal });
-  const usage: RunUsage = { inputTokens: 0, outputTokens: 0 };
+  const usage: RunUsage = { ...noUsage };
   let text = '';
   for await (const part of stream) {
     if (part.type === 'text-delta') text += part.delta;

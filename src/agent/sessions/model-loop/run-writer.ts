@@ -69,7 +69,7 @@ type PartType = OpenPart['partType'];
 interface PartState {
   part: OpenPart;
   blockId: string;
-  /** `opening`: its `part.started` is queued, and text waits in `early`. */
+  /** `opening`: its `part.started` is queued, and text waits in `earlyText`. */
   phase: { name: 'opening'; earlyText: string } | { name: 'open' };
   /** Characters in checkpoints. */
   savedLength: number;
@@ -130,91 +130,104 @@ interface TextParts extends Pick<
   closeParts(): void;
 }
 
+interface TextState {
+  readonly options: RunWriterOptions;
+  readonly queue: WriteQueue;
+  readonly pending: PendingEvents;
+  readonly checkpoints: Checkpoints;
+  /** Blocks that still get text. */
+  readonly blocks: Map<string, PartState>;
+  /** Parts whose `part.ended` is not pending yet. */
+  readonly openParts: Set<PartState>;
+  messageId: string;
+}
+
 /** The parts that stream: their blocks, and their text in the live feed and in checkpoints. */
 function createTextParts(
   options: RunWriterOptions,
   { queue, pending }: { queue: WriteQueue; pending: PendingEvents },
 ): TextParts {
-  const { sessionKey, runId, log, clock } = options;
-  /** Blocks that still get text. */
-  const blocks = new Map<string, PartState>();
-  /** Parts whose `part.ended` is not pending yet. */
   const openParts = new Set<PartState>();
   const checkpoints = createCheckpoints(options, { queue, pending, openParts });
-  let messageId = '';
-
-  function publishText({ part }: PartState, text: string): void {
-    if (text !== '') log.addText(sessionKey, part.partId, text, clock.now().toISOString());
-  }
-
-  function openPart(partType: PartType, blockId: string): PartState {
-    const part: OpenPart = { runId, messageId, partId: id('prt'), partType, startedSeq: 0, text: '' };
-    const state: PartState = {
-      part,
-      blockId,
-      phase: { name: 'opening', earlyText: '' },
-      savedLength: 0,
-      metadata: undefined,
-    };
-    openParts.add(state);
-    queue.runInBackground(async () => {
-      part.startedSeq = await pending.write([
-        { type: 'part.started', messageId: part.messageId, partId: part.partId, partType },
-      ]);
-      log.openPart(sessionKey, part);
-      const earlyText = state.phase.name === 'opening' ? state.phase.earlyText : '';
-      state.phase = { name: 'open' };
-      publishText(state, earlyText);
-    });
-    return state;
-  }
-
-  function blockState(type: PartType, blockId: string): PartState {
-    const key = blockKey(type, blockId);
-    const state = blocks.get(key) ?? openPart(type, blockId);
-    blocks.set(key, state);
-    return state;
-  }
-
-  function endPart(state: PartState): void {
-    blocks.delete(blockKey(state.part.partType, state.blockId));
-    // The queue writes it behind the `part.started` of the part.
-    queue.runInBackground(async () => {
-      openParts.delete(state);
-      pending.endPart(state);
-      checkpoints.schedule();
-    });
-  }
-
+  const blocks = new Map<string, PartState>();
+  const texts: TextState = { options, queue, pending, checkpoints, blocks, openParts, messageId: '' };
   return {
     checkpoints,
-    messageId: () => messageId,
-    setMessage(next) {
-      messageId = next;
+    messageId: () => texts.messageId,
+    setMessage(messageId) {
+      texts.messageId = messageId;
     },
     addText(type, blockId, delta) {
-      if (delta === '') return;
-      const state = blockState(type, blockId);
-      if (state.phase.name === 'opening') state.phase.earlyText += delta;
-      else publishText(state, delta);
-      if (state.part.text.length - state.savedLength >= checkpointLength) checkpoints.saveNow();
-      else checkpoints.schedule();
+      if (delta !== '') addText(texts, blockState(texts, type, blockId), delta);
     },
     addMetadata(type, blockId, metadata) {
-      const state = blockState(type, blockId);
+      const state = blockState(texts, type, blockId);
       state.metadata = { ...state.metadata, ...metadata };
     },
     endText(type, blockId) {
       const state = blocks.get(blockKey(type, blockId));
-      if (state) endPart(state);
+      if (state) endPart(texts, state);
     },
     endAllTexts() {
-      for (const state of blocks.values()) endPart(state);
+      for (const state of blocks.values()) endPart(texts, state);
     },
     closeParts() {
-      for (const { part } of openParts) log.closePart(sessionKey, part.partId);
+      for (const { part } of openParts) options.log.closePart(options.sessionKey, part.partId);
     },
   };
+}
+
+function blockState(texts: TextState, type: PartType, blockId: string): PartState {
+  const key = blockKey(type, blockId);
+  const state = texts.blocks.get(key) ?? openPart(texts, type, blockId);
+  texts.blocks.set(key, state);
+  return state;
+}
+
+function openPart(texts: TextState, partType: PartType, blockId: string): PartState {
+  const { options, queue, pending, openParts, messageId } = texts;
+  const { sessionKey, runId, log } = options;
+  const part: OpenPart = { runId, messageId, partId: id('prt'), partType, startedSeq: 0, text: '' };
+  const state: PartState = {
+    part,
+    blockId,
+    phase: { name: 'opening', earlyText: '' },
+    savedLength: 0,
+    metadata: undefined,
+  };
+  openParts.add(state);
+  queue.runInBackground(async () => {
+    part.startedSeq = await pending.write([
+      { type: 'part.started', messageId: part.messageId, partId: part.partId, partType },
+    ]);
+    log.openPart(sessionKey, part);
+    const earlyText = state.phase.name === 'opening' ? state.phase.earlyText : '';
+    state.phase = { name: 'open' };
+    publishText(options, part, earlyText);
+  });
+  return state;
+}
+
+function addText({ options, checkpoints }: TextState, state: PartState, delta: string): void {
+  if (state.phase.name === 'opening') state.phase.earlyText += delta;
+  else publishText(options, state.part, delta);
+  if (state.part.text.length - state.savedLength >= checkpointLength) checkpoints.saveNow();
+  else checkpoints.schedule();
+}
+
+/** Sends the text to the subscribers; the live feed appends it to the part. */
+function publishText({ sessionKey, log, clock }: RunWriterOptions, { partId }: OpenPart, text: string): void {
+  if (text !== '') log.addText(sessionKey, partId, text, clock.now().toISOString());
+}
+
+function endPart({ blocks, openParts, queue, pending, checkpoints }: TextState, state: PartState): void {
+  blocks.delete(blockKey(state.part.partType, state.blockId));
+  // The queue writes it behind the `part.started` of the part.
+  queue.runInBackground(async () => {
+    openParts.delete(state);
+    pending.endPart(state);
+    checkpoints.schedule();
+  });
 }
 
 /** Events of tools name the message that is being written. */
@@ -282,37 +295,24 @@ interface PendingEvents {
   closeParts(): void;
 }
 
+interface PendingState {
+  readonly options: RunWriterOptions;
+  readonly deferredEvents: SessionEvent[];
+  readonly endedParts: PartState[];
+  readonly retryWrite: ReturnType<typeof createRetryingWrite>;
+}
+
 /** Collects deferred events and ended parts for the next write. */
 function createPendingEvents(options: RunWriterOptions): PendingEvents {
-  const { sessionKey, runId, log } = options;
+  const { sessionKey, log } = options;
   const deferredEvents: SessionEvent[] = [];
   const endedParts: PartState[] = [];
-  const retryWrite = createRetryingWrite(options);
-
-  async function flush(
-    write: (
-      pendingEvents: readonly SessionEvent[],
-      savedPartIds: readonly string[],
-    ) => Promise<number | null>,
-    lastEvent?: SessionEvent,
-  ): Promise<number | null> {
-    const [events, parts] = [[...deferredEvents], [...endedParts]];
-    const drop = () => {
-      deferredEvents.splice(0, events.length);
-      for (const { part } of endedParts.splice(0, parts.length)) log.closePart(sessionKey, part.partId);
-    };
-    const savedPartIds = parts.flatMap(({ savedLength, part }) => (savedLength > 0 ? [part.partId] : []));
-    try {
-      const seq = await retryWrite(() => write(events, savedPartIds), lastEvent ?? events.at(-1));
-      if (seq !== null) drop();
-      return seq;
-    } catch (error) {
-      // The events may be committed, and must not be written twice.
-      if (!isRolledBack(error)) drop();
-      throw error;
-    }
-  }
-
+  const pending: PendingState = {
+    options,
+    deferredEvents,
+    endedParts,
+    retryWrite: createRetryingWrite(options),
+  };
   return {
     defer: (events) => void deferredEvents.push(...events),
     endPart(state) {
@@ -322,39 +322,85 @@ function createPendingEvents(options: RunWriterOptions): PendingEvents {
       endedParts.push(state);
     },
     async write(events, change, also) {
-      const seq = await flush(async (pendingEvents, savedPartIds) => {
-        const allEvents = [...pendingEvents, ...events];
-        const segment = { sessionKey, runId, fence: runId, events: allEvents, ...(change ? { change } : {}) };
-        if (also === undefined && savedPartIds.length === 0) return log.append(segment);
-        return log.transact(async (unit) => {
-          const headSeq = await append(unit, segment, deleteCheckpoints(unit.tx, runId, savedPartIds));
-          if (headSeq !== null) await also?.(unit);
-          return headSeq;
-        });
-      }, events.at(-1));
+      const seq = await writeEvents(pending, events, change, also);
       if (seq === null) throw runLost();
       return seq;
     },
-    writeFrom: (make) =>
-      flush((pendingEvents, savedPartIds) =>
-        log.transact(async (unit) => {
-          const content = await make(unit);
-          if (content === null) return null;
-          const { change } = content;
-          const events = [...pendingEvents, ...content.events];
-          return append(
-            unit,
-            { sessionKey, runId, fence: runId, events, change },
-            deleteCheckpoints(unit.tx, runId, savedPartIds),
-          );
-        }),
-      ),
+    writeFrom: (make) => writeFromSession(pending, make),
     isEmpty: () => deferredEvents.length === 0,
     takeEvents: () => deferredEvents.splice(0),
     closeParts() {
       for (const { part } of endedParts) log.closePart(sessionKey, part.partId);
     },
   };
+}
+
+function writeEvents(
+  pending: PendingState,
+  events: readonly SessionEvent[],
+  change: SessionChange | undefined,
+  also: ((unit: UnitOfWork) => Promise<void>) | undefined,
+): Promise<number | null> {
+  const { sessionKey, runId, log } = pending.options;
+  const write: PendingWrite = (pendingEvents, savedPartIds) => {
+    const allEvents = [...pendingEvents, ...events];
+    const segment = { sessionKey, runId, fence: runId, events: allEvents, ...(change ? { change } : {}) };
+    if (also === undefined && savedPartIds.length === 0) return log.append(segment);
+    return log.transact(async (unit) => {
+      const headSeq = await append(unit, segment, deleteCheckpoints(unit.tx, runId, savedPartIds));
+      if (headSeq !== null) await also?.(unit);
+      return headSeq;
+    });
+  };
+  return flush(pending, write, events.at(-1));
+}
+
+function writeFromSession(
+  pending: PendingState,
+  make: Parameters<RunWriter['recordFrom']>[0],
+): Promise<number | null> {
+  const { sessionKey, runId, log } = pending.options;
+  return flush(pending, (pendingEvents, savedPartIds) =>
+    log.transact(async (unit) => {
+      const content = await make(unit);
+      if (content === null) return null;
+      const events = [...pendingEvents, ...content.events];
+      return append(
+        unit,
+        { sessionKey, runId, fence: runId, events, change: content.change },
+        deleteCheckpoints(unit.tx, runId, savedPartIds),
+      );
+    }),
+  );
+}
+
+type PendingWrite = (
+  pendingEvents: readonly SessionEvent[],
+  /** The ended parts that have checkpoints, which the write deletes. */
+  savedPartIds: readonly string[],
+) => Promise<number | null>;
+
+/** Writes what is pending, and forgets it unless the write was rolled back or wrote nothing. */
+async function flush(
+  { options: { sessionKey, log }, deferredEvents, endedParts, retryWrite }: PendingState,
+  write: PendingWrite,
+  lastEvent?: SessionEvent,
+): Promise<number | null> {
+  const [events, parts] = [[...deferredEvents], [...endedParts]];
+  const drop = () => {
+    deferredEvents.splice(0, events.length);
+    for (const { part } of endedParts.splice(0, parts.length)) log.closePart(sessionKey, part.partId);
+  };
+  const savedPartIds = parts.flatMap(({ savedLength, part }) => (savedLength > 0 ? [part.partId] : []));
+  try {
+    const seq = await retryWrite(() => write(events, savedPartIds), lastEvent ?? events.at(-1));
+    if (seq !== null) drop();
+    return seq;
+  } catch (error) {
+    // The events may be committed, and must not be written twice.
+    if (!isRolledBack(error)) drop();
+    throw error;
+  }
 }
 
 /**

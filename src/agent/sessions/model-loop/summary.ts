@@ -6,7 +6,7 @@ import { clipText } from './prompt/clip.ts';
 import { estimateText } from './prompt/estimate.ts';
 import { isContextOverflow, isRefusal, modelProblem } from './model-problem.ts';
 import { generateText } from './model-text.ts';
-import { addUsage } from './usage.ts';
+import { addUsage, noUsage } from './usage.ts';
 
 const instructions = [
   'Sum up the conversation above for your own later use, as the only thing that you will still see of it.',
@@ -31,7 +31,7 @@ const minRequestTokens = 500;
 
 /** Throws the error of a model that cannot be reached. */
 export async function summarize(request: SummaryRequest): Promise<{ summary: string; usage: RunUsage }> {
-  const usage: RunUsage = { inputTokens: 0, outputTokens: 0 };
+  const usage: RunUsage = { ...noUsage };
   let maxTokens = request.maxRequestTokens;
   let summary = request.earlierSummary;
   for (let remainingEntries = [...request.transcript]; remainingEntries.length > 0;) {

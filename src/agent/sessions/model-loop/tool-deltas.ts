@@ -42,12 +42,8 @@ export function createToolDeltas({
   let isClosed = false;
 
   function send(call: CallText): void {
-    const { kind, toolCallId, toolName, length, pending } = call;
-    if (pending === '') return;
-    call.pending = '';
-    const type = kind === 'input' ? 'tool.input.delta' : 'tool.output.delta';
-    const offset = length - pending.length;
-    publish({ type, toolCallId, toolName, offset, delta: pending, time: clock.now().toISOString() });
+    if (call.pending === '') return;
+    publish({ ...takePending(call), time: clock.now().toISOString() });
   }
 
   function sendAll(): void {
@@ -83,4 +79,11 @@ export function createToolDeltas({
       calls.clear();
     },
   };
+}
+
+function takePending(call: CallText): Omit<ToolDelta, 'runId' | 'messageId' | 'time'> {
+  const { kind, toolCallId, toolName, length, pending } = call;
+  call.pending = '';
+  const type = kind === 'input' ? 'tool.input.delta' : 'tool.output.delta';
+  return { type, toolCallId, toolName, offset: length - pending.length, delta: pending };
 }

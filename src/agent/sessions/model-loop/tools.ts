@@ -110,17 +110,17 @@ function metadataMember(providerMetadata: Metadata): { providerMetadata?: Record
   return providerMetadata === undefined ? {} : { providerMetadata };
 }
 
-async function runTool(run: StepContext, requested: ToolCall, metadata: Metadata): Promise<void> {
+async function runTool(run: StepContext, modelCall: ToolCall, metadata: Metadata): Promise<void> {
   const { record, state, hookContext, options } = run;
   const { clock, hooks } = options;
-  const { tool, toolCallId } = requested;
+  const { tool, toolCallId } = modelCall;
   const toolName = tool.name;
   const { input } = await hooks.pipeline(
     'tool.before',
-    { toolName, toolCallId, input: requested.input },
+    { toolName, toolCallId, input: modelCall.input },
     hookContext,
   );
-  const call: ToolCall = { ...requested, input };
+  const call: ToolCall = { ...modelCall, input };
   await record([{ type: 'tool.started', toolCallId, toolName, input, ...metadataMember(metadata) }]);
   const startedMs = clock.monotonicMs();
   const durationMs = () => Math.round(clock.monotonicMs() - startedMs);

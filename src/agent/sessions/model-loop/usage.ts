@@ -2,6 +2,8 @@
 import type { LanguageModelV3Usage, SharedV3ProviderMetadata } from '@ai-sdk/provider';
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 
+export const noUsage: Readonly<RunUsage> = { inputTokens: 0, outputTokens: 0 };
+
 const optionalCounts = ['cachedInputTokens', 'reasoningTokens', 'credits'] as const;
 
 /** Counts that the provider did not report stay absent. */
