@@ -3,7 +3,7 @@ import { Problem } from '../../kernel/problem.ts';
 import type { Direction } from '../snapshots/index.ts';
 import { lockSession, type SessionRecord } from './event-log/session-store.ts';
 import { append } from './event-log/store.ts';
-import { sessionNotFound } from './runs/submission.ts';
+import { runNotFound, sessionNotFound } from './runs/problems.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
 
 // `workspace.changed` shows as many.
@@ -68,10 +68,7 @@ async function requireRun(
   runId: string,
 ): Promise<SessionRecord> {
   const session = await requireSession(sessionId);
-  if (!(await runStore.run(session.key, runId)))
-    throw new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', {
-      param: 'runId',
-    });
+  if (!(await runStore.run(session.key, runId))) throw runNotFound();
   return session;
 }
 

@@ -1,11 +1,13 @@
 // Chats: a chat is a session addressed by an external id. Its first message creates
 // it, and every message goes through its queue.
-import type { Attachment, ExecuteReceipt, SessionKind } from '../../contract/agent/types.gen.ts';
+import type { ExecuteReceipt, SessionKind } from '../../contract/agent/types.gen.ts';
+import type { AttachmentInput } from './attachments/files.ts';
+import type { InputSubmitter } from './submit.ts';
 
 export interface ChatMessage {
   chatId: string;
   text: string;
-  attachments?: readonly Omit<Attachment, 'type'>[] | undefined;
+  attachments?: readonly AttachmentInput[] | undefined;
   model?: string | undefined;
   /** Whether a person can decide approvals of the chat; applies to a message that creates its chat. */
   attended?: boolean | undefined;
@@ -20,31 +22,9 @@ export type ChatReceipt = Required<Pick<ExecuteReceipt, 'queueItemId' | 'queuePo
 export interface Chat {
   /** Resolves once the message is durable. */
   send(message: ChatMessage): Promise<ChatReceipt>;
-  /** The id of a chat's session; undefined before its first message. */
-  sessionOf(chatId: string): Promise<string | undefined>;
 }
 
-export function createChat({
-  agentId,
-  inputs,
-  store,
-}: {
-  agentId: string;
-  inputs: {
-    submit(input: {
-      to: { chatId: string };
-      origin: SessionKind | 'service';
-      parts: readonly { type: 'text'; text: string }[];
-      attachments?: readonly Omit<Attachment, 'type'>[] | undefined;
-      model?: string | undefined;
-      attended?: boolean | undefined;
-      requestId?: string | undefined;
-    }): Promise<{
-      receipt: Pick<ChatReceipt, 'queueItemId' | 'queuePosition' | 'sessionId' | 'runId' | 'seq'>;
-    }>;
-  };
-  store: { session(agentId: string, locator: { chatId: string }): Promise<{ id: string } | undefined> };
-}): Chat {
+export function createChat(inputs: Pick<InputSubmitter, 'submit'>): Chat {
   return {
     async send({ chatId, text, origin = 'chat', ...settings }) {
       const { receipt } = await inputs.submit({
@@ -65,9 +45,6 @@ export function createChat({
         runId,
         seq,
       };
-    },
-    async sessionOf(chatId) {
-      return (await store.session(agentId, { chatId }))?.id;
     },
   };
 }

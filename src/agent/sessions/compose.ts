@@ -21,15 +21,15 @@ import { allSessionsStore } from './event-log/all-sessions-store.ts';
 import { foldSessionsAtRest } from './event-log/fold.ts';
 import { createEventLog } from './event-log/log.ts';
 import { messageUpdateStore } from './event-log/message-update-store.ts';
-import { segmentsOf, sessionStore, type SessionStore } from './event-log/session-store.ts';
+import { segmentsOf, sessionStore } from './event-log/session-store.ts';
 import { eventStore } from './event-log/store.ts';
-import type { ChatQueue } from './execute.ts';
+import type { Chat } from './chat.ts';
 import { createModelLimits } from './model-loop/prompt/model-limits.ts';
 import { createPromptRenderer } from './model-loop/prompt/prompt.ts';
 import { findReceipt } from './receipts.ts';
 import { createOwnWorkspaces } from './own-workspaces.ts';
 import { createRuns, type RunLimits, type Runs } from './runs/runs.ts';
-import { sessionNotFound } from './runs/submission.ts';
+import { sessionNotFound } from './runs/problems.ts';
 import { runStore as openRunStore } from './runs/store.ts';
 import { removeSession, sessionService } from './sessions.ts';
 import { createInputSubmitter, type InputSubmitter } from './submit.ts';
@@ -64,14 +64,13 @@ export interface SessionsOptions {
 export interface Sessions {
   runs: Runs;
   inputs: InputSubmitter;
-  store: SessionStore;
   /** The internal key of a session. Throws 404 when there is no session of this id. */
   keyOf(sessionId: string): Promise<string>;
   /** The receipt of the run that a call with an Idempotency-Key has accepted; null without one. */
   receiptOf(call: { operationId: string; requestId: string }): ReturnType<typeof findReceipt>;
   /** The output of a tool call by the seq of its event; undefined when the session has none. */
   readOutput(sessionId: string, seq: number): Promise<unknown>;
-  service(chat: ChatQueue): Service<'sessions'>;
+  service(chat: Chat): Service<'sessions'>;
 }
 
 // Limit of events that are buffered for a slow reader of the stream.
@@ -79,22 +78,14 @@ const maxBufferBytes = 1024 * 1024;
 
 /** Reads and writes nothing before `runs.recover()`. */
 export function createSessions(options: SessionsOptions): Sessions {
-  const { database, agentId, registry, limits, clock } = options;
-  const store = sessionStore(database);
-  const runStore = openRunStore(database);
-  const events = eventStore(database);
-  const eventLog = createEventLog({ database, agentId });
-  const approvalStore = openApprovalStore(database);
-  const attachments = attachmentStore(database);
-  const files =
-    options.bucket === undefined
-      ? attachmentFiles(options.dataDir)
-      : bucketAttachments(s3Storage({ ...options.bucket, clock }));
+  const { agentId, registry, limits, clock } = options;
+  const stores = openStores(options);
+  const { store, runStore, events, eventLog, files, attachments, hasReplicas } = stores;
   const modelLimits = createModelLimits(options.describeModel);
   const render = createPromptRenderer({ attachments, files });
   const approvals = createApprovals({
     agentId,
-    store: approvalStore,
+    store: stores.approvalStore,
     eventLog,
     clock,
     ttlMs: limits.approvalTtlMs,
@@ -109,18 +100,20 @@ export function createSessions(options: SessionsOptions): Sessions {
     approvals,
     modelLimits,
     render,
-    hasReplicas: database.engine === 'postgres',
+    hasReplicas,
     removeSession: (session) => removeSession({ ...options, runs, eventLog, files }, session),
-    foldSessions: (signal) => foldSessionsAtRest({ database, agentId, clock }, signal),
+    foldSessions: (signal) => foldSessionsAtRest({ database: options.database, agentId, clock }, signal),
     sweepWorkspaces: () => options.workspaces.sweep((keys) => store.existingKeys(keys)),
   });
   const { hooks } = registry;
   const inputs = createInputSubmitter({ agentId, runs, eventLog, store, files, hooks, clock });
-  const { heartbeatMs, maxReplayEvents, executeWaitMs } = limits;
+  const { heartbeatMs, maxReplayEvents, maxWorkspaces, executeWaitMs } = limits;
+  const ownWorkspaces = createOwnWorkspaces({ ...options, store, maxWorkspaces });
+  const follow = { heartbeatMs, maxReplayEvents, maxBufferBytes };
+  const parts = { runs, inputs, approvals, modelLimits, render, ownWorkspaces, follow, executeWaitMs };
   return {
     runs,
     inputs,
-    store,
     async readOutput(sessionId, seq) {
       const session = await store.session(agentId, { id: sessionId });
       return session && events.toolOutput(segmentsOf(session), seq);
@@ -131,28 +124,22 @@ export function createSessions(options: SessionsOptions): Sessions {
       return session.key;
     },
     receiptOf: (call) => findReceipt(runStore, call),
-    service: (chat) =>
-      sessionService({
-        ...options,
-        runs,
-        inputs,
-        chat,
-        store,
-        runStore,
-        events,
-        messageUpdates: messageUpdateStore(database),
-        allSessions: allSessionsStore(database),
-        hasReplicas: database.engine === 'postgres',
-        eventLog,
-        approvals,
-        approvalStore,
-        files,
-        attachments,
-        executeWaitMs,
-        ownWorkspaces: createOwnWorkspaces({ ...options, store, maxWorkspaces: limits.maxWorkspaces }),
-        modelLimits,
-        render,
-        follow: { heartbeatMs, maxReplayEvents, maxBufferBytes },
-      }),
+    service: (chat) => sessionService({ ...options, ...stores, ...parts, chat }),
+  };
+}
+
+function openStores({ database, agentId, dataDir, bucket, clock }: SessionsOptions) {
+  return {
+    store: sessionStore(database),
+    runStore: openRunStore(database),
+    events: eventStore(database),
+    eventLog: createEventLog({ database, agentId }),
+    messageUpdates: messageUpdateStore(database),
+    allSessions: allSessionsStore(database),
+    approvalStore: openApprovalStore(database),
+    attachments: attachmentStore(database),
+    files:
+      bucket === undefined ? attachmentFiles(dataDir) : bucketAttachments(s3Storage({ ...bucket, clock })),
+    hasReplicas: database.engine === 'postgres',
   };
 }

@@ -3,10 +3,11 @@
 import { settlesWithin } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { AttachmentInput } from './attachments/files.ts';
-import { readEvent, type SessionEvent } from './event-log/events.ts';
+import type { Chat } from './chat.ts';
+import { readMessage } from './event-log/events.ts';
 import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
 import type { EventStore } from './event-log/store.ts';
+import { noUsage } from './model-loop/usage.ts';
 import { lastStepText } from './records.ts';
 import type { CompletedRun } from './runs/active-run.ts';
 import { runFailure } from './runs/run-failure.ts';
@@ -14,29 +15,9 @@ import type { Runs } from './runs/runs.ts';
 import { keyedRequestId, type SessionHandlers } from './session-options.ts';
 import type { AcceptedInput, InputSubmitter } from './submit.ts';
 
-/** The functions of chats that these routes use. */
-export interface ChatQueue {
-  send(message: {
-    chatId: string;
-    text: string;
-    attachments?: readonly AttachmentInput[] | undefined;
-    model?: string | undefined;
-    origin?: 'execute' | 'dashboard';
-    requestId?: string | undefined;
-  }): Promise<{
-    success: true;
-    queued: true;
-    queueItemId: string | null;
-    queuePosition: number;
-    sessionId: string;
-    runId: string;
-    seq: number;
-  }>;
-}
-
 export interface ExecuteOptions {
   inputs: InputSubmitter;
-  chat: ChatQueue;
+  chat: Chat;
   runs: Runs;
   events: EventStore;
   executeWaitMs: number;
@@ -57,7 +38,7 @@ export function executeHandlers(
         const message = { chatId, text: instructions, attachments, model, origin, requestId };
         return { status: 202, body: await chat.send(message) };
       }
-      const accepted = await inputs.submit({
+      const input = await inputs.submit({
         to: 'own',
         origin: 'execute',
         parts: [{ type: 'text', text: instructions }],
@@ -65,7 +46,7 @@ export function executeHandlers(
         model,
         requestId,
       });
-      return reply(options, accepted, call.signal);
+      return reply(options, input, call.signal);
     },
 
     'sessions.executeInSession': async (call) => {
@@ -77,14 +58,14 @@ export function executeHandlers(
         const message = { chatId, text: instructions, attachments, origin, requestId };
         return { status: 202, body: await chat.send(message) };
       }
-      const accepted = await inputs.submit({
+      const input = await inputs.submit({
         to: { sessionId: id },
         origin: 'dashboard',
         parts: [{ type: 'text', text: instructions }],
         attachments,
         requestId,
       });
-      return reply(options, accepted, call.signal);
+      return reply(options, input, call.signal);
     },
   };
 }
@@ -92,8 +73,8 @@ export function executeHandlers(
 /** `waiting`: the time is over and the run continues. `gone`: the caller has disconnected. */
 type Outcome = CompletedRun | Problem | 'waiting' | 'gone';
 
-async function reply(options: ExecuteOptions, accepted: AcceptedInput, signal: AbortSignal) {
-  const { session, receipt, settled } = accepted;
+async function reply(options: ExecuteOptions, input: AcceptedInput, signal: AbortSignal) {
+  const { session, receipt, settled } = input;
   const { sessionId, runId, queued, queueItemId, queuePosition, waitsFor, seq } = receipt;
   const outcome =
     settled === null
@@ -137,15 +118,12 @@ async function waitForSettlement(
     run.messageId,
   );
   const completion = messageEvents.findLast(({ type }) => type === 'message.completed');
-  const { message } = readEvent(completion as NonNullable<typeof completion>) as Extract<
-    SessionEvent,
-    { type: 'message.completed' }
-  >;
+  const message = readMessage(completion as NonNullable<typeof completion>);
   return {
     messageId: message.id,
     message,
     text: lastStepText(message),
-    usage: run.usage ?? { inputTokens: 0, outputTokens: 0 },
+    usage: run.usage ?? noUsage,
     finishReason: (run.finishReason ?? 'other') as CompletedRun['finishReason'],
   };
 }

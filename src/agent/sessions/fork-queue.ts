@@ -3,6 +3,7 @@
 import type { WaitingInput } from './event-log/message-update-store.ts';
 import type { SessionRecord } from './event-log/session-store.ts';
 import type { LogEntry } from './event-log/unit.ts';
+import { noUsage } from './model-loop/usage.ts';
 import type { HandlerOptions } from './session-options.ts';
 
 export async function buildEndEvents(
@@ -24,7 +25,7 @@ function endEvents({ runId, queueItemId, messageId }: WaitingInput): LogEntry[] 
     type: 'run.settled',
     runId,
     outcome: 'cancelled',
-    usage: { inputTokens: 0, outputTokens: 0 },
+    usage: noUsage,
     finishReason: null,
     error: { code: 'run_cancelled', message: 'The input waits in the session that was forked.' },
   });

@@ -5,15 +5,16 @@ import type { UiMessage } from '../../contract/agent/types.gen.ts';
 import { requireStorable } from '../../kernel/contract/storable.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
-import { Problem } from '../../kernel/problem.ts';
+import { invalidMember } from '../../kernel/problem.ts';
 import { readEvent, type StoredEvent } from './event-log/events.ts';
 import { copyAncestors, segmentsOf, type SessionRecord } from './event-log/session-store.ts';
 import { withMessageSeq, type EventStore, type Segment } from './event-log/store.ts';
 import type { LogEntry } from './event-log/unit.ts';
 import { foldEvents, type OpenText } from './model-loop/message.ts';
+import { noUsage } from './model-loop/usage.ts';
 import { buildEndEvents } from './fork-queue.ts';
 import { toSession } from './records.ts';
-import { sessionNotFound } from './runs/submission.ts';
+import { messageNotFound, sessionNotFound } from './runs/problems.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
 
 // Deeper lineages are copied in the background, because every read walks all ancestors.
@@ -75,7 +76,7 @@ async function findForkPoint(
   events: EventStore,
 ): Promise<ForkPoint> {
   if (seq !== undefined && seq > session.headSeq)
-    throw invalidRequest('seq', `is beyond the newest event, ${session.headSeq}`);
+    throw invalidMember('seq', `is beyond the newest event, ${session.headSeq}`);
   const forkSeq =
     messageId === undefined
       ? (seq ?? session.headSeq)
@@ -117,13 +118,10 @@ async function findSeqOfMessage(
   events: EventStore,
 ): Promise<number> {
   const messageEvents = await events.messageEvents(segmentsOf(session), messageId);
-  const created = messageEvents.find(({ type }) => type === 'message.created');
+  const creation = messageEvents.find(({ type }) => type === 'message.created');
   const completion = messageEvents.findLast(({ type }) => type === 'message.completed');
-  if (!created)
-    throw new Problem('not_found', 'message_not_found', 'There is no message of this id in the session.', {
-      param: 'messageId',
-    });
-  if (position === 'before') return created.seq - 1;
+  if (!creation) throw messageNotFound();
+  if (position === 'before') return creation.seq - 1;
   // A message that is still being written is cut here.
   return completion?.seq ?? session.headSeq;
 }
@@ -166,13 +164,13 @@ async function createFork(
     messageCount: point.messageCount,
     events: events.map((event, index) => withMessageSeq(event, seq + index + 1)),
   };
-  const created = await ownWorkspaces.create(fork, {
+  const record = await ownWorkspaces.create(fork, {
     param: 'sessionId',
     createWorkspace: () => workspaces.copy(parent, fork),
     createSession: () => eventLog.create(row),
   });
-  if (!created) throw sessionNotFound();
-  return { ...created, parentId: parent.id };
+  if (!record) throw sessionNotFound();
+  return { ...record, parentId: parent.id };
 }
 
 function openTextsOf(
@@ -189,25 +187,24 @@ function cutEvents({ runId, events }: NonNullable<ForkPoint['openRun']>, openTex
   const answerIndex = history.findLastIndex(
     (event) => event.type === 'message.created' && event.role === 'assistant',
   );
-  const created = history[answerIndex];
-  const usage = { inputTokens: 0, outputTokens: 0 };
+  const creation = history[answerIndex];
   const error = { code: 'run_interrupted', message: 'The session was forked while this run was going on.' };
   const settlement: LogEntry = {
     type: 'run.settled',
     runId,
     outcome: 'interrupted',
-    usage,
+    usage: noUsage,
     finishReason: null,
     error,
   };
-  if (created?.type !== 'message.created') return [settlement];
+  if (creation?.type !== 'message.created') return [settlement];
   const startEvent = history.find(({ type }) => type === 'run.started');
   const isCompleted = history.some(
-    (event) => event.type === 'message.completed' && event.messageId === created.messageId,
+    (event) => event.type === 'message.completed' && event.messageId === creation.messageId,
   );
   if (isCompleted) return [settlement];
   const message: UiMessage = {
-    id: created.messageId,
+    id: creation.messageId,
     role: 'assistant',
     parts: foldEvents(events.slice(answerIndex), openTexts),
     metadata: {
@@ -216,12 +213,5 @@ function cutEvents({ runId, events }: NonNullable<ForkPoint['openRun']>, openTex
       ...(startEvent?.type === 'run.started' ? { model: startEvent.model } : {}),
     },
   };
-  return [{ type: 'message.completed', runId, messageId: created.messageId, message }, settlement];
-}
-
-function invalidRequest(param: string, message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
-    param,
-    details: [{ path: param, message }],
-  });
+  return [{ type: 'message.completed', runId, messageId: creation.messageId, message }, settlement];
 }

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { decodeCursor, encodeCursor, isCursorText, pageLimit } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Conversation } from './event-log/conversation.ts';
-import { readEvent, type SessionEvent } from './event-log/events.ts';
+import { readMessage } from './event-log/events.ts';
 import { follow } from './event-log/follow.ts';
 import { mediaTypes, type StreamFormat } from './event-log/frames.ts';
 import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
@@ -28,10 +28,7 @@ export function historyHandlers(
         limit: pageLimit(query),
       });
       const nextCursor = page.hasMore ? encodeCursor(String(page.events.at(-1)?.seq)) : null;
-      const messages = page.events.map(
-        (event) => (readEvent(event) as Extract<SessionEvent, { type: 'message.completed' }>).message,
-      );
-      const items = await withStates(options, session, messages);
+      const items = await withStates(options, session, page.events.map(readMessage));
       return { status: 200, body: { items, nextCursor, seq: await replaySeq(options, session) } };
     },
 

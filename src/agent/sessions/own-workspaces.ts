@@ -30,20 +30,20 @@ export function createOwnWorkspaces(options: OwnWorkspacesOptions): OwnWorkspace
   const { agentId, store, workspaces, maxWorkspaces } = options;
   // Sessions that this process is creating. One of them may be in the database already, and then
   // counts twice.
-  let pending = 0;
+  let creations = 0;
 
   async function createBoth(
     session: WorkspaceSession,
     { param, createWorkspace, createSession }: CreationSteps,
   ): Promise<SessionRecord | undefined> {
-    const others = pending - 1;
-    if ((await store.countOwnWorkspaces(agentId)) + others >= maxWorkspaces)
+    const otherCreations = creations - 1;
+    if ((await store.countOwnWorkspaces(agentId)) + otherCreations >= maxWorkspaces)
       throw tooManyWorkspaces(maxWorkspaces, param);
     await createWorkspace();
     try {
-      const created = await createSession();
-      if (!created) await workspaces.remove(session);
-      return created;
+      const record = await createSession();
+      if (!record) await workspaces.remove(session);
+      return record;
     } catch (error) {
       // After a lost connection the session may exist. A folder without a session is removed at a
       // later start.
@@ -56,11 +56,11 @@ export function createOwnWorkspaces(options: OwnWorkspacesOptions): OwnWorkspace
   return {
     async create(session, steps) {
       if (session.workspace === 'shared') return steps.createSession();
-      pending += 1;
+      creations += 1;
       try {
         return await createBoth(session, steps);
       } finally {
-        pending -= 1;
+        creations -= 1;
       }
     },
   };

@@ -4,7 +4,7 @@ import { Problem } from '../../kernel/problem.ts';
 import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
 import { toQueueItem, toRun } from './records.ts';
 import type { RunRecord } from './runs/store.ts';
-import { sessionNotFound } from './runs/submission.ts';
+import { runNotFound, sessionNotFound } from './runs/problems.ts';
 import { keyedRequestId, type HandlerOptions, type SessionHandlers } from './session-options.ts';
 import type { InputPart } from './submit.ts';
 
@@ -40,10 +40,7 @@ export function queueHandlers(
     'sessions.getRun': async ({ path }) => {
       const session = await requireSession(path.sessionId);
       const run = await runStore.run(session.key, path.runId);
-      if (!run)
-        throw new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', {
-          param: 'runId',
-        });
+      if (!run) throw runNotFound();
       return { status: 200, body: await showRun(options, session, run) };
     },
 
@@ -127,7 +124,7 @@ async function showRun(options: HandlerOptions, session: SessionRecord, run: Run
   return toRun(run, {
     sessionId: session.id,
     place: index < 0 ? null : { queuePosition: index + aheadCount, waitsFor },
-    completed: messageEvents.findLast(({ type }) => type === 'message.completed'),
+    completion: messageEvents.findLast(({ type }) => type === 'message.completed'),
   });
 }
 

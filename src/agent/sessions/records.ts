@@ -1,9 +1,10 @@
 // Sessions, runs, queue items and approvals in the form of the contract.
 import type { Approval, QueueItem, Run, Session, UiMessage } from '../../contract/agent/types.gen.ts';
 import type { ApprovalRecord } from './approvals/store.ts';
-import { readEvent, type StoredEvent } from './event-log/events.ts';
+import { readMessage, type StoredEvent } from './event-log/events.ts';
 import type { RunRecord } from './runs/store.ts';
 import type { SessionRecord } from './event-log/session-store.ts';
+import { noUsage } from './model-loop/usage.ts';
 import { isCutOff, splitSteps } from './model-loop/prompt/answer.ts';
 
 export function statusOf(
@@ -49,23 +50,43 @@ export function toSession(session: SessionRecord): Session {
   };
 }
 
-/** `completed` is the event that completed the run's message, where there is one. */
-export function toRun(
-  run: RunRecord,
-  {
-    sessionId,
-    place,
-    completed,
-  }: {
-    sessionId: string;
-    /** The place of a run that waits. */
-    place: { queuePosition: number; waitsFor: 'session' | 'capacity' } | null;
-    completed: StoredEvent | undefined;
-  },
-): Run {
-  const message = completed ? (readEvent(completed) as { message: UiMessage }).message : null;
+interface RunFacts {
+  sessionId: string;
+  /** The place of a run that waits. */
+  place: { queuePosition: number; waitsFor: 'session' | 'capacity' } | null;
+  /** The event that completed the run's message. */
+  completion: StoredEvent | undefined;
+}
+
+export function toRun(run: RunRecord, facts: RunFacts): Run {
   const { status, startedAt, settledAt, finishReason } = run;
-  const commonMembers = {
+  const members = commonMembers(run, facts);
+  const withoutSettlement = { finishReason: null, error: null, settledAt: null };
+  const noPlace = { queuePosition: null };
+  if (status === 'accepted')
+    return { ...members, ...withoutSettlement, ...(facts.place ?? noPlace), status, startedAt };
+  if (status === 'running')
+    return {
+      ...members,
+      ...withoutSettlement,
+      ...noPlace,
+      status,
+      startedAt: startedAt ?? run.acceptedAt,
+    };
+  if (settledAt === null) throw new Error(`The run ${run.runId} is ${status} and has no end.`);
+  const end = { ...noPlace, finishReason, startedAt, settledAt };
+  if (status === 'completed') return { ...members, ...end, status, error: null };
+  return {
+    ...members,
+    ...end,
+    status,
+    error: run.error ?? { code: 'internal_error', message: 'The run did not end well.' },
+  };
+}
+
+function commonMembers(run: RunRecord, { sessionId, completion }: RunFacts) {
+  const message = completion ? readMessage(completion) : null;
+  return {
     runId: run.runId,
     sessionId,
     delivery: run.delivery,
@@ -76,33 +97,10 @@ export function toRun(
     queueItemId: run.queueItemId,
     text: message && lastStepText(message),
     message,
-    usage: run.usage ?? { inputTokens: 0, outputTokens: 0 },
+    usage: run.usage ?? noUsage,
     acceptedAt: run.acceptedAt,
   };
-  const withoutSettlement = { finishReason: null, error: null, settledAt: null };
-  const noPlace = { queuePosition: null };
-  if (status === 'accepted')
-    return { ...commonMembers, ...withoutSettlement, ...(place ?? noPlace), status, startedAt };
-  if (status === 'running')
-    return {
-      ...commonMembers,
-      ...withoutSettlement,
-      ...noPlace,
-      status,
-      startedAt: startedAt ?? run.acceptedAt,
-    };
-  if (settledAt === null) throw new Error(`The run ${run.runId} is ${status} and has no end.`);
-  const end = { ...noPlace, finishReason, startedAt, settledAt };
-  if (status === 'completed') return { ...commonMembers, ...end, status, error: null };
-  return {
-    ...commonMembers,
-    ...end,
-    status,
-    error: run.error ?? { code: 'internal_error', message: unknownEnd },
-  };
 }
-
-const unknownEnd = 'The run did not end well.';
 
 export function toQueueItem(run: RunRecord, queuePosition: number): QueueItem {
   const { runId, queueItemId, inputMessageId, delivery, preview, origin, acceptedAt } = run;

@@ -1,11 +1,11 @@
 // Has the model answer an input again. The former answer and all later messages stay in the log,
 // marked as replaced, and later prompts omit them.
-import type { UiMessage } from '../../contract/agent/types.gen.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Conversation, ConversationMessage } from './event-log/conversation.ts';
-import { readEvent } from './event-log/events.ts';
+import { readMessage } from './event-log/events.ts';
 import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
+import { messageNotFound } from './runs/problems.ts';
 import type { Replacement } from './runs/submission.ts';
 import { keyedRequestId, type HandlerOptions, type SessionHandlers } from './session-options.ts';
 
@@ -76,9 +76,7 @@ async function findMessageIndex(
     throw nothingToRegenerate(
       'The model does not get this message: it was replaced or summed up, it never had its turn, or it is empty.',
     );
-  throw new Problem('not_found', 'message_not_found', 'There is no message of this id in the session.', {
-    param: 'messageId',
-  });
+  throw messageNotFound();
 }
 
 function requireReplaceable({ cut }: Conversation, replacedIds: readonly string[]): void {
@@ -102,7 +100,7 @@ async function findEmptyAnswers(
   const page = await events.messagePage(segmentsOf(session), newestEvents);
   return page.events
     .filter((event) => event.seq > seq)
-    .map((event) => (readEvent(event) as { message: UiMessage }).message)
+    .map(readMessage)
     .filter(({ role, parts }) => role === 'assistant' && parts.every(({ type }) => type === 'step-start'))
     .map((message) => message.id);
 }

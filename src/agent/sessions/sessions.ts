@@ -3,7 +3,7 @@ import { id as makeId } from '../../kernel/ids.ts';
 import { decodeCursor, isTimeAndId, pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import { requireStorable } from '../../kernel/contract/storable.ts';
 import { isRecord } from '../../kernel/json-value.ts';
-import { Problem } from '../../kernel/problem.ts';
+import { invalidMember, Problem } from '../../kernel/problem.ts';
 import type { Service } from '../service.ts';
 import { allSessionsHandlers } from './all-sessions.ts';
 import { approvalHandlers } from './approval-handlers.ts';
@@ -17,17 +17,18 @@ import {
   type SessionRecord,
 } from './event-log/session-store.ts';
 import { append } from './event-log/store.ts';
-import { executeHandlers, type ChatQueue } from './execute.ts';
+import type { Chat } from './chat.ts';
+import { executeHandlers } from './execute.ts';
 import { forkHandlers } from './fork.ts';
 import { historyHandlers } from './history.ts';
 import { queueHandlers } from './queue.ts';
 import { toSession } from './records.ts';
 import { regenerateHandlers } from './regenerate.ts';
-import { sessionNotFound } from './runs/submission.ts';
+import { sessionNotFound } from './runs/problems.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
 
 export interface SessionServiceOptions extends Omit<HandlerOptions, 'requireSession'> {
-  chat: ChatQueue;
+  chat: Chat;
   /** After this time a caller of `execute` gets a receipt, and the run continues. */
   executeWaitMs: number;
 }
@@ -122,11 +123,7 @@ function parseMetadataFilter(text: string): object {
   } catch {
     // The check below refuses it.
   }
-  const message = 'must be a JSON object such as {"project":"hall"}';
-  throw new Problem('bad_request', 'invalid_request', `\`metadata\` ${message}.`, {
-    param: 'metadata',
-    details: [{ path: 'metadata', message }],
-  });
+  throw invalidMember('metadata', 'must be a JSON object such as {"project":"hall"}');
 }
 
 async function createSession(
@@ -140,7 +137,7 @@ async function createSession(
   const session = { key, workspace };
   // A repeated call needs no further workspace.
   const isRepeated = workspace !== 'shared' && (await store.session(agentId, { id })) !== undefined;
-  const created = isRepeated
+  const newSession = isRepeated
     ? undefined
     : await ownWorkspaces.create(session, {
         param: 'workspace',
@@ -156,7 +153,7 @@ async function createSession(
             events: [{ type: 'session.created', kind: 'sdk', title, chatId: null }],
           }),
       });
-  if (created) return { status: 201, body: toSession(created) };
+  if (newSession) return { status: 201, body: toSession(newSession) };
   if (body.ifExists !== 'return')
     throw new Problem('conflict', 'session_exists', `There is a session with the id "${id}" already.`, {
       param: 'id',

@@ -19,7 +19,8 @@ import type { NewSession, SessionKind, SessionLocator, SessionStore } from './ev
 import type { CompletedRun } from './runs/active-run.ts';
 import type { Runs } from './runs/runs.ts';
 import type { Delivery } from './runs/store.ts';
-import { sessionNotFound, type Admission, type Submission } from './runs/submission.ts';
+import { sessionNotFound } from './runs/problems.ts';
+import type { Admission, Submission } from './runs/submission.ts';
 
 export type InputPart =
   | { type: 'text'; text: string }
@@ -101,15 +102,15 @@ async function submit(options: SubmitOptions, input: Input): Promise<AcceptedInp
   const submission = toSubmission(options, input, { target, text, parts, attachments });
   if (attachments.length > 0) await files.write(target.key, attachments);
   try {
-    const accepted = await runs.submit(submission);
-    if (accepted.isRepeated) await files.discard(target.key, attachments);
+    const admission = await runs.submit(submission);
+    if (admission.isRepeated) await files.discard(target.key, attachments);
     else
       hooks.effect(
         'enqueue.after',
         { text, origin: input.origin },
-        { sessionId: accepted.session.id, runId: submission.runId },
+        { sessionId: admission.session.id, runId: submission.runId },
       );
-    return accepted;
+    return admission;
   } catch (error) {
     // After a lost connection the input may have been accepted.
     if (error instanceof Error && 'kind' in error && error.kind !== 'unavailable')
@@ -149,13 +150,13 @@ async function findTarget(options: SubmitOptions, input: Input, hasFiles: boolea
   if (!hasFiles) return newIds();
   // Attachments are stored under the key of the session before the input is
   // admitted, so the chat has to exist by then.
-  const created = await eventLog.create({
+  const newSession = await eventLog.create({
     ...newChat(agentId, recipient.chatId),
     attended: input.attended ?? false,
     events: [{ type: 'session.created', kind: 'chat', title: null, chatId: recipient.chatId }],
   });
   // Another request has created it meanwhile.
-  return created ?? findTarget(options, input, hasFiles);
+  return newSession ?? findTarget(options, input, hasFiles);
 }
 
 /** Applies the hooks of plugins, which may replace the text of the input or refuse it. */

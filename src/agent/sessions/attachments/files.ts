@@ -5,7 +5,7 @@ import { constants } from 'node:fs';
 import { mkdir, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { id } from '../../../kernel/ids.ts';
-import { Problem } from '../../../kernel/problem.ts';
+import { invalidMember, Problem } from '../../../kernel/problem.ts';
 
 export interface AttachmentInput {
   fileName: string;
@@ -37,15 +37,13 @@ export function decodeAttachments(inputs: readonly AttachmentInput[]): DecodedAt
       'too_large',
       'request_too_large',
       `An input may have ${maxFiles} attachments; this one has ${inputs.length}.`,
-      {
-        param: 'attachments',
-      },
+      { param: 'attachments' },
     );
   let totalBytes = 0;
   return inputs.map(({ fileName, contentType, content, encoding = 'utf-8' }, index) => {
     const param = `attachments[${index}]`;
     if (Buffer.byteLength(fileName) > maxNameBytes)
-      throw invalidAttachment(`${param}.fileName`, `may have ${maxNameBytes} bytes`);
+      throw invalidMember(`${param}.fileName`, `may have ${maxNameBytes} bytes`);
     const bytes =
       encoding === 'base64' ? decodeBase64(content, `${param}.content`) : Buffer.from(content, 'utf8');
     totalBytes += bytes.length;
@@ -53,10 +51,8 @@ export function decodeAttachments(inputs: readonly AttachmentInput[]): DecodedAt
       throw new Problem(
         'too_large',
         'request_too_large',
-        'The attachments of an input may have 8 MiB together.',
-        {
-          param: 'attachments',
-        },
+        `The attachments of an input may have ${maxBytes / 1024 / 1024} MiB together.`,
+        { param: 'attachments' },
       );
     const attachmentId = id('att');
     return {
@@ -71,7 +67,7 @@ export function decodeAttachments(inputs: readonly AttachmentInput[]): DecodedAt
 }
 
 function decodeBase64(text: string, param: string): Buffer {
-  if (!isBase64(text)) throw invalidAttachment(param, 'is not base64');
+  if (!isBase64(text)) throw invalidMember(param, 'is not base64');
   return Buffer.from(text, 'base64');
 }
 
@@ -86,14 +82,7 @@ export function requireDataUrl(url: string, param: string): void {
   const comma = url.indexOf(',');
   const isWhole =
     /^data:[^,]*;base64$/.test(url.slice(0, Math.max(comma, 0))) && isBase64(url.slice(comma + 1));
-  if (!isWhole) throw invalidAttachment(param, 'must be a data: URL in base64');
-}
-
-function invalidAttachment(param: string, message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
-    param,
-    details: [{ path: param, message }],
-  });
+  if (!isWhole) throw invalidMember(param, 'must be a data: URL in base64');
 }
 
 // The extension helps operators who list the folder; no code reads it. Unusual extensions are dropped.

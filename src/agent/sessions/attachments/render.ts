@@ -96,7 +96,7 @@ const elementName = 'file';
 
 /**
  * `lookAlike` for text that is not ASCII: full-width letters count as letters, and
- * invisible characters are skipped. `from` is the position after the `<`.
+ * invisible characters are skipped. `start` is the position after the `<`.
  */
 function isLookAlike(text: string, start: number): boolean {
   let hasSlash = false;
@@ -104,7 +104,7 @@ function isLookAlike(text: string, start: number): boolean {
   for (let position = start; position < text.length;) {
     const code = text.codePointAt(position) as number;
     position += code > 0xffff ? 2 : 1;
-    for (const character of shownAs(code)) {
+    for (const character of compatibilityForm(code)) {
       if (matchedLength === elementName.length) return !/^[\p{L}\p{N}_]$/u.test(character);
       if (character.toLowerCase() === elementName[matchedLength]) matchedLength += 1;
       else if (matchedLength > 0) return false;
@@ -119,7 +119,7 @@ function isLookAlike(text: string, start: number): boolean {
 const forms = new Map<number, string>();
 const maxForms = 4_096;
 
-function shownAs(code: number): string {
+function compatibilityForm(code: number): string {
   const existing = forms.get(code);
   if (existing !== undefined) return existing;
   const character = String.fromCodePoint(code);

@@ -6,8 +6,8 @@ import type { LogEntry, SessionChange, UnitOfWork } from '../event-log/unit.ts';
 import type { Capacity } from './capacity.ts';
 import { queueUpdated, startEvents } from './run-events.ts';
 import { waitingRuns, type NewRun, type Receipt } from './store.ts';
+import { capacityProblem } from './problems.ts';
 import {
-  capacityProblem,
   inputMessageIdOf,
   type Admission,
   type AdmissionRules,
@@ -50,8 +50,8 @@ export async function planInput(
   const { session } = write;
   const { promptId, promptHash } = submission;
   const promptKey = `${session.key} ${promptId}`;
-  const accepted = promptId === null ? undefined : prompts.get(promptKey);
-  if (accepted) return repeatAdmission(session, accepted, promptHash);
+  const earlierPrompt = promptId === null ? undefined : prompts.get(promptKey);
+  if (earlierPrompt) return repeatAdmission(session, earlierPrompt, promptHash);
   const refusal = refusalOf(submission, write, rules);
   if (refusal) return refusal;
   const sessionBefore = { ...session };

@@ -15,13 +15,8 @@ import type { UnitOfWork } from '../event-log/unit.ts';
 import { planInput, type AcceptedPrompt, type SessionWrite } from './admission-plan.ts';
 import { createCapacity, type Capacity } from './capacity.ts';
 import { insertRuns, runsByPrompt, type LeaseHolder, type Receipt } from './store.ts';
-import {
-  capacityProblem,
-  sessionNotFound,
-  type Admission,
-  type AdmissionRules,
-  type Submission,
-} from './submission.ts';
+import { capacityProblem, sessionNotFound } from './problems.ts';
+import type { Admission, AdmissionRules, Submission } from './submission.ts';
 
 /** `stale`: another process created or changed the session; admit the input again. */
 export type AdmissionVerdict = Admission | Problem | 'stale';
@@ -155,13 +150,13 @@ async function createSessions(
     missingSessions.push({ locator, session: create });
   }
   if (missingSessions.length === 0) return new Set();
-  const created = await insertSessions(
+  const records = await insertSessions(
     unit.tx,
     missingSessions.map(({ session }) => session),
   );
   for (const { locator, session } of missingSessions)
-    if (!created.has(session.key)) lookup.add(locator, 'taken');
-  return new Set(created.keys());
+    if (!records.has(session.key)) lookup.add(locator, 'taken');
+  return new Set(records.keys());
 }
 
 async function findAcceptedPrompts(

@@ -1,8 +1,9 @@
 // Answers an input with the model loop: the model's prompt, the loop, and the loop's access to the session.
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
-import type { Conversation } from '../event-log/conversation.ts';
 import { Problem } from '../../../kernel/problem.ts';
+import type { HookValues } from '../../plugins/index.ts';
+import type { Conversation } from '../event-log/conversation.ts';
 import { createRunContext } from '../model-loop/context.ts';
 import { runModelLoop, type LoopResult, type ModelLoopOptions } from '../model-loop/loop.ts';
 import { createToolDeltas } from '../model-loop/tool-deltas.ts';
@@ -12,6 +13,7 @@ import type { ActiveRun, RunnerOptions } from './active-run.ts';
 import { untilAvailable } from './database-wait.ts';
 import { takeSteers } from './steering.ts';
 
+/** Throws a Problem for a session without a workspace on this machine, and for a prompt that a plugin refuses. */
 export async function answer(
   options: RunnerOptions,
   run: ActiveRun,
@@ -25,12 +27,7 @@ export async function answer(
   const { hooks } = registry;
   const hookContext = { sessionId: session.id, runId, signal };
   const input = lastInput(await readConversation(options, run));
-  const prompt = await hooks.pipeline(
-    'prompt.before',
-    { system: systemPrompt(systemSections(options.name, registry, session)), text: textOf(input) },
-    hookContext,
-  );
-  await hooks.guard('prompt.before', prompt, hookContext);
+  const prompt = await preparePrompt(options, run, input);
   const toolDeltas = createToolDeltas({
     publish: (delta) =>
       options.eventLog.addToolDelta(session.key, { ...delta, runId, messageId: run.messageId as string }),
@@ -39,21 +36,7 @@ export async function answer(
   const result = await runModelLoop({
     model,
     system: prompt.system,
-    openContext: (loop) =>
-      createRunContext({
-        ...loop,
-        model,
-        system: prompt.system,
-        tools: () => toolsWithinLimits(registry).tools,
-        limits: options.modelLimits,
-        render: options.render,
-        readConversation: async (seq) => {
-          run.seq = Math.max(run.seq, seq);
-          return withInputText(await readConversation(options, run), input, prompt.text);
-        },
-        startSeq: started.seq,
-        messageId: () => run.messageId as string,
-      }),
+    openContext: (loop) => openContext(options, run, { loop, model, prompt, input }),
     registry,
     hooks,
     sessionId: session.id,
@@ -66,11 +49,7 @@ export async function answer(
     signal,
     writer,
     toolDeltas,
-    permit: (call) =>
-      untilAvailable(() => permit(options, session.key, { ...call, workspace: workspace.root }), {
-        clock,
-        signal,
-      }),
+    permit: (call) => permit(options, run, { ...call, workspace: workspace.root }),
     approve: (call) => requestApproval(options, run, call),
     beforeChange: () => takeSnapshot(run),
     steer: (parts) => (handle.hasSteer ? takeSteers(options, run, parts) : Promise.resolve(false)),
@@ -84,6 +63,51 @@ export async function answer(
   return result;
 }
 
+/** The system prompt and the text of the input, as the hooks of plugins leave them. */
+async function preparePrompt(
+  { name, registry }: RunnerOptions,
+  { started: { session, runId }, handle }: ActiveRun,
+  input: UiMessage | undefined,
+): Promise<HookValues['prompt.before']> {
+  const { hooks } = registry;
+  const hookContext = { sessionId: session.id, runId, signal: handle.abort.signal };
+  const system = systemPrompt(systemSections(name, registry, session));
+  const prompt = await hooks.pipeline('prompt.before', { system, text: textOf(input) }, hookContext);
+  await hooks.guard('prompt.before', prompt, hookContext);
+  return prompt;
+}
+
+function openContext(
+  options: RunnerOptions,
+  run: ActiveRun,
+  {
+    loop,
+    model,
+    prompt,
+    input,
+  }: {
+    loop: Parameters<ModelLoopOptions['openContext']>[0];
+    model: LanguageModelV3;
+    prompt: HookValues['prompt.before'];
+    input: UiMessage | undefined;
+  },
+): ReturnType<ModelLoopOptions['openContext']> {
+  return createRunContext({
+    ...loop,
+    model,
+    system: prompt.system,
+    tools: () => toolsWithinLimits(options.registry).tools,
+    limits: options.modelLimits,
+    render: options.render,
+    readConversation: async (seq) => {
+      run.seq = Math.max(run.seq, seq);
+      return withInputText(await readConversation(options, run), input, prompt.text);
+    },
+    startSeq: run.started.seq,
+    messageId: () => run.messageId as string,
+  });
+}
+
 /** The conversation at the start of the run, or at the last event that has changed it. */
 function readConversation(
   { eventLog, clock }: RunnerOptions,
@@ -94,19 +118,22 @@ function readConversation(
   return untilAvailable(() => eventLog.conversation(started.session, seq, firstInput), { clock, signal });
 }
 
-async function permit(
-  { store, agentId, permissions }: RunnerOptions,
-  sessionKey: string,
+function permit(
+  { store, agentId, permissions, clock }: RunnerOptions,
+  { started: { session }, handle }: ActiveRun,
   call: Parameters<ModelLoopOptions['permit']>[0] & { workspace: string },
 ): ReturnType<ModelLoopOptions['permit']> {
-  // Read the session again: its mode may have changed since the run started.
-  const current = await store.session(agentId, { key: sessionKey });
-  if (current?.mode === 'plan' && call.tool.definition.readOnly !== true)
-    return {
-      effect: 'deny',
-      reason: 'This session only plans: tools that may change something are refused.',
-    };
-  return permissions.decide(sessionKey, call);
+  const decide: () => ReturnType<ModelLoopOptions['permit']> = async () => {
+    // Read the session again: its mode may have changed since the run started.
+    const current = await store.session(agentId, { key: session.key });
+    if (current?.mode === 'plan' && call.tool.definition.readOnly !== true)
+      return {
+        effect: 'deny',
+        reason: 'This session only plans: tools that may change something are refused.',
+      };
+    return permissions.decide(session.key, call);
+  };
+  return untilAvailable(decide, { clock, signal: handle.abort.signal });
 }
 
 async function requestApproval(

@@ -1,6 +1,7 @@
 // Recovers abandoned work: settles the runs of processes that died, expires inputs
 // that have waited too long, starts idle queues, and removes old sessions.
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
+import { pause } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { readEvent, type SessionEvent, type StoredEvent } from '../event-log/events.ts';
@@ -8,16 +9,10 @@ import type { EventLog } from '../event-log/log.ts';
 import type { SessionRecord, SessionStore } from '../event-log/session-store.ts';
 import { readCheckpoints, readRunEvents } from '../event-log/store.ts';
 import { foldEvents, type OpenText } from '../model-loop/message.ts';
-import { addUsage } from '../model-loop/usage.ts';
+import { addUsage, noUsage } from '../model-loop/usage.ts';
 import type { StartedRun } from './submission.ts';
 import type { Dispatcher } from './dispatcher.ts';
-import {
-  noUsage,
-  removeFromQueue,
-  settleLocked,
-  type Settlement,
-  type SettlementRules,
-} from './settlement.ts';
+import { removeFromQueue, settleLocked, type Settlement, type SettlementRules } from './settlement.ts';
 import { isAbandoned, type RunRecord, type RunStore } from './store.ts';
 
 export interface RecoveryOptions {
@@ -32,7 +27,7 @@ export interface RecoveryOptions {
    */
   hasReplicas: boolean;
   localRuns: {
-    /** A run that this process executes, or that an open transaction gives to it. */
+    /** Whether this process executes the run, or an open transaction gives it to this process. */
     has(runId: string): boolean;
     isEmpty(): boolean;
     start(started: StartedRun): void;
@@ -53,9 +48,9 @@ export interface RecoveryOptions {
 export interface RunRecovery {
   /** Settles orphans, expires inputs and starts idle queues, once. */
   sweep(): Promise<void>;
-  /** Sweep again in the next round; this process may have left an orphan itself. */
+  /** Has the next round sweep again: this process may have left an orphan itself. */
   requestSweep(): void;
-  /** An input expires in so many milliseconds. */
+  /** Announces that an input expires after `ms`. */
   expireIn(ms: number): void;
   /** Starts the background loops; their promises resolve after `closing`. */
   startLoops(): Promise<void>[];
@@ -65,8 +60,8 @@ const cancelPollMs = 250;
 const cleanupIntervalMs = 60 * 60 * 1000;
 
 export function createRunRecovery(options: RecoveryOptions): RunRecovery {
-  const { store, runStore, rules, limits, hasReplicas, localRuns, closing, clock, log } = options;
-  const { agentId, holder } = rules;
+  const { runStore, rules, limits, hasReplicas, localRuns, closing, clock, log } = options;
+  const { instanceId } = rules.holder;
   const expiry = createInputExpiry(options);
   let needsSweep = false;
 
@@ -80,7 +75,7 @@ export function createRunRecovery(options: RecoveryOptions): RunRecovery {
 
   async function renewLeases(): Promise<void> {
     try {
-      if (hasReplicas && !localRuns.isEmpty()) await runStore.renewLeases(holder.instanceId, limits.leaseMs);
+      if (hasReplicas && !localRuns.isEmpty()) await runStore.renewLeases(instanceId, limits.leaseMs);
       if (hasReplicas || needsSweep) await sweep();
     } catch (error) {
       needsSweep = true;
@@ -88,51 +83,9 @@ export function createRunRecovery(options: RecoveryOptions): RunRecovery {
     }
   }
 
-  async function pollCancelRequests(): Promise<void> {
-    if (localRuns.isEmpty()) return;
-    try {
-      for (const runId of await runStore.cancelRequests(holder.instanceId)) localRuns.cancel(runId);
-    } catch (error) {
-      log.debug({ err: error }, 'cancel requests cannot be read at the moment');
-    }
-  }
-
-  async function removeExpiredSessions(): Promise<void> {
-    try {
-      for (const key of await store.expiredSessions(agentId, limits.keptDays)) {
-        const session = await store.session(agentId, { key });
-        if (session) await options.removeSession(session);
-      }
-    } catch (error) {
-      log.warn({ err: error }, 'old sessions could not be removed');
-    }
-  }
-
-  async function foldSessions(): Promise<void> {
-    try {
-      await options.foldSessions(closing);
-    } catch (error) {
-      log.warn({ err: error }, 'the events of old sessions could not be folded');
-    }
-  }
-
-  async function sweepWorkspaces(): Promise<void> {
-    try {
-      await options.sweepWorkspaces();
-    } catch (error) {
-      log.warn({ err: error }, 'old workspaces could not be removed');
-    }
-  }
-
-  async function cleanUp(): Promise<void> {
-    await removeExpiredSessions();
-    await foldSessions();
-    await sweepWorkspaces();
-  }
-
   async function repeat(work: () => Promise<void>, intervalMs: number): Promise<void> {
     while (!closing.aborted) {
-      await clock.sleep(intervalMs, closing).catch(() => {});
+      await pause(intervalMs, { clock, signal: closing });
       if (!closing.aborted) await work();
     }
   }
@@ -145,10 +98,40 @@ export function createRunRecovery(options: RecoveryOptions): RunRecovery {
     expireIn: expiry.expireIn,
     startLoops: () => [
       repeat(renewLeases, limits.leaseMs / 4),
-      cleanUp().then(() => repeat(cleanUp, cleanupIntervalMs)),
-      ...(hasReplicas ? [repeat(pollCancelRequests, cancelPollMs)] : []),
+      cleanUp(options).then(() => repeat(() => cleanUp(options), cleanupIntervalMs)),
+      ...(hasReplicas ? [repeat(() => pollCancelRequests(options), cancelPollMs)] : []),
     ],
   };
+}
+
+async function pollCancelRequests({ runStore, rules, localRuns, log }: RecoveryOptions): Promise<void> {
+  if (localRuns.isEmpty()) return;
+  try {
+    for (const runId of await runStore.cancelRequests(rules.holder.instanceId)) localRuns.cancel(runId);
+  } catch (error) {
+    log.debug({ err: error }, 'cancel requests cannot be read at the moment');
+  }
+}
+
+async function cleanUp(options: RecoveryOptions): Promise<void> {
+  // The next round repeats what fails here.
+  const attempt = (work: Promise<void>, failure: string) =>
+    work.catch((error: unknown) => options.log.warn({ err: error }, failure));
+  await attempt(removeExpiredSessions(options), 'old sessions could not be removed');
+  await attempt(options.foldSessions(options.closing), 'the events of old sessions could not be folded');
+  await attempt(options.sweepWorkspaces(), 'old workspaces could not be removed');
+}
+
+async function removeExpiredSessions({
+  store,
+  rules: { agentId },
+  limits,
+  removeSession,
+}: RecoveryOptions): Promise<void> {
+  for (const key of await store.expiredSessions(agentId, limits.keptDays)) {
+    const session = await store.session(agentId, { key });
+    if (session) await removeSession(session);
+  }
 }
 
 async function settleOrphans(options: RecoveryOptions): Promise<void> {
@@ -173,11 +156,8 @@ async function settleOrphan(
       run,
       async () => {
         if (!(await isAbandoned(unit, run.runId, { instanceId, trustLeases: hasReplicas }))) return null;
-        const [events, openTexts] = [
-          await readRunEvents(unit.tx, run),
-          await readCheckpoints(unit.tx, run.runId),
-        ];
-        return interruption(run, events, openTexts);
+        const events = await readRunEvents(unit.tx, run);
+        return interruption(run, events, await readCheckpoints(unit.tx, run.runId));
       },
       rules,
     ),
@@ -261,9 +241,6 @@ function interruption(
 
 function usageOf(events: readonly SessionEvent[]): Settlement['usage'] {
   const usage = { ...noUsage };
-  for (const event of events) {
-    if (event.type !== 'run.step.ended') continue;
-    addUsage(usage, event.usage);
-  }
+  for (const event of events) if (event.type === 'run.step.ended') addUsage(usage, event.usage);
   return usage;
 }

@@ -10,11 +10,12 @@ import { modelProblem } from '../model-loop/model-problem.ts';
 import { createModelRetry } from '../model-loop/model-retry.ts';
 import { createRunWriter, runLost } from '../model-loop/run-writer.ts';
 import { endSpan, runSpan } from '../model-loop/spans.ts';
+import { noUsage } from '../model-loop/usage.ts';
 import type { ActiveRun, CompletedRun, RunHandle, RunnerOptions, RunResult } from './active-run.ts';
 import type { StartedRun } from './submission.ts';
 import { answer } from './answer.ts';
 import { untilAvailable } from './database-wait.ts';
-import { noUsage, type Settlement } from './settlement.ts';
+import type { Settlement } from './settlement.ts';
 
 export type ExecuteRun = (started: StartedRun, handle: RunHandle) => Promise<RunResult>;
 

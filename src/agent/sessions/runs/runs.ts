@@ -14,6 +14,7 @@ import { admitInputs } from './admission.ts';
 import { databaseWaitMs } from './database-wait.ts';
 import { createDispatcher, type Dispatcher } from './dispatcher.ts';
 import { createLocalRuns, type LocalRun, type LocalRuns } from './local-runs.ts';
+import { runNotFound } from './problems.ts';
 import { createRunRecovery, type RunRecovery } from './recovery.ts';
 import { createRunner, type ExecuteRun } from './runner.ts';
 import {
@@ -175,6 +176,7 @@ function createContext(
     claim: localRuns.claim,
     release: localRuns.release,
   };
+  const startRun = (started: StartedRun) => void start(context, started);
   const execute = createRunner({
     ...options,
     settle: (run, settlement, runLog) => settleWithRetries(context, { run, settlement, runLog }),
@@ -183,7 +185,7 @@ function createContext(
     ...options,
     rules,
     localRuns,
-    start: (started) => void start(context, started),
+    start: startRun,
     retryLater: () => recovery.requestSweep(),
   });
   const recovery = createRunRecovery({
@@ -191,9 +193,8 @@ function createContext(
     rules,
     dispatcher,
     localRuns: {
-      has: localRuns.has,
-      isEmpty: localRuns.isEmpty,
-      start: (started) => void start(context, started),
+      ...localRuns,
+      start: startRun,
       cancel: (runId) => localRuns.get(runId)?.abort.abort(cancelledProblem()),
     },
     closing,
@@ -386,10 +387,7 @@ async function cancelTargets(
 
 async function cancelRun(context: Context, session: SessionRecord, runId: string): Promise<string[]> {
   const run = await context.options.runStore.run(session.key, runId);
-  if (!run)
-    throw new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', {
-      param: 'runId',
-    });
+  if (!run) throw runNotFound();
   if (run.settledAt !== null) return [];
   // A steer is part of the run that took it, so both end.
   if (run.steeredInto !== null) {

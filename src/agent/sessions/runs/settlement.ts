@@ -8,6 +8,7 @@ import type { EventLog } from '../event-log/log.ts';
 import { lockSession, type SessionRecord } from '../event-log/session-store.ts';
 import { append } from '../event-log/store.ts';
 import type { LogEntry, SessionChange, UnitOfWork } from '../event-log/unit.ts';
+import { noUsage } from '../model-loop/usage.ts';
 import { maxQueueItemsShown, queueUpdated, startEvents } from './run-events.ts';
 import type { StartedRun } from './submission.ts';
 import {
@@ -19,8 +20,6 @@ import {
   type RunEnd,
   type RunRecord,
 } from './store.ts';
-
-export const noUsage: Readonly<RunUsage> = { inputTokens: 0, outputTokens: 0 };
 
 export interface Settlement {
   outcome: RunOutcome;
@@ -136,11 +135,11 @@ async function writeSettlement(
 ): Promise<SettleResult | null> {
   const { run, settlement, approvals, steeredRunIds } = write;
   const { runId, sessionKey } = run;
-  const { usage, hasCheckpoints } = settlement;
-  const waiting = session.queueLength > 0 ? await waitingRuns(unit, sessionKey, maxQueueItemsShown + 1) : [];
+  const queuedRuns =
+    session.queueLength > 0 ? await waitingRuns(unit, sessionKey, maxQueueItemsShown + 1) : [];
   // If other sessions wait, this one releases its place and waits in the order of acceptance.
-  const next = rules.mayStartNext() && !rules.hasWaiting() ? waiting[0] : undefined;
-  const start = next ? planStart(session, next, waiting, rules) : null;
+  const next = rules.mayStartNext() && !rules.hasWaiting() ? queuedRuns[0] : undefined;
+  const start = next ? planStart(session, next, queuedRuns, rules) : null;
   const idle: LogEntry = {
     type: 'status.changed',
     runId: null,
@@ -153,15 +152,11 @@ async function writeSettlement(
     activeRunId: null,
     ...start?.change,
     approvals: -approvals.length,
-    inputTokens: usage.inputTokens,
-    outputTokens: usage.outputTokens,
-    cachedInputTokens: usage.cachedInputTokens ?? 0,
-    reasoningTokens: usage.reasoningTokens ?? 0,
-    credits: usage.credits ?? 0,
+    ...settlement.usage,
   };
   const runUpdates = advanceRuns(unit.tx, {
     ended: { runIds: [runId, ...steeredRunIds], end: endOf(settlement) },
-    checkpointsOf: hasCheckpoints ? runId : null,
+    checkpointsOf: settlement.hasCheckpoints ? runId : null,
     next: start ? { ...start.run, holder: rules.holder } : null,
   });
   const seq = await append(
@@ -175,7 +170,7 @@ async function writeSettlement(
   }
   return {
     next: start && { ...start.run, seq },
-    hasYielded: next === undefined && waiting.length > 0,
+    hasYielded: next === undefined && queuedRuns.length > 0,
     settlement,
   };
 }
@@ -210,10 +205,10 @@ export async function startQueued(
   const session = await lockSession(unit, rules.agentId, { key: sessionKey });
   if (!session || session.activeRunId !== null || session.queueLength === 0 || !rules.mayStartNext())
     return null;
-  const waiting = await waitingRuns(unit, sessionKey, maxQueueItemsShown + 1);
-  const [next] = waiting;
+  const queuedRuns = await waitingRuns(unit, sessionKey, maxQueueItemsShown + 1);
+  const [next] = queuedRuns;
   if (!next) return null;
-  const { run, events, change } = planStart(session, next, waiting, rules);
+  const { run, events, change } = planStart(session, next, queuedRuns, rules);
   const seq = await append(
     unit,
     { sessionKey, runId: next.runId, events, change },
@@ -226,14 +221,14 @@ export async function startQueued(
 function planStart(
   session: SessionRecord,
   next: RunRecord,
-  waiting: readonly RunRecord[],
+  queuedRuns: readonly RunRecord[],
   rules: SettlementRules,
 ): { run: Omit<StartedRun, 'seq'>; events: LogEntry[]; change: SessionChange } {
   const { runId, delivery } = next;
   rules.claim(runId);
   const messageId = delivery === 'compact' ? null : id('msg');
   const model = next.model ?? session.model ?? rules.defaultModel;
-  const rest = waiting.slice(1);
+  const rest = queuedRuns.slice(1);
   const queueLength = session.queueLength - 1;
   const events: LogEntry[] = [
     { type: 'queue.removed', runId, queueItemId: next.queueItemId ?? runId, reason: 'started' },
@@ -282,22 +277,22 @@ export async function removeFromQueue(
 ): Promise<string[]> {
   const session = await lockSession(unit, agentId, { key: sessionKey });
   if (!session) return [];
-  const waiting = await waitingRuns(unit, sessionKey);
-  const removedRuns = waiting.filter(({ runId }) => runIds === 'all' || runIds.includes(runId));
+  const queuedRuns = await waitingRuns(unit, sessionKey);
+  const removedRuns = queuedRuns.filter(({ runId }) => runIds === 'all' || runIds.includes(runId));
   if (removedRuns.length === 0) return [];
-  const remainingRuns = waiting.filter((run) => !removedRuns.includes(run));
-  const running = session.activeRunId === null ? 0 : 1;
+  const remainingRuns = queuedRuns.filter((run) => !removedRuns.includes(run));
+  const isBusy = session.activeRunId !== null;
   const events: LogEntry[] = removedRuns.flatMap((run) => removalEvents(run, reason));
   const [nextRun] = remainingRuns;
   if (nextRun !== undefined) {
-    const aheadCount = running === 1 ? 1 : await waitingAhead(unit.tx, agentId, nextRun);
+    const aheadCount = isBusy ? 1 : await waitingAhead(unit.tx, agentId, nextRun);
     events.push({
       ...queueUpdated(remainingRuns, remainingRuns.length, (index) => index + aheadCount),
       runId: null,
     });
   }
   // With an active run, the settlement of that run reports the next status.
-  if (running === 0)
+  if (!isBusy)
     events.push({
       type: 'status.changed',
       runId: null,

@@ -28,8 +28,8 @@ export async function takeSteers(
   let steers: RunRecord[] = [];
   const seq = await writer.recordFrom(async (unit) => {
     const lockedSession = await lockSession(unit, session.agentId, { key: session.key });
-    const waitingInputs = await waitingRuns(unit, session.key);
-    steers = lockedSession?.activeRunId === run.started.runId ? waitingInputs.filter(isSteer) : [];
+    const queuedRuns = await waitingRuns(unit, session.key);
+    steers = lockedSession?.activeRunId === run.started.runId ? queuedRuns.filter(isSteer) : [];
     if (!lockedSession || steers.length === 0) return null;
     for (const steer of steers) await steerRun(unit, steer.runId, run.started.runId);
     await moveMessage(unit, run.started.runId, nextMessageId);
@@ -37,7 +37,7 @@ export async function takeSteers(
       events: steerEvents(run, {
         parts,
         steers,
-        waiting: waitingInputs,
+        queuedRuns,
         nextMessageId,
         index: lockedSession.messageCount,
       }),
@@ -57,25 +57,25 @@ function steerEvents(
   {
     parts,
     steers,
-    waiting,
+    queuedRuns,
     nextMessageId,
     index,
   }: {
     parts: UiMessagePart[];
     steers: readonly RunRecord[];
-    waiting: readonly RunRecord[];
+    queuedRuns: readonly RunRecord[];
     nextMessageId: string;
     index: number;
   },
 ): LogEntry[] {
-  const endedId = messageId as string;
+  const currentId = messageId as string;
   const metadata = { runId, createdAt, status: 'completed', model };
-  const otherRuns = waiting.filter((waitingRun) => !isSteer(waitingRun));
+  const otherRuns = queuedRuns.filter((queuedRun) => !isSteer(queuedRun));
   return [
     {
       type: 'message.completed',
-      messageId: endedId,
-      message: { id: endedId, role: 'assistant', parts, metadata },
+      messageId: currentId,
+      message: { id: currentId, role: 'assistant', parts, metadata },
     },
     ...steers.map((steer): LogEntry => ({
       type: 'queue.removed',

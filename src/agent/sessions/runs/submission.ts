@@ -1,6 +1,5 @@
 // Types of the admission of an input: the submission, the caller's receipt, and the run that starts.
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
-import { Problem } from '../../../kernel/problem.ts';
 import type { DecodedAttachment } from '../attachments/files.ts';
 import type { NewSession, SessionLocator, SessionRecord } from '../event-log/session-store.ts';
 import type { Delivery, LeaseHolder, Receipt } from './store.ts';
@@ -89,19 +88,4 @@ export interface AdmissionRules {
   claim(runId: string): void;
   /** Called when a claimed run was not written. */
   release(runId: string): void;
-}
-
-export function sessionNotFound(): Problem {
-  return new Problem('not_found', 'session_not_found', 'There is no session of this id.', {
-    param: 'sessionId',
-  });
-}
-
-export function capacityProblem(maxQueuedRuns: number): Problem {
-  return new Problem(
-    'rate_limited',
-    'rate_limited',
-    `The agent executes as many runs as it may, and ${maxQueuedRuns} inputs wait for a free place already; try again later.`,
-    { headers: { 'retry-after': '5' } },
-  );
 }
