@@ -4,6 +4,7 @@ import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
+import { refuse } from '../refusal.ts';
 import { listErrors, type Tool } from './tool.ts';
 
 /** `message` is for the model, `problem` the same for a caller over HTTP. */
@@ -122,10 +123,6 @@ function timeoutProblem(ms: number): Problem {
     'action_timeout',
     `The action did not end within ${ms / 1000} seconds.`,
   );
-}
-
-function refuse(reason: string): never {
-  throw new Problem('impossible', 'action_refused', String(reason).toWellFormed().slice(0, 2_000));
 }
 
 // Through JSON and back, so that the log contains exactly what the model gets; throws for a result

@@ -41,35 +41,18 @@ interface EngineOptions {
 }
 
 export function createHooks(options: EngineOptions): HookEngine {
-  const { owners, log } = options;
+  const { owners } = options;
   const runningEffects = new Set<Promise<void>>();
   const hooksOf = (kind: HookKind, name: HookName) => owners.flatMap((owner) => hookOf(owner, kind, name));
-
   return {
     async pipeline(name, value, context) {
       let current = value;
-      for (const hook of hooksOf('pipelines', name)) {
-        try {
-          const next = withMembersOf(current, await callHook(hook, current, context, options));
-          if (next === undefined)
-            log.warn(
-              { plugin: hook.owner.name, hook: name },
-              'a pipeline returned another shape than it was given; its answer is dropped',
-            );
-          else current = next;
-        } catch {
-          // callHook has logged it; the next pipeline gets the unchanged value.
-        }
-      }
+      for (const hook of hooksOf('pipelines', name)) current = await pipe(hook, current, context, options);
       return current;
     },
     async guard(name, value, context) {
       for (const owner of owners) {
-        if (owner.hasFailedToStart() && hasHook(owner, 'guards', name))
-          throw refusal(
-            owner.name,
-            'it did not start, so calls of its guard are refused; correct the error and restart the agent, or disable the plugin',
-          );
+        requireStarted(owner, name);
         for (const hook of hookOf(owner, 'guards', name)) await callGuard(hook, value, context, options);
       }
     },
@@ -100,6 +83,35 @@ export function createHooks(options: EngineOptions): HookEngine {
       while (runningEffects.size > 0) await Promise.all(runningEffects);
     },
   };
+}
+
+/** The value after one pipeline; unchanged when that fails or returns another shape. */
+async function pipe<Value extends object>(
+  hook: Hook,
+  value: Value,
+  context: HookContext,
+  options: EngineOptions,
+): Promise<Value> {
+  try {
+    const next = withMembersOf(value, await callHook(hook, value, context, options));
+    if (next !== undefined) return next;
+    options.log.warn(
+      { plugin: hook.owner.name, hook: hook.name },
+      'a pipeline returned another shape than it was given; its answer is dropped',
+    );
+  } catch {
+    // callHook has logged it.
+  }
+  return value;
+}
+
+/** Throws for a plugin whose guard cannot decide because it did not start. */
+function requireStarted(owner: HookOwner, name: HookName): void {
+  if (!owner.hasFailedToStart() || !hasHook(owner, 'guards', name)) return;
+  throw pluginRefusal(
+    owner.name,
+    'it did not start, so calls of its guard are refused; correct the error and restart the agent, or disable the plugin',
+  );
 }
 
 function hasHook({ hooks }: HookOwner, kind: HookKind, name: HookName): boolean {
@@ -161,19 +173,19 @@ async function callGuard(
     verdict = await callHook(hook, value, context, options);
   } catch (error) {
     const reason = error instanceof Problem ? error.message : 'its guard failed, so the call is refused';
-    throw refusal(plugin, reason, error);
+    throw pluginRefusal(plugin, reason, error);
   }
   if (verdict === undefined || verdict === null) return;
   const reason = typeof verdict === 'object' && 'refuse' in verdict ? verdict.refuse : undefined;
-  if (typeof reason === 'string') throw refusal(plugin, reason);
+  if (typeof reason === 'string') throw pluginRefusal(plugin, reason);
   options.log.warn({ plugin, hook: hook.name }, 'a guard returned an invalid verdict');
-  throw refusal(plugin, 'its guard returned no verdict, so the call is refused');
+  throw pluginRefusal(plugin, 'its guard returned no verdict, so the call is refused');
 }
 
 // These members are any JSON, so a pipeline may change their type.
 const untypedMembers: ReadonlySet<string> = new Set(['input', 'output']);
 
-// The members of `before` with the values of `after`, through JSON; undefined when a
+// The members of the original with the values of the change, through JSON; undefined when a
 // member is missing or of another type.
 function withMembersOf<Value extends object>(original: Value, change: unknown): Value | undefined {
   if (typeof change !== 'object' || change === null) return undefined;
@@ -190,7 +202,7 @@ function withMembersOf<Value extends object>(original: Value, change: unknown): 
   return result as Value;
 }
 
-function refusal(plugin: string, reason: string, cause?: unknown): Problem {
+function pluginRefusal(plugin: string, reason: string, cause?: unknown): Problem {
   const text = reason.toWellFormed().slice(0, 500);
   return new Problem(
     'forbidden',

@@ -34,6 +34,6 @@ export { schedule } from './builtin/schedule.ts';
 export { shell } from './builtin/shell.ts';
 export { createProgramRunner, type ProgramRunner } from './builtin/workspace/program-runner.ts';
 export { namedFiles } from './builtin/workspace/protected-files.ts';
-export { isWithin, isWithinDatabase } from './builtin/workspace/secret-places.ts';
+export { isWithinDatabase } from './builtin/workspace/secret-places.ts';
 export { openWorkspace, type Workspace, type WorkspaceAt } from './builtin/workspace/workspace.ts';
 export { noteStore, scheduleStore } from './builtin/store.ts';

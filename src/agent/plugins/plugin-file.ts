@@ -126,6 +126,53 @@ const fileSchema: JsonSchema = {
   additionalProperties: false,
 };
 
+/** The content of the file; all members are optional. */
+interface FileContent {
+  permissions?: RuleDefinition[];
+  plugins?: Record<string, PluginConfig>;
+  mcpServers?: Record<string, McpServer>;
+  services?: Record<string, ProcessDefinition>;
+}
+
+/** Without a path nothing is configured. Throws a SettingError that names each invalid member. */
+export async function readPluginFile(path: string | undefined): Promise<PluginFile> {
+  const {
+    permissions = [],
+    plugins = {},
+    mcpServers = {},
+    services = {},
+  } = path === undefined ? {} : await readContent(path);
+  return {
+    permissions,
+    plugins: new Map(Object.entries(plugins)),
+    mcpServers: new Map(Object.entries(mcpServers)),
+    services: new Map(Object.entries(services)),
+  };
+}
+
+async function readContent(path: string): Promise<FileContent> {
+  const text = await readFile(path, 'utf8').catch(() => {
+    throw new SettingError(`--plugin-config: the file ${path} cannot be read.`);
+  });
+  const content = parse(path, text);
+  const result = compileSchema(fileSchema)(content);
+  if (!result.ok) {
+    throw new SettingError(
+      `--plugin-config: ${path} does not fit: ${listErrors(result.details, 'the file')}.`,
+    );
+  }
+  requireExpiries(path, (content as FileContent).permissions ?? []);
+  return content as FileContent;
+}
+
+function parse(path: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new SettingError(`--plugin-config: the file ${path} is not JSON.`);
+  }
+}
+
 // `Date` parses an impossible day, such as February 30, as a later one or as an invalid date, and a
 // rule with an invalid date would count as expired.
 function requireExpiries(path: string, rules: readonly RuleDefinition[]): void {
@@ -137,43 +184,4 @@ function requireExpiries(path: string, rules: readonly RuleDefinition[]): void {
         `--plugin-config: ${path} does not fit: permissions[${index}].expiresAt is ${JSON.stringify(expiresAt)}, which is no time; write one such as 2027-01-31 or 2027-01-31T12:00:00Z.`,
       );
   }
-}
-
-/** Without a path nothing is configured. Throws a SettingError that names each invalid member. */
-export async function readPluginFile(path: string | undefined): Promise<PluginFile> {
-  if (path === undefined)
-    return { permissions: [], plugins: new Map(), mcpServers: new Map(), services: new Map() };
-  const text = await readFile(path, 'utf8').catch(() => {
-    throw new SettingError(`--plugin-config: the file ${path} cannot be read.`);
-  });
-  let content: unknown;
-  try {
-    content = JSON.parse(text);
-  } catch {
-    throw new SettingError(`--plugin-config: the file ${path} is not JSON.`);
-  }
-  const result = compileSchema(fileSchema)(content);
-  if (!result.ok) {
-    throw new SettingError(
-      `--plugin-config: ${path} does not fit: ${listErrors(result.details, 'the file')}.`,
-    );
-  }
-  requireExpiries(path, (content as { permissions?: RuleDefinition[] }).permissions ?? []);
-  const {
-    permissions = [],
-    plugins = {},
-    mcpServers = {},
-    services = {},
-  } = content as {
-    permissions?: RuleDefinition[];
-    plugins?: Record<string, PluginConfig>;
-    mcpServers?: Record<string, McpServer>;
-    services?: Record<string, ProcessDefinition>;
-  };
-  return {
-    permissions,
-    plugins: new Map(Object.entries(plugins)),
-    mcpServers: new Map(Object.entries(mcpServers)),
-    services: new Map(Object.entries(services)),
-  };
 }

@@ -43,40 +43,19 @@ export interface RegistryOptions {
   log?: Log;
 }
 
-const kinds: readonly (keyof PluginHooks)[] = ['pipelines', 'guards', 'effects', 'resolves'];
+const hookKinds: readonly (keyof PluginHooks)[] = ['pipelines', 'guards', 'effects', 'resolves'];
 
+/** Throws for an invalid plugin, and for a configuration of a plugin that does not exist. */
 export function createRegistry(plugins: readonly Plugin[], options: RegistryOptions = {}): PluginRegistry {
   const {
     config = new Map<string, PluginConfig>(),
     hookMs = 5_000,
-    startMs = 10_000,
-    stopMs = 5_000,
-    availabilityMs = 2_000,
-    lateFailureOf = () => undefined,
     clock = systemClock,
     log = silentLog,
   } = options;
-  const managedPlugins = new Map<string, ManagedPlugin>();
-  const resolvers = new Map<string, string>();
-  for (const plugin of plugins) {
-    const { name } = plugin;
-    const { enabled = true, settings = {} } = config.get(name) ?? {};
-    if (managedPlugins.has(name)) throw new Error(`Two plugins claim the name "${name}".`);
-    const lateFailure = () => lateFailureOf(name);
-    const deadlines = { startMs, stopMs, availabilityMs };
-    managedPlugins.set(
-      name,
-      managePlugin(plugin, { isEnabled: enabled, settings, ...deadlines, lateFailure, clock, log }),
-    );
-    claimHooks(plugin, resolvers);
-  }
-  for (const name of config.keys()) {
-    if (!managedPlugins.has(name))
-      throw new Error(
-        `The configuration names the plugin "${name}", which does not exist; there are ${[...managedPlugins.keys()].join(', ')}.`,
-      );
-  }
-  const all = [...managedPlugins.values()];
+  const pluginsByName = managePlugins(plugins, { ...options, config, clock, log });
+  requireExisting(config, pluginsByName);
+  const all = [...pluginsByName.values()];
   const hooks = createHooks({
     owners: all.map((plugin) => ({
       name: plugin.name,
@@ -89,22 +68,15 @@ export function createRegistry(plugins: readonly Plugin[], options: RegistryOpti
     clock,
     log,
   });
-
   return {
     plugins: all,
-    plugin: (name) => managedPlugins.get(name),
+    plugin: (name) => pluginsByName.get(name),
     get tools() {
       return all
         .filter((plugin) => plugin.isActive() && plugin.state().state === 'ready')
         .flatMap((plugin) => [...plugin.tools.values()]);
     },
-    tool(name) {
-      // Names of plugins and actions have no underscore, so the first one separates the two.
-      const index = name.indexOf('_');
-      return index < 0
-        ? undefined
-        : managedPlugins.get(name.slice(0, index))?.tools.get(name.slice(index + 1));
-    },
+    tool: (name) => findTool(pluginsByName, name),
     sections: () =>
       all.flatMap((plugin) => {
         const text = plugin.isActive() ? plugin.system() : undefined;
@@ -121,14 +93,63 @@ export function createRegistry(plugins: readonly Plugin[], options: RegistryOpti
   };
 }
 
+function managePlugins(
+  plugins: readonly Plugin[],
+  {
+    config,
+    startMs = 10_000,
+    stopMs = 5_000,
+    availabilityMs = 2_000,
+    lateFailureOf = () => undefined,
+    clock,
+    log,
+  }: RegistryOptions & Required<Pick<RegistryOptions, 'config' | 'clock' | 'log'>>,
+): ReadonlyMap<string, ManagedPlugin> {
+  const pluginsByName = new Map<string, ManagedPlugin>();
+  const resolvers = new Map<string, string>();
+  for (const plugin of plugins) {
+    const { name } = plugin;
+    const { enabled: isEnabled = true, settings = {} } = config.get(name) ?? {};
+    if (pluginsByName.has(name)) throw new Error(`Two plugins claim the name "${name}".`);
+    const lateFailure = () => lateFailureOf(name);
+    const deadlines = { startMs, stopMs, availabilityMs };
+    pluginsByName.set(
+      name,
+      managePlugin(plugin, { isEnabled, settings, ...deadlines, lateFailure, clock, log }),
+    );
+    claimHooks(plugin, resolvers);
+  }
+  return pluginsByName;
+}
+
+function requireExisting(
+  config: ReadonlyMap<string, PluginConfig>,
+  pluginsByName: ReadonlyMap<string, ManagedPlugin>,
+): void {
+  for (const name of config.keys())
+    if (!pluginsByName.has(name))
+      throw new Error(
+        `The configuration names the plugin "${name}", which does not exist; there are ${[...pluginsByName.keys()].join(', ')}.`,
+      );
+}
+
+function findTool(pluginsByName: ReadonlyMap<string, ManagedPlugin>, name: string): Tool | undefined {
+  // Names of plugins and actions have no underscore, so the first one separates the two.
+  const index = name.indexOf('_');
+  if (index < 0) return undefined;
+  return pluginsByName.get(name.slice(0, index))?.tools.get(name.slice(index + 1));
+}
+
 // A resolve has one answer, so a name has at most one resolver; other kinds may have several hooks
 // for a name.
 function claimHooks({ name, hooks = {} }: Plugin, resolvers: Map<string, string>): void {
   for (const kind of Object.keys(hooks)) {
-    if (!kinds.includes(kind as keyof PluginHooks))
-      throw new Error(`The plugin "${name}" has hooks of the kind "${kind}"; there are ${kinds.join(', ')}.`);
+    if (!hookKinds.includes(kind as keyof PluginHooks))
+      throw new Error(
+        `The plugin "${name}" has hooks of the kind "${kind}"; there are ${hookKinds.join(', ')}.`,
+      );
   }
-  for (const kind of kinds) {
+  for (const kind of hookKinds) {
     for (const [hook, run] of Object.entries(hooks[kind] ?? {})) {
       if (!hookNames.has(hook))
         throw new Error(

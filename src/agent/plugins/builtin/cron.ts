@@ -1,6 +1,6 @@
 // Occurrences of a cron expression in a time zone.
 import { CronExpressionParser } from 'cron-parser';
-import { Problem } from '../../../kernel/problem.ts';
+import { refusal } from '../../refusal.ts';
 
 /** The first occurrence after a time. Throws a Problem for an invalid expression or time zone. */
 export function nextOccurrence(cron: string, timeZone: string, afterTime: Date): Date {
@@ -13,8 +13,4 @@ export function nextOccurrence(cron: string, timeZone: string, afterTime: Date):
   } catch (cause) {
     throw refusal('The cron expression or the time zone cannot be read.', cause);
   }
-}
-
-function refusal(message: string, cause?: unknown): Problem {
-  return new Problem('impossible', 'action_refused', message, cause === undefined ? {} : { cause });
 }

@@ -31,67 +31,66 @@ export interface ScheduleRunnerOptions {
   log: Log;
 }
 
-export function createScheduleRunner({
-  store,
-  agentId,
-  openJobs,
-  execute,
-  clock,
-  log,
-}: ScheduleRunnerOptions): ScheduleRunner {
-  // Agents that share a database have separate queues.
-  const queue = `agent-schedule-${agentId}`;
-  let jobs: Promise<Jobs> | undefined;
+interface RunnerState extends ScheduleRunnerOptions {
+  /** Agents that share a database have separate queues. */
+  queue: string;
+  jobs: Promise<Jobs> | undefined;
+}
 
-  async function startJobs(): Promise<Jobs> {
-    const worker = await openJobs();
-    worker.define<{ scheduleId: string; dueAt: string }>(
-      queue,
-      { retries: 5, concurrency: 4 },
-      ({ scheduleId, dueAt }) => runOccurrence(scheduleId, dueAt),
-    );
-    worker.start();
-    return worker;
-  }
-
-  async function runOccurrence(scheduleId: string, dueAt: string): Promise<void> {
-    const schedule = await store.find(scheduleId);
-    if (!schedule || schedule.dueAt !== dueAt) return;
-    // Submit before advancing: a crash between the two repeats the occurrence instead of losing it.
-    const { runId } = await execute(schedule.instructions);
-    const { cron, timeZone } = schedule;
-    const next = cron === null ? null : nextOccurrence(cron, timeZone, clock.now());
-    if (!(await store.advance(scheduleId, new Date(dueAt), next))) return;
-    await store.recordRun(scheduleId, runId);
-    if (next !== null) await enqueue(scheduleId, next);
-  }
-
-  async function enqueue(scheduleId: string, dueAt: Date): Promise<void> {
-    const delaySeconds = Math.max(0, Math.ceil((dueAt.getTime() - clock.now().getTime()) / 1000));
-    const job = { scheduleId, dueAt: dueAt.toISOString() };
-    jobs ??= startJobs();
-    await (await jobs).enqueue(queue, job, { key: `${scheduleId}:${job.dueAt}`, delaySeconds });
-  }
-
+export function createScheduleRunner(options: ScheduleRunnerOptions): ScheduleRunner {
+  const { store, agentId, log } = options;
+  const state: RunnerState = { ...options, queue: `agent-schedule-${agentId}`, jobs: undefined };
   return {
     async add(schedule) {
       const scheduleId = id('sch');
       await store.add({ scheduleId, ...schedule });
-      await enqueue(scheduleId, schedule.dueAt);
+      await enqueue(state, scheduleId, schedule.dueAt);
       return (await store.find(scheduleId)) as Schedule;
     },
     async resume() {
-      const openTasks = await store.listOpen();
+      const openSchedules = await store.listOpen();
       // A crash may have come between a row and its job; a job of the same key is enqueued only
       // once. Opening the jobs takes a while, so the agent's start does not wait for it.
       void Promise.all(
-        openTasks.map(
-          async ({ scheduleId, dueAt }) => dueAt !== null && enqueue(scheduleId, new Date(dueAt)),
+        openSchedules.map(
+          async ({ scheduleId, dueAt }) => dueAt !== null && enqueue(state, scheduleId, new Date(dueAt)),
         ),
       ).catch((error: unknown) => log.warn({ err: error }, 'schedules could not be enqueued'));
     },
     async stop() {
-      await (await jobs)?.stop({ timeoutMs: 3_000 });
+      await (await state.jobs)?.stop({ timeoutMs: 3_000 });
     },
   };
+}
+
+async function enqueue(state: RunnerState, scheduleId: string, dueAt: Date): Promise<void> {
+  const delaySeconds = Math.max(0, Math.ceil((dueAt.getTime() - state.clock.now().getTime()) / 1000));
+  const job = { scheduleId, dueAt: dueAt.toISOString() };
+  state.jobs ??= startJobs(state);
+  const jobs = await state.jobs;
+  await jobs.enqueue(state.queue, job, { key: `${scheduleId}:${job.dueAt}`, delaySeconds });
+}
+
+async function startJobs(state: RunnerState): Promise<Jobs> {
+  const jobs = await state.openJobs();
+  jobs.define<{ scheduleId: string; dueAt: string }>(
+    state.queue,
+    { retries: 5, concurrency: 4 },
+    ({ scheduleId, dueAt }) => runOccurrence(state, scheduleId, dueAt),
+  );
+  jobs.start();
+  return jobs;
+}
+
+async function runOccurrence(state: RunnerState, scheduleId: string, dueAt: string): Promise<void> {
+  const { store, execute, clock } = state;
+  const schedule = await store.find(scheduleId);
+  if (!schedule || schedule.dueAt !== dueAt) return;
+  // Submit before advancing: a crash between the two repeats the occurrence instead of losing it.
+  const { runId } = await execute(schedule.instructions);
+  const { cron, timeZone } = schedule;
+  const next = cron === null ? null : nextOccurrence(cron, timeZone, clock.now());
+  if (!(await store.advance(scheduleId, new Date(dueAt), next))) return;
+  await store.recordRun(scheduleId, runId);
+  if (next !== null) await enqueue(state, scheduleId, next);
 }

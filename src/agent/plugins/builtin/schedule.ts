@@ -1,7 +1,7 @@
 // The plugin `schedule`: instructions that run later, once or repeatedly.
-import { definePlugin, type Plugin } from '../definition/plugin.ts';
+import { definePlugin, type Action, type Plugin } from '../definition/plugin.ts';
 import { nextOccurrence } from './cron.ts';
-import { createScheduleRunner, type ScheduleRunnerOptions } from './schedule-runner.ts';
+import { createScheduleRunner, type ScheduleRunner, type ScheduleRunnerOptions } from './schedule-runner.ts';
 
 const maxSchedules = 1_000;
 const maxDelaySeconds = 366 * 86_400;
@@ -50,72 +50,85 @@ const repeatSchema = {
   additionalProperties: false,
 };
 
-export function schedule(options: ScheduleRunnerOptions): Plugin {
-  const { store, clock } = options;
-  const runner = createScheduleRunner(options);
-  const reachable = { api: true, command: true };
+const reach = { api: true, command: true };
 
+export function schedule(options: ScheduleRunnerOptions): Plugin {
+  const runner = createScheduleRunner(options);
+  return definePlugin<ScheduleInputs>({
+    name: 'schedule',
+    title: 'Schedule',
+    description: 'Schedules instructions to run later, once or repeatedly.',
+    actions: { ...addingActions(options, runner), ...listingActions(options) },
+    start: () => runner.resume(),
+    stop: () => runner.stop(),
+  });
+}
+
+type ScheduleActions<Name extends keyof ScheduleInputs> = { [Key in Name]: Action<ScheduleInputs[Key]> };
+
+function addingActions(
+  { store, clock }: ScheduleRunnerOptions,
+  runner: ScheduleRunner,
+): ScheduleActions<'once' | 'repeat'> {
   async function requireFreeSlot(refuse: (reason: string) => never): Promise<void> {
     if ((await store.listOpen()).length >= maxSchedules)
       refuse(`There are ${maxSchedules} schedules already, which is the most; cancel one first.`);
   }
 
-  return definePlugin<ScheduleInputs>({
-    name: 'schedule',
-    title: 'Schedule',
-    description: 'Schedules instructions to run later, once or repeatedly.',
-    actions: {
-      once: {
-        description: 'Schedules instructions to run once, at a time or after a delay. The run is unattended.',
-        ...reachable,
-        needsApproval: true,
-        input: onceSchema,
-        async run({ instructions, at, inSeconds = 0 }, { refuse }) {
-          const nowMs = clock.now().getTime();
-          const dueMs = at === undefined ? nowMs + inSeconds * 1000 : Date.parse(at);
-          if (!(dueMs >= nowMs - 60_000 && dueMs <= nowMs + maxDelaySeconds * 1000))
-            refuse('The time has to lie within a year from now.');
-          await requireFreeSlot(refuse);
-          const text = instructions.toWellFormed();
-          return runner.add({ instructions: text, cron: null, timeZone: 'UTC', dueAt: new Date(dueMs) });
-        },
-      },
-      repeat: {
-        description:
-          'Schedules instructions to run repeatedly by a cron expression of five members. The runs are unattended.',
-        ...reachable,
-        needsApproval: true,
-        input: repeatSchema,
-        async run({ instructions, cron, timeZone = 'UTC' }, { refuse }) {
-          const dueAt = nextOccurrence(cron, timeZone, clock.now());
-          await requireFreeSlot(refuse);
-          const text = instructions.toWellFormed();
-          return runner.add({ instructions: text, cron: cron.trim(), timeZone, dueAt });
-        },
-      },
-      list: {
-        description: 'Lists the pending schedules, the next one first.',
-        readOnly: true,
-        ...reachable,
-        input: { type: 'object', additionalProperties: false },
-        run: async () => ({ schedules: await store.listOpen() }),
-      },
-      cancel: {
-        description: 'Cancels a schedule; a run that has started continues.',
-        ...reachable,
-        input: {
-          type: 'object',
-          required: ['scheduleId'],
-          properties: { scheduleId: { type: 'string', maxLength: 64 } },
-          additionalProperties: false,
-        },
-        async run({ scheduleId }, { refuse }) {
-          if (!(await store.cancel(scheduleId))) refuse('There is no pending schedule with this id.');
-          return { cancelled: true };
-        },
+  return {
+    once: {
+      description: 'Schedules instructions to run once, at a time or after a delay. The run is unattended.',
+      ...reach,
+      needsApproval: true,
+      input: onceSchema,
+      async run({ instructions, at, inSeconds = 0 }, { refuse }) {
+        const nowMs = clock.now().getTime();
+        const dueMs = at === undefined ? nowMs + inSeconds * 1000 : Date.parse(at);
+        if (!(dueMs >= nowMs - 60_000 && dueMs <= nowMs + maxDelaySeconds * 1000))
+          refuse('The time has to lie within a year from now.');
+        await requireFreeSlot(refuse);
+        const text = instructions.toWellFormed();
+        return runner.add({ instructions: text, cron: null, timeZone: 'UTC', dueAt: new Date(dueMs) });
       },
     },
-    start: () => runner.resume(),
-    stop: () => runner.stop(),
-  });
+    repeat: {
+      description:
+        'Schedules instructions to run repeatedly by a cron expression of five members. The runs are unattended.',
+      ...reach,
+      needsApproval: true,
+      input: repeatSchema,
+      async run({ instructions, cron, timeZone = 'UTC' }, { refuse }) {
+        const dueAt = nextOccurrence(cron, timeZone, clock.now());
+        await requireFreeSlot(refuse);
+        const text = instructions.toWellFormed();
+        return runner.add({ instructions: text, cron: cron.trim(), timeZone, dueAt });
+      },
+    },
+  };
+}
+
+function listingActions({ store }: ScheduleRunnerOptions): ScheduleActions<'list' | 'cancel'> {
+  return {
+    list: {
+      description: 'Lists the pending schedules, the next one first.',
+      readOnly: true,
+      ...reach,
+      input: { type: 'object', additionalProperties: false },
+      run: async () => ({ schedules: await store.listOpen() }),
+    },
+    cancel: {
+      description: 'Cancels a schedule; a run that has started continues.',
+      ...reach,
+      input: {
+        type: 'object',
+        required: ['scheduleId'],
+        properties: { scheduleId: { type: 'string', maxLength: 64 } },
+        additionalProperties: false,
+      },
+      async run({ scheduleId }, { refuse }) {
+        if (!(await store.cancel(scheduleId))) refuse('There is no pending schedule with this id.');
+        return { cancelled: true };
+      },
+    },
+  };
 }

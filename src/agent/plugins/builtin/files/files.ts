@@ -2,7 +2,7 @@
 // workspace decides which paths may be used; this file defines the actions and their limits.
 import { isUtf8 } from 'node:buffer';
 import { createSerializer } from '../../../../kernel/async.ts';
-import { Problem } from '../../../../kernel/problem.ts';
+import { refusal } from '../../../refusal.ts';
 import {
   definePlugin,
   type Action,
@@ -227,8 +227,4 @@ async function searchFor(workspace: Workspace, input: SearchInput, signal: Abort
     throw refusal('Send either `text` or a `pattern`, and not both.');
   const query = text === undefined ? { pattern: pattern ?? '' } : { text };
   return searchWorkspace(workspace, { query, folder, files, ignoreCase, signal });
-}
-
-function refusal(message: string): Problem {
-  return new Problem('impossible', 'action_refused', message);
 }

@@ -1,6 +1,7 @@
 // Changes several files at once: all changes are computed before the first file is written, and a
 // write that fails restores the files before it.
 import { Problem } from '../../../../kernel/problem.ts';
+import { refusal } from '../../../refusal.ts';
 import { applyHunks, DiffError, parseUnifiedDiff, type FileDiff } from './unified-diff.ts';
 import type { Workspace } from '../workspace/workspace.ts';
 import { errorCode } from '../workspace/paths.ts';
@@ -171,8 +172,4 @@ async function writeAll(changes: readonly FileChange[], workspace: Workspace): P
 async function writeOne(workspace: Workspace, path: string, text: string | null): Promise<void> {
   if (text === null) await workspace.remove(path);
   else await workspace.write(path, Buffer.from(text, 'utf8'));
-}
-
-function refusal(message: string, cause?: unknown): Problem {
-  return new Problem('impossible', 'action_refused', message, { cause });
 }

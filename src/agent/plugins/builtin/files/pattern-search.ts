@@ -1,7 +1,7 @@
 // Searches texts by a regular expression in a thread of its own, with a deadline for all texts together.
 import type { Worker } from 'node:worker_threads';
 import { startThread } from '../../../../kernel/assets.ts';
-import { Problem } from '../../../../kernel/problem.ts';
+import { refusal } from '../../../refusal.ts';
 
 export interface PatternSource {
   source: string;
@@ -70,8 +70,4 @@ async function ask(worker: Worker, message: ToPatternThread, ms: number): Promis
     worker.off('message', answer.resolve);
     worker.off('error', onError);
   }
-}
-
-function refusal(message: string, cause?: unknown): Problem {
-  return new Problem('impossible', 'action_refused', message, { cause });
 }

@@ -4,6 +4,7 @@ import { isUtf8 } from 'node:buffer';
 import { compileGlob, matchesGlob } from '../../../../kernel/glob.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import { searchText } from '../../../../kernel/text-search.ts';
+import { refusal } from '../../../refusal.ts';
 import { openPatternSearch } from './pattern-search.ts';
 import type { Workspace } from '../workspace/workspace.ts';
 
@@ -183,7 +184,7 @@ function compile(pattern: string): ReturnType<typeof compileGlob> {
   try {
     return compileGlob(pattern);
   } catch (cause) {
-    throw new Problem('impossible', 'action_refused', (cause as Error).message, { cause });
+    throw refusal((cause as Error).message, cause);
   }
 }
 

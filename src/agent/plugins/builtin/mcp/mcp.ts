@@ -7,7 +7,7 @@ import type { Redactor } from '../../../../kernel/secrets/secret.ts';
 import { settlesWithin } from '../../../../kernel/async.ts';
 import type { McpServer } from '../../definition/mcp-server.ts';
 import { definePlugin, type Action, type Plugin } from '../../definition/plugin.ts';
-import { createServer } from './server.ts';
+import { createServer, type ConnectedServer } from './server.ts';
 import type { ProgramRunner } from '../workspace/program-runner.ts';
 import { collectActions } from './tools.ts';
 
@@ -15,7 +15,7 @@ import { collectActions } from './tools.ts';
 // later.
 const startWaitMs = 5_000;
 
-export function mcp(options: {
+export interface McpOptions {
   servers: ReadonlyMap<string, McpServer>;
   workspace: string;
   /** Starts servers that are programs. */
@@ -25,7 +25,9 @@ export function mcp(options: {
   fetch: typeof fetch;
   clock: Clock;
   log: Log;
-}): Plugin {
+}
+
+export function mcp(options: McpOptions): Plugin {
   const { clock, log, redactor } = options;
   const stop = new AbortController();
   const enabledServers = [...options.servers].filter(([, config]) => config.disabled !== true);
@@ -58,16 +60,9 @@ export function mcp(options: {
     },
     actions: {},
     async start({ offer }) {
-      const offers = servers.map((server) => {
-        const firstOffer = Promise.withResolvers<void>();
-        const serverEnd = server.run(() => {
-          offer(actionsOfAll());
-          firstOffer.resolve();
-        });
-        return { ended: serverEnd.finally(() => firstOffer.resolve()), firstOffer: firstOffer.promise };
-      });
-      connectionRuns = offers.map(({ ended }) => ended);
-      const allOffered = Promise.all(offers.map(({ firstOffer }) => firstOffer));
+      const starts = servers.map((server) => startServer(server, () => offer(actionsOfAll())));
+      connectionRuns = starts.map(({ ended }) => ended);
+      const allOffered = Promise.all(starts.map(({ firstOffer }) => firstOffer));
       await settlesWithin(allOffered, { ms: startWaitMs, clock });
     },
     async stop() {
@@ -76,6 +71,19 @@ export function mcp(options: {
       await Promise.all(connectionRuns);
     },
   });
+}
+
+/** `firstOffer` resolves with the first listing of its tools, or when the server has ended without one. */
+function startServer(
+  server: ConnectedServer,
+  offerTools: () => void,
+): { ended: Promise<void>; firstOffer: Promise<void> } {
+  const firstOffer = Promise.withResolvers<void>();
+  const serverEnd = server.run(() => {
+    offerTools();
+    firstOffer.resolve();
+  });
+  return { ended: serverEnd.finally(() => firstOffer.resolve()), firstOffer: firstOffer.promise };
 }
 
 /** Headers, variables named like a secret, and secrets in the address. */

@@ -28,7 +28,7 @@ const connectTimeoutMs = 30_000;
 const firstBackOffMs = 1_000;
 const maxBackOffMs = 60_000;
 
-interface ServerOptions {
+export interface ServerOptions {
   workspace: string;
   programs: ProgramRunner;
   signal: AbortSignal;
@@ -37,67 +37,79 @@ interface ServerOptions {
   log: Log;
 }
 
+interface Server {
+  readonly name: string;
+  readonly config: McpServer;
+  readonly options: ServerOptions;
+  tools: readonly McpTool[];
+  state: State;
+  backOffMs: number;
+}
+
 export function createServer(name: string, config: McpServer, options: ServerOptions): ConnectedServer {
-  const { signal, fetch, clock, log, programs, workspace } = options;
-  let tools: readonly McpTool[] = [];
-  let state: State = { phase: 'away', reason: `The server "${name}" is not connected yet.` };
-  let backOffMs = firstBackOffMs;
-
-  async function connect(): Promise<McpConnection> {
-    // The SDK takes a while to load, and most agents have no MCP server.
-    const { connectMcp } = await import('./connection.ts');
-    return connectMcp(config, {
-      folder: workspace,
-      programs,
-      timeoutMs: connectTimeoutMs,
-      signal,
-      fetch,
-      clock,
-    });
-  }
-
-  /**
-   * Resolves when the connection has ended; rejects when the server is unreachable or its tools
-   * cannot be listed.
-   */
-  async function runConnection(onTools: () => void): Promise<void> {
-    const connection = await connect();
-    try {
-      const listTools = async (): Promise<void> => {
-        tools = await connection.tools();
-        state = { phase: 'connected', connection };
-        onTools();
-      };
-      await listTools();
-      backOffMs = firstBackOffMs;
-      connection.onToolsChanged(listTools);
-      await connection.closed;
-    } finally {
-      state = { phase: 'away', reason: `The connection to the server "${name}" has ended; reconnecting.` };
-      await connection.close();
-    }
-  }
-
+  const server: Server = {
+    name,
+    config,
+    options,
+    tools: [],
+    state: { phase: 'away', reason: `The server "${name}" is not connected yet.` },
+    backOffMs: firstBackOffMs,
+  };
   return {
     name,
-    tools: () => tools,
-    connection: () => (state.phase === 'connected' ? state.connection : null),
-    reason: () => (state.phase === 'connected' ? null : state.reason),
-    async run(onTools) {
-      while (!signal.aborted) {
-        try {
-          await runConnection(onTools);
-        } catch (error) {
-          if (signal.aborted) return;
-          state = { phase: 'away', reason: `The server "${name}" cannot be reached.` };
-          log.warn({ err: error, server: name }, 'an MCP server cannot be reached');
-        }
-        await pause(backOffMs, { clock, signal });
-        backOffMs = Math.min(backOffMs * 2, maxBackOffMs);
-      }
-    },
+    tools: () => server.tools,
+    connection: () => (server.state.phase === 'connected' ? server.state.connection : null),
+    reason: () => (server.state.phase === 'connected' ? null : server.state.reason),
+    run: (onTools) => keepConnected(server, onTools),
     async close() {
-      if (state.phase === 'connected') await state.connection.close();
+      if (server.state.phase === 'connected') await server.state.connection.close();
     },
   };
+}
+
+async function keepConnected(server: Server, onTools: () => void): Promise<void> {
+  const { name, options } = server;
+  const { signal, clock, log } = options;
+  while (!signal.aborted) {
+    try {
+      await runConnection(server, onTools);
+    } catch (error) {
+      if (signal.aborted) return;
+      server.state = { phase: 'away', reason: `The server "${name}" cannot be reached.` };
+      log.warn({ err: error, server: name }, 'an MCP server cannot be reached');
+    }
+    await pause(server.backOffMs, { clock, signal });
+    server.backOffMs = Math.min(server.backOffMs * 2, maxBackOffMs);
+  }
+}
+
+/**
+ * Resolves when the connection has ended; rejects when the server is unreachable or its tools
+ * cannot be listed.
+ */
+async function runConnection(server: Server, onTools: () => void): Promise<void> {
+  const connection = await connect(server);
+  try {
+    const listTools = async (): Promise<void> => {
+      server.tools = await connection.tools();
+      server.state = { phase: 'connected', connection };
+      onTools();
+    };
+    await listTools();
+    server.backOffMs = firstBackOffMs;
+    connection.onToolsChanged(listTools);
+    await connection.closed;
+  } finally {
+    const reason = `The connection to the server "${server.name}" has ended; reconnecting.`;
+    server.state = { phase: 'away', reason };
+    await connection.close();
+  }
+}
+
+async function connect({ config, options }: Server): Promise<McpConnection> {
+  const { workspace, programs, signal, fetch, clock } = options;
+  // The SDK takes a while to load, and most agents have no MCP server.
+  const { connectMcp } = await import('./connection.ts');
+  const timeoutMs = connectTimeoutMs;
+  return connectMcp(config, { folder: workspace, programs, timeoutMs, signal, fetch, clock });
 }

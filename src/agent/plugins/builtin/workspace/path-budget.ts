@@ -1,6 +1,7 @@
 // Bounds the number of mounts of a sandbox. bubblewrap accepts 9,000 arguments, and the time that it
 // takes grows with the square of the mounts: 1,000 take about two seconds.
 import { dirname } from 'node:path';
+import { isWithin } from '../../../../kernel/folder.ts';
 
 /**
  * At most `max` paths that cover the given ones, which lie in `root`: where there are too many, folders
@@ -33,7 +34,7 @@ export function coverPaths(
 /** The folders between the path and the root. */
 function foldersOf(path: string, root: string): string[] {
   const folders: string[] = [];
-  for (let folder = dirname(path); isIn(folder, root) && folder !== root; folder = dirname(folder))
+  for (let folder = dirname(path); isWithin(folder, root) && folder !== root; folder = dirname(folder))
     folders.push(folder);
   return folders;
 }
@@ -54,13 +55,9 @@ function smallestFolder(
   const [smallest = ''] = [...counts]
     .filter(
       ([folder, size]) =>
-        size >= count && !excludedFolders.some((excludedFolder) => isIn(folder, excludedFolder)),
+        size >= count && !excludedFolders.some((excludedFolder) => isWithin(folder, excludedFolder)),
     )
     .sort(([a, sizeOfA], [b, sizeOfB]) => sizeOfA - sizeOfB || b.length - a.length)
     .map(([folder]) => folder);
   return smallest;
-}
-
-function isIn(path: string, folder: string): boolean {
-  return path === folder || path.startsWith(`${folder}/`);
 }

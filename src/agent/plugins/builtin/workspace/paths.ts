@@ -2,8 +2,9 @@
 // refusal is a Problem whose text fits behind the path.
 import { realpath } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { isWithin } from '../../../../kernel/folder.ts';
 import { Problem } from '../../../../kernel/problem.ts';
-import { isEnvironmentFile, isPackageFile, isWithin, type SecretPlaces } from './secret-places.ts';
+import { isEnvironmentFile, isPackageFile, type SecretPlaces } from './secret-places.ts';
 
 export interface PathGuard {
   /**

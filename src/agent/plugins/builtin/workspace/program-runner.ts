@@ -3,12 +3,12 @@
 import { randomUUID } from 'node:crypto';
 import { lstat, rename } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
+import { isWithin } from '../../../../kernel/folder.ts';
 import type { Log } from '../../../../kernel/log.ts';
-import { Problem } from '../../../../kernel/problem.ts';
 import type { Sandbox, SandboxedProgram, SandboxSettings } from '../../../processes/index.ts';
+import { refusal } from '../../../refusal.ts';
 import { withFolder, type FolderHandle } from './folder-handle.ts';
 import { coverPaths } from './path-budget.ts';
-import { isWithin } from './secret-places.ts';
 import { createSharedLock } from './shared-lock.ts';
 import type { Workspace } from './workspace.ts';
 import { errorCode } from './paths.ts';
@@ -57,75 +57,96 @@ const suffix = '.needs-approval';
 const maxReadOnly = 1_000;
 const maxHidden = 400;
 
-export function createProgramRunner(options: {
+export interface ProgramRunnerOptions {
   sandbox: Sandbox;
   workspace: Workspace;
   /** The environment of all programs; none of the agent's secrets are in it. */
   env: Readonly<Record<string, string>>;
   log?: Pick<Log, 'warn'>;
-}): ProgramRunner {
-  const { sandbox, env, log } = options;
+}
+
+export function createProgramRunner(options: ProgramRunnerOptions): ProgramRunner {
   const lockOf = createLocks();
-
-  async function scan({ workspace = options.workspace, settings }: ProgramRequest): Promise<WorkspaceScan> {
-    const isConfined = settings !== false && !sandbox.isOff && sandbox.missing === undefined;
-    return isConfined
-      ? workspace.scan()
-      : { hidden: [], protected: [], configPaths: [], unreadableNames: [] };
-  }
-
-  function confine(
-    { command, workspace = options.workspace, folder = workspace.root, ownEnv, settings }: ProgramRequest,
-    paths: { hidden: readonly string[]; readOnly: readonly string[] },
-    repositoryAccess: 'read' | 'write' = 'read',
-  ): { program: SandboxedProgram; coveredFolders: CoveredFolders } {
-    const { coveredFolders, ...limitedPaths } = boundPaths(workspace.root, paths);
-    const closedFolder = coveredFolders.hidden.find((path) => isWithin(folder, join(workspace.root, path)));
-    if (closedFolder !== undefined)
-      throw refusal(
-        `The folder ${closedFolder} holds so many secrets that it is hidden as a whole, so no command runs in it.`,
-      );
-    const program = sandbox.prepare({
-      command,
-      workspace: workspace.root,
-      folder,
-      env,
-      ownEnv,
-      settings: withRepository(settings, workspace, repositoryAccess),
-      paths: limitedPaths,
-    });
-    return { program, coveredFolders };
-  }
-
   return {
-    sandbox,
-    async prepare(request) {
-      const scanBefore = await scan(request);
-      const paths = { hidden: scanBefore.hidden, readOnly: readOnlyPaths(scanBefore) };
-      const { program, coveredFolders } = confine(request, paths);
-      if (coveredFolders.hidden.length + coveredFolders.readOnly.length > 0)
-        log?.warn(
-          { command: request.command[0], ...coveredFolders },
-          'a program sees folders with too many secrets empty, and those with too many protected files read-only',
-        );
-      return program;
-    },
-    async run({ mayChangeProtected, ...request }, execute) {
+    sandbox: options.sandbox,
+    prepare: (request) => prepare(options, request),
+    run(request, execute) {
+      const lock = lockOf(request.workspace ?? options.workspace);
       // A command that may change protected files runs alone; otherwise those files
       // could be attributed to another command.
-      const { workspace = options.workspace } = request;
-      const lock = lockOf(workspace);
-      return (mayChangeProtected ? lock.runExclusively : lock.runShared)(async () => {
-        const scanBefore = await scan(request);
-        const readOnly = mayChangeProtected ? [] : readOnlyPaths(scanBefore);
-        const paths = { hidden: scanBefore.hidden, readOnly };
-        const { program, coveredFolders } = confine(request, paths, mayChangeProtected ? 'write' : 'read');
-        const result = await execute(program);
-        const isChecked = program.isSandboxed && !mayChangeProtected;
-        return { result, renamed: isChecked ? await renameNew(workspace, scanBefore) : [], coveredFolders };
-      });
+      const runLocked = request.mayChangeProtected ? lock.runExclusively : lock.runShared;
+      return runLocked(() => runCommand(options, request, execute));
     },
   };
+}
+
+async function prepare(options: ProgramRunnerOptions, request: ProgramRequest): Promise<SandboxedProgram> {
+  const scanBefore = await scan(options, request);
+  const paths = { hidden: scanBefore.hidden, readOnly: readOnlyPaths(scanBefore) };
+  const { program, coveredFolders } = confine(options, request, { paths, repositoryAccess: 'read' });
+  if (coveredFolders.hidden.length + coveredFolders.readOnly.length > 0)
+    options.log?.warn(
+      { command: request.command[0], ...coveredFolders },
+      'a program sees folders with too many secrets empty, and those with too many protected files read-only',
+    );
+  return program;
+}
+
+async function runCommand<T>(
+  options: ProgramRunnerOptions,
+  { mayChangeProtected, ...request }: ProgramRequest & { mayChangeProtected: boolean },
+  execute: (program: SandboxedProgram) => Promise<T>,
+): Promise<{ result: T; renamed: RenamedFile[]; coveredFolders: CoveredFolders }> {
+  const { workspace = options.workspace } = request;
+  const scanBefore = await scan(options, request);
+  const readOnly = mayChangeProtected ? [] : readOnlyPaths(scanBefore);
+  const { program, coveredFolders } = confine(options, request, {
+    paths: { hidden: scanBefore.hidden, readOnly },
+    repositoryAccess: mayChangeProtected ? 'write' : 'read',
+  });
+  const result = await execute(program);
+  const isChecked = program.isSandboxed && !mayChangeProtected;
+  return { result, renamed: isChecked ? await renameNew(workspace, scanBefore) : [], coveredFolders };
+}
+
+/** Empty where the program is not confined. */
+async function scan(
+  options: ProgramRunnerOptions,
+  { workspace = options.workspace, settings }: ProgramRequest,
+): Promise<WorkspaceScan> {
+  const { isOff, missing } = options.sandbox;
+  const isConfined = settings !== false && !isOff && missing === undefined;
+  return isConfined ? workspace.scan() : { hidden: [], protected: [], configPaths: [], unreadableNames: [] };
+}
+
+/** Throws a Problem when the folder of the program is hidden. */
+function confine(
+  options: ProgramRunnerOptions,
+  { command, workspace = options.workspace, folder = workspace.root, ownEnv, settings }: ProgramRequest,
+  {
+    paths,
+    repositoryAccess,
+  }: {
+    paths: { hidden: readonly string[]; readOnly: readonly string[] };
+    repositoryAccess: 'read' | 'write';
+  },
+): { program: SandboxedProgram; coveredFolders: CoveredFolders } {
+  const { coveredFolders, ...limitedPaths } = boundPaths(workspace.root, paths);
+  const closedFolder = coveredFolders.hidden.find((path) => isWithin(folder, join(workspace.root, path)));
+  if (closedFolder !== undefined)
+    throw refusal(
+      `The folder ${closedFolder} holds so many secrets that it is hidden as a whole, so no command runs in it.`,
+    );
+  const program = options.sandbox.prepare({
+    command,
+    workspace: workspace.root,
+    folder,
+    env: options.env,
+    ownEnv,
+    settings: withRepository(settings, workspace, repositoryAccess),
+    paths: limitedPaths,
+  });
+  return { program, coveredFolders };
 }
 
 /** One lock for each workspace. */
@@ -239,10 +260,6 @@ function newEntries(before: readonly ProtectedEntry[], after: readonly Protected
 
 function linkOf({ path, folderIdentity, target }: ProtectedEntry): string {
   return JSON.stringify([path, folderIdentity, target]);
-}
-
-function refusal(message: string): Problem {
-  return new Problem('impossible', 'action_refused', message);
 }
 
 function namesOf(path: string): string[] {

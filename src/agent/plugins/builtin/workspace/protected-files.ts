@@ -125,12 +125,19 @@ export function isProtectedPath(path: string): boolean {
   );
 }
 
-/** One form for names that a file system may treat as equal. */
-export function foldName(name: string): string {
+/**
+ * One form for names that a file system may treat as equal: letter case, composed and decomposed
+ * letters, characters that HFS+ ignores, and dots and spaces at the end, which Windows ignores.
+ */
+function foldName(name: string): string {
+  return foldCase(name).replace(/[. ]+$/, '');
+}
+
+/** The same without the rule of Windows, also for paths. */
+export function foldCase(name: string): string {
   return name
     .replaceAll(/\p{Default_Ignorable_Code_Point}/gu, '')
     .normalize('NFKC')
-    .replace(/[. ]+$/, '')
     .toLowerCase();
 }
 

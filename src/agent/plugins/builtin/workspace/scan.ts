@@ -3,9 +3,10 @@
 import { access, chmod, constants, lstat, readdir, readlink, stat } from 'node:fs/promises';
 import type { Dirent, Stats } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
-import { Problem } from '../../../../kernel/problem.ts';
+import { isWithin } from '../../../../kernel/folder.ts';
+import { refusal } from '../../../refusal.ts';
 import { pathsOfConfig } from './git-config.ts';
-import { isPackageFile, isEnvironmentFile, isWithin, type SecretPlaces } from './secret-places.ts';
+import { isPackageFile, isEnvironmentFile, type SecretPlaces } from './secret-places.ts';
 import { isProtectedName, isProtectedPath, repositoryParts } from './protected-files.ts';
 import { errorCode } from './paths.ts';
 
@@ -35,100 +36,121 @@ export interface ProtectedEntry {
 // Reading so many entries takes about two seconds; packages do not count, since their entries are skipped.
 const maxEntries = 200_000;
 
-/**
- * Throws a Problem when the workspace has too many files to be looked at. A folder whose
- * mode keeps it from being read is hidden, unless `makesUsable` accepts its absolute path.
- */
-export async function scanWorkspace(
-  root: string,
-  secrets: SecretPlaces,
-  programs: ReadonlySet<string>,
-  makesUsable: (folder: string) => boolean = () => false,
-): Promise<WorkspaceScan> {
-  const hiddenPaths: string[] = [];
-  const entries: ProtectedEntry[] = [];
-  const configPaths = new Set<string>();
-  const unreadableNames: string[] = [];
-  let count = 0;
+export interface ScanOptions {
+  root: string;
+  secrets: SecretPlaces;
+  /** Absolute paths of files that count as protected under any name. */
+  programs: ReadonlySet<string>;
+  /** Whether a folder whose mode keeps it from being read gets the rights of its owner; else it is hidden. */
+  makesUsable?: ((folder: string) => boolean) | undefined;
+}
 
-  async function add(path: string): Promise<void> {
-    const [stats, folderStats] = await Promise.all([readStats(path), readStats(dirname(path))]);
-    if (stats === undefined || folderStats === undefined) return;
-    entries.push({
-      path,
-      identity: identityOf(stats),
-      folderIdentity: identityOf(folderStats),
-      target: stats.isSymbolicLink() ? await readlink(path).catch(() => '') : null,
-    });
+interface Scan extends ScanOptions {
+  hidden: string[];
+  protected: ProtectedEntry[];
+  configPaths: Set<string>;
+  unreadableNames: string[];
+  /** How many entries the scan has read. */
+  count: number;
+}
+
+/** Throws a Problem when the workspace has too many files to be looked at. */
+export async function scanWorkspace(options: ScanOptions): Promise<WorkspaceScan> {
+  const scan: Scan = {
+    ...options,
+    hidden: [],
+    protected: [],
+    configPaths: new Set(),
+    unreadableNames: [],
+    count: 0,
+  };
+  await walk(scan, options.root, { isProtected: false });
+  const { hidden, protected: protectedEntries, configPaths, unreadableNames } = scan;
+  return { hidden, protected: protectedEntries, configPaths: [...configPaths], unreadableNames };
+}
+
+async function walk(scan: Scan, folder: string, { isProtected }: { isProtected: boolean }): Promise<void> {
+  const dirents = await readUsableFolder(scan, folder);
+  if (dirents === null) {
+    // A program of the same user could change the mode back.
+    scan.hidden.push(folder);
+    return;
   }
+  scan.count += dirents.length;
+  if (scan.count > maxEntries)
+    throw refusal(
+      `The workspace holds more than ${maxEntries} files outside of node_modules, too many to find its secrets; choose a smaller folder.`,
+    );
+  if (dirents.some(({ name }) => name === 'HEAD') && dirents.some(({ name }) => name === 'objects'))
+    await addRepository(scan, folder);
+  for (const dirent of dirents) await visit(scan, { folder, dirent, isFolderProtected: isProtected });
+}
 
-  async function addRepository(folder: string): Promise<void> {
-    for (const part of repositoryParts) await add(join(folder, part));
-    await addConfigured(folder);
+// Within a protected folder the scan collects only secrets: the folder protects all other entries.
+async function visit(
+  scan: Scan,
+  { folder, dirent, isFolderProtected }: { folder: string; dirent: Dirent; isFolderProtected: boolean },
+): Promise<void> {
+  const path = join(folder, dirent.name);
+  if (await isSecret(scan, folder, dirent)) {
+    scan.hidden.push(path);
+    return;
   }
+  const isProtected =
+    isProtectedName(dirent.name) ||
+    isProtectedPath(relative(scan.root, path)) ||
+    (!dirent.isDirectory() && scan.programs.has(path));
+  if (isProtected && !isFolderProtected) await addProtected(scan, path);
+  if (dirent.name === '.git' && dirent.isFile()) await addConfigured(scan, path);
+  if (!dirent.isDirectory() || isPackageFile(path)) return;
+  if (dirent.name.includes('\ufffd') && (await readStats(path)) === undefined)
+    scan.unreadableNames.push(path);
+  if (dirent.name === '.git') await addRepository(scan, path);
+  else await walk(scan, path, { isProtected: isFolderProtected || isProtected });
+}
 
-  async function addConfigured(gitPath: string): Promise<void> {
-    for (const path of await pathsOfConfig(gitPath)) {
-      if (path === root || !isWithin(path, root) || isWithin(gitPath, path)) continue;
-      if (configPaths.has(path) || isProtectedPath(relative(root, path))) continue;
-      configPaths.add(path);
-      await add(path);
-    }
+async function isSecret({ secrets }: Scan, folder: string, dirent: Dirent): Promise<boolean> {
+  if (dirent.isSymbolicLink()) return false;
+  return (await secrets.hides(folder, dirent)) || (dirent.isFile() && isEnvironmentFile(dirent.name));
+}
+
+async function addRepository(scan: Scan, folder: string): Promise<void> {
+  for (const part of repositoryParts) await addProtected(scan, join(folder, part));
+  await addConfigured(scan, folder);
+}
+
+/** Adds the paths that the configuration of a repository names. */
+async function addConfigured(scan: Scan, gitPath: string): Promise<void> {
+  const { root, configPaths } = scan;
+  for (const path of await pathsOfConfig(gitPath)) {
+    if (path === root || !isWithin(path, root) || isWithin(gitPath, path)) continue;
+    if (configPaths.has(path) || isProtectedPath(relative(root, path))) continue;
+    configPaths.add(path);
+    await addProtected(scan, path);
   }
+}
 
-  // Within a protected folder the scan collects only secrets: the folder protects all other entries.
-  async function visit(folder: string, dirent: Dirent, isFolderProtected: boolean): Promise<void> {
-    const path = join(folder, dirent.name);
-    if (!dirent.isSymbolicLink()) {
-      const isSecret =
-        (await secrets.hides(folder, dirent)) || (dirent.isFile() && isEnvironmentFile(dirent.name));
-      if (isSecret) {
-        hiddenPaths.push(path);
-        return;
-      }
-    }
-    const isProtected =
-      isProtectedName(dirent.name) ||
-      isProtectedPath(relative(root, path)) ||
-      (!dirent.isDirectory() && programs.has(path));
-    if (isProtected && !isFolderProtected) await add(path);
-    if (dirent.name === '.git' && dirent.isFile()) await addConfigured(path);
-    if (!dirent.isDirectory() || isPackageFile(path)) return;
-    if (dirent.name.includes('\ufffd') && (await readStats(path)) === undefined) unreadableNames.push(path);
-    if (dirent.name === '.git') await addRepository(path);
-    else await walk(path, { isProtected: isFolderProtected || isProtected });
-  }
-
-  async function walk(folder: string, { isProtected }: { isProtected: boolean }): Promise<void> {
-    let dirents = await readFolder(root, folder);
-    if (dirents === null && makesUsable(folder)) {
-      await makeUsable(folder);
-      dirents = await readFolder(root, folder);
-    }
-    if (dirents === null) {
-      // A program of the same user could change the mode back.
-      hiddenPaths.push(folder);
-      return;
-    }
-    count += dirents.length;
-    if (count > maxEntries)
-      throw new Problem(
-        'impossible',
-        'action_refused',
-        `The workspace holds more than ${maxEntries} files outside of node_modules, too many to find its secrets; choose a smaller folder.`,
-      );
-    if (dirents.some(({ name }) => name === 'HEAD') && dirents.some(({ name }) => name === 'objects'))
-      await addRepository(folder);
-    for (const dirent of dirents) await visit(folder, dirent, isProtected);
-  }
-
-  await walk(root, { isProtected: false });
-  return { hidden: hiddenPaths, protected: entries, configPaths: [...configPaths], unreadableNames };
+async function addProtected(scan: Scan, path: string): Promise<void> {
+  const [stats, folderStats] = await Promise.all([readStats(path), readStats(dirname(path))]);
+  if (stats === undefined || folderStats === undefined) return;
+  scan.protected.push({
+    path,
+    identity: identityOf(stats),
+    folderIdentity: identityOf(folderStats),
+    target: stats.isSymbolicLink() ? await readlink(path).catch(() => '') : null,
+  });
 }
 
 /** The entry itself, not the target of a link; undefined when there is none. */
 async function readStats(path: string): Promise<Stats | undefined> {
   return lstat(path).catch(() => undefined);
+}
+
+async function readUsableFolder({ root, makesUsable }: Scan, folder: string): Promise<Dirent[] | null> {
+  const dirents = await readFolder(root, folder);
+  if (dirents !== null || makesUsable?.(folder) !== true) return dirents;
+  await makeUsable(folder);
+  return readFolder(root, folder);
 }
 
 /**
@@ -144,11 +166,9 @@ async function readFolder(root: string, folder: string): Promise<Dirent[] | null
     if (code === 'ENOENT' || code === 'ENOTDIR') return [];
     if ((code === 'EACCES' || code === 'EPERM') && folder !== root) return null;
     const name = relative(root, folder) || '.';
-    throw new Problem(
-      'impossible',
-      'action_refused',
+    throw refusal(
       `The folder ${JSON.stringify(name.slice(0, 200))} of the workspace cannot be read (${code ?? 'unknown'}), so its secrets cannot be found; make it readable.`,
-      { cause },
+      cause,
     );
   }
 }

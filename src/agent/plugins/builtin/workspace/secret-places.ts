@@ -2,6 +2,8 @@
 // own secrets, folders of embedded databases, and environment files.
 import { lstat } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
+import { isWithin } from '../../../../kernel/folder.ts';
+import { foldCase } from './protected-files.ts';
 
 export interface SecretPlaces {
   /**
@@ -30,7 +32,7 @@ const sampleSuffixes: ReadonlySet<string> = new Set(['example', 'sample', 'templ
 
 /** `hidden` are absolute paths without links; they need not exist. */
 export function secretPlaces(root: string, hidden: readonly string[]): SecretPlaces {
-  const pathsWithin = hidden.filter((path) => isWithin(fold(path), fold(root)));
+  const pathsWithin = hidden.filter((path) => isWithin(foldCase(path), foldCase(root)));
 
   // Device and inode also recognize a hidden path that is written in other letter
   // case or mounted a second time.
@@ -82,7 +84,7 @@ export async function isWithinDatabase(folder: string): Promise<boolean> {
  * `.env.example`.
  */
 export function isEnvironmentFile(name: string): boolean {
-  const [stem, extension, ...suffixes] = fold(name).split('.');
+  const [stem, extension, ...suffixes] = foldCase(name).split('.');
   return stem === '' && extension === 'env' && !sampleSuffixes.has(suffixes.at(-1) ?? '');
 }
 
@@ -91,25 +93,11 @@ export function isPackageFile(path: string): boolean {
   return path.split(sep).some((name) => name === 'node_modules' || name === 'site-packages');
 }
 
-/** Whether a path is the folder or within it; both absolute and without links. */
-export function isWithin(path: string, folder: string): boolean {
-  return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
-}
-
 // The path and the folders above it, up to the root and without it.
 function ancestorsOf(root: string, path: string): string[] {
   const steps: string[] = [];
   for (let step = path; step !== root && isWithin(step, root); step = dirname(step)) steps.push(step);
   return steps;
-}
-
-// A common form of names that a file system may treat as equal: letter case, composed and
-// decomposed letters, and characters that HFS+ ignores.
-function fold(name: string): string {
-  return name
-    .replaceAll(/\p{Default_Ignorable_Code_Point}/gu, '')
-    .normalize('NFKC')
-    .toLowerCase();
 }
 
 async function readIdentity(path: string): Promise<string | undefined> {
@@ -120,7 +108,7 @@ async function readIdentity(path: string): Promise<string | undefined> {
 }
 
 function isSecretName(name: string): boolean {
-  return secretNames.has(fold(name));
+  return secretNames.has(foldCase(name));
 }
 
 async function holdsDatabase(folder: string): Promise<boolean> {

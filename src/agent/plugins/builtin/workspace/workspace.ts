@@ -15,11 +15,12 @@ import {
   type FileHandle,
 } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
+import { isWithin } from '../../../../kernel/folder.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import { pathsOfConfig } from './git-config.ts';
 import { isProtectedPath } from './protected-files.ts';
 import { openChild, openFolder, withFolder, type FolderHandle } from './folder-handle.ts';
-import { isEnvironmentFile, isWithin, secretPlaces, type SecretPlaces } from './secret-places.ts';
+import { isEnvironmentFile, secretPlaces, type SecretPlaces } from './secret-places.ts';
 import {
   errorCode,
   fileSystemRefusal,
@@ -115,22 +116,49 @@ export async function openWorkspace({
   const hiddenPaths = await Promise.all(hidden.map(resolveRealPath));
   const secrets = secretPlaces(root, hiddenPaths);
   const guard = pathGuard(root, secrets);
-  const programs = new Set<string>();
-  // The protected paths of the last scan, and those of the repository of the workspace itself.
-  let scanPaths: readonly string[] = [];
-  let configPaths: readonly string[] = [];
-  const updateProtected = async (): Promise<void> => {
-    const paths = await pathsOfConfig(join(root, '.git'));
-    configPaths = paths.filter((path) => path !== root && isWithin(path, root));
-  };
-  await updateProtected();
+  const protection = createProtection(root, secrets);
+  await protection.updateProtected();
   return {
     root,
     hidden: hiddenPaths,
     repository,
-    updateProtected,
+    ...protection,
+    async folder(path) {
+      const realPath = await guard.locate(path);
+      if (!(await lstat(realPath)).isDirectory()) throw pathRefusal(path, 'is not a folder');
+      return realPath;
+    },
+    resolve: (path) =>
+      guard.locate(path).then(
+        (realPath) => relative(root, realPath) || '.',
+        () => path,
+      ),
+    list: async (path, limit) => listFolder(path, await guard.locate(path), { root, limit, secrets }),
+    content: async (path) => readContent(path, await guard.locate(path), { root, secrets }),
+    read: async (path, maxBytes) =>
+      openPlainFile(path, await guard.locate(path), root, (file) => readUpTo(file, path, maxBytes)),
+    open: async (path, use) => openPlainFile(path, await guard.locate(path), root, use),
+    write: (path, content, mode) => writeFile(path, content, { root, guard, mode }),
+    async remove(path, { withFolders } = { withFolders: false }) {
+      const realPath = await guard.locate(path);
+      await removePlainFile(path, realPath, root);
+      if (withFolders) await removeEmptyFolders(root, dirname(realPath));
+    },
+  };
+}
+
+/** Which files of the workspace need an approval to be changed. */
+function createProtection(
+  root: string,
+  secrets: SecretPlaces,
+): Pick<Workspace, 'scan' | 'protect' | 'isProtected' | 'updateProtected'> {
+  const programs = new Set<string>();
+  // The protected paths of the last scan, and those of the repository of the workspace itself.
+  let scanPaths: readonly string[] = [];
+  let configPaths: readonly string[] = [];
+  return {
     async scan(makesUsable) {
-      const result = await scanWorkspace(root, secrets, programs, makesUsable);
+      const result = await scanWorkspace({ root, secrets, programs, makesUsable });
       scanPaths = result.configPaths;
       return result;
     },
@@ -150,36 +178,9 @@ export async function openWorkspace({
         [...scanPaths, ...configPaths].some((folder) => isWithin(place, folder))
       );
     },
-    async folder(path) {
-      const realPath = await guard.locate(path);
-      if (!(await lstat(realPath)).isDirectory()) throw pathRefusal(path, 'is not a folder');
-      return realPath;
-    },
-    resolve: (path) =>
-      guard.locate(path).then(
-        (realPath) => relative(root, realPath) || '.',
-        () => path,
-      ),
-    list: async (path, limit) => listFolder(path, await guard.locate(path), { root, limit, secrets }),
-    content: async (path) => readContent(path, await guard.locate(path), { root, secrets }),
-    read: async (path, maxBytes) =>
-      openPlainFile(path, await guard.locate(path), root, (file) => readUpTo(file, path, maxBytes)),
-    open: async (path, use) => openPlainFile(path, await guard.locate(path), root, use),
-    async write(path, content, mode) {
-      const names = pathSegments(path);
-      const name = names.pop();
-      if (name === undefined) throw pathRefusal(path, 'is the workspace itself');
-      const folder = await makeFolders(path, names, { root, guard });
-      try {
-        return await writeEntry(path, content, { guard, folder, target: join(root, ...names, name), mode });
-      } finally {
-        await folder.close();
-      }
-    },
-    async remove(path, { withFolders } = { withFolders: false }) {
-      const realPath = await guard.locate(path);
-      await removePlainFile(path, realPath, root);
-      if (withFolders) await removeEmptyFolders(root, dirname(realPath));
+    async updateProtected() {
+      const paths = await pathsOfConfig(join(root, '.git'));
+      configPaths = paths.filter((path) => path !== root && isWithin(path, root));
     },
   };
 }
@@ -202,11 +203,8 @@ async function removePlainFile(path: string, realPath: string, root: string): Pr
 // Removing a folder that is not empty fails, which ends the loop.
 async function removeEmptyFolders(root: string, start: string): Promise<void> {
   for (let folder = start; folder !== root && isWithin(folder, root); folder = dirname(folder)) {
-    const names = relative(root, dirname(folder)).split(sep);
-    const isRemoved = await withFolder(
-      root,
-      names.filter((name) => name !== ''),
-      (parent) => rmdir(parent.entry(basename(folder))),
+    const isRemoved = await withFolder(root, namesBelow(root, dirname(folder)), (parent) =>
+      rmdir(parent.entry(basename(folder))),
     ).then(
       () => true,
       () => false,
@@ -222,9 +220,7 @@ async function readContent(
 ): Promise<FolderContent> {
   const folder = await openAt(path, root, realPath);
   try {
-    const dirents = await readdir(folder.path, { withFileTypes: true }).catch((cause: unknown) => {
-      throw fileSystemRefusal(path, cause);
-    });
+    const dirents = await readDirents(path, folder);
     const content: FolderContent = { files: [], folders: [], others: [] };
     for (const dirent of dirents) {
       const { name } = dirent;
@@ -236,6 +232,28 @@ async function readContent(
       else (dirent.isDirectory() ? content.folders : content.others).push(name);
     }
     return content;
+  } finally {
+    await folder.close();
+  }
+}
+
+function readDirents(path: string, folder: FolderHandle): Promise<Dirent[]> {
+  return readdir(folder.path, { withFileTypes: true }).catch((cause: unknown) => {
+    throw fileSystemRefusal(path, cause);
+  });
+}
+
+async function writeFile(
+  path: string,
+  content: Buffer,
+  { root, guard, mode }: { root: string; guard: PathGuard; mode: number | undefined },
+): Promise<{ created: boolean }> {
+  const names = pathSegments(path);
+  const name = names.pop();
+  if (name === undefined) throw pathRefusal(path, 'is the workspace itself');
+  const folder = await makeFolders(path, names, { root, guard });
+  try {
+    return await writeEntry(path, content, { guard, folder, target: join(root, ...names, name), mode });
   } finally {
     await folder.close();
   }
@@ -268,9 +286,7 @@ async function listFolder(
 ): Promise<{ entries: WorkspaceEntry[]; truncated: boolean }> {
   const folder = await openAt(path, root, realPath);
   try {
-    const dirents = await readdir(folder.path, { withFileTypes: true }).catch((cause: unknown) => {
-      throw fileSystemRefusal(path, cause);
-    });
+    const dirents = await readDirents(path, folder);
     const entries: WorkspaceEntry[] = [];
     for (const dirent of dirents.sort((a, b) => (a.name < b.name ? -1 : 1))) {
       if (await secrets.hides(realPath, dirent)) continue;
@@ -287,15 +303,18 @@ async function listFolder(
 
 // The real path had no link when it was checked; one that is there now ends the open.
 async function openAt(path: string, root: string, realPath: string): Promise<FolderHandle> {
-  const names = relative(root, realPath).split(sep);
-  return openFolder(
-    root,
-    names.filter((name) => name !== ''),
-  ).catch((cause: unknown) => {
+  return openFolder(root, namesBelow(root, realPath)).catch((cause: unknown) => {
     throw errorCode(cause) === 'ELOOP'
       ? pathRefusal(path, 'changed while it was opened', cause)
       : fileSystemRefusal(path, cause);
   });
+}
+
+/** The names along the path from the root; none for the root itself. */
+function namesBelow(root: string, path: string): string[] {
+  return relative(root, path)
+    .split(sep)
+    .filter((name) => name !== '');
 }
 
 function typeOf(dirent: Dirent): WorkspaceEntry['type'] {
