@@ -1,26 +1,12 @@
 // The service `chat` puts messages into the queue of a session. It runs nothing itself: while it is
 // stopped it refuses messages, and queued ones still run.
-import type { Attachment, ExecuteReceipt } from '../../contract/agent/types.gen.ts';
 import type { Service } from '../service.ts';
 import type { ServiceDefinition } from '../service-definition.ts';
+import type { Chat, ChatMessage, ChatReceipt } from '../sessions/index.ts';
 import type { ServiceDirectory } from './directory.ts';
 
-interface ChatMessage {
-  chatId: string;
-  text: string;
-  attended?: boolean;
-  attachments?: readonly Omit<Attachment, 'type'>[];
-}
-
-/** The part of the chats' queue that this service needs. */
-interface ChatQueue {
-  send(message: ChatMessage & { origin: 'service'; requestId: string }): Promise<ChatReceipt>;
-}
-
-type ChatReceipt = Required<Pick<ExecuteReceipt, 'queueItemId' | 'queuePosition' | 'seq'>> & ExecuteReceipt;
-
 /** `chat` is a function because the sessions are constructed after the services. */
-export function chatService(chat: () => ChatQueue): ServiceDefinition {
+export function chatService(chat: () => Chat): ServiceDefinition {
   return {
     name: 'chat',
     title: 'Chat',

@@ -56,45 +56,25 @@ interface Entry {
   commands: ReadonlyMap<string, Operation>;
 }
 
+export interface DirectoryOptions extends OperationOptions {
+  services: readonly ServiceDefinition[];
+  limits?: Partial<SupervisorLimits>;
+  log: Log;
+}
+
 /** Throws for an invalid or duplicate service name. */
-export function createDirectory(
-  options: OperationOptions & {
-    services: readonly ServiceDefinition[];
-    limits?: Partial<SupervisorLimits>;
-    log: Log;
-  },
-): ServiceDirectory {
-  const entries = new Map<string, Entry>();
-  const limits = { ...supervisorLimits, ...options.limits };
-  for (const definition of options.services) {
-    const { name } = definition;
-    requireServiceName(name);
-    if (entries.has(name)) throw new Error(`Two services claim the name "${name}".`);
-    entries.set(name, {
-      definition,
-      supervisor: createSupervisor(definition, { limits, clock: options.clock, log: options.log }),
-      actions: compileOperations(name, definition.actions),
-      commands: compileOperations(name, definition.commands),
-    });
-  }
-
-  function find(name: string): Entry {
-    const entry = entries.get(name);
-    if (!entry)
-      throw new Problem('not_found', 'service_not_found', `There is no service ${JSON.stringify(name)}.`);
-    return entry;
-  }
-
+export function createDirectory(options: DirectoryOptions): ServiceDirectory {
+  const entries = createEntries(options);
   return {
     list: () => [...entries.values()].map(viewOf),
-    view: (name) => viewOf(find(name)),
+    view: (name) => viewOf(findEntry(entries, name)),
     async control(name, command) {
-      const entry = find(name);
+      const entry = findEntry(entries, name);
       const { changed: hasChanged } = await entry.supervisor.control(command);
       return { changed: hasChanged, service: viewOf(entry) };
     },
     async call({ service, kind, name, payload, ...rest }) {
-      const entry = find(service);
+      const entry = findEntry(entries, service);
       const operation = requireOperation(entry, kind, name);
       const runningService = requireRunning(entry);
       const { sandbox } = entry.definition;
@@ -111,6 +91,29 @@ export function createDirectory(
       for (const { supervisor } of [...entries.values()].reverse()) await supervisor.close();
     },
   };
+}
+
+function createEntries({ services, limits, clock, log }: DirectoryOptions): ReadonlyMap<string, Entry> {
+  const entries = new Map<string, Entry>();
+  for (const definition of services) {
+    const { name } = definition;
+    requireServiceName(name);
+    if (entries.has(name)) throw new Error(`Two services claim the name "${name}".`);
+    entries.set(name, {
+      definition,
+      supervisor: createSupervisor(definition, { limits: { ...supervisorLimits, ...limits }, clock, log }),
+      actions: compileOperations(name, definition.actions),
+      commands: compileOperations(name, definition.commands),
+    });
+  }
+  return entries;
+}
+
+function findEntry(entries: ReadonlyMap<string, Entry>, name: string): Entry {
+  const entry = entries.get(name);
+  if (!entry)
+    throw new Problem('not_found', 'service_not_found', `There is no service ${JSON.stringify(name)}.`);
+  return entry;
 }
 
 function requireServiceName(name: string): void {

@@ -10,6 +10,7 @@ import {
   type SandboxedProgram,
   type SandboxSettings,
 } from '../processes/index.ts';
+import { refuse } from '../refusal.ts';
 import type { ServiceCallContext, ServiceOperation } from '../service-definition.ts';
 
 export interface Operation {
@@ -70,47 +71,18 @@ export function compileOperations(
  * The result as JSON. Throws a Problem when the call is refused, fails, times out, or outlives its
  * service or caller.
  */
-export async function callOperation(
-  call: OperationCall,
-  { prepareProgram, timeoutMs, clock }: OperationOptions,
-): Promise<unknown> {
+export async function callOperation(call: OperationCall, options: OperationOptions): Promise<unknown> {
   const { operation, running, log } = call;
   checkPayload(operation, call.payload);
   const end = new AbortController();
   const signal = AbortSignal.any([running, call.signal, end.signal]);
   const processes = new Set<Promise<ProcessResult>>();
-  const context: ServiceCallContext = {
-    signal,
-    requestId: call.requestId,
-    log,
-    refuse,
-    program(command, { input } = {}) {
-      const limits = { maxOutputBytes: maxProcessOutputBytes, timeoutMs };
-      const result = prepareProgram({ command, settings: call.sandbox }).then((program) =>
-        runProcess({ ...program, input, ...limits, signal, clock }),
-      );
-      processes.add(result);
-      result.catch(() => {});
-      return result;
-    },
-  };
-  // Runs beside the call and rejects at its deadline.
-  async function rejectWhenLate(): Promise<never> {
-    await clock.sleep(timeoutMs, end.signal);
-    if (processes.size > 0)
-      await settlesWithin(Promise.allSettled(processes), { ms: processEndMs, clock, signal: end.signal });
-    await clock.sleep(lastResultMs, end.signal);
-    throw new Problem(
-      'upstream_timeout',
-      'action_timeout',
-      `The call did not end within ${timeoutMs / 1000} seconds.`,
-    );
-  }
   try {
+    const context = createContext(call, options, { signal, processes });
     const work = Promise.resolve().then(() =>
       operation.definition.run(structuredClone(call.payload) as never, context),
     );
-    const deadline = rejectWhenLate();
+    const deadline = rejectWhenLate(options, processes, end.signal);
     // The loser of the race is abandoned; its rejection must not end the process.
     work.catch(() => {});
     deadline.catch(() => {});
@@ -124,6 +96,45 @@ export async function callOperation(
   } finally {
     end.abort();
   }
+}
+
+function createContext(
+  { requestId, sandbox: settings, log }: OperationCall,
+  { prepareProgram, timeoutMs, clock }: OperationOptions,
+  { signal, processes }: { signal: AbortSignal; processes: Set<Promise<ProcessResult>> },
+): ServiceCallContext {
+  return {
+    signal,
+    requestId,
+    log,
+    refuse,
+    program(command, { input } = {}) {
+      const limits = { maxOutputBytes: maxProcessOutputBytes, timeoutMs };
+      const result = prepareProgram({ command, settings }).then((program) =>
+        runProcess({ ...program, input, ...limits, signal, clock }),
+      );
+      processes.add(result);
+      result.catch(() => {});
+      return result;
+    },
+  };
+}
+
+/** Rejects at the deadline of the call, after the end of its processes. */
+async function rejectWhenLate(
+  { timeoutMs, clock }: OperationOptions,
+  processes: ReadonlySet<Promise<ProcessResult>>,
+  callEnd: AbortSignal,
+): Promise<never> {
+  await clock.sleep(timeoutMs, callEnd);
+  if (processes.size > 0)
+    await settlesWithin(Promise.allSettled(processes), { ms: processEndMs, clock, signal: callEnd });
+  await clock.sleep(lastResultMs, callEnd);
+  throw new Problem(
+    'upstream_timeout',
+    'action_timeout',
+    `The call did not end within ${timeoutMs / 1000} seconds.`,
+  );
 }
 
 function checkPayload({ check }: Operation, payload: Readonly<Record<string, unknown>>): void {
@@ -149,10 +160,6 @@ function rejectWhenStopped(running: AbortSignal, callEnd: AbortSignal): Promise<
     if (running.aborted) rejectCall();
     else running.addEventListener('abort', rejectCall, { once: true, signal: callEnd });
   });
-}
-
-function refuse(reason: string): never {
-  throw new Problem('impossible', 'action_refused', String(reason).toWellFormed().slice(0, 2_000));
 }
 
 function toJson(result: unknown): unknown {

@@ -27,62 +27,77 @@ export interface ServiceRun {
   stop(): Promise<void>;
 }
 
+interface RunState {
+  readonly definition: ServiceDefinition;
+  readonly limits: RunLimits;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly end: AbortController;
+  readonly failureController: AbortController;
+  failure: string | null;
+}
+
 export function createRun(
   definition: ServiceDefinition,
   { limits, clock, log }: { limits: RunLimits; clock: Clock; log: Log },
 ): ServiceRun {
   const end = new AbortController();
   const failureController = new AbortController();
-  let failure: string | null = null;
-
-  function fail(reason: string): void {
-    if (end.signal.aborted || failure !== null) return;
-    failure = String(reason).toWellFormed().slice(0, 500);
-    failureController.abort();
-  }
-
-  const withDeadline = <T>(work: () => Promise<T>, ms: number, signal?: AbortSignal): Promise<T> =>
-    withTimeout(async () => work(), { ms, clock, signal });
-
-  async function isHealthy(): Promise<boolean> {
-    const check = async () => definition.healthy === undefined || definition.healthy();
-    return withDeadline(check, limits.healthMs).catch(() => false);
-  }
-
+  const run: RunState = { definition, limits, clock, log, end, failureController, failure: null };
   return {
     signal: end.signal,
-    async start(interrupt) {
-      const cancel = AbortSignal.any([interrupt, failureController.signal]);
-      try {
-        const context = { signal: end.signal, log, failed: fail };
-        await withDeadline(() => definition.start(context), limits.startMs, cancel);
-      } catch (error) {
-        if (!interrupt.aborted) log.warn({ err: error }, 'a service did not start');
-        fail(describeStartError(error, limits.startMs));
-      }
-      return failure;
-    },
-    async watch(interrupt) {
-      const cancel = AbortSignal.any([interrupt, failureController.signal]);
-      if (definition.healthy === undefined) await untilAborted(cancel);
-      let missCount = 0;
-      while (!cancel.aborted) {
-        await pause(limits.healthMs, { clock, signal: cancel });
-        if (cancel.aborted) break;
-        missCount = (await isHealthy()) ? 0 : missCount + 1;
-        if (missCount >= limits.healthMisses) fail('Its health checks failed.');
-      }
-      return failure;
-    },
-    async stop() {
-      end.abort();
-      try {
-        await withDeadline(() => definition.stop(), limits.stopMs);
-      } catch (error) {
-        log.warn({ err: error }, 'a service did not stop without errors');
-      }
-    },
+    start: (interrupt) => start(run, interrupt),
+    watch: (interrupt) => watch(run, interrupt),
+    stop: () => stop(run),
   };
+}
+
+async function start(run: RunState, interrupt: AbortSignal): Promise<string | null> {
+  const { definition, limits, clock, log, end, failureController } = run;
+  const cancel = AbortSignal.any([interrupt, failureController.signal]);
+  const context = { signal: end.signal, log, failed: (reason: string) => fail(run, reason) };
+  try {
+    await withTimeout(async () => definition.start(context), { ms: limits.startMs, clock, signal: cancel });
+  } catch (error) {
+    if (!interrupt.aborted) log.warn({ err: error }, 'a service did not start');
+    fail(run, describeStartError(error, limits.startMs));
+  }
+  return run.failure;
+}
+
+async function watch(run: RunState, interrupt: AbortSignal): Promise<string | null> {
+  const { definition, limits, clock, failureController } = run;
+  const cancel = AbortSignal.any([interrupt, failureController.signal]);
+  if (definition.healthy === undefined) await untilAborted(cancel);
+  let missCount = 0;
+  while (!cancel.aborted) {
+    await pause(limits.healthMs, { clock, signal: cancel });
+    if (cancel.aborted) break;
+    missCount = (await isHealthy(run)) ? 0 : missCount + 1;
+    if (missCount >= limits.healthMisses) fail(run, 'Its health checks failed.');
+  }
+  return run.failure;
+}
+
+async function isHealthy({ definition, limits, clock }: RunState): Promise<boolean> {
+  const check = async () => definition.healthy === undefined || definition.healthy();
+  return withTimeout(check, { ms: limits.healthMs, clock }).catch(() => false);
+}
+
+async function stop({ definition, limits, clock, log, end }: RunState): Promise<void> {
+  end.abort();
+  try {
+    await withTimeout(async () => definition.stop(), { ms: limits.stopMs, clock });
+  } catch (error) {
+    log.warn({ err: error }, 'a service did not stop without errors');
+  }
+}
+
+/** The first reason counts, and none after the end of the run. */
+function fail(run: RunState, reason: string): void {
+  if (run.end.signal.aborted || run.failure !== null) return;
+  run.failure = String(reason).toWellFormed().slice(0, 500);
+  run.failureController.abort();
 }
 
 // Texts of foreign errors may contain secrets, so only a Problem's text is shown.

@@ -82,6 +82,9 @@ interface Supervision {
   interrupt: AbortController;
   /** Listeners that are called once, at the next change of the phase. */
   watchers: (() => void)[];
+  /** The running driver; null while the target is reached. */
+  driver: Promise<void> | null;
+  isClosed: boolean;
 }
 
 export function createSupervisor(
@@ -101,52 +104,9 @@ export function createSupervisor(
     lastError: null,
     interrupt: new AbortController(),
     watchers: [],
+    driver: null,
+    isClosed: false,
   };
-  let driver: Promise<void> | null = null;
-  let isClosed = false;
-
-  function drive(): void {
-    // A running attempt to start also serves a further start; every other wait ends.
-    const { phase, target } = service;
-    const isAttempt = phase.state === 'starting' && !phase.isBackingOff && target === 'running';
-    if (!isAttempt) {
-      service.interrupt.abort();
-      service.interrupt = new AbortController();
-    }
-    driver ??= reachTarget(service).finally(() => {
-      driver = null;
-      notify(service);
-      // A command may have arrived between the driver's last check and its end.
-      if (!isSettled(service)) drive();
-    });
-  }
-
-  async function stop(): Promise<{ changed: boolean }> {
-    const hasChanged = service.target !== 'stopped' || service.phase.state !== 'stopped';
-    service.target = 'stopped';
-    if (service.phase.state !== 'stopped') drive();
-    await waitUntil(service, () => service.phase.state === 'stopped' || service.target !== 'stopped');
-    return { changed: hasChanged };
-  }
-
-  async function start(command: 'start' | 'restart'): Promise<{ changed: boolean }> {
-    const { state } = service.phase;
-    const hasChanged = command === 'restart' || service.target === 'stopped' || state === 'failed';
-    // A running start also serves a restart.
-    if (command === 'restart' && state === 'running') service.target = 'restarted';
-    else if (service.target === 'stopped') service.target = 'running';
-    if (state === 'failed') enter(service, { state: 'stopped' });
-    if (hasChanged || state !== 'running') drive();
-    await waitUntil(
-      service,
-      () =>
-        service.target === 'stopped' ||
-        service.phase.state === 'failed' ||
-        (service.phase.state === 'running' && service.target === 'running'),
-    );
-    return { changed: hasChanged };
-  }
-
   return {
     snapshot: () => ({
       state: service.phase.state,
@@ -156,19 +116,65 @@ export function createSupervisor(
     }),
     running: () => (service.phase.state === 'running' ? service.phase.run.signal : null),
     async control(command) {
-      if (isClosed)
+      if (service.isClosed)
         throw new Problem('unavailable', 'draining', 'The agent is stopping.', {
           headers: { 'retry-after': '1' },
         });
-      return command === 'stop' ? stop() : start(command);
+      return command === 'stop' ? requestStop(service) : requestStart(service, command);
     },
     async close() {
-      isClosed = true;
+      service.isClosed = true;
       service.target = 'stopped';
-      if (service.phase.state !== 'stopped') drive();
-      while (driver !== null) await driver;
+      if (service.phase.state !== 'stopped') drive(service);
+      while (service.driver !== null) await service.driver;
     },
   };
+}
+
+async function requestStop(service: Supervision): Promise<{ changed: boolean }> {
+  const hasChanged = service.target !== 'stopped' || service.phase.state !== 'stopped';
+  service.target = 'stopped';
+  if (service.phase.state !== 'stopped') drive(service);
+  await waitUntil(service, () => service.phase.state === 'stopped' || service.target !== 'stopped');
+  return { changed: hasChanged };
+}
+
+async function requestStart(
+  service: Supervision,
+  command: 'start' | 'restart',
+): Promise<{ changed: boolean }> {
+  const { state } = service.phase;
+  const hasChanged = command === 'restart' || service.target === 'stopped' || state === 'failed';
+  // A running start also serves a restart.
+  if (command === 'restart' && state === 'running') service.target = 'restarted';
+  else if (service.target === 'stopped') service.target = 'running';
+  if (state === 'failed') enter(service, { state: 'stopped' });
+  if (hasChanged || state !== 'running') drive(service);
+  await waitUntil(
+    service,
+    () =>
+      service.target === 'stopped' ||
+      service.phase.state === 'failed' ||
+      (service.phase.state === 'running' && service.target === 'running'),
+  );
+  return { changed: hasChanged };
+}
+
+/** Starts the driver, or ends its current wait so that it sees the new target. */
+function drive(service: Supervision): void {
+  // A running attempt to start also serves a further start; every other wait ends.
+  const { phase, target } = service;
+  const isAttempt = phase.state === 'starting' && !phase.isBackingOff && target === 'running';
+  if (!isAttempt) {
+    service.interrupt.abort();
+    service.interrupt = new AbortController();
+  }
+  service.driver ??= reachTarget(service).finally(() => {
+    service.driver = null;
+    notify(service);
+    // A command may have arrived between the driver's last check and its end.
+    if (!isSettled(service)) drive(service);
+  });
 }
 
 /** The driver: one transition after the other until the target is reached. */
