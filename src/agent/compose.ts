@@ -1,7 +1,5 @@
 // The composition root of the agent: constructs every part in order and defers its close beside it.
 // The order is data and lock, token, recovery after a crash, and the socket last.
-import { realpath } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
 import { readText, assetPath } from '../kernel/assets.ts';
 import { systemClock, type Clock } from '../kernel/clock.ts';
 import { closeOnError, createClosers, type Closers } from '../kernel/closers.ts';
@@ -9,15 +7,13 @@ import { createContract } from '../kernel/contract/contract.ts';
 import { migrate, type Database } from '../kernel/data/database.ts';
 import { requireBucket, s3Settings } from '../kernel/storage/s3-settings.ts';
 import { createIdempotency, type Idempotency, type IdempotencyOptions } from '../kernel/data/idempotency.ts';
-import { makeFolder } from '../kernel/folder.ts';
 import { loopbackGuard } from '../kernel/http/guard.ts';
 import { createServer, type Server, type ServerOptions } from '../kernel/http/server.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Redactor } from '../kernel/secrets/secret.ts';
-import { SettingError } from '../kernel/settings.ts';
 import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
 import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
-import { openTelemetry } from '../kernel/telemetry/telemetry.ts';
+import { openTelemetry, type Telemetry } from '../kernel/telemetry/telemetry.ts';
 import type { Traces } from '../kernel/telemetry/traces.ts';
 import type { AgentConfig } from './config.ts';
 import { openControl } from './control.ts';
@@ -25,11 +21,12 @@ import { openAgentDatabase } from './database.ts';
 import { createExtensions, type Extensions } from './extensions.ts';
 import { frontPage, type LocalAgentLinks } from './front-page.ts';
 import { gatewayAccess } from './gateway.ts';
-import { idempotencyCaller, type Identity } from './identity.ts';
+import { idempotencyCaller, keyOwner, type Identity } from './identity.ts';
 import { childEnvironment } from './processes/index.ts';
 import { createPermissions, permissionService, permissionStore } from './permissions/index.ts';
-import { isWithin, isWithinDatabase, openWorkspace, type Plugin, type Workspace } from './plugins/index.ts';
-import { createChat, createSessions, type Sessions } from './sessions/index.ts';
+import type { Plugin } from './plugins/index.ts';
+import { prepareWorkspace } from './prepare-workspace.ts';
+import { createChat, createSessions, type Chat, type Sessions } from './sessions/index.ts';
 import { createSnapshots } from './snapshots/index.ts';
 import { status, type AgentContract } from './status.ts';
 import { openTokens, tokenStore, type Tokens } from './tokens/index.ts';
@@ -74,7 +71,10 @@ export interface Agent {
   close(): Promise<void>;
 }
 
+/** What every step of the start uses. */
 interface Base {
+  config: AgentConfig;
+  options: AgentOptions;
   database: Database;
   clock: Clock;
   closers: Closers;
@@ -90,27 +90,120 @@ export async function createAgent(config: AgentConfig, options: AgentOptions): P
   const database = options.database ?? (await (options.opening ?? openAgentDatabase(config, log)));
   const closers = createClosers();
   if (options.database === undefined) closers.defer(() => database.close());
-  return closeOnError(closers, () => compose(config, options, { database, clock, closers }));
+  return closeOnError(closers, () => compose({ config, options, database, clock, closers }));
 }
 
-async function compose(
-  config: AgentConfig,
-  options: AgentOptions,
-  { database, clock, closers }: Base,
-): Promise<Agent> {
+async function compose(base: Base): Promise<Agent> {
+  const { config, options, database, clock, closers } = base;
   const { log, redactor } = options;
-  const { tokenFile } = config;
+  const { name, variant, tokenFile } = config;
+  await prepareStorage(base);
+  const tokens = await openTokens({ store: tokenStore(database), name, tokenFile, redactor, clock, log });
+  const { agentId } = tokens;
+
+  const { workspaces, extensions }: Tools = await openTools(base, {
+    agentId,
+    // Plugins and services call these only after `start`, when both constants below are set.
+    sessions: () => sessions,
+    chat: () => chat,
+  });
+  const telemetry = await startTelemetry(base);
+  const { traces, observer } = telemetry;
+  const { permissions, sessions, chat } = openSessions(base, { agentId, workspaces, extensions, traces });
+  const idempotency = await openIdempotency(base, { agentId, receiptOf: sessions.receiptOf });
+
+  const lifecycle: Lifecycle = { isDraining: false, url: '' };
+  const contract = await readContract(variant);
+  const isDraining = () => lifecycle.isDraining;
+  const server = createAgentServer(base, {
+    definition: contract,
+    handlers: {
+      ...status({ name, variant, contract, clock, isDraining }).handlers,
+      ...sessions.service(chat).handlers,
+      ...permissionService({ permissions, sessionKeyOf: sessions.keyOf }).handlers,
+      ...extensions.handlers,
+    },
+    tokens,
+    idempotency,
+    observer,
+    url: () => lifecycle.url,
+  });
+  await extensions.start();
+  await sessions.runs.recover();
+  await serveCommands(base, tokens, extensions);
+  return {
+    tokenFile,
+    notice: extensions.notice,
+    ...openLifecycle(lifecycle, { config, telemetry, server, runs: sessions.runs, closers }),
+  };
+}
+
+/** Checks that the bucket of attachments answers, and migrates the database. */
+async function prepareStorage({ config, options: { redactor, log }, database, clock }: Base): Promise<void> {
   const bucket = s3Settings('AGENT_', config);
   if (bucket !== undefined) {
     redactor.hold(bucket.secret);
     await requireBucket('AGENT_', { ...bucket, clock });
   }
   await migrate(database, { schema: 'agent', directory: assetPath('src/agent/migrations'), log });
-  const store = tokenStore(database);
-  const tokens = await openTokens({ store, name: config.name, tokenFile, redactor, clock, log });
-  const { agentId } = tokens;
+}
 
-  const workspace = await prepareWorkspace(config, options.hidden ?? []);
+interface Lifecycle {
+  /** Whether the agent is shutting down. */
+  isDraining: boolean;
+  /** The address of the server; empty until it listens. */
+  url: string;
+}
+
+interface LifecycleParts {
+  config: AgentConfig;
+  telemetry: { listen(): Promise<unknown> };
+  server: Server;
+  runs: Sessions['runs'];
+  closers: Closers;
+}
+
+/** The start and the end of an agent. A second `close` waits for the first. */
+function openLifecycle(lifecycle: Lifecycle, parts: LifecycleParts): Pick<Agent, 'listen' | 'close'> {
+  const { config, telemetry, server } = parts;
+  let closePromise: Promise<void> | undefined;
+  return {
+    async listen() {
+      await telemetry.listen();
+      const address = await server.listen({ host: config.host, port: config.port });
+      lifecycle.url = address.url;
+      return address;
+    },
+    close() {
+      lifecycle.isDraining = true;
+      closePromise ??= drain(parts);
+      return closePromise;
+    },
+  };
+}
+
+/** Serves the commands on this machine. */
+async function serveCommands(
+  { config: { dataDir }, options: { log }, database, closers }: Base,
+  { admin }: Tokens,
+  { pluginCore }: Extensions,
+): Promise<void> {
+  const control = await openControl({ dataDir, database, tokens: admin, pluginCore, log });
+  closers.defer(() => control?.close());
+}
+
+interface Tools {
+  workspaces: Workspaces;
+  extensions: Extensions;
+}
+
+/** The workspaces, and the plugins and services that work in them. */
+async function openTools(
+  { config, options, database, clock, closers }: Base,
+  { agentId, sessions, chat }: { agentId: string; sessions(): Sessions; chat(): Chat },
+): Promise<Tools> {
+  const { plugins = [], logsPrints = false, hidden = [], redactor, log } = options;
+  const workspace = await prepareWorkspace(config, hidden);
   const env = childEnvironment(options.env ?? process.env);
   const workspaces: Workspaces = await createWorkspaces({
     shared: workspace,
@@ -124,138 +217,42 @@ async function compose(
     config,
     database,
     agentId,
-    // Plugins and services call these only after `start`, when both constants below are set.
-    execute: (instructions) => submitUnattended(sessions, instructions),
-    chat: () => chat,
-    readOutput: (sessionId, seq) => sessions.readOutput(sessionId, seq),
+    execute: (instructions) => submitUnattended(sessions(), instructions),
+    chat,
+    readOutput: (sessionId, seq) => sessions().readOutput(sessionId, seq),
     workspace,
     workspaceAt: workspaces.at,
     env,
-    plugins: options.plugins ?? [],
-    logsPrints: options.logsPrints ?? false,
+    plugins,
+    logsPrints,
     redactor,
     fetch: (input, init) => fetch(input, init),
     clock,
     log,
   });
-
-  const telemetry = await startTelemetry(config, options, clock);
-  closers.defer(() => telemetry.close());
-  showDatabase(telemetry.metrics, database);
-
-  const { permissions, sessions, chat } = openSessions(
-    config,
-    { database, clock, closers },
-    { agentId, workspaces, extensions, redactor, log, traces: telemetry.traces },
-  );
-
-  const idempotency = await openIdempotency(agentId, { database, clock, log, receiptOf: sessions.receiptOf });
-  closers.defer(() => idempotency.close());
-
-  const lifecycle: Lifecycle = { isDraining: false, url: '' };
-  const definition = await readContract(config.variant);
-  const { name, variant } = config;
-  const server = createAgentServer(config, options, {
-    definition,
-    handlers: {
-      ...status({ name, variant, contract: definition, clock, isDraining: () => lifecycle.isDraining })
-        .handlers,
-      ...sessions.service(chat).handlers,
-      ...permissionService({ permissions, sessionKeyOf: sessions.keyOf }).handlers,
-      ...extensions.handlers,
-    },
-    tokens,
-    idempotency,
-    clock,
-    observer: telemetry.observer,
-    url: () => lifecycle.url,
-  });
-  await extensions.start();
-  await sessions.runs.recover();
-
-  const control = await openControl({
-    dataDir: config.dataDir,
-    database,
-    tokens: tokens.admin,
-    pluginCore: extensions.pluginCore,
-    log,
-  });
-  closers.defer(() => control?.close());
-
-  return {
-    tokenFile,
-    notice: extensions.notice,
-    ...openLifecycle(lifecycle, { config, telemetry, server, runs: sessions.runs, closers }),
-  };
-}
-
-interface Lifecycle {
-  /** Whether the agent is shutting down. */
-  isDraining: boolean;
-  /** The address of the server; empty until it listens. */
-  url: string;
-}
-
-/** The start and the end of an agent. A second `close` waits for the first. */
-function openLifecycle(
-  lifecycle: Lifecycle,
-  {
-    config,
-    telemetry,
-    server,
-    runs,
-    closers,
-  }: {
-    config: AgentConfig;
-    telemetry: { listen(): Promise<unknown> };
-    server: Server;
-    runs: Sessions['runs'];
-    closers: Closers;
-  },
-): Pick<Agent, 'listen' | 'close'> {
-  let closePromise: Promise<void> | undefined;
-  return {
-    async listen() {
-      await telemetry.listen();
-      const address = await server.listen({ host: config.host, port: config.port });
-      lifecycle.url = address.url;
-      return address;
-    },
-    close() {
-      lifecycle.isDraining = true;
-      closePromise ??= drain({ server, runs, drainMs: config.drainMs, closers });
-      return closePromise;
-    },
-  };
+  return { workspaces, extensions };
 }
 
 /** Sessions with their models and permissions. */
 function openSessions(
-  config: AgentConfig,
-  { database, clock, closers }: Base,
+  { config, options: { redactor, log }, database, clock, closers }: Base,
   {
     agentId,
     workspaces,
     extensions,
-    redactor,
-    log,
     traces,
-  }: Pick<AgentOptions, 'redactor' | 'log'> & {
-    agentId: string;
-    workspaces: Workspaces;
-    extensions: Extensions;
-    traces: Traces;
-  },
+  }: { agentId: string; workspaces: Workspaces; extensions: Extensions; traces: Traces },
 ) {
+  const { name, dataDir } = config;
   const gateway = gatewayAccess({ url: config.gatewayUrl, token: config.gatewayToken, redactor, clock });
   const permissions = createPermissions({
     agentId,
     store: permissionStore(database),
-    configured: extensions.permissionRules,
+    configuredRules: extensions.permissionRules,
     now: () => clock.now(),
   });
   const snapshots = createSnapshots({
-    dataDir: config.dataDir,
+    dataDir,
     database,
     agentId,
     limits: { maxFiles: config.snapshotFiles },
@@ -267,23 +264,23 @@ function openSessions(
   const sessions = createSessions({
     database,
     agentId,
-    name: config.name,
-    dataDir: config.dataDir,
+    name,
+    dataDir,
     bucket: s3Settings('AGENT_', config),
     workspaces,
     registry: extensions.registry,
     permissions,
     snapshots,
     defaultModel: config.model,
-    model: (modelId, settings) => gateway.model(modelId, settings),
-    describeModel: (modelId) => gateway.describe(modelId),
+    model: gateway.model,
+    describeModel: gateway.describe,
     limits: config,
     clock,
     log,
     traces,
   });
   closers.defer(() => sessions.runs.close(0));
-  const chat = createChat({ agentId, inputs: sessions.inputs, store: sessions.store });
+  const chat = createChat(sessions.inputs);
   return { permissions, sessions, chat };
 }
 
@@ -303,31 +300,36 @@ const maxAnswerBytes = 4 * 1024 * 1024;
 const keyLeaseMs = 20_000;
 
 async function openIdempotency(
-  agentId: string,
-  options: Pick<IdempotencyOptions, 'database' | 'clock' | 'log' | 'receiptOf'>,
+  { options: { log }, database, clock, closers }: Base,
+  { agentId, receiptOf }: Pick<IdempotencyOptions, 'receiptOf'> & { agentId: string },
 ): Promise<Idempotency> {
   const idempotency = createIdempotency({
-    ...options,
+    database,
     schema: 'agent',
     leaseMs: keyLeaseMs,
     maxKeysPerCaller: maxKeys,
     maxBytesPerCaller: maxAnswerBytes,
+    receiptOf,
+    clock,
+    log,
   });
   // The embedded database has one process at a time, so calls that are stored as running ended with
   // the process before.
-  if (options.database.engine === 'embedded')
-    await idempotency.endLeases(idempotencyCaller({ kind: 'agent', agentId, tokenId: '' }) ?? '');
+  if (database.engine === 'embedded') await idempotency.endLeases(keyOwner(agentId));
+  closers.defer(() => idempotency.close());
   return idempotency;
 }
 
-function startTelemetry(
-  config: AgentConfig,
-  { version = 'unknown', redactor, log }: AgentOptions,
-  clock: Clock,
-): ReturnType<typeof openTelemetry> {
+async function startTelemetry({
+  config,
+  options: { version = 'unknown', redactor, log },
+  database,
+  clock,
+  closers,
+}: Base): Promise<Telemetry> {
   const settings = telemetrySettings(config);
   for (const secret of telemetrySecrets(settings)) redactor.hold(secret);
-  return openTelemetry({
+  const telemetry = await openTelemetry({
     settings,
     surface: 'agent',
     version,
@@ -335,29 +337,24 @@ function startTelemetry(
     clock,
     log,
   });
+  closers.defer(() => telemetry.close());
+  showDatabase(telemetry.metrics, database);
+  return telemetry;
+}
+
+interface ServerParts {
+  definition: AgentContract;
+  handlers: Parameters<typeof createContract<Identity>>[0]['handlers'];
+  tokens: Tokens;
+  idempotency: Idempotency;
+  observer: ServerOptions['observer'];
+  /** The address of this server, once it listens. */
+  url(): string;
 }
 
 function createAgentServer(
-  config: AgentConfig,
-  { log, timeouts, validateResponses, localEdition }: AgentOptions,
-  {
-    definition,
-    handlers,
-    tokens,
-    idempotency,
-    clock,
-    observer,
-    url,
-  }: {
-    definition: AgentContract;
-    handlers: Parameters<typeof createContract<Identity>>[0]['handlers'];
-    tokens: Tokens;
-    idempotency: Idempotency;
-    clock: Clock;
-    observer: ServerOptions['observer'];
-    /** The address of this server, once it listens. */
-    url(): string;
-  },
+  { config, options: { log, timeouts, validateResponses, localEdition }, clock }: Base,
+  { definition, handlers, tokens, idempotency, observer, url }: ServerParts,
 ): Server {
   const contract = createContract<Identity>({
     definition,
@@ -389,60 +386,11 @@ function createAgentServer(
 }
 
 // Runs end a second before the server's drain does, so that their callers still get the answer.
-async function drain({
-  server,
-  runs,
-  drainMs,
-  closers,
-}: {
-  server: Server;
-  runs: Sessions['runs'];
-  drainMs: number;
-  closers: Closers;
-}): Promise<void> {
+async function drain({ config: { drainMs }, server, runs, closers }: LifecycleParts): Promise<void> {
   try {
     await Promise.all([server.close({ drainMs }), runs.close(Math.max(0, drainMs - 1_000))]);
   } finally {
     await closers.close();
-  }
-}
-
-// The data folder contains tokens and sessions, and the plugin configuration tokens of MCP servers.
-// Tools must not read them: they are hidden within a workspace, and a workspace within the data
-// folder has to be its own subfolder.
-async function prepareWorkspace(config: AgentConfig, hidden: readonly string[]): Promise<Workspace> {
-  if (config.isDefaultWorkspace) await makeFolder(config.workspace);
-  const folder = await realpath(config.workspace).catch((cause: unknown) => {
-    throw new SettingError(
-      `The workspace ${config.workspace} does not exist. Create the folder, or set another one with --workspace.`,
-      { cause },
-    );
-  });
-  const data = await realpath(config.dataDir);
-  if (isWithin(folder, data) && !isWithin(folder, join(data, 'workspace'))) {
-    throw new SettingError(
-      `The workspace ${config.workspace} is part of the data folder, which holds the agent's tokens; name another one with --workspace.`,
-    );
-  }
-  if (!config.isDefaultWorkspace) await requireNoSecretFolder(config.workspace, folder, hidden);
-  const files = [
-    config.tokenFile,
-    config.pluginConfig,
-    'file' in config.gatewayToken ? config.gatewayToken.file : undefined,
-  ].filter((file) => file !== undefined);
-  return openWorkspace({ folder, hidden: [data, ...files, ...hidden].map((path) => resolve(path)) });
-}
-
-async function requireNoSecretFolder(
-  workspace: string,
-  folder: string,
-  hidden: readonly string[],
-): Promise<void> {
-  const secretFolders = await Promise.all(hidden.map((path) => realpath(path).catch(() => resolve(path))));
-  if (secretFolders.some((secret) => isWithin(folder, secret)) || (await isWithinDatabase(folder))) {
-    throw new SettingError(
-      `The workspace ${workspace} is part of a gateway's or a database's own folder; name another one with --workspace.`,
-    );
   }
 }
 

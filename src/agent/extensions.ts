@@ -104,11 +104,44 @@ export async function createExtensions(closers: Closers, options: ExtensionOptio
   const sandbox = await startSandbox(options);
   const programs = createProgramRunner({ sandbox, workspace, env, log });
 
-  const foreignPlugins = [
+  const registry = await openRegistry(closers, options, { file, programs, containment });
+  const directory = openDirectory(options, { registry, file, programs });
+  closers.defer(() => directory.close());
+  const { core, handlers } = createRoutes(config, { registry, directory, workspace, clock });
+  return {
+    registry,
+    pluginCore: core,
+    sandbox,
+    permissionRules: file.permissions,
+    notice: describeSandbox(sandbox),
+    handlers,
+    async start() {
+      await registry.start(workspace.root);
+      await directory.start();
+    },
+  };
+}
+
+interface PluginParts {
+  /** The plugin configuration. */
+  file: PluginFile;
+  programs: ProgramRunner;
+  containment: Containment;
+}
+
+/** The built-in plugins, those of the options, and those of the configuration, in the order of their hooks. */
+async function openRegistry(
+  closers: Closers,
+  options: ExtensionOptions,
+  parts: PluginParts,
+): Promise<PluginRegistry> {
+  const { config, clock, log } = options;
+  const { file, containment } = parts;
+  const allPlugins = [
+    ...builtInPlugins(options, parts),
     ...options.plugins.map((plugin) => ({ plugin, owner: containment.owner(plugin.name) })),
     ...(await loadPlugins(config.plugins, containment)),
   ];
-  const allPlugins = [...builtInPlugins(options, { file, programs, containment }), ...foreignPlugins];
   const registry = createRegistry(
     allPlugins.map(({ plugin, owner }) => owner?.contain(plugin) ?? plugin),
     {
@@ -123,10 +156,17 @@ export async function createExtensions(closers: Closers, options: ExtensionOptio
   closers.defer(() => registry.stop());
   // Reading the availability updates the state, which removes the plugin's tools.
   containment.onFailure((name) => void registry.plugin(name)?.availability());
+  return registry;
+}
 
-  const directory = createDirectory({
+/** The service `chat`, the services of plugins, and those of the configuration. */
+function openDirectory(
+  { config, chat, clock, log }: ExtensionOptions,
+  { registry, file, programs }: Omit<PluginParts, 'containment'> & { registry: PluginRegistry },
+): ServiceDirectory {
+  return createDirectory({
     services: [
-      chatService(options.chat),
+      chatService(chat),
       ...registry.plugins
         .filter((plugin) => plugin.isActive())
         .flatMap(({ definition }) => definition.services ?? []),
@@ -140,21 +180,6 @@ export async function createExtensions(closers: Closers, options: ExtensionOptio
     clock,
     log,
   });
-  closers.defer(() => directory.close());
-
-  const { core, handlers } = createRoutes(config, { registry, directory, workspace, clock });
-  return {
-    registry,
-    pluginCore: core,
-    sandbox,
-    permissionRules: file.permissions,
-    notice: describeSandbox(sandbox),
-    handlers,
-    async start() {
-      await registry.start(workspace.root);
-      await directory.start();
-    },
-  };
 }
 
 // Reports at the start how commands are confined, so that an operator learns of a missing sandbox.
@@ -176,7 +201,8 @@ async function startSandbox({ config, workspace, env, log }: ExtensionOptions): 
   return sandbox;
 }
 
-// The files that the agent itself starts or loads: plugins, and files in words and variables of commands.
+// The files that the agent itself starts or loads: plugins, and the files that commands and their
+// variables name.
 function programFiles({ mcpServers, services }: PluginFile, config: AgentConfig, root: string): string[] {
   const ofServers = [...mcpServers.values()].flatMap((server) => {
     if (!('command' in server)) return [];
@@ -212,7 +238,7 @@ function builtInPlugins(
     clock,
     log,
   }: ExtensionOptions,
-  { file, programs, containment }: { file: PluginFile; programs: ProgramRunner; containment: Containment },
+  { file, programs, containment }: PluginParts,
 ): { plugin: Plugin; owner?: PluginOwner }[] {
   // pg-boss takes a while to load and polls the database; an agent without a schedule needs
   // neither.

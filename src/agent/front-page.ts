@@ -21,41 +21,40 @@ export function frontPage({
   url: string;
   local: LocalAgentLinks | undefined;
 }): FrontPage {
-  const { consoleUrl, docsUrl, tokenFile } = local ?? {};
   return {
     name: 'Townhall agent',
     summary: `"${name}" executes instructions with tools and calls models through its gateway.`,
     version,
     links: [
-      ...(consoleUrl === undefined
-        ? []
-        : [
-            { rel: 'console', title: 'Console', href: consoleUrl, note: 'Talk to this agent in the browser' },
-          ]),
-      ...(docsUrl === undefined
-        ? []
-        : [
-            {
-              rel: 'docs',
-              title: 'Documentation',
-              href: docsUrl,
-              note: 'Guides, operations and error codes',
-            },
-          ]),
+      ...(local === undefined ? [] : localLinks(local)),
       { rel: 'openapi', title: 'OpenAPI', href: '/openapi.json', note: 'The contract, for tools' },
       { rel: 'health', title: 'Health', href: '/health', note: 'Whether this agent answers' },
     ],
     token:
-      tokenFile === undefined
+      local === undefined
         ? { text: 'The first token is in the file agent.token of the data folder (AGENT_DATA_DIR).' }
-        : {
-            text: `The first token is in ${tokenFile}, in the folder where you started Townhall. Give the agent work with it:`,
-            command: [
-              `curl ${url}/api/execute \\`,
-              `  -H "Authorization: Bearer $(cat ${tokenFile})" \\`,
-              "  -H 'Content-Type: application/json' \\",
-              `  -d '{"instructions": "How do I stream an answer?"}'`,
-            ].join('\n'),
-          },
+        : localToken(local, url),
+  };
+}
+
+function localLinks({ consoleUrl, docsUrl }: LocalAgentLinks): FrontPage['links'] {
+  const docs = { title: 'Documentation', href: docsUrl, note: 'Guides, operations and error codes' };
+  return [
+    ...(consoleUrl === undefined
+      ? []
+      : [{ rel: 'console', title: 'Console', href: consoleUrl, note: 'Talk to this agent in the browser' }]),
+    { rel: 'docs', ...docs },
+  ];
+}
+
+function localToken({ tokenFile }: LocalAgentLinks, url: string): FrontPage['token'] {
+  return {
+    text: `The first token is in ${tokenFile}, in the folder where you started Townhall. Give the agent work with it:`,
+    command: [
+      `curl ${url}/api/execute \\`,
+      `  -H "Authorization: Bearer $(cat ${tokenFile})" \\`,
+      "  -H 'Content-Type: application/json' \\",
+      `  -d '{"instructions": "How do I stream an answer?"}'`,
+    ].join('\n'),
   };
 }

@@ -1,7 +1,7 @@
 // The agent's access to the gateway: models by id and their context windows. The token file is read
 // for every call, so a new or changed file takes effect without a restart.
 import { readFile } from 'node:fs/promises';
-import { createGatewayClient } from '@townhall/gateway';
+import { createGatewayClient, type GatewayClient } from '@townhall/gateway';
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { Clock } from '../kernel/clock.ts';
 import { Problem } from '../kernel/problem.ts';
@@ -58,33 +58,37 @@ export function gatewayAccess(options: {
   }
 
   const client = createGatewayClient({ baseUrl: url, token: readToken });
-  // The models of the last successful read; a failed read keeps them.
-  let models: ReadonlyMap<string, ModelDescription> = new Map();
-  let catalog: Promise<void> = Promise.resolve();
-  let catalogUntilMs = Number.NEGATIVE_INFINITY;
-
-  function readCatalog(): Promise<void> {
-    catalogUntilMs = clock.monotonicMs() + catalogTtlMs;
-    return client.ai.listModels(undefined, { timeoutMs: catalogTimeoutMs }).then(
-      ({ items }) => {
-        models = new Map(items.map((model) => [model.id, describeModel(model)]));
-      },
-      () => {
-        catalogUntilMs = clock.monotonicMs() + catalogRetryMs;
-      },
-    );
-  }
-
   return {
     async model(modelId, settings = {}) {
       await readToken();
       return withinGatewayLimit(client.model(modelId, settings));
     },
-    async describe(modelId) {
-      if (clock.monotonicMs() >= catalogUntilMs) catalog = readCatalog();
-      await catalog;
-      return models.get(modelId) ?? unknownModel;
-    },
+    describe: cacheCatalog(client, clock),
+  };
+}
+
+/** Reads the catalog when it is needed and the last read is too old. A failed read keeps the models. */
+function cacheCatalog(client: GatewayClient, clock: Clock): GatewayAccess['describe'] {
+  let models: ReadonlyMap<string, ModelDescription> = new Map();
+  let lastRead: Promise<void> = Promise.resolve();
+  let validUntilMs = Number.NEGATIVE_INFINITY;
+
+  function read(): Promise<void> {
+    validUntilMs = clock.monotonicMs() + catalogTtlMs;
+    return client.ai.listModels(undefined, { timeoutMs: catalogTimeoutMs }).then(
+      ({ items }) => {
+        models = new Map(items.map((model) => [model.id, describeModel(model)]));
+      },
+      () => {
+        validUntilMs = clock.monotonicMs() + catalogRetryMs;
+      },
+    );
+  }
+
+  return async (modelId) => {
+    if (clock.monotonicMs() >= validUntilMs) lastRead = read();
+    await lastRead;
+    return models.get(modelId) ?? unknownModel;
   };
 }
 
@@ -140,9 +144,6 @@ function missingTokenProblem(cause: unknown): Problem {
     'unavailable',
     'not_ready',
     'The agent has no token for the gateway yet; its --gateway-token-file has to contain one.',
-    {
-      cause,
-      headers: { 'retry-after': '5' },
-    },
+    { cause, headers: { 'retry-after': '5' } },
   );
 }

@@ -4,7 +4,12 @@
 /** A guest, or the holder of one of this agent's tokens. */
 export type Identity = { kind: 'guest' } | { kind: 'agent'; agentId: string; tokenId: string };
 
-/** The owner of an Idempotency-Key: the agent itself, so that a key survives a new token. */
+/** The owner of a request's Idempotency-Key; null for a guest, who has no keys. */
 export function idempotencyCaller(identity: Identity): string | null {
-  return identity.kind === 'agent' ? `agent ${identity.agentId}` : null;
+  return identity.kind === 'agent' ? keyOwner(identity.agentId) : null;
+}
+
+/** The agent itself owns its keys, so that they survive a new token. */
+export function keyOwner(agentId: string): string {
+  return `agent ${agentId}`;
 }

@@ -49,29 +49,29 @@ export interface Permissions {
   /** Adds the rules that decide calls like this one. */
   grantLike(call: ToolCall, request: GrantRequest): Promise<void>;
   /** Lists granted rules that have not expired; with a session, its own and those of the project. */
-  granted(sessionKey?: string): Promise<GrantedRule[]>;
+  listGranted(sessionKey?: string): Promise<GrantedRule[]>;
   /** Adds a rule, or gives one like it a new expiry; undefined when its session is gone. */
   grant(rule: Omit<NewRule, 'ruleId' | 'agentId'>): Promise<GrantedRule | undefined>;
   /** Whether there was such a rule. */
   revoke(ruleId: string): Promise<boolean>;
-  /** Rules of the configuration that have not expired. */
-  configured(): (ConfiguredRule & { ruleId: string })[];
+  /** Lists the rules of the configuration that have not expired. */
+  listConfigured(): (ConfiguredRule & { ruleId: string })[];
 }
 
 export interface PermissionsOptions {
   agentId: string;
   store: PermissionStore;
-  configured: readonly ConfiguredRule[];
+  configuredRules: readonly ConfiguredRule[];
   now(): Date;
 }
 
-export function createPermissions({ agentId, store, configured, now }: PermissionsOptions): Permissions {
-  const rulesWithIds = configured.map((rule, index) => ({ ...rule, ruleId: `config-${index + 1}` }));
+export function createPermissions({ agentId, store, configuredRules, now }: PermissionsOptions): Permissions {
+  const rulesWithIds = configuredRules.map((rule, index) => ({ ...rule, ruleId: `config-${index + 1}` }));
   const unexpiredRules = () =>
     rulesWithIds.filter(({ expiresAt }) => expiresAt === undefined || new Date(expiresAt) > now());
   return {
-    configured: unexpiredRules,
-    granted: (sessionKey) => store.list(agentId, sessionKey),
+    listConfigured: unexpiredRules,
+    listGranted: (sessionKey) => store.list(agentId, sessionKey),
     async grant(rule) {
       const ruleId = await store.upsert({ ...rule, ruleId: makeId('prm'), agentId });
       return (await store.list(agentId)).find((entry) => entry.ruleId === ruleId);

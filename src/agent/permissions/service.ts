@@ -20,7 +20,7 @@ export function permissionService({
     handlers: {
       'permissions.list': async ({ query: { sessionId } }) => {
         const key = sessionId === undefined ? undefined : await sessionKeyOf(sessionId);
-        const grantedRules = await permissions.granted(key);
+        const grantedRules = await permissions.listGranted(key);
         return {
           status: 200,
           body: { items: [...configuredRules(permissions), ...grantedRules.map(toPermission)] },
@@ -41,7 +41,7 @@ export function permissionService({
       },
 
       'permissions.remove': async ({ path: { permissionId } }) => {
-        if (permissions.configured().some(({ ruleId }) => ruleId === permissionId))
+        if (permissions.listConfigured().some(({ ruleId }) => ruleId === permissionId))
           throw new Problem(
             'conflict',
             'permission_configured',
@@ -59,7 +59,7 @@ export function permissionService({
 }
 
 function configuredRules(permissions: Permissions): PermissionBody[] {
-  return permissions.configured().map(({ ruleId, tool, pattern = null, effect, expiresAt }) => ({
+  return permissions.listConfigured().map(({ ruleId, tool, pattern = null, effect, expiresAt }) => ({
     permissionId: ruleId,
     tool,
     pattern,

@@ -62,9 +62,9 @@ const sweepAgeMs = 10 * 60_000;
 
 export async function createWorkspaces(options: WorkspacesOptions): Promise<Workspaces> {
   const context: Context = { ...options, folder: join(await realpath(options.dataDir), 'workspaces') };
-  const open = createLruCache<string, Workspace>({ capacity: maxOpen });
+  const cache = createLruCache<string, Workspace>({ capacity: maxOpen });
   return {
-    ...openWorkspaces(context, open),
+    ...openWorkspaces(context, cache),
     rootOf: (session) => rootOf(context, session),
     branchOf: ({ key, workspace }) => (workspace === 'worktree' ? branchOf(key) : null),
     create: (session) => createOwn(context, { session, param: 'workspace' }, () => fillOwn(context, session)),
@@ -72,7 +72,7 @@ export async function createWorkspaces(options: WorkspacesOptions): Promise<Work
       createOwn(context, { session: fork, param: 'sessionId' }, () => copyOwn(context, { parent, fork })),
     async remove(session) {
       if (session.workspace === 'shared') return;
-      open.delete(rootOf(context, session));
+      cache.delete(rootOf(context, session));
       await discard(context, session);
     },
     sweep: (existingKeys) => sweep(context, existingKeys),
@@ -92,21 +92,21 @@ async function sweep(context: Context, existingKeys: Parameters<Workspaces['swee
       await discard(context, { key, workspace: repository === undefined ? 'folder' : 'worktree' });
 }
 
-function openWorkspaces(context: Context, open: LruCache<string, Workspace>): Pick<Workspaces, 'at' | 'of'> {
+function openWorkspaces(context: Context, cache: LruCache<string, Workspace>): Pick<Workspaces, 'at' | 'of'> {
   const { shared } = context;
   return {
     at(root) {
-      const workspace = root === shared.root ? shared : open.get(root);
+      const workspace = root === shared.root ? shared : cache.get(root);
       if (workspace === undefined) throw workspaceUnavailable('The workspace of the session is not open.');
       return workspace;
     },
     async of(session) {
       if (session.workspace === 'shared') return shared;
       const root = rootOf(context, session);
-      const workspace = open.get(root);
+      const workspace = cache.get(root);
       if (workspace !== undefined && (await isFolder(root))) return workspace;
       const ownWorkspace = await openOwn(context, session);
-      open.set(root, ownWorkspace);
+      cache.set(root, ownWorkspace);
       return ownWorkspace;
     },
   };
