@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
+import { isRunning } from '../../support/processes.ts';
 import {
   calls,
   says,
@@ -13,11 +14,6 @@ import {
 } from '../../support/scripted-gateway.ts';
 
 const program = join(import.meta.dirname, '..', '..', 'support', 'mcp-server.ts');
-
-async function isRunning(pid: number): Promise<boolean> {
-  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
-  return stat !== '' && !/^\d+ \(.*\) [ZX]/.test(stat);
-}
 
 describe('the plugin mcp', () => {
   let folder: string;

@@ -15,6 +15,7 @@ import {
 import { childEnvironment, openSandbox, runProcess } from '../../../src/agent/processes/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog } from '../../support/databases.ts';
+import { isRunning } from '../../support/processes.ts';
 
 describe('the plugin shell', () => {
   let folder: string;
@@ -57,11 +58,6 @@ describe('the plugin shell', () => {
 
   const pidIn = async (name: string) => Number(await readFile(join(folder, name), 'utf8').catch(() => '0'));
   // An ended process whose status was not collected yet (a zombie) counts as ended.
-  async function isRunning(pid: number): Promise<boolean> {
-    const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
-    return stat !== '' && !/^\d+ \(.*\) [ZX]/.test(stat);
-  }
-
   test('returns the exit code and output of a command', async () => {
     expect(await call({ command: 'pwd; echo wrong >&2; cat; exit 3', input: 'given' })).toEqual({
       ok: true,

@@ -8,12 +8,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
+import { isRunning } from '../../support/processes.ts';
 import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
-
-async function isRunning(pid: number): Promise<boolean> {
-  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
-  return stat !== '' && !/^\d+ \(.*\) [ZX]/.test(stat);
-}
 
 describe('child processes of an agent', { timeout: 60_000 }, () => {
   let gateway: ScriptedGateway;

@@ -6,9 +6,10 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import type { ServiceDefinition } from '../../../src/agent/service-definition.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
+import { isRunning } from '../../support/processes.ts';
 import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 
-const trail: string[] = [];
+const calls: string[] = [];
 let openCount = 0;
 let mostOpen = 0;
 const anyObject = { type: 'object' };
@@ -19,13 +20,13 @@ const bell: ServiceDefinition = {
   // The ends of its programs are watched from here.
   sandbox: false,
   async start() {
-    trail.push('start');
+    calls.push('start');
     openCount += 1;
     mostOpen = Math.max(mostOpen, openCount);
     await new Promise((resolve) => setTimeout(resolve, 5));
   },
   async stop() {
-    trail.push('stop');
+    calls.push('stop');
     openCount -= 1;
     await new Promise((resolve) => setTimeout(resolve, 5));
   },
@@ -84,11 +85,6 @@ afterAll(async () => {
   await gateway.close();
   await rm(folder, { recursive: true, force: true });
 });
-
-async function isRunning(pid: number): Promise<boolean> {
-  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
-  return stat !== '' && !/^\d+ \(.*\) [ZX]/.test(stat);
-}
 
 describe.each(['current', 'classic'] as const)('the services of the %s variant', (variant) => {
   let agent: TestAgent;
@@ -154,7 +150,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
   });
 
   test('run at most once under fifty concurrent commands', async () => {
-    trail.length = 0;
+    calls.length = 0;
     mostOpen = 0;
     const actions = Array.from(
       { length: 50 },
@@ -166,7 +162,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     expect(mostOpen).toBeLessThanOrEqual(1);
     expect(openCount).toBe(1);
     // Starts and stops alternate.
-    trail.forEach((step, index) => index > 0 && expect(step).not.toBe(trail[index - 1]));
+    calls.forEach((step, index) => index > 0 && expect(step).not.toBe(calls[index - 1]));
     expect(
       await agent.client.services.callAction({ serviceName: 'bell', actionName: 'ring', times: 2 } as never),
     ).toMatchObject({ result: 'dingding' });

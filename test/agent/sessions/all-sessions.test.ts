@@ -48,7 +48,7 @@ function readInBackground(events: AsyncIterable<SessionEvent>) {
   };
 }
 
-const settledIn = (sessionId: string) => (event: SessionEvent) =>
+const isIdleEventOf = (sessionId: string) => (event: SessionEvent) =>
   event.type === 'status.changed' && event.status === 'idle' && event.sessionId === sessionId;
 
 function seqsOf(events: readonly SessionEvent[], sessionId: string): number[] {
@@ -92,7 +92,7 @@ describe('sessions.followAll', () => {
     await Promise.all(
       ['a', 'before'].map((sessionId) => client.sessions.prompt({ sessionId, text: 'Go.' }, wait)),
     );
-    await Promise.all([all.until(settledIn('a')), all.until(settledIn('before'))]);
+    await Promise.all([all.until(isIdleEventOf('a')), all.until(isIdleEventOf('before'))]);
     stop.abort();
     await all.stopped;
     const [session, olderSession] = [
@@ -180,7 +180,7 @@ describe('sessions.followAll', () => {
     world.gateway.answer(() => says('From afar.'));
     await firstAgent.client.sessions.create({ id: 's' });
     await firstAgent.client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
-    await all.until(settledIn('s'));
+    await all.until(isIdleEventOf('s'));
     stop.abort();
     await all.stopped;
     const { headSeq } = await firstAgent.client.sessions.get({ sessionId: 's' });

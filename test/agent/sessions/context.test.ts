@@ -65,7 +65,7 @@ async function eventsOf(client: Client, sessionId: string): Promise<SessionEvent
   return collect(client.sessions.follow({ sessionId, until: 'idle' }));
 }
 
-const typeIs =
+const hasType =
   <Type extends SessionEvent['type']>(type: Type) =>
   (event: SessionEvent): event is Extract<SessionEvent, { type: Type }> =>
     event.type === type;
@@ -115,7 +115,7 @@ describe('old outputs of tools', () => {
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
     const events = await eventsOf(client, 's');
-    const prunings = events.filter(typeIs('context.pruned'));
+    const prunings = events.filter(hasType('context.pruned'));
     expect(prunings.length).toBeGreaterThan(0);
     expect(prunings[0]).toMatchObject({ minCharacters: 1_000 });
     const secondOutput = events.findLast(
@@ -156,7 +156,7 @@ describe('a run of many steps', () => {
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Read all pages.' }, wait);
     const events = await eventsOf(client, 's');
-    const compactions = events.filter(typeIs('compaction.ended'));
+    const compactions = events.filter(hasType('compaction.ended'));
     expect(compactions.length).toBeGreaterThan(0);
     expect(compactions[0]).toMatchObject({
       outcome: 'completed',
@@ -297,7 +297,7 @@ describe('a summary', () => {
     const { runId } = await client.sessions.compact({ sessionId: 's' });
     const events = await eventsOf(client, 's');
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
-    expect(events.find(typeIs('compaction.ended'))).toMatchObject({ summary: 'They read a book.' });
+    expect(events.find(hasType('compaction.ended'))).toMatchObject({ summary: 'They read a book.' });
   });
 
   test('is not requested by other sessions after a refusal of a file', async () => {
@@ -319,7 +319,7 @@ describe('a summary', () => {
     await client.sessions.create({ id: 's' });
     for (let chapter = 1; chapter <= 3; chapter += 1)
       await client.sessions.prompt({ sessionId: 's', text: pageOf(chapter, 20_000) }, wait);
-    expect((await eventsOf(client, 's')).some(typeIs('compaction.started'))).toBe(false);
+    expect((await eventsOf(client, 's')).some(hasType('compaction.started'))).toBe(false);
   });
 
   test('is a clipped transcript when the model refuses to write one', async () => {
@@ -334,7 +334,7 @@ describe('a summary', () => {
       const { runId } = await client.sessions.prompt({ sessionId: 's', text: pageOf(chapter, 20_000) }, wait);
       expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
     }
-    const compaction = (await eventsOf(client, 's')).find(typeIs('compaction.ended'));
+    const compaction = (await eventsOf(client, 's')).find(hasType('compaction.ended'));
     expect(compaction?.summary).toContain('Page 1.');
   });
 
@@ -408,7 +408,7 @@ describe('a picture', () => {
     expect(world.gateway.bodies.at(-1)).toContain('800×600 pixels) was left out here');
     await client.sessions.prompt({ sessionId: 's', text: 'Again.', model: 'acme/eyes' }, wait);
     expect(world.gateway.bodies.at(-1)).toContain(png(800, 600));
-    const warnings = (await eventsOf(client, 's')).filter(typeIs('run.warning'));
+    const warnings = (await eventsOf(client, 's')).filter(hasType('run.warning'));
     expect(warnings).toMatchObject([
       { code: 'input_left_out', message: expect.stringContaining('photo.png') as string },
     ]);
@@ -567,7 +567,7 @@ describe('an input', () => {
     expect(prompt.length).toBeLessThan(40_000);
     for (const words of ['First words.', 'Last words.', 'characters are left out here'])
       expect(prompt).toContain(words);
-    expect((await eventsOf(client, 's')).filter(typeIs('run.warning'))).toMatchObject([
+    expect((await eventsOf(client, 's')).filter(hasType('run.warning'))).toMatchObject([
       { code: 'input_clipped' },
     ]);
   });
@@ -640,7 +640,7 @@ test('an agent reports once which tools exceed the limits of the gateway', async
   await client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
   const bytes = Buffer.byteLength(JSON.stringify(world.gateway.requests[0]?.tools));
   expect(bytes).toBeLessThan(1024 * 1024);
-  expect((await eventsOf(client, 's')).filter(typeIs('run.warning'))).toMatchObject([
+  expect((await eventsOf(client, 's')).filter(hasType('run.warning'))).toMatchObject([
     { code: 'tools_left_out', message: expect.stringContaining('wordy_act-') as string },
   ]);
 });

@@ -27,6 +27,7 @@ import {
   type DatabasePlace,
   type TestDatabase,
 } from '../../support/databases.ts';
+import { kill } from '../../support/processes.ts';
 import {
   breaksAfter,
   calls,
@@ -632,9 +633,3 @@ test('an agent refuses a second one on its data folder', async () => {
   await thirdAgent.close();
   await rm(dataDir, { recursive: true, force: true });
 });
-
-async function kill(child: ChildProcess): Promise<void> {
-  const exit = once(child, 'exit');
-  child.kill('SIGKILL');
-  await exit;
-}

@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { kill } from '../../support/processes.ts';
 import { holdAnswer, openWorld, type World } from '../../support/session-world.ts';
 
 let world: World;
@@ -17,12 +18,6 @@ afterEach(async () => {
   await world.reset();
   await world.close();
 });
-
-async function kill(child: ChildProcess): Promise<void> {
-  const exit = once(child, 'exit');
-  child.kill('SIGKILL');
-  await exit;
-}
 
 test(
   'the example shows three clients the same conversation across a kill',
