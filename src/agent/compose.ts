@@ -101,7 +101,7 @@ async function compose(base: Base): Promise<Agent> {
   const tokens = await openTokens({ store: tokenStore(database), name, tokenFile, redactor, clock, log });
   const { agentId } = tokens;
 
-  const { workspaces, extensions }: Tools = await openTools(base, {
+  const { workspaces, extensions }: ToolAccess = await openToolAccess(base, {
     agentId,
     // Plugins and services call these only after `start`, when both constants below are set.
     sessions: () => sessions,
@@ -192,16 +192,16 @@ async function serveCommands(
   closers.defer(() => control?.close());
 }
 
-interface Tools {
+interface ToolAccess {
   workspaces: Workspaces;
   extensions: Extensions;
 }
 
 /** The workspaces, and the plugins and services that work in them. */
-async function openTools(
+async function openToolAccess(
   { config, options, database, clock, closers }: Base,
   { agentId, sessions, chat }: { agentId: string; sessions(): Sessions; chat(): Chat },
-): Promise<Tools> {
+): Promise<ToolAccess> {
   const { plugins = [], logsPrints = false, hidden = [], redactor, log } = options;
   const workspace = await prepareWorkspace(config, hidden);
   const env = childEnvironment(options.env ?? process.env);

@@ -129,7 +129,7 @@ interface PluginParts {
   containment: Containment;
 }
 
-/** The built-in plugins, those of the options, and those of the configuration, in the order of their hooks. */
+/** All plugins in the order of their hooks: built-in ones, those of the options, configured ones. */
 async function openRegistry(
   closers: Closers,
   options: ExtensionOptions,

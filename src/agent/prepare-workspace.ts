@@ -23,7 +23,8 @@ export async function prepareWorkspace(config: AgentConfig, hidden: readonly str
   const data = await realpath(config.dataDir);
   if (isWithin(folder, data) && !isWithin(folder, join(data, 'workspace'))) {
     throw new SettingError(
-      `The workspace ${config.workspace} is part of the data folder, which holds the agent's tokens; name another one with --workspace.`,
+      `The workspace ${config.workspace} is part of the data folder, which holds the agent's ` +
+        'tokens; name another one with --workspace.',
     );
   }
   if (!config.isDefaultWorkspace) await requireNoSecretFolder(config.workspace, folder, hidden);

@@ -28,7 +28,8 @@ export interface Containment {
 }
 
 const lateFailure =
-  'It threw an error outside of any call, or tried to end the process; the log has the details. It stays unavailable until the agent restarts.';
+  'It threw an error outside of any call, or tried to end the process; the log has the ' +
+  'details. It stays unavailable until the agent restarts.';
 const maxLineLength = 8 * 1024;
 
 /** `logsPrints`: standard output is the log, so a plugin's printed lines must become lines of it. */

@@ -181,7 +181,9 @@ function requireExpiries(path: string, rules: readonly RuleDefinition[]): void {
     const time = new Date(expiresAt);
     if (Number.isNaN(time.getTime()) || !time.toISOString().startsWith(expiresAt.slice(0, 10)))
       throw new SettingError(
-        `--plugin-config: ${path} does not fit: permissions[${index}].expiresAt is ${JSON.stringify(expiresAt)}, which is no time; write one such as 2027-01-31 or 2027-01-31T12:00:00Z.`,
+        `--plugin-config: ${path} does not fit: permissions[${index}].expiresAt is ` +
+          `${JSON.stringify(expiresAt)}, which is no time; write one such as 2027-01-31 or ` +
+          '2027-01-31T12:00:00Z.',
       );
   }
 }

@@ -93,7 +93,8 @@ export function toolsOf(
 export function requireName(owner: string, name: string, shape = nameShape): void {
   if (typeof name === 'string' && shape.test(name)) return;
   throw new Error(
-    `The ${owner} has the name ${JSON.stringify(name)}; a name is a lower-case letter, then lower-case letters, digits and hyphens, 31 at most.`,
+    `The ${owner} has the name ${JSON.stringify(name)}; a name is a lower-case letter, then ` +
+      'lower-case letters, digits and hyphens, 31 at most.',
   );
 }
 

@@ -20,7 +20,10 @@ read -r mark || exit 0
 while read -r _; do :; done
 list_marked() {
   if [ -r /proc/self/environ ]; then
-    { grep -lsF -- "${agentVariable}=$mark" /proc/[0-9]*/environ; grep -lsE -- "^Max file size .* ${digits}[0-9]{9} +bytes" /proc/[0-9]*/limits; } |
+    {
+      grep -lsF -- "${agentVariable}=$mark" /proc/[0-9]*/environ
+      grep -lsE -- "^Max file size .* ${digits}[0-9]{9} +bytes" /proc/[0-9]*/limits
+    } |
       while read -r file; do file=\${file#/proc/}; echo "\${file%/*}"; done | sort -u
   else
     ps -axEww -o pid= -o command= | awk -v mark="$mark" 'index($0, "${agentVariable}=" mark) { print $1 }'

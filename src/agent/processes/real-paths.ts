@@ -33,7 +33,8 @@ function requireOwnLink(path: string, target: string, writablePaths: readonly st
   const folder = folderLeft(path, target, writablePaths);
   if (folder === undefined) return;
   throw refusal(
-    `The path ${path} of the configuration leads through a link in ${folder}, which programs may change; name the folder that it leads to.`,
+    `The path ${path} of the configuration leads through a link in ${folder}, which programs ` +
+      'may change; name the folder that it leads to.',
   );
 }
 

@@ -70,7 +70,8 @@ export interface SandboxOptions {
 }
 
 const remedy =
-  'Install bubblewrap 0.8 or newer and allow this user to create namespaces, or start with --unsafe-shell to run programs without a sandbox.';
+  'Install bubblewrap 0.8 or newer and allow this user to create namespaces, or start with ' +
+  '--unsafe-shell to run programs without a sandbox.';
 
 /** Tries bubblewrap once. Never throws: a failure is stored as the reason. */
 export async function openSandbox({ read, ...rest }: SandboxOptions): Promise<Sandbox> {

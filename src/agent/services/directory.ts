@@ -119,7 +119,8 @@ function findEntry(entries: ReadonlyMap<string, Entry>, name: string): Entry {
 function requireServiceName(name: string): void {
   if (!/^[a-z][a-z0-9-]{0,30}$/.test(name))
     throw new Error(
-      `A service has the name ${JSON.stringify(name)}; a name is a lower-case letter, then lower-case letters, digits and hyphens, 31 at most.`,
+      `A service has the name ${JSON.stringify(name)}; a name is a lower-case letter, then ` +
+        'lower-case letters, digits and hyphens, 31 at most.',
     );
 }
 

@@ -60,7 +60,8 @@ export function compileOperations(
     Object.entries(definitions).map(([name, definition]) => {
       if (!/^[a-z][a-zA-Z0-9-]{0,30}$/.test(name))
         throw new Error(
-          `The service "${service}" has an operation named ${JSON.stringify(name)}; a name is a lower-case letter, then letters, digits and hyphens, 31 at most.`,
+          `The service "${service}" has an operation named ${JSON.stringify(name)}; a name is ` +
+            'a lower-case letter, then letters, digits and hyphens, 31 at most.',
         );
       return [name, { definition, check: compileSchema(definition.input) }];
     }),

@@ -21,7 +21,8 @@ export async function readTokenFile(path: string, log: Log): Promise<string | nu
   const token = text.replace(/\r?\n$/, '');
   if (parseToken(token) !== 'agt') {
     throw new Error(
-      `The token file ${path} does not contain an agent's token. Remove the file to get a new token, or set another one with --token-file.`,
+      `The token file ${path} does not contain an agent's token. Remove the file to get a new ` +
+        'token, or set another one with --token-file.',
     );
   }
   const { mode } = await stat(path);

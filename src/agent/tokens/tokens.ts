@@ -115,7 +115,9 @@ async function createTokenFile(
     await writeTokenFile(path, token, { replace });
     log.info(
       { path },
-      replace ? 'replaced the token in the token file, which was not valid any more' : 'made the first token',
+      replace
+        ? 'replaced the token in the token file, which was not valid any more'
+        : 'created the first token',
     );
     return token;
   } catch (cause) {

@@ -41,7 +41,8 @@ export function context({ readOutput }: { readOutput: ReadOutput }): Plugin {
     actions: {
       read: {
         description:
-          'Reads an output of an earlier tool call again, or a part of it. Use it where a note in the conversation names a seq and you need what was removed.',
+          'Reads an output of an earlier tool call again, or a part of it. Use it where a note ' +
+          'in the conversation names a seq and you need what was removed.',
         readOnly: true,
         input: readSchema,
         async run({ seq, offset = 0, length = defaultLength }, { sessionId, refuse }) {

@@ -46,7 +46,8 @@ const inputSchema = {
     protected: {
       type: 'boolean',
       description:
-        'Whether the command changes files that other programs run or obey, such as package.json, Makefile, .git/config or hooks, which always needs an approval.',
+        'Whether the command changes files that other programs run or obey, such as ' +
+        'package.json, Makefile, .git/config or hooks, which always needs an approval.',
     },
   },
   additionalProperties: false,
@@ -76,7 +77,11 @@ export function shell({ workspaceAt, programs, clock }: ShellOptions): Plugin {
     },
     actions: {
       run: {
-        description: `Runs a command with sh in the workspace and returns its exit code and output. What it leaves running in the background ends with it. It may take ${defaultSeconds} seconds, or up to ${maxSeconds} when asked for. It sees the workspace and the system's programs only, and has no network unless the call asks for it.`,
+        description:
+          'Runs a command with sh in the workspace and returns its exit code and output. What ' +
+          `it leaves running in the background ends with it. It may take ${defaultSeconds} ` +
+          `seconds, or up to ${maxSeconds} when asked for. It sees the workspace and the ` +
+          `system's programs only, and has no network unless the call asks for it.`,
         api: true,
         command: true,
         needsApproval,
@@ -185,7 +190,8 @@ function describeCovered({ hidden, readOnly }: CoveredFolders): string[] {
     ...(readOnly.length === 0
       ? []
       : [
-          `The workspace holds so many files that other programs run or obey that the command could not write to these folders at all: ${joinItems(readOnly)}.`,
+          'The workspace holds so many files that other programs run or obey that the command ' +
+            `could not write to these folders at all: ${joinItems(readOnly)}.`,
         ]),
     ...(hidden.length === 0
       ? []

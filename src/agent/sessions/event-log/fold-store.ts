@@ -48,7 +48,8 @@ export async function foldEvents(
       select distinct on (event.seq) event.seq, member.name, parts.seq as message_seq, parts.index,
         octet_length(event.data::text) as bytes
       from agent.sessions_events event
-      join (values ('part.ended', 'text'), ('tool.started', 'input'), ('tool.output', 'output')) as member (type, name) on member.type = event.type
+      join (values ('part.ended', 'text'), ('tool.started', 'input'), ('tool.output', 'output'))
+        as member (type, name) on member.type = event.type
       join parts on parts.message_id = event.data ->> 'messageId' and parts.seq > event.seq
         and parts.value -> member.name = event.data -> member.name
       where event.session_id = ${key} and event.seq > ${from}::integer and event.seq <= ${to}::integer
@@ -59,7 +60,8 @@ export async function foldEvents(
     ), folded as (
       update agent.sessions_events event
       set data = event.data - matches.name,
-        folded = jsonb_build_object('seq', matches.message_seq, 'part', matches.index, 'member', matches.name, 'bytes', matches.bytes)
+        folded = jsonb_build_object('seq', matches.message_seq, 'part', matches.index,
+          'member', matches.name, 'bytes', matches.bytes)
       from matches where event.session_id = ${key} and event.seq = matches.seq and event.folded is null
     )
     update agent.sessions_sessions set folded_seq = ${to}::integer where session_id = ${key}`;

@@ -34,7 +34,11 @@ export function timedEventText(event: StoredEvent, sessionId: string): string {
 function eventJson(event: StoredEvent, sessionId: string): string {
   const run = event.runId === null ? '' : `,"runId":${JSON.stringify(event.runId)}`;
   const members = event.json.slice(1).trimStart();
-  return `{"type":"${event.type}","sessionId":${JSON.stringify(sessionId)}${run},"time":"${event.time}","seq":${event.seq}${members === '}' ? '}' : `,${members}`}`;
+  const end = members === '}' ? '}' : `,${members}`;
+  return (
+    `{"type":"${event.type}","sessionId":${JSON.stringify(sessionId)}${run},` +
+    `"time":"${event.time}","seq":${event.seq}${end}`
+  );
 }
 
 export function deltaBytes(delta: TextDelta, sessionId: string, format: StreamFormat): Buffer {

@@ -233,7 +233,11 @@ function overflowProblem(context: Context, parts: readonly UiMessagePart[], refu
   return new Problem(
     refusal.kind,
     refusal.code,
-    `The prompt for ${model.modelId} is too long and nothing is left to shorten: the instructions and the definitions of the tools have about ${fixedTokens(context)} tokens and the messages that have to stay about ${messages}, which does not fit ${window}. Disable plugins or MCP servers, send a shorter message, or choose a model with a larger context. ${refusal.message}`,
+    `The prompt for ${model.modelId} is too long and nothing is left to shorten: the ` +
+      `instructions and the definitions of the tools have about ${fixedTokens(context)} tokens ` +
+      `and the messages that have to stay about ${messages}, which does not fit ${window}. ` +
+      'Disable plugins or MCP servers, send a shorter message, or choose a model with a larger ' +
+      `context. ${refusal.message}`,
     { cause: refusal.cause },
   );
 }

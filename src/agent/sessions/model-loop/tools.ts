@@ -25,7 +25,10 @@ export async function defineTools({
   if (omittedNames.length > 0 && !state.hasReportedTools) {
     state.hasReportedTools = true;
     const names = omittedNames.slice(0, 10).join(', ');
-    const message = `The model does not get ${omittedNames.length} tools, because a call may have ${maxTools} tools and 1 MiB of definitions: ${names}${omittedNames.length > 10 ? ', …' : ''}.`;
+    const message =
+      `The model does not get ${omittedNames.length} tools, because a call may have ` +
+      `${maxTools} tools and 1 MiB of definitions: ` +
+      `${names}${omittedNames.length > 10 ? ', …' : ''}.`;
     await record([{ type: 'run.warning', code: 'tools_left_out', message }]);
   }
   return tools;
@@ -179,7 +182,9 @@ async function requirePermission(
 }
 
 function pluginFailure(plugin: string, toolName: string): SessionEvent {
-  const message = `The plugin "${plugin}" could not say which permissions a call of ${toolName} needs, so the call needs an approval.`;
+  const message =
+    `The plugin "${plugin}" could not say which permissions a call of ${toolName} needs, so ` +
+    'the call needs an approval.';
   return { type: 'run.warning', code: 'plugin_failed', message };
 }
 

@@ -13,7 +13,10 @@ import type { ActiveRun, RunnerOptions } from './active-run.ts';
 import { untilAvailable } from './database-wait.ts';
 import { takeSteers } from './steering.ts';
 
-/** Throws a Problem for a session without a workspace on this machine, and for a prompt that a plugin refuses. */
+/**
+ * Throws a Problem for a session without a workspace on this machine, and for a prompt that a plugin
+ * refuses.
+ */
 export async function answer(
   options: RunnerOptions,
   run: ActiveRun,

@@ -165,17 +165,9 @@ function createContext(
   options: RunsOptions,
   { phase, closing }: Pick<Context, 'phase' | 'closing'>,
 ): Context {
-  const { agentId, limits, defaultModel, clock } = options;
+  const { limits, clock } = options;
   const localRuns = createLocalRuns(limits.maxRuns);
-  const rules: SettlementRules = {
-    agentId,
-    holder: { instanceId: id('ins'), leaseMs: limits.leaseMs },
-    defaultModel,
-    mayStartNext: () => phase() === 'open',
-    hasWaiting: () => dispatcher.hasWaiting(),
-    claim: localRuns.claim,
-    release: localRuns.release,
-  };
+  const rules = createRules(options, { localRuns, phase, hasWaiting: () => dispatcher.hasWaiting() });
   const startRun = (started: StartedRun) => void start(context, started);
   const execute = createRunner({
     ...options,
@@ -212,6 +204,25 @@ function createContext(
     recovery,
   };
   return context;
+}
+
+function createRules(
+  { agentId, limits: { leaseMs }, defaultModel }: RunsOptions,
+  {
+    localRuns,
+    phase,
+    hasWaiting,
+  }: Pick<Context, 'localRuns' | 'phase'> & Pick<SettlementRules, 'hasWaiting'>,
+): SettlementRules {
+  return {
+    agentId,
+    holder: { instanceId: id('ins'), leaseMs },
+    defaultModel,
+    mayStartNext: () => phase() === 'open',
+    hasWaiting,
+    claim: localRuns.claim,
+    release: localRuns.release,
+  };
 }
 
 /** Executes a run, and then those that follow it in its session. */

@@ -301,7 +301,9 @@ export function advanceRuns(
       update agent.sessions_runs
       set status = 'running', started_at = agent.townhall_now(),
         message_id = ${next?.messageId ?? null}::text, model = ${next?.model ?? null}::text,
-        instance_id = ${next?.holder.instanceId ?? null}::text, lease_until = agent.townhall_now() + ${next?.holder.leaseMs ?? 0}::integer * interval '1 millisecond'
+        instance_id = ${next?.holder.instanceId ?? null}::text,
+        lease_until = agent.townhall_now()
+          + ${next?.holder.leaseMs ?? 0}::integer * interval '1 millisecond'
       where run_id = ${next?.runId ?? null}::text and exists (select from head)
     )`;
 }

@@ -79,7 +79,8 @@ function readingActions(workspaceOf: WorkspaceOf): FilesActions<'list' | 'glob' 
     },
     glob: {
       description:
-        'Finds files by a glob over their paths, below a folder if one is given. Folders such as node_modules and .git are left out.',
+        'Finds files by a glob over their paths, below a folder if one is given. Folders such ' +
+        'as node_modules and .git are left out.',
       ...reach,
       readOnly: true,
       permissions: ({ path = '.' }, call) => globPermissions(workspaceOf(call), path),
@@ -89,7 +90,9 @@ function readingActions(workspaceOf: WorkspaceOf): FilesActions<'list' | 'glob' 
     },
     search: {
       description:
-        'Finds lines that hold a text or match a regular expression in the text files of the workspace, below a folder if one is given. Folders such as node_modules and .git are left out.',
+        'Finds lines that hold a text or match a regular expression in the text files of the ' +
+        'workspace, below a folder if one is given. Folders such as node_modules and .git are ' +
+        'left out.',
       ...reach,
       readOnly: true,
       permissions: async ({ path = '.' }, call) => [
@@ -100,7 +103,8 @@ function readingActions(workspaceOf: WorkspaceOf): FilesActions<'list' | 'glob' 
     },
     read: {
       description:
-        'Reads a text file of the workspace, at most 256 KiB; with an offset or a limit some of its lines, also of a larger file.',
+        'Reads a text file of the workspace, at most 256 KiB; with an offset or a limit some ' +
+        'of its lines, also of a larger file.',
       ...reach,
       readOnly: true,
       permissions: async ({ path }, call) => [{ path: await workspaceOf(call).resolve(path) }],
@@ -130,7 +134,8 @@ function changingActions(workspaceOf: WorkspaceOf): FilesActions<'write' | 'edit
     },
     edit: {
       description:
-        'Replaces a piece of a text file by another. The old piece must be there exactly as given, and once, unless all are to be replaced.',
+        'Replaces a piece of a text file by another. The old piece must be there exactly as ' +
+        'given, and once, unless all are to be replaced.',
       ...reach,
       needsApproval: ({ path }, _settings, call) => workspaceOf(call).isProtected(path),
       permissions: ({ path }, call) => writePermissions(workspaceOf(call), path),
@@ -139,7 +144,8 @@ function changingActions(workspaceOf: WorkspaceOf): FilesActions<'write' | 'edit
     },
     patch: {
       description:
-        'Changes several text files at once, by exact replacements or by a unified diff. Either all changes are made or, where one does not fit, none.',
+        'Changes several text files at once, by exact replacements or by a unified diff. ' +
+        'Either all changes are made or, where one does not fit, none.',
       ...reach,
       needsApproval: (input, _settings, call) =>
         patchedPaths(input).some((path) => workspaceOf(call).isProtected(path)),

@@ -105,7 +105,8 @@ export const inputs = {
       },
       diff: {
         ...contentSchema(
-          'A unified diff in place of `edits`, with `--- a/path` and `+++ b/path` above the hunks of each file; `/dev/null` stands for a file that is created or deleted.',
+          'A unified diff in place of `edits`, with `--- a/path` and `+++ b/path` above the ' +
+            'hunks of each file; `/dev/null` stands for a file that is created or deleted.',
         ),
         minLength: 1,
       },

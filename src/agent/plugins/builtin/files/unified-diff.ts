@@ -83,7 +83,8 @@ function readPaths(oldLine: string, newLine: string): { oldPath: string | null; 
   const paths = { oldPath: strip(oldPath), newPath: strip(newPath) };
   if (paths.oldPath !== null && paths.newPath !== null && paths.oldPath !== paths.newPath)
     throw new DiffError(
-      `The diff renames ${JSON.stringify(paths.oldPath)} to ${JSON.stringify(paths.newPath)}; create one file and delete the other.`,
+      `The diff renames ${JSON.stringify(paths.oldPath)} to ${JSON.stringify(paths.newPath)}; ` +
+        'create one file and delete the other.',
     );
   return paths;
 }

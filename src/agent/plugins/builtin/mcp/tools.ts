@@ -47,7 +47,8 @@ export function collectActions(
       const bytes = Buffer.byteLength(JSON.stringify(tool.inputSchema));
       if (bytes > maxSchemaBytes || schemaBytes + bytes > maxSchemaBytesOfServer) {
         drop(
-          `its input schema has more than ${maxSchemaBytes / 1024} KiB, or those of the server have more than ${maxSchemaBytesOfServer / 1024} KiB.`,
+          `its input schema has more than ${maxSchemaBytes / 1024} KiB, or those of the server ` +
+            `have more than ${maxSchemaBytesOfServer / 1024} KiB.`,
         );
         continue;
       }

@@ -178,7 +178,8 @@ function boundPaths(
     const coverage = coverPaths(paths, { root, max });
     if (coverage !== undefined) return coverage;
     throw refusal(
-      `The workspace holds ${paths.length} ${label} in more than ${max} folders, too many for a sandbox; choose a smaller folder.`,
+      `The workspace holds ${paths.length} ${label} in more than ${max} folders, too many for ` +
+        'a sandbox; choose a smaller folder.',
     );
   };
   const hidden = cover('secrets', paths.hidden, maxHidden);
@@ -220,11 +221,13 @@ async function renameNew(workspace: Workspace, scanBefore: WorkspaceScan): Promi
   );
   if (unreadableFolders.length > 0)
     throw refusal(
-      `The command created folders whose names are not UTF-8, so that nothing in them can be checked: ${unreadableFolders.slice(0, 20).join(', ')}. Remove them.`,
+      'The command created folders whose names are not UTF-8, so that nothing in them can be ' +
+        `checked: ${unreadableFolders.slice(0, 20).join(', ')}. Remove them.`,
     );
   if (failures.length > 0)
     throw refusal(
-      `The command created files that other programs run or obey without "protected": true, and they cannot be renamed: ${failures.slice(0, 20).join(', ')}. Remove them.`,
+      'The command created files that other programs run or obey without "protected": true, ' +
+        `and they cannot be renamed: ${failures.slice(0, 20).join(', ')}. Remove them.`,
     );
   return renamedFiles;
 }

@@ -79,7 +79,8 @@ async function walk(scan: Scan, folder: string, { isProtected }: { isProtected: 
   scan.count += dirents.length;
   if (scan.count > maxEntries)
     throw refusal(
-      `The workspace holds more than ${maxEntries} files outside of node_modules, too many to find its secrets; choose a smaller folder.`,
+      `The workspace holds more than ${maxEntries} files outside of node_modules, too many to ` +
+        'find its secrets; choose a smaller folder.',
     );
   if (dirents.some(({ name }) => name === 'HEAD') && dirents.some(({ name }) => name === 'objects'))
     await addRepository(scan, folder);
@@ -167,7 +168,8 @@ async function readFolder(root: string, folder: string): Promise<Dirent[] | null
     if ((code === 'EACCES' || code === 'EPERM') && folder !== root) return null;
     const name = relative(root, folder) || '.';
     throw refusal(
-      `The folder ${JSON.stringify(name.slice(0, 200))} of the workspace cannot be read (${code ?? 'unknown'}), so its secrets cannot be found; make it readable.`,
+      `The folder ${JSON.stringify(name.slice(0, 200))} of the workspace cannot be read ` +
+        `(${code ?? 'unknown'}), so its secrets cannot be found; make it readable.`,
       cause,
     );
   }

@@ -42,7 +42,8 @@ const maxErrorTokens = 2_000;
 // It stays in later prompts, because providers cache them by their prefix; the brackets keep the model
 // from taking it for words of the person.
 const continuation =
-  '[A note of the agent, not of the person: your answer above was cut off, because the connection broke. Continue it exactly where it stops, and repeat nothing of it.]';
+  '[A note of the agent, not of the person: your answer above was cut off, because the ' +
+  'connection broke. Continue it exactly where it stops, and repeat nothing of it.]';
 
 export function renderAnswer(parts: readonly UiMessagePart[], view: AnswerView): LanguageModelV3Message[] {
   const steps = splitSteps(parts).slice(view.skippedSteps);
@@ -158,7 +159,11 @@ export function errorOf({ errorText, approval }: ToolPart): string {
 }
 
 function pruneNote(output: unknown, seq: number): string {
-  return `[${lengthOf(output)} characters of output were removed from here to save room. Read them again with context_read and "seq": ${seq}.]`;
+  const count = lengthOf(output);
+  return (
+    `[${count} characters of output were removed from here to save room. ` +
+    `Read them again with context_read and "seq": ${seq}.]`
+  );
 }
 
 /**
