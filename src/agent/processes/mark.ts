@@ -17,7 +17,7 @@ export interface ProcessMark {
 }
 
 /** Marks every child process of an agent, for the orphan reaper. */
-export const agentVariable = 'TOWNHALL_AGENT_MARK';
+export const agentVariable = 'TOWNHALL_OWNER';
 const processVariable = 'TOWNHALL_PROGRAM';
 // The limit in decimal: ten digits of the agent, then nine of the process. Shells count in blocks of
 // 512 bytes, and 512 divides 10^9, so the agent's digits stay readable. The number stays below 2^63.

@@ -1,14 +1,13 @@
 // The route of the event stream of all sessions.
 import { Problem } from '../../kernel/problem.ts';
 import { followAll } from './event-log/follow-all.ts';
+import { maxSeq } from './event-log/store.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
 
 // Each is a subscriber of every event of the agent.
 const maxStreams = 16;
 // Events of other processes come with this delay.
 const pollMs = 500;
-// The largest value of an integer column.
-const maxSeq = 2_147_483_647;
 // A cursor beyond it is of another clock.
 const dayMs = 24 * 60 * 60 * 1000;
 

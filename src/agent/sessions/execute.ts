@@ -5,7 +5,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Chat } from './chat.ts';
 import { readMessage } from './event-log/events.ts';
-import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
+import { openSegmentsOf, type SessionRecord } from './event-log/session-store.ts';
 import type { EventStore } from './event-log/store.ts';
 import { noUsage } from './model-loop/usage.ts';
 import { lastStepText } from './records.ts';
@@ -113,10 +113,7 @@ async function waitForSettlement(
   if (run === 'waiting') return signal.aborted ? 'gone' : 'waiting';
   if (run === 'gone' || run.status !== 'completed' || run.messageId === null)
     return runFailure(run === 'gone' ? null : run, runId);
-  const messageEvents = await events.messageEvents(
-    segmentsOf(session, Number.MAX_SAFE_INTEGER),
-    run.messageId,
-  );
+  const messageEvents = await events.messageEvents(openSegmentsOf(session), run.messageId);
   const completion = messageEvents.findLast(({ type }) => type === 'message.completed');
   const message = readMessage(completion as NonNullable<typeof completion>);
   return {

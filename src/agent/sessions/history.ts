@@ -6,7 +6,8 @@ import type { Conversation } from './event-log/conversation.ts';
 import { readMessage } from './event-log/events.ts';
 import { follow } from './event-log/follow.ts';
 import { mediaTypes, type StreamFormat } from './event-log/frames.ts';
-import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
+import { openSegmentsOf, segmentsOf, type SessionRecord } from './event-log/session-store.ts';
+import { maxSeq } from './event-log/store.ts';
 import { withStates } from './message-states.ts';
 import { estimateJson, estimateMessages, estimateText } from './model-loop/prompt/estimate.ts';
 import { hashOf, systemSections, type Section } from './model-loop/prompt/system-prompt.ts';
@@ -78,8 +79,7 @@ function followSession(
     feed: eventLog,
     session: { key, id, headSeq, status: statusOf(session), activeRunId, queueLength },
     readHeadSeq: async () => (await events.headSeqs([key]))[0]?.headSeq,
-    readEvents: (afterSeq, limit) =>
-      events.read(segmentsOf(session, Number.MAX_SAFE_INTEGER), afterSeq, limit),
+    readEvents: (afterSeq, limit) => events.read(openSegmentsOf(session), afterSeq, limit),
     clock,
     limits,
   });
@@ -142,7 +142,7 @@ function describeTools({ registry }: HandlerOptions) {
 
 function readSeqCursor(cursor: string): number {
   const seq = Number(decodeCursor(cursor, isCursorText));
-  if (!Number.isSafeInteger(seq) || seq < 0 || seq > 2_147_483_647)
+  if (!Number.isSafeInteger(seq) || seq < 0 || seq > maxSeq)
     throw new Problem('bad_request', 'invalid_request', '`cursor` is not a cursor of this list.', {
       param: 'cursor',
     });

@@ -1,7 +1,7 @@
 // The routes of inputs and runs: prompt, compact, cancel, and the queue of a session.
 import { decodeCursor, pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
+import { openSegmentsOf, type SessionRecord } from './event-log/session-store.ts';
 import { toQueueItem, toRun } from './records.ts';
 import type { RunRecord } from './runs/store.ts';
 import { runNotFound, sessionNotFound } from './runs/problems.ts';
@@ -118,9 +118,7 @@ async function showRun(options: HandlerOptions, session: SessionRecord, run: Run
   const aheadCount = await countInputsAhead(options, session, waitingRuns);
   const waitsFor: 'session' | 'capacity' = index > 0 || session.activeRunId !== null ? 'session' : 'capacity';
   const messageEvents =
-    run.messageId === null
-      ? []
-      : await events.messageEvents(segmentsOf(session, Number.MAX_SAFE_INTEGER), run.messageId);
+    run.messageId === null ? [] : await events.messageEvents(openSegmentsOf(session), run.messageId);
   return toRun(run, {
     sessionId: session.id,
     place: index < 0 ? null : { queuePosition: index + aheadCount, waitsFor },

@@ -12,8 +12,8 @@ import { addToConversation, createSessionCache, nameOf, type SessionCache } from
 import {
   insertSessions,
   lockSessions,
+  openSegmentsOf,
   removeSession,
-  segmentsOf,
   sessionStore,
   type NewSession,
   type SessionLocator,
@@ -178,7 +178,7 @@ async function readConversation(
     cachedConversation.upToSeq = seq;
   }
   if (cachedConversation.upToSeq < seq) {
-    const segments = segmentsOf(session, Number.MAX_SAFE_INTEGER);
+    const segments = openSegmentsOf(session);
     const newEvents = await events.conversationEvents(segments, cachedConversation.upToSeq);
     // Appends may have added some of them during the query.
     for (const event of newEvents)

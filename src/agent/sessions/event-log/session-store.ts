@@ -4,7 +4,7 @@ import type { Database, Sql } from '../../../kernel/data/database.ts';
 import { asJson, asText } from './events.ts';
 import { wholeData } from './fold-store.ts';
 import { searchConditions, type SessionSearch } from './search-store.ts';
-import type { Segment } from './store.ts';
+import { maxSeq, type Segment } from './store.ts';
 import type { LogEntry, UnitOfWork } from './unit.ts';
 
 export type SessionMode = 'work' | 'plan';
@@ -49,9 +49,6 @@ export interface SessionRecord {
   archivedAt: string | null;
 }
 
-// The largest value of an integer column.
-const maxSeq = 2_147_483_647;
-
 /** The segments of a session's history up to a seq: the parts of its ancestors, then its own. */
 export function segmentsOf(
   session: Pick<SessionRecord, 'key' | 'lineage' | 'headSeq'>,
@@ -61,6 +58,11 @@ export function segmentsOf(
     sessionKey,
     upTo: Math.min(end, upTo, maxSeq),
   }));
+}
+
+/** The same without an end, also for events that came after the session was read. */
+export function openSegmentsOf(session: Pick<SessionRecord, 'key' | 'lineage' | 'headSeq'>): Segment[] {
+  return segmentsOf(session, maxSeq);
 }
 
 export interface NewSession {

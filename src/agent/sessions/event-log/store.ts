@@ -135,6 +135,9 @@ export function withMessageSeq(event: LogEntry, seq: number): LogEntry {
   return withSeq(event.type, event, seq) as LogEntry;
 }
 
+/** The largest value of an integer column. */
+export const maxSeq = 2_147_483_647;
+
 /** A range of a session's history. A fork has one per ancestor, then its own. */
 export interface Segment {
   sessionKey: string;
@@ -225,7 +228,6 @@ const messagesBytes = 4 * 1024 * 1024;
 const compressedWeight = 16;
 
 const unlimitedCount = 1_000_000;
-const unlimitedSeq = 2_147_483_647;
 
 export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
   return {
@@ -241,12 +243,12 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
         where session_id = ${segment.sessionKey} and seq > ${fromSeq} and seq <= ${segment.upTo}
           and type in ('run.started', 'message.completed', 'message.updated', 'compaction.ended',
             'context.pruned', 'queue.removed', 'workspace.undone', 'workspace.redone')
-          order by seq`,
+        order by seq`,
       ),
     messagePage: (segments, { from, order, limit }) =>
       order === 'asc'
         ? readPage(sql, segments, { after: from ?? 0, limit, maxBytes: messagesBytes, onlyMessages: true })
-        : readNewestMessages(sql, segments, { before: from ?? unlimitedSeq, limit }),
+        : readNewestMessages(sql, segments, { before: from ?? maxSeq, limit }),
     messageEvents: (segments, messageId) =>
       walkSegments(
         segments,
@@ -254,8 +256,8 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
         (segment) => sql<EventRow[]>`
         select session_id, seq, run_id, type, data::text as json, time from agent.sessions_events
         where session_id = ${segment.sessionKey} and data ->> 'messageId' = ${messageId}
-          and seq <= ${segment.upTo}
-          and type in ('message.created', 'message.completed') order by seq`,
+          and seq <= ${segment.upTo} and type in ('message.created', 'message.completed')
+        order by seq`,
       ),
     runEvents: (segments, runId) =>
       walkSegments(
