@@ -53,8 +53,9 @@ const removeSchema = {
   additionalProperties: false,
 };
 
+const reach = { api: true, command: true };
+
 export function memory({ store }: { store: NoteStore }): Plugin {
-  const reachable = { api: true, command: true };
   return definePlugin<MemoryInputs>({
     name: 'memory',
     title: 'Memory',
@@ -64,7 +65,7 @@ export function memory({ store }: { store: NoteStore }): Plugin {
     actions: {
       add: {
         description: 'Stores a note. With a key it replaces the note of that key.',
-        ...reachable,
+        ...reach,
         input: addSchema,
         async run({ text, key = null }, { refuse }) {
           if ((await store.count()) >= maxNotes) refuse(`The memory is full: it holds ${maxNotes} notes.`);
@@ -77,21 +78,21 @@ export function memory({ store }: { store: NoteStore }): Plugin {
       },
       search: {
         description: 'Finds notes by their words; the best fit comes first.',
-        ...reachable,
+        ...reach,
         readOnly: true,
         input: searchSchema,
         run: async ({ query, limit: max = 10 }) => ({ notes: await store.search(query.toWellFormed(), max) }),
       },
       list: {
         description: 'Lists notes, the last one changed first.',
-        ...reachable,
+        ...reach,
         readOnly: true,
         input: { type: 'object', properties: { limit }, additionalProperties: false },
         run: async ({ limit: max = 20 }) => ({ notes: await store.list(max) }),
       },
       remove: {
         description: 'Removes a note.',
-        ...reachable,
+        ...reach,
         input: removeSchema,
         async run({ note }, { refuse }) {
           if (!(await store.remove(note.toWellFormed()))) refuse('There is no note with this id or key.');

@@ -85,17 +85,7 @@ export function shell({ workspaceAt, programs, clock }: ShellOptions): Plugin {
         api: true,
         command: true,
         needsApproval,
-        permissions: async (
-          { command, folder = '.', input, network, protected: changesProtected },
-          { workspace },
-        ) => [
-          { command },
-          ...(await folderRight(workspaceAt(workspace), folder)),
-          // A program may run what it reads, as sh and python do.
-          ...(input === undefined || input === '' ? [] : [{ right: 'input', command, isIncluded: true }]),
-          ...(network === true ? [{ right: 'network', command }] : []),
-          ...(changesProtected === true ? [{ right: 'protected', command }] : []),
-        ],
+        permissions: (input, { workspace }) => permissionsOf(input, workspaceAt(workspace)),
         timeoutMs: maxSeconds * 1000 + processEndMs,
         input: inputSchema,
         run: (input, { workspace, signal, settings, showOutput, refuse }) => {
@@ -113,6 +103,20 @@ export function shell({ workspaceAt, programs, clock }: ShellOptions): Plugin {
       },
     },
   });
+}
+
+async function permissionsOf(
+  { command, folder = '.', input, network, protected: changesProtected }: ShellInput,
+  workspace: Workspace,
+): Promise<ToolPermission[]> {
+  return [
+    { command },
+    ...(await folderRight(workspace, folder)),
+    // A program may run what it reads, as sh and python do.
+    ...(input === undefined || input === '' ? [] : [{ right: 'input', command, isIncluded: true }]),
+    ...(network === true ? [{ right: 'network', command }] : []),
+    ...(changesProtected === true ? [{ right: 'protected', command }] : []),
+  ];
 }
 
 // The folder decides what a command such as `npm test` runs.
