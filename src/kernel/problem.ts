@@ -76,6 +76,14 @@ export class Problem extends Error {
   }
 }
 
+/** A 400 for one member of a request. `message` continues a sentence that begins with its path. */
+export function memberProblem(path: string, message: string): Problem {
+  return new Problem('bad_request', 'invalid_request', `\`${path}\` ${message}.`, {
+    param: path,
+    details: [{ path, message }],
+  });
+}
+
 /** The one error body. `details` is absent rather than empty. */
 /** The 400 for one member of a request; the message ends a sentence that starts with its name. */
 export function invalidMember(param: string, message: string, cause?: unknown): Problem {

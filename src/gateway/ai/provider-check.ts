@@ -153,7 +153,9 @@ function describeFailure(
   if (error.cause instanceof ConnectionFailure)
     return {
       code,
-      message: `could not be reached at ${baseUrl} (${error.cause.message}); set ${baseUrlKey(model.provider)} or base_url to another address.`,
+      message:
+        `could not be reached at ${baseUrl} (${error.cause.message}); set ` +
+        `${baseUrlKey(model.provider)} or base_url to another address.`,
     };
   if (error.kind === 'rate_limited') return { code, message: `is reachable but limits requests${status}.` };
   if (error.code === 'upstream_refused')

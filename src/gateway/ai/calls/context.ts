@@ -1,5 +1,5 @@
-// Shared by the handlers of all formats: the parts of the service, the bill of a call, and the end
-// of its answer.
+// What the handlers of all formats share: the parts of the service, the bill of a call, and the end of its
+// answer.
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import { failureNote } from '../../../kernel/contract/failure-note.ts';
 import type { CallNote, Handlers } from '../../../kernel/contract/operation.ts';
@@ -50,6 +50,17 @@ export interface PaidRequest {
   remember: Remember;
 }
 
+/**
+ * The members of a call that do not depend on its body. A call is a class with getters, so it cannot be
+ * spread.
+ */
+export function callMembers<Call extends Omit<PaidRequest, 'headers'>>(
+  call: Call,
+): Omit<PaidRequest, 'headers'> {
+  const { operationId, requestId, identity, signal, log, note, remember } = call;
+  return { operationId, requestId, identity, signal, log, note, remember };
+}
+
 /** Deadline to the first byte over all attempts, in milliseconds. */
 export function firstByteDeadlineMs({ timeouts }: Pick<AiContext, 'timeouts'>, streams: boolean): number {
   return streams ? timeouts.firstByteMs : timeouts.answerMs;
@@ -90,8 +101,8 @@ export function streamErrorBody(
 }
 
 /**
- * The whole answer, to be stored with the charge for a replay under its
- * Idempotency-Key; undefined without a key.
+ * The whole answer, to be stored with the charge for a replay under its Idempotency-Key; undefined without
+ * a key.
  */
 export function answerForReplay(
   { remember }: Pick<PaidRequest, 'remember'>,
@@ -108,8 +119,8 @@ export interface RenderedAnswer<T> {
 }
 
 /**
- * Renders the answer, which may contain the price, and settles the bill; the answer
- * for a replay commits with the charge.
+ * Renders the answer, which may contain the price, and settles the bill; the answer for a replay commits
+ * with the charge.
  */
 export async function settleAndRender<T>(
   call: Pick<PaidRequest, 'remember'>,
@@ -138,12 +149,12 @@ export function creditsHeader(credits: number): Record<string, string> {
 /** The items as server-sent events. */
 export async function* asEvents<T>(
   items: AsyncIterable<T>,
-  onThrow: (error: unknown) => void = () => {},
+  onError: (error: unknown) => void = () => {},
 ): AsyncGenerator<{ data: T }> {
   try {
     for await (const data of items) yield { data };
   } catch (error) {
-    onThrow(error);
+    onError(error);
     throw error;
   }
 }

@@ -18,8 +18,9 @@ import {
   type Usage,
   type Warning,
 } from '../hub/language-model.ts';
-import { readList } from './chat-completions/members.ts';
+import { readList } from './translation/members.ts';
 import { toFileData, toOutputPart } from './prompt-files.ts';
+import { truncatedAnswer } from './translation/finish.ts';
 
 export type Version = '3' | '4';
 
@@ -192,13 +193,7 @@ async function* readContentParts(
   } catch (error) {
     failure ??= { error };
   }
-  failure ??= {
-    error: new Problem(
-      'upstream_failed',
-      'upstream_truncated',
-      'The model stopped before its answer was complete.',
-    ),
-  };
+  failure ??= { error: truncatedAnswer() };
   return { type: 'failed', error: failure.error, usage: undefined };
 }
 

@@ -3,7 +3,7 @@
 // contract lists their types alone, and their members are checked here.
 import type { StreamRequest } from '../../../contract/gateway/types.gen.ts';
 import { parseDataUrl } from '../media/data-url.ts';
-import { invalidMember, readObject, readString } from './chat-completions/members.ts';
+import { invalidMember, readObject, readString } from './translation/members.ts';
 import { isRemoteFile } from './translation/file-address.ts';
 
 type SpecContent = Exclude<StreamRequest['prompt'][number]['content'], string>[number];

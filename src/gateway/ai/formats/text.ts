@@ -18,7 +18,7 @@ import {
   type Usage,
   type Warning,
 } from '../hub/language-model.ts';
-import { invalidMember, readToolName } from './chat-completions/members.ts';
+import { invalidMember, readToolName } from './translation/members.ts';
 
 type UserPart = Extract<Prompt[number], { role: 'user' }>['content'][number];
 type AssistantPart = Extract<Prompt[number], { role: 'assistant' }>['content'][number];

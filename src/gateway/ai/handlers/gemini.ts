@@ -10,6 +10,7 @@ import {
   type AiContext,
   type AiHandlers,
   asEvents,
+  callMembers,
   creditsHeader,
   settleAndRender,
 } from '../calls/context.ts';
@@ -97,12 +98,10 @@ async function* withWarnings(
   }
 }
 
-/** Copies the members one by one, because a spread would omit the getters of the call. */
 function toStreamCall(call: GenerateCall | Call<Operations['ai.streamGeminiContent'], Identity>): StreamCall {
-  const { operationId, requestId, identity, signal, log, note, remember, headers, path, body } = call;
+  const { headers, path, body } = call;
   checkReplays(body);
-  const request = toStreamRequest(path.model_id, body);
-  return { operationId, requestId, identity, signal, log, note, remember, body: request, headers };
+  return { ...callMembers(call), body: toStreamRequest(path.model_id, body), headers };
 }
 
 function answerOptions(

@@ -1,12 +1,12 @@
 // Handlers of OpenAI's audio paths: calls of our own audio operations in OpenAI's form.
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
-import { Problem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import { type AiHandlers, creditsHeader, settleAndRender } from '../calls/context.ts';
 import { type AudioOptions, streamSpeech, transcribe } from './audio.ts';
 import { type RenameMember, withMemberNames } from './member-names.ts';
 import { toTranscript } from '../media/openai-transcript.ts';
+import { unsupportedMember } from '../hub/problems.ts';
 
 type SpeechCall = Call<Operations['ai.synthesizeClientSpeech'], Identity>;
 type TranscriptionCall = Call<Operations['ai.transcribeClientAudio'], Identity>;
@@ -81,14 +81,10 @@ function refuseUnsupported({
   'timestamp_granularities[]': granularities = [],
 }: TranscriptionCall['body']): void {
   if (temperature !== undefined && Number(temperature) !== 0)
-    throw unsupportedProblem('temperature', 'A temperature other than 0 is not supported; leave it out.');
+    throw unsupportedMember('temperature', 'A temperature other than 0 is not supported; leave it out.');
   if (granularities.includes('word'))
-    throw unsupportedProblem(
+    throw unsupportedMember(
       'timestamp_granularities[]',
       'Times of words are not supported; ask for segments.',
     );
-}
-
-function unsupportedProblem(param: string, message: string): Problem {
-  return new Problem('impossible', 'unsupported_by_model', message, { param });
 }

@@ -1,8 +1,9 @@
-// Shared by the handlers of chat completions and of the pass-through formats: the demand of such a
-// call on a model, and the reply with the provider's bytes.
+// What all formats that pass through share: the demand of a call on a model, and the reply with the
+// provider's bytes.
 import {
   type AiContext,
   answerForReplay,
+  callMembers,
   creditsHeader,
   type PaidRequest,
   streamErrorBody,
@@ -25,15 +26,8 @@ export function withPassthroughBody(
   body: PassthroughRequest['body'] & Record<string, unknown>,
   rawBody: Uint8Array = Buffer.from(JSON.stringify(body)),
 ): PassthroughRequest {
-  const { operationId, requestId, identity, signal, log, remember } = call;
   return {
-    operationId,
-    requestId,
-    identity,
-    signal,
-    log,
-    remember,
-    note: (fields) => call.note(fields),
+    ...callMembers(call),
     timing: (name, durationMs) => call.timing(name, durationMs),
     body,
     rawBody,

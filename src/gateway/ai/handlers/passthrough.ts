@@ -1,4 +1,5 @@
-// Handlers of the formats without translation, for providers that support them: embeddings and rerank.
+// Handlers of the formats without translation, for providers that support them: embeddings, rerank and
+// moderations.
 import { Problem } from '../../../kernel/problem.ts';
 import { type AiContext, type AiHandlers, firstByteDeadlineMs, openBill } from '../calls/context.ts';
 import { attemptHeaders, callModel } from '../calls/call.ts';

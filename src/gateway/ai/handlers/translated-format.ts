@@ -36,16 +36,10 @@ import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
 import { sessionHash } from '../upstream/session-hash.ts';
 import { refusePricedTools } from '../upstream/tool-guard.ts';
 import { warningHeaders } from './warning-headers.ts';
+import { unixSeconds } from '../../../kernel/clock.ts';
+import type { TranslateOptions } from '../formats/translation/prompt-parts.ts';
 
 type Body = PassthroughRequest['body'];
-
-export interface TranslateOptions {
-  /** The called model. */
-  model: CatalogModel;
-  effort: string | undefined;
-  hints: DroppedHints;
-  signal: AbortSignal;
-}
 
 export interface SerializeOptions<B> {
   modelId: string;
@@ -279,5 +273,5 @@ function serializeOptions<B>(
   body: B,
   { id: modelId }: CatalogModel,
 ): SerializeOptions<B> {
-  return { body, modelId, nowSeconds: () => Math.floor(clock.now().getTime() / 1000) };
+  return { body, modelId, nowSeconds: () => unixSeconds(clock.now()) };
 }

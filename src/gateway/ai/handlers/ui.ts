@@ -5,7 +5,7 @@ import type { UiChatRequest } from '../../../contract/gateway/types.gen.ts';
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { Identity } from '../../identity.ts';
-import { type AiContext, type AiHandlers, asEvents, streamErrorBody } from '../calls/context.ts';
+import { type AiContext, type AiHandlers, asEvents, callMembers, streamErrorBody } from '../calls/context.ts';
 import { attemptHeaders } from '../calls/call.ts';
 import { waitForFirst } from '../calls/first-item.ts';
 import { serializeStream } from '../formats/language-model.ts';
@@ -71,11 +71,8 @@ async function streamMessage(
 // One message of the chat can be several of the prompt, so their places differ.
 const uiMember: RenameMember = (member) => (/^prompt(?:$|\[)/.test(member) ? 'messages' : undefined);
 
-/** Copies the members one by one, because a spread would omit the getters of the call. */
 function toStreamCall(call: UiCall, hints: DroppedHints): StreamCall {
-  const { operationId, requestId, identity, signal, log, note, remember } = call;
-  const body = toStreamRequest(call.body, hints);
-  return { operationId, requestId, identity, signal, log, note, remember, body, headers: {} };
+  return { ...callMembers(call), body: toStreamRequest(call.body, hints), headers: {} };
 }
 
 /** An answer after outputs of tools continues the message with their calls. */

@@ -1,25 +1,8 @@
 // Media jobs: an image or a video of one owner, generated after the response to the request.
-import type { Identity } from '../../identity.ts';
+import type { Owner } from '../calls/owner.ts';
 
 export type JobKind = 'image' | 'video';
 export type JobStatus = 'queued' | 'running' | 'succeeded' | 'failed' | 'canceled';
-
-/** The owner of the job. For all other callers the job does not exist. */
-export interface Owner {
-  kind: 'user' | 'admin';
-  id: string;
-}
-
-export function ownerOf(identity: Extract<Identity, { kind: 'user' | 'admin' }>): Owner {
-  return identity.kind === 'user'
-    ? { kind: 'user', id: identity.userId }
-    : { kind: 'admin', id: identity.adminId };
-}
-
-/** One string for owners of both kinds. */
-export function ownerName({ kind, id }: Owner): string {
-  return `${kind} ${id}`;
-}
 
 /** The body of the request. */
 export interface JobRequest extends Record<string, unknown> {

@@ -4,7 +4,8 @@ import type { Tx } from '../../../kernel/data/database.ts';
 import type { Hold, Ledger, PaidCall } from '../../credits/index.ts';
 import type { UsageFacts, UsageOutcome } from '../../usage/index.ts';
 import { noTokens } from '../metering/price.ts';
-import type { JobCall, JobKind, Owner } from './job.ts';
+import type { Owner } from '../calls/owner.ts';
+import type { JobCall, JobKind } from './job.ts';
 
 /** The price and usage of a finished job. */
 export interface JobCharge {

@@ -1,5 +1,6 @@
 // SQL of jobs and media. All times are by the clock of the database.
 import type { Database, Tx } from '../../../kernel/data/database.ts';
+import type { Owner } from '../calls/owner.ts';
 import type {
   Job,
   JobCall,
@@ -8,7 +9,6 @@ import type {
   JobRequest,
   MediaRecord,
   UpstreamJob,
-  Owner,
   ClaimedJob,
 } from './job.ts';
 import type { PayableJob } from './payments.ts';

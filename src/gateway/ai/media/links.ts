@@ -1,5 +1,6 @@
 // Signed links to media files: a link works until it expires and cannot be forged.
 import { createHmac, timingSafeEqual } from 'node:crypto';
+import { unixSeconds } from '../../../kernel/clock.ts';
 
 export interface MediaLinks {
   urlFor(mediaId: string, now: Date): string;
@@ -23,7 +24,7 @@ export function createMediaLinks({
   if (signingKey === undefined) throw new Error('createMediaLinks needs at least one key.');
   return {
     urlFor(mediaId, now) {
-      const expirySeconds = Math.floor(now.getTime() / 1000) + linkSeconds;
+      const expirySeconds = unixSeconds(now) + linkSeconds;
       const signature = sign(signingKey, mediaId, expirySeconds).toString('base64url');
       return `${baseUrl()}/v1/ai/media/${mediaId}?expires=${expirySeconds}&signature=${signature}`;
     },

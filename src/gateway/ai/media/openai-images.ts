@@ -10,6 +10,8 @@ import type { UploadedFile } from '../../../kernel/http/body/multipart.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Job } from '../jobs/job.ts';
 import { detectImage } from './image-type.ts';
+import { unsupportedMember } from '../hub/problems.ts';
+import { unixSeconds } from '../../../kernel/clock.ts';
 
 export type ImageEditForm = Omit<OpenAiImageEditForm, 'image' | 'image[]' | 'mask'> & {
   image?: UploadedFile;
@@ -38,10 +40,7 @@ export function toImageRequest(body: OpenAiImageRequest): CreateImageRequest {
 
 /** Throws a 400 for a file that is not an image, and a 422 for a mask, which no model here supports. */
 export function toEditRequest(form: ImageEditForm): CreateImageRequest {
-  if (form.mask !== undefined)
-    throw new Problem('impossible', 'unsupported_by_model', 'A mask is not supported; leave mask out.', {
-      param: 'mask',
-    });
+  if (form.mask !== undefined) throw unsupportedMember('mask', 'A mask is not supported; leave mask out.');
   const files = [...(form.image === undefined ? [] : [form.image]), ...(form['image[]'] ?? [])];
   if (files.length === 0)
     throw new Problem('bad_request', 'invalid_request', 'The member image is required.', { param: 'image' });
@@ -100,5 +99,5 @@ export async function toImageList(
       ...(format === 'b64_json' ? {} : { url: urlFor(mediaId) }),
       ...(format === 'url' ? {} : { b64_json: (await read(mediaId)).toString('base64') }),
     });
-  return { created: Math.floor((job.finishedAt ?? job.readAt).getTime() / 1000), data };
+  return { created: unixSeconds(job.finishedAt ?? job.readAt), data };
 }

@@ -12,6 +12,7 @@ import type { Job, JobStatus } from '../jobs/job.ts';
 import { decodeBase64 } from './base64.ts';
 import { parseDataUrl } from './data-url.ts';
 import { toInputImage } from './openai-images.ts';
+import { unixSeconds } from '../../../kernel/clock.ts';
 
 export type VideoForm = Omit<OpenAiVideoForm, 'input_reference'> & { input_reference?: UploadedFile };
 
@@ -79,8 +80,4 @@ function formOf({ media: [film], request }: VideoJobState): Pick<OpenAiVideo, 'p
     size: film === undefined ? (size ?? null) : `${film.width}x${film.height}`,
     seconds: knownSeconds === undefined ? null : String(knownSeconds),
   };
-}
-
-function unixSeconds(time: Date): number {
-  return Math.floor(time.getTime() / 1000);
 }

@@ -9,10 +9,10 @@ import type {
   SynthesizeSpeechRequest,
   Transcription,
 } from '../../../contract/gateway/types.gen.ts';
-import { Problem } from '../../../kernel/problem.ts';
 import type { Warning } from '../hub/language-model.ts';
 import { decodeBase64 } from './base64.ts';
 import { toInputImage } from './openai-images.ts';
+import { unsupportedMember } from '../hub/problems.ts';
 
 export type SdkOptions = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 
@@ -41,7 +41,7 @@ export function toImageRequest(
   { prompt, n, size, aspectRatio, seed, files = [], mask }: SdkImageRequest,
   { model, options }: { model: string; options: Readonly<Record<string, unknown>> },
 ): CreateImageRequest {
-  if (mask !== undefined) throw unsupportedProblem('mask', 'A mask is not supported; leave mask out.');
+  if (mask !== undefined) throw unsupportedMember('mask', 'A mask is not supported; leave mask out.');
   return {
     model,
     prompt,
@@ -58,7 +58,7 @@ export function toImageRequest(
 
 function inputImage({ data }: SdkImageFile, param: string): ReturnType<typeof toInputImage> {
   if (data === undefined)
-    throw unsupportedProblem(param, 'The gateway fetches no address; send the bytes of the image.');
+    throw unsupportedMember(param, 'The gateway fetches no address; send the bytes of the image.');
   return toInputImage(decodeBase64(data, `${param}.data`), param);
 }
 
@@ -92,9 +92,4 @@ export function toSdkTranscription(
     durationInSeconds: seconds,
     warnings,
   };
-}
-
-/** A 422 for a member that no model supports. */
-export function unsupportedProblem(param: string, message: string): Problem {
-  return new Problem('impossible', 'unsupported_by_model', message, { param });
 }

@@ -8,7 +8,7 @@ import type {
 import type { Warning } from '../hub/language-model.ts';
 import { decodeBase64 } from './base64.ts';
 import { toInputImage } from './openai-images.ts';
-import { unsupportedProblem } from './sdk-media.ts';
+import { unsupportedMember } from '../hub/problems.ts';
 
 type ProviderOptions = Readonly<Record<string, unknown>>;
 
@@ -40,28 +40,28 @@ function refuseUnsupported({
   callbackUrl,
 }: SdkVideoRequest): void {
   if (n !== undefined && n > 1)
-    throw unsupportedProblem('n', 'A call has one video; send n: 1, or set maxVideosPerCall: 1.');
+    throw unsupportedMember('n', 'A call has one video; send n: 1, or set maxVideosPerCall: 1.');
   const lastFrame = frameImages.findIndex(({ frameType }) => frameType !== 'first_frame');
   if (lastFrame !== -1)
-    throw unsupportedProblem(`frameImages[${lastFrame}]`, 'A last frame is not supported; leave it out.');
+    throw unsupportedMember(`frameImages[${lastFrame}]`, 'A last frame is not supported; leave it out.');
   if (inputReferences.length > 0)
-    throw unsupportedProblem('inputReferences', 'Reference files are not supported; leave them out.');
+    throw unsupportedMember('inputReferences', 'Reference files are not supported; leave them out.');
   if (callbackUrl !== undefined)
-    throw unsupportedProblem('callbackUrl', 'The gateway calls no address; poll the status of the video.');
+    throw unsupportedMember('callbackUrl', 'The gateway calls no address; poll the status of the video.');
 }
 
 /** The image and its member; undefined for a video from the prompt alone. */
 function startImageOf({ image, frameImages = [] }: SdkVideoRequest) {
   const [frame, secondFrame] = frameImages;
   if (secondFrame !== undefined || (image !== undefined && frame !== undefined))
-    throw unsupportedProblem('frameImages', 'A video starts from one image; send image or one first frame.');
+    throw unsupportedMember('frameImages', 'A video starts from one image; send image or one first frame.');
   if (image !== undefined) return { file: image, param: 'image' };
   return frame === undefined ? undefined : { file: frame.image, param: 'frameImages[0].image' };
 }
 
 function inputImage({ data }: SdkImageFile, param: string): ReturnType<typeof toInputImage> {
   if (data === undefined)
-    throw unsupportedProblem(param, 'The gateway fetches no address; send the bytes of the image.');
+    throw unsupportedMember(param, 'The gateway fetches no address; send the bytes of the image.');
   return toInputImage(decodeBase64(data, `${param}.data`), param);
 }
 

@@ -6,6 +6,7 @@ import type { Rates } from '../catalog/rates.ts';
 import { encodingOf, type TextTokens } from './encodings.ts';
 import type { Size } from './measure.ts';
 import { maximumPrice, affordableOutputTokens, type Units } from './price.ts';
+import { unsupportedMember } from '../hub/problems.ts';
 
 /** The properties of a call that determine its maximum price. */
 export interface Demand {
@@ -94,12 +95,7 @@ export function requirePrice({ id, rates, tiers }: CatalogModel, kinds: readonly
     kinds.some((kind) => rates[kind] !== undefined || tiers.some((tier) => tier.rates[kind] !== undefined))
   )
     return;
-  throw new Problem(
-    'impossible',
-    'unsupported_by_model',
-    `The model ${id} has no price for this kind of call.`,
-    { param: 'model' },
-  );
+  throw unsupportedMember('model', `The model ${id} has no price for this kind of call.`);
 }
 
 /** The longest answer of the model without a limit. */

@@ -24,6 +24,7 @@ import { refusePricedOptions } from './adapter/priced-options.ts';
 import type { VideoFormat } from './adapter/provider-adapter.ts';
 import type { VideoAdapter, VideoStatus } from './adapter/video-adapter.ts';
 import { xaiVideo } from './xai/video.ts';
+import { upstreamFailed } from '../hub/problems.ts';
 
 export interface AsyncVideoOptions extends ModelAccess {
   clock: Pick<Clock, 'sleep'>;
@@ -88,7 +89,8 @@ function checkCall(model: CatalogModel, adapter: VideoAdapter, call: VideoCall):
     throw new Problem(
       'bad_request',
       'invalid_request',
-      `The member ${param} is refused: the request itself has a member for it, or it is the server's to decide.`,
+      `The member ${param} is refused: the request itself has a member for it, or it is the server's ` +
+        'to decide.',
       { param },
     );
   }
@@ -106,7 +108,8 @@ async function submit(
       // A retry could be a second job that is charged too, so this failure must not count as transient.
       if (mayHaveArrived(error))
         throw upstreamFailed(
-          'The connection to the model provider broke before it confirmed the video job. It is not submitted again, since it may be charged.',
+          'The connection to the model provider broke before it confirmed the video job. It is not ' +
+            'submitted again, since it may be charged.',
           error,
         );
       throw error;
@@ -268,8 +271,4 @@ function mayHaveArrived(error: unknown): boolean {
     error.cause instanceof ConnectionFailure &&
     lostConnectionCodes.has(String((error.cause.cause as { code?: unknown } | undefined)?.code))
   );
-}
-
-function upstreamFailed(message: string, cause?: unknown): Problem {
-  return new Problem('upstream_failed', 'upstream_failed', message, cause === undefined ? {} : { cause });
 }

@@ -8,6 +8,7 @@ import { findForm } from '../upstream/member-names.ts';
 import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
 import { adapterOfKind } from './adapters.ts';
 import type { CallerChoices } from './adapter/provider-adapter.ts';
+import { unsupportedMember } from '../hub/problems.ts';
 
 /**
  * The choices as options of the provider's package. Throws a 422 for a model that cannot
@@ -20,11 +21,11 @@ export function providerOptionsFor(
 ): ProviderOptions {
   const { callOptions, limitsParallelTools } = adapterOfKind(provider.kind);
   if (choices.parallelToolCalls === false && limitsParallelTools !== true)
-    throw new Problem(
-      'impossible',
-      'unsupported_by_model',
-      `${param} cannot be ${param === 'parallel_tool_calls' ? 'false' : 'true'} here: the format of ${provider.name} has no switch for it, so its models cannot be held to one tool call a turn.`,
-      { param },
+    throw unsupportedMember(
+      param,
+      `${param} cannot be ${param === 'parallel_tool_calls' ? 'false' : 'true'} here: the format of ` +
+        `${provider.name} has no switch for it, so its models cannot be held to one tool call a ` +
+        'turn.',
     );
   return callOptions?.(choices, provider.id) ?? {};
 }
@@ -40,7 +41,7 @@ export function refuseProviderOptions(
   for (const [provider, members] of Object.entries(providerOptions)) {
     const path = `providerOptions.${provider}`;
     refuseUnsafeMembers(members, providerEntry, { path });
-    const name = findForm(Object.keys(members), decidedByCall);
+    const name = findForm(Object.keys(members), callMembers);
     if (name === undefined) continue;
     const remedy = /effort|thinking/i.test(name)
       ? 'reasoning_effort at the top level'
@@ -55,7 +56,8 @@ export function refuseProviderOptions(
   }
 }
 
-const decidedByCall = [
+/** Members of the request that the call itself determines. */
+const callMembers = [
   'model',
   'messages',
   'stream',

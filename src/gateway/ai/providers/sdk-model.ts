@@ -16,6 +16,7 @@ import type { ProviderAdapter, SdkFormat } from './adapter/provider-adapter.ts';
 import { refuseProviderOptions } from './provider-options.ts';
 import { createSdkTransport } from './sdk-transport.ts';
 import { separateToolFiles } from './tool-result-files.ts';
+import { upstreamFailed } from '../hub/problems.ts';
 
 export function sdkModel(
   model: CatalogModel,
@@ -169,12 +170,7 @@ function callProblem(failure: unknown, { signal, wasSent = false }: TransportCal
   }
   if (!wasSent)
     return untranslatableProblem('a part of it has no counterpart in the format of its provider.', failure);
-  return new Problem(
-    'upstream_failed',
-    'upstream_failed',
-    'The model provider answered with something that is not a chat completion.',
-    { cause: failure },
-  );
+  return upstreamFailed('The model provider answered with something that is not a chat completion.', failure);
 }
 
 function untranslatableProblem(reason: string, cause: unknown): Problem {

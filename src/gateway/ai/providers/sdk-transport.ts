@@ -14,6 +14,7 @@ import { completesAnswer, type EndRule, findError, readProviderEvents } from '..
 import { applyEdits, type Member, topLevelMembers } from '../upstream/json-members.ts';
 import type { ModelAccess, SdkTransport, TransportCall } from './adapter/model-access.ts';
 import type { SdkFormat } from './adapter/provider-adapter.ts';
+import { upstreamFailed } from '../hub/problems.ts';
 
 const largeBodyLength = 256 * 1024;
 
@@ -55,11 +56,11 @@ async function send(
 ): Promise<Response> {
   const { model, format, access, streams, signal } = call;
   const { upstream, apiKey, authorizer, idleMs, firstMs } = access;
-  const asksForUsage = streams && format.asksForUsage?.(model) === true;
+  const requestsUsage = streams && format.requestsUsage?.(model) === true;
   const answer = await upstream.send({
     url,
     body: await withApprovedLimit(body, format, access),
-    bodyWithoutUsage: asksForUsage ? () => withoutMember(body, 'stream_options') : undefined,
+    bodyWithoutUsage: requestsUsage ? () => withoutMember(body, 'stream_options') : undefined,
     headers: {
       ...formatHeaders(format, headers),
       ...(streams && format.streamType !== undefined ? { accept: format.streamType } : {}),
@@ -248,8 +249,4 @@ function webStream(pieces: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Arra
 async function rethrowNextTurn(error: unknown): Promise<never> {
   await setImmediate();
   throw error;
-}
-
-function upstreamFailed(message: string): Problem {
-  return new Problem('upstream_failed', 'upstream_failed', message);
 }

@@ -4,7 +4,8 @@ import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { adapterOf } from '../providers/adapters.ts';
 import { isRunByCaller, type RequestTool } from '../providers/adapter/unpriced-tools.ts';
-import { readString } from '../formats/chat-completions/members.ts';
+import { readString } from '../formats/translation/members.ts';
+import { unsupportedMember } from '../hub/problems.ts';
 
 function findUnsupportedTool(
   body: object,
@@ -80,11 +81,9 @@ export function checkChatTools(model: Pick<CatalogModel, 'providerEntry' | 'rate
     ...(ownTools === undefined ? [] : ['/v1/ai/stream']),
   ];
   const remedy = routes.length === 0 ? '' : ` The provider's own tools go by POST ${routes.join(' or ')}.`;
-  throw new Problem(
-    'impossible',
-    'unsupported_by_model',
+  throw unsupportedMember(
+    unsupportedTool.path,
     `Chat completions of this model take no tools of the type ${unsupportedTool.type}.${remedy}`,
-    { param: unsupportedTool.path },
   );
 }
 
@@ -100,12 +99,7 @@ export function checkProviderTools(
     if (type !== 'provider') continue;
     const param = `tools[${index}].id`;
     if (ownTools === undefined || !toolId.startsWith(ownTools.prefix)) {
-      throw new Problem(
-        'impossible',
-        'unsupported_by_model',
-        `The model ${model.id} does not support the tool ${toolId}.`,
-        { param },
-      );
+      throw unsupportedMember(param, `The model ${model.id} does not support the tool ${toolId}.`);
     }
     const isPriced = ownTools.isPriced(toolId.slice(ownTools.prefix.length), args);
     if (model.rates !== null && !isPriced) throw unpricedTool(toolId, param);

@@ -18,14 +18,8 @@ import type { Prompt, ProviderOptions } from '../../hub/language-model.ts';
 import { parseDataUrl } from '../../media/data-url.ts';
 import { cacheMarkOf } from '../translation/cache-mark.ts';
 import { decodeReplay } from '../translation/replay.ts';
-import {
-  invalidMember,
-  readList,
-  readObject,
-  readString,
-  readToolName,
-  unsupportedMember,
-} from './members.ts';
+import { invalidMember, readList, readObject, readString, readToolName } from '../translation/members.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 type PromptMessage = Prompt[number];
 type UserPart = Extract<PromptMessage, { role: 'user' }>['content'][number];

@@ -11,9 +11,10 @@ import type { ProviderEntry } from '../../catalog/models-file.ts';
 import type { ModelCall } from '../../hub/language-model.ts';
 import { providerOptionsFor } from '../../providers/provider-options.ts';
 import { labelMembers } from './dropped-members.ts';
-import { invalidMember, unsupportedMember } from './members.ts';
+import { invalidMember } from '../translation/members.ts';
 import { cacheMarkOf } from '../translation/cache-mark.ts';
 import { toPrompt } from './prompt.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 export interface ModelCallOptions {
   /** The provider of the called model. */

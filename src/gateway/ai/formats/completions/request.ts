@@ -3,7 +3,8 @@
 import type { CompletionRequest } from '../../../../contract/gateway/types.gen.ts';
 import type { ModelCall, Prompt, Warning } from '../../hub/language-model.ts';
 import { labelMembers } from '../chat-completions/dropped-members.ts';
-import { invalidMember, unsupportedMember } from '../chat-completions/members.ts';
+import { invalidMember } from '../translation/members.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 // Chat models have no place for the text after the cursor, so the gateway describes the task.
 // metering/measure.ts counts 512 bytes for it.

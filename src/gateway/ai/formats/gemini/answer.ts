@@ -1,7 +1,6 @@
 // Serializes answers of the hub as those of Gemini's API, whole or in chunks of a stream.
 import type { GeminiAnswer, GeminiPart } from '../../../../contract/gateway/types.gen.ts';
 import { parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
-import { Problem } from '../../../../kernel/problem.ts';
 import {
   type Answer,
   type Content,
@@ -12,6 +11,7 @@ import {
   validTokenCount,
 } from '../../hub/language-model.ts';
 import { toolCallReplay } from '../translation/replay.ts';
+import { requireSuccess, truncatedAnswer } from '../translation/finish.ts';
 
 export interface GeminiAnswerOptions {
   modelId: string;
@@ -45,11 +45,7 @@ export async function* serializeChunks(
     const deltas = partsOfStream(part, options);
     if (deltas.length > 0) yield chunk(deltas, options);
   }
-  throw new Problem(
-    'upstream_failed',
-    'upstream_truncated',
-    'The model stopped before its answer was complete.',
-  );
+  throw truncatedAnswer();
 }
 
 function chunk(
@@ -123,14 +119,9 @@ function signatureOf(metadata: ProviderMetadata | undefined): { thoughtSignature
   return typeof signature === 'string' ? { thoughtSignature: signature } : {};
 }
 
-function toFinishWord({ unified, raw = 'error' }: FinishReason): FinishWord {
-  switch (unified) {
-    case 'error':
-      throw new Problem(
-        'upstream_failed',
-        'upstream_failed',
-        `The model aborted its answer (${raw.slice(0, 64)}).`,
-      );
+function toFinishWord(reason: FinishReason): FinishWord {
+  requireSuccess(reason);
+  switch (reason.unified) {
     case 'length':
       return 'MAX_TOKENS';
     case 'content-filter':

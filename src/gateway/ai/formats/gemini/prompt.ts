@@ -9,6 +9,7 @@ import { Problem } from '../../../../kernel/problem.ts';
 import type { ProviderOptions } from '../../hub/language-model.ts';
 import { isRemoteFile } from '../translation/file-address.ts';
 import { decodeReplay } from '../translation/replay.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 type PromptMessage = StreamRequest['prompt'][number];
 type UserPart = Exclude<Extract<PromptMessage, { role: 'user' }>['content'], string>[number];
@@ -163,12 +164,7 @@ function toToolResult(
 function unsupportedPart(part: GeminiPart, path: string): Problem {
   const [member] = Object.keys(part);
   if (member === undefined) return invalidProblem(path, 'is empty');
-  return new Problem(
-    'impossible',
-    'unsupported_by_model',
-    `A part with ${member} is not supported at ${path}.`,
-    { param: `${path}.${member}` },
-  );
+  return unsupportedMember(`${path}.${member}`, `A part with ${member} is not supported at ${path}.`);
 }
 
 function invalidProblem(path: string, message: string): Problem {

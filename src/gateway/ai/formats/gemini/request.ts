@@ -7,9 +7,9 @@ import type {
   GeminiToolConfig,
   StreamRequest,
 } from '../../../../contract/gateway/types.gen.ts';
-import { Problem } from '../../../../kernel/problem.ts';
 import { toPrompt } from './prompt.ts';
 import { toJsonSchema } from './schema.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 /** Throws a 400 for inconsistent contents, and a 422 for content that the hub cannot express. */
 export function toStreamRequest(model: string, body: GeminiRequest): StreamRequest {
@@ -67,7 +67,7 @@ function toResponseFormat(config: GeminiGenerationConfig): StreamRequest['respon
   const hasSchema = responseSchema !== undefined || responseJsonSchema !== undefined;
   if (mediaType === 'text/plain' && !hasSchema) return undefined;
   if (mediaType !== 'application/json')
-    throw unsupportedProblem(
+    throw unsupportedMember(
       'generationConfig.responseMimeType',
       'An answer is text/plain, or application/json with or without a schema.',
     );
@@ -79,7 +79,7 @@ function toFunctions(tools: readonly GeminiTool[]): NonNullable<StreamRequest['t
   return tools.flatMap(({ functionDeclarations, ...others }, index) => {
     const [otherMember] = Object.keys(others);
     if (otherMember !== undefined)
-      throw unsupportedProblem(
+      throw unsupportedMember(
         `tools[${index}].${otherMember}`,
         `Tools are functions here; ${otherMember} is not supported on this path.`,
       );
@@ -98,7 +98,7 @@ function toToolChoice(config: GeminiToolConfig | undefined): StreamRequest['tool
   const { mode = 'AUTO', allowedFunctionNames = [] } = config?.functionCallingConfig ?? {};
   const [onlyName, ...otherNames] = allowedFunctionNames;
   if (otherNames.length > 0)
-    throw unsupportedProblem(
+    throw unsupportedMember(
       'toolConfig.functionCallingConfig.allowedFunctionNames',
       'One allowed function can be named; for several, leave the others out of tools.',
     );
@@ -109,13 +109,9 @@ function toToolChoice(config: GeminiToolConfig | undefined): StreamRequest['tool
 
 function refuseUnsupported({ cachedContent }: GeminiRequest, config: GeminiGenerationConfig): void {
   if (cachedContent !== undefined)
-    throw unsupportedProblem('cachedContent', 'Content that is cached at a provider is not supported.');
+    throw unsupportedMember('cachedContent', 'Content that is cached at a provider is not supported.');
   if ((config.candidateCount ?? 1) > 1)
-    throw unsupportedProblem('generationConfig.candidateCount', 'A call gives one candidate; leave it out.');
+    throw unsupportedMember('generationConfig.candidateCount', 'A call gives one candidate; leave it out.');
   if (config.responseModalities?.some((modality) => modality !== 'TEXT') === true)
-    throw unsupportedProblem('generationConfig.responseModalities', 'Models of this path answer in TEXT.');
-}
-
-function unsupportedProblem(param: string, message: string): Problem {
-  return new Problem('impossible', 'unsupported_by_model', message, { param });
+    throw unsupportedMember('generationConfig.responseModalities', 'Models of this path answer in TEXT.');
 }

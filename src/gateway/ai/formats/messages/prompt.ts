@@ -1,14 +1,7 @@
 // Converts the system and the messages of Anthropic's format to a prompt of the hub.
 import type { MessageRequest } from '../../../../contract/gateway/types.gen.ts';
 import type { Prompt, ProviderOptions } from '../../hub/language-model.ts';
-import {
-  invalidMember,
-  readList,
-  readObject,
-  readString,
-  readToolName,
-  unsupportedMember,
-} from '../chat-completions/members.ts';
+import { invalidMember, readList, readObject, readString, readToolName } from '../translation/members.ts';
 import { cacheMark } from '../translation/cache-mark.ts';
 import {
   type AssistantPart,
@@ -23,6 +16,7 @@ import {
   type UserPart,
 } from '../translation/prompt-parts.ts';
 import { decodeReplay } from '../translation/replay.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 interface ReadContext extends PromptContext {
   toolNames: ToolNames;

@@ -11,23 +11,16 @@ import {
   readObject,
   readString,
   readToolName,
-  unsupportedMember,
-} from '../chat-completions/members.ts';
+} from '../translation/members.ts';
 import { cacheMark } from '../translation/cache-mark.ts';
 import type { DroppedHints } from '../translation/dropped-hints.ts';
 import { showsThinking } from './effort.ts';
 import { toPrompt } from './prompt.ts';
-
-export interface MessageCallOptions {
-  /** The called model. */
-  model: CatalogModel;
-  effort: string | undefined;
-  hints: DroppedHints;
-  signal: AbortSignal;
-}
+import { unsupportedMember } from '../../hub/problems.ts';
+import type { TranslateOptions } from '../translation/prompt-parts.ts';
 
 /** Throws a 400 for a missing or invalid member and a 422 for one that the model does not support. */
-export function toModelCall(body: MessageRequest, options: MessageCallOptions): ModelCall {
+export function toModelCall(body: MessageRequest, options: TranslateOptions): ModelCall {
   const { model, effort, hints, signal } = options;
   refuseUnsupported(body, hints);
   const responseFormat = toResponseFormat(body);

@@ -2,7 +2,6 @@
 // the model's name and errors in its bytes.
 import { isUtf8 } from 'node:buffer';
 import { nextTurn } from '../../../../kernel/async.ts';
-import { Problem } from '../../../../kernel/problem.ts';
 import { maxAnswerBytes, type UpstreamAnswer } from '../../upstream/client.ts';
 import { readAll } from '../../upstream/response-body.ts';
 import { redactErrorEdits } from '../../upstream/error-text.ts';
@@ -10,6 +9,7 @@ import { findError } from '../../upstream/events.ts';
 import { applyEdits, topLevelMembers, type Member } from '../../upstream/json-members.ts';
 import { chat, type PassthroughFormat } from './formats.ts';
 import { modelNameEdits } from './request.ts';
+import { otherFormat, truncatedByProvider } from '../../hub/problems.ts';
 
 export interface PassthroughAnswer {
   /** The bytes with the catalog's id of the model. */
@@ -44,11 +44,7 @@ export async function readPassthroughAnswer(
   const value = object && (isComplete ? parseObject(bytes) : parseShortMembers(bytes, object.members));
   if (object === undefined || value === undefined) {
     if (!bytes.subarray(0, 64).toString('latin1').trimStart().startsWith('{')) throw otherFormat();
-    throw new Problem(
-      'upstream_failed',
-      'upstream_truncated',
-      'The model provider broke off before its answer was complete.',
-    );
+    throw truncatedByProvider();
   }
   if (!format.isAnswer(value)) throw findError(bytes, object) ?? otherFormat();
   const errorEdits = redactErrorEdits(bytes, object.members, answer.redact);
@@ -56,14 +52,6 @@ export async function readPassthroughAnswer(
   if (errorEdits.length > 0)
     return { bytes: editedBytes, value: parseObject(editedBytes) ?? value, isComplete };
   return { bytes: editedBytes, value: 'model' in value ? { ...value, model: modelId } : value, isComplete };
-}
-
-function otherFormat(): Problem {
-  return new Problem(
-    'upstream_failed',
-    'upstream_failed',
-    'The model provider answered with something that is not of the format that was asked for.',
-  );
 }
 
 /** The members with their long values empty; undefined where a short value is not JSON. */

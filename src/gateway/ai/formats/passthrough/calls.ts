@@ -1,6 +1,5 @@
 // Sends one pass-through call to the provider of one model, up to the first byte of its answer.
 import type { Clock } from '../../../../kernel/clock.ts';
-import { Problem } from '../../../../kernel/problem.ts';
 import type { Bill } from '../../billing/bill.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import { adapterOf } from '../../providers/adapters.ts';
@@ -13,6 +12,7 @@ import type { PassthroughFormat } from './formats.ts';
 import { buildProviderRequest, type PassthroughBody } from './request.ts';
 import { readPassthroughStream } from './stream.ts';
 import { countPassthroughAnswer } from './usage.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 /** The call as its handler received it. */
 export interface PassthroughCall {
@@ -164,10 +164,9 @@ async function readStream(
 /** Throws a 422 when the model's provider does not support the format. */
 export function requireFormat(model: CatalogModel, { name }: PassthroughFormat): void {
   if (model.providerEntry.formats.includes(name)) return;
-  throw new Problem(
-    'impossible',
-    'unsupported_by_model',
-    `The model ${model.id} has a provider of the kind ${model.providerEntry.kind} that does not take the format ${name}; use a model whose provider does.`,
-    { param: 'model' },
+  throw unsupportedMember(
+    'model',
+    `The model ${model.id} has a provider of the kind ${model.providerEntry.kind} that does not take ` +
+      `the format ${name}; use a model whose provider does.`,
   );
 }

@@ -29,7 +29,7 @@ export interface PassthroughFormat {
   /** Whether the provider's own name of the limit (`output_limit_member`) belongs to this format. */
   usesProviderLimit: boolean;
   /** Whether `stream_options.include_usage` requests the usage of a stream. */
-  asksForUsage: boolean;
+  requestsUsage: boolean;
   /** Reads the token counts of the object in `usageMember`. */
   readClaim: ReadClaim;
   usageMember: string;
@@ -43,7 +43,9 @@ export interface PassthroughFormat {
   errorFrame: (body: { error: { code: string; message: string; param: string | null } }) => string;
 }
 
-const dataFrame: PassthroughFormat['errorFrame'] = (body) => `data: ${JSON.stringify(body)}\n\n`;
+function dataFrame(data: object): string {
+  return `data: ${JSON.stringify(data)}\n\n`;
+}
 
 export const chat: PassthroughFormat = {
   name: 'chat',
@@ -53,7 +55,7 @@ export const chat: PassthroughFormat = {
   modelNestedIn: [],
   limitMembers: ['max_tokens', 'max_completion_tokens'],
   usesProviderLimit: true,
-  asksForUsage: true,
+  requestsUsage: true,
   readClaim: chatClaim,
   usageMember: 'usage',
   textMembers: ['choices'],
@@ -76,7 +78,7 @@ export const embeddings: PassthroughFormat = {
   modelNestedIn: [],
   limitMembers: [],
   usesProviderLimit: false,
-  asksForUsage: false,
+  requestsUsage: false,
   readClaim: chatClaim,
   usageMember: 'usage',
   textMembers: [],
@@ -92,15 +94,17 @@ export const responses: PassthroughFormat = {
   modelNestedIn: ['response'],
   limitMembers: ['max_output_tokens'],
   usesProviderLimit: false,
-  asksForUsage: false,
+  requestsUsage: false,
   readClaim: responsesClaim,
   usageMember: 'usage',
   nestedUsage: { member: 'response', isFinal: true },
   openingEvents: new Set(['response.created', 'response.queued', 'response.in_progress']),
   textMembers: ['delta', 'output'],
   // Clients of this format read the event's type, or its member `error`.
-  errorFrame: ({ error }) =>
-    `event: error\ndata: ${JSON.stringify({ type: 'error', code: error.code, message: error.message, param: error.param, error })}\n\n`,
+  errorFrame({ error }) {
+    const { code, message, param } = error;
+    return `event: error\n${dataFrame({ type: 'error', code, message, param, error })}`;
+  },
 };
 
 export const messages: PassthroughFormat = {
@@ -111,13 +115,13 @@ export const messages: PassthroughFormat = {
   modelNestedIn: ['message'],
   limitMembers: ['max_tokens'],
   usesProviderLimit: false,
-  asksForUsage: false,
+  requestsUsage: false,
   readClaim: messagesClaim,
   usageMember: 'usage',
   nestedUsage: { member: 'message', isFinal: false },
   openingEvents: new Set(['message_start', 'ping']),
   textMembers: ['delta', 'content'],
-  errorFrame: ({ error }) => `event: error\ndata: ${JSON.stringify({ type: 'error', error })}\n\n`,
+  errorFrame: ({ error }) => `event: error\n${dataFrame({ type: 'error', error })}`,
 };
 
 export const rerank: PassthroughFormat = {
@@ -128,7 +132,7 @@ export const rerank: PassthroughFormat = {
   modelNestedIn: [],
   limitMembers: [],
   usesProviderLimit: false,
-  asksForUsage: false,
+  requestsUsage: false,
   readClaim: rerankClaim,
   usageMember: 'usage',
   textMembers: [],

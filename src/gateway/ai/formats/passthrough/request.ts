@@ -44,7 +44,7 @@ export function buildProviderRequest(
   const object = topLevelMembers(bytes);
   if (object === undefined)
     throw new Problem('bad_request', 'invalid_json', 'The body is not a JSON object.');
-  const wantsUsage = !format.asksForUsage || body.stream_options?.include_usage === true;
+  const wantsUsage = !format.requestsUsage || body.stream_options?.include_usage === true;
   const edits = [
     ...modelNameEdits(object.members, model.upstream_model),
     ...outputLimitEdits(object, body, { model, format, tokens: limit ?? model.max_output_tokens }),

@@ -2,10 +2,10 @@
 // parsing 32 MiB of them would block the event loop for 100 ms.
 import { nextTurn } from '../../../../kernel/async.ts';
 import { asRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
-import { Problem } from '../../../../kernel/problem.ts';
 import type { Warning } from '../../hub/language-model.ts';
 import { arrayItems, type Span, topLevelMembers } from '../../upstream/json-members.ts';
 import type { PassthroughAnswer } from './answer.ts';
+import { otherFormat } from '../../hub/problems.ts';
 
 /**
  * Throws a Problem for an answer whose vectors are no lists of numbers, such as base64, or that has another
@@ -16,7 +16,7 @@ export async function toSdkEmbeddings(
   { values, warnings }: { values: number; warnings: readonly Warning[] },
 ): Promise<Buffer> {
   const items = await readVectors(bytes);
-  if (items.length !== values) throw unknownFormatProblem();
+  if (items.length !== values) throw otherFormat();
   const vectors = items.map(({ start, end }) => bytes.subarray(start, end));
   const pieces: Uint8Array[] = [Buffer.from('{"embeddings":[')];
   for (const [position, vector] of vectors.entries()) {
@@ -44,7 +44,7 @@ async function readVectors(bytes: Buffer): Promise<Vector[]> {
   const data = topLevelMembers(bytes)?.members.find(({ name }) => name === 'data');
   await nextTurn();
   const items = data && arrayItems(bytes, data.start, data.end);
-  if (items === undefined) throw unknownFormatProblem();
+  if (items === undefined) throw otherFormat();
   const vectors: Vector[] = [];
   for (const [position, item] of items.entries()) {
     if (position % vectorsPerTurn === 0) await nextTurn();
@@ -56,7 +56,7 @@ async function readVectors(bytes: Buffer): Promise<Vector[]> {
 function vectorOf(bytes: Buffer, { start, end }: Span, position: number): Vector {
   const members = topLevelMembers(bytes, start, end)?.members ?? [];
   const vector = members.find(({ name }) => name === 'embedding');
-  if (vector === undefined || bytes[vector.start] !== openBracket) throw unknownFormatProblem();
+  if (vector === undefined || bytes[vector.start] !== openBracket) throw otherFormat();
   const index = members.find(({ name }) => name === 'index');
   const number = index === undefined ? position : Number(bytes.toString('latin1', index.start, index.end));
   return { ...vector, index: Number.isSafeInteger(number) ? number : position };
@@ -69,13 +69,13 @@ const maxRankingBytes = 4 * 1024 * 1024;
 
 /** The order of the documents. Throws a Problem for an answer of another form, or of more than 4 MiB. */
 export function toRanking({ bytes, value, isComplete }: PassthroughAnswer): RankedDocument[] {
-  if (!isComplete && bytes.length > maxRankingBytes) throw unknownFormatProblem();
+  if (!isComplete && bytes.length > maxRankingBytes) throw otherFormat();
   const { results, data } = isComplete ? value : asRecord(parseJsonOrUndefined(bytes.toString('utf8')));
   const documents = Array.isArray(results) ? results : data;
-  if (!Array.isArray(documents)) throw unknownFormatProblem();
+  if (!Array.isArray(documents)) throw otherFormat();
   return documents.map((document: unknown) => {
     const { index, relevance_score: score } = asRecord(document);
-    if (typeof index !== 'number' || typeof score !== 'number') throw unknownFormatProblem();
+    if (typeof index !== 'number' || typeof score !== 'number') throw otherFormat();
     return { index, relevanceScore: score };
   });
 }
@@ -83,12 +83,4 @@ export function toRanking({ bytes, value, isComplete }: PassthroughAnswer): Rank
 interface RankedDocument {
   index: number;
   relevanceScore: number;
-}
-
-function unknownFormatProblem(): Problem {
-  return new Problem(
-    'upstream_failed',
-    'upstream_failed',
-    'The model provider answered with something that is not of the format that was asked for.',
-  );
 }

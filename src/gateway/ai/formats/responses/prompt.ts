@@ -2,13 +2,7 @@
 import type { ResponseRequest } from '../../../../contract/gateway/types.gen.ts';
 import { parseToolInput } from '../../../../kernel/json-value.ts';
 import type { Prompt, ProviderOptions } from '../../hub/language-model.ts';
-import {
-  invalidMember,
-  readList,
-  readObject,
-  readString,
-  unsupportedMember,
-} from '../chat-completions/members.ts';
+import { invalidMember, readList, readObject, readString } from '../translation/members.ts';
 import {
   type AssistantPart,
   fileOfData,
@@ -22,6 +16,7 @@ import {
 import { decodeReplay } from '../translation/replay.ts';
 import type { ToolTable } from './tool-table.ts';
 import { readChosenTool, toCustomInput } from './tools.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 type JsonObject = Record<string, unknown>;
 type ToolCallPart = Extract<AssistantPart, { type: 'tool-call' }>;
@@ -97,7 +92,8 @@ class PromptBuilder {
       case 'item_reference':
         throw unsupportedMember(
           path,
-          'Items by reference are not supported by this model; send the items themselves (clients do so with store: false) or previous_response_id.',
+          'Items by reference are not supported by this model; send the items themselves (clients do ' +
+            'so with store: false) or previous_response_id.',
         );
       default:
         throw unsupportedMember(

@@ -2,32 +2,18 @@
 // has another format. A member that the hub cannot express is rejected; hints are named in warnings.
 import type { ResponseRequest } from '../../../../contract/gateway/types.gen.ts';
 import { asRecord } from '../../../../kernel/json-value.ts';
-import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { ModelCall } from '../../hub/language-model.ts';
 import { providerOptionsFor } from '../../providers/provider-options.ts';
-import {
-  invalidMember,
-  readNumber,
-  readObject,
-  readString,
-  unsupportedMember,
-} from '../chat-completions/members.ts';
-import type { DroppedHints } from '../translation/dropped-hints.ts';
+import { invalidMember, readNumber, readObject, readString } from '../translation/members.ts';
 import { toPrompt } from './prompt.ts';
 import { refuseUnsupported } from './supported-members.ts';
 import { createToolTable } from './tool-table.ts';
 import { toToolChoice, toTools } from './tools.ts';
-
-export interface ResponseCallOptions {
-  /** The called model. */
-  model: CatalogModel;
-  effort: string | undefined;
-  hints: DroppedHints;
-  signal: AbortSignal;
-}
+import { unsupportedMember } from '../../hub/problems.ts';
+import type { TranslateOptions } from '../translation/prompt-parts.ts';
 
 /** Throws a 400 for a missing or invalid member and a 422 for one that the model does not support. */
-export function toModelCall(body: ResponseRequest, options: ResponseCallOptions): ModelCall {
+export function toModelCall(body: ResponseRequest, options: TranslateOptions): ModelCall {
   const { model, effort, hints, signal } = options;
   refuseUnsupported(body, hints);
   const format = toResponseFormat(body);

@@ -2,8 +2,9 @@
 // hints, and those that are rejected.
 import type { ResponseRequest } from '../../../../contract/gateway/types.gen.ts';
 import { asRecord } from '../../../../kernel/json-value.ts';
-import { readList, readString, unsupportedMember } from '../chat-completions/members.ts';
+import { readList, readString } from '../translation/members.ts';
 import type { DroppedHints } from '../translation/dropped-hints.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 /** Members that reach a model of the hub. */
 export const supportedMembers: ReadonlySet<string> = new Set([

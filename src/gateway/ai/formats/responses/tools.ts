@@ -3,16 +3,10 @@
 import type { ResponseRequest } from '../../../../contract/gateway/types.gen.ts';
 import { isRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
 import type { ModelCall } from '../../hub/language-model.ts';
-import {
-  invalidMember,
-  readList,
-  readObject,
-  readString,
-  readToolName,
-  unsupportedMember,
-} from '../chat-completions/members.ts';
+import { invalidMember, readList, readObject, readString, readToolName } from '../translation/members.ts';
 import type { DroppedHints } from '../translation/dropped-hints.ts';
 import { maxNamespaceTools, type ToolTable } from './tool-table.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 type HubTool = NonNullable<ModelCall['tools']>[number];
 

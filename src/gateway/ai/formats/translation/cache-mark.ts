@@ -3,7 +3,7 @@ import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { ProviderEntry } from '../../catalog/models-file.ts';
 import type { ProviderOptions } from '../../hub/language-model.ts';
 import { adapterOfKind } from '../../providers/adapters.ts';
-import { readObject } from '../chat-completions/members.ts';
+import { readObject } from './members.ts';
 import type { DroppedHints } from './dropped-hints.ts';
 
 /**

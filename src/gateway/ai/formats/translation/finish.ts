@@ -1,15 +1,11 @@
 // Checks of the end of an answer, for the translated formats.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { FinishReason } from '../../hub/language-model.ts';
+import { upstreamFailed } from '../../hub/problems.ts';
 
 /** Throws for a failed answer: every finish reason of the formats describes a usable one. */
 export function requireSuccess({ unified, raw = 'error' }: FinishReason): void {
-  if (unified === 'error')
-    throw new Problem(
-      'upstream_failed',
-      'upstream_failed',
-      `The model aborted its answer (${raw.slice(0, 64)}).`,
-    );
+  if (unified === 'error') throw upstreamFailed(`The model aborted its answer (${raw.slice(0, 64)}).`);
 }
 
 /** The failure of a stream without a `finish`. */

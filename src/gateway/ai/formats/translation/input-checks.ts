@@ -2,12 +2,12 @@
 // and the input limit of a local model. A model without `inputs` in its catalog
 // entry is not checked here; its provider checks the input.
 import type { ChatCompletionRequest } from '../../../../contract/gateway/types.gen.ts';
-import { Problem } from '../../../../kernel/problem.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { ModelCall, Prompt } from '../../hub/language-model.ts';
 import { approximateJsonBytes } from './json-size.ts';
 import { adapterOf } from '../../providers/adapters.ts';
-import { readString } from '../chat-completions/members.ts';
+import { readString } from './members.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 /**
  * Throws a 422 for a file that the model does not accept. `name` is the caller's
@@ -38,11 +38,9 @@ export function checkAnswerFormat(
 ): void {
   if (format?.type !== 'json' || format.schema !== undefined || adapterOf(model).needsAnswerSchema !== true)
     return;
-  throw new Problem(
-    'impossible',
-    'unsupported_by_model',
+  throw unsupportedMember(
+    param,
     `The model ${model.id} answers in JSON by a schema only; send one in ${param}.`,
-    { param },
   );
 }
 
@@ -84,11 +82,9 @@ function inputKind(mediaType: string): string {
 
 function requireInput(model: CatalogModel, kind: string, param: string): void {
   if (model.inputs === undefined || model.inputs.includes(kind)) return;
-  throw new Problem(
-    'impossible',
-    'unsupported_by_model',
+  throw unsupportedMember(
+    param,
     `The model ${model.id} does not take ${kind} input; it takes ${model.inputs.join(', ')}.`,
-    { param },
   );
 }
 
@@ -102,11 +98,10 @@ export function checkLocalInput(model: CatalogModel, body: object): void {
   for (const [param, value] of Object.entries(body)) {
     remainingBytes -= approximateJsonBytes(value, remainingBytes);
     if (remainingBytes >= 0) continue;
-    throw new Problem(
-      'impossible',
-      'unsupported_by_model',
-      `The model ${model.id} reads ${maxLocalInputBytes / 1024} KiB of prompt, tools and schemas at most; send less, or use a model of a provider.`,
-      { param },
+    throw unsupportedMember(
+      param,
+      `The model ${model.id} reads ${maxLocalInputBytes / 1024} KiB of prompt, tools and schemas at ` +
+        'most; send less, or use a model of a provider.',
     );
   }
 }

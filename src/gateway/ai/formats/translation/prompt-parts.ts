@@ -1,9 +1,9 @@
-// Parts of a prompt that several translated formats read: files with their checks, the input of
-// an earlier tool call, and the names of tools that results refer to by the ids of their calls.
+// What the translations of several formats share: the options, the parts of a prompt with their checks, and
+// the names of tools that results refer to by the ids of their calls.
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { Prompt } from '../../hub/language-model.ts';
 import { parseDataUrl } from '../../media/data-url.ts';
-import { invalidMember, readString } from '../chat-completions/members.ts';
+import { invalidMember, readString } from './members.ts';
 import type { DroppedHints } from './dropped-hints.ts';
 import { checkInputType } from './input-checks.ts';
 
@@ -21,10 +21,13 @@ export interface PromptContext {
   hints: DroppedHints;
 }
 
-/**
- * A file at a URL, or in a data URL of base64. Throws a 400 for another text, and a
- * 422 for an unsupported type.
- */
+/** The options in which the translations of one request for several models differ. */
+export interface TranslateOptions extends PromptContext {
+  effort: string | undefined;
+  signal: AbortSignal;
+}
+
+/** A file at a URL, or in a data URL of base64. Throws a 400 for another text, a 422 for an unsupported type. */
 export function fileOfUrl(
   model: CatalogModel,
   url: string,

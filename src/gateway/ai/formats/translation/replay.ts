@@ -94,7 +94,9 @@ export function checkReplays(body: object): void {
 }
 
 function tooManyReplays(param: string): Problem {
-  const message = `A request takes ${maxPackedTexts} signatures and encrypted texts of the gateway with 4 MiB together, and ${param} has more; leave out the reasoning of older turns.`;
+  const message =
+    `A request takes ${maxPackedTexts} signatures and encrypted texts of the gateway ` +
+    `with 4 MiB together, and ${param} has more; leave out the reasoning of older turns.`;
   return new Problem('too_large', 'request_too_large', message, { param });
 }
 
@@ -121,6 +123,8 @@ export function decodeReplay(text: string): Replay | undefined {
   return { ...(toolCallId === undefined ? {} : { toolCallId }), options };
 }
 
+const quote = 0x22;
+
 /** The members of the object under the name; undefined where there is none. */
 function membersOf(bytes: Buffer, members: readonly Member[], name: string): Member[] | undefined {
   const object = members.find((member) => member.name === name);
@@ -129,7 +133,7 @@ function membersOf(bytes: Buffer, members: readonly Member[], name: string): Mem
 
 function textOf(bytes: Buffer, members: readonly Member[], name: string): string | undefined {
   const member = members.find((candidate) => candidate.name === name);
-  if (member === undefined || bytes[member.start] !== 0x22) return undefined;
+  if (member === undefined || bytes[member.start] !== quote) return undefined;
   const text = parseJsonOrUndefined(bytes.toString('utf8', member.start, member.end));
   return typeof text === 'string' ? text : undefined;
 }

@@ -12,7 +12,7 @@ import type {
   UiChatTextPart,
 } from '../../../../contract/gateway/types.gen.ts';
 import { parseDataUrl } from '../../media/data-url.ts';
-import { invalidMember } from '../chat-completions/members.ts';
+import { invalidMember } from '../translation/members.ts';
 import type { DroppedHints } from '../translation/dropped-hints.ts';
 import { isRemoteFile } from '../translation/file-address.ts';
 import { isToolPart, toToolParts } from './tool-parts.ts';

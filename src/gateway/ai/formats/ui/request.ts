@@ -1,7 +1,7 @@
 // Converts a request of the AI SDK's `useChat` to one of its language-model format and continues as
 // that format does: the same checks, the same measure for its reservation, the same call of the hub.
 import type { StreamRequest, UiChatRequest } from '../../../../contract/gateway/types.gen.ts';
-import { invalidMember } from '../chat-completions/members.ts';
+import { invalidMember } from '../translation/members.ts';
 import type { DroppedHints } from '../translation/dropped-hints.ts';
 import { toPrompt } from './prompt.ts';
 

@@ -6,7 +6,7 @@ import type {
   UiChatToolPart,
 } from '../../../../contract/gateway/types.gen.ts';
 import { parseToolInput } from '../../../../kernel/json-value.ts';
-import { readString, readToolName } from '../chat-completions/members.ts';
+import { readString, readToolName } from '../translation/members.ts';
 import type { DroppedHints } from '../translation/dropped-hints.ts';
 
 type PromptMessage = StreamRequest['prompt'][number];

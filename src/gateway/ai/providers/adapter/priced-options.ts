@@ -60,7 +60,8 @@ function pricedOption(modelId: string, param: string): Problem {
   return new Problem(
     'impossible',
     'unpriced_member',
-    `The member ${param} is refused: it can change what the provider charges, and ${modelId} has one price. The operator may allow it in covered_options of the model.`,
+    `The member ${param} is refused: it can change what the provider charges, and ${modelId} has one ` +
+      'price. The operator may allow it in covered_options of the model.',
     { param },
   );
 }

@@ -128,7 +128,7 @@ export interface SdkFormat {
   /** The path of the request's output limit, when the package may raise it for reasoning. */
   raisedLimit?: string;
   /** Whether the package requests the usage of a stream by `stream_options`. */
-  asksForUsage?: (model: SdkModelEntry) => boolean;
+  requestsUsage?: (model: SdkModelEntry) => boolean;
   /** Whether tool results are text only in this format. */
   hasTextResults?: boolean;
   /** Headers set by the package that belong to the format. */

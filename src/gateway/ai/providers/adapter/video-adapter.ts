@@ -1,7 +1,7 @@
 // A provider's video format for the shared code (async-video.ts): builds its requests and reads its answers.
-import { Problem } from '../../../../kernel/problem.ts';
 import type { Size, VideoCall } from '../../hub/media-model.ts';
 import type { UpstreamRequest } from '../../upstream/client.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 /** All paths are below the provider's base URL. */
 export interface VideoAdapter {
@@ -34,11 +34,6 @@ export type VideoStatus =
   | { state: 'waiting'; progress: number | undefined }
   | { state: 'failed'; status: number; code?: string | undefined; message?: string | undefined }
   | { state: 'ready'; url: string; seconds?: number | undefined };
-
-/** The 422 for a member without a counterpart at the provider. */
-export function unsupportedMember(param: string, message: string): Problem {
-  return new Problem('impossible', 'unsupported_by_model', message, { param });
-}
 
 /** Throws a 422 for more than one image: all these formats start from one at most. */
 export function requireOneImage({ images }: VideoCall): void {

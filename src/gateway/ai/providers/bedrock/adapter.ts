@@ -8,6 +8,7 @@ import {
   type SdkModelEntry,
   translatedEffort,
 } from '../adapter/provider-adapter.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 const converse: SdkFormat = {
   keyHeader: 'authorization',
@@ -57,23 +58,21 @@ function checkCall(call: ModelCall, { upstream_model: name }: SdkModelEntry): Mo
     const option = Object.keys(providerOptions[owner] ?? {}).find((member) => !harmlessOptions.has(member));
     if (option === undefined) continue;
     const param = `providerOptions.${owner}.${option}`;
-    const message = `The member ${param} is refused: it can change the output limit or the price of the call.`;
+    const message =
+      `The member ${param} is refused: it can change the output limit or the price of ` + 'the call.';
     throw new Problem('impossible', 'unpriced_member', message, { param });
   }
   if (providerOptions['anthropic']?.['disableParallelToolUse'] === true && !name.includes('anthropic'))
-    throw unsupportedProblem(
-      'parallel_tool_calls cannot be false here: on Amazon Bedrock only models of Anthropic have a switch for it.',
+    throw unsupportedMember(
       'parallel_tool_calls',
+      'parallel_tool_calls cannot be false here: on Amazon Bedrock only models of Anthropic have a ' +
+        'switch for it.',
     );
   // The package removes the output limit then.
   if (name.includes('amazon.nova-2-lite') && limitlessEfforts.includes(reasoningEffort))
-    throw unsupportedProblem(
-      `The effort ${reasoningEffort} of this model has no output limit; send low or medium.`,
+    throw unsupportedMember(
       'reasoning_effort',
+      `The effort ${reasoningEffort} of this model has no output limit; send low or medium.`,
     );
   return call;
-}
-
-function unsupportedProblem(message: string, param: string): Problem {
-  return new Problem('impossible', 'unsupported_by_model', message, { param });
 }

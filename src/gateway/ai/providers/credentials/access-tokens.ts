@@ -4,6 +4,7 @@ import { Problem } from '../../../../kernel/problem.ts';
 import { asRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
 import type { Upstream } from '../../upstream/client.ts';
 import { readAll } from '../../upstream/response-body.ts';
+import { upstreamFailed } from '../../hub/problems.ts';
 
 export interface TokenRequest {
   url: string;
@@ -101,11 +102,7 @@ async function requestToken(
   const bytes = await readAll(answer.body, maxAnswerBytes);
   const { access_token: text, expires_in: expiry } = asRecord(parseJsonOrUndefined(bytes.toString('utf8')));
   if (typeof text !== 'string' || !/^[\x21-\x7e]+$/.test(text))
-    throw new Problem(
-      'upstream_failed',
-      'upstream_failed',
-      'The token endpoint of the model provider answered without a token.',
-    );
+    throw upstreamFailed('The token endpoint of the model provider answered without a token.');
   const seconds = Number(expiry);
   return { text, seconds: Number.isFinite(seconds) && seconds > 0 ? seconds : 0 };
 }

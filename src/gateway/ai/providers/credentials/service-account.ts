@@ -2,6 +2,7 @@
 import { createPrivateKey, sign, type KeyObject } from 'node:crypto';
 import { asRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
 import { type TokenRequest, unusableSecret } from './access-tokens.ts';
+import { unixSeconds } from '../../../../kernel/clock.ts';
 
 const defaultTokenUrl = 'https://oauth2.googleapis.com/token';
 const scope = 'https://www.googleapis.com/auth/cloud-platform';
@@ -19,7 +20,7 @@ export function serviceAccountRequest(keyFile: string, now: Date): TokenRequest 
     throw unusableSecret('the key file of the service account needs client_email and private_key');
   if (typeof tokenUri !== 'string' || !/^https?:\/\//.test(tokenUri) || !URL.canParse(tokenUri))
     throw unusableSecret('the token_uri of the service account is not an address');
-  const issuedAt = Math.floor(now.getTime() / 1000);
+  const issuedAt = unixSeconds(now);
   const header = { alg: 'RS256', typ: 'JWT', ...(typeof keyId === 'string' ? { kid: keyId } : {}) };
   const claims = { iss: email, scope, aud: tokenUri, iat: issuedAt, exp: issuedAt + lifetimeSeconds };
   const content = `${toBase64Url(header)}.${toBase64Url(claims)}`;

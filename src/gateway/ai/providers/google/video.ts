@@ -6,10 +6,10 @@ import {
   requireAbsent,
   requireOneImage,
   resolutionOf,
-  unsupportedMember,
   type VideoAdapter,
   type VideoStatus,
 } from '../adapter/video-adapter.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 const resolutions = { 720: '720p', 1080: '1080p', 2160: '4k' };
 
@@ -23,7 +23,8 @@ export const googleVideo: VideoAdapter = {
     if (call.size !== undefined && resolutionOf(call.size, resolutions) === undefined)
       throw unsupportedMember(
         'size',
-        'The provider of this model generates videos of 720, 1080 or 2160 lines in 16:9 or 9:16, such as 1280x720.',
+        'The provider of this model generates videos of 720, 1080 or 2160 lines in 16:9 or 9:16, ' +
+          'such as 1280x720.',
       );
   },
   submission: (call, upstreamModel) => ({

@@ -4,6 +4,7 @@ import { Problem } from '../../../../kernel/problem.ts';
 import type { ModelCall, Prompt } from '../../hub/language-model.ts';
 import { createBudget, minimalInstance } from './minimal-instance.ts';
 import { textOf } from './tokens.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 export interface Script {
   text: string;
@@ -133,10 +134,8 @@ function requiredToolCall({
 }
 
 function tooManyDirectives({ memberNames }: ModelCall): Problem {
-  return new Problem(
-    'impossible',
-    'unsupported_by_model',
+  return unsupportedMember(
+    memberNames?.prompt ?? 'prompt',
     `The model local/echo accepts ${maxDirectives} directives at most.`,
-    { param: memberNames?.prompt ?? 'prompt' },
   );
 }

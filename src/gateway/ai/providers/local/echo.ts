@@ -15,6 +15,7 @@ import { parseScript, type Script } from './echo-script.ts';
 import { createBudget, minimalInstance } from './minimal-instance.ts';
 import { cutAtStops, maxStopSequences } from './stop-sequences.ts';
 import { countTokens, promptTokens, splitWords, textOf } from './tokens.ts';
+import { unsupportedMember, upstreamFailed } from '../../hub/problems.ts';
 
 // Pieces between two turns of the event loop. A piece and its consumers take 8 µs,
 // so this blocks for one millisecond.
@@ -42,12 +43,7 @@ interface Echo {
 async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerator<StreamPart> {
   const stopSequences = call.stopSequences ?? [];
   if (stopSequences.length > maxStopSequences)
-    throw new Problem(
-      'impossible',
-      'unsupported_by_model',
-      `The model local/echo takes ${maxStopSequences} stop sequences at most.`,
-      { param: 'stop' },
-    );
+    throw unsupportedMember('stop', `The model local/echo takes ${maxStopSequences} stop sequences at most.`);
   const script = parseScript(call);
   if (script.failure?.after === 'start') throw modelFailure();
   const answer = cutAtStops(answerText(call, script), stopSequences);
@@ -135,7 +131,7 @@ function usageOf({ inputTokens: input, textTokens: text, reasoningTokens: reason
 }
 
 function modelFailure(): Problem {
-  return new Problem('upstream_failed', 'upstream_failed', 'The model failed because of an @fail directive.');
+  return upstreamFailed('The model failed because of an @fail directive.');
 }
 
 /** The text of the script, a tool's result, or the smallest JSON of the response schema. */

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { Problem } from '../../../../kernel/problem.ts';
 import type { SpeechCall, SpeechModel } from '../../hub/media-model.ts';
 import type { RenderPool } from './renderer/render-pool.ts';
-import { unsupportedProblem } from './shapes.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
-const voices = ['slt', 'kal', 'kal16', 'awb', 'rms'];
+export const fliteVoices = ['slt', 'kal', 'kal16', 'awb', 'rms'];
 // About six minutes of speech at the usual speed.
 const maxTextLength = 5_000;
 // Texts of one user that wait for a thread, with a connection open for each.
@@ -54,9 +54,9 @@ function tooManyWaiting(): Problem {
 function requireLength(text: string, speed = 1): void {
   const maxLength = Math.floor(maxTextLength * Math.min(speed, 1));
   if (text.length > maxLength)
-    throw unsupportedProblem(
-      `The model local/flite takes ${maxLength} characters at most${speed < 1 ? ' at this speed' : ''}.`,
+    throw unsupportedMember(
       'text',
+      `The model local/flite takes ${maxLength} characters at most${speed < 1 ? ' at this speed' : ''}.`,
     );
 }
 
@@ -68,13 +68,13 @@ function refuseUnsupported({
   text,
   speed,
 }: SpeechCall): void {
-  if (voice !== undefined && !voices.includes(voice))
-    throw unsupportedProblem(`The model local/flite has the voices ${voices.join(', ')}.`, 'voice');
-  if (format !== 'wav') throw unsupportedProblem('The model local/flite makes wav only.', 'format');
+  if (voice !== undefined && !fliteVoices.includes(voice))
+    throw unsupportedMember('voice', `The model local/flite has the voices ${fliteVoices.join(', ')}.`);
+  if (format !== 'wav') throw unsupportedMember('format', 'The model local/flite makes wav only.');
   if (!/^en(?:-|$)/i.test(language))
-    throw unsupportedProblem('The model local/flite speaks English only.', 'language');
+    throw unsupportedMember('language', 'The model local/flite speaks English only.');
   if (instructions !== undefined)
-    throw unsupportedProblem('The model local/flite takes no instructions.', 'instructions');
+    throw unsupportedMember('instructions', 'The model local/flite takes no instructions.');
   requireLength(text, speed);
 }
 
@@ -91,13 +91,13 @@ function toPlainEnglish(text: string): string {
     .replace(/\p{M}/gu, '');
   const foreignLetter = /[^\p{ASCII}]/u.exec(plainText.replace(/[^\p{L}\p{N}\p{ASCII}]/gu, ' '))?.[0];
   if (foreignLetter !== undefined)
-    throw unsupportedProblem(
-      `The model local/flite speaks English only, and cannot say "${foreignLetter}".`,
+    throw unsupportedMember(
       'text',
+      `The model local/flite speaks English only, and cannot say "${foreignLetter}".`,
     );
   const speakableText = plainText.replace(/[^\x20-\x7e]+/g, ' ').trim();
   if (!/[A-Za-z0-9]/.test(speakableText))
-    throw unsupportedProblem('The text has no letters or digits to speak.', 'text');
+    throw unsupportedMember('text', 'The text has no letters or digits to speak.');
   return speakableText;
 }
 

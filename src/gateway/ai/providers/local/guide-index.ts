@@ -27,7 +27,8 @@ export interface GuideIndex {
 const stopWords = new Set(
   (
     'a about an and are as at be been but by can could did do does for from get had has have how i if in into is it its me my no not of on or our ' +
-    'should so some tell than that the their them then there these they this to us was we were what when where which who why will with would you your please'
+    'should so some tell than that the their them then there these they this to us was we were what ' +
+    'when where which who why will with would you your please'
   ).split(' '),
 );
 

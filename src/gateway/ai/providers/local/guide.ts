@@ -94,7 +94,9 @@ function quoteSections(results: readonly SearchResult[]): string {
         : body;
     return `## ${heading}\n\n${quote}`;
   });
-  return `From the documentation, found by search (no language model wrote this):\n\n${sections.join('\n\n')}`;
+  return (
+    'From the documentation, found by search (no language model wrote ' + `this):\n\n${sections.join('\n\n')}`
+  );
 }
 
 function noAnswer(pages: readonly string[]): string {

@@ -2,7 +2,7 @@
 // schema comes from the caller, and a few bytes of it can require a value that fills the heap,
 // so all values, schema members read and output bytes count against one budget per call.
 import { isRecord } from '../../../../kernel/json-value.ts';
-import { Problem } from '../../../../kernel/problem.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
 
@@ -84,11 +84,10 @@ function spend(budget: InstanceBudget, { steps = 0, bytes = 0 }: { steps?: numbe
   budget.steps -= steps;
   budget.bytes -= bytes;
   if (budget.steps >= 0 && budget.bytes >= 0) return;
-  throw new Problem(
-    'impossible',
-    'unsupported_by_model',
-    `The smallest value that ${budget.param} allows is too large for this model: it builds up to ${maxBytes / 1024} KiB, reading up to ${maxSteps} values and schema members.`,
-    { param: budget.param },
+  throw unsupportedMember(
+    budget.param,
+    `The smallest value that ${budget.param} allows is too large for this model: it builds up to ` +
+      `${maxBytes / 1024} KiB, reading up to ${maxSteps} values and schema members.`,
   );
 }
 

@@ -1,9 +1,9 @@
 // `local/shapes`: images drawn by rules, without a model, from the colors, numbers
 // and things in the prompt. The same request gives the same image.
-import { Problem } from '../../../../kernel/problem.ts';
 import type { ImageCall, ImageModel, Size } from '../../hub/media-model.ts';
 import { countShapes } from './renderer/scene.ts';
 import type { RenderPool } from './renderer/render-pool.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 const bounds = { minSide: 64, maxSide: 2048, id: 'local/shapes' };
 // The default size is one megapixel, as of most image models.
@@ -49,21 +49,22 @@ function sizeOf({
 /** Throws a 422 for a prompt that would take too long to draw. */
 export function requireDrawable(prompt: string, { width, height }: Size, id: string): void {
   if (prompt.length > maxPromptLength)
-    throw unsupportedProblem(
-      `The model ${id} takes a prompt of ${maxPromptLength} characters at most.`,
+    throw unsupportedMember(
       'prompt',
+      `The model ${id} takes a prompt of ${maxPromptLength} characters at most.`,
     );
   const { shapes, scenery } = countShapes(prompt);
   if (shapes > maxShapes)
-    throw unsupportedProblem(
-      `The model ${id} draws ${maxShapes} things at most; the prompt asks for ${shapes}.`,
+    throw unsupportedMember(
       'prompt',
+      `The model ${id} draws ${maxShapes} things at most; the prompt asks for ${shapes}.`,
     );
   const maxScenery = Math.max(Math.floor(maxSceneryPixels / (width * height)), 1);
   if (scenery > maxScenery)
-    throw unsupportedProblem(
-      `The model ${id} draws ${maxScenery} waves and mountains at most at ${width}x${height}; the prompt asks for ${scenery}.`,
+    throw unsupportedMember(
       'prompt',
+      `The model ${id} draws ${maxScenery} waves and mountains at most at ${width}x${height}; the ` +
+        `prompt asks for ${scenery}.`,
     );
 }
 
@@ -72,9 +73,9 @@ export function refuseUnsupportedInput(
   { images, options }: Pick<ImageCall, 'images' | 'options'>,
   id: string,
 ): void {
-  if (images.length > 0) throw unsupportedProblem(`The model ${id} does not support input images.`, 'images');
+  if (images.length > 0) throw unsupportedMember('images', `The model ${id} does not support input images.`);
   if (Object.keys(options).length > 0)
-    throw unsupportedProblem(`The model ${id} does not support provider_options.`, 'provider_options');
+    throw unsupportedMember('provider_options', `The model ${id} does not support provider_options.`);
 }
 
 /** Throws a 422 for a side out of bounds. */
@@ -83,9 +84,9 @@ export function requireSide(
   { minSide, maxSide, id }: { minSide: number; maxSide: number; id: string },
 ): void {
   if ([width, height].every((side) => side >= minSide && side <= maxSide)) return;
-  throw unsupportedProblem(
-    `The model ${id} makes sizes from ${minSide}x${minSide} to ${maxSide}x${maxSide}.`,
+  throw unsupportedMember(
     'size',
+    `The model ${id} makes sizes from ${minSide}x${minSide} to ${maxSide}x${maxSide}.`,
   );
 }
 
@@ -97,8 +98,4 @@ export function sizeFor(ratio: Size, side: number, step: number): Size {
   const round = (length: number) =>
     Math.min(Math.max(Math.round(length / step) * step, bounds.minSide), bounds.maxSide);
   return { width: round(width), height: round((width * ratio.height) / ratio.width) };
-}
-
-export function unsupportedProblem(message: string, param: string): Problem {
-  return new Problem('impossible', 'unsupported_by_model', message, { param });
 }

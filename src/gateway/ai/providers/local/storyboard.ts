@@ -2,13 +2,8 @@
 // by rules and without a model.
 import type { Size, VideoCall, VideoModel } from '../../hub/media-model.ts';
 import type { RenderPool } from './renderer/render-pool.ts';
-import {
-  refuseUnsupportedInput,
-  requireDrawable,
-  requireSide,
-  sizeFor,
-  unsupportedProblem,
-} from './shapes.ts';
+import { refuseUnsupportedInput, requireDrawable, requireSide, sizeFor } from './shapes.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 const bounds = { minSide: 64, maxSide: 1280, id: 'local/storyboard' };
 const defaults = { width: 640, height: 360, durationSeconds: 4, framesPerSecond: 12 };
@@ -25,17 +20,17 @@ export function storyboardModel({ renderPool }: { renderPool: RenderPool }): Vid
       if (call.size) {
         requireSide(call.size, bounds);
         if (call.size.width % 2 !== 0 || call.size.height % 2 !== 0)
-          throw unsupportedProblem(`The model ${bounds.id} makes frames of even width and height.`, 'size');
+          throw unsupportedMember('size', `The model ${bounds.id} makes frames of even width and height.`);
       }
       if ((call.durationSeconds ?? 0) > maxSeconds)
-        throw unsupportedProblem(
-          `The model ${bounds.id} makes ${maxSeconds} seconds at most.`,
+        throw unsupportedMember(
           'duration_seconds',
+          `The model ${bounds.id} makes ${maxSeconds} seconds at most.`,
         );
       if ((call.framesPerSecond ?? 0) > maxFramesPerSecond)
-        throw unsupportedProblem(
-          `The model ${bounds.id} makes ${maxFramesPerSecond} frames a second at most.`,
+        throw unsupportedMember(
           'fps',
+          `The model ${bounds.id} makes ${maxFramesPerSecond} frames a second at most.`,
         );
       requirePixels(call);
       requireDrawable(call.prompt, sizeOf(call), bounds.id);
@@ -69,8 +64,9 @@ function requirePixels(call: VideoCall): void {
   const { width, height } = sizeOf(call);
   const maxDuration = maxPixels / (width * height * framesPerSecond);
   if (durationSeconds <= maxDuration) return;
-  throw unsupportedProblem(
-    `The model ${bounds.id} makes ${Math.floor(maxDuration)} seconds at most at ${width}x${height} and ${framesPerSecond} frames a second.`,
+  throw unsupportedMember(
     'duration_seconds',
+    `The model ${bounds.id} makes ${Math.floor(maxDuration)} seconds at most at ${width}x${height} ` +
+      `and ${framesPerSecond} frames a second.`,
   );
 }

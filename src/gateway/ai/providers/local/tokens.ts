@@ -1,8 +1,8 @@
 // Tokens of the local models: a token is a word with the white space before it,
 // which is easy to count by hand in tests of charges. The regular expressions here
 // run in linear time, since each can match a text in only one way.
-import { Problem } from '../../../../kernel/problem.ts';
 import type { Prompt, PromptMessage } from '../../hub/language-model.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 /**
  * Splits the text at words: each piece is the white space and the word after it, the
@@ -70,11 +70,6 @@ function jsonText(input: unknown): string {
     return JSON.stringify(input);
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    throw new Problem(
-      'impossible',
-      'unsupported_by_model',
-      'The input or output of a tool is nested too deeply for this model.',
-      { param: 'messages' },
-    );
+    throw unsupportedMember('messages', 'The input or output of a tool is nested too deeply for this model.');
   }
 }

@@ -11,7 +11,7 @@ import type {
 const chat: SdkFormat = {
   keyHeader: 'authorization',
   endRule: 'done',
-  asksForUsage: ({ providerEntry }) => providerEntry.usage === 'ask',
+  requestsUsage: ({ providerEntry }) => providerEntry.usage === 'ask',
   hasTextResults: true,
   load: loadModel,
   effort: (reasoningEffort) => ({ providerOptions: { openaiCompatible: { reasoningEffort } } }),

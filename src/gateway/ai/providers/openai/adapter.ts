@@ -13,7 +13,7 @@ const effort: SdkFormat['effort'] = (reasoningEffort) => ({
 const chat: SdkFormat = {
   keyHeader: 'authorization',
   endRule: 'done',
-  asksForUsage: () => true,
+  requestsUsage: () => true,
   hasTextResults: true,
   load: async ({ upstream_model: name }, settings) =>
     (await import('@ai-sdk/openai')).createOpenAI(settings).chat(name),

@@ -10,14 +10,15 @@ import { refuseUnsafeMembers } from '../../upstream/request-guard.ts';
 import { refusePricedOptions } from '../adapter/priced-options.ts';
 import type { ModelAccess } from '../adapter/model-access.ts';
 import { multipartForm, type FormField } from './multipart-form.ts';
-import { readJsonAnswer, sendMediaRequest, upstreamFailed } from './request.ts';
+import { readJsonAnswer, sendMediaRequest } from './request.ts';
+import { upstreamFailed } from '../../hub/problems.ts';
 
 export function openAiImageModel(model: CatalogModel, access: ModelAccess): ImageModel {
   return {
     check({ options }) {
       refuseUnsafeMembers(options, model.providerEntry, { path: 'provider_options' });
       refusePricedOptions(model, options);
-      const name = findForm(Object.keys(options), decidedByCall);
+      const name = findForm(Object.keys(options), callMembers);
       if (name === undefined) return;
       const param = `provider_options.${name}`;
       throw new Problem(
@@ -35,7 +36,7 @@ export function openAiImageModel(model: CatalogModel, access: ModelAccess): Imag
 }
 
 /** Members that the call determines and options may not replace. */
-const decidedByCall = [
+const callMembers = [
   'model',
   'prompt',
   'n',

@@ -1,10 +1,10 @@
 // Requests of OpenAI's media formats. They are few and small, so they are written
 // here: the SDK package would drop unknown members.
-import { Problem } from '../../../../kernel/problem.ts';
 import { maxAnswerBytes, type Upstream, type UpstreamAnswer } from '../../upstream/client.ts';
 import { readAll } from '../../upstream/response-body.ts';
 import { topLevelMembers } from '../../upstream/json-members.ts';
 import type { ModelAccess } from '../adapter/model-access.ts';
+import { upstreamFailed } from '../../hub/problems.ts';
 
 export interface MediaRequest {
   /** The path below the provider's base URL. */
@@ -34,8 +34,4 @@ export async function readJsonAnswer(answer: UpstreamAnswer): Promise<unknown> {
   } catch (cause) {
     throw upstreamFailed('The model provider answered with something that is not JSON.', cause);
   }
-}
-
-export function upstreamFailed(message: string, cause?: unknown): Problem {
-  return new Problem('upstream_failed', 'upstream_failed', message, cause === undefined ? {} : { cause });
 }

@@ -2,7 +2,8 @@
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { SpeechModel } from '../../hub/media-model.ts';
 import type { ModelAccess } from '../adapter/model-access.ts';
-import { sendMediaRequest, upstreamFailed } from './request.ts';
+import { sendMediaRequest } from './request.ts';
+import { upstreamFailed } from '../../hub/problems.ts';
 
 export function openAiSpeechModel(model: CatalogModel, access: ModelAccess): SpeechModel {
   return {

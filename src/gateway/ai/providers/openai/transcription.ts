@@ -4,7 +4,8 @@ import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { TranscriptionAnswer, TranscriptionCall, TranscriptionModel } from '../../hub/media-model.ts';
 import type { ModelAccess } from '../adapter/model-access.ts';
 import { multipartForm, type FormField } from './multipart-form.ts';
-import { readJsonAnswer, sendMediaRequest, upstreamFailed } from './request.ts';
+import { readJsonAnswer, sendMediaRequest } from './request.ts';
+import { upstreamFailed } from '../../hub/problems.ts';
 
 /** `tokensPerSecond` is the provider's number of audio tokens per second, for answers without a duration. */
 export function openAiTranscriptionModel(

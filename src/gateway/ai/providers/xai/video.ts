@@ -7,10 +7,10 @@ import {
   requireOneImage,
   resolutionOf,
   statusOfCode,
-  unsupportedMember,
   type VideoAdapter,
   type VideoStatus,
 } from '../adapter/video-adapter.ts';
+import { unsupportedMember } from '../../hub/problems.ts';
 
 const resolutions = { 480: '480p', 720: '720p', 1080: '1080p' };
 
@@ -24,7 +24,9 @@ export const xaiVideo: VideoAdapter = {
     if (call.size !== undefined && resolutionOf(call.size, resolutions) === undefined)
       throw unsupportedMember(
         'size',
-        'The provider of this model generates videos of 480, 720 or 1080 lines in 16:9 or 9:16, such as 1280x720. For another shape, send aspect_ratio and provider_options.resolution instead.',
+        'The provider of this model generates videos of 480, 720 or 1080 lines in 16:9 or 9:16, such ' +
+          'as 1280x720. For another shape, send aspect_ratio and provider_options.resolution ' +
+          'instead.',
       );
   },
   submission: (call, upstreamModel) => ({

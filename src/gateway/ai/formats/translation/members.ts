@@ -42,8 +42,3 @@ export function invalidMember(path: string, message: string): Problem {
     { param: path, details: [{ path, message }] },
   );
 }
-
-/** A 422 for a member that the model does not support. */
-export function unsupportedMember(param: string, message: string): Problem {
-  return new Problem('impossible', 'unsupported_by_model', message, { param });
-}

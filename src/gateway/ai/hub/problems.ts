@@ -1,0 +1,28 @@
+// Problems that several formats, handlers and providers throw.
+import { Problem } from '../../../kernel/problem.ts';
+
+/** A 422 for a member of a request that the model does not support. Its fallbacks are tried next. */
+export function unsupportedMember(param: string, message: string): Problem {
+  return new Problem('impossible', 'unsupported_by_model', message, { param });
+}
+
+/** A 502 for an answer of a provider that the gateway cannot use. */
+export function upstreamFailed(message: string, cause?: unknown): Problem {
+  return new Problem('upstream_failed', 'upstream_failed', message, { cause });
+}
+
+/** A 502 for an answer of a provider that is not of the requested format. */
+export function otherFormat(): Problem {
+  return upstreamFailed(
+    'The model provider answered with something that is not of the format that was asked for.',
+  );
+}
+
+/** A 502 for an answer that the provider cut off. */
+export function truncatedByProvider(): Problem {
+  return new Problem(
+    'upstream_failed',
+    'upstream_truncated',
+    'The model provider broke off before its answer was complete.',
+  );
+}
