@@ -1,21 +1,13 @@
 // Serializes answers of the hub in OpenAI's older completions format, whole or as chunks of a stream.
 import type { Completion } from '../../../../contract/gateway/types.gen.ts';
-import type { Answer, StreamPart, Warning } from '../../hub/language-model.ts';
-import { serializeFinishReason, serializeUsage } from '../chat-completions/answer.ts';
+import type { Answer, StreamPart } from '../../hub/language-model.ts';
+import {
+  type ChunkOptions,
+  type CompletionOptions,
+  serializeFinishReason,
+  serializeUsage,
+} from '../chat-completions/answer.ts';
 import { requireSuccess, truncatedAnswer } from '../translation/finish.ts';
-
-export interface CompletionOptions {
-  modelId: string;
-  /** `cmpl-…`. */
-  completionId: string;
-  createdSeconds: number;
-}
-
-export interface ChunkOptions extends CompletionOptions {
-  includeUsage: boolean;
-  /** Called before the first chunk with the options of the call that the model ignores. */
-  onWarnings: (warnings: readonly Warning[]) => void;
-}
 
 /** The texts of the answer as one completion. Throws for a failed answer. */
 export function serializeCompletion(answer: Answer, options: CompletionOptions): Completion {
