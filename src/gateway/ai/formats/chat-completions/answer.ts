@@ -22,7 +22,7 @@ import { requireSuccess, truncatedAnswer } from '../translation/finish.ts';
 
 export interface CompletionOptions {
   modelId: string;
-  /** `chatcmpl-…`. */
+  /** `chatcmpl-…`, or `cmpl-…` for the older completions. */
   completionId: string;
   createdSeconds: number;
 }
@@ -86,7 +86,7 @@ export async function* serializeChunks(
 ): AsyncGenerator<ChatCompletionChunk> {
   const { includeUsage, onWarnings } = options;
   const createChunk = chunkFactory(options);
-  const deltas = createDeltaSerializer();
+  const deltas = new DeltaSerializer();
   const sources: Source[] = [];
   for await (const part of parts) {
     switch (part.type) {
@@ -126,85 +126,87 @@ function chunkFactory({ modelId, completionId, createdSeconds, includeUsage }: C
   });
 }
 
-// Tracks the state of the deltas: the first one carries the role, and tool calls are
-// numbered in order of appearance.
-function createDeltaSerializer() {
-  const toolIndexes = new Map<string, number>();
-  const reasonings = new Map<string, { text: string; replay: ProviderOptions | undefined }>();
+/**
+ * Serializes the parts of one stream. The first delta carries the role, and tool calls are numbered in the
+ * order of their appearance.
+ */
+class DeltaSerializer {
+  readonly #toolIndexes = new Map<string, number>();
+  readonly #reasonings = new Map<string, { text: string; replay: ProviderOptions | undefined }>();
   /** Calls whose first delta carries the provider's replay metadata. */
-  const signedCalls = new Set<string>();
-  let isFirst = true;
-
-  function withRole(delta: ChatDelta): ChatDelta {
-    const role = isFirst ? { role: 'assistant', refusal: null } : {};
-    isFirst = false;
-    return { ...role, ...delta };
-  }
-
-  function addReasoning(id: string, text: string, metadata: ProviderMetadata | undefined): void {
-    const earlierReasoning = reasonings.get(id) ?? { text: '', replay: undefined };
-    const replay = mergeReplay(earlierReasoning.replay, reasoningReplay(metadata));
-    reasonings.set(id, { text: earlierReasoning.text + text, replay });
-  }
-
-  /** The provider's replay metadata of the reasoning, once it is complete. */
-  function endReasoning(id: string): ChatDelta | undefined {
-    const { text = '', replay } = reasonings.get(id) ?? {};
-    reasonings.delete(id);
-    return replay && withRole({ reasoning_details: [serializeDetail(text, replay)] });
-  }
-
-  function startToolCall(id: string, call: SerializedCall): ChatDelta {
-    const index = toolIndexes.size;
-    toolIndexes.set(id, index);
-    if (call.extra_content !== undefined) signedCalls.add(id);
-    return withRole({ tool_calls: [{ index, ...call }] });
-  }
-
-  function endToolCall(part: Extract<StreamPart, { type: 'tool-call' }>): ChatDelta | undefined {
-    const extraMember = extraContent(part);
-    const index = toolIndexes.get(part.toolCallId) ?? 0;
-    return 'extra_content' in extraMember && !signedCalls.has(part.toolCallId)
-      ? { tool_calls: [{ index, ...extraMember }] }
-      : undefined;
-  }
+  readonly #signedCalls = new Set<string>();
+  #isFirst = true;
 
   /** The part as a delta; undefined for a part without a counterpart in the format. */
-  function serialize(part: StreamPart): ChatDelta | undefined {
+  serialize(part: StreamPart): ChatDelta | undefined {
     switch (part.type) {
       case 'text-start':
-        return isFirst ? withRole({ content: '' }) : undefined;
+        return this.#isFirst ? this.withRole({ content: '' }) : undefined;
       case 'text-delta':
-        return withRole({ content: part.delta });
+        return this.withRole({ content: part.delta });
       case 'reasoning-start':
-        addReasoning(part.id, '', part.providerMetadata);
+        this.#addReasoning(part.id, '', part.providerMetadata);
         return undefined;
       case 'reasoning-delta':
-        addReasoning(part.id, part.delta, part.providerMetadata);
-        return part.delta === '' ? undefined : withRole({ reasoning_content: part.delta });
+        this.#addReasoning(part.id, part.delta, part.providerMetadata);
+        return part.delta === '' ? undefined : this.withRole({ reasoning_content: part.delta });
       case 'reasoning-end':
-        addReasoning(part.id, '', part.providerMetadata);
-        return endReasoning(part.id);
-      case 'tool-input-start':
-        return startToolCall(part.id, {
-          ...serializeToolCall({ toolCallId: part.id, toolName: part.toolName, input: '' }),
-          ...extraContent(part),
-        });
+        this.#addReasoning(part.id, '', part.providerMetadata);
+        return this.#endReasoning(part.id);
+      case 'tool-input-start': {
+        const { id: toolCallId, toolName } = part;
+        const call = serializeToolCall({ toolCallId, toolName, input: '' });
+        return this.#startToolCall(toolCallId, { ...call, ...extraContent(part) });
+      }
       case 'tool-input-delta':
-        return {
-          tool_calls: [{ index: toolIndexes.get(part.id) ?? 0, function: { arguments: part.delta } }],
-        };
+        return { tool_calls: [{ index: this.#indexOf(part.id), function: { arguments: part.delta } }] };
       case 'tool-call':
         // If the model streams its input, the deltas before this part already carried all of it.
-        return toolIndexes.has(part.toolCallId)
-          ? endToolCall(part)
-          : startToolCall(part.toolCallId, { ...serializeToolCall(part), ...extraContent(part) });
+        return this.#toolIndexes.has(part.toolCallId)
+          ? this.#endToolCall(part)
+          : this.#startToolCall(part.toolCallId, { ...serializeToolCall(part), ...extraContent(part) });
       default:
         return undefined;
     }
   }
 
-  return { serialize, withRole };
+  withRole(delta: ChatDelta): ChatDelta {
+    const role = this.#isFirst ? { role: 'assistant', refusal: null } : {};
+    this.#isFirst = false;
+    return { ...role, ...delta };
+  }
+
+  #addReasoning(id: string, text: string, metadata: ProviderMetadata | undefined): void {
+    const earlierReasoning = this.#reasonings.get(id) ?? { text: '', replay: undefined };
+    const replay = mergeReplay(earlierReasoning.replay, reasoningReplay(metadata));
+    this.#reasonings.set(id, { text: earlierReasoning.text + text, replay });
+  }
+
+  /** The provider's replay metadata of the reasoning, once it is complete. */
+  #endReasoning(id: string): ChatDelta | undefined {
+    const { text = '', replay } = this.#reasonings.get(id) ?? {};
+    this.#reasonings.delete(id);
+    return replay && this.withRole({ reasoning_details: [serializeDetail(text, replay)] });
+  }
+
+  #startToolCall(id: string, call: SerializedCall): ChatDelta {
+    const index = this.#toolIndexes.size;
+    this.#toolIndexes.set(id, index);
+    if (call.extra_content !== undefined) this.#signedCalls.add(id);
+    return this.withRole({ tool_calls: [{ index, ...call }] });
+  }
+
+  /** The replay metadata of a call that its first delta did not carry. */
+  #endToolCall(part: Extract<StreamPart, { type: 'tool-call' }>): ChatDelta | undefined {
+    const extraMember = extraContent(part);
+    return 'extra_content' in extraMember && !this.#signedCalls.has(part.toolCallId)
+      ? { tool_calls: [{ index: this.#indexOf(part.toolCallId), ...extraMember }] }
+      : undefined;
+  }
+
+  #indexOf(toolCallId: string): number {
+    return this.#toolIndexes.get(toolCallId) ?? 0;
+  }
 }
 
 type SerializedCall = ChatToolCall & { function: { name: string; arguments: string } };
