@@ -4,12 +4,11 @@ import type { ResponseAnswer, ResponseEvent } from '../../../contract/gateway/ty
 import { pause } from '../../../kernel/async.ts';
 import type { Call, Reply, SseEvent } from '../../../kernel/contract/operation.ts';
 import type { JsonRecord } from '../../../kernel/json-value.ts';
-import type { Problem } from '../../../kernel/problem.ts';
+import { type Problem, memberProblem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import { responseObject } from '../formats/responses/answer.ts';
 import { type StreamReply, startedResponse } from './background.ts';
 import {
-  invalidMember,
   planOf,
   type ResponseCall,
   type ResponseReply,
@@ -17,9 +16,12 @@ import {
   type ResponsesContext,
   withBody,
 } from './calls.ts';
-import { formatOf, ownerOf, present } from './plan.ts';
+import { ownerOf } from '../calls/owner.ts';
+import { plannedFormat, present } from './plan.ts';
 import { streamNotAvailable } from './runs/event-log.ts';
+import { isRunning } from './stored/stored-responses.ts';
 import { answerTranslated } from '../handlers/translated-format.ts';
+import { unixSeconds } from '../../../kernel/clock.ts';
 
 export async function createInBackground(
   context: ResponsesContext,
@@ -37,8 +39,8 @@ export async function createInBackground(
   const plan = await planOf(context, call);
   const streamBody = { ...plan.body, stream: true };
   const streamRequest = { body: streamBody, rawBody: Buffer.from(JSON.stringify(streamBody)) };
-  const { format } = formatOf(responses, plan, { storedResponses, log });
-  const nowSeconds = () => Math.floor(clock.now().getTime() / 1000);
+  const { format } = plannedFormat(responses, plan, { storedResponses, log });
+  const nowSeconds = () => unixSeconds(clock.now());
   const { response, events } = await background.start({
     plan,
     response: present(
@@ -100,15 +102,11 @@ export async function cancelResponse(
   return { status: 200, body: (await storedResponses.find(address)) as ResponseAnswer };
 }
 
-function isRunning({ status }: JsonRecord): boolean {
-  return status === 'in_progress' || status === 'queued';
-}
-
 function backgroundNeedsStore(): Problem {
   const message = 'must not be false with background: true';
-  return invalidMember('store', message);
+  return memberProblem('store', message);
 }
 
 function notInBackground(): Problem {
-  return invalidMember('response_id', 'must be a response with background: true');
+  return memberProblem('response_id', 'must be a response with background: true');
 }

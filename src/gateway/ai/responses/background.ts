@@ -9,8 +9,10 @@ import type { Log } from '../../../kernel/log.ts';
 import { asProblem, Problem } from '../../../kernel/problem.ts';
 import type { ResponsePlan } from './plan.ts';
 import type { ResponseRuns, Run } from './runs/runs.ts';
-import type { ResponseOwner } from './stored/store.ts';
+import { ownerName } from '../calls/owner.ts';
 import type { StoredResponses } from './stored/stored-responses.ts';
+import { truncatedByProvider } from '../hub/problems.ts';
+import { finalEventTypes } from '../formats/responses/answer.ts';
 
 export type EventItem = SseEvent<ResponseEvent>;
 
@@ -112,12 +114,8 @@ function checkRegularly(
   return () => clearInterval(timer);
 }
 
-export function ownerName({ kind, id }: ResponseOwner): string {
-  return `${kind}/${id}`;
-}
-
 /** The call without its request: it has the signal of the run, and stores no reply for a repetition. */
-export interface Detached {
+export interface DetachedCall {
   signal: AbortSignal;
   remember: Remember;
 }
@@ -130,7 +128,7 @@ export interface BackgroundCall {
   /** The client's signal. */
   signal: AbortSignal;
   /** Calls the model as a stream; `beforeSend` is due before each attempt. */
-  answer(detached: Detached, beforeSend: () => Promise<void>): Promise<StreamReply>;
+  answer(detached: DetachedCall, beforeSend: () => Promise<void>): Promise<StreamReply>;
 }
 
 /** A response in the background at its start, and a reader of all its events. */
@@ -159,11 +157,11 @@ async function startBackground(
     start.resolve();
   };
   const run = runs.start<EventItem>({ runId: responseId, owner: ownerName(owner) }, async (current) => {
-    const recorder = createRecorder(current, { response, storedResponses, responseId, log });
+    const recorder = new Recorder(current, { response, storedResponses, responseId, log });
     try {
       const reply = await answer({ signal: current.signal, remember: rememberNothing }, begin);
       for await (const event of readEvents(reply)) await recorder.accept(event);
-      await recorder.finish();
+      recorder.requireFinal();
     } catch (error) {
       if (!isStarted) return start.reject(error);
       await recorder.fail(asProblem(error));
@@ -183,52 +181,89 @@ async function startBackground(
   return { response: { ...response, status: 'queued' }, events: () => run.log.read(-1) };
 }
 
-interface RecorderOptions {
-  response: JsonRecord;
-  responseId: string;
-  storedResponses: StoredResponses;
-  log: Log;
-}
-
 // One minute in total. Without a renewal the lease then ends, and the response is failed.
 const storeAgainMs = 2_000;
 const storeTries = 30;
 
-/** Writes the events of a run into its log, and stores the final response before the last event. */
-function createRecorder(
-  run: Run<EventItem>,
-  { response, responseId, storedResponses, log }: RecorderOptions,
-) {
-  let latestResponse = response;
-  let sequence = 0;
-  let isFinal = false;
-  const items: unknown[] = [];
+interface RecorderOptions extends Pick<BackgroundOptions, 'storedResponses' | 'log'> {
+  /** The response before its first item. */
+  response: JsonRecord;
+  responseId: string;
+}
 
-  function append(event: JsonRecord): void {
+/** Writes the events of a run into its log, and stores the final response before the last event. */
+class Recorder {
+  readonly #run: Run<EventItem>;
+  readonly #options: RecorderOptions;
+  readonly #items: unknown[] = [];
+  #latestResponse: JsonRecord;
+  #sequence = 0;
+  #isFinal = false;
+
+  constructor(run: Run<EventItem>, options: RecorderOptions) {
+    this.#run = run;
+    this.#options = options;
+    this.#latestResponse = options.response;
+  }
+
+  async accept(event: JsonRecord): Promise<void> {
+    if (this.#isFinal) return;
+    const { type, response } = event;
+    if (type === 'error') throw failureOf(event);
+    if (type === 'response.output_item.done') this.#items[event['output_index'] as number] = event['item'];
+    if (isRecord(response)) this.#latestResponse = response;
+    if (isRecord(response) && finalEventTypes.has(type)) await this.#end(String(type), response);
+    else this.#append(event);
+  }
+
+  /** Throws for a stream that ended without a final response. */
+  requireFinal(): void {
+    if (!this.#isFinal) throw truncatedByProvider();
+  }
+
+  async fail(problem: Problem): Promise<void> {
+    if (this.#isFinal) return;
+    const { message } = problem;
+    const code = problem.foreignCode ?? problem.code;
+    if (this.#isCanceled()) await this.#end('response.cancelled', this.#partialResponse('cancelled'));
+    else await this.#end('response.failed', { ...this.#partialResponse('failed'), error: { code, message } });
+  }
+
+  /** Whether the owner has canceled the run; all other aborts are failures. */
+  #isCanceled(): boolean {
+    return this.#run.signal.aborted && this.#run.signal.reason === cancellation;
+  }
+
+  #append(event: JsonRecord): void {
+    const sequence = this.#sequence;
+    this.#sequence += 1;
     const numberedEvent = { ...event, sequence_number: sequence };
-    const type = String(event['type']);
     const item: EventItem = {
-      event: type,
+      event: String(event['type']),
       id: String(sequence),
       data: numberedEvent as unknown as ResponseEvent,
     };
-    run.log.append({ sequence, item, bytes: JSON.stringify(numberedEvent).length });
-    sequence += 1;
+    this.#run.log.append({ sequence, item, bytes: JSON.stringify(numberedEvent).length });
   }
 
   /** Sends the last event also while the database fails: the answer is charged already. */
-  async function end(type: string, finalResponse: JsonRecord): Promise<void> {
-    isFinal = true;
-    const isStored = await store(finalResponse);
-    append({ type, response: finalResponse });
-    const isStopping = (): boolean => run.signal.aborted && run.signal.reason !== cancellation;
-    for (let tries = 0; !isStored && tries < storeTries && !isStopping(); tries += 1) {
+  async #end(type: string, finalResponse: JsonRecord): Promise<void> {
+    this.#isFinal = true;
+    let isStored = await this.#store(finalResponse);
+    this.#append({ type, response: finalResponse });
+    for (let tries = 0; !isStored && tries < storeTries && !this.#isStopping(); tries += 1) {
       await pause(storeAgainMs);
-      if (await store(finalResponse)) return;
+      isStored = await this.#store(finalResponse);
     }
   }
 
-  async function store(finalResponse: JsonRecord): Promise<boolean> {
+  #isStopping(): boolean {
+    return this.#run.signal.aborted && !this.#isCanceled();
+  }
+
+  /** Whether the response is stored. */
+  async #store(finalResponse: JsonRecord): Promise<boolean> {
+    const { storedResponses, responseId, log } = this.#options;
     try {
       await storedResponses.finish(responseId, finalResponse);
       return true;
@@ -239,39 +274,13 @@ function createRecorder(
   }
 
   /** The response with the complete items so far. */
-  const partialResponse = (): JsonRecord => ({
-    ...latestResponse,
-    output: items.filter((item) => item !== undefined),
-  });
-
-  return {
-    async accept(event: JsonRecord): Promise<void> {
-      if (isFinal) return;
-      const { type, response: view } = event;
-      if (type === 'error') throw failureOf(event);
-      if (type === 'response.output_item.done') items[event['output_index'] as number] = event['item'];
-      if (isRecord(view)) latestResponse = view;
-      if (isRecord(view) && finalTypes.has(type)) await end(String(type), view);
-      else append(event);
-    },
-    async finish(): Promise<void> {
-      if (!isFinal) throw truncatedProblem();
-    },
-    async fail(problem: Problem): Promise<void> {
-      if (isFinal) return;
-      // The only Problem with which a run is canceled; all others are failures.
-      const isCanceled = run.signal.aborted && run.signal.reason === cancellation;
-      const { message } = problem;
-      const code = problem.foreignCode ?? problem.code;
-      if (isCanceled) await end('response.cancelled', { ...partialResponse(), status: 'cancelled' });
-      else await end('response.failed', { ...partialResponse(), status: 'failed', error: { code, message } });
-    },
-  };
+  #partialResponse(status: 'cancelled' | 'failed'): JsonRecord {
+    const output = this.#items.filter((item) => item !== undefined);
+    return { ...this.#latestResponse, output, status };
+  }
 }
 
-const finalTypes = new Set<unknown>(['response.completed', 'response.incomplete', 'response.failed']);
-
-/** The reason with which a run is canceled by its owner. */
+/** The reason of an abort by the owner. */
 const cancellation = new Problem('conflict', 'conflict', 'The response is canceled.');
 
 function failureOf(event: JsonRecord): Problem {
@@ -283,11 +292,6 @@ function failureOf(event: JsonRecord): Problem {
     text,
     typeof code === 'string' ? { foreignCode: code } : {},
   );
-}
-
-function truncatedProblem(): Problem {
-  const message = 'The model provider broke off before its answer was complete.';
-  return new Problem('upstream_failed', 'upstream_truncated', message);
 }
 
 /** The response that an earlier call with the same Idempotency-Key started; undefined for a first call. */

@@ -4,16 +4,15 @@ import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { ResponseAnswer, ResponseEvent, ResponseRequest } from '../../../contract/gateway/types.gen.ts';
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
 import { id } from '../../../kernel/ids.ts';
-import { Problem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
-import type { AiContext } from '../calls/context.ts';
+import { type AiContext, callMembers } from '../calls/context.ts';
 import { viewerOf } from '../catalog/catalog.ts';
 import { checkEffort } from '../catalog/reasoning.ts';
 import * as formats from '../formats/passthrough/formats.ts';
 import { unpackResponses } from '../formats/passthrough/replay.ts';
 import { serializeResponse, serializeResponseEvents } from '../formats/responses/answer.ts';
 import { toModelCall } from '../formats/responses/request.ts';
-import type { BackgroundResponses, Detached } from './background.ts';
+import type { BackgroundResponses, DetachedCall } from './background.ts';
 import { planResponse, type ResponsePlan } from './plan.ts';
 import type { ResponseRuns } from './runs/runs.ts';
 import type { StoredResponses } from './stored/stored-responses.ts';
@@ -54,21 +53,12 @@ export async function planOf(context: ResponsesContext, call: ResponseCall): Pro
   return planResponse(context.storedResponses, call, model);
 }
 
-/** The call with another body. It is a class with getters, so it cannot be spread. */
+/** The call with another body, and for a detached call with the signal of its run. */
 export function withBody(
   call: ResponseCall,
   { body, rawBody }: Pick<ResponsePlan, 'body' | 'rawBody'>,
-  detached: Detached = call,
+  { signal, remember }: DetachedCall = call,
 ) {
-  const { operationId, requestId, headers, identity, log, note, timing } = call;
-  const { signal, remember } = detached;
-  return { operationId, requestId, headers, identity, signal, log, note, timing, remember, body, rawBody };
-}
-
-/** A 400 that names the member. */
-export function invalidMember(param: string, message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
-    param,
-    details: [{ path: param, message }],
-  });
+  const { headers, timing } = call;
+  return { ...callMembers(call), headers, timing, signal, remember, body, rawBody };
 }

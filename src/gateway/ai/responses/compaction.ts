@@ -4,31 +4,31 @@ import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type {
   ResponseAnswer,
   ResponseCompaction,
-  ResponseEvent,
   ResponseOutputItem,
   ResponseRequest,
 } from '../../../contract/gateway/types.gen.ts';
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { JsonRecord } from '../../../kernel/json-value.ts';
-import { Problem } from '../../../kernel/problem.ts';
+import { Problem, memberProblem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
-import type { AiContext } from '../calls/context.ts';
+import { type AiContext, callMembers } from '../calls/context.ts';
 import { viewerOf } from '../catalog/catalog.ts';
 import { completeText, toSummaryInput, userMessages } from '../formats/responses/compaction.ts';
-import { openSummaries, ownerOf, readItems } from './plan.ts';
+import { ownerOf } from '../calls/owner.ts';
+import { openSummaries, readItems, type ResponsesFormat } from './plan.ts';
 import { toStoredItems } from './stored/items.ts';
 import {
   conversationTooLong,
   maxConversationBytes,
   type StoredResponses,
 } from './stored/stored-responses.ts';
-import { answerTranslated, type TranslatedFormat } from '../handlers/translated-format.ts';
+import { answerTranslated } from '../handlers/translated-format.ts';
 import { warningHeaders } from '../handlers/warning-headers.ts';
+import { unixSeconds } from '../../../kernel/clock.ts';
 
 type CompactOperation = Operations['ai.compactResponse'];
 type CompactCall = Call<CompactOperation, Identity>;
-type ResponsesFormat = TranslatedFormat<ResponseRequest, ResponseAnswer, ResponseEvent>;
 
 /** Throws as `ai.createResponse` does. The caller pays for the call of the model. */
 export async function compactResponse(
@@ -48,7 +48,7 @@ export async function compactResponse(
     compaction = {
       id: id('resp'),
       object: 'response.compaction',
-      created_at: Math.floor(clock.now().getTime() / 1000),
+      created_at: unixSeconds(clock.now()),
       output: compactedItems(items, completeText(response), (summary) =>
         storedResponses.summaries.seal(owner, summary),
       ) as ResponseOutputItem[],
@@ -56,8 +56,8 @@ export async function compactResponse(
     };
     return compaction as JsonRecord;
   };
-  const reply = await answerTranslated(context, formatOf(format, compact), {
-    call: withBody(call, toRequest(call.body, summaryInput)),
+  const reply = await answerTranslated(context, compactionFormat(format, compact), {
+    call: toPassthroughRequest(call, toRequest(call.body, summaryInput)),
   });
   if (compaction === undefined) throw new Error('A call without stream has no whole answer.');
   return { status: 200, body: compaction, headers: withWarnings(call.body, reply.headers) };
@@ -75,7 +75,10 @@ function compactedItems(
 }
 
 /** The format with a compaction instead of the response, also in an answer that is stored for a replay. */
-function formatOf(format: ResponsesFormat, compact: (response: JsonRecord) => JsonRecord): ResponsesFormat {
+function compactionFormat(
+  format: ResponsesFormat,
+  compact: (response: JsonRecord) => JsonRecord,
+): ResponsesFormat {
   return {
     ...format,
     serializeAnswer: (answer, options) =>
@@ -113,18 +116,12 @@ function withWarnings(body: CompactCall['body'], headers: Record<string, string>
   return texts.length === 0 ? headers : { ...headers, [name]: texts.join('; ').slice(0, 1_000) };
 }
 
-/** The call with another body. It is a class with getters, so it cannot be spread. */
-function withBody(call: CompactCall, body: ResponseRequest) {
-  const { operationId, requestId, identity, signal, log, note, timing, remember } = call;
+function toPassthroughRequest(call: CompactCall, body: ResponseRequest) {
   const rawBody = Buffer.from(JSON.stringify(body));
   if (rawBody.length > maxConversationBytes) throw conversationTooLong();
-  return { operationId, requestId, identity, signal, log, note, timing, remember, body, rawBody };
+  return { ...callMembers(call), timing: call.timing, body, rawBody };
 }
 
 function nothingToCompact(): Problem {
-  const message = 'must have items, or previous_response_id a conversation';
-  return new Problem('bad_request', 'invalid_request', `\`input\` ${message}.`, {
-    param: 'input',
-    details: [{ path: 'input', message }],
-  });
+  return memberProblem('input', 'must have items, or previous_response_id a conversation');
 }

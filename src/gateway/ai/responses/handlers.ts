@@ -4,18 +4,18 @@ import type { ResponseAnswer, ResponseInputItem } from '../../../contract/gatewa
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { JsonRecord } from '../../../kernel/json-value.ts';
-import { Problem } from '../../../kernel/problem.ts';
+import { Problem, memberProblem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import type { AiHandlers } from '../calls/context.ts';
 import { cancelResponse, createInBackground, readResponse } from './background-handlers.ts';
+import { ownerOf } from '../calls/owner.ts';
 import { viewerOf } from '../catalog/catalog.ts';
 import { responseObject } from '../formats/responses/answer.ts';
 import { type JoinableReply, joinStream } from './joined-streams.ts';
 import { sizeOf } from '../metering/measure.ts';
 import { tokensOfRequest } from '../metering/token-count.ts';
-import type { Detached } from './background.ts';
+import type { DetachedCall } from './background.ts';
 import {
-  invalidMember,
   planOf,
   type ResponseCall,
   type ResponseReply,
@@ -24,9 +24,11 @@ import {
   withBody,
 } from './calls.ts';
 import { compactResponse } from './compaction.ts';
-import { formatOf, needsPlan, ownerOf, planResponse } from './plan.ts';
+import { plannedFormat, needsPlan, planResponse } from './plan.ts';
 import { pageOfItems } from './stored/items.ts';
 import { answerTranslated } from '../handlers/translated-format.ts';
+import { unsupportedMember } from '../hub/problems.ts';
+import { unixSeconds } from '../../../kernel/clock.ts';
 
 type TokensOperation = Operations['ai.getResponseTokens'];
 type TokensCall = Call<TokensOperation, Identity>;
@@ -94,7 +96,7 @@ async function createResponse(context: ResponsesContext, call: ResponseCall): Pr
   const isKeyed = remember.started !== undefined || call.headers['idempotency-key'] !== undefined;
   if (body.stream !== true || !isKeyed) return answerCall(context, call, {});
   const { runs, storedResponses, background, clock, rejoinMs: graceMs } = context;
-  const nowSeconds = () => Math.floor(clock.now().getTime() / 1000);
+  const nowSeconds = () => unixSeconds(clock.now());
   return joinStream({
     runs,
     storedResponses,
@@ -112,7 +114,7 @@ async function createResponse(context: ResponsesContext, call: ResponseCall): Pr
 }
 
 interface AnswerOptions {
-  detached?: Detached;
+  detached?: DetachedCall;
   beforeSend?: () => Promise<void>;
 }
 
@@ -129,7 +131,7 @@ async function answerCall(
       ...hook,
     });
   const plan = await planOf(context, call);
-  const { format, saveWhole } = formatOf(responses, plan, {
+  const { format, saveWhole } = plannedFormat(responses, plan, {
     storedResponses: context.storedResponses,
     log: call.log,
   });
@@ -147,16 +149,12 @@ function lastEventId({ headers }: { headers: { 'last-event-id'?: string | undefi
 
 function refuseConversation(body: Readonly<Record<string, unknown>>): void {
   if ((body['conversation'] ?? null) !== null)
-    throw unsupportedProblem(
+    throw unsupportedMember(
       'conversation',
       'Conversations are not stored; continue a stored response with previous_response_id.',
     );
 }
 
-function unsupportedProblem(param: string, message: string): Problem {
-  return new Problem('impossible', 'unsupported_by_model', message, { param });
-}
-
 function unknownItem(): Problem {
-  return invalidMember('after', 'is not an item of this response');
+  return memberProblem('after', 'is not an item of this response');
 }

@@ -9,30 +9,30 @@ import type { JsonRecord } from '../../../kernel/json-value.ts';
 import type { Log } from '../../../kernel/log.ts';
 import {
   type BackgroundResponses,
-  type Detached,
-  ownerName,
+  type DetachedCall,
   startedResponse,
   type StreamReply,
 } from './background.ts';
 import type { ResponseRuns, Run } from './runs/runs.ts';
-import type { ResponseOwner } from './stored/store.ts';
+import { type Owner, ownerName } from '../calls/owner.ts';
 import type { StoredResponses } from './stored/stored-responses.ts';
 
-interface Head {
+/** A reply without its events or bytes. */
+interface ReplyHead {
   status: 200;
   headers: Record<string, string>;
   mediaType?: string;
 }
 
 /** The reply of a streamed call. */
-export type JoinableReply = Head & StreamReply;
+export type JoinableReply = ReplyHead & StreamReply;
 
 export interface JoinedStreamOptions {
   runs: ResponseRuns;
   storedResponses: Pick<StoredResponses, 'begin' | 'find' | 'remove'>;
   background: Pick<BackgroundResponses, 'keepLease'>;
   log: Log;
-  owner: ResponseOwner;
+  owner: Owner;
   /** The response before its first item. It is stored while the call runs, for the case of a crash. */
   response: JsonRecord;
   remember: Remember;
@@ -42,7 +42,7 @@ export interface JoinedStreamOptions {
   graceMs: number;
   /** The sequence number of the last event that the client has. */
   afterSequence: number;
-  answer(detached: Detached, beforeSend: () => Promise<void>): Promise<JoinableReply>;
+  answer(detached: DetachedCall, beforeSend: () => Promise<void>): Promise<JoinableReply>;
 }
 
 /**
@@ -50,25 +50,25 @@ export interface JoinedStreamOptions {
  * that a crash of its process ended is failed.
  */
 export async function joinStream(options: JoinedStreamOptions): Promise<JoinableReply> {
-  const { runs, remember, signal, afterSequence } = options;
-  const earlierResponseId = startedResponse(remember);
-  const run = (earlierResponseId === undefined ? start(options) : runs.find(earlierResponseId)) as
-    | Run
-    | undefined;
-  if (run === undefined) return readCrashed(options, earlierResponseId);
+  const earlierRunId = startedResponse(options.remember);
+  if (earlierRunId === undefined) return joinRun(startRun(options), options);
+  const run = options.runs.find(earlierRunId);
+  return run === undefined ? readCrashed(options, earlierRunId) : joinRun(run, options);
+}
+
+async function joinRun(run: Run, { signal, afterSequence }: JoinedStreamOptions): Promise<JoinableReply> {
   const reader = readLog(run, afterSequence);
-  const leave = (): void => void reader.return?.();
-  signal.addEventListener('abort', leave, { once: true });
-  // A revoked token or a server that stops ends the call as well.
-  const stop = (): void => {
+  const leave = (): void => {
+    void reader.return?.();
+    // A revoked token or a server that stops ends the call as well.
     if (signal.reason instanceof Problem) run.abort(signal.reason);
   };
-  signal.addEventListener('abort', stop, { once: true });
+  signal.addEventListener('abort', leave, { once: true });
   try {
-    const { isEvents, ...head } = (await run.head) as Head & { isEvents: boolean };
+    const { isEvents, ...head } = (await run.head) as ReplyHead & { isEvents: boolean };
     return { ...head, [isEvents ? 'events' : 'content']: reader } as unknown as JoinableReply;
   } catch (error) {
-    leave();
+    void reader.return?.();
     throw error;
   }
 }
@@ -84,9 +84,8 @@ function readLog(run: Run, afterSequence: number): AsyncIterableIterator<unknown
 /** The end of a call whose process has stopped. Throws a 409 for any other call without events here. */
 async function readCrashed(
   { storedResponses, owner, afterSequence }: JoinedStreamOptions,
-  runId: string | undefined,
+  runId: string,
 ): Promise<JoinableReply> {
-  if (runId === undefined) throw notReplayable();
   const response = await storedResponses.find({ responseId: runId, owner }).catch((error: unknown) => {
     if (error instanceof Problem && error.kind === 'not_found') throw notReplayable();
     throw error;
@@ -104,18 +103,19 @@ async function readCrashed(
 }
 
 const crashMessage =
-  'The gateway that ran this call has stopped; what the model wrote until then is charged. Send the call again with another Idempotency-Key.';
+  'The gateway that ran this call has stopped; what the model wrote until then is charged. ' +
+  'Send the call again with another Idempotency-Key.';
 
 async function* toEvents(events: readonly JsonRecord[]): AsyncGenerator<SseEvent<JsonRecord>> {
   for (const data of events) yield { event: String(data['type']), id: String(data['sequence_number']), data };
 }
 
-function start(options: JoinedStreamOptions): Run {
+function startRun(options: JoinedStreamOptions): Run {
   const { runs, owner, graceMs, answer } = options;
   const runId = id('run');
   const row = createRow(options, runId);
-  const ready = Promise.withResolvers<Head & { isEvents: boolean }>();
-  // Without a reader at that moment there is no other handler.
+  const ready = Promise.withResolvers<ReplyHead & { isEvents: boolean }>();
+  // Without a reader at that moment nothing else handles the rejection.
   ready.promise.catch(() => {});
   const run = runs.start<unknown>({ runId, owner: ownerName(owner), graceMs }, async (current) => {
     try {

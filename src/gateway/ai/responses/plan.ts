@@ -6,7 +6,7 @@ import { eventOf, splitFrames } from '../../../kernel/http/reply-events.ts';
 import { id } from '../../../kernel/ids.ts';
 import { isRecord, type JsonRecord } from '../../../kernel/json-value.ts';
 import type { Log } from '../../../kernel/log.ts';
-import { Problem } from '../../../kernel/problem.ts';
+import { Problem, memberProblem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { PassthroughResult } from '../formats/passthrough/calls.ts';
@@ -15,18 +15,20 @@ import { isCompaction, summaryMessage } from '../formats/responses/compaction.ts
 import { adapterOf } from '../providers/adapters.ts';
 import { toContextItems } from './stored/items.ts';
 import { isSealedSummary } from './stored/summaries.ts';
-import type { ResponseOwner } from './stored/store.ts';
+import { type Owner, ownerOf } from '../calls/owner.ts';
 import {
   conversationTooLong,
   maxConversationBytes,
   type StoredResponses,
 } from './stored/stored-responses.ts';
+import { finalEventTypes } from '../formats/responses/answer.ts';
 
-type ResponsesFormat = TranslatedFormat<ResponseRequest, ResponseAnswer, ResponseEvent>;
+/** The responses format, for calls and for the formats that wrap it. */
+export type ResponsesFormat = TranslatedFormat<ResponseRequest, ResponseAnswer, ResponseEvent>;
 
 export interface ResponsePlan {
   responseId: string;
-  owner: ResponseOwner;
+  owner: Owner;
   previousId: string | null;
   isStored: boolean;
   /** The call runs on without its client. */
@@ -36,12 +38,6 @@ export interface ResponsePlan {
   /** The request for the model: with the whole conversation, and without what the gateway does itself. */
   body: ResponseRequest;
   rawBody: Uint8Array;
-}
-
-export function ownerOf(identity: Identity): ResponseOwner {
-  if (identity.kind === 'user') return { kind: 'user', id: identity.userId };
-  if (identity.kind === 'admin') return { kind: 'admin', id: identity.adminId };
-  throw new Error('A guest owns no responses.');
 }
 
 /** Whether the gateway stores the response, continues another one, or has sealed a summary in its input. */
@@ -115,7 +111,7 @@ async function expand(
 /** The items of the conversation that the call continues, then its own. */
 export async function readItems(
   storedResponses: Pick<StoredResponses, 'conversation'>,
-  { body, owner, model }: { body: ResponseRequest; owner: ResponseOwner; model: CatalogModel },
+  { body, owner, model }: { body: ResponseRequest; owner: Owner; model: CatalogModel },
 ): Promise<unknown[]> {
   const newItems = ownItems(body.input);
   const previousId = body.previous_response_id ?? null;
@@ -131,7 +127,7 @@ const maxSummaries = 100;
 /** The items with the summaries of the gateway as messages. Throws a 400 for one that cannot be opened. */
 export function openSummaries(
   { summaries }: Pick<StoredResponses, 'summaries'>,
-  owner: ResponseOwner,
+  owner: Owner,
   items: readonly unknown[],
 ): unknown[] {
   let count = 0;
@@ -146,11 +142,10 @@ export function openSummaries(
 }
 
 function unreadableSummary(): Problem {
-  const message = `has a compaction of another user, one that is changed, or more than ${maxSummaries} of them`;
-  return new Problem('bad_request', 'invalid_request', `\`input\` ${message}.`, {
-    param: 'input',
-    details: [{ path: 'input', message }],
-  });
+  return memberProblem(
+    'input',
+    `has a compaction of another user, one that is changed, or more than ${maxSummaries} of them`,
+  );
 }
 
 function ownItems(input: ResponseRequest['input']): unknown[] {
@@ -180,7 +175,7 @@ export interface PlannedFormat {
 }
 
 /** The format with the ids of the call. The response of a stream is stored before its last event is sent. */
-export function formatOf(
+export function plannedFormat(
   format: ResponsesFormat,
   plan: ResponsePlan,
   { storedResponses, log }: { storedResponses: StoredResponses; log: Log },
@@ -237,15 +232,13 @@ function rewriteWhole(
   return { ...result, answer: { ...result.answer, value, bytes: Buffer.from(JSON.stringify(value)) } };
 }
 
-const finalTypes = new Set(['response.completed', 'response.incomplete', 'response.failed']);
-
 async function presentEvent(event: JsonRecord, plan: ResponsePlan, save: Save): Promise<JsonRecord> {
   const { type, response } = event;
   if (!isRecord(response)) return event;
   const view = present(response, plan);
   return {
     ...event,
-    response: typeof type === 'string' && finalTypes.has(type) ? await save(view) : view,
+    response: finalEventTypes.has(type) ? await save(view) : view,
   };
 }
 

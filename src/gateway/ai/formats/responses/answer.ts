@@ -31,6 +31,13 @@ export interface ResponseOptions {
   body: ResponseRequest;
 }
 
+/** The types of the events with a final response. */
+export const finalEventTypes: ReadonlySet<unknown> = new Set([
+  'response.completed',
+  'response.incomplete',
+  'response.failed',
+]);
+
 /** The whole answer as one response. Throws for a failed answer. */
 export function serializeResponse(answer: Answer, options: ResponseOptions): ResponseAnswer {
   const table = createToolTable(options.body);

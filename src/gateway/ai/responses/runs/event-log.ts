@@ -30,76 +30,109 @@ export interface EventLogOptions {
   onBytes(change: number): void;
 }
 
-/** The entries in memory. A position counts all entries since the beginning of the stream. */
-interface LogState<T> {
-  entries: Entry<T>[];
-  droppedEntries: number;
-  /** The last sequence number that was dropped. */
-  droppedSequence: number;
-  ending: { failure: Problem | undefined } | undefined;
-  /** Wakes the readers that wait for an entry. */
-  readonly waiting: Set<() => void>;
-}
-
 // The objects of an event beside its text.
 const entryBytes = 256;
 
-export function createEventLog<T>({ maxBytes, onReaders, onBytes }: EventLogOptions): EventLog<T> {
-  const log: LogState<T> = {
-    entries: [],
-    droppedEntries: 0,
-    droppedSequence: -1,
-    ending: undefined,
-    waiting: new Set(),
-  };
-  let bytes = 0;
-  let readers = 0;
+export function createEventLog<T>(options: EventLogOptions): EventLog<T> {
+  return new MemoryEventLog<T>(options);
+}
 
-  function resize(change: number): void {
-    bytes += change;
-    onBytes(change);
+/** A position counts all entries since the beginning of the stream. */
+class MemoryEventLog<T> implements EventLog<T> {
+  readonly #options: EventLogOptions;
+  #entries: Entry<T>[] = [];
+  #bytes = 0;
+  #readers = 0;
+  #droppedEntries = 0;
+  /** The last sequence number that was dropped. */
+  #droppedSequence = -1;
+  #ending: { failure: Problem | undefined } | undefined;
+  /** Resume the readers that wait for an entry. */
+  readonly #waiting = new Set<() => void>();
+
+  constructor(options: EventLogOptions) {
+    this.#options = options;
   }
 
-  function countReader(change: number): void {
-    readers += change;
-    onReaders(readers);
+  get bytes(): number {
+    return this.#bytes;
   }
 
-  function dropFirst(count: number): void {
-    for (const entry of log.entries.slice(0, count)) {
-      log.droppedSequence = entry.sequence ?? log.droppedSequence;
-      resize(-entry.bytes);
+  append({ bytes: textBytes, ...entry }: Entry<T>): void {
+    const { maxBytes } = this.#options;
+    const allBytes = textBytes + entryBytes;
+    this.#entries.push({ ...entry, bytes: allBytes });
+    this.#resize(allBytes);
+    // Drop half of the log at once, so that the array is not copied for each event.
+    if (this.#bytes > maxBytes) this.#dropFirst(countBeyond(this.#entries, this.#bytes - maxBytes / 2));
+    this.#wakeReaders();
+  }
+
+  end(failure?: Problem): void {
+    this.#ending ??= { failure };
+    this.#wakeReaders();
+  }
+
+  drop(): void {
+    this.#dropFirst(this.#entries.length);
+    this.#wakeReaders();
+  }
+
+  read(afterSequence: number): AsyncIterableIterator<T> {
+    if (this.#droppedSequence > afterSequence) throw streamNotAvailable();
+    this.#countReader(1);
+    return new LogReader(this, { position: this.#droppedEntries, afterSequence });
+  }
+
+  /**
+   * The entry at the position, or the end of the log; undefined while there is neither. Throws a 409 for a
+   * dropped entry, and the failure that ended the log.
+   */
+  entryAt(position: number): Entry<T> | 'end' | undefined {
+    if (position < this.#droppedEntries) throw streamNotAvailable();
+    const entry = this.#entries[position - this.#droppedEntries];
+    if (entry !== undefined) return entry;
+    if (this.#ending?.failure !== undefined) throw this.#ending.failure;
+    return this.#ending && 'end';
+  }
+
+  /** Calls `resume` at the next change of the log. */
+  wait(resume: () => void): void {
+    this.#waiting.add(resume);
+  }
+
+  /** Ends a reader, also one that waits. */
+  leave(resume: (() => void) | undefined): void {
+    this.#countReader(-1);
+    if (resume === undefined) return;
+    this.#waiting.delete(resume);
+    resume();
+  }
+
+  #wakeReaders(): void {
+    const readers = [...this.#waiting];
+    this.#waiting.clear();
+    for (const resume of readers) resume();
+  }
+
+  #dropFirst(count: number): void {
+    for (const entry of this.#entries.slice(0, count)) {
+      this.#droppedSequence = entry.sequence ?? this.#droppedSequence;
+      this.#resize(-entry.bytes);
     }
-    log.entries = log.entries.slice(count);
-    log.droppedEntries += count;
+    this.#entries = this.#entries.slice(count);
+    this.#droppedEntries += count;
   }
 
-  return {
-    append({ bytes: textBytes, ...entry }) {
-      const allBytes = textBytes + entryBytes;
-      log.entries.push({ ...entry, bytes: allBytes });
-      resize(allBytes);
-      // Drop half of the log at once, so that the array is not copied for each event.
-      if (bytes > maxBytes) dropFirst(countBeyond(log.entries, bytes - maxBytes / 2));
-      wakeReaders(log);
-    },
-    end(failure) {
-      log.ending ??= { failure };
-      wakeReaders(log);
-    },
-    drop() {
-      dropFirst(log.entries.length);
-      wakeReaders(log);
-    },
-    read(afterSequence) {
-      if (log.droppedSequence > afterSequence) throw streamNotAvailable();
-      countReader(1);
-      return openReader(log, afterSequence, () => countReader(-1));
-    },
-    get bytes() {
-      return bytes;
-    },
-  };
+  #resize(change: number): void {
+    this.#bytes += change;
+    this.#options.onBytes(change);
+  }
+
+  #countReader(change: number): void {
+    this.#readers += change;
+    this.#options.onReaders(this.#readers);
+  }
 }
 
 /** The number of the oldest entries that have the bytes together; the newest entry is never counted. */
@@ -110,75 +143,72 @@ function countBeyond(entries: readonly Entry<unknown>[], bytes: number): number 
   return count;
 }
 
-function wakeReaders({ waiting }: LogState<unknown>): void {
-  const readers = [...waiting];
-  waiting.clear();
-  for (const resume of readers) resume();
-}
-
 /** Not a generator: `return` of a generator would wait for the next event. */
-function openReader<T>(
-  log: LogState<T>,
-  afterSequence: number,
-  onClose: () => void,
-): AsyncIterableIterator<T> {
-  let position = log.droppedEntries;
-  let isClosed = false;
-  let resume: (() => void) | undefined;
+class LogReader<T> implements AsyncIterableIterator<T> {
+  readonly #log: MemoryEventLog<T>;
+  readonly #afterSequence: number;
+  #position: number;
+  #isClosed = false;
+  #resume: (() => void) | undefined;
 
-  function close(): void {
-    if (isClosed) return;
-    isClosed = true;
-    onClose();
-    if (resume !== undefined) log.waiting.delete(resume);
-    resume?.();
+  constructor(
+    log: MemoryEventLog<T>,
+    { position, afterSequence }: { position: number; afterSequence: number },
+  ) {
+    this.#log = log;
+    this.#position = position;
+    this.#afterSequence = afterSequence;
   }
 
-  /** Undefined while there is no further entry. */
-  function readNext(): IteratorResult<T> | undefined {
-    for (;;) {
-      if (isClosed) return { done: true, value: undefined };
-      if (position < log.droppedEntries) throw streamNotAvailable();
-      const entry = log.entries[position - log.droppedEntries];
-      if (entry === undefined) break;
-      position += 1;
-      if (entry.sequence === undefined || entry.sequence > afterSequence)
-        return { done: false, value: entry.item };
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async next(): Promise<IteratorResult<T>> {
+    try {
+      const result = await this.#waitForNext();
+      if (result.done === true) this.#close();
+      return result;
+    } catch (error) {
+      this.#close();
+      throw error;
     }
-    if (log.ending?.failure !== undefined) throw log.ending.failure;
-    return log.ending && { done: true, value: undefined };
   }
 
-  async function waitForNext(): Promise<IteratorResult<T>> {
+  async return(): Promise<IteratorResult<T>> {
+    this.#close();
+    return { done: true, value: undefined };
+  }
+
+  async #waitForNext(): Promise<IteratorResult<T>> {
     for (;;) {
-      const result = readNext();
+      const result = this.#readNext();
       if (result !== undefined) return result;
       await new Promise<void>((resolve) => {
-        resume = resolve;
-        log.waiting.add(resolve);
+        this.#resume = resolve;
+        this.#log.wait(resolve);
       });
     }
   }
 
-  return {
-    async next() {
-      try {
-        const result = await waitForNext();
-        if (result.done === true) close();
-        return result;
-      } catch (error) {
-        close();
-        throw error;
-      }
-    },
-    async return() {
-      close();
-      return { done: true, value: undefined };
-    },
-    [Symbol.asyncIterator]() {
-      return this;
-    },
-  };
+  /** Undefined while there is no further entry. */
+  #readNext(): IteratorResult<T> | undefined {
+    while (!this.#isClosed) {
+      const entry = this.#log.entryAt(this.#position);
+      if (entry === undefined) return undefined;
+      if (entry === 'end') break;
+      this.#position += 1;
+      if (entry.sequence === undefined || entry.sequence > this.#afterSequence)
+        return { done: false, value: entry.item };
+    }
+    return { done: true, value: undefined };
+  }
+
+  #close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#log.leave(this.#resume);
+  }
 }
 
 export function streamNotAvailable(): Problem {

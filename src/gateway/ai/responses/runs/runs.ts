@@ -48,88 +48,106 @@ interface Entry {
   timer: NodeJS.Timeout | undefined;
 }
 
-export function createResponseRuns({ log: operatorLog }: { log: Log }): ResponseRuns {
-  const entries = new Map<string, Entry>();
-  let totalBytes = 0;
-  let isClosing = false;
+export function createResponseRuns({ log }: { log: Log }): ResponseRuns {
+  return new MemoryRuns(log);
+}
 
-  function forget(runId: string): void {
-    const entry = entries.get(runId);
-    clearTimeout(entry?.timer);
-    entries.delete(runId);
-    entry?.run.log.drop();
+class MemoryRuns implements ResponseRuns {
+  readonly #operatorLog: Log;
+  readonly #entries = new Map<string, Entry>();
+  #totalBytes = 0;
+  #isClosing = false;
+
+  constructor(operatorLog: Log) {
+    this.#operatorLog = operatorLog;
   }
 
-  function countBytes(change: number): void {
-    totalBytes += change;
+  start<T>({ runId, owner, graceMs }: RunOptions, work: (run: Run<T>) => Promise<void>): Run<T> {
+    if (this.#isClosing) throw stoppingProblem();
+    if (this.#countRunning(owner) >= maxPerOwner) throw tooManyRuns();
+    const controller = new AbortController();
+    const { promise: completion, resolve } = Promise.withResolvers<void>();
+    const run: Run<T> = {
+      runId,
+      log: createEventLog<T>({
+        maxBytes: maxLogBytes,
+        onReaders: (readers) => this.#watchReaders(runId, graceMs, readers),
+        onBytes: (change) => this.#countBytes(change),
+      }),
+      signal: controller.signal,
+      abort: (reason) => controller.abort(reason),
+      completion,
+    };
+    this.#entries.set(runId, { run: run as Run, owner, isRunning: true, timer: undefined });
+    void this.#execute(run, work).finally(() => {
+      this.#end(runId);
+      resolve();
+    });
+    return run;
+  }
+
+  find(runId: string): Run | undefined {
+    return this.#entries.get(runId)?.run;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    const runs = [...this.#entries.values()].map(({ run }) => run);
+    for (const run of runs) run.abort(stoppingProblem());
+    await Promise.all(runs.map((run) => run.completion));
+    for (const runId of this.#entries.keys()) this.#forget(runId);
+  }
+
+  /** Ends the log with the work. Never rejects. */
+  async #execute<T>(run: Run<T>, work: (run: Run<T>) => Promise<void>): Promise<void> {
+    try {
+      await work(run);
+      run.log.end();
+    } catch (error) {
+      const { runId } = run;
+      if (!(error instanceof Problem)) this.#operatorLog.error({ err: error, runId }, 'a run failed');
+      run.log.end(error instanceof Problem ? error : undefined);
+    }
+  }
+
+  #countRunning(owner: string): number {
+    return [...this.#entries.values()].filter((entry) => entry.isRunning && entry.owner === owner).length;
+  }
+
+  #countBytes(change: number): void {
+    this.#totalBytes += change;
     if (change < 0) return;
     // Drop the oldest logs first. Their calls continue; their readers get a 409.
-    for (const { run } of entries.values()) {
-      if (totalBytes <= maxTotalBytes) return;
+    for (const { run } of this.#entries.values()) {
+      if (this.#totalBytes <= maxTotalBytes) return;
       run.log.drop();
     }
   }
 
-  function watchReaders(runId: string, graceMs: number | undefined, readers: number): void {
-    const entry = entries.get(runId);
+  #watchReaders(runId: string, graceMs: number | undefined, readers: number): void {
+    const entry = this.#entries.get(runId);
     if (entry === undefined || !entry.isRunning || graceMs === undefined) return;
     clearTimeout(entry.timer);
     if (readers === 0) entry.timer = setTimeout(() => entry.run.abort(), graceMs);
   }
 
-  function end(runId: string): void {
-    const entry = entries.get(runId);
+  /** Keeps the log for later readers, except while the process stops. */
+  #end(runId: string): void {
+    const entry = this.#entries.get(runId);
     if (entry === undefined) return;
     entry.isRunning = false;
     clearTimeout(entry.timer);
-    entry.timer = setTimeout(() => forget(runId), keepMs);
+    entry.timer = setTimeout(() => this.#forget(runId), keepMs);
     entry.timer.unref();
-    if (isClosing) forget(runId);
+    if (this.#isClosing) this.#forget(runId);
   }
 
-  return {
-    start(options, work) {
-      const { runId, owner, graceMs } = options;
-      if (isClosing) throw stoppingProblem();
-      const count = [...entries.values()].filter((entry) => entry.isRunning && entry.owner === owner).length;
-      if (count >= maxPerOwner) throw tooManyRuns();
-      const controller = new AbortController();
-      const log = createEventLog<never>({
-        maxBytes: maxLogBytes,
-        onReaders: (readers) => watchReaders(runId, graceMs, readers),
-        onBytes: countBytes,
-      });
-      const { promise: completion, resolve } = Promise.withResolvers<void>();
-      const run: Run<never> = {
-        runId,
-        log,
-        signal: controller.signal,
-        abort: (reason) => controller.abort(reason),
-        completion,
-      };
-      entries.set(runId, { run: run as Run, owner, isRunning: true, timer: undefined });
-      void work(run)
-        .then(
-          () => log.end(),
-          (error: unknown) => {
-            if (!(error instanceof Problem)) operatorLog.error({ err: error, runId }, 'a run failed');
-            log.end(error instanceof Problem ? error : undefined);
-          },
-        )
-        .finally(() => {
-          end(runId);
-          resolve();
-        });
-      return run;
-    },
-    find: (runId) => entries.get(runId)?.run,
-    async close() {
-      isClosing = true;
-      for (const { run } of entries.values()) run.abort(stoppingProblem());
-      await Promise.all([...entries.values()].map(({ run }) => run.completion));
-      for (const runId of entries.keys()) forget(runId);
-    },
-  };
+  #forget(runId: string): void {
+    const entry = this.#entries.get(runId);
+    clearTimeout(entry?.timer);
+    this.#entries.delete(runId);
+    entry?.run.log.drop();
+  }
 }
 
 function stoppingProblem(): Problem {

@@ -1,18 +1,14 @@
 // SQL of stored responses. All texts are sealed; all times are by the clock of the database.
 import type { Database, Sql, Tx } from '../../../../kernel/data/database.ts';
+import type { Owner } from '../../calls/owner.ts';
 
 /** The table of the sealed texts, which their seal names. */
 export const sealedTable = 'gateway.ai_responses';
 
-/** The only caller that may read a response. */
-export interface ResponseOwner {
-  kind: 'user' | 'admin';
-  id: string;
-}
-
 export interface ResponseAddress {
   responseId: string;
-  owner: ResponseOwner;
+  /** The only caller that may read the response. */
+  owner: Owner;
 }
 
 export interface StoredResponseRow extends ResponseAddress {
@@ -24,7 +20,8 @@ export interface StoredResponseRow extends ResponseAddress {
   leaseSeconds?: number;
 }
 
-export interface FoundResponse extends SealedTexts {
+/** A response as the table has it. */
+export interface SealedResponse extends SealedTexts {
   previousId: string | null;
   /** `abandoned`: it runs, and its process has stopped renewing the lease. */
   state: 'final' | 'running' | 'abandoned';
@@ -43,14 +40,10 @@ export interface SealedTexts {
   response: string;
 }
 
-export interface StoredResponsesStore {
-  /** Stores the response, and keeps those that it continues for as long. */
-  insert(
-    row: StoredResponseRow,
-    keepSeconds: number,
-    alongside?: (tx: Tx) => Promise<unknown>,
-  ): Promise<void>;
-  find(address: ResponseAddress): Promise<FoundResponse | null>;
+export interface StoredResponsesStore extends ResponseQueries, LeaseQueries {}
+
+/** Queries of responses that run, in this process or another one. */
+interface LeaseQueries {
   /** Stores the final response of one that runs. False when it is final or deleted. */
   finish(row: Pick<StoredResponseRow, 'responseId' | 'response'>): Promise<boolean>;
   requestCancel(address: ResponseAddress): Promise<void>;
@@ -59,94 +52,75 @@ export interface StoredResponsesStore {
   findUncanceled(responseIds: readonly string[]): Promise<string[]>;
   /** Responses whose process has stopped; with `all` every one that runs. */
   findAbandoned(options: { all: boolean; limit: number }): Promise<SealedTexts[]>;
+}
+
+interface ResponseQueries {
+  /** Stores the response, and keeps those that it continues for as long. */
+  insert(
+    row: StoredResponseRow,
+    keepSeconds: number,
+    alongside?: (tx: Tx) => Promise<unknown>,
+  ): Promise<void>;
+  find(address: ResponseAddress): Promise<SealedResponse | null>;
   /** The response and those that it continues, the newest first; at most `limit` of them. */
   chain(address: ResponseAddress, limit: number): Promise<ChainLink[]>;
-  read(owner: ResponseOwner, responseIds: readonly string[]): Promise<SealedTexts[]>;
+  read(owner: Owner, responseIds: readonly string[]): Promise<SealedTexts[]>;
   /** False when there is no such response. */
   remove(address: ResponseAddress): Promise<boolean>;
   /** Deletes the owner's oldest responses beyond `maxBytes`, never the newest one. */
-  deleteBeyond(owner: ResponseOwner, maxBytes: number): Promise<void>;
+  deleteBeyond(owner: Owner, maxBytes: number): Promise<void>;
   /** Returns the number of deleted responses. */
   deleteExpired(limit: number): Promise<number>;
 }
 
 // A row needs more than its texts; the quota counts a flat sum for it.
 const rowBytes = 1_024;
+// The object id of PostgreSQL's type `text`.
+const textType = 25;
 
-export function storedResponsesStore({ sql, tx: transaction }: Database): StoredResponsesStore {
+export function storedResponsesStore(database: Database): StoredResponsesStore {
+  return { ...responseQueries(database), ...leaseQueries(database) };
+}
+
+function responseQueries({ sql, tx: transaction }: Database): ResponseQueries {
   return {
     insert: (row, keepSeconds, alongside) =>
       transaction(async (tx) => {
-        const { responseId, owner, previousId, input, response, bytes, leaseSeconds = null } = row;
-        await tx`
-          insert into gateway.ai_responses (response_id, owner_kind, owner_id, previous_id, input, response, bytes, keep_until, run_lease)
-          values (${responseId}, ${owner.kind}, ${owner.id}, ${previousId}, ${input}, ${response}, ${bytes + rowBytes},
-            gateway.townhall_now() + make_interval(secs => ${keepSeconds}),
-            gateway.townhall_now() + make_interval(secs => ${leaseSeconds}::double precision))`;
+        await insertRow(tx, row, keepSeconds);
         await alongside?.(tx);
-        if (previousId === null) return;
-        await tx`
-          ${chainOf(tx, { responseId, owner })}
-          update gateway.ai_responses r set keep_until = newest.keep_until
-          from chain, (select keep_until from gateway.ai_responses where response_id = ${responseId}) newest
-          where r.response_id = chain.response_id and r.keep_until < newest.keep_until`;
+        if (row.previousId !== null) await extendChain(tx, row);
       }),
     async find({ responseId, owner }) {
-      const [row] = await sql<FoundResponse[]>`
+      const [row] = await sql<SealedResponse[]>`
         select response_id as "responseId", previous_id as "previousId", input, response,
-          case when run_lease is null then 'final' when run_lease > gateway.townhall_now() then 'running' else 'abandoned' end as state
+          case
+            when run_lease is null then 'final'
+            when run_lease > gateway.townhall_now() then 'running'
+            else 'abandoned'
+          end as state
         from gateway.ai_responses
-        where response_id = ${responseId} and owner_kind = ${owner.kind} and owner_id = ${owner.id}
-          and keep_until > gateway.townhall_now()`;
+        where response_id = ${responseId} and ${isOf(sql, owner)} and keep_until > gateway.townhall_now()`;
       return row ?? null;
-    },
-    async finish({ responseId, response }) {
-      const rows = await sql`
-        update gateway.ai_responses set response = ${response}, run_lease = null,
-          bytes = octet_length(input) + ${response.length} + ${rowBytes}
-        where response_id = ${responseId} and run_lease is not null returning 1`;
-      return rows.length > 0;
-    },
-    async requestCancel({ responseId, owner }) {
-      await sql`
-        update gateway.ai_responses set cancel_requested = true
-        where response_id = ${responseId} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and run_lease is not null`;
-    },
-    async renewLeases(responseIds, leaseSeconds) {
-      await sql`
-        update gateway.ai_responses set run_lease = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
-        where response_id = any(${sql.array([...responseIds], 25)}) and run_lease is not null`;
-    },
-    async findUncanceled(responseIds) {
-      const rows = await sql<{ responseId: string }[]>`
-        select response_id as "responseId" from gateway.ai_responses
-        where response_id = any(${sql.array([...responseIds], 25)}) and run_lease is not null and not cancel_requested`;
-      return rows.map(({ responseId }) => responseId);
-    },
-    async findAbandoned({ all, limit }) {
-      const rows = await sql<SealedTexts[]>`
-        select response_id as "responseId", input, response from gateway.ai_responses
-        where run_lease is not null and (${all} or run_lease <= gateway.townhall_now()) limit ${limit}`;
-      return [...rows];
     },
     async chain(address, limit) {
       const rows = await sql<(Omit<ChainLink, 'bytes'> & { bytes: bigint })[]>`
         ${chainOf(sql, address)}
-        select response_id as "responseId", previous_id as "previousId", bytes from chain order by depth limit ${limit}`;
+        select response_id as "responseId", previous_id as "previousId", bytes
+        from chain order by depth limit ${limit}`;
       return rows.map((row) => ({ ...row, bytes: Number(row.bytes) }));
     },
     async read(owner, responseIds) {
       const rows = await sql<SealedTexts[]>`
         select response_id as "responseId", input, response from gateway.ai_responses
-        where response_id = any(${sql.array([...responseIds], 25)}) and owner_kind = ${owner.kind} and owner_id = ${owner.id}
+        where response_id = any(${sql.array([...responseIds], textType)}) and ${isOf(sql, owner)}
           and keep_until > gateway.townhall_now()`;
       return [...rows];
     },
     async remove({ responseId, owner }) {
       const rows = await sql`
         delete from gateway.ai_responses
-        where response_id = ${responseId} and owner_kind = ${owner.kind} and owner_id = ${owner.id}
-          and keep_until > gateway.townhall_now() returning 1`;
+        where response_id = ${responseId} and ${isOf(sql, owner)} and keep_until > gateway.townhall_now()
+        returning 1`;
       return rows.length > 0;
     },
     async deleteBeyond(owner, maxBytes) {
@@ -154,9 +128,9 @@ export function storedResponsesStore({ sql, tx: transaction }: Database): Stored
         delete from gateway.ai_responses where response_id in (
           select response_id from (
             select response_id, sum(bytes) over newest as total, row_number() over newest as place
-            from gateway.ai_responses where owner_kind = ${owner.kind} and owner_id = ${owner.id}
+            from gateway.ai_responses where ${isOf(sql, owner)}
             window newest as (order by keep_until desc, created_at desc, response_id desc)
-          ) kept where total > ${maxBytes} and place > 1) and run_lease is null`;
+          ) ranked where total > ${maxBytes} and place > 1) and run_lease is null`;
     },
     async deleteExpired(limit) {
       const rows = await sql`
@@ -168,6 +142,71 @@ export function storedResponsesStore({ sql, tx: transaction }: Database): Stored
   };
 }
 
+function leaseQueries({ sql }: Database): LeaseQueries {
+  return {
+    async finish({ responseId, response }) {
+      const rows = await sql`
+        update gateway.ai_responses set response = ${response}, run_lease = null,
+          bytes = octet_length(input) + ${response.length} + ${rowBytes}
+        where response_id = ${responseId} and run_lease is not null returning 1`;
+      return rows.length > 0;
+    },
+    async requestCancel({ responseId, owner }) {
+      await sql`
+        update gateway.ai_responses set cancel_requested = true
+        where response_id = ${responseId} and ${isOf(sql, owner)} and run_lease is not null`;
+    },
+    async renewLeases(responseIds, leaseSeconds) {
+      await sql`
+        update gateway.ai_responses
+        set run_lease = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
+        where response_id = any(${sql.array([...responseIds], textType)}) and run_lease is not null`;
+    },
+    async findUncanceled(responseIds) {
+      const rows = await sql<{ responseId: string }[]>`
+        select response_id as "responseId" from gateway.ai_responses
+        where response_id = any(${sql.array([...responseIds], textType)})
+          and run_lease is not null and not cancel_requested`;
+      return rows.map(({ responseId }) => responseId);
+    },
+    async findAbandoned({ all, limit }) {
+      const rows = await sql<SealedTexts[]>`
+        select response_id as "responseId", input, response from gateway.ai_responses
+        where run_lease is not null and (${all} or run_lease <= gateway.townhall_now()) limit ${limit}`;
+      return [...rows];
+    },
+  };
+}
+
+async function insertRow(
+  sql: Sql,
+  { responseId, owner, previousId, input, response, bytes, leaseSeconds }: StoredResponseRow,
+  keepSeconds: number,
+): Promise<void> {
+  await sql`
+    insert into gateway.ai_responses
+      (response_id, owner_kind, owner_id, previous_id, input, response, bytes, keep_until, run_lease)
+    values (
+      ${responseId}, ${owner.kind}, ${owner.id}, ${previousId}, ${input}, ${response}, ${bytes + rowBytes},
+      gateway.townhall_now() + make_interval(secs => ${keepSeconds}),
+      gateway.townhall_now() + make_interval(secs => ${leaseSeconds ?? null}::double precision))`;
+}
+
+/** Keeps the responses that this one continues for as long as this one. */
+async function extendChain(sql: Sql, address: ResponseAddress): Promise<void> {
+  await sql`
+    ${chainOf(sql, address)}
+    update gateway.ai_responses r set keep_until = newest.keep_until
+    from chain,
+      (select keep_until from gateway.ai_responses where response_id = ${address.responseId}) newest
+    where r.response_id = chain.response_id and r.keep_until < newest.keep_until`;
+}
+
+/** Condition of the rows of one owner. */
+function isOf(sql: Sql, { kind, id }: Owner) {
+  return sql`owner_kind = ${kind} and owner_id = ${id}`;
+}
+
 // The gateway assigns the ids, so a chain has no cycle; the depth is a bound all the same.
 const maxDepth = 10_000;
 
@@ -176,11 +215,9 @@ function chainOf(sql: Sql, { responseId, owner }: ResponseAddress) {
   return sql`
     with recursive chain as (
       select response_id, previous_id, bytes, 1 as depth from gateway.ai_responses
-      where response_id = ${responseId} and owner_kind = ${owner.kind} and owner_id = ${owner.id}
-        and keep_until > gateway.townhall_now()
+      where response_id = ${responseId} and ${isOf(sql, owner)} and keep_until > gateway.townhall_now()
       union all
       select r.response_id, r.previous_id, r.bytes, chain.depth + 1
       from gateway.ai_responses r join chain on r.response_id = chain.previous_id
-      where r.owner_kind = ${owner.kind} and r.owner_id = ${owner.id}
-        and r.keep_until > gateway.townhall_now() and chain.depth < ${maxDepth})`;
+      where ${isOf(sql, owner)} and r.keep_until > gateway.townhall_now() and chain.depth < ${maxDepth})`;
 }

@@ -1,7 +1,7 @@
 // Stored responses: sealed by the master key, readable by their owner alone, deleted by age and
 // beyond a quota. A conversation is the chain of responses that each continue the one before.
 import { pause } from '../../../../kernel/async.ts';
-import { createBackground } from '../../../../kernel/background.ts';
+import { type Background, createBackground } from '../../../../kernel/background.ts';
 import type { Clock } from '../../../../kernel/clock.ts';
 import type { JsonRecord } from '../../../../kernel/json-value.ts';
 import type { Log } from '../../../../kernel/log.ts';
@@ -12,9 +12,9 @@ import { toStoredItems } from './items.ts';
 import { createSummaries, type Summaries } from './summaries.ts';
 import {
   type ResponseAddress,
-  type ResponseOwner,
   sealedTable,
   type SealedTexts,
+  type StoredResponseRow,
   type StoredResponsesStore,
 } from './store.ts';
 
@@ -69,71 +69,44 @@ export interface StoredResponsesOptions {
   isAlone?: boolean;
 }
 
+// The process of a response renews the lease every ten seconds.
 const leaseSeconds = 30;
 
+// One statement reads the chain, and one reads all of its texts.
 const maxLinks = 1_000;
 /** The limit of a request's body; a conversation counts as one. */
 export const maxConversationBytes = 10 * 1024 * 1024;
 // Base64 of the sealed texts is a third longer.
 const maxSealedBytes = Math.ceil(maxConversationBytes * 1.5);
-const deleteEveryMs = 600_000;
-const deleteBatch = 500;
+const cleanEveryMs = 600_000;
+const cleanBatch = 500;
 
 export function storedResponses(options: StoredResponsesOptions): StoredResponses {
-  const { store, clock, log, keepHours, maxBytesPerOwner } = options;
-  const stop = new AbortController();
+  const { store, log } = options;
   const background = createBackground(log);
-  let pendingDeletion: Promise<void> | undefined;
-
   /** The ids of the responses that run in this process. */
   const runningIds = new Set<string>();
+  const cleanup = createCleanup(options, runningIds, background);
 
-  async function failAbandoned(all: boolean): Promise<void> {
-    for (;;) {
-      const rows = await store.findAbandoned({ all, limit: deleteBatch });
-      for (const row of rows) if (!runningIds.has(row.responseId)) await failOne(options, row);
-      if (rows.length < deleteBatch) return;
-    }
-  }
-
-  async function deleteExpired(): Promise<void> {
-    while ((await store.deleteExpired(deleteBatch)) === deleteBatch);
-    await failAbandoned(false);
-  }
-
-  async function cleanRegularly(): Promise<void> {
-    background.run('responses of a process that has stopped', () => failAbandoned(options.isAlone === true));
-    while (!stop.signal.aborted) {
-      await pause(deleteEveryMs, { clock, signal: stop.signal });
-      if (stop.signal.aborted) return;
-      try {
-        await deleteExpired();
-      } catch (error) {
-        log.warn({ err: error }, 'expired responses could not be deleted');
-      }
-    }
+  async function insert(response: NewResponse, lease: Lease = {}): Promise<void> {
+    const { responseId, owner } = response;
+    await store.insert(sealRow(options, response, lease), options.keepHours * 3_600, lease.alongside);
+    background.run(`the quota after ${responseId}`, () =>
+      store.deleteBeyond(owner, options.maxBytesPerOwner),
+    );
   }
 
   return {
     summaries: createSummaries(options.vault),
-    async save({ responseId, owner, previousId, input, response }) {
-      const sealedRow = seal(options, responseId, { input: toStoredItems(input), response });
-      const bytes = sealedRow.input.length + sealedRow.response.length;
-      await store.insert({ responseId, owner, previousId, ...sealedRow, bytes }, keepHours * 3_600);
-      background.run(`the quota after ${responseId}`, () => store.deleteBeyond(owner, maxBytesPerOwner));
-    },
-    async begin({ responseId, owner, previousId, input, response }, alongside) {
-      const sealedRow = seal(options, responseId, { input: toStoredItems(input), response });
-      const bytes = sealedRow.input.length + sealedRow.response.length;
-      const row = { responseId, owner, previousId, ...sealedRow, bytes, leaseSeconds };
-      runningIds.add(responseId);
+    save: (response) => insert(response),
+    async begin(response, alongside) {
+      runningIds.add(response.responseId);
       try {
-        await store.insert(row, keepHours * 3_600, alongside);
+        await insert(response, { leaseSeconds, alongside });
       } catch (error) {
-        runningIds.delete(responseId);
+        runningIds.delete(response.responseId);
         throw error;
       }
-      background.run(`the quota after ${responseId}`, () => store.deleteBeyond(owner, maxBytesPerOwner));
     },
     async finish(responseId, response) {
       const sealedResponse = sealText(options, responseId, { member: 'response', value: response });
@@ -146,61 +119,130 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
       if ((await store.find(address)) === null) throw responseNotFound(address.responseId);
       await store.requestCancel(address);
     },
-    async find(address) {
-      let row = await store.find(address);
-      if (row?.state === 'abandoned') {
-        await failOne(options, row);
-        row = await store.find(address);
-      }
-      const response = row && openText(options, row, 'response');
-      if (!response) throw responseNotFound(address.responseId);
-      return response as JsonRecord;
-    },
+    find: (address) => findResponse(options, address),
     async remove(address) {
       runningIds.delete(address.responseId);
       if (!(await store.remove(address))) throw responseNotFound(address.responseId);
     },
-    async inputItems(address) {
-      const row = await store.find(address);
-      const input = row && openText(options, row, 'input');
-      if (!input) throw responseNotFound(address.responseId);
-      return [...(await readEarlierTurns(options, row, address.owner)), ...(input as JsonRecord[])];
-    },
+    inputItems: (address) => readInputItems(options, address),
     conversation: (address) => readConversation(options, address),
-    start: () => void (pendingDeletion ??= cleanRegularly()),
+    start: () => cleanup.start(),
     async close() {
-      stop.abort();
-      await pendingDeletion;
+      await cleanup.stop();
       await background.untilSettled();
     },
   };
 }
 
-async function readEarlierTurns(
+/**
+ * Deletes expired responses every ten minutes, and fails those whose process has stopped. A replica that is
+ * alone fails at its start all that run.
+ */
+function createCleanup(
   options: StoredResponsesOptions,
-  { previousId }: { previousId: string | null },
-  owner: ResponseOwner,
-): Promise<JsonRecord[]> {
-  return previousId === null ? [] : readConversation(options, { responseId: previousId, owner });
-}
+  runningIds: ReadonlySet<string>,
+  background: Background,
+) {
+  const { store, clock, log, isAlone = false } = options;
+  const stop = new AbortController();
+  let loop: Promise<void> | undefined;
 
-type Texts = { input: JsonRecord[]; response: JsonRecord };
+  async function failAbandoned(all: boolean): Promise<void> {
+    for (;;) {
+      const rows = await store.findAbandoned({ all, limit: cleanBatch });
+      for (const row of rows) if (!runningIds.has(row.responseId)) await failOne(options, row);
+      if (rows.length < cleanBatch) return;
+    }
+  }
 
-function contextOf(responseId: string, member: keyof Texts) {
-  return { table: sealedTable, key: `${responseId}/${member}`, version: 1 };
-}
+  async function clean(): Promise<void> {
+    try {
+      while ((await store.deleteExpired(cleanBatch)) === cleanBatch);
+      await failAbandoned(false);
+    } catch (error) {
+      log.warn({ err: error }, 'expired responses could not be deleted');
+    }
+  }
 
-function seal(options: StoredResponsesOptions, responseId: string, texts: Texts) {
+  async function cleanRegularly(): Promise<void> {
+    background.run('responses of a process that has stopped', () => failAbandoned(isAlone));
+    for (;;) {
+      await pause(cleanEveryMs, { clock, signal: stop.signal });
+      if (stop.signal.aborted) return;
+      await clean();
+    }
+  }
+
   return {
-    input: sealText(options, responseId, { member: 'input', value: texts.input }),
-    response: sealText(options, responseId, { member: 'response', value: texts.response }),
+    start: () => void (loop ??= cleanRegularly()),
+    async stop() {
+      stop.abort();
+      await loop;
+    },
   };
+}
+
+/** The lease of a response that runs, and a write of the same transaction. */
+interface Lease {
+  leaseSeconds?: number;
+  alongside?: ((tx: Tx) => Promise<unknown>) | undefined;
+}
+
+function sealRow(
+  options: StoredResponsesOptions,
+  { responseId, owner, previousId, input, response }: NewResponse,
+  { leaseSeconds: seconds }: Lease,
+): StoredResponseRow {
+  const sealedTexts = {
+    input: sealText(options, responseId, { member: 'input', value: toStoredItems(input) }),
+    response: sealText(options, responseId, { member: 'response', value: response }),
+  };
+  const bytes = sealedTexts.input.length + sealedTexts.response.length;
+  return {
+    responseId,
+    owner,
+    previousId,
+    ...sealedTexts,
+    bytes,
+    ...(seconds === undefined ? {} : { leaseSeconds: seconds }),
+  };
+}
+
+async function findResponse(options: StoredResponsesOptions, address: ResponseAddress): Promise<JsonRecord> {
+  const { store } = options;
+  let row = await store.find(address);
+  if (row?.state === 'abandoned') {
+    await failOne(options, row);
+    row = await store.find(address);
+  }
+  const response = row && openText(options, row, 'response');
+  if (!response) throw responseNotFound(address.responseId);
+  return response as JsonRecord;
+}
+
+async function readInputItems(
+  options: StoredResponsesOptions,
+  { responseId, owner }: ResponseAddress,
+): Promise<JsonRecord[]> {
+  const row = await options.store.find({ responseId, owner });
+  const input = row && openText(options, row, 'input');
+  if (!input) throw responseNotFound(responseId);
+  const { previousId } = row;
+  const earlierItems =
+    previousId === null ? [] : await readConversation(options, { responseId: previousId, owner });
+  return [...earlierItems, ...(input as JsonRecord[])];
+}
+
+type TextMember = 'input' | 'response';
+
+function contextOf(responseId: string, member: TextMember) {
+  return { table: sealedTable, key: `${responseId}/${member}`, version: 1 };
 }
 
 function sealText(
   { vault }: StoredResponsesOptions,
   responseId: string,
-  { member, value }: { member: keyof Texts; value: unknown },
+  { member, value }: { member: TextMember; value: unknown },
 ): string {
   return vault.seal(vault.primaryKid, contextOf(responseId, member), JSON.stringify(value));
 }
@@ -227,7 +269,7 @@ async function failOne(options: StoredResponsesOptions, row: SealedTexts): Promi
 function openText(
   { vault, log }: StoredResponsesOptions,
   { responseId, ...sealed }: SealedTexts,
-  member: keyof Texts,
+  member: TextMember,
 ): unknown {
   try {
     return JSON.parse(vault.open(contextOf(responseId, member), sealed[member]));
@@ -248,11 +290,8 @@ async function readConversation(
     throw conversationTooLong();
   const missingId = links.length === 0 ? address.responseId : (links.at(-1)?.previousId ?? null);
   if (missingId !== null) throw previousNotFound(missingId);
-  const rows = await readAll(
-    store,
-    address.owner,
-    links.map(({ responseId }) => responseId),
-  );
+  const responseIds = links.map(({ responseId }) => responseId);
+  const rows = new Map((await store.read(address.owner, responseIds)).map((row) => [row.responseId, row]));
   return links.toReversed().flatMap(({ responseId }) => {
     const row = rows.get(responseId);
     const input = row && (openText(options, row, 'input') as JsonRecord[] | undefined);
@@ -263,16 +302,8 @@ async function readConversation(
   });
 }
 
-async function readAll(
-  store: StoredResponsesStore,
-  owner: ResponseOwner,
-  responseIds: readonly string[],
-): Promise<Map<string, SealedTexts>> {
-  const rows = await store.read(owner, responseIds);
-  return new Map(rows.map((row) => [row.responseId, row]));
-}
-
-function isRunning({ status }: JsonRecord): boolean {
+/** Whether the response is not final: a request has to wait for it, or may cancel it. */
+export function isRunning({ status }: JsonRecord): boolean {
   return status === 'queued' || status === 'in_progress';
 }
 
@@ -290,7 +321,8 @@ function previousNotFound(responseId: string): Problem {
   return new Problem(
     'bad_request',
     'previous_response_not_found',
-    `Previous response with id '${responseId}' not found, or still running. Create responses with store: true to continue them.`,
+    `Previous response with id '${responseId}' not found, or still running. ` +
+      'Create responses with store: true to continue them.',
     { param: 'previous_response_id' },
   );
 }
@@ -300,7 +332,8 @@ export function conversationTooLong(): Problem {
   return new Problem(
     'too_large',
     'request_too_large',
-    `The conversation of previous_response_id is longer than a request may be: 10 MiB or ${maxLinks} responses. Send a shorter one in input.`,
+    `The conversation of previous_response_id is longer than a request may be: 10 MiB or ${maxLinks} ` +
+      'responses. Send a shorter one in input.',
     { param: 'previous_response_id' },
   );
 }

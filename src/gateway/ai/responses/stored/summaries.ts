@@ -1,13 +1,13 @@
 // Seals the summary of a compacted conversation for its owner, as the encrypted content of a compaction.
 import { SealError, type Vault } from '../../../../kernel/secrets/vault.ts';
-import type { ResponseOwner } from './store.ts';
+import type { Owner } from '../../calls/owner.ts';
 
 const prefix = 'townhall.c1.';
 
 export interface Summaries {
-  seal(owner: ResponseOwner, summary: string): string;
+  seal(owner: Owner, summary: string): string;
   /** Undefined for a text that is changed, of another owner, or of a master key that is gone. */
-  open(owner: ResponseOwner, sealed: string): string | undefined;
+  open(owner: Owner, sealed: string): string | undefined;
 }
 
 /** Whether the gateway has sealed the text. */
@@ -30,6 +30,6 @@ export function createSummaries(vault: Pick<Vault, 'primaryKid' | 'seal' | 'open
   };
 }
 
-function contextOf({ kind, id }: ResponseOwner) {
+function contextOf({ kind, id }: Owner) {
   return { table: 'compaction', key: `${kind}/${id}`, version: 1 };
 }
