@@ -88,7 +88,7 @@ export async function callModel<T, Content>(
   const chain = router?.order(request.chain, session) ?? request.chain;
   const endsMs = clock.monotonicMs() + deadlineMs;
   const attempts: Attempt[] = [];
-  let misfit: Problem | undefined;
+  let mismatch: Problem | undefined;
   let failure: Problem | undefined;
   try {
     requireEffort(request);
@@ -97,7 +97,7 @@ export async function callModel<T, Content>(
       const plan = check(model, request);
       if (plan instanceof Problem) {
         attempts.push({ model: model.id, outcome: plan.code });
-        misfit ??= plan;
+        mismatch ??= plan;
         continue;
       }
       const fallbacks = chain.slice(index + 1);
@@ -107,28 +107,32 @@ export async function callModel<T, Content>(
       const startedMs = clock.monotonicMs();
       const outcome = await health
         .retrying({ model, signal, endsMs, isLast, attempts, streams, session, send })
-        .catch(requireMisfit);
+        .catch(requireMismatch);
       if (outcome instanceof Problem) {
-        misfit ??= outcome;
+        mismatch ??= outcome;
         continue;
       }
       if ('answer' in outcome) {
-        const { answer, backend } = outcome;
         router?.record(model, clock.monotonicMs() - startedMs);
-        if (bill === undefined) backend.release();
-        else bill.follow(attempts.length, backend);
-        return { answer, model, backend, attempts };
+        return followAnswer({ ...outcome, model, attempts }, bill);
       }
       router?.record(model, undefined);
       failure = outcome.failure;
     }
-    throw failure ?? misfit ?? new Error('A call without a model was created.');
+    throw failure ?? mismatch ?? new Error('A call without a model was created.');
   } catch (error) {
     await bill?.close(error, attempts.length);
     if (error instanceof Problem && attempts.length > 0)
       error.headers['x-townhall-attempts'] = attemptsHeader(attempts);
     throw error;
   }
+}
+
+/** Hands the backend to the bill, which releases it at the end of the answer. */
+function followAnswer<T>(result: ModelResult<T>, bill: Bill | undefined): ModelResult<T> {
+  if (bill === undefined) result.backend.release();
+  else bill.follow(result.attempts.length, result.backend);
+  return result;
 }
 
 /** Checks the effort of the requested model, even if a fallback runs. */
@@ -146,12 +150,12 @@ function check<T, Content>(model: CatalogModel, request: ModelRequest<T, Content
     const effort = request.effort?.(model);
     return { model, effort, content: request.content?.(model, effort) as Content };
   } catch (error) {
-    return requireMisfit(error);
+    return requireMismatch(error);
   }
 }
 
 /** The 422 of a model that does not support the call, while another one may. Other errors are thrown. */
-function requireMisfit(error: unknown): Problem {
+function requireMismatch(error: unknown): Problem {
   if (error instanceof Problem && error.code === 'unsupported_by_model') return error;
   throw error;
 }

@@ -6,13 +6,40 @@ import type { Rates } from '../catalog/rates.ts';
 import { hashText, mixHashes } from '../upstream/session-hash.ts';
 
 export interface ModelRouter {
-  /** The chain in the order of the call. `session` is asked for by weight only. */
+  /** The chain in the order of the call. Only the order by weight calls `session`. */
   order(
     chain: readonly CatalogModel[],
     session: (() => number | undefined) | undefined,
   ): readonly CatalogModel[];
   /** Records how long the model took to the beginning of its answer, or undefined for a failure. */
   record(model: CatalogModel, ms: number | undefined): void;
+}
+
+export function createModelRouter({ clock }: { clock: Pick<Clock, 'monotonicMs'> }): ModelRouter {
+  const latencies = new LatencyTable(clock);
+  let calls = 0;
+  return {
+    order(chain, session) {
+      const [requestedModel] = chain;
+      if (requestedModel?.route_by === undefined || chain.length < 2) return chain;
+      if (requestedModel.route_by === 'price') return sortBy(chain, ({ rates }) => comparablePrice(rates));
+      if (requestedModel.route_by === 'latency') return latencies.sort(chain);
+      calls += 1;
+      // The hash of a counter shares calls without a session by weight.
+      return sortByWeight(chain, session?.() ?? mixHashes(calls, 0));
+    },
+    record: (model, ms) => latencies.record(model, ms),
+  };
+}
+
+/** Weighted rendezvous hashing: a session keeps its order, and each model gets its share of the sessions. */
+function sortByWeight(chain: readonly CatalogModel[], hash: number): CatalogModel[] {
+  return sortBy(chain, ({ id, weight = 1 }) => Math.log(shareOf(mixHashes(hash, hashText(id)))) / -weight);
+}
+
+/** A number between 0 and 1, both excluded. */
+function shareOf(hash: number): number {
+  return (hash + 0.5) / 2 ** 32;
 }
 
 interface Latency {
@@ -28,73 +55,55 @@ interface Latency {
 const smoothing = 0.2;
 // A model that is not the fastest is measured again after this time, by one call.
 const measurementMs = 60_000;
+// The latency of a model without an answer so far, and the highest of one that fails.
 const longestMs = 600_000;
+// The latency that a failure doubles where the average is lower.
+const minPenaltyMs = 1_000;
 // The bound is above the size of any catalog; a models file may change many times while the server
 // runs.
-const maximumModels = 1_000;
+const maxModels = 1_000;
 
-export function createModelRouter({ clock }: { clock: Pick<Clock, 'monotonicMs'> }): ModelRouter {
-  const latencies = new Map<string, Latency>();
-  let calls = 0;
+/** The time that each model takes to the beginning of its answer. */
+class LatencyTable {
+  readonly #clock: Pick<Clock, 'monotonicMs'>;
+  readonly #latencies = new Map<string, Latency>();
 
-  function latencyOf({ id }: CatalogModel): Latency {
-    let latency = latencies.get(id);
-    if (latency === undefined) {
-      if (latencies.size >= maximumModels) latencies.clear();
-      latency = { averageMs: undefined, hasFailed: false, measuredMs: -Infinity };
-      latencies.set(id, latency);
-    }
-    return latency;
+  constructor(clock: Pick<Clock, 'monotonicMs'>) {
+    this.#clock = clock;
   }
 
-  /** The average, or -1 for the one call that measures the model. */
-  function expectedMs(model: CatalogModel, mayMeasure: boolean): number {
-    const latency = latencyOf(model);
-    const nowMs = clock.monotonicMs();
-    if (mayMeasure && nowMs - latency.measuredMs >= measurementMs) {
-      latency.measuredMs = nowMs;
-      return -1;
-    }
-    return latency.averageMs ?? longestMs;
-  }
-
-  function sortByLatency(chain: readonly CatalogModel[]): CatalogModel[] {
-    let mayMeasure = true;
+  /** The fastest model first, or before it one model that the call measures. */
+  sort(chain: readonly CatalogModel[]): CatalogModel[] {
+    const nowMs = this.#clock.monotonicMs();
+    const latencies = chain.map((model) => this.#latencyOf(model));
+    const measuredLatency = latencies.find(({ measuredMs }) => nowMs - measuredMs >= measurementMs);
+    if (measuredLatency !== undefined) measuredLatency.measuredMs = nowMs;
     return sortBy(chain, (model) => {
-      const ms = expectedMs(model, mayMeasure);
-      if (ms < 0) mayMeasure = false;
-      return ms;
+      const latency = this.#latencyOf(model);
+      return latency === measuredLatency ? -1 : (latency.averageMs ?? longestMs);
     });
   }
 
-  return {
-    order(chain, session) {
-      const [requestedModel] = chain;
-      if (requestedModel?.route_by === undefined || chain.length < 2) return chain;
-      if (requestedModel.route_by === 'price') return sortBy(chain, ({ rates }) => comparablePrice(rates));
-      if (requestedModel.route_by === 'latency') return sortByLatency(chain);
-      calls += 1;
-      // The hash of a counter shares calls without a session by weight.
-      const hash = session?.() ?? mixHashes(calls, 0);
-      return sortBy(
-        chain,
-        ({ id, weight = 1 }) => Math.log(shareOf(mixHashes(hash, hashText(id)))) / -weight,
-      );
-    },
-    record(model, ms) {
-      const latency = latencyOf(model);
-      latency.measuredMs = clock.monotonicMs();
-      const { averageMs: average, hasFailed } = latency;
-      latency.hasFailed = ms === undefined;
-      if (ms === undefined) latency.averageMs = Math.min(Math.max(average ?? 0, 1_000) * 2, longestMs);
-      else latency.averageMs = average === undefined || hasFailed ? ms : average + smoothing * (ms - average);
-    },
-  };
-}
+  record(model: CatalogModel, ms: number | undefined): void {
+    const latency = this.#latencyOf(model);
+    const { averageMs, hasFailed } = latency;
+    latency.measuredMs = this.#clock.monotonicMs();
+    latency.hasFailed = ms === undefined;
+    if (ms === undefined) latency.averageMs = Math.min(Math.max(averageMs ?? 0, minPenaltyMs) * 2, longestMs);
+    else
+      latency.averageMs =
+        averageMs === undefined || hasFailed ? ms : averageMs + smoothing * (ms - averageMs);
+  }
 
-/** A number between 0 and 1, both excluded. */
-function shareOf(hash: number): number {
-  return (hash + 0.5) / 2 ** 32;
+  #latencyOf({ id }: CatalogModel): Latency {
+    let latency = this.#latencies.get(id);
+    if (latency === undefined) {
+      if (this.#latencies.size >= maxModels) this.#latencies.clear();
+      latency = { averageMs: undefined, hasFailed: false, measuredMs: -Infinity };
+      this.#latencies.set(id, latency);
+    }
+    return latency;
+  }
 }
 
 /** Sorts in ascending order; equal models keep their order. */

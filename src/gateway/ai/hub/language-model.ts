@@ -60,7 +60,10 @@ export interface LanguageModel {
   stream(call: ModelCall): AsyncIterable<StreamPart>;
 }
 
-/** Collects the parts of a stream into a whole answer. */
+/** A text or a reasoning of an answer whose deltas are not complete. */
+type OpenBlock = { type: 'text' | 'reasoning'; text: string };
+
+/** Collects the parts of a stream into a whole answer. Throws the error of an `error` part. */
 export async function collectAnswer(parts: AsyncIterable<StreamPart>): Promise<Answer> {
   const answer: Answer = {
     content: [],
@@ -68,50 +71,49 @@ export async function collectAnswer(parts: AsyncIterable<StreamPart>): Promise<A
     usage: unknownUsage(),
     warnings: [],
   };
-  const openBlocks = new Map<string, { type: 'text' | 'reasoning'; text: string }>();
-  for await (const part of parts) {
-    switch (part.type) {
-      case 'stream-start':
-        answer.warnings.push(...part.warnings);
-        break;
-      case 'text-start':
-      case 'reasoning-start': {
-        const block = {
-          type: part.type === 'text-start' ? ('text' as const) : ('reasoning' as const),
-          text: '',
-        };
-        openBlocks.set(part.id, block);
-        answer.content.push(block);
-        break;
-      }
-      case 'text-delta':
-      case 'reasoning-delta': {
-        const block = openBlocks.get(part.id);
-        if (block) block.text += part.delta;
-        break;
-      }
-      case 'tool-call':
-      case 'tool-result':
-      case 'tool-approval-request':
-      case 'file':
-      case 'reasoning-file':
-      case 'custom':
-      case 'source':
-        answer.content.push(part);
-        break;
-      case 'error':
-        throw part.error;
-      case 'finish':
-        answer.finishReason = part.finishReason;
-        answer.usage = part.usage;
-        answer.providerMetadata = part.providerMetadata;
-        break;
-      default:
-        // Whole answers have no counterpart of the other part types.
-        break;
-    }
-  }
+  const openBlocks = new Map<string, OpenBlock>();
+  for await (const part of parts) addPart(answer, openBlocks, part);
   return answer;
+}
+
+function addPart(answer: Answer, openBlocks: Map<string, OpenBlock>, part: StreamPart): void {
+  switch (part.type) {
+    case 'stream-start':
+      answer.warnings.push(...part.warnings);
+      break;
+    case 'text-start':
+    case 'reasoning-start': {
+      const block: OpenBlock = { type: part.type === 'text-start' ? 'text' : 'reasoning', text: '' };
+      openBlocks.set(part.id, block);
+      answer.content.push(block);
+      break;
+    }
+    case 'text-delta':
+    case 'reasoning-delta': {
+      const block = openBlocks.get(part.id);
+      if (block) block.text += part.delta;
+      break;
+    }
+    case 'tool-call':
+    case 'tool-result':
+    case 'tool-approval-request':
+    case 'file':
+    case 'reasoning-file':
+    case 'custom':
+    case 'source':
+      answer.content.push(part);
+      break;
+    case 'error':
+      throw part.error;
+    case 'finish':
+      answer.finishReason = part.finishReason;
+      answer.usage = part.usage;
+      answer.providerMetadata = part.providerMetadata;
+      break;
+    default:
+      // Whole answers have no counterpart of the other part types.
+      break;
+  }
 }
 
 /** Usage without any counts. */
