@@ -22,6 +22,7 @@ import { openAiTranscriptionModel } from './openai/transcription.ts';
 import type { Backend } from '../upstream/backends.ts';
 import type { ModelAccess } from './adapter/model-access.ts';
 import type { ProviderModels } from './text-models.ts';
+import { unsupportedMember } from '../hub/problems.ts';
 
 /** The options in which calls of one model differ. */
 export interface MediaCallOptions {
@@ -44,33 +45,23 @@ export interface MediaModels {
   checkVideo(model: CatalogModel, call: VideoCall): void;
 }
 
-export function createMediaModels({
-  local,
-  providers,
-  clock,
-  videoLimits,
-}: {
+export interface MediaModelsOptions {
   local: LocalMediaModels;
   providers: Pick<ProviderModels, 'access'>;
   clock: Pick<Clock, 'sleep'>;
   videoLimits: VideoLimits;
-}): MediaModels {
-  const access = (model: CatalogModel, call: MediaCallOptions | undefined) =>
-    providers.access(model, { effort: undefined, firstMs: call?.firstMs, backend: call?.backend });
-  const openAiAccess = (
-    model: CatalogModel,
-    operation: string,
-    call: MediaCallOptions | undefined,
-  ): ModelAccess => {
-    requireOpenAiFormat(model, operation);
-    return access(model, call);
-  };
+}
+
+export function createMediaModels({ local, providers, clock, videoLimits }: MediaModelsOptions): MediaModels {
+  const access = (model: CatalogModel, { firstMs, backend }: MediaCallOptions = {}): ModelAccess =>
+    providers.access(model, { effort: undefined, firstMs, backend });
 
   const models: MediaModels = {
-    image: (model, call) =>
-      isLocal(model)
-        ? localModel(local.images, model)
-        : openAiImageModel(model, openAiAccess(model, 'images', call)),
+    image(model, call) {
+      if (isLocal(model)) return localModel(local.images, model);
+      requireOpenAiFormat(model, 'images');
+      return openAiImageModel(model, access(model, call));
+    },
     video: (model, call) =>
       isLocal(model) ? localModel(local.videos, model) : models.asyncVideo(model, call),
     asyncVideo(model, call) {
@@ -78,16 +69,15 @@ export function createMediaModels({
       if (format === undefined) throw unsupportedKind(model, 'videos');
       return asyncVideoModel(model, format, { ...access(model, call), clock, limits: videoLimits });
     },
-    speech: (model, call) =>
-      isLocal(model)
-        ? localModel(local.speech, model)
-        : openAiSpeechModel(model, openAiAccess(model, 'speech', call)),
-    transcription: (model, call) =>
-      openAiTranscriptionModel(
-        model,
-        openAiAccess(model, 'recognition', call),
-        adapterOf(model).audioTokensPerSecond,
-      ),
+    speech(model, call) {
+      if (isLocal(model)) return localModel(local.speech, model);
+      requireOpenAiFormat(model, 'speech');
+      return openAiSpeechModel(model, access(model, call));
+    },
+    transcription(model, call) {
+      requireOpenAiFormat(model, 'recognition');
+      return openAiTranscriptionModel(model, access(model, call), adapterOf(model).audioTokensPerSecond);
+    },
     checkImage(model, call) {
       requireImageInput(model, call);
       models.image(model).check(call);
@@ -107,9 +97,7 @@ function isLocal(model: CatalogModel): boolean {
 function localModel<T>(models: ReadonlyMap<string, T>, { upstream_model: name, id }: CatalogModel): T {
   const model = models.get(name);
   if (model !== undefined) return model;
-  throw new Problem('impossible', 'unsupported_by_model', `The model ${id} cannot be called in this way.`, {
-    param: 'model',
-  });
+  throw unsupportedMember('model', `The model ${id} cannot be called in this way.`);
 }
 
 function requireOpenAiFormat(model: CatalogModel, operation: string): void {
@@ -117,11 +105,10 @@ function requireOpenAiFormat(model: CatalogModel, operation: string): void {
 }
 
 function unsupportedKind({ id, providerEntry }: CatalogModel, kindName: string): Problem {
-  return new Problem(
-    'impossible',
-    'unsupported_by_model',
-    `The model ${id} cannot be called: ${kindName} of providers of the kind ${providerEntry.kind} are not supported.`,
-    { param: 'model' },
+  return unsupportedMember(
+    'model',
+    `The model ${id} cannot be called: ${kindName} of providers of the kind ${providerEntry.kind} ` +
+      'are not supported.',
   );
 }
 
@@ -129,10 +116,8 @@ function requireImageInput(model: CatalogModel, { images }: { images: readonly I
   const { id, inputs } = model;
   // Local models check their input themselves.
   if (isLocal(model) || images.length === 0 || inputs === undefined || inputs.includes('image')) return;
-  throw new Problem(
-    'impossible',
-    'unsupported_by_model',
+  throw unsupportedMember(
+    'images',
     `The model ${id} does not start from images; it takes ${inputs.join(', ')}.`,
-    { param: 'images' },
   );
 }

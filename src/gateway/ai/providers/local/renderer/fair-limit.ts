@@ -10,54 +10,46 @@ export interface FairLimit {
   countWaiting(owner: string): number;
 }
 
-export function createFairLimit({
-  slots,
-  slotsPerOwner,
-}: {
+export interface FairLimitOptions {
   slots: number;
   slotsPerOwner: number;
-}): FairLimit {
-  const runningCounts = new Map<string, number>();
-  // The queues by owner, in the order of turns: an owner with an admitted task moves to the end.
-  const queues = new Map<string, (() => void)[]>();
-  let freeSlots = slots;
+}
 
-  function admitWaiting(): void {
-    for (const [owner, queue] of queues) {
-      if (freeSlots === 0) return;
-      if ((runningCounts.get(owner) ?? 0) >= slotsPerOwner) continue;
-      const admit = queue.shift();
-      queues.delete(owner);
-      // A Map iterates over keys that are added during the iteration, so this owner gets further turns.
-      if (queue.length > 0) queues.set(owner, queue);
-      if (admit) start(owner, admit);
-    }
+export function createFairLimit(options: FairLimitOptions): FairLimit {
+  return new RoundRobinLimit(options);
+}
+
+class RoundRobinLimit implements FairLimit {
+  readonly #slotsPerOwner: number;
+  #freeSlots: number;
+  readonly #runningCounts = new Map<string, number>();
+  /** The queues by owner, in the order of turns: an owner with an admitted task moves to the end. */
+  readonly #queues = new Map<string, (() => void)[]>();
+
+  constructor({ slots, slotsPerOwner }: FairLimitOptions) {
+    this.#freeSlots = slots;
+    this.#slotsPerOwner = slotsPerOwner;
   }
 
-  function start(owner: string, admit: () => void): void {
-    freeSlots -= 1;
-    runningCounts.set(owner, (runningCounts.get(owner) ?? 0) + 1);
-    admit();
+  async acquire(owner: string, signal: AbortSignal): Promise<() => void> {
+    signal.throwIfAborted();
+    await this.#waitForTurn(owner, signal);
+    let isReleased = false;
+    return () => {
+      if (isReleased) return;
+      isReleased = true;
+      this.#release(owner);
+    };
   }
 
-  function release(owner: string): void {
-    freeSlots += 1;
-    const count = (runningCounts.get(owner) ?? 1) - 1;
-    if (count === 0) runningCounts.delete(owner);
-    else runningCounts.set(owner, count);
-    admitWaiting();
+  countWaiting(owner: string): number {
+    return this.#queues.get(owner)?.length ?? 0;
   }
 
-  function leaveQueue(owner: string, admit: () => void): void {
-    const queue = (queues.get(owner) ?? []).filter((other) => other !== admit);
-    if (queue.length === 0) queues.delete(owner);
-    else queues.set(owner, queue);
-  }
-
-  function waitForTurn(owner: string, signal: AbortSignal): Promise<void> {
+  #waitForTurn(owner: string, signal: AbortSignal): Promise<void> {
     return new Promise<void>((resolve, reject) => {
       const abort = () => {
-        leaveQueue(owner, admit);
+        this.#leaveQueue(owner, admit);
         reject(signal.reason as Error);
       };
       const admit = () => {
@@ -65,22 +57,40 @@ export function createFairLimit({
         resolve();
       };
       signal.addEventListener('abort', abort, { once: true });
-      queues.set(owner, [...(queues.get(owner) ?? []), admit]);
-      admitWaiting();
+      this.#queues.set(owner, [...(this.#queues.get(owner) ?? []), admit]);
+      this.#admitWaiting();
     });
   }
 
-  return {
-    async acquire(owner, signal) {
-      signal.throwIfAborted();
-      await waitForTurn(owner, signal);
-      let isReleased = false;
-      return () => {
-        if (isReleased) return;
-        isReleased = true;
-        release(owner);
-      };
-    },
-    countWaiting: (owner) => queues.get(owner)?.length ?? 0,
-  };
+  #admitWaiting(): void {
+    for (const [owner, queue] of this.#queues) {
+      if (this.#freeSlots === 0) return;
+      if ((this.#runningCounts.get(owner) ?? 0) >= this.#slotsPerOwner) continue;
+      const admit = queue.shift();
+      this.#queues.delete(owner);
+      // A Map iterates over keys that are added during the iteration, so this owner gets further turns.
+      if (queue.length > 0) this.#queues.set(owner, queue);
+      if (admit) this.#start(owner, admit);
+    }
+  }
+
+  #start(owner: string, admit: () => void): void {
+    this.#freeSlots -= 1;
+    this.#runningCounts.set(owner, (this.#runningCounts.get(owner) ?? 0) + 1);
+    admit();
+  }
+
+  #release(owner: string): void {
+    this.#freeSlots += 1;
+    const count = (this.#runningCounts.get(owner) ?? 1) - 1;
+    if (count === 0) this.#runningCounts.delete(owner);
+    else this.#runningCounts.set(owner, count);
+    this.#admitWaiting();
+  }
+
+  #leaveQueue(owner: string, admit: () => void): void {
+    const queue = (this.#queues.get(owner) ?? []).filter((other) => other !== admit);
+    if (queue.length === 0) this.#queues.delete(owner);
+    else this.#queues.set(owner, queue);
+  }
 }
