@@ -1,10 +1,10 @@
-// The service `ai`: the model catalog and the operations that call a model. This file composes it;
-// the handlers are in one file per family of formats, and each call runs through call.ts.
+// The service `ai`: the model catalog and the operations that call a model. This file composes it. The
+// handlers are in one file per family of formats, and each call runs through calls/call.ts.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Ledger } from '../credits/index.ts';
 import type { Service } from '../service.ts';
-import type { AiContext } from './calls/context.ts';
+import type { AiContext, AiHandlers } from './calls/context.ts';
 import { audioHandlers } from './handlers/audio.ts';
 import { createBilling } from './billing/billing.ts';
 import type { AlarmStore } from './billing/alarm-store.ts';
@@ -31,11 +31,11 @@ import { passthroughHandlers } from './handlers/passthrough.ts';
 import { checkProviders, type ProviderCheck } from './provider-check.ts';
 import { defaultVideoLimits, type VideoLimits } from './providers/async-video.ts';
 import { localProvider, type LocalProvider, noLocalModels } from './providers/local/local.ts';
-import { createMediaModels } from './providers/media-models.ts';
+import { createMediaModels, type MediaModels } from './providers/media-models.ts';
 import { createProviderModels } from './providers/text-models.ts';
-import { createBackgroundResponses } from './responses/background.ts';
+import { type BackgroundResponses, createBackgroundResponses } from './responses/background.ts';
 import { responseHandlers } from './responses/handlers.ts';
-import { createResponseRuns } from './responses/runs/runs.ts';
+import { createResponseRuns, type ResponseRuns } from './responses/runs/runs.ts';
 import { sdkEmbeddingHandlers } from './handlers/sdk-embeddings.ts';
 import { sdkMediaHandlers } from './handlers/sdk-media.ts';
 import { sdkVideoHandlers } from './handlers/sdk-videos.ts';
@@ -139,20 +139,19 @@ export async function requireModelsFiles({
 
 /** Opens the service. Throws a ModelsFileError for an invalid models file. */
 export async function ai(options: AiOptions): Promise<AiService> {
+  const { log, storedResponses } = options;
   const timeouts = { ...defaultTimeouts, ...options.timeouts };
   const upstream = openUpstream(options, timeouts);
-  const localModelSet = localModels(options);
-  const context = await openContext(options, { timeouts, upstream, local: localModelSet });
-  const { catalog, billing, health } = context;
-  const media = createMediaModels({
-    local: localModelSet.media,
+  const local = localModels(options);
+  const context = await openContext(options, { timeouts, upstream, local });
+  const { catalog, billing, health, backends } = context;
+  const models = createMediaModels({
+    local: local.media,
     providers: context.providers,
     clock: options.clock,
     videoLimits: { ...defaultVideoLimits, ...options.videoLimits },
   });
-  const mediaOptions = { ...context, models: media, jobs: options.jobs, links: options.links };
-  options.jobs.useGenerator(mediaGenerator({ ...context, models: media }));
-  const { log, storedResponses } = options;
+  options.jobs.useGenerator(mediaGenerator({ ...context, models }));
   const runs = createResponseRuns({ log });
   const background = createBackgroundResponses({ runs, storedResponses, log });
   return {
@@ -164,7 +163,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
     breakers: () => health.breakers(),
     sharedKeys: () =>
       remoteProviders(catalog.all())
-        .map((entry) => context.backends.poolOf(entry))
+        .map((entry) => backends.poolOf(entry))
         .flatMap((pool) => (pool.isShared ? pool.reports() : [])),
     usageAlarms: () => billing.alarms.counts(),
     refreshAlarms: () => billing.alarms.refresh(),
@@ -177,44 +176,54 @@ export async function ai(options: AiOptions): Promise<AiService> {
       await billing.close();
       await upstream.close();
     },
-    handlers: {
-      ...modelHandlers(context),
-      ...textHandlers(context),
-      ...streamHandlers(context),
-      ...uiHandlers(context),
-      ...chatHandlers(context),
-      ...completionHandlers(context),
-      ...passthroughHandlers(context),
-      ...messageHandlers(context),
-      ...responseHandlers({
-        ...context,
-        storedResponses: options.storedResponses,
-        runs,
-        background,
-        rejoinMs: options.rejoinMs ?? 60_000,
-      }),
-      ...audioHandlers({ ...context, models: media }),
-      ...geminiHandlers(context),
-      ...sdkEmbeddingHandlers(context),
-      ...sdkMediaHandlers(mediaOptions),
-      ...sdkVideoHandlers(mediaOptions),
-      ...openAiAudioHandlers({ ...context, models: media }),
-      ...mediaHandlers(mediaOptions),
-      ...openAiImageHandlers(mediaOptions),
-      ...openAiVideoHandlers(mediaOptions),
-    },
+    handlers: createHandlers(options, { context, models, runs, background }),
+  };
+}
+
+interface HandlerParts {
+  context: AiContext;
+  models: MediaModels;
+  runs: ResponseRuns;
+  background: BackgroundResponses;
+}
+
+function createHandlers(
+  { storedResponses, jobs, links, rejoinMs = 60_000 }: AiOptions,
+  { context, models, runs, background }: HandlerParts,
+): AiHandlers {
+  const audio = { ...context, models };
+  const media = { ...context, models, jobs, links };
+  return {
+    ...modelHandlers(context),
+    ...textHandlers(context),
+    ...streamHandlers(context),
+    ...uiHandlers(context),
+    ...chatHandlers(context),
+    ...completionHandlers(context),
+    ...passthroughHandlers(context),
+    ...messageHandlers(context),
+    ...responseHandlers({ ...context, storedResponses, runs, background, rejoinMs }),
+    ...geminiHandlers(context),
+    ...sdkEmbeddingHandlers(context),
+    ...audioHandlers(audio),
+    ...openAiAudioHandlers(audio),
+    ...mediaHandlers(media),
+    ...openAiImageHandlers(media),
+    ...openAiVideoHandlers(media),
+    ...sdkMediaHandlers(media),
+    ...sdkVideoHandlers(media),
   };
 }
 
 function openUpstream(
-  { proxies = {}, clock, log, hide = (content) => content, traceparent, requestId }: AiOptions,
+  { proxies = {}, clock, log, hide = (text) => text, traceparent, requestId }: AiOptions,
   timeouts: Timeouts,
 ): Upstream {
   return createUpstream({ timeouts, proxies, clock, log, hide, traceparent, requestId });
 }
 
-function localModels({ localModels: isOn, clock, guideDirectory }: AiOptions): LocalProvider {
-  return isOn === false ? noLocalModels : localProvider({ clock, guideDirectory });
+function localModels({ localModels: isEnabled = true, clock, guideDirectory }: AiOptions): LocalProvider {
+  return isEnabled ? localProvider({ clock, guideDirectory }) : noLocalModels;
 }
 
 async function openContext(
