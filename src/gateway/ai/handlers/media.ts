@@ -3,11 +3,13 @@
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { CreateImageRequest, StartVideoRequest } from '../../../contract/gateway/types.gen.ts';
 import type { Call, Handlers, Reply } from '../../../kernel/contract/operation.ts';
+import { unixSeconds } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import type { Billing } from '../billing/billing.ts';
 import { viewerOf, type Catalog, type CatalogModel } from '../catalog/catalog.ts';
-import { ownerOf, type JobKind } from '../jobs/job.ts';
+import { ownerOf } from '../calls/owner.ts';
+import type { JobKind } from '../jobs/job.ts';
 import type { MediaJobs, NewJob } from '../jobs/jobs.ts';
 import { ratesByModality } from '../calls/media-request.ts';
 import { imageJobView, pollAfterMs, videoJobView } from '../media/job-views.ts';
@@ -32,10 +34,7 @@ type MediaHandlers = Pick<
 export function mediaHandlers(options: MediaOptions): MediaHandlers {
   const { jobs, links } = options;
   return {
-    'ai.createImage': async (call) => {
-      requireImageModel(options, call, call.body);
-      return acceptJob(jobs, 'image', call, call.body);
-    },
+    'ai.createImage': async (call) => acceptJob(options, call, { kind: 'image', body: call.body }),
 
     'ai.getImage': async ({ identity, body }) => {
       const job = await jobs.find({ jobId: body.job_id, kind: 'image', owner: ownerOf(identity) });
@@ -55,53 +54,40 @@ export function mediaHandlers(options: MediaOptions): MediaHandlers {
         const job = await (body.cancel === true ? jobs.cancel(address) : jobs.find(address));
         return { status: 200, body: videoJobView(job, links) };
       }
-      requireVideoModel(options, call, body);
-      return acceptJob(jobs, 'video', call, body);
+      return acceptJob(options, call, { kind: 'video', body });
     },
 
     'ai.getMedia': ({ path, query }) => openMedia(options, { mediaId: path.media_id, ...query }),
   };
 }
 
-function requireImageModel(
-  options: MediaOptions,
-  { identity }: Pick<JobCreation, 'identity'>,
-  request: CreateImageRequest,
-): void {
-  requireCapableModel(options, { identity, body: request }, 'image', (model) =>
-    options.models.checkImage(model, imageCallOf(request)),
-  );
-}
-
-function requireVideoModel(
-  options: MediaOptions,
-  { identity }: Pick<JobCreation, 'identity'>,
-  request: StartVideoRequest,
-): void {
-  requireCapableModel(options, { identity, body: request }, 'video', (model) =>
-    options.models.checkVideo(model, videoCallOf(request)),
+/** Throws the 400 and the 422 of a request that no model of its chain can execute. */
+function requireModel(options: MediaOptions, identity: Identity, { kind, body }: JobRequest): void {
+  const { models } = options;
+  requireCapableModel(options, { identity, kind, modelId: body.model }, (model) =>
+    kind === 'image'
+      ? models.checkImage(model, imageCallOf(body))
+      : models.checkVideo(model, videoCallOf(body)),
   );
 }
 
 /**
  * Creates a job for a call that responds with the job's result. The call's Idempotency-Key is bound to the
- * job: a repetition gets the same one. Throws as `ai.createImage` does.
+ * job: a repetition gets the same one. Throws as `ai.createImage` and `ai.startVideo` do.
  */
-export async function createImageJob(
+export async function createAwaitedJob(
   options: MediaOptions,
   call: JobCreation,
-  request: CreateImageRequest,
+  request: JobRequest,
 ): Promise<BoundJob> {
-  return existingJob(call) ?? createBoundJob(options, call, 'image', request);
-}
-
-/** As `createImageJob`, for a video. Throws as `ai.startVideo` does. */
-export async function createAwaitedVideoJob(
-  options: MediaOptions,
-  call: JobCreation,
-  request: StartVideoRequest,
-): Promise<BoundJob> {
-  return existingJob(call) ?? createBoundJob(options, call, 'video', request);
+  const { started } = call.remember;
+  if (started !== undefined) return { ...(started as { jobId: string }), isKeyed: true };
+  requireModel(options, call.identity, request);
+  let isKeyed = false;
+  const jobId = await options.jobs.create(newJob(call, request), async (tx, newJobId) => {
+    isKeyed = await call.remember.bind(tx, { jobId: newJobId });
+  });
+  return { jobId, isKeyed };
 }
 
 interface BoundJob {
@@ -110,34 +96,14 @@ interface BoundJob {
   isKeyed: boolean;
 }
 
-function existingJob({ remember: { started } }: JobCreation): BoundJob | undefined {
-  return started === undefined ? undefined : { ...(started as { jobId: string }), isKeyed: true };
-}
-
-async function createBoundJob(
-  options: MediaOptions,
-  call: JobCreation,
-  kind: JobKind,
-  request: CreateImageRequest | StartVideoRequest,
-): Promise<BoundJob> {
-  if (kind === 'image') requireImageModel(options, call, request);
-  else requireVideoModel(options, call, request);
-  let isKeyed = false;
-  const jobId = await options.jobs.create(newJob(kind, call, request), async (tx, newJobId) => {
-    isKeyed = await call.remember.bind(tx, { jobId: newJobId });
-  });
-  return { jobId, isKeyed };
-}
-
 /** Throws the 422 of the first model when neither it nor any of its fallbacks supports the call. */
 function requireCapableModel(
   { catalog, billing }: Pick<MediaOptions, 'catalog' | 'billing'>,
-  { identity, body }: { identity: JobCreation['identity']; body: { model: string } },
-  kind: JobKind,
+  { identity, kind, modelId }: { identity: Identity; kind: JobKind; modelId: string },
   check: (model: CatalogModel) => void,
 ): void {
   let firstProblem: Problem | undefined;
-  for (const model of catalog.chain(viewerOf(identity), body.model, kind)) {
+  for (const model of catalog.chain(viewerOf(identity), modelId, kind)) {
     try {
       requirePrice(model, ratesByModality[kind]);
       check(model);
@@ -148,7 +114,7 @@ function requireCapableModel(
       firstProblem ??= error;
     }
   }
-  throw firstProblem ?? new Error(`The chain of ${body.model} is empty.`);
+  throw firstProblem ?? new Error(`The chain of ${modelId} is empty.`);
 }
 
 export type JobCreation = Pick<
@@ -156,48 +122,48 @@ export type JobCreation = Pick<
   'requestId' | 'identity' | 'remember'
 >;
 
+/** The request of a job, and its kind. */
+export type JobRequest =
+  | { kind: 'image'; body: CreateImageRequest }
+  | { kind: 'video'; body: StartVideoRequest };
+
 /** Creates a video job; `reply` is the call's reply, for a repetition with its Idempotency-Key. */
 export async function createVideoJob(
   options: MediaOptions,
   call: JobCreation,
-  { request, reply }: { request: StartVideoRequest; reply: (jobId: string) => JobReply },
+  { body, reply }: { body: StartVideoRequest; reply: (jobId: string) => JobReply },
 ): Promise<string> {
-  requireVideoModel(options, call, request);
-  return options.jobs.create(newJob('video', call, request), (tx, newJobId) =>
-    call.remember(tx, reply(newJobId)),
-  );
+  const request: JobRequest = { kind: 'video', body };
+  requireModel(options, call.identity, request);
+  return options.jobs.create(newJob(call, request), (tx, newJobId) => call.remember(tx, reply(newJobId)));
 }
 
 type JobReply = Parameters<JobCreation['remember']>[1];
 
 async function acceptJob(
-  jobs: MediaJobs,
-  kind: JobKind,
+  options: MediaOptions,
   call: JobCreation,
-  request: CreateImageRequest | StartVideoRequest,
+  request: JobRequest,
 ): Promise<Extract<Reply<Operations['ai.createImage']>, { status: 202 }>> {
+  requireModel(options, call.identity, request);
   const reply = (jobId: string) => ({
     status: 202 as const,
-    body: { job_id: jobId, status: 'queued' as const, poll_after_ms: pollAfterMs[kind] },
+    body: { job_id: jobId, status: 'queued' as const, poll_after_ms: pollAfterMs[request.kind] },
   });
-  const jobId = await jobs.create(newJob(kind, call, request), (tx, newJobId) =>
+  const jobId = await options.jobs.create(newJob(call, request), (tx, newJobId) =>
     call.remember(tx, reply(newJobId)),
   );
   return reply(jobId);
 }
 
-function newJob(
-  kind: JobKind,
-  { identity, requestId }: JobCreation,
-  request: CreateImageRequest | StartVideoRequest,
-): NewJob {
+function newJob({ identity, requestId }: JobCreation, { kind, body }: JobRequest): NewJob {
   const isUser = identity.kind === 'user';
   // The job keeps the limits of the token that created it, so that its fallbacks respect them.
   const limits = isUser && identity.models !== undefined ? { allowedModels: identity.models } : {};
   return {
     kind,
     owner: ownerOf(identity),
-    request: { ...request, ...limits },
+    request: { ...body, ...limits },
     call: { requestId, tokenId: identity.tokenId, bureauId: isUser ? identity.bureauId : null },
   };
 }
@@ -211,6 +177,18 @@ async function openMedia(
     throw new Problem('not_found', 'media_not_found', 'This link is invalid, or it or its file has expired.');
   // The bytes under a link never change.
   return mediaReply(media, 'private, max-age=3600, immutable');
+}
+
+// A new link cannot be expired.
+const freshLinkSeconds = 60;
+
+/** The file of a job that was read at this time; null when it is deleted. */
+export function openFreshMedia(
+  { jobs }: Pick<MediaOptions, 'jobs'>,
+  mediaId: string,
+  readAt: Date,
+): ReturnType<MediaJobs['openMedia']> {
+  return jobs.openMedia(mediaId, unixSeconds(readAt) + freshLinkSeconds);
 }
 
 /** The reply with the bytes of a file. */

@@ -3,18 +3,20 @@
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { CreateImageRequest, OpenAiImageList } from '../../../contract/gateway/types.gen.ts';
 import type { Call } from '../../../kernel/contract/operation.ts';
-import type { Clock } from '../../../kernel/clock.ts';
+import { type Clock } from '../../../kernel/clock.ts';
 import { notReplayable } from '../../../kernel/data/idempotency.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import { type AiHandlers, creditsHeader } from '../calls/context.ts';
-import { type Job, ownerOf } from '../jobs/job.ts';
+import { ownerOf } from '../calls/owner.ts';
+import type { Job } from '../jobs/job.ts';
 import { waitForJob } from '../jobs/wait-for-job.ts';
-import { createImageJob, type MediaOptions } from './media.ts';
+import { createAwaitedJob, type MediaOptions, openFreshMedia } from './media.ts';
 import { type RenameMember, withMemberNames } from './member-names.ts';
 import { toEditRequest, toImageList, toImageRequest } from '../media/openai-images.ts';
 import { readAll } from '../upstream/response-body.ts';
 import type { Timeouts } from '../upstream/deadlines.ts';
+import { upstreamFailed } from '../hub/problems.ts';
 
 export interface OpenAiImageOptions extends MediaOptions {
   clock: Clock;
@@ -67,7 +69,7 @@ export async function runImageJob(
   request: CreateImageRequest,
 ): Promise<{ job: Job; headers: Record<string, string> }> {
   const { jobs, clock, timeouts } = options;
-  const { jobId, isKeyed } = await createImageJob(options, call, request);
+  const { jobId, isKeyed } = await createAwaitedJob(options, call, { kind: 'image', body: request });
   const address = { jobId, kind: 'image', owner: ownerOf(call.identity) } as const;
   const job = await waitForJob(jobs, address, {
     signal: call.signal,
@@ -84,21 +86,19 @@ const optionsPath = 'provider_options.';
 const imageMember: RenameMember = (member) =>
   member.startsWith(optionsPath) ? member.slice(optionsPath.length) : undefined;
 
-// A new link cannot be expired.
-const linkSeconds = 60;
 const maxImageBytes = 64 * 2 ** 20;
 
 /** The bytes of a file of a job that was just read. */
 export async function readMedia(
-  { jobs }: Pick<OpenAiImageOptions, 'jobs'>,
+  options: Pick<MediaOptions, 'jobs'>,
   mediaId: string,
-  now: Date,
+  readAt: Date,
 ): Promise<Buffer> {
-  const media = await jobs.openMedia(mediaId, Math.floor(now.getTime() / 1000) + linkSeconds);
+  const media = await openFreshMedia(options, mediaId, readAt);
   if (media === null) throw deletedImage();
   return readAll(media.content, maxImageBytes);
 }
 
 function deletedImage(): Problem {
-  return new Problem('upstream_failed', 'upstream_failed', 'An image was deleted before it was read.');
+  return upstreamFailed('An image was deleted before it was read.');
 }

@@ -3,13 +3,13 @@
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { OpenAiVideo, StartVideoRequest } from '../../../contract/gateway/types.gen.ts';
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
-import type { Clock } from '../../../kernel/clock.ts';
+import { type Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import type { AiHandlers } from '../calls/context.ts';
-import { ownerOf } from '../jobs/job.ts';
+import { ownerOf } from '../calls/owner.ts';
 import type { JobAddress } from '../jobs/store.ts';
-import { createVideoJob, mediaReply, type MediaOptions } from './media.ts';
+import { createVideoJob, mediaReply, type MediaOptions, openFreshMedia } from './media.ts';
 import { type RenameMember, withMemberNames } from './member-names.ts';
 import { toVideo, toVideoRequest } from '../media/openai-videos.ts';
 
@@ -68,7 +68,9 @@ async function createVideo(
   const request = toVideoRequest(call.body);
   const createdAt = options.clock.now();
   const reply = (jobId: string) => ({ status: 200 as const, body: queuedVideo(jobId, request, createdAt) });
-  const jobId = await withMemberNames(bodyMember, () => createVideoJob(options, call, { request, reply }));
+  const jobId = await withMemberNames(bodyMember, () =>
+    createVideoJob(options, call, { body: request, reply }),
+  );
   return reply(jobId);
 }
 
@@ -109,17 +111,14 @@ async function listVideos(
   };
 }
 
-// A new link cannot be expired.
-const linkSeconds = 60;
-
 async function getContent(
-  { jobs }: OpenAiVideoOptions,
+  options: OpenAiVideoOptions,
   call: Call<Operations['ai.getClientVideoContent'], Identity>,
 ): Promise<Reply<Operations['ai.getClientVideoContent']>> {
-  const job = await withMemberNames(videoMember, () => jobs.find(addressOf(call)));
-  const [film] = job.media;
-  if (film === undefined) throw noContent(toVideo(job));
-  const media = await jobs.openMedia(film.mediaId, Math.floor(job.readAt.getTime() / 1000) + linkSeconds);
+  const job = await withMemberNames(videoMember, () => options.jobs.find(addressOf(call)));
+  const [video] = job.media;
+  if (video === undefined) throw noContent(toVideo(job));
+  const media = await openFreshMedia(options, video.mediaId, job.readAt);
   if (media === null) throw noContent(toVideo(job));
   // The path is the same for all callers of a browser, and the video can be deleted.
   return mediaReply(media, 'no-store') as Reply<Operations['ai.getClientVideoContent']>;

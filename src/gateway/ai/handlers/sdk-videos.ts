@@ -9,6 +9,7 @@ import type {
   StartVideoRequest,
 } from '../../../contract/gateway/types.gen.ts';
 import { failureNote } from '../../../kernel/contract/failure-note.ts';
+import type { Clock } from '../../../kernel/clock.ts';
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
 import { withTypes } from '../../../kernel/error-dialects.ts';
 import { discard } from '../../../kernel/http/sse.ts';
@@ -17,17 +18,19 @@ import type { Identity } from '../../identity.ts';
 import type { AiHandlers } from '../calls/context.ts';
 import { viewerOf } from '../catalog/catalog.ts';
 import type { Warning } from '../hub/language-model.ts';
-import { type Job, ownerOf } from '../jobs/job.ts';
+import { ownerOf } from '../calls/owner.ts';
+import type { Job } from '../jobs/job.ts';
 import { waitForJob } from '../jobs/wait-for-job.ts';
-import { createAwaitedVideoJob, createVideoJob } from './media.ts';
+import { createAwaitedJob, createVideoJob, type MediaOptions, openFreshMedia } from './media.ts';
 import { optionsFor } from '../media/sdk-media.ts';
 import { hintWarnings, toVideoRequest, videoMemberNames } from '../media/sdk-videos.ts';
 import { type RenameMember, withMemberNames } from './member-names.ts';
-import type { OpenAiImageOptions } from './openai-images.ts';
 import type { Timeouts } from '../upstream/deadlines.ts';
 import { readAll } from '../upstream/response-body.ts';
+import { upstreamFailed } from '../hub/problems.ts';
 
-export interface SdkVideoOptions extends OpenAiImageOptions {
+export interface SdkVideoOptions extends MediaOptions {
+  clock: Clock;
   timeouts: Pick<Timeouts, 'answerMs' | 'streamMs'>;
 }
 
@@ -73,7 +76,9 @@ async function generateVideo(
   call: GenerateCall,
 ): Promise<Reply<Operations['ai.generateSdkVideo']>> {
   const { request, warnings, rename } = readTarget(options, call);
-  const job = await withMemberNames(rename, () => createAwaitedVideoJob(options, call, request));
+  const job = await withMemberNames(rename, () =>
+    createAwaitedJob(options, call, { kind: 'video', body: request }),
+  );
   // The wait starts here and not with the first read of the events: it also cancels the job of a caller that
   // left before the head of the reply, whose events nothing reads.
   const event = endOfVideo(options, call, { ...job, warnings, rename });
@@ -121,7 +126,7 @@ async function startVideo(
     status: 200 as const,
     body: { operation: { job_id: jobId }, warnings },
   });
-  return reply(await withMemberNames(rename, () => createVideoJob(options, call, { request, reply })));
+  return reply(await withMemberNames(rename, () => createVideoJob(options, call, { body: request, reply })));
 }
 
 const operationMember: RenameMember = (member) => (member === 'job_id' ? 'operation.job_id' : undefined);
@@ -176,7 +181,7 @@ async function findResult(options: SdkVideoOptions, job: Job): Promise<VideoResu
   if (job.media.length === 0) return null;
   const videos: SdkVideo[] = [];
   for (const { mediaId, mediaType } of job.media) {
-    const video = await toSdkVideo(options, { mediaId, mediaType, now: job.readAt });
+    const video = await toSdkVideo(options, { mediaId, mediaType, readAt: job.readAt });
     if (video === null) return null;
     videos.push(video);
   }
@@ -186,23 +191,21 @@ async function findResult(options: SdkVideoOptions, job: Job): Promise<VideoResu
 // Larger videos are links, so that a reply needs little memory. The AI SDK refuses links to private
 // addresses, which base64 works with too.
 const maxInlineBytes = 8 * 2 ** 20;
-// A new link cannot be expired.
-const linkSeconds = 60;
 
 async function toSdkVideo(
-  { jobs, links }: Pick<SdkVideoOptions, 'jobs' | 'links'>,
-  { mediaId, mediaType, now }: { mediaId: string; mediaType: string; now: Date },
+  options: Pick<SdkVideoOptions, 'jobs' | 'links'>,
+  { mediaId, mediaType, readAt }: { mediaId: string; mediaType: string; readAt: Date },
 ): Promise<SdkVideo | null> {
-  const media = await jobs.openMedia(mediaId, Math.floor(now.getTime() / 1000) + linkSeconds);
+  const media = await openFreshMedia(options, mediaId, readAt);
   if (media === null) return null;
   const { content, size } = media;
   if (size > maxInlineBytes) {
     discard(content);
-    return { type: 'url', url: links.urlFor(mediaId, now), mediaType };
+    return { type: 'url', url: options.links.urlFor(mediaId, readAt), mediaType };
   }
   return { type: 'base64', data: (await readAll(content, maxInlineBytes)).toString('base64'), mediaType };
 }
 
 function deletedVideo(): Problem {
-  return new Problem('upstream_failed', 'upstream_failed', 'The video was deleted.');
+  return upstreamFailed('The video was deleted.');
 }
