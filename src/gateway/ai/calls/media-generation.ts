@@ -40,7 +40,7 @@ export function mediaGenerator(options: MediaGenerationOptions): MediaGenerator 
         .map((model) => maximumPrice(model, { input: 0, output: 0, units }));
       return prices.reduce((highest, price) => (price > highest ? price : highest), 0n);
     },
-    chargeForOrder: (job, order) => priceOfOrder(options, job, order),
+    chargeForUpstreamJob: (job, upstreamJob) => chargeForUpstreamJob(options, job, upstreamJob),
     cancelUpstreamJob({ model: modelId, id, backend }) {
       const model = catalog.callableModel({ kind: 'admin' }, modelId, 'video');
       return models.asyncVideo(model, { backend: backends.find(model.providerEntry, backend) }).cancel(id);
@@ -64,16 +64,14 @@ async function generateImages(
       signal: run.signal,
       deadlineMs: timeouts.answerMs,
       check: (candidate) => models.checkImage(candidate, call),
-      call: (candidate, attempt) => models.image(candidate, attempt).generate(call, run),
+      send: (attempt) => models.image(attempt.model, attempt).generate(call, run),
     }),
     options,
   );
   return withCharge(options, job, { files: answer, model, startedMs });
 }
 
-/**
- * The immediate result of a video model: files, or an accepted job whose result is fetched later.
- */
+/** The immediate result of a video model: files, or an accepted job whose result is fetched later. */
 type VideoStart = { kind: 'generated'; files: MediaFile[] } | { kind: 'submitted'; upstreamJob: UpstreamJob };
 
 async function generateVideo(
@@ -107,12 +105,14 @@ function startVideo(
       signal: neverAborted,
       deadlineMs: timeouts.answerMs,
       check: (candidate) => models.checkVideo(candidate, call),
-      async call(candidate, attempt) {
+      async send(attempt) {
         run.signal.throwIfAborted();
-        const model = models.video(candidate, attempt);
-        if (!('submit' in model)) return { kind: 'generated', files: await model.generate(call, run) };
-        const id = await model.submit(call, neverAborted);
-        return { kind: 'submitted', upstreamJob: { model: candidate.id, id, backend: attempt.backend.id } };
+        const { model, backend } = attempt;
+        const videoModel = models.video(model, attempt);
+        if (!('submit' in videoModel))
+          return { kind: 'generated', files: await videoModel.generate(call, run) };
+        const id = await videoModel.submit(call, neverAborted);
+        return { kind: 'submitted', upstreamJob: { model: model.id, id, backend: backend.id } };
       },
     }),
     options,
@@ -144,47 +144,47 @@ function withCharge(
 ): GeneratedMedia {
   return {
     files,
-    chargeFor(properties) {
-      const { videoLines, ...units } = generatedUnits(kind, request, properties);
-      return {
-        credits: priceOf(model, { tokens: noTokens, units: { ...units, videoLines } }),
-        facts: {
-          action: actions[kind],
-          model: model.id,
-          provider: model.provider,
-          tokens: noTokens,
-          units,
-          outcome: 'completed',
-          estimated: false,
-          ttftMs: null,
-          durationMs: Math.round(clock.monotonicMs() - startedMs),
-        },
-      };
-    },
+    chargeFor: (properties) =>
+      chargeOf(model, generatedUnits(kind, request, properties), {
+        action: actions[kind],
+        outcome: 'completed',
+        estimated: false,
+        durationMs: Math.round(clock.monotonicMs() - startedMs),
+      }),
   };
 }
 
-/** The price of the submitted job; its result is unknown. */
-function priceOfOrder(
+/** The charge for the submitted job, whose result is unknown; null when its model is gone. */
+function chargeForUpstreamJob(
   { catalog }: Pick<MediaGenerationOptions, 'catalog'>,
   { kind, request }: JobInput,
-  order: UpstreamJob,
+  upstreamJob: UpstreamJob,
 ): JobCharge | null {
-  const model = catalog.all().find(({ id }) => id === order.model);
+  const model = catalog.all().find(({ id }) => id === upstreamJob.model);
   if (model === undefined) return null;
-  const { videoLines, ...units } = requestedUnits(kind, request);
+  return chargeOf(model, requestedUnits(kind, request), {
+    action: actions[kind],
+    outcome: 'client_closed',
+    estimated: true,
+    durationMs: 0,
+  });
+}
+
+function chargeOf(
+  model: CatalogModel,
+  { videoLines, ...units }: ReturnType<typeof generatedUnits>,
+  facts: Pick<JobCharge['facts'], 'action' | 'outcome' | 'estimated' | 'durationMs'>,
+): JobCharge {
   return {
     credits: priceOf(model, { tokens: noTokens, units: { ...units, videoLines } }),
     facts: {
-      action: actions[kind],
       model: model.id,
       provider: model.provider,
       tokens: noTokens,
+      // The resolution chooses the rate and is no unit of the usage record.
       units,
-      outcome: 'client_closed',
-      estimated: true,
       ttftMs: null,
-      durationMs: 0,
+      ...facts,
     },
   };
 }

@@ -1,4 +1,5 @@
-// A media call: the chain of models that may run it, and the call of each model.
+// The request of an image, a video, a speech or a transcription for `callModel`: each model of the chain needs
+// a price of its modality.
 import type { ModelAttempt, ModelRequest } from './call.ts';
 import type { Catalog, CatalogModel, Viewer } from '../catalog/catalog.ts';
 import type { Modality } from '../catalog/models-file.ts';
@@ -24,14 +25,13 @@ export interface MediaRequest<T> {
   deadlineMs: number;
   /** Throws a 422 for a call that the model does not support; its fallbacks are tried next. */
   check?: (model: CatalogModel) => void;
-  /** Calls the model. */
-  call: (model: CatalogModel, attempt: ModelAttempt) => Promise<T>;
+  send: (attempt: ModelAttempt) => Promise<T>;
 }
 
 /** Throws a 404 for a model that the viewer may not use or that has another modality. */
 export function mediaRequest<T>(
   catalog: Pick<Catalog, 'chain'>,
-  { viewer, modelId, modality, signal, deadlineMs, check, call }: MediaRequest<T>,
+  { viewer, modelId, modality, signal, deadlineMs, check, send }: MediaRequest<T>,
 ): ModelRequest<T> {
   return {
     chain: catalog.chain(viewer, modelId, modality),
@@ -41,6 +41,6 @@ export function mediaRequest<T>(
       requirePrice(model, ratesByModality[modality]);
       check?.(model);
     },
-    send: (attempt) => call(attempt.model, attempt),
+    send,
   };
 }

@@ -15,7 +15,7 @@ import type { Bill } from '../billing/bill.ts';
 import { attemptHeaders, callModel, type ModelResult } from '../calls/call.ts';
 import { viewerOf } from '../catalog/catalog.ts';
 import type { SpeechAnswer, SpeechFormat, TranscriptionAnswer } from '../hub/media-model.ts';
-import { ownerName, ownerOf } from '../jobs/job.ts';
+import { ownerName, ownerOf } from '../calls/owner.ts';
 import { mediaRequest } from '../calls/media-request.ts';
 import { audioSeconds } from '../media/audio-duration.ts';
 import { audioInputOf } from '../media/audio-input.ts';
@@ -71,7 +71,7 @@ export async function renderWholeSpeech<T>(
 ): Promise<RenderedAnswer<T>> {
   const { bill, result } = await startSpeech(options, call, body);
   const audio = await readAll(result.answer.content, maxAnswerBytes).catch(async (error: unknown) => {
-    await settleForNothing(bill);
+    await settleWithoutCharge(bill);
     throw error;
   });
   const answer = render(audio, result.answer, result.model.id);
@@ -114,11 +114,6 @@ async function startSpeech(
   return { bill, result: await runSpeech(options, call, { body, bill }) };
 }
 
-function requirePayer(identity: Identity): Exclude<Identity, { kind: 'guest' }> {
-  if (identity.kind === 'guest') throw new Error('A guest cannot pay.');
-  return identity;
-}
-
 /** Characters of the text and of the instructions, since the model reads both. */
 function speechUnits({ text, instructions = '' }: SpeechCall['body']): { speechCharacter: number } {
   return { speechCharacter: [...text].length + [...instructions].length };
@@ -146,7 +141,7 @@ function runSpeech(
   { body, bill }: { body: SpeechCall['body']; bill: Bill },
 ): Promise<ModelResult<SpeechAnswer>> {
   const { model: modelId, text, voice, format, speed, language, instructions } = body;
-  const owner = ownerName(ownerOf(requirePayer(identity)));
+  const owner = ownerName(ownerOf(identity));
   const input = { text, voice, format, speed, language, instructions, owner };
   const request = mediaRequest(options.catalog, {
     viewer: viewerOf(identity),
@@ -154,8 +149,10 @@ function runSpeech(
     modality: 'tts',
     signal,
     deadlineMs: options.timeouts.answerMs,
-    async call(model, attempt) {
-      const answer = await options.models.speech(model, attempt).generate({ ...input, signal: bill.signal });
+    async send(attempt) {
+      const answer = await options.models
+        .speech(attempt.model, attempt)
+        .generate({ ...input, signal: bill.signal });
       // From here on the provider synthesizes and charges the whole text, even if the client disconnects.
       bill.recordUnits(speechUnits(body));
       return answer;
@@ -258,9 +255,9 @@ function runTranscription(
     modality: 'asr',
     signal,
     deadlineMs: options.timeouts.answerMs,
-    call: (model, attempt) =>
+    send: (attempt) =>
       options.models
-        .transcription(model, attempt)
+        .transcription(attempt.model, attempt)
         .generate({ audio, fileName, language, prompt, signal: bill.signal }),
   });
   return callModel(request, { ...options, bill });
@@ -280,7 +277,7 @@ async function* chargeStream(
     await bill.settle('completed');
   } catch (error) {
     bill.noteFailure(error);
-    await settleForNothing(bill);
+    await settleWithoutCharge(bill);
     onError(error);
     throw error;
   } finally {
@@ -289,7 +286,8 @@ async function* chargeStream(
   }
 }
 
-async function settleForNothing(bill: Bill): Promise<void> {
+/** Settles a call whose audio the client cannot use. */
+async function settleWithoutCharge(bill: Bill): Promise<void> {
   bill.recordUnits({ speechCharacter: 0 });
   await bill.settle('upstream_failed');
 }

@@ -257,7 +257,7 @@ async function payForCanceled(
   { generator, payments, store, log }: JobsContext,
   job: CanceledJob,
 ): Promise<void> {
-  const charge = job.upstreamJob && generator().chargeForOrder?.(job, job.upstreamJob);
+  const charge = job.upstreamJob && generator().chargeForUpstreamJob?.(job, job.upstreamJob);
   if (!charge) return payments.release(job, 'client_closed');
   const credits = await payments.chargeCanceled(job, charge);
   if (credits > 0n) await store.saveCredits(job.jobId, credits);

@@ -29,7 +29,7 @@ export interface MediaGenerator {
    * The price of a job that its owner canceled after a provider had accepted it; null when it is
    * unknown.
    */
-  chargeForOrder?(job: JobInput, order: UpstreamJob): JobCharge | null;
+  chargeForUpstreamJob?(job: JobInput, upstreamJob: UpstreamJob): JobCharge | null;
 }
 
 export interface JobRun extends GenerationContext {

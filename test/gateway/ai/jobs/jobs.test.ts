@@ -410,7 +410,7 @@ describe('the charge of a media job', { timeout: 180_000 }, () => {
       {
         payments: jobPayments({ ledger }),
         estimate: () => 100n,
-        chargeForOrder: () => ({ credits: 60n, facts: orderFacts }),
+        chargeForUpstreamJob: () => ({ credits: 60n, facts: orderFacts }),
       },
     );
     const jobId = await jobs.create(paidJob, async () => {});
