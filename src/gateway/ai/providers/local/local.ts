@@ -5,7 +5,7 @@ import type { LanguageModel } from '../../hub/language-model.ts';
 import type { ModelEntry, ModelsFile } from '../../catalog/models-file.ts';
 import { echoModel } from './echo.ts';
 import { guideModel } from './guide.ts';
-import { localMediaModels, type LocalMediaModels } from './media-models.ts';
+import { localMediaModels, localMembers, type LocalMediaModels } from './media-models.ts';
 
 export interface LocalProviderOptions {
   clock: Pick<Clock, 'sleep'>;
@@ -45,27 +45,21 @@ export const noLocalModels: LocalProvider = {
   media: { entries: [], images: new Map(), videos: new Map(), speech: new Map() },
 };
 
-const commonMembers = {
-  provider: 'local',
+const textMembers = {
+  ...localMembers,
   modalities: ['text', 'stream', 'openai'],
-  // 1 January 2026.
-  created: 1_767_225_600,
-  meta: {},
   // 64 KiB of input at four bytes a token (formats/translation/input-checks.ts).
   context_window: 16_384,
   max_output_tokens: 8_192,
-  inputs: ['text'],
-  rates: null,
-  tiers: [],
-  fallbacks: [],
 } satisfies Partial<ModelEntry>;
 
 const echo: ModelEntry = {
-  ...commonMembers,
+  ...textMembers,
   id: 'local/echo',
   name: 'Echo',
   description:
-    'Repeats what it is told, word by word; no language model. For trying clients out: it can be told to think, to call a tool, to be slow and to fail.',
+    'Repeats what it is told, word by word; no language model. For trying clients out: it can be ' +
+    'told to think, to call a tool, to be slow and to fail.',
   upstream_model: 'echo',
   tags: ['local', 'free'],
   reasoning: {
@@ -78,11 +72,12 @@ const echo: ModelEntry = {
 };
 
 const guide: ModelEntry = {
-  ...commonMembers,
+  ...textMembers,
   id: 'local/guide',
   name: 'Guide',
   description:
-    'Answers questions about this product by searching its documentation and quoting what it finds, with sources; no language model.',
+    'Answers questions about this product by searching its documentation and quoting what it finds, ' +
+    'with sources; no language model.',
   upstream_model: 'guide',
   tags: ['local', 'free', 'retrieval'],
 };

@@ -4,7 +4,7 @@ import { packageFile } from '../../../../kernel/assets.ts';
 import type { ImageModel, SpeechModel, VideoModel } from '../../hub/media-model.ts';
 import { createRenderPool } from './renderer/render-pool.ts';
 import type { ModelEntry } from '../../catalog/models-file.ts';
-import { fliteModel } from './flite.ts';
+import { fliteModel, fliteVoices } from './flite.ts';
 import { shapesModel } from './shapes.ts';
 import { storyboardModel } from './storyboard.ts';
 
@@ -30,8 +30,10 @@ export function localMediaModels({
   };
 }
 
-const commonMembers = {
+/** The members of all local models, of media and of text. */
+export const localMembers = {
   provider: 'local',
+  // 1 January 2026.
   created: 1_767_225_600,
   meta: {},
   context_window: null,
@@ -43,18 +45,19 @@ const commonMembers = {
 } satisfies Partial<ModelEntry>;
 
 const shapes: ModelEntry = {
-  ...commonMembers,
+  ...localMembers,
   id: 'local/shapes',
   name: 'Shapes',
   description:
-    'Draws pictures by rules from the colours, numbers and simple things that a prompt names; no image model. The same request gives the same picture.',
+    'Draws pictures by rules from the colours, numbers and simple things that a prompt names; no ' +
+    'image model. The same request gives the same picture.',
   upstream_model: 'shapes',
   modalities: ['image'],
   tags: ['local', 'free'],
 };
 
 const storyboard: ModelEntry = {
-  ...commonMembers,
+  ...localMembers,
   id: 'local/storyboard',
   name: 'Storyboard',
   description: 'Makes a short film of drawn scenes, one for each sentence of a prompt; no video model.',
@@ -64,12 +67,12 @@ const storyboard: ModelEntry = {
 };
 
 const flite: ModelEntry = {
-  ...commonMembers,
+  ...localMembers,
   id: 'local/flite',
   name: 'Flite',
   description: 'Speaks English with a small classical synthesizer, in this process.',
   upstream_model: 'flite',
   modalities: ['tts'],
   tags: ['local', 'free'],
-  meta: { voices: ['slt', 'kal', 'kal16', 'awb', 'rms'], formats: ['wav'] },
+  meta: { voices: fliteVoices, formats: ['wav'] },
 };

@@ -43,12 +43,16 @@ export function paintScene(prompt: string, { width, height }: Size, seed: string
     mixColors(palette[1] as Color, white, 0.3),
   ];
   paintGradient(canvas, background, (random() - 0.5) * 0.5);
-  const shapes =
-    scene.items.length === 0
-      ? abstractShapes(canvas, palette, random)
-      : arrangeShapes(scene, canvas, palette, random);
+  const drawing: Drawing = { width, height, palette, random };
+  const shapes = scene.items.length === 0 ? abstractShapes(drawing) : arrangeShapes(drawing, scene.items);
   for (const shape of shapes) paintShape(canvas, shape);
   return canvas;
+}
+
+/** The choices that all shapes of one image share. */
+interface Drawing extends Size {
+  palette: readonly Color[];
+  random: () => number;
 }
 
 interface Position {
@@ -57,28 +61,23 @@ interface Position {
   radius: number;
 }
 
-/** State shared by the shapes of one image during the layout. */
-interface Layout extends Size {
-  random: () => number;
+/** The layout of the shapes so far. */
+interface Layout extends Drawing {
   /** Shapes other than scenery. */
   freeShapes: number;
   usualRadius: number;
   positions: Position[];
 }
 
-function arrangeShapes(
-  { items }: SceneDescription,
-  { width, height }: Size,
-  palette: readonly Color[],
-  random: () => number,
-): Shape[] {
+function arrangeShapes(drawing: Drawing, items: SceneDescription['items']): Shape[] {
+  const { width, height, palette, random } = drawing;
   const freeShapes = countItems(items.filter((item) => !isScenery(item)));
   const shortSide = Math.min(width, height);
   const usualRadius =
     freeShapes === 1
       ? shortSide * 0.3
       : Math.min(Math.sqrt((width * height) / (freeShapes * 6.5)), shortSide * 0.26);
-  const layout: Layout = { width, height, random, freeShapes, usualRadius, positions: [] };
+  const layout: Layout = { ...drawing, freeShapes, usualRadius, positions: [] };
   const backToFront = [...items].sort((a, b) => depthOf(a.kind) - depthOf(b.kind));
   return backToFront.flatMap(({ kind, color, count }) => {
     const itemColor = color ?? palette[Math.floor(random() * palette.length)] ?? darkColor;
@@ -160,7 +159,7 @@ function freePosition(
 }
 
 /** Random shapes, for a prompt without anything to draw. */
-function abstractShapes({ width, height }: Size, palette: readonly Color[], random: () => number): Shape[] {
+function abstractShapes({ width, height, palette, random }: Drawing): Shape[] {
   const kinds = shapeKinds.filter((kind) =>
     ['circle', 'ring', 'square', 'triangle', 'hexagon', 'star', 'moon'].includes(kind),
   );
