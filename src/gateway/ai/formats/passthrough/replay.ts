@@ -22,10 +22,10 @@ type JsonObject = Readonly<Record<string, unknown>>;
 export type UnpackReplay = (body: object, rawBody: Uint8Array, hints: DroppedHints) => Uint8Array;
 
 /** A block of reasoning after unpacking: new values of its members, or null when it is left out. */
-type Unpacked = Readonly<Record<string, string>> | null;
+type UnpackedBlock = Readonly<Record<string, string>> | null;
 
 /** Undefined for a block without a text of the gateway. */
-type UnpackBlock = (block: JsonObject) => Unpacked | undefined;
+type UnpackBlock = (block: JsonObject) => UnpackedBlock | undefined;
 
 export const unpackMessages: UnpackReplay = (body, rawBody, hints) =>
   unpack(body, rawBody, { turns: 'messages', blocks: 'content', block: unpackThinking, hints });
@@ -36,7 +36,7 @@ export const unpackChat: UnpackReplay = (body, rawBody, hints) =>
 export const unpackResponses: UnpackReplay = (body, rawBody, hints) =>
   unpack(body, rawBody, { turns: 'input', block: unpackReasoningItem, hints });
 
-function unpackThinking({ type, signature, data }: JsonObject): Unpacked | undefined {
+function unpackThinking({ type, signature, data }: JsonObject): UnpackedBlock | undefined {
   if (type === 'thinking' && isReplay(signature)) {
     const ownData = decodeReplay(signature)?.options['anthropic']?.['signature'];
     return typeof ownData === 'string' ? { signature: ownData } : null;
@@ -46,7 +46,7 @@ function unpackThinking({ type, signature, data }: JsonObject): Unpacked | undef
   return typeof ownData === 'string' ? { data: ownData } : null;
 }
 
-function unpackReasoningItem({ type, encrypted_content: content }: JsonObject): Unpacked | undefined {
+function unpackReasoningItem({ type, encrypted_content: content }: JsonObject): UnpackedBlock | undefined {
   if (type !== 'reasoning' || !isReplay(content)) return undefined;
   const { reasoningEncryptedContent: ownContent, itemId } = decodeReplay(content)?.options['openai'] ?? {};
   if (typeof ownContent !== 'string') return null;
@@ -54,7 +54,7 @@ function unpackReasoningItem({ type, encrypted_content: content }: JsonObject): 
 }
 
 // Details of a provider with this format are never packed, so a packed one is of another provider.
-function unpackDetail({ signature }: JsonObject): Unpacked | undefined {
+function unpackDetail({ signature }: JsonObject): UnpackedBlock | undefined {
   return isReplay(signature) ? null : undefined;
 }
 
@@ -78,8 +78,8 @@ function unpack(body: object, rawBody: Uint8Array, options: UnpackOptions): Uint
     .filter(({ name }) => name === turns)
     .flatMap((member) =>
       blocks === undefined
-        ? blockEdits(bytes, member, options).edits
-        : turnEdits(bytes, member, { ...options, blocks }),
+        ? editsOfBlocks(bytes, member, options).edits
+        : editsOfTurns(bytes, member, { ...options, blocks }),
     );
   return applyEdits(bytes, edits);
 }
@@ -89,16 +89,16 @@ function someObject(list: unknown, matches: (item: JsonObject) => boolean): bool
 }
 
 /** The edits of a list of turns. A turn of which nothing would be left is left out: providers reject it. */
-function turnEdits(bytes: Buffer, list: Span, options: UnpackOptions & { blocks: string }): Edit[] {
+function editsOfTurns(bytes: Buffer, list: Span, options: UnpackOptions & { blocks: string }): Edit[] {
   const turns = arrayItems(bytes, list.start, list.end) ?? [];
   const edits: Edit[] = [];
   const removedIndexes: number[] = [];
   for (const [index, turn] of turns.entries()) {
     const object = topLevelMembers(bytes, turn.start, turn.end);
     if (object === undefined) continue;
-    const { edits: turnEdits, isEmpty } = editsOfTurn(bytes, object, options);
-    if (isEmpty) removedIndexes.push(index);
-    else edits.push(...turnEdits);
+    const turnEdits = editsOfTurn(bytes, object, options);
+    if (turnEdits.isEmpty) removedIndexes.push(index);
+    else edits.push(...turnEdits.edits);
   }
   return [...edits, ...itemRemovals(turns, removedIndexes)];
 }
@@ -109,19 +109,19 @@ function editsOfTurn(
   options: UnpackOptions & { blocks: string },
 ): { edits: Edit[]; isEmpty: boolean } {
   const edits: Edit[] = [];
-  const emptyItems: number[] = [];
+  const emptyMembers: number[] = [];
   for (const [index, member] of object.members.entries()) {
     if (member.name !== options.blocks) continue;
-    const { edits: own, isEmpty } = blockEdits(bytes, member, options);
-    if (isEmpty) emptyItems.push(index);
-    else edits.push(...own);
+    const blockEdits = editsOfBlocks(bytes, member, options);
+    if (blockEdits.isEmpty) emptyMembers.push(index);
+    else edits.push(...blockEdits.edits);
   }
-  const isEmpty = emptyItems.length > 0 && options.blocks === 'content';
-  return { edits: [...edits, ...memberRemovals(bytes, object, emptyItems)], isEmpty };
+  const isEmpty = emptyMembers.length > 0 && options.blocks === 'content';
+  return { edits: [...edits, ...memberRemovals(bytes, object, emptyMembers)], isEmpty };
 }
 
 /** The edits of a list of blocks, and whether none of them is left. */
-function blockEdits(
+function editsOfBlocks(
   bytes: Buffer,
   list: Span,
   { block: unpackBlock, blocks, hints }: UnpackOptions,
@@ -136,7 +136,8 @@ function blockEdits(
     if (content === undefined) continue;
     if (content === null) {
       removedIndexes.push(index);
-      hints.add(blocks === 'reasoning_details' ? blocks : (texts['type'] ?? 'reasoning'), notSent);
+      const feature = blocks === 'reasoning_details' ? blocks : (texts['type'] ?? 'reasoning');
+      hints.add(feature, 'of another provider is not sent to this model');
       continue;
     }
     for (const { name, start, end } of members) {
@@ -159,5 +160,3 @@ function textsOf(bytes: Buffer, members: readonly Member[]): Record<string, stri
       texts[name] = JSON.parse(bytes.toString('utf8', start, end)) as string;
   return texts;
 }
-
-const notSent = 'of another provider is not sent to this model';

@@ -7,8 +7,8 @@ export class SilenceTimer {
     this.#timer = setTimeout(() => this.#onSilence?.(), ms);
   }
 
-  /** Settles as the work does; resolves to undefined if it takes longer than the timer's time. */
-  orSettled<T>(work: Promise<T>): Promise<T | undefined> {
+  /** Settles as the work does; resolves to undefined when the work takes longer than the timer. */
+  race<T>(work: Promise<T>): Promise<T | undefined> {
     return new Promise((resolve, reject) => {
       this.#timer.refresh();
       this.#onSilence = () => resolve(undefined);

@@ -1,6 +1,5 @@
 // Forwards the event stream of a provider that supports the caller's format: the model's name,
 // errors and an unrequested usage chunk are edited in the bytes, and heartbeats fill silence.
-import { Problem } from '../../../../kernel/problem.ts';
 import type { Bill } from '../../billing/bill.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import { maxEventBytesFor, type UpstreamAnswer } from '../../upstream/client.ts';
@@ -26,6 +25,7 @@ import type { PassthroughFormat } from './formats.ts';
 import { modelNameEdits } from './request.ts';
 import { SilenceTimer } from './silence-timer.ts';
 import { createEventCounter } from './usage.ts';
+import { upstreamFailed } from '../../hub/problems.ts';
 
 export interface PassthroughStreamOptions {
   model: Pick<CatalogModel, 'id' | 'modalities'>;
@@ -57,11 +57,7 @@ export async function readPassthroughStream(
   const { endRule, textMembers } = options.format;
   if (answer.mediaType !== 'text/event-stream') {
     answer.abort();
-    throw new Problem(
-      'upstream_failed',
-      'upstream_failed',
-      'The model provider did not answer with a stream.',
-    );
+    throw upstreamFailed('The model provider did not answer with a stream.');
   }
   const maxEventBytes = maxEventBytesFor(endRule, options.model);
   const groups = readProviderEvents(answer.body, { maxEventBytes, endRule, textMembers });
@@ -86,8 +82,8 @@ type StartOptions = Pick<PassthroughStreamOptions, 'heartbeatMs' | 'firstContent
 };
 
 // Formats have up to three events before the content, and pings; the largest one repeats the instructions.
-const maximumHeldEvents = 1_000;
-const maximumHeldBytes = 4 * 1024 * 1024;
+const maxHeldEvents = 1_000;
+const maxHeldBytes = 4 * 1024 * 1024;
 
 // Reads up to the first event with content, as a failure before it can still be retried, or have a
 // status of its own. After `heartbeatMs`, or at the bound of their number and size, other events
@@ -121,7 +117,7 @@ async function readStart(
         bytes += event.bytes.length;
       }
       const content = next.value.find((event) => hasContent(event, format));
-      if (content === undefined && (events.length >= maximumHeldEvents || bytes >= maximumHeldBytes))
+      if (content === undefined && (events.length >= maxHeldEvents || bytes >= maxHeldBytes))
         return { events };
       if (content === undefined) continue;
       const failure = failureOfResponse(content);
@@ -180,13 +176,13 @@ async function* forward(
       yield* forwardGroup(group, edit, bill);
       pending ??= groups.next();
       rate?.startWait();
-      let next = await silence.orSettled(pending);
+      let next = await silence.race(pending);
       rate?.endWait();
       // A comment may only stand between two events.
       while (next === undefined) {
         yield heartbeat;
         rate?.startWait();
-        next = await silence.orSettled(pending);
+        next = await silence.race(pending);
         rate?.endWait();
       }
       pending = undefined;
@@ -280,6 +276,7 @@ function createEventEditor(options: ForwardOptions): EditEvent {
 }
 
 const noEdits: readonly Edit[] = [];
+const openBrace = 0x7b;
 
 function editAnew(bytes: Buffer, options: ForwardOptions): EditedBytes | undefined {
   const start = bytes.indexOf('{');
@@ -297,7 +294,7 @@ function editObject(
     if (format.modelNestedIn.includes(member.name)) {
       const innerMembers = topLevelMembers(bytes, member.start, member.end)?.members ?? [];
       edits.push(...modelNameEdits(innerMembers, model.id), ...redactErrorEdits(bytes, innerMembers, redact));
-    } else if (member.name === 'usage' && !wantsUsage && bytes[member.start] === 0x7b) {
+    } else if (member.name === 'usage' && !wantsUsage && bytes[member.start] === openBrace) {
       const choices = members.find(({ name }) => name === 'choices');
       const isEmpty =
         choices === undefined || /^\[\s*\]$/.test(bytes.toString('latin1', choices.start, choices.end));
