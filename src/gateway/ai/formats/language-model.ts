@@ -13,21 +13,30 @@ import {
   validTokenCount,
   type FinishReason,
   type ModelCall,
-  type Prompt,
   type StreamPart,
   type Usage,
   type Warning,
+  type AssistantPart,
+  type PromptMessage,
+  type ToolOutput,
+  type ToolPart,
+  type UserPart,
 } from '../hub/language-model.ts';
 import { readList } from './translation/members.ts';
-import { toFileData, toOutputPart } from './prompt-files.ts';
+import { toFileData, toOutputPart, type SpecContent } from './prompt-files.ts';
 import { truncatedAnswer } from './translation/finish.ts';
 
 export type Version = '3' | '4';
 
-type PromptPart = Extract<Prompt[number], { role: 'user' | 'assistant' | 'tool' }>['content'][number];
-type ToolOutput = Extract<PromptPart, { type: 'tool-result' }>['output'];
-type SpecMessage = StreamRequest['prompt'][number];
-type SpecContent = Exclude<SpecMessage['content'], string>[number];
+type PromptPart = UserPart | AssistantPart | ToolPart;
+/** A message of the request, and the parts of its roles. */
+export type SpecMessage = StreamRequest['prompt'][number];
+export type SpecUserPart = Exclude<Extract<SpecMessage, { role: 'user' }>['content'], string>[number];
+export type SpecAssistantPart = Exclude<
+  Extract<SpecMessage, { role: 'assistant' }>['content'],
+  string
+>[number];
+export type SpecToolPart = Extract<SpecMessage, { role: 'tool' }>['content'][number];
 
 export function toModelCall(body: StreamRequest, effort: string | undefined, signal: AbortSignal): ModelCall {
   const {
@@ -66,10 +75,10 @@ export function requestedEffort({ reasoning_effort: effort, reasoning }: StreamR
   return effort ?? commonEffort;
 }
 
-function toPromptMessage(message: SpecMessage, path: string): Prompt[number] {
-  if (typeof message.content === 'string') return message as Prompt[number];
+function toPromptMessage(message: SpecMessage, path: string): PromptMessage {
+  if (typeof message.content === 'string') return message as PromptMessage;
   const content = message.content.map((part, index) => toPromptPart(part, `${path}.content[${index}]`));
-  return { ...message, content } as Prompt[number];
+  return { ...message, content } as PromptMessage;
 }
 
 function toPromptPart(part: SpecContent, path: string): PromptPart {

@@ -6,7 +6,8 @@ import { parseDataUrl } from '../media/data-url.ts';
 import { invalidMember, readObject, readString } from './translation/members.ts';
 import { isRemoteFile } from './translation/file-address.ts';
 
-type SpecContent = Exclude<StreamRequest['prompt'][number]['content'], string>[number];
+/** A part of a message of the request. */
+export type SpecContent = Exclude<StreamRequest['prompt'][number]['content'], string>[number];
 type SpecFileData = Extract<SpecContent, { type: 'file' | 'reasoning-file' }>['data'];
 type FileData =
   | { type: 'url'; url: URL }

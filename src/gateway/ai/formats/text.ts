@@ -17,12 +17,12 @@ import {
   type Prompt,
   type Usage,
   type Warning,
+  type AssistantPart,
+  type PromptMessage,
+  type ToolPart,
+  type UserPart,
 } from '../hub/language-model.ts';
 import { invalidMember, readToolName } from './translation/members.ts';
-
-type UserPart = Extract<Prompt[number], { role: 'user' }>['content'][number];
-type AssistantPart = Extract<Prompt[number], { role: 'assistant' }>['content'][number];
-type ToolPart = Extract<Prompt[number], { role: 'tool' }>['content'][number];
 
 /**
  * Throws a 400 for a tool result without its call, a tool name of over 128
@@ -95,7 +95,7 @@ function toPrompt(body: GenerateTextRequest): Prompt {
     'messages' in body ? body.messages : [{ role: 'user', content: body.prompt }];
   return [
     ...(body.system === undefined ? [] : [{ role: 'system' as const, content: body.system }]),
-    ...messages.map((message, index): Prompt[number] => {
+    ...messages.map((message, index): PromptMessage => {
       const path = `messages[${index}].content`;
       if (message.role === 'user') return { role: 'user', content: toUserParts(message.content, path) };
       if (message.role === 'assistant')

@@ -17,6 +17,10 @@ import type {
 
 export type Prompt = LanguageModelV4Prompt;
 export type PromptMessage = LanguageModelV4Prompt[number];
+export type UserPart = Extract<PromptMessage, { role: 'user' }>['content'][number];
+export type AssistantPart = Extract<PromptMessage, { role: 'assistant' }>['content'][number];
+export type ToolPart = Extract<PromptMessage, { role: 'tool' }>['content'][number];
+export type ToolOutput = Extract<ToolPart, { type: 'tool-result' }>['output'];
 export type StreamPart = LanguageModelV4StreamPart;
 export type FinishReason = LanguageModelV4FinishReason;
 export type Usage = LanguageModelV4Usage;

@@ -1,9 +1,6 @@
 // Tool results for formats that allow only text in them, such as chat completions: the texts of a
 // result are joined, and its images and files follow in a user message, which may contain files.
-import type { Prompt } from '../hub/language-model.ts';
-
-type UserContent = Extract<Prompt[number], { role: 'user' }>['content'];
-type ToolPart = Extract<Prompt[number], { role: 'tool' }>['content'][number];
+import type { Prompt, ToolPart, UserPart } from '../hub/language-model.ts';
 
 /**
  * The same conversation. The message with the files follows all tool results of its
@@ -11,7 +8,7 @@ type ToolPart = Extract<Prompt[number], { role: 'tool' }>['content'][number];
  */
 export function separateToolFiles(prompt: Prompt): Prompt {
   const messages: Prompt = [];
-  let files: UserContent = [];
+  let files: UserPart[] = [];
   const appendFiles = () => {
     if (files.length > 0) messages.push({ role: 'user', content: files });
     files = [];
@@ -29,7 +26,7 @@ export function separateToolFiles(prompt: Prompt): Prompt {
 }
 
 /** The result with its texts alone; its files are appended to `files`. */
-function extractText(part: ToolPart, files: UserContent): ToolPart {
+function extractText(part: ToolPart, files: UserPart[]): ToolPart {
   if (part.type !== 'tool-result' || part.output.type !== 'content') return part;
   const { value: pieces, ...output } = part.output;
   // The package handles parts that are the provider's own.

@@ -14,16 +14,19 @@ import type {
 } from '../../../../contract/gateway/types.gen.ts';
 import { asRecord, parseToolInput } from '../../../../kernel/json-value.ts';
 import type { ProviderEntry } from '../../catalog/models-file.ts';
-import type { Prompt, ProviderOptions } from '../../hub/language-model.ts';
+import type {
+  Prompt,
+  ProviderOptions,
+  AssistantPart,
+  PromptMessage,
+  UserPart,
+} from '../../hub/language-model.ts';
 import { parseDataUrl } from '../../media/data-url.ts';
 import { cacheMarkOf } from '../translation/cache-mark.ts';
 import { decodeReplay } from '../translation/replay.ts';
 import { invalidMember, readList, readObject, readString, readToolName } from '../translation/members.ts';
 import { unsupportedMember } from '../../hub/problems.ts';
 
-type PromptMessage = Prompt[number];
-type UserPart = Extract<PromptMessage, { role: 'user' }>['content'][number];
-type AssistantPart = Extract<PromptMessage, { role: 'assistant' }>['content'][number];
 /** The part types of the contract; a part of another type reaches the default of each switch. */
 type ContentPart = ChatTextPart | ChatImagePart | ChatAudioPart | ChatFilePart | ChatRefusalPart;
 

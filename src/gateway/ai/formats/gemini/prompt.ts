@@ -10,11 +10,7 @@ import type { ProviderOptions } from '../../hub/language-model.ts';
 import { isRemoteFile } from '../translation/file-address.ts';
 import { decodeReplay } from '../translation/replay.ts';
 import { unsupportedMember } from '../../hub/problems.ts';
-
-type PromptMessage = StreamRequest['prompt'][number];
-type UserPart = Exclude<Extract<PromptMessage, { role: 'user' }>['content'], string>[number];
-type AssistantPart = Exclude<Extract<PromptMessage, { role: 'assistant' }>['content'], string>[number];
-type ToolPart = Extract<PromptMessage, { role: 'tool' }>['content'][number];
+import type { SpecMessage, SpecUserPart, SpecAssistantPart, SpecToolPart } from '../language-model.ts';
 
 interface FunctionCall {
   id: string;
@@ -84,7 +80,7 @@ function toMessages(
   { role = 'user', parts = [] }: GeminiContent,
   path: string,
   calls: FunctionCalls,
-): PromptMessage[] {
+): SpecMessage[] {
   const partPath = (index: number) => `${path}.parts[${index}]`;
   if (role === 'model')
     return [
@@ -94,8 +90,8 @@ function toMessages(
       },
     ];
   // Gemini puts function results and user text into one content; the hub has two messages for them.
-  const results: ToolPart[] = [];
-  const userParts: UserPart[] = [];
+  const results: SpecToolPart[] = [];
+  const userParts: SpecUserPart[] = [];
   for (const [index, part] of parts.entries()) {
     if (part.functionResponse === undefined) userParts.push(toUserPart(part, partPath(index)));
     else results.push(toToolResult(part.functionResponse, partPath(index), calls));
@@ -106,7 +102,7 @@ function toMessages(
   ];
 }
 
-function toUserPart(part: GeminiPart, path: string): UserPart {
+function toUserPart(part: GeminiPart, path: string): SpecUserPart {
   const { text, inlineData, fileData } = part;
   if (text !== undefined) return { type: 'text', text };
   if (inlineData !== undefined)
@@ -128,7 +124,7 @@ function toUserPart(part: GeminiPart, path: string): UserPart {
   throw unsupportedPart(part, path);
 }
 
-function toAssistantPart(part: GeminiPart, path: string, calls: FunctionCalls): AssistantPart {
+function toAssistantPart(part: GeminiPart, path: string, calls: FunctionCalls): SpecAssistantPart {
   const { text, thought: isReasoning, functionCall } = part;
   const options = toProviderOptions(part.thoughtSignature);
   if (text !== undefined) return { type: isReasoning === true ? 'reasoning' : 'text', text, ...options };
@@ -149,7 +145,7 @@ function toToolResult(
   { id, name, response }: NonNullable<GeminiPart['functionResponse']>,
   path: string,
   calls: FunctionCalls,
-): ToolPart {
+): SpecToolPart {
   const call = calls.take(id === undefined ? { name } : { id });
   if (call === undefined)
     throw invalidProblem(`${path}.functionResponse`, `answers no call of ${name} in an earlier content`);

@@ -1,19 +1,22 @@
 // Converts the system and the messages of Anthropic's format to a prompt of the hub.
 import type { MessageRequest } from '../../../../contract/gateway/types.gen.ts';
-import type { Prompt, ProviderOptions } from '../../hub/language-model.ts';
+import type {
+  Prompt,
+  ProviderOptions,
+  AssistantPart,
+  PromptMessage,
+  ToolOutput,
+  ToolPart,
+  UserPart,
+} from '../../hub/language-model.ts';
 import { invalidMember, readList, readObject, readString, readToolName } from '../translation/members.ts';
 import { cacheMark } from '../translation/cache-mark.ts';
 import {
-  type AssistantPart,
   fileOfData,
   fileOfAddress,
   type PromptContext,
-  type PromptMessage,
-  type ToolOutput,
-  type ToolPart,
   toToolOutput,
   ToolNames,
-  type UserPart,
 } from '../translation/prompt-parts.ts';
 import { decodeReplay } from '../translation/replay.ts';
 import { unsupportedMember } from '../../hub/problems.ts';

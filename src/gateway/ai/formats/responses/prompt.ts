@@ -1,16 +1,19 @@
 // Converts the instructions and the input of the responses format to a prompt of the hub.
 import type { ResponseRequest } from '../../../../contract/gateway/types.gen.ts';
 import { parseToolInput } from '../../../../kernel/json-value.ts';
-import type { Prompt, ProviderOptions } from '../../hub/language-model.ts';
+import type {
+  Prompt,
+  ProviderOptions,
+  AssistantPart,
+  ToolOutput,
+  UserPart,
+} from '../../hub/language-model.ts';
 import { invalidMember, readList, readObject, readString } from '../translation/members.ts';
 import {
-  type AssistantPart,
   fileOfData,
   fileOfUrl,
-  type ToolOutput,
   toToolOutput,
   ToolNames,
-  type UserPart,
   type PromptContext,
 } from '../translation/prompt-parts.ts';
 import { decodeReplay } from '../translation/replay.ts';

@@ -1,19 +1,13 @@
 // What the translations of several formats share: the options, the parts of a prompt with their checks, and
 // the names of tools that results refer to by the ids of their calls.
 import type { CatalogModel } from '../../catalog/catalog.ts';
-import type { Prompt } from '../../hub/language-model.ts';
+import type { ToolOutput, UserPart } from '../../hub/language-model.ts';
 import { parseDataUrl } from '../../media/data-url.ts';
 import { invalidMember, readString } from './members.ts';
 import type { DroppedHints } from './dropped-hints.ts';
 import { checkInputType } from './input-checks.ts';
 
-export type PromptMessage = Prompt[number];
-export type UserPart = Extract<PromptMessage, { role: 'user' }>['content'][number];
-export type AssistantPart = Extract<PromptMessage, { role: 'assistant' }>['content'][number];
-export type ToolPart = Extract<PromptMessage, { role: 'tool' }>['content'][number];
-export type ToolOutput = Extract<ToolPart, { type: 'tool-result' }>['output'];
-export type FilePart = Extract<UserPart, { type: 'file' }>;
-type FileSource = Omit<FilePart, 'type' | 'providerOptions'>;
+type FileSource = Omit<Extract<UserPart, { type: 'file' }>, 'type' | 'providerOptions'>;
 
 /** The model that reads the prompt, and a list of the hints of the request that it will not get. */
 export interface PromptContext {

@@ -2,7 +2,6 @@
 // language-model format. A message of the assistant can have several steps; each becomes an assistant
 // message and, with outputs of tools, a tool message.
 import type {
-  StreamRequest,
   UiChatCustomPart,
   UiChatFilePart,
   UiChatMessage,
@@ -16,22 +15,19 @@ import { invalidMember } from '../translation/members.ts';
 import type { DroppedHints } from '../translation/dropped-hints.ts';
 import { isRemoteFile } from '../translation/file-address.ts';
 import { isToolPart, toToolParts } from './tool-parts.ts';
+import type { SpecMessage, SpecUserPart, SpecAssistantPart, SpecToolPart } from '../language-model.ts';
 
-type PromptMessage = StreamRequest['prompt'][number];
-type UserPart = Exclude<Extract<PromptMessage, { role: 'user' }>['content'], string>[number];
-type AssistantPart = Exclude<Extract<PromptMessage, { role: 'assistant' }>['content'], string>[number];
-type ToolPart = Extract<PromptMessage, { role: 'tool' }>['content'][number];
-type FilePart = Extract<UserPart, { type: 'file' | 'reasoning-file' }>;
+type FilePart = Extract<SpecUserPart, { type: 'file' | 'reasoning-file' }>;
 
 /** Throws a 400 that names the part for one of the wrong shape. */
-export function toPrompt({ system, messages }: UiChatRequest, hints: DroppedHints): PromptMessage[] {
+export function toPrompt({ system, messages }: UiChatRequest, hints: DroppedHints): SpecMessage[] {
   return [
     ...(system === undefined || system === '' ? [] : [{ role: 'system' as const, content: system }]),
     ...messages.flatMap((message, index) => toMessages(message, `messages[${index}]`, hints)),
   ];
 }
 
-function toMessages({ role, parts }: UiChatMessage, path: string, hints: DroppedHints): PromptMessage[] {
+function toMessages({ role, parts }: UiChatMessage, path: string, hints: DroppedHints): SpecMessage[] {
   if (role === 'assistant') return toAssistantMessages(parts, path, hints);
   if (role === 'user') return toUserMessages(parts, path);
   const texts = parts.filter(isTextPart);
@@ -39,8 +35,8 @@ function toMessages({ role, parts }: UiChatMessage, path: string, hints: Dropped
   return content === '' ? [] : [{ role: 'system', content, ...toOptions(texts.at(-1)?.providerMetadata) }];
 }
 
-function toUserMessages(parts: readonly UiChatPart[], path: string): PromptMessage[] {
-  const content = parts.flatMap((part, index): UserPart[] => {
+function toUserMessages(parts: readonly UiChatPart[], path: string): SpecMessage[] {
+  const content = parts.flatMap((part, index): SpecUserPart[] => {
     if (isTextPart(part) && part.type === 'text') return toText(part, 'text');
     if (isFilePart(part) && part.type === 'file') return [toFile(part, `${path}.parts[${index}]`)];
     if (isTextPart(part) || isFilePart(part) || isToolPart(part))
@@ -50,14 +46,10 @@ function toUserMessages(parts: readonly UiChatPart[], path: string): PromptMessa
   return content.length === 0 ? [] : [{ role: 'user', content }];
 }
 
-function toAssistantMessages(
-  parts: readonly UiChatPart[],
-  path: string,
-  hints: DroppedHints,
-): PromptMessage[] {
-  const messages: PromptMessage[] = [];
-  let content: AssistantPart[] = [];
-  let results: ToolPart[] = [];
+function toAssistantMessages(parts: readonly UiChatPart[], path: string, hints: DroppedHints): SpecMessage[] {
+  const messages: SpecMessage[] = [];
+  let content: SpecAssistantPart[] = [];
+  let results: SpecToolPart[] = [];
   const endStep = () => {
     if (content.length > 0) messages.push({ role: 'assistant', content });
     if (results.length > 0) messages.push({ role: 'tool', content: results });
@@ -80,7 +72,7 @@ function toAssistantMessages(
   return messages;
 }
 
-function toAssistantParts(part: UiChatPart, path: string): AssistantPart[] {
+function toAssistantParts(part: UiChatPart, path: string): SpecAssistantPart[] {
   if (isTextPart(part)) return toText(part, part.type);
   if (isFilePart(part)) return [toFile(part, path)];
   if (isCustomPart(part)) return [{ type: 'custom', kind: part.kind, ...toOptions(part.providerMetadata) }];

@@ -1,24 +1,17 @@
 // Calls of tools in the messages of a chat: the call itself, and its output once the browser has added one.
-import type {
-  StreamRequest,
-  UiChatOtherPart,
-  UiChatPart,
-  UiChatToolPart,
-} from '../../../../contract/gateway/types.gen.ts';
+import type { UiChatOtherPart, UiChatPart, UiChatToolPart } from '../../../../contract/gateway/types.gen.ts';
 import { parseToolInput } from '../../../../kernel/json-value.ts';
 import { readString, readToolName } from '../translation/members.ts';
 import type { DroppedHints } from '../translation/dropped-hints.ts';
+import type { SpecAssistantPart, SpecToolPart } from '../language-model.ts';
 
-type PromptMessage = StreamRequest['prompt'][number];
-type AssistantPart = Exclude<Extract<PromptMessage, { role: 'assistant' }>['content'], string>[number];
-type ToolPart = Extract<PromptMessage, { role: 'tool' }>['content'][number];
-type ToolResult = Extract<ToolPart, { type: 'tool-result' }>;
+type ToolResult = Extract<SpecToolPart, { type: 'tool-result' }>;
 
 export interface ToolParts {
   /** Parts of the assistant's message. */
-  content: AssistantPart[];
+  content: SpecAssistantPart[];
   /** Parts of the message with outputs, which follows it. */
-  results: ToolPart[];
+  results: SpecToolPart[];
 }
 
 type CallPart = UiChatToolPart | UiChatOtherPart;
@@ -38,7 +31,7 @@ export function toToolParts(part: CallPart, path: string, hints: DroppedHints): 
   const toolCallId = readString(part.toolCallId, `${path}.toolCallId`);
   readString(part.state, `${path}.state`);
   const toolName = toolNameOf(part, path);
-  const call: AssistantPart = {
+  const call: SpecAssistantPart = {
     type: 'tool-call',
     toolCallId,
     toolName,
@@ -97,7 +90,7 @@ function outputOf({
     : { type: 'json', value: output ?? null };
 }
 
-function toDecision(approvalId: string, isApproved: boolean, reason: string | undefined): ToolPart {
+function toDecision(approvalId: string, isApproved: boolean, reason: string | undefined): SpecToolPart {
   return {
     type: 'tool-approval-response',
     approvalId,

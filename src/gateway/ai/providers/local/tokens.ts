@@ -1,7 +1,7 @@
 // Tokens of the local models: a token is a word with the white space before it,
 // which is easy to count by hand in tests of charges. The regular expressions here
 // run in linear time, since each can match a text in only one way.
-import type { Prompt, PromptMessage } from '../../hub/language-model.ts';
+import type { Prompt, PromptMessage, ToolOutput } from '../../hub/language-model.ts';
 import { unsupportedMember } from '../../hub/problems.ts';
 
 /**
@@ -42,11 +42,6 @@ export function textOf(message: PromptMessage): string {
   }
   return texts.join('\n');
 }
-
-type ToolOutput = Extract<
-  Exclude<PromptMessage, { role: 'system' }>['content'][number],
-  { type: 'tool-result' }
->['output'];
 
 function outputText(output: ToolOutput): string {
   switch (output.type) {
