@@ -84,7 +84,7 @@ export interface TranslatedRequest<B extends Body> {
   /** Headers of the caller that belong to the format, for providers that support it. */
   formatHeaders?: Record<string, string>;
   /** Called before each attempt is sent, when the call is checked and its credits are reserved. */
-  beforeSend?: () => Promise<void>;
+  beforeSend?: (() => Promise<void>) | undefined;
 }
 
 /** The content for one model: the caller's bytes, or the translated call. */

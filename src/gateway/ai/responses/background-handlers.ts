@@ -17,11 +17,11 @@ import {
   withBody,
 } from './calls.ts';
 import { ownerOf } from '../calls/owner.ts';
-import { plannedFormat, present } from './plan.ts';
 import { streamNotAvailable } from './runs/event-log.ts';
 import { isRunning } from './stored/stored-responses.ts';
 import { answerTranslated } from '../handlers/translated-format.ts';
 import { unixSeconds } from '../../../kernel/clock.ts';
+import { plannedFormat, present } from './planned-format.ts';
 
 export async function createInBackground(
   context: ResponsesContext,
@@ -103,8 +103,7 @@ export async function cancelResponse(
 }
 
 function backgroundNeedsStore(): Problem {
-  const message = 'must not be false with background: true';
-  return memberProblem('store', message);
+  return memberProblem('store', 'must not be false with background: true');
 }
 
 function notInBackground(): Problem {

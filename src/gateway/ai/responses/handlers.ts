@@ -24,11 +24,12 @@ import {
   withBody,
 } from './calls.ts';
 import { compactResponse } from './compaction.ts';
-import { plannedFormat, needsPlan, planResponse } from './plan.ts';
+import { needsPlan, planResponse } from './plan.ts';
 import { pageOfItems } from './stored/items.ts';
 import { answerTranslated } from '../handlers/translated-format.ts';
 import { unsupportedMember } from '../hub/problems.ts';
 import { unixSeconds } from '../../../kernel/clock.ts';
+import { plannedFormat } from './planned-format.ts';
 
 type TokensOperation = Operations['ai.getResponseTokens'];
 type TokensCall = Call<TokensOperation, Identity>;
@@ -124,18 +125,17 @@ async function answerCall(
   { detached, beforeSend }: AnswerOptions,
 ): Promise<ResponseReply> {
   const { body, rawBody } = call;
-  const hook = beforeSend === undefined ? {} : { beforeSend };
   if (!needsPlan(body))
     return answerTranslated(context, responses, {
       call: detached === undefined ? call : withBody(call, { body, rawBody }, detached),
-      ...hook,
+      beforeSend,
     });
   const plan = await planOf(context, call);
   const { format, saveWhole } = plannedFormat(responses, plan, {
     storedResponses: context.storedResponses,
     log: call.log,
   });
-  const reply = await answerTranslated(context, format, { call: withBody(call, plan, detached), ...hook });
+  const reply = await answerTranslated(context, format, { call: withBody(call, plan, detached), beforeSend });
   const result = await saveWhole();
   if (typeof result === 'string') return reply;
   return { status: 200, body: result.unsaved as ResponseAnswer, headers: reply.headers };
