@@ -97,7 +97,8 @@ export function streamErrorBody(
     );
   call.note({ model: model.id, provider: model.provider, ...failureNote(problem) });
   const body = renderProblem(problem, call.requestId);
-  return call.operationId.startsWith('ai.createMessage') ? withTypes(body, problem, 'anthropic') : body;
+  // Anthropic's clients choose their exception by the type of the error.
+  return call.operationId === 'ai.createMessage' ? withTypes(body, problem, 'anthropic') : body;
 }
 
 /**

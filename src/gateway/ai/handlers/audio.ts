@@ -92,8 +92,13 @@ export async function streamSpeech(
   const chargedContent = chargeStream(content, bill, (error) =>
     options.health.recordStreamFailure(result, error),
   );
-  const mediaType = speechMediaTypes[format] as 'audio/wav';
-  return { status: 200, content: chargedContent, mediaType, headers: attemptHeaders(result) };
+  return {
+    status: 200,
+    content: chargedContent,
+    // The type of the reply is a union by media type, which a variable cannot choose from.
+    mediaType: speechMediaTypes[format] as 'audio/wav',
+    headers: attemptHeaders(result),
+  };
 }
 
 export interface SpeechReply {

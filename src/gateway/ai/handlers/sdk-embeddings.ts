@@ -91,7 +91,7 @@ async function rerank(context: AiContext, call: RerankingCall) {
   return { status: 200 as const, ...rendered };
 }
 
-/** Objects as JSON: most rerank servers read texts alone. */
+/** The documents as texts, objects as JSON: most rerank servers accept no objects. */
 function documentsOf({ values }: RerankingBody['documents']): string[] {
   return values.map((value) => (typeof value === 'string' ? value : JSON.stringify(value)));
 }

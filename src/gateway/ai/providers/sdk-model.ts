@@ -98,7 +98,7 @@ function normalizeFinishReason(reason: FinishReason): FinishReason {
 }
 
 // Two formats at each of the most endpoints of a provider.
-const maximumModels = 2 * maxKeysAtEndpoints;
+const maxCachedModels = 2 * maxKeysAtEndpoints;
 
 function cachedModel(
   model: CatalogModel,
@@ -116,7 +116,7 @@ function cachedModel(
   const sdk = format.load(model, settings);
   const created: CachedSdkModel = { baseUrl, format, sdk, transport };
   // A provider may have several endpoints; the oldest models are those of an earlier base URL.
-  sdkModels.set(model, [...cachedModels.slice(1 - maximumModels), created]);
+  sdkModels.set(model, [...cachedModels.slice(1 - maxCachedModels), created]);
   // The next call retries a package that failed to load.
   sdk.catch(() => sdkModels.delete(model));
   return created;

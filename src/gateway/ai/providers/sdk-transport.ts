@@ -60,7 +60,7 @@ async function send(
   const answer = await upstream.send({
     url,
     body: await withApprovedLimit(body, format, access),
-    bodyWithoutUsage: requestsUsage ? () => withoutMember(body, 'stream_options') : undefined,
+    bodyWithoutUsage: requestsUsage ? () => withoutStreamOptions(body) : undefined,
     headers: {
       ...formatHeaders(format, headers),
       ...(streams && format.streamType !== undefined ? { accept: format.streamType } : {}),
@@ -166,9 +166,10 @@ function foreignAddress(): Problem {
   );
 }
 
-function withoutMember(body: string, name: string): string {
-  const { [name]: _omitted, ...rest } = JSON.parse(body) as Record<string, unknown>;
-  return JSON.stringify(rest);
+/** The request without the gateway's request for usage. */
+function withoutStreamOptions(body: string): string {
+  const { stream_options: _streamOptions, ...request } = JSON.parse(body) as Record<string, unknown>;
+  return JSON.stringify(request);
 }
 
 async function toJsonResponse(answer: UpstreamAnswer): Promise<Response> {

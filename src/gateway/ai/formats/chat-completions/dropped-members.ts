@@ -2,6 +2,8 @@
 // and that do not affect the answer: labels, hints and marks. The caller gets a
 // warning for each, so that no member is dropped silently.
 import type { ChatCompletionRequest } from '../../../../contract/gateway/types.gen.ts';
+import { asRecord } from '../../../../kernel/json-value.ts';
+import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { Warning } from '../../hub/language-model.ts';
 import { adapterOf } from '../../providers/adapters.ts';
 
@@ -17,7 +19,7 @@ export const labelMembers = new Set([
 
 // The members of each nested object that request.ts and prompt.ts read, or that
 // callers copy from earlier answers.
-const knownMembers = {
+const expectedMembers = {
   stream_options: new Set(['include_usage']),
   message: new Set([
     'role',
@@ -38,7 +40,7 @@ const knownMembers = {
   function: new Set(['name', 'description', 'parameters', 'strict']),
 };
 
-type NestedObject = keyof typeof knownMembers;
+type NestedObject = keyof typeof expectedMembers;
 type AddWarning = (name: string, feature: string, details: string) => void;
 
 // The places where models with cache marks accept them.
@@ -47,7 +49,7 @@ const markedPlaces = /^(?:messages\[\d+\]\.content\[\d+\]|tools\[\d+\])\.cache_c
 /** One warning for each name of a dropped member, with the path of its first occurrence. */
 export function droppedMemberWarnings(
   body: ChatCompletionRequest,
-  model: Parameters<typeof adapterOf>[0],
+  model: Pick<CatalogModel, 'providerEntry'>,
 ): Warning[] {
   const warnings = new Map<string, Warning>();
   const takesMarks = adapterOf(model).cacheMark !== undefined;
@@ -55,7 +57,7 @@ export function droppedMemberWarnings(
     if (takesMarks && name === 'cache_control' && markedPlaces.test(feature)) return;
     if (!warnings.has(name)) warnings.set(name, { type: 'unsupported', feature, details });
   };
-  for (const [name, value] of membersOf(body))
+  for (const [name, value] of Object.entries(body))
     if (labelMembers.has(name) && value !== null) add(name, name, 'labels are not sent to this model');
   addUnknown(add, 'stream_options', { value: body.stream_options, path: 'stream_options' });
   for (const [index, message] of body.messages.entries())
@@ -90,15 +92,12 @@ function addUnknown(
   kind: NestedObject,
   { value, path }: { value: unknown; path: string },
 ): void {
-  for (const [name, member] of membersOf(value)) {
+  for (const [name, member] of Object.entries(asRecord(value))) {
     // Every model treats images as `detail: auto`, so it is not dropped.
-    if (knownMembers[kind].has(name) || member === null || (name === 'detail' && member === 'auto')) continue;
+    if (expectedMembers[kind].has(name) || member === null || (name === 'detail' && member === 'auto'))
+      continue;
     add(name, `${path}.${name}`, 'is not sent to this model');
   }
-}
-
-function membersOf(value: unknown): [string, unknown][] {
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? Object.entries(value) : [];
 }
 
 function listOf(value: unknown): unknown[] {

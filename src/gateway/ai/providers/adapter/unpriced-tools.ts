@@ -1,20 +1,46 @@
 // Tools that a provider runs itself, at a price that the catalog does not have, and
 // tools that the caller runs, which cost only their tokens.
 
-// Tools that are billed by use, run another model, or read input of unknown size.
-const unpricedTools =
-  /^(?:web_search|web_fetch|code_execution|google_search|enterprise_web_search|google_maps|url_context|file_search|vertex_rag_store|advisor|mcp)/;
+// Prefixes of tools that are billed by use, run another model, or read input of unknown size.
+const unpricedTools = [
+  'web_search',
+  'web_fetch',
+  'code_execution',
+  'google_search',
+  'enterprise_web_search',
+  'google_maps',
+  'url_context',
+  'file_search',
+  'vertex_rag_store',
+  'advisor',
+  'mcp',
+];
 
-/**
- * Whether one of Anthropic's or Google's own tools, by its name without the prefix, costs its tokens alone.
- */
+/** Whether one of Anthropic's or Google's own tools, by its name without the prefix, costs its tokens alone. */
 export function isOwnToolPriced(name: string): boolean {
-  return !unpricedTools.test(name);
+  return !startsWithOneOf(name, unpricedTools);
 }
 
-// The provider runs all other types: it bills them separately, or they read input of unknown size.
-const callerTools =
-  /^(?:function|custom|namespace|tool_search|local_shell|apply_patch|bash_|text_editor_|memory_|computer(?!_use_preview))/;
+function startsWithOneOf(text: string, prefixes: readonly string[]): boolean {
+  return prefixes.some((prefix) => text.startsWith(prefix));
+}
+
+// Prefixes of the types that the caller runs. The provider runs all other types: it bills them separately, or
+// they read input of unknown size.
+const callerTypes = [
+  'function',
+  'custom',
+  'namespace',
+  'tool_search',
+  'local_shell',
+  'apply_patch',
+  'bash_',
+  'text_editor_',
+  'memory_',
+  'computer',
+];
+// OpenAI's former computer tool, which has a price of its own.
+const formerComputerType = 'computer_use_preview';
 
 /** A tool of a request in the form of any format. */
 export interface RequestTool {
@@ -27,8 +53,7 @@ export interface RequestTool {
 export function isRunByCaller(tool: RequestTool): boolean {
   // In Anthropic's format, tools of the caller may have no type.
   if (tool.type === undefined || tool.type === null) return true;
-  return (
-    typeof tool.type === 'string' &&
-    (callerTools.test(tool.type) || (tool.type === 'shell' && tool.environment?.type === 'local'))
-  );
+  if (typeof tool.type !== 'string') return false;
+  if (tool.type === 'shell') return tool.environment?.type === 'local';
+  return startsWithOneOf(tool.type, callerTypes) && !tool.type.startsWith(formerComputerType);
 }

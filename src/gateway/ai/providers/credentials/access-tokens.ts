@@ -61,13 +61,12 @@ export function createAccessTokens({
       if (cachedToken?.secret === secret && clock.monotonicMs() < cachedToken.expiresMs)
         return cachedToken.text;
       if (pendingFetch?.secret !== secret) {
-        const token = fetchToken(secret);
-        const fetch = { secret, token };
-        pendingFetch = fetch;
+        const newFetch = { secret, token: fetchToken(secret) };
+        pendingFetch = newFetch;
         const clearPending = () => {
-          if (pendingFetch === fetch) pendingFetch = undefined;
+          if (pendingFetch === newFetch) pendingFetch = undefined;
         };
-        token.then(clearPending, clearPending);
+        newFetch.token.then(clearPending, clearPending);
       }
       return (await pendingFetch.token).text;
     },

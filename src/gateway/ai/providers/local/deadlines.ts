@@ -11,7 +11,7 @@ export function withDeadlines(
 ): LanguageModel {
   return {
     async generate(call) {
-      const limitedCall = limit(call, Math.min(answerMs, streamMs));
+      const limitedCall = limitCall(call, Math.min(answerMs, streamMs));
       try {
         return await model.generate(limitedCall.call);
       } finally {
@@ -19,7 +19,7 @@ export function withDeadlines(
       }
     },
     async *stream(call) {
-      const limitedCall = limit(call, streamMs);
+      const limitedCall = limitCall(call, streamMs);
       try {
         yield* model.stream(limitedCall.call);
       } finally {
@@ -29,7 +29,8 @@ export function withDeadlines(
   };
 }
 
-function limit(call: ModelCall, ms: number): { call: ModelCall; end(): void } {
+/** The call with a deadline, and the end of the deadline. */
+function limitCall(call: ModelCall, ms: number): { call: ModelCall; end(): void } {
   const deadline = new AbortController();
   const timer = setTimeout(
     () =>

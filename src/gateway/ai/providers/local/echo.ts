@@ -27,7 +27,7 @@ export function echoModel({ clock }: { clock: Pick<Clock, 'sleep'> }): LanguageM
 }
 
 /** One answer while it is streamed. */
-interface Echo {
+interface EchoState {
   call: ModelCall;
   script: Script;
   clock: Pick<Clock, 'sleep'>;
@@ -47,7 +47,7 @@ async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerat
   const script = parseScript(call);
   if (script.failure?.after === 'start') throw modelFailure();
   const answer = cutAtStops(answerText(call, script), stopSequences);
-  const state: Echo = {
+  const state: EchoState = {
     call,
     script,
     clock,
@@ -74,7 +74,7 @@ async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerat
 }
 
 async function* streamText(
-  state: Echo,
+  state: EchoState,
   kind: 'reasoning' | 'text',
   text: string,
 ): AsyncGenerator<StreamPart> {
@@ -94,7 +94,7 @@ async function* streamText(
   yield { type: `${kind}-end`, id: kind };
 }
 
-async function* streamToolCalls(state: Echo): AsyncGenerator<StreamPart> {
+async function* streamToolCalls(state: EchoState): AsyncGenerator<StreamPart> {
   if (state.isCut) return;
   for (const [index, { toolName, input }] of state.script.toolCalls.entries()) {
     const id = `call_${index + 1}`;
@@ -108,7 +108,7 @@ async function* streamToolCalls(state: Echo): AsyncGenerator<StreamPart> {
 }
 
 /** Waits for the scripted delay; throws when the call is aborted or the script fails at this piece. */
-async function waitForPiece(state: Echo): Promise<void> {
+async function waitForPiece(state: EchoState): Promise<void> {
   const { call, script, clock } = state;
   call.signal.throwIfAborted();
   const failureAt = script.failure?.after;
@@ -118,12 +118,12 @@ async function waitForPiece(state: Echo): Promise<void> {
   state.pieces += 1;
 }
 
-function finishReason({ isCut, script }: Echo): 'length' | 'tool-calls' | 'stop' {
+function finishReason({ isCut, script }: EchoState): 'length' | 'tool-calls' | 'stop' {
   if (isCut || script.isCutShort) return 'length';
   return script.toolCalls.length > 0 ? 'tool-calls' : 'stop';
 }
 
-function usageOf({ inputTokens: input, textTokens: text, reasoningTokens: reasoning }: Echo): Usage {
+function usageOf({ inputTokens: input, textTokens: text, reasoningTokens: reasoning }: EchoState): Usage {
   return {
     inputTokens: { total: input, noCache: input, cacheRead: 0, cacheWrite: 0 },
     outputTokens: { total: text + reasoning, text, reasoning },

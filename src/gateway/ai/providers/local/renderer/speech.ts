@@ -44,6 +44,7 @@ export async function synthesizeSpeech({
   return {
     content: new Uint8Array(content),
     mediaType: 'audio/wav',
+    // The pool renders pictures and sound; a sound has no size.
     width: 0,
     height: 0,
     durationSeconds: audioSeconds(content),
