@@ -300,18 +300,26 @@ describe('a socket', () => {
     expect(await socket.closed).toBe(1009);
   });
 
-  test('is refused without a credential, for a foreign page, and beyond 32 of one user', async () => {
-    const authorization = `Bearer ${world.userToken}`;
+  test('is refused without a valid credential', async () => {
     expect(await refusal('/v1/responses', {})).toEqual([401, 'authentication_required']);
     expect(await refusal('/v1/responses', { authorization: 'Bearer usr_wrong' })).toEqual([
       401,
       'invalid_token',
     ]);
-    expect(await refusal('/v1/responses', { authorization, origin: 'https://evil.example' })).toEqual([
-      403,
-      'forbidden_origin',
-    ]);
+  });
+
+  test('is refused for a foreign page', async () => {
+    const headers = { authorization: `Bearer ${world.userToken}`, origin: 'https://evil.example' };
+    expect(await refusal('/v1/responses', headers)).toEqual([403, 'forbidden_origin']);
+  });
+
+  test('is refused at a path without a socket', async () => {
+    const authorization = `Bearer ${world.userToken}`;
     expect(await refusal('/v1/ai/text', { authorization })).toEqual([405, 'method_not_allowed']);
+  });
+
+  test('is refused beyond 32 of one user', async () => {
+    const authorization = `Bearer ${world.userToken}`;
     const sockets = await Promise.all(Array.from({ length: 32 }, () => open()));
     expect(await refusal('/v1/responses', { authorization })).toEqual([429, 'rate_limited']);
     for (const { socket } of sockets) socket.close();

@@ -484,24 +484,21 @@ describe('ai.compactResponse', () => {
     );
   });
 
-  test('refuses an empty conversation, a foreign response and an unknown effort', async () => {
+  test('refuses an empty conversation', async () => {
     await expect(compact({ input: [] })).rejects.toMatchObject({ status: 400, param: 'input' });
-    const send = async (members: object) => {
-      const response = await fetch(`${world.url}/v1/ai/responses/compact`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}` },
-        body: JSON.stringify({ model: 'acme/ok', input: 'x', ...members }),
-      });
-      return { status: response.status, ...((await response.json()) as object) };
-    };
-    expect(await send({ previous_response_id: 'resp_none' })).toMatchObject({
-      status: 400,
-      error: { code: 'previous_response_not_found' },
+  });
+
+  test.each([
+    ['a foreign response', { previous_response_id: 'resp_none' }, 400, 'previous_response_not_found'],
+    ['an unknown effort', { reasoning: { effort: 'high' } }, 422, 'unsupported_reasoning_effort'],
+    ['a stored conversation', { conversation: 'conv_1' }, 422, 'unsupported_by_model'],
+  ])('refuses %s', async (_what, members, status, code) => {
+    const response = await fetch(`${world.url}/v1/ai/responses/compact`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}` },
+      body: JSON.stringify({ model: 'acme/ok', input: 'x', ...members }),
     });
-    expect(await send({ reasoning: { effort: 'high' } })).toMatchObject({
-      status: 422,
-      error: { code: 'unsupported_reasoning_effort' },
-    });
-    expect(await send({ conversation: 'conv_1' })).toMatchObject({ status: 422 });
+    expect(response.status).toBe(status);
+    expect(await response.json()).toMatchObject({ error: { code } });
   });
 });

@@ -363,7 +363,7 @@ describe('the charge for usage', () => {
     ['text', (model) => text(model)],
   ];
 
-  describe.each(callsByFormat)('of %s', (wire, call) => {
+  describe.each(callsByFormat)('of %s', (format, call) => {
     test('that is missing is our own count and above zero for output', async () => {
       const { charged: credits, facts } = await chargeOf(call('acme/none'));
       expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
@@ -384,7 +384,7 @@ describe('the charge for usage', () => {
 
     // Where answers are translated, text in place of a number is an invalid answer and a failure of
     // the provider.
-    test.each(['acme/negative', ...(wire.startsWith('chat') ? ['acme/nonsense'] : [])])(
+    test.each(['acme/negative', ...(format.startsWith('chat') ? ['acme/nonsense'] : [])])(
       'that is negative or no number is our own count, with an alarm: %s',
       async (model) => {
         const alarmsBefore = alarms();
@@ -525,14 +525,14 @@ describe('the limit', () => {
       () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 500, messages }),
       'max_tokens',
     ],
-  ])('of the caller is refused with 402 instead of lowered: %s', async (wire, call, member) => {
+  ])('of the caller is refused with 402 instead of lowered: %s', async (format, call, member) => {
     world.ledger.reset(300n);
     const response = await call();
     expect(response.status).toBe(402);
     expect(response.headers.get('x-should-retry')).toBe('false');
     const error = await errorOf(response);
     expect(error).toMatchObject({
-      type: wire === 'messages' ? 'billing_error' : 'insufficient_credits',
+      type: format === 'messages' ? 'billing_error' : 'insufficient_credits',
       code: 'insufficient_credits',
       param: member,
     });
