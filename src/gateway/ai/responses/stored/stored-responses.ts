@@ -88,9 +88,10 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
   const runningIds = new Set<string>();
   const cleanup = createCleanup(options, runningIds, background);
 
-  async function insert(response: NewResponse, lease: Lease = {}): Promise<void> {
+  async function insert(response: NewResponse, { alongside, ...lease }: InsertOptions = {}): Promise<void> {
     const { responseId, owner } = response;
-    await store.insert(sealRow(options, response, lease), options.keepHours * 3_600, lease.alongside);
+    const row = { ...sealRow(options, response), ...lease };
+    await store.insert(row, options.keepHours * 3_600, alongside);
     background.run(`the quota after ${responseId}`, () =>
       store.deleteBeyond(owner, options.maxBytesPerOwner),
     );
@@ -135,8 +136,8 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
 }
 
 /**
- * Deletes expired responses every ten minutes, and fails those whose process has stopped. A replica that is
- * alone fails at its start all that run.
+ * Deletes expired responses every ten minutes, and fails those whose process has stopped. A process that is
+ * alone fails at its start every response that runs.
  */
 function createCleanup(
   options: StoredResponsesOptions,
@@ -182,30 +183,23 @@ function createCleanup(
   };
 }
 
-/** The lease of a response that runs, and a write of the same transaction. */
-interface Lease {
+interface InsertOptions {
+  /** The lease of a response that runs. */
   leaseSeconds?: number;
+  /** A write of the same transaction. */
   alongside?: ((tx: Tx) => Promise<unknown>) | undefined;
 }
 
 function sealRow(
   options: StoredResponsesOptions,
   { responseId, owner, previousId, input, response }: NewResponse,
-  { leaseSeconds: seconds }: Lease,
 ): StoredResponseRow {
   const sealedTexts = {
     input: sealText(options, responseId, { member: 'input', value: toStoredItems(input) }),
     response: sealText(options, responseId, { member: 'response', value: response }),
   };
   const bytes = sealedTexts.input.length + sealedTexts.response.length;
-  return {
-    responseId,
-    owner,
-    previousId,
-    ...sealedTexts,
-    bytes,
-    ...(seconds === undefined ? {} : { leaseSeconds: seconds }),
-  };
+  return { responseId, owner, previousId, ...sealedTexts, bytes };
 }
 
 async function findResponse(options: StoredResponsesOptions, address: ResponseAddress): Promise<JsonRecord> {
