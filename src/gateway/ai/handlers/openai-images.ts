@@ -3,9 +3,9 @@
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { CreateImageRequest, OpenAiImageList } from '../../../contract/gateway/types.gen.ts';
 import type { Call } from '../../../kernel/contract/operation.ts';
-import { type Clock } from '../../../kernel/clock.ts';
+import type { Clock } from '../../../kernel/clock.ts';
 import { notReplayable } from '../../../kernel/data/idempotency.ts';
-import { Problem } from '../../../kernel/problem.ts';
+import type { Problem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import { type AiHandlers, creditsHeader } from '../calls/context.ts';
 import { ownerOf } from '../calls/owner.ts';

@@ -3,7 +3,7 @@
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { OpenAiVideo, StartVideoRequest } from '../../../contract/gateway/types.gen.ts';
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
-import { type Clock } from '../../../kernel/clock.ts';
+import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import type { AiHandlers } from '../calls/context.ts';

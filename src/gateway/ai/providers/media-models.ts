@@ -1,7 +1,7 @@
 // Image, video, speech and transcription models of the catalog: selects the implementation
 // of an entry by the kind of its provider. text-models.ts does the same for language models.
 import type { Clock } from '../../../kernel/clock.ts';
-import { Problem } from '../../../kernel/problem.ts';
+import type { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type {
   AsyncVideoModel,

@@ -3,8 +3,8 @@
 // alike on every model. The response gets an id of the gateway, also where the provider has its own.
 import type { ResponseAnswer, ResponseEvent, ResponseRequest } from '../../../contract/gateway/types.gen.ts';
 import { id } from '../../../kernel/ids.ts';
-import { type JsonRecord } from '../../../kernel/json-value.ts';
-import { Problem, memberProblem } from '../../../kernel/problem.ts';
+import type { JsonRecord } from '../../../kernel/json-value.ts';
+import { memberProblem, type Problem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { TranslatedFormat } from '../handlers/translated-format.ts';

@@ -4,7 +4,7 @@ import { type Clock, unixSeconds } from '../../../kernel/clock.ts';
 import type { SocketConversation } from '../../../kernel/http/websocket.ts';
 import { id } from '../../../kernel/ids.ts';
 import { isRecord, type JsonRecord } from '../../../kernel/json-value.ts';
-import { Problem, memberProblem } from '../../../kernel/problem.ts';
+import { memberProblem, type Problem } from '../../../kernel/problem.ts';
 import { responseObject } from '../formats/responses/answer.ts';
 import { toContextItems, toStoredItems } from './stored/items.ts';
 import { maxConversationBytes } from './stored/stored-responses.ts';

@@ -58,8 +58,7 @@ function checkCall(call: ModelCall, { upstream_model: name }: SdkModelEntry): Mo
     const option = Object.keys(providerOptions[owner] ?? {}).find((member) => !harmlessOptions.has(member));
     if (option === undefined) continue;
     const param = `providerOptions.${owner}.${option}`;
-    const message =
-      `The member ${param} is refused: it can change the output limit or the price of ` + 'the call.';
+    const message = `The member ${param} is refused: it can change the output limit or the price of the call.`;
     throw new Problem('impossible', 'unpriced_member', message, { param });
   }
   if (providerOptions['anthropic']?.['disableParallelToolUse'] === true && !name.includes('anthropic'))

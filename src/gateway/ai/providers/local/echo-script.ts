@@ -1,6 +1,6 @@
 // The script of a `local/echo` answer: directives are lines of the last user message
 // that begin with `@`, and the other lines are the text to repeat.
-import { Problem } from '../../../../kernel/problem.ts';
+import type { Problem } from '../../../../kernel/problem.ts';
 import type { ModelCall, Prompt } from '../../hub/language-model.ts';
 import { createBudget, minimalInstance } from './minimal-instance.ts';
 import { textOf } from './tokens.ts';

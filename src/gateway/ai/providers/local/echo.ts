@@ -3,7 +3,7 @@
 // failures, so that clients can be tested without a provider. docs/guides/local-models.md describes it.
 import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../../../../kernel/clock.ts';
-import { Problem } from '../../../../kernel/problem.ts';
+import type { Problem } from '../../../../kernel/problem.ts';
 import {
   collectAnswer,
   type LanguageModel,

@@ -94,9 +94,8 @@ function quoteSections(results: readonly SearchResult[]): string {
         : body;
     return `## ${heading}\n\n${quote}`;
   });
-  return (
-    'From the documentation, found by search (no language model wrote ' + `this):\n\n${sections.join('\n\n')}`
-  );
+  const note = 'From the documentation, found by search (no language model wrote this):';
+  return [note, ...sections].join('\n\n');
 }
 
 function noAnswer(pages: readonly string[]): string {

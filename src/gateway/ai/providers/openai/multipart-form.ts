@@ -12,8 +12,8 @@ export function multipartForm(fields: readonly (readonly [string, FormField])[])
   const pieces = fields.flatMap(([name, field]) => {
     const head = `--${boundary}\r\ncontent-disposition: form-data; name="${escapeQuotes(name)}"`;
     if (typeof field === 'string') return [Buffer.from(`${head}\r\n\r\n${field}\r\n`, 'utf8')];
-    const fileHead =
-      `${head}; filename="${escapeQuotes(field.fileName)}"\r\ncontent-type: ` + `${field.mediaType}\r\n\r\n`;
+    const fileName = escapeQuotes(field.fileName);
+    const fileHead = `${head}; filename="${fileName}"\r\ncontent-type: ${field.mediaType}\r\n\r\n`;
     return [Buffer.from(fileHead, 'utf8'), field.content, Buffer.from('\r\n')];
   });
   return {
