@@ -23,20 +23,13 @@ import {
   type UserPart,
 } from '../hub/language-model.ts';
 import { readList } from './translation/members.ts';
-import { toFileData, toOutputPart, type SpecContent } from './prompt-files.ts';
+import { toFileData, toOutputPart } from './prompt-files.ts';
 import { truncatedAnswer } from './translation/finish.ts';
+import type { SpecContent, SpecMessage } from './translation/spec-prompt.ts';
 
 export type Version = '3' | '4';
 
 type PromptPart = UserPart | AssistantPart | ToolPart;
-/** A message of the request, and the parts of its roles. */
-export type SpecMessage = StreamRequest['prompt'][number];
-export type SpecUserPart = Exclude<Extract<SpecMessage, { role: 'user' }>['content'], string>[number];
-export type SpecAssistantPart = Exclude<
-  Extract<SpecMessage, { role: 'assistant' }>['content'],
-  string
->[number];
-export type SpecToolPart = Extract<SpecMessage, { role: 'tool' }>['content'][number];
 
 export function toModelCall(body: StreamRequest, effort: string | undefined, signal: AbortSignal): ModelCall {
   const {

@@ -1,13 +1,11 @@
 // Files in a prompt of the AI SDK's format, and the parts of a tool's result.
 // Versions 3 and 4 of the specification differ in the members of the latter, so the
 // contract lists their types alone, and their members are checked here.
-import type { StreamRequest } from '../../../contract/gateway/types.gen.ts';
 import { parseDataUrl } from '../media/data-url.ts';
 import { invalidMember, readObject, readString } from './translation/members.ts';
 import { isRemoteFile } from './translation/file-address.ts';
+import type { SpecContent } from './translation/spec-prompt.ts';
 
-/** A part of a message of the request. */
-export type SpecContent = Exclude<StreamRequest['prompt'][number]['content'], string>[number];
 type SpecFileData = Extract<SpecContent, { type: 'file' | 'reasoning-file' }>['data'];
 type FileData =
   | { type: 'url'; url: URL }

@@ -10,7 +10,12 @@ import type { ProviderOptions } from '../../hub/language-model.ts';
 import { isRemoteFile } from '../translation/file-address.ts';
 import { decodeReplay } from '../translation/replay.ts';
 import { unsupportedMember } from '../../hub/problems.ts';
-import type { SpecMessage, SpecUserPart, SpecAssistantPart, SpecToolPart } from '../language-model.ts';
+import type {
+  SpecMessage,
+  SpecUserPart,
+  SpecAssistantPart,
+  SpecToolPart,
+} from '../translation/spec-prompt.ts';
 
 interface FunctionCall {
   id: string;

@@ -15,7 +15,12 @@ import { invalidMember } from '../translation/members.ts';
 import type { DroppedHints } from '../translation/dropped-hints.ts';
 import { isRemoteFile } from '../translation/file-address.ts';
 import { isToolPart, toToolParts } from './tool-parts.ts';
-import type { SpecMessage, SpecUserPart, SpecAssistantPart, SpecToolPart } from '../language-model.ts';
+import type {
+  SpecMessage,
+  SpecUserPart,
+  SpecAssistantPart,
+  SpecToolPart,
+} from '../translation/spec-prompt.ts';
 
 type FilePart = Extract<SpecUserPart, { type: 'file' | 'reasoning-file' }>;
 

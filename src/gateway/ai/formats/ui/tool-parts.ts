@@ -3,7 +3,7 @@ import type { UiChatOtherPart, UiChatPart, UiChatToolPart } from '../../../../co
 import { parseToolInput } from '../../../../kernel/json-value.ts';
 import { readString, readToolName } from '../translation/members.ts';
 import type { DroppedHints } from '../translation/dropped-hints.ts';
-import type { SpecAssistantPart, SpecToolPart } from '../language-model.ts';
+import type { SpecAssistantPart, SpecToolPart } from '../translation/spec-prompt.ts';
 
 type ToolResult = Extract<SpecToolPart, { type: 'tool-result' }>;
 
