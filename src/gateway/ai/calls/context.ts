@@ -54,9 +54,7 @@ export interface PaidRequest {
  * The members of a call that do not depend on its body. A call is a class with getters, so it cannot be
  * spread.
  */
-export function callMembers<Call extends Omit<PaidRequest, 'headers'>>(
-  call: Call,
-): Omit<PaidRequest, 'headers'> {
+export function callMembers(call: Omit<PaidRequest, 'headers'>): Omit<PaidRequest, 'headers'> {
   const { operationId, requestId, identity, signal, log, note, remember } = call;
   return { operationId, requestId, identity, signal, log, note, remember };
 }
