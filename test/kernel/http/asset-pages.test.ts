@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { gunzipSync } from 'node:zlib';
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startWorld, type World } from '../world.ts';
 
@@ -15,6 +15,7 @@ beforeAll(async () => {
   mkdirSync(join(directory, 'guides'));
   writeFileSync(join(directory, 'index.html'), '<h1>Portal</h1>');
   writeFileSync(join(directory, 'long.html'), longPage);
+  writeFileSync(join(directory, 'picture.webp'), Buffer.alloc(4_000));
   writeFileSync(join(directory, '404.html'), '<h1>Missing</h1>');
   writeFileSync(join(directory, 'guides/index.html'), '<h1>Guides</h1>');
   writeFileSync(join(directory, '.hidden'), 'secret');
@@ -49,14 +50,28 @@ function get(path: string, headers: Record<string, string> = {}): Promise<Receiv
 
 describe('a page', () => {
   test('is compressed for a client that accepts gzip', async () => {
-    const { headers, body } = await get('/docs/long.html', { 'accept-encoding': 'br, gzip;q=0.8' });
+    const { headers, body } = await get('/docs/long.html', { 'accept-encoding': 'br;q=0, gzip;q=0.8' });
     expect(headers).toMatchObject({ 'content-encoding': 'gzip', vary: 'Accept-Encoding' });
     expect(headers['content-length']).toBe(String(body.length));
     expect(body.length).toBeLessThan(longPage.length / 10);
     expect(gunzipSync(body).toString()).toBe(longPage);
   });
 
-  test.each(['', 'identity', 'gzip;q=0', 'br'])(
+  test('is compressed by Brotli for a client that accepts both', async () => {
+    const { headers, body } = await get('/docs/long.html', { 'accept-encoding': 'gzip, deflate, br' });
+    expect(headers).toMatchObject({ 'content-encoding': 'br', vary: 'Accept-Encoding' });
+    expect(headers['content-length']).toBe(String(body.length));
+    expect(brotliDecompressSync(body).toString()).toBe(longPage);
+  });
+
+  test('that is a picture has its media type and no encoding', async () => {
+    const { headers, body } = await get('/docs/picture.webp', { 'accept-encoding': 'gzip, br' });
+    expect(headers['content-type']).toBe('image/webp');
+    expect(headers['content-encoding']).toBeUndefined();
+    expect(body.length).toBe(4_000);
+  });
+
+  test.each(['', 'identity', 'gzip;q=0', 'deflate'])(
     'is sent as it is for accept-encoding "%s"',
     async (encoding) => {
       const { headers, body } = await get('/docs/long.html', { 'accept-encoding': encoding });
@@ -68,7 +83,9 @@ describe('a page', () => {
   test('has a tag for each encoding and answers it with 304', async () => {
     const plainAnswer = await get('/docs/long.html');
     const gzipAnswer = await get('/docs/long.html', { 'accept-encoding': 'gzip' });
-    expect(plainAnswer.headers['etag']).not.toBe(gzipAnswer.headers['etag']);
+    const brotliAnswer = await get('/docs/long.html', { 'accept-encoding': 'br' });
+    const tags = [plainAnswer, gzipAnswer, brotliAnswer].map(({ headers }) => headers['etag']);
+    expect(new Set(tags).size).toBe(3);
     const secondAnswer = await get('/docs/long.html', {
       'accept-encoding': 'gzip',
       'if-none-match': `"other", W/${String(gzipAnswer.headers['etag'])}`,

@@ -4,15 +4,20 @@ import { createHash } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { promisify } from 'node:util';
-import { gzip } from 'node:zlib';
+import { brotliCompress, constants, gzip } from 'node:zlib';
 import { isSingleExecutable, listFiles, readBytes } from '../../assets.ts';
 import { createLruCache } from '../../cache.ts';
 import { acceptsHtml } from './accept.ts';
 import { includesTag } from '../../etag.ts';
 
-const compress = promisify(gzip);
+type Encoding = 'br' | 'gzip';
 
-const mediaTypes: Readonly<Record<string, string>> = {
+// At this level the references are an eighth smaller than with gzip. A file is compressed once.
+const brotliOptions = { params: { [constants.BROTLI_PARAM_QUALITY]: 5 } };
+const compressBrotli = promisify(brotliCompress);
+const compressGzip = promisify(gzip);
+
+const textTypes: Readonly<Record<string, string>> = {
   html: 'text/html; charset=utf-8',
   css: 'text/css; charset=utf-8',
   js: 'text/javascript; charset=utf-8',
@@ -21,6 +26,8 @@ const mediaTypes: Readonly<Record<string, string>> = {
   txt: 'text/plain; charset=utf-8',
   svg: 'image/svg+xml',
 };
+// Compressed already.
+const pictureTypes: Readonly<Record<string, string>> = { webp: 'image/webp' };
 // Smaller files would hardly shrink.
 const minCompressedBytes = 1_024;
 // The portal has 300 pages of 20 kB on average, compressed; the three references have 700 kB each.
@@ -51,7 +58,7 @@ export function serveAssets(folder: string): ServeAssets {
   return async (request, response, next) => {
     const [address = '/'] = (request.url ?? '/').split('?');
     const [original = ''] = ('originalUrl' in request ? String(request.originalUrl) : '').split('?');
-    const isCompressed = acceptsGzip(request.headers['accept-encoding']);
+    const encoding = preferredEncoding(request.headers['accept-encoding']);
     const name = address.slice(1);
     // Without the trailing slash the links of an index would be relative to the parent folder.
     const isFolder = /^[^.]*[^./]$/.test(name) && (await finder.has(`${name}/index.html`));
@@ -59,11 +66,9 @@ export function serveAssets(folder: string): ServeAssets {
       response.writeHead(301, { location: `${original}/` }).end();
       return;
     }
-    const page = await finder.page(address.endsWith('/') ? `${name}index.html` : name, isCompressed);
+    const page = await finder.page(address.endsWith('/') ? `${name}index.html` : name, encoding);
     if (page !== undefined) return writePage(request, response, page);
-    const errorPage = acceptsHtml(request.headers.accept)
-      ? await finder.page('404.html', isCompressed)
-      : undefined;
+    const errorPage = acceptsHtml(request.headers.accept) ? await finder.page('404.html', encoding) : undefined;
     if (errorPage === undefined) return next();
     response.writeHead(404, { ...errorPage.headers, 'cache-control': 'no-store' });
     response.end(request.method === 'HEAD' ? undefined : errorPage.content);
@@ -110,14 +115,14 @@ function createPageFinder(folder: string) {
     return (await names).has(name);
   }
 
-  async function page(name: string, isCompressed: boolean): Promise<Page | undefined> {
+  async function page(name: string, encoding: Encoding | undefined): Promise<Page | undefined> {
     if (!(await isAsset(name))) return undefined;
     const version = await readVersion(`${folder}/${name}`);
     if (version === undefined) return undefined;
-    const key = `${isCompressed ? 'gzip' : 'plain'} ${name}`;
+    const key = `${encoding ?? 'plain'} ${name}`;
     const cachedPage = pages.peek(key);
     if (cachedPage?.version === version) return cachedPage;
-    const current = await readPage(`${folder}/${name}`, { version, isCompressed });
+    const current = await readPage(`${folder}/${name}`, { version, encoding });
     pages.set(key, current);
     return current;
   }
@@ -134,33 +139,42 @@ async function readVersion(file: string): Promise<string | undefined> {
 
 async function readPage(
   file: string,
-  { version, isCompressed }: { version: string; isCompressed: boolean },
+  { version, encoding: accepted }: { version: string; encoding: Encoding | undefined },
 ): Promise<Page> {
   const bytes = await readBytes(file);
   const extension = file.split('.').pop() ?? '';
-  const isText = extension in mediaTypes;
-  const isGzipped = isCompressed && isText && bytes.byteLength >= minCompressedBytes;
-  const content = isGzipped ? await compress(bytes) : bytes;
+  const isText = extension in textTypes;
+  const encoding = isText && bytes.byteLength >= minCompressedBytes ? accepted : undefined;
+  const content = await compress(bytes, encoding);
   const digest = createHash('sha256').update(bytes).digest('base64url').slice(0, 22);
   return {
     version,
     content,
     headers: {
-      'content-type': mediaTypes[extension] ?? 'application/octet-stream',
+      'content-type': textTypes[extension] ?? pictureTypes[extension] ?? 'application/octet-stream',
       'content-length': String(content.byteLength),
       // A browser keeps the page and asks whether it has changed; a page and its script always fit
       // each other.
       'cache-control': 'no-cache',
       vary: 'Accept-Encoding',
       // The compressed bytes are another representation, so they have a tag of their own (RFC 9110, 8.8.3).
-      etag: `"${digest}${isGzipped ? '-gzip' : ''}"`,
-      ...(isGzipped ? { 'content-encoding': 'gzip' } : {}),
+      etag: `"${digest}${encoding === undefined ? '' : `-${encoding}`}"`,
+      ...(encoding === undefined ? {} : { 'content-encoding': encoding }),
     },
   };
 }
 
-function acceptsGzip(header: string | string[] = ''): boolean {
-  return String(header)
-    .split(',')
-    .some((entry) => /^\s*(?:gzip|\*)\s*(?:;\s*q=(?!0(?:\.0*)?\s*$).*)?$/i.test(entry));
+async function compress(bytes: Uint8Array, encoding: Encoding | undefined): Promise<Uint8Array> {
+  if (encoding === undefined) return bytes;
+  return encoding === 'br' ? compressBrotli(bytes, brotliOptions) : compressGzip(bytes);
+}
+
+/** Brotli before gzip, where both are accepted. */
+function preferredEncoding(header: string | string[] = ''): Encoding | undefined {
+  return (['br', 'gzip'] as const).find((encoding) => accepts(String(header), encoding));
+}
+
+function accepts(header: string, encoding: Encoding): boolean {
+  const pattern = new RegExp(`^\\s*(?:${encoding}|\\*)\\s*(?:;\\s*q=(?!0(?:\\.0*)?\\s*$).*)?$`, 'i');
+  return header.split(',').some((entry) => pattern.test(entry));
 }
