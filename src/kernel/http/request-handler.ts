@@ -120,6 +120,8 @@ const pageHeaders: Readonly<Record<string, string>> = {
     "img-src 'self' data:",
     "font-src 'self' data:",
     'worker-src blob:',
+    // The form of an operation calls this server, or an agent on the reader's machine.
+    "connect-src 'self' http://127.0.0.1:* http://localhost:*",
     "base-uri 'none'",
     "form-action 'none'",
     "frame-ancestors 'none'",
