@@ -15,12 +15,13 @@ import { parseArgs } from 'node:util';
 import { build } from 'esbuild';
 import { groupGuides } from './docs/guide-order.ts';
 import { type Entry, writeIndexBody } from './docs/index-page.ts';
-import { type NavigationGroup, writePage } from './docs/layout.ts';
+import { type NavigationGroup, writeHeader, writePage } from './docs/layout.ts';
 import { findBrokenLinks } from './docs/links.ts';
-import { markdownPage, writeLlmsText } from './docs/llms-text.ts';
+import { firstSentence, markdownPage, writeLlmsText } from './docs/llms-text.ts';
 import { type Rendered, renderMarkdown } from './docs/markdown.ts';
 import { missingPage, writeMissingPage } from './docs/missing-page.ts';
 import { collectOperationPages, type OperationPages } from './docs/operation-pages.ts';
+import { type PictureFile, pictureWriter, readPictures } from './docs/pictures.ts';
 import { writeProblemCodes } from './docs/problem-codes.ts';
 import { checkTypes, fencesOf } from './docs/sample-types.ts';
 import { checkSamples, readSample, updateSamples } from './docs/samples.ts';
@@ -29,6 +30,7 @@ import type { SearchEntry } from './docs/browser/search-options.ts';
 import { writeSearchIndex } from './docs/search-index.ts';
 import { type Document, operationsOf } from './generate/document.ts';
 import { digestFiles, writeIfChanged } from './generate/files.ts';
+import type { SampledOperation } from './generate/samples.ts';
 import { type Surface, surfaces } from './generate/surfaces.ts';
 import { packageVersion, runRedocly } from './generate/tools.ts';
 
@@ -95,46 +97,27 @@ async function main(folder: string, output: string): Promise<void> {
   try {
     // The cheapest checks run first: texts, then links, then types, and the reference pages last.
     const references = surfaces.map(readReference);
-    const { pages, checkSampleTypes } = renderPages(folder, references);
+    const pictures = readPictures(folder);
+    const { pages, checkSampleTypes } = renderPages(folder, references, pictures);
     const operations = collectOperations(pages, references);
     const navigation = navigate(pages, references);
-    const index = {
-      page: 'index.html',
-      title: 'Townhall',
-      headings: [],
-      body: writeIndexBody(
-        references.map(({ entry }) => entry),
-        navigation.filter(({ title }) => title !== 'Reference'),
-      ),
-    };
-    const files = new Map<string, string>([['index.html', writePage({ ...index, navigation })]]);
-    // The JSON schema with which editors validate a project's declaration; they download it from here.
-    files.set(
-      'townhall.schema.json',
-      readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8'),
-    );
-    for (const page of pages) files.set(page.page, writeOwnPage(page, operations, navigation));
-    for (const page of operations.pages)
-      files.set(page.page, writePage({ ...page, headings: [], navigation, isWide: true }));
-    const referenceFiles = references.flatMap(({ entry }) => [entry.page, entry.document]);
-    const brokenLinks = findBrokenLinks(
-      files,
-      new Set([...referenceFiles, 'portal.css', 'portal.js', 'search-index.js']),
-    );
-    if (brokenLinks.length > 0) throw new Error(`broken links:\n  ${brokenLinks.join('\n  ')}`);
+    const ownPages = writeOwnPages({ pages, operations, navigation, references, pictures });
+    checkLinks(ownPages, references, pictures);
     const builds = Promise.all(references.map((reference) => buildReference(reference, staging)));
     builds.catch(() => {});
     if (options.check) checkSampleTypes();
-    for (const [name, text] of (await builds).flat()) files.set(name, text);
-    files.set('portal.css', readFileSync(path.join(import.meta.dirname, 'docs/portal.css'), 'utf8'));
-    files.set('portal.js', await bundleScript());
-    files.set(missingPage, writeMissingPage(navigation));
-    // Add the Markdown pages after the check of links: their links name sources, not pages of the portal.
-    const texts = pages.filter(({ page }) => page.startsWith('guides/') || page === 'start.html');
-    for (const { page, markdown } of texts) files.set(markdownPage(page), markdown);
-    const entries = references.map(({ entry }) => entry);
-    files.set('llms.txt', writeLlmsText(texts, navigation, entries));
-    files.set('search-index.js', writeSearchIndex([...pages.flatMap(sectionsOf), ...operations.search]));
+    const files = new Map<string, string | Uint8Array>([
+      ...ownPages,
+      ...(await builds).flat(),
+      ...[...pictures].map(([name, { bytes }]): [string, Uint8Array] => [name, bytes]),
+      ...writeTexts(pages, navigation, references),
+      ['portal.css', `${readStyle('header.css')}${readStyle('portal.css')}`],
+      ['portal.js', await bundleScript()],
+      [missingPage, writeMissingPage(navigation)],
+      ['search-index.js', writeSearchIndex([...pages.flatMap(sectionsOf), ...operations.search])],
+      // The JSON schema with which editors validate a project's declaration; they download it from here.
+      ['townhall.schema.json', readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8')],
+    ]);
     publish(output, files);
     writeIfChanged(stamp, inputs);
   } finally {
@@ -145,10 +128,91 @@ async function main(folder: string, output: string): Promise<void> {
   );
 }
 
+function readStyle(name: string): string {
+  return readFileSync(path.join(import.meta.dirname, 'docs', name), 'utf8');
+}
+
+interface PortalParts {
+  pages: readonly Page[];
+  operations: OperationPages;
+  navigation: NavigationGroup[];
+  references: readonly Reference[];
+  pictures: ReadonlyMap<string, PictureFile>;
+}
+
+function writeOwnPages({ pages, operations, navigation, references, pictures }: PortalParts) {
+  const descriptions = new Map(pages.map(({ page, markdown }) => [page, firstSentence(markdown)]));
+  const firstCall = operationsOf(references[0]?.document ?? {}).find(({ id }) => id === 'ai.generateText');
+  const body = writeIndexBody({
+    entries: references.map(({ entry }) => entry),
+    guides: navigation.filter(({ title }) => title !== 'Reference'),
+    descriptions,
+    samples: (firstCall?.operation as SampledOperation | undefined)?.['x-codeSamples'] ?? [],
+    picture: pictureWriter(pictures, 'index.html')(
+      'docs/pictures/console.webp',
+      'A conversation in the console',
+    ),
+  });
+  const guides = navigation.filter(({ title }) => title !== 'Reference').flatMap(({ links }) => links);
+  return new Map<string, string>([
+    [
+      'index.html',
+      writePage({ page: 'index.html', title: 'Townhall', headings: [], body, navigation, kind: 'home' }),
+    ],
+    ...pages.map((page): [string, string] => [
+      page.page,
+      writeOwnPage(page, { operations, navigation, guides, description: descriptions.get(page.page) }),
+    ]),
+    ...operations.pages.map((page): [string, string] => [
+      page.page,
+      writePage({ ...page, headings: [], kind: 'wide' }),
+    ]),
+  ]);
+}
+
+function checkLinks(
+  pages: ReadonlyMap<string, string>,
+  references: readonly Reference[],
+  pictures: ReadonlyMap<string, PictureFile>,
+): void {
+  const brokenLinks = findBrokenLinks(
+    pages,
+    new Set([
+      ...references.flatMap(({ entry }) => [entry.page, entry.document]),
+      ...pictures.keys(),
+      ...[...pages.keys()].map(markdownPage),
+      'portal.css',
+      'portal.js',
+      'search-index.js',
+      'llms.txt',
+    ]),
+  );
+  if (brokenLinks.length > 0) throw new Error(`broken links:\n  ${brokenLinks.join('\n  ')}`);
+}
+
+/** llms.txt and the guides as Markdown, whose links name sources and not pages of the portal. */
+function writeTexts(
+  pages: readonly Page[],
+  navigation: NavigationGroup[],
+  references: readonly Reference[],
+): [string, string][] {
+  const texts = pages.filter(hasMarkdown);
+  const entries = references.map(({ entry }) => entry);
+  return [
+    ...texts.map(({ page, markdown }): [string, string] => [markdownPage(page), markdown]),
+    ['llms.txt', writeLlmsText(texts, navigation, entries)],
+  ];
+}
+
+function hasMarkdown({ page }: Page): boolean {
+  return page.startsWith('guides/') || page === 'start.html';
+}
+
 function inputDigest(folder: string): string {
   const bundles = surfaces.map(({ name }) => `src/contract/${name}/bundle.json`);
   const scripts = ['scripts/docs.ts', 'scripts/docs', 'src/deploy/townhall.schema.json'];
-  const versions = ['@redocly/cli', 'marked', 'minisearch'].map((name) => `${name}@${packageVersion(name)}`);
+  const tools = ['@redocly/cli', 'highlight.js', 'marked', 'minisearch'];
+  const versions = tools.map((name) => `${name}@${packageVersion(name)}`);
   return digestFiles(
     root,
     [...scripts, ...bundles],
@@ -159,6 +223,7 @@ function inputDigest(folder: string): string {
 function renderPages(
   folder: string,
   references: readonly Reference[],
+  pictures: ReadonlyMap<string, PictureFile>,
 ): { pages: Page[]; checkSampleTypes: () => void } {
   const sources = readSources(folder);
   const { guides, readme, programs, examples } = sources;
@@ -176,7 +241,13 @@ function renderPages(
     page,
     source,
     markdown,
-    ...renderMarkdown(markdown, { source, page, pageOf, readDiagram }),
+    ...renderMarkdown(markdown, {
+      source,
+      page,
+      pageOf,
+      readDiagram,
+      writePicture: pictureWriter(pictures, page),
+    }),
   });
   // The navigation replaces this section.
   const [introduction = ''] = readme.split(/^## Where to go next$/m);
@@ -211,7 +282,7 @@ interface Sources {
 function readSources(folder: string): Sources {
   const guides = readdirSync(path.join(folder, 'docs/guides')).filter((name) => name.endsWith('.md'));
   const programs = readdirSync(path.join(folder, 'examples'), { recursive: true, encoding: 'utf8' }).filter(
-    (name) => /\.(?:tsx?|sh|json)$/.test(name) && !name.includes('node_modules'),
+    (name) => /\.(?:tsx?|py|sh|json)$/.test(name) && !name.includes('node_modules'),
   );
   return {
     guides: new Map(
@@ -268,17 +339,34 @@ function checkAllTypes(
 
 /** Writes a page with the operations that it shows below its text. */
 function writeOwnPage(
-  { page, title, headings, html }: Page,
-  { operationsOfGuide }: OperationPages,
-  navigation: NavigationGroup[],
+  own: Page,
+  {
+    operations,
+    navigation,
+    guides,
+    description,
+  }: {
+    operations: OperationPages;
+    navigation: NavigationGroup[];
+    /** The guides in the order of the navigation. */
+    guides: readonly { page: string; title: string }[];
+    description: string | undefined;
+  },
 ): string {
-  const operationList = page.startsWith('guides/') ? operationsOfGuide(page) : '';
+  const { page, title, headings, html } = own;
+  const operationList = page.startsWith('guides/') ? operations.operationsOfGuide(page) : '';
+  const position = guides.findIndex((guide) => guide.page === page);
   return writePage({
     page,
     title,
+    ...(description === undefined || description === '' ? {} : { description }),
     headings: operationList === '' ? headings : [...headings, operationsHeading],
     body: `${html}${operationList}`,
     navigation,
+    footer: {
+      ...(position < 0 ? {} : { previous: guides[position - 1], next: guides[position + 1] }),
+      markdown: hasMarkdown(own) ? markdownPage(page) : undefined,
+    },
   });
 }
 
@@ -296,6 +384,7 @@ function collectOperations(pages: readonly Page[], references: readonly Referenc
           // Links of the documents go to tags of their own reference page.
           pageOf: () => undefined,
           readDiagram: () => '',
+          writePicture: () => '',
         }).html,
     },
   );
@@ -375,7 +464,13 @@ async function buildReference(
   if (code !== 0 || !existsSync(page))
     throw new Error(`redocly build-docs of ${surface.name}:\n${stdout}\n${stderr}`);
   return [
-    [entry.page, sealPage(readFileSync(page, 'utf8'))],
+    [
+      entry.page,
+      sealPage(readFileSync(page, 'utf8'), {
+        header: writeHeader(entry.page, ''),
+        style: `${readStyle('header.css')}${readStyle('redoc.css')}`,
+      }),
+    ],
     [entry.document, text],
   ];
 }
@@ -405,9 +500,9 @@ function updateGuides(folder: string): void {
 }
 
 /** Writes changed files and removes pages that no longer exist. */
-function publish(output: string, files: ReadonlyMap<string, string>): void {
+function publish(output: string, files: ReadonlyMap<string, string | Uint8Array>): void {
   for (const [name, text] of files) {
-    const foreignAssets = name.endsWith('.html') ? findForeignAssets(text) : [];
+    const foreignAssets = typeof text === 'string' && name.endsWith('.html') ? findForeignAssets(text) : [];
     if (foreignAssets.length > 0)
       throw new Error(`${name} would ask another host for ${foreignAssets.join(', ')}`);
   }

@@ -2,14 +2,25 @@
 // link.
 
 const groups: readonly { title: string; guides: readonly string[] }[] = [
-  { title: 'Start', guides: ['first-five-minutes', 'clients', 'connect', 'errors', 'from-litellm'] },
+  { title: 'Start', guides: ['first-five-minutes', 'install', 'clients', 'connect', 'errors'] },
+  {
+    title: 'By task',
+    guides: [
+      'web-login-in-react',
+      'agent-in-a-product',
+      'key-with-a-budget',
+      'providers-by-example',
+      'from-litellm',
+      'production-checklist',
+      'upgrade',
+    ],
+  },
   { title: 'The gateway', guides: ['login-and-tokens', 'env-and-secrets', 'your-own-services'] },
-  { title: 'Money', guides: ['credits', 'key-with-a-budget', 'what-a-call-costs', 'payments'] },
+  { title: 'Money', guides: ['credits', 'what-a-call-costs', 'payments'] },
   {
     title: 'Models',
     guides: [
       'model-providers',
-      'providers-by-example',
       'formats',
       'format-members',
       'local-models',
@@ -17,19 +28,16 @@ const groups: readonly { title: string; guides: readonly string[] }[] = [
       'media',
     ],
   },
-  { title: 'The agent', guides: ['agent', 'plugins', 'console'] },
+  { title: 'The agent', guides: ['agent', 'first-plugin', 'plugins', 'console'] },
   {
     title: 'Running it',
     guides: [
       'running',
-      'production-checklist',
       'settings',
       'operating',
       'storage-in-s3',
       'deploy',
       'kubernetes',
-      'install',
-      'upgrade',
       'scaling',
       'telemetry',
     ],

@@ -1,8 +1,10 @@
-// The layout of all our own pages: navigation, the current page's place in it, and the search.
+// The layout of all our own pages: the header with the search, the links beside the text, the text, and
+// the list of its sections. The reference pages of Redoc have the same header.
 
 import path from 'node:path';
 import type { Heading } from './markdown.ts';
-import { ownHead } from './seal.ts';
+import { markPath } from './mark.ts';
+import { writeOwnHead } from './seal.ts';
 import { escapeHtml } from './text.ts';
 
 export interface NavigationGroup {
@@ -10,54 +12,94 @@ export interface NavigationGroup {
   links: { page: string; title: string }[];
 }
 
+/** The pages before and after a guide in the order of the navigation, and its Markdown. */
+export interface PageFooter {
+  previous?: { page: string; title: string } | undefined;
+  next?: { page: string; title: string } | undefined;
+  markdown?: string | undefined;
+}
+
+type LinkTo = (target: string) => string;
+
 /** `page` is the page's path in the portal; all of its links are relative to it. */
 export function writePage({
   page,
   title,
+  description,
   body,
   headings,
   navigation,
-  isWide = false,
+  footer = {},
+  kind = 'text',
+  connections,
 }: {
   page: string;
   title: string;
+  description?: string;
   body: string;
   headings: readonly Heading[];
   navigation: readonly NavigationGroup[];
-  /** Whether the page has no list of headings, so that the text is wider. */
-  isWide?: boolean;
+  footer?: PageFooter;
+  /** `wide` has no list of headings, `home` no links beside the text either. */
+  kind?: 'text' | 'wide' | 'home';
+  /** The servers that the page may call, as sources of a content security policy. */
+  connections?: string | undefined;
 }): string {
-  const linkTo = (target: string) => path.posix.relative(path.posix.dirname(page), target);
+  const linkTo: LinkTo = (target) => relativeLink(page, target);
   const home = linkTo('.') === '' ? './' : `${linkTo('.')}/`;
+  const contents = kind === 'text' ? writeContents(headings) : '';
   return `<!doctype html>
 <html lang="en">
-<head>${ownHead}
+<head>${writeOwnHead(connections)}
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeHtml(title === 'Townhall' ? title : `${title} · Townhall`)}</title>
-<link rel="stylesheet" href="${linkTo('portal.css')}">
+${description === undefined ? '' : `<meta name="description" content="${escapeHtml(description)}">\n`}<link rel="stylesheet" href="${linkTo('portal.css')}">
 <script src="${linkTo('portal.js')}" defer data-root="${escapeHtml(home)}"></script>
 </head>
 <body>
 <a class="skip" href="#content">Skip to the text</a>
-<header>
-<a class="name" href="${linkTo('index.html')}">Townhall</a>
-${searchBox}
-<button id="menu" type="button" aria-expanded="false" aria-controls="navigation">Pages</button>
-</header>
-<div class="frame${isWide ? ' wide' : ''}">
+${writeHeader(page, `${searchBox}\n${themeButton}\n${menuButton}`)}
+<div class="frame ${kind}">
 <nav id="navigation" aria-label="Pages">
+<ul class="small-only">${sections.map((section) => `<li><a href="${linkTo(section.page)}">${section.title}</a></li>`).join('')}</ul>
 ${navigation.map((group) => writeGroup(group, page, linkTo)).join('\n')}
 </nav>
 <main id="content" tabindex="-1">
-${body}
+${contents === '' ? body : body.replace('</h1>', () => `</h1>\n${writeFoldedContents(contents)}`)}
+${writeFooter(footer, linkTo)}
 </main>
-${writeContents(headings)}
+${contents === '' ? '' : `<nav class="contents" aria-label="On this page"><h2>On this page</h2>${contents}</nav>`}
 </div>
 </body>
 </html>
 `;
 }
+
+function relativeLink(page: string, target: string): string {
+  return path.posix.relative(path.posix.dirname(page), target);
+}
+
+const sections: readonly { title: string; page: string; has: RegExp }[] = [
+  { title: 'Guides', page: 'start.html', has: /^(?:start\.html|guides\/)/ },
+  { title: 'Operations', page: 'operations/index.html', has: /^operations\// },
+  { title: 'Reference', page: 'gateway.html', has: /^(?:gateway|agent|agent-classic)\.html$/ },
+];
+
+/** The header of every page; `controls` follow its links. */
+export function writeHeader(page: string, controls: string): string {
+  const links = sections.map((section) => {
+    const current = section.has.test(page) ? ' aria-current="true"' : '';
+    return `<a href="${relativeLink(page, section.page)}"${current}>${section.title}</a>`;
+  });
+  return `<header class="bar">
+<a class="name" href="${relativeLink(page, 'index.html')}">${mark}Townhall</a>
+<nav class="sections" aria-label="Sections">${links.join('')}</nav>
+${controls}
+</header>`;
+}
+
+const mark = `<svg viewBox="0 0 24 24" width="20" height="20" aria-hidden="true"><path fill="currentColor" d="${markPath}"/></svg>`;
 
 const searchBox = `<div class="search" role="search">
 <input type="search" id="search" placeholder="Search" aria-label="Search the documentation" autocomplete="off" spellcheck="false" role="combobox" aria-expanded="false" aria-controls="results" aria-autocomplete="list">
@@ -65,11 +107,13 @@ const searchBox = `<div class="search" role="search">
 <ul id="results" role="listbox" aria-label="Search results" hidden></ul>
 </div>`;
 
-function writeGroup(
-  { title, links }: NavigationGroup,
-  page: string,
-  linkTo: (target: string) => string,
-): string {
+const themeButton =
+  '<button id="theme" type="button" aria-label="Dark colors" aria-pressed="false" hidden><svg viewBox="0 0 24 24" width="18" height="18" aria-hidden="true"><circle cx="12" cy="12" r="9" fill="none" stroke="currentColor" stroke-width="2"/><path fill="currentColor" d="M12 3a9 9 0 0 1 0 18z"/></svg></button>';
+
+const menuButton =
+  '<button id="menu" type="button" aria-label="Pages" aria-expanded="false" aria-controls="navigation"><svg viewBox="0 0 24 24" width="18" height="18" aria-hidden="true"><path stroke="currentColor" stroke-width="2.5" d="M3 6h18M3 12h18M3 18h18"/></svg></button>';
+
+function writeGroup({ title, links }: NavigationGroup, page: string, linkTo: LinkTo): string {
   const items = links.map((link) => {
     const current = link.page === page ? ' aria-current="page"' : '';
     return `<li><a href="${linkTo(link.page)}"${current}>${escapeHtml(link.title)}</a></li>`;
@@ -82,10 +126,27 @@ ${items.join('\n')}
 
 /** The list of the page's sections; empty for a page with fewer than three. */
 function writeContents(headings: readonly Heading[]): string {
-  const sections = headings.filter(({ depth }) => depth === 2);
-  if (sections.length < 3) return '';
-  const items = sections.map(
+  const listed = headings.filter(({ depth }) => depth === 2);
+  if (listed.length < 3) return '';
+  const items = listed.map(
     ({ anchor, text }) => `<li><a href="#${escapeHtml(anchor)}">${escapeHtml(text)}</a></li>`,
   );
-  return `<nav class="contents" aria-label="On this page"><h2>On this page</h2><ul>${items.join('')}</ul></nav>`;
+  return `<ul>${items.join('')}</ul>`;
+}
+
+// A screen without room for the list beside the text has it below the title.
+function writeFoldedContents(contents: string): string {
+  return `<details class="folded-contents"><summary>On this page</summary>${contents}</details>`;
+}
+
+function writeFooter({ previous, next, markdown }: PageFooter, linkTo: LinkTo): string {
+  const step = (link: { page: string; title: string } | undefined, name: string, word: string) =>
+    link === undefined
+      ? ''
+      : `<a class="${name}" href="${linkTo(link.page)}"><span class="quiet">${word}</span> ${escapeHtml(link.title)}</a>`;
+  const steps = `${step(previous, 'previous', 'Before')}${step(next, 'next', 'Next')}`;
+  const source = markdown === undefined ? '' : `<a href="${linkTo(markdown)}">This page as Markdown</a> · `;
+  return `<footer>
+${steps === '' ? '' : `<nav class="steps" aria-label="Neighbouring pages">${steps}</nav>\n`}<p class="quiet">${source}<a href="${linkTo('llms.txt')}">llms.txt</a> · These pages load nothing from other sites.</p>
+</footer>`;
 }

@@ -26,7 +26,7 @@ export function findBrokenLinks(pages: ReadonlyMap<string, string>, files: Reado
       else if (anchor !== undefined && pages.has(target) && !anchors.get(target)?.has(anchor))
         brokenLinks.push(`${name}: ${href} names no heading of ${target}`);
     }
-    for (const [, source = ''] of html.matchAll(/<script\b[^>]*?\ssrc="([^"]*)"/g)) {
+    for (const [, source = ''] of html.matchAll(/<(?:script|img)\b[^>]*?\ssrc="([^"]*)"/g)) {
       const target = path.posix.normalize(path.posix.join(path.posix.dirname(name), source));
       if (!files.has(target)) brokenLinks.push(`${name}: ${source} is no file of the portal`);
     }

@@ -24,7 +24,9 @@ export function writeLlmsText(
   const groups = navigation.flatMap(({ title, links }) => {
     const lines = links.flatMap(({ page }) => {
       const text = byPage.get(page);
-      return text === undefined ? [] : [`- [${text.title}](${markdownPage(page)})${describe(text.markdown)}`];
+      if (text === undefined) return [];
+      const sentence = firstSentence(text.markdown);
+      return [`- [${text.title}](${markdownPage(page)})${sentence === '' ? '' : `: ${sentence}`}`];
     });
     return lines.length === 0 ? [] : [`## ${title}\n${lines.join('\n')}\n`];
   });
@@ -38,8 +40,8 @@ export function writeLlmsText(
 }
 
 /** The first sentence below the title, where it is a plain paragraph. */
-function describe(markdown: string): string {
-  const [, paragraph = ''] = /^# [^\n]*\n+([A-Z][^\n]*)/.exec(markdown) ?? [];
+export function firstSentence(markdown: string): string {
+  const [, paragraph = ''] = /^# [^\n]*\n+([A-Z`][^\n]*)/.exec(markdown) ?? [];
   const [sentence = ''] = /^.*?[.!?](?=\s|$)/.exec(paragraph) ?? [];
-  return sentence === '' ? '' : `: ${sentence.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')}`;
+  return sentence.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1').replaceAll('`', '');
 }

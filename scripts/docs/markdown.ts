@@ -3,6 +3,7 @@
 
 import path from 'node:path';
 import { Marked, type Token, type Tokens } from 'marked';
+import { writeCode } from './highlight.ts';
 import { anchorOf, escapeHtml } from './text.ts';
 
 export interface Heading {
@@ -37,6 +38,8 @@ export interface MarkdownOptions {
    * it takes the page's colors.
    */
   readDiagram: (target: string) => string;
+  /** The HTML of a picture of the repository with its description. */
+  writePicture: (target: string, description: string) => string;
 }
 
 export function renderMarkdown(markdown: string, options: MarkdownOptions): Rendered {
@@ -74,13 +77,14 @@ function createMarked(options: MarkdownOptions, headings: Heading[]): Marked {
         return `<a href="${escapeHtml(portalLink(href, options))}"${titleAttribute}>${this.parser.parseInline(tokens)}</a>`;
       },
       image({ href, text }: Tokens.Image) {
-        if (!href.endsWith('.svg')) throw new Error(`${source}: the image ${href} is not an SVG diagram`);
         const file = path.posix.normalize(path.posix.join(path.posix.dirname(source), href));
+        if (href.endsWith('.webp')) return options.writePicture(file, text);
+        if (!href.endsWith('.svg')) throw new Error(`${source}: the image ${href} is no SVG or WebP file`);
         return `<span class="diagram" tabindex="0" role="group" aria-label="${escapeHtml(text)}">${readDiagram(file)}</span>`;
       },
       code({ text, lang }: Tokens.Code) {
         const language = lang?.split(/\s/)[0] ?? '';
-        return `<pre tabindex="0"${language === '' ? '' : ` data-language="${escapeHtml(languageName(language))}"`}><code>${escapeHtml(text)}</code></pre>\n`;
+        return `${writeCode(text, language)}\n`;
       },
       table(token: Tokens.Table) {
         const cells = (row: Tokens.TableCell[], tag: string) =>
@@ -131,18 +135,4 @@ function plainText(markdown: string): string {
     .replaceAll(/```\w*|[`*|]/g, '')
     .replaceAll(/\s+/g, ' ')
     .trim();
-}
-
-function languageName(language: string): string {
-  return (
-    {
-      sh: 'shell',
-      ts: 'TypeScript',
-      tsx: 'TypeScript',
-      js: 'JavaScript',
-      json: 'JSON',
-      yaml: 'YAML',
-      py: 'Python',
-    }[language] ?? language
-  );
 }

@@ -10,8 +10,11 @@ import {
   type Schema,
   resolve,
 } from '../generate/document.ts';
-import type { CodeSample, SampledOperation } from '../generate/samples.ts';
+import { type SampleRequest, sampleRequest } from '../generate/sample-request.ts';
+import type { SampledOperation } from '../generate/samples.ts';
 import type { Surface } from '../generate/surfaces.ts';
+import { writeCode } from './highlight.ts';
+import { writeSamples } from './operation-samples.ts';
 import { type DescribedSchema, membersOf, type Member, typeOf } from './schema-members.ts';
 import { escapeHtml } from './text.ts';
 
@@ -63,12 +66,13 @@ export function writeOperationBody(options: OperationPageOptions): string {
   const { summary = endpoint.id, description = '' } = operation;
   return `<article class="operation">
 <div class="intro">
+<p class="path"><a href="${toRoot}operations/index.html">Operations</a> / <a href="${toRoot}operations/index.html#${tagAnchor(options.surface, tagOf(endpoint))}">${escapeHtml(`${options.surface.title}, ${tagOf(endpoint)}`)}</a></p>
 <h1 id="${escapeHtml(endpoint.id)}">${escapeHtml(summary)}</h1>
 <p class="endpoint">${methodTag(endpoint.method)} <code>${escapeHtml(endpoint.path).replaceAll('/', '/<wbr>')}</code></p>
 ${render(description)}
 ${writeFurtherPaths(options)}${writeCallers(options)}
 </div>
-${writeSamples(operation['x-codeSamples'] ?? [], options.surface)}
+${writeSamples(operation['x-codeSamples'] ?? [], () => requestOf(options))}
 <div class="details">
 ${writeParameters(options)}
 ${writeRequestBody(options)}
@@ -77,6 +81,10 @@ ${writeErrors(options)}
 ${writeMore(options)}
 </div>
 </article>`;
+}
+
+export function tagOf({ operation }: PlacedOperation): string {
+  return (operation as { tags?: string[] }).tags?.[0] ?? '';
 }
 
 /** The method as a colored label. */
@@ -105,35 +113,13 @@ function writeCallers({ surface, endpoint }: OperationPageOptions): string {
   return `<p class="quiet">${escapeHtml(text)} In the clients: <code>${escapeHtml(endpoint.id)}</code>.</p>`;
 }
 
-function writeSamples(samples: readonly CodeSample[], surface: Surface): string {
-  if (samples.length === 0) return '';
-  const variable = /TOWNHALL_\w*TOKEN/.exec(samples.map(({ source }) => source).join('\n'))?.[0];
-  const tabs = samples.map(
-    ({ label }, index) =>
-      `<button type="button" role="tab" id="tab-${index}" aria-controls="sample-${index}" aria-selected="${index === 0}"${index === 0 ? '' : ' tabindex="-1"'}>${escapeHtml(label)}</button>`,
-  );
-  const panels = samples.map(
-    ({ label, source }, index) =>
-      `<div role="tabpanel" id="sample-${index}" aria-labelledby="tab-${index}" data-label="${escapeHtml(label)}"><pre tabindex="0"><code>${escapeHtml(source)}</code></pre></div>`,
-  );
-  return `<section class="samples" aria-label="Samples"${variable === undefined ? '' : ` data-variable="${variable}"`}>
-<div role="tablist" aria-label="Language">${tabs.join('')}</div>
-${panels.join('\n')}
-${variable === undefined ? '' : tokenField(variable, surface)}
-</section>`;
-}
-
-const tokenPlaces: Readonly<Record<string, string>> = {
-  TOWNHALL_TOKEN: 'The local edition has one in <code>data/local.token</code>.',
-  TOWNHALL_ADMIN_TOKEN: 'It comes from <code>POST /v1/admin/login</code>.',
-  TOWNHALL_AGENT_TOKEN: 'The agent has one in <code>data/agent/agent.token</code>.',
-};
-
-function tokenField(variable: string, surface: Surface): string {
-  const server = surface.name === 'gateway' ? 'the local edition' : 'an agent on this machine';
-  return `<div class="token"><label for="token">Your token</label>
-<input id="token" type="text" placeholder="$${variable}" autocomplete="off" spellcheck="false" aria-describedby="token-place">
-<p class="quiet" id="token-place">The samples call ${server}. A token that you put here is written into them and leaves this page only when you copy one. ${tokenPlaces[variable] ?? ''}</p></div>`;
+/** The request of the samples; undefined where the body is no JSON. */
+function requestOf({ document, surface, endpoint }: OperationPageOptions): SampleRequest | undefined {
+  const { requestBody } = endpoint.operation;
+  const mediaTypes =
+    requestBody === undefined ? [] : Object.keys(resolve<Body>(document, requestBody).content ?? {});
+  const hasForm = mediaTypes.length === 0 || mediaTypes.includes('application/json');
+  return hasForm ? sampleRequest(document, surface, endpoint) : undefined;
 }
 
 function writeParameters({ document, endpoint, render }: OperationPageOptions): string {
@@ -217,7 +203,7 @@ function writeErrorExample(example: ErrorExample, knownCodes: ReadonlySet<string
     ? `<p><a href="${toRoot}guides/error-codes.html#${name}">What <code>${name}</code> means, and what to do</a></p>`
     : '';
   return `<details class="error" data-code="${name}"><summary><code>${name}</code> <span class="quiet">${escapeHtml(message)}</span></summary>
-<pre tabindex="0"><code>${escapeHtml(JSON.stringify(example, null, 2))}</code></pre>
+${writeCode(JSON.stringify(example, null, 2), 'json')}
 ${link}</details>`;
 }
 
@@ -234,10 +220,12 @@ function memberTable(members: readonly Member[], render: (markdown: string) => s
 }
 
 function memberRow(
-  { name, type, isRequired, description }: Member,
+  { name, type, isRequired, description, form }: Member,
   render: (markdown: string) => string,
 ): string {
-  const mark = isRequired ? ' <span class="required">required</span>' : '';
+  const requiredMark = isRequired ? ' <span class="required">required</span>' : '';
+  const mark =
+    form === undefined ? requiredMark : `${requiredMark} <span class="type">in ${escapeHtml(form)}</span>`;
   return `<dt><code>${escapeHtml(name)}</code> <span class="type">${escapeHtml(type)}</span>${mark}</dt><dd>${description === '' ? '' : render(description)}</dd>`;
 }
 
@@ -245,22 +233,27 @@ function writeTable(rows: readonly string[]): string {
   return `<dl class="members">${rows.join('')}</dl>\n`;
 }
 
+/** The anchor of a tag in the list of all operations. */
+export function tagAnchor(surface: Surface, tag: string): string {
+  return `${surface.name}-${tag}`;
+}
+
 /** A list of all operations by document and tag. */
 export function writeOperationIndex(
   groups: readonly {
-    title: string;
+    surface: Surface;
     tags: ReadonlyMap<string, readonly { page: string; endpoint: PlacedOperation }[]>;
   }[],
 ): string {
-  const parts = groups.map(({ title, tags }) => {
+  const parts = groups.map(({ surface, tags }) => {
     const sections = [...tags].map(([tag, entries]) => {
       const items = entries.map(
         ({ page, endpoint: { method, path, id, operation } }) =>
           `<li><a href="${escapeHtml(page.replace('operations/', ''))}">${escapeHtml(operation.summary ?? id)}</a> <span class="endpoint">${methodTag(method)} <code>${escapeHtml(path)}</code></span></li>`,
       );
-      return `<h3>${escapeHtml(tag)}</h3>\n<ul class="operations">${items.join('\n')}</ul>`;
+      return `<h3 id="${tagAnchor(surface, tag)}">${escapeHtml(tag)}</h3>\n<ul class="operations">${items.join('\n')}</ul>`;
     });
-    return `<h2>${escapeHtml(title)}</h2>\n${sections.join('\n')}`;
+    return `<h2 id="${surface.name}">${escapeHtml(surface.title)}</h2>\n${sections.join('\n')}`;
   });
   return `<h1 id="operations">Operations</h1>\n<p>Each operation has a page with samples for curl, TypeScript and Python that you can copy and run against the local edition.</p>\n${parts.join('\n')}`;
 }

@@ -5,8 +5,16 @@ import { isAlias } from '../generate/aliases.ts';
 import { type PlacedOperation, operationsOf, type Document } from '../generate/document.ts';
 import type { Surface } from '../generate/surfaces.ts';
 import type { SearchEntry } from './browser/search-options.ts';
+import type { NavigationGroup } from './layout.ts';
 import { type GuideText, mentions } from './operation-guides.ts';
-import { methodTag, pageOfOperation, writeOperationBody, writeOperationIndex } from './operation-page.ts';
+import {
+  methodTag,
+  pageOfOperation,
+  tagAnchor,
+  tagOf,
+  writeOperationBody,
+  writeOperationIndex,
+} from './operation-page.ts';
 import { escapeHtml } from './text.ts';
 
 export interface DocumentedSurface {
@@ -26,6 +34,10 @@ export interface OperationPage {
   page: string;
   title: string;
   body: string;
+  /** The links beside the page: the operations of its service and the other services. */
+  navigation: NavigationGroup[];
+  /** The servers to which its form sends requests; undefined without a form. */
+  connections?: string;
 }
 
 export interface OperationPages {
@@ -54,11 +66,14 @@ export function collectOperationPages(
       reference: `${entry.reference}${operationAnchor(entry.endpoint)}`,
       render: (markdown) => options.render(markdown, entry.page),
     }),
+    navigation: navigationOf(entry, entries),
+    connections: entry.surface.name === 'gateway' ? "'self'" : "'self' http://127.0.0.1:* http://localhost:*",
   }));
   const index = {
     page: 'operations/index.html',
     title: 'Operations',
     body: writeOperationIndex(groupByTag(entries)),
+    navigation: groupByTag(entries).map(({ surface, tags }) => serviceLinks(surface, [...tags.keys()])),
   };
   return {
     pages: [index, ...pages],
@@ -66,8 +81,6 @@ export function collectOperationPages(
     operationsOfGuide: (guide) => writeOperationsOfGuide(entries.filter((entry) => isShownBy(entry, guide))),
   };
 }
-
-const tagOf = ({ operation }: PlacedOperation): string => (operation as { tags?: string[] }).tags?.[0] ?? '';
 
 /** The operation's anchor on the reference page. */
 function operationAnchor(endpoint: PlacedOperation): string {
@@ -106,10 +119,36 @@ function isSameOperation(operation: PlacedOperation, candidate: PlacedOperation)
 }
 
 function groupByTag(entries: readonly Entry[]) {
-  return [...Map.groupBy(entries, ({ surface }) => surface.title)].map(([title, surfaceEntries]) => ({
-    title,
+  return [...Map.groupBy(entries, ({ surface }) => surface)].map(([surface, surfaceEntries]) => ({
+    surface,
     tags: Map.groupBy(surfaceEntries, ({ endpoint }) => tagOf(endpoint)),
   }));
+}
+
+function navigationOf(entry: Entry, entries: readonly Entry[]): NavigationGroup[] {
+  const group = groupByTag(entries).find(({ surface }) => surface === entry.surface);
+  const tag = tagOf(entry.endpoint);
+  const links = (group?.tags.get(tag) ?? []).map(({ page, endpoint }) => ({
+    page,
+    title: endpoint.operation.summary ?? endpoint.id,
+  }));
+  const otherTags = [...(group?.tags.keys() ?? [])].filter((name) => name !== tag);
+  const documents = [...new Set(entries.map(({ surface }) => surface))].map((surface) => ({
+    page: `operations/index.html#${surface.name}`,
+    title: surface.title,
+  }));
+  return [
+    { title: tag, links },
+    serviceLinks(entry.surface, otherTags),
+    { title: 'All operations', links: documents },
+  ];
+}
+
+function serviceLinks(surface: Surface, tags: readonly string[]): NavigationGroup {
+  return {
+    title: surface.title,
+    links: tags.map((tag) => ({ page: `operations/index.html#${tagAnchor(surface, tag)}`, title: tag })),
+  };
 }
 
 function searchEntry({ endpoint, page, surface }: Entry): Omit<SearchEntry, 'id' | 'excerpt'> {

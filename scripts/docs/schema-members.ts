@@ -27,13 +27,37 @@ export interface Member {
   type: string;
   isRequired: boolean;
   description: string;
+  /** The forms that have the member, where a schema has several and others lack it. */
+  form?: string;
 }
 
 // Two levels suffice to write a request; the reference page shows the rest.
 const maxDepth = 2;
 
+/** A schema of several forms has the members of all of them, each once. */
 export function membersOf(document: Document, schema: DescribedSchema | Reference): Member[] {
-  return rowsOf(document, schema, '', 1);
+  const { oneOf, anyOf } = merge(document, schema);
+  const forms = oneOf ?? anyOf ?? [];
+  const members = rowsOf(document, schema, '', 1);
+  if (forms.length === 0) return members;
+  const rows = forms.flatMap((form) =>
+    membersOf(document, form).map((member) => ({ ...member, form: member.form ?? nameOf(document, form) })),
+  );
+  const groups = Map.groupBy(rows, ({ name }) => name);
+  return [...members, ...[...groups.values()].map((group) => joinForms(group, forms.length))];
+}
+
+/** One row out of those of a member in several forms. */
+function joinForms(rows: readonly (Member & { form: string })[], formCount: number): Member {
+  const [{ form: _form, ...member }] = rows as [Member];
+  const types = [...new Set(rows.map(({ type }) => type))];
+  const isEverywhere = rows.length >= formCount;
+  return {
+    ...member,
+    type: listAlternatives(types),
+    isRequired: rows.every(({ isRequired }) => isRequired),
+    ...(isEverywhere ? {} : { form: listAlternatives([...new Set(rows.map(({ form }) => form))]) }),
+  };
 }
 
 function rowsOf(
@@ -109,8 +133,9 @@ function listAlternatives(values: readonly string[]): string {
     : `${earlierValues.toReversed().join(', ')} or ${finalValue}`;
 }
 
-function describeRange({ minimum, maximum, maxLength, format }: DescribedSchema): string {
-  // The largest safe integer is no limit that a reader needs.
+function describeRange({ minimum: lowest, maximum, maxLength, format }: DescribedSchema): string {
+  // The ends of the safe integers are no limits that a reader needs.
+  const minimum = lowest === Number.MIN_SAFE_INTEGER ? undefined : lowest;
   const upperBound = maximum === Number.MAX_SAFE_INTEGER ? undefined : maximum;
   if (minimum !== undefined && upperBound !== undefined) return `, ${minimum} to ${upperBound}`;
   if (minimum !== undefined) return `, at least ${minimum}`;

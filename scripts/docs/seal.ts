@@ -2,9 +2,12 @@
 // that a new version of Redoc which needs another one is noticed. The content security policy
 // blocks any request that is left.
 
-// Scripts and styles are inline. `blob:` is the worker of Redoc's search; fetches, frames and forms
+import { createHash } from 'node:crypto';
+import { markPath } from './mark.ts';
+
+// Scripts and styles of Redoc are inline. `blob:` is the worker of Redoc's search; fetches, frames and forms
 // are blocked.
-const policy = [
+const redocPolicy = [
   "default-src 'none'",
   "script-src 'unsafe-inline'",
   "style-src 'unsafe-inline'",
@@ -15,37 +18,56 @@ const policy = [
   "form-action 'none'",
 ].join('; ');
 
-/** Start of the head of every page: the policy, and an empty icon so that browsers request none. */
-const sealedHead = `<meta http-equiv="Content-Security-Policy" content="${policy}"><meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">`;
+function writePolicy(policy: string): string {
+  return `<meta http-equiv="Content-Security-Policy" content="${policy}"><meta name="referrer" content="no-referrer">`;
+}
+
+/** Without an icon in the page a browser requests one. */
+const icon = `<link rel="icon" href="data:image/svg+xml,${encodeURIComponent(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path fill="#a3432a" d="${markPath}"/></svg>`)}">`;
+
+/** Applies the chosen colors before the first paint. Redoc stores its choice under the same name. */
+const themeScript =
+  "try{const m=localStorage.getItem('redoc.colorMode');if(m==='light'||m==='dark')document.documentElement.dataset.theme=m}catch{}";
+const themeDigest = createHash('sha256').update(themeScript).digest('base64');
 
 /**
- * The policy of our own pages, whose style, script and index are files beside them, on a server or
- * a disk.
+ * The head of our own pages, whose style, script and index are files beside them, on a server or a disk.
+ * `connections` are the servers that a page may call; most pages call none.
  */
-const ownPolicy =
-  "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src 'self' data: file:; base-uri 'none'; form-action 'none'";
-export const ownHead = `<meta http-equiv="Content-Security-Policy" content="${ownPolicy}"><meta name="referrer" content="no-referrer"><link rel="icon" href="data:,">`;
-
-const wayBack =
-  '<div style="background:#1c2430;padding:.35rem 1.5rem;font:15px system-ui,sans-serif"><a href="index.html" style="color:#fff">Townhall: guides and search</a></div>';
+export function writeOwnHead(connections = ''): string {
+  const policy = [
+    "default-src 'none'",
+    `script-src 'self' file: 'sha256-${themeDigest}'`,
+    "style-src 'self' file:",
+    "img-src 'self' data: file:",
+    ...(connections === '' ? [] : [`connect-src ${connections}`]),
+    "base-uri 'none'",
+    "form-action 'none'",
+  ].join('; ');
+  return `${writePolicy(policy)}${icon}<script>${themeScript}</script>`;
+}
 
 const replacements: readonly { name: string; from: RegExp; to: string }[] = [
-  { name: 'the head of the page', from: /<head>/, to: `<head>${sealedHead}` },
-  // Redoc has no link to other pages.
-  { name: 'the body of the page', from: /<body>/, to: `<body>${wayBack}` },
   // The logo hides itself when it does not load, so the text beside it has to name Redoc.
   { name: 'the logo', from: /https:\/\/cdn\.redoc\.ly\/redoc\/logo-mini(?:-full)?\.svg/g, to: 'data:,' },
   { name: 'the words beside the logo', from: /API docs by(?! Redoc)/g, to: 'API docs by Redoc' },
 ];
 
 /**
- * Seals a page of `redocly build-docs --inlineBundle`; throws when the page has another structure.
+ * Seals a page of `redocly build-docs --inlineBundle` and adds our header and colors; throws when the page
+ * has another structure.
  */
-export function sealPage(html: string): string {
+export function sealPage(html: string, { header, style }: { header: string; style: string }): string {
   if (!html.includes('"disableTelemetry":true'))
     throw new Error('the page would report how it is used; its telemetry is not off');
-  return replacements.reduce((page, { name, from, to }) => {
-    const sealedPage = page.replace(from, to);
+  const additions = [
+    { name: 'the head of the page', from: /<head>/, to: `<head>${writePolicy(redocPolicy)}${icon}` },
+    { name: 'the end of the head', from: /<\/head>/, to: `<style>${style}</style></head>` },
+    // Redoc has no link to other pages.
+    { name: 'the body of the page', from: /<body>/, to: `<body>${header}` },
+  ];
+  return [...additions, ...replacements].reduce((page, { name, from, to }) => {
+    const sealedPage = page.replace(from, () => to);
     if (sealedPage === page)
       throw new Error(`${name} was not found in the page; the tool that makes it has changed`);
     return sealedPage;

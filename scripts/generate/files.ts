@@ -51,13 +51,14 @@ export function publish(source: string, target: string): number {
   return changes;
 }
 
-/** Writes a file atomically by a rename; false when its text is unchanged. */
-export function writeIfChanged(file: string, text: string): boolean {
-  if (statSync(file, { throwIfNoEntry: false })?.isFile() === true && readFileSync(file, 'utf8') === text)
+/** Writes a file atomically by a rename; false when its content is unchanged. */
+export function writeIfChanged(file: string, content: string | Uint8Array): boolean {
+  const bytes = Buffer.from(content);
+  if (statSync(file, { throwIfNoEntry: false })?.isFile() === true && readFileSync(file).equals(bytes))
     return false;
   mkdirSync(path.dirname(file), { recursive: true });
   const temporaryFile = `${file}.${process.pid}.tmp`;
-  writeFileSync(temporaryFile, text);
+  writeFileSync(temporaryFile, bytes);
   renameSync(temporaryFile, file);
   return true;
 }

@@ -3,8 +3,11 @@
 // from a disk.
 
 import MiniSearch from 'minisearch';
+import { followSections } from './contents.ts';
+import { activateRequestForm } from './request-form.ts';
 import { activateSamples } from './samples.ts';
 import { type SearchEntry, searchOptions } from './search-options.ts';
+import { activateTheme } from './theme.ts';
 
 declare global {
   // search-index.js sets it.
@@ -60,13 +63,33 @@ async function search(): Promise<void> {
     }),
   );
   if (words !== '' && matches.length === 0) {
-    const emptyNote = document.createElement('li');
-    emptyNote.textContent = 'Nothing was found.';
-    list.append(emptyNote);
+    list.append(emptyNote(words));
   }
   show(words !== '');
   choose(selectedIndex);
 }
+
+/** Names the words without a match and leads on. */
+function emptyNote(words: string): HTMLLIElement {
+  const item = document.createElement('li');
+  item.className = 'empty';
+  const text = document.createElement('p');
+  text.textContent = `No page has “${words}”. Try another word, or look through:`;
+  item.append(text);
+  for (const [index, { title, page }] of overviews.entries()) {
+    const link = document.createElement('a');
+    link.href = `${root}${page}`;
+    link.textContent = title;
+    item.append(...(index === 0 ? [link] : [' · ', link]));
+  }
+  return item;
+}
+
+const overviews = [
+  { title: 'All guides', page: 'index.html#guides' },
+  { title: 'All operations', page: 'operations/index.html' },
+  { title: 'Error codes', page: 'guides/error-codes.html' },
+];
 
 function show(isOpen: boolean): void {
   if (!field || !list) return;
@@ -117,9 +140,12 @@ menu?.addEventListener('click', () => {
   menu.setAttribute('aria-expanded', String(isOpen));
 });
 
+activateTheme();
 activateSamples();
+activateRequestForm();
+followSections();
 
-for (const block of document.querySelectorAll('pre')) {
+for (const block of document.querySelectorAll('pre:not(.output)')) {
   // A page opened from a disk has no access to the clipboard.
   if (!('clipboard' in navigator)) break;
   const button = document.createElement('button');

@@ -30,29 +30,26 @@ export function activateSamples(): void {
   }
   const storedTab = tabs.findIndex(({ textContent }) => textContent === recall());
   select(Math.max(0, storedTab));
-  writeToken(section, panels);
+  writeToken(section);
 }
 
 /** The token stays in the page's memory only; a reload discards it. */
-function writeToken(section: HTMLElement, panels: readonly HTMLElement[]): void {
-  const variable = section.dataset['variable'];
+function writeToken(section: HTMLElement): void {
   const field = section.querySelector<HTMLInputElement>('#token');
-  if (!field || variable === undefined) return;
-  const codes = panels.flatMap((panel) => [...panel.querySelectorAll('code')]);
-  const originalTexts = codes.map(({ textContent }) => textContent);
+  if (!field) return;
+  const marks = [...section.querySelectorAll<HTMLElement>('.token-mark')].map((mark) => ({
+    mark,
+    original: [...mark.childNodes],
+  }));
   field.addEventListener('input', () => {
+    // Characters of a token need no escaping in any of the languages.
     const token = field.value.trim().replaceAll(/[^\w.~+/=-]/g, '');
-    for (const [at, code] of codes.entries())
-      code.textContent = withToken(originalTexts[at] ?? '', variable, token);
+    for (const { mark, original } of marks) {
+      const { quote = '', prefix = '' } = mark.dataset;
+      if (token === '') mark.replaceChildren(...original);
+      else mark.textContent = `${quote}${prefix}${token}${quote}`;
+    }
   });
-}
-
-function withToken(source: string, variable: string, token: string): string {
-  if (token === '') return source;
-  return source
-    .replaceAll(`process.env['${variable}']`, () => `'${token}'`)
-    .replaceAll(`f"Bearer {os.environ['${variable}']}"`, () => `"Bearer ${token}"`)
-    .replaceAll(`$${variable}`, () => token);
 }
 
 // Without storage, as on a page from a disk, the first language is shown.

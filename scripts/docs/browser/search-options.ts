@@ -21,6 +21,8 @@ export const searchOptions: Options<SearchEntry> = {
   processTerm: indexedTerms,
   searchOptions: {
     boost: { title: 4, page: 2 },
+    boostDocument: (_id, _term, fields) =>
+      weightOf(String(fields?.['address'])) * (fields?.['title'] === fields?.['page'] ? 1.25 : 1),
     // A synonym is in the index; a second term of a query would have to match as well.
     processTerm: stem,
     prefix: (term) => term.length > 1,
@@ -28,3 +30,10 @@ export const searchOptions: Options<SearchEntry> = {
     combineWith: 'AND',
   },
 };
+
+/** A guide explains what an operation, a program or an error code shows, so it comes before them. */
+function weightOf(address: string): number {
+  if (address.startsWith('guides/error-codes.html')) return 0.8;
+  if (address.startsWith('guides/') || address.startsWith('start.html')) return 1.4;
+  return address.startsWith('operations/') ? 1 : 0.6;
+}
