@@ -38,6 +38,12 @@ const notes = defineService({
   },
 });
 
+const hello = defineService({
+  id: 'hello',
+  name: 'Hello',
+  actions: { world: { method: 'GET', identities: [], run: () => ({ hello: 'world' }) } },
+});
+
 const house = definePlugin<{ act: object }>({
   name: 'careful',
   title: 'Careful',
@@ -74,7 +80,7 @@ export async function startSampleServers(): Promise<SampleServers> {
   await writeFile(modelsFile, modelsOf(provider));
   const gateway = await startGateway({
     withAdmin: true,
-    services: [notes],
+    services: [notes, hello],
     env: {
       ...stripe.env,
       ...creem.env,
