@@ -1,5 +1,5 @@
-// The backend of a product with an agent: a conversation per customer, streamed to the customer's browser.
-// Run it beside `npm start`: npx node examples/agent-in-a-product.ts
+// The backend of a product with an agent: a conversation per customer, streamed to the customer's
+// browser. Run it beside `npm start`: npx node examples/agent-in-a-product.ts
 //
 //   curl -N http://127.0.0.1:8080/chat -H 'x-customer: ada' -d 'How do I stream an answer?'
 import { readFile } from 'node:fs/promises';
@@ -49,7 +49,10 @@ function createWordReader(): (event: SessionEvent) => string {
 // #endregion
 
 // #region stream
-/** Sends the customer's text and streams what the browser shows: the words of the answer, then its end. */
+/**
+ * Sends the customer's text and streams what the browser shows: the words of the answer, then its
+ * end.
+ */
 async function chat(customer: string, prompt: string, response: ServerResponse): Promise<void> {
   const sessionId = await openConversation(customer);
   const { seq } = await agent.sessions.prompt({ sessionId, text: prompt });

@@ -1,4 +1,5 @@
-// The first page of the portal, handwritten: what Townhall is, a first call, and where each part begins.
+// The first page of the portal, handwritten: what Townhall is, a first call, and where each part
+// begins.
 
 import type { CodeSample } from '../generate/samples.ts';
 import { writeCode } from './highlight.ts';

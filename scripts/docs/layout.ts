@@ -1,5 +1,5 @@
-// The layout of all our own pages: the header with the search, the links beside the text, the text, and
-// the list of its sections. The reference pages of Redoc have the same header.
+// The layout of all our own pages: the header with the search, the links beside the text, the text,
+// and the list of its sections. The reference pages of Redoc have the same header.
 
 import path from 'node:path';
 import type { Heading } from './markdown.ts';

@@ -38,8 +38,8 @@ ${panels.join('\n')}</div>`;
 const languages: Readonly<Record<string, string>> = { Shell: 'sh', TypeScript: 'ts', Python: 'py' };
 
 /**
- * A sample whose token is marked with the quotes of its language, so that the page can write the reader's
- * token in its place. Throws where a sample names a token that was not marked.
+ * A sample whose token is marked with the quotes of its language, so that the page can write the
+ * reader's token in its place. Throws where a sample names a token that was not marked.
  */
 export function highlightSample({ lang, source }: CodeSample): string {
   const html = highlight(source, languages[lang] ?? '');
@@ -81,8 +81,8 @@ function tokenField(variable: string): string {
 }
 
 /**
- * The form of the request. It works on a page that a gateway serves: a gateway accepts requests of its own
- * origin, and an agent those of the origins that it was started with.
+ * The form of the request. It works on a page that a gateway serves: a gateway accepts requests of
+ * its own origin, and an agent those of the origins that it was started with.
  */
 function writeRequestForm({
   surface,

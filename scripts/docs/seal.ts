@@ -5,8 +5,8 @@
 import { createHash } from 'node:crypto';
 import { markPath } from './mark.ts';
 
-// Scripts and styles of Redoc are inline. `blob:` is the worker of Redoc's search; fetches, frames and forms
-// are blocked.
+// Scripts and styles of Redoc are inline. `blob:` is the worker of Redoc's search; fetches, frames
+// and forms are blocked.
 const redocPolicy = [
   "default-src 'none'",
   "script-src 'unsafe-inline'",
@@ -25,14 +25,16 @@ function writePolicy(policy: string): string {
 /** Without an icon in the page a browser requests one. */
 const icon = `<link rel="icon" href="data:image/svg+xml,${encodeURIComponent(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path fill="#a3432a" d="${markPath}"/></svg>`)}">`;
 
-/** Applies the chosen colors before the first paint. Redoc stores its choice under the same name. */
+/**
+ * Applies the chosen colors before the first paint. Redoc stores its choice under the same name.
+ */
 const themeScript =
   "try{const m=localStorage.getItem('redoc.colorMode');if(m==='light'||m==='dark')document.documentElement.dataset.theme=m}catch{}";
 const themeDigest = createHash('sha256').update(themeScript).digest('base64');
 
 /**
- * The head of our own pages, whose style, script and index are files beside them, on a server or a disk.
- * `connections` are the servers that a page may call; most pages call none.
+ * The head of our own pages, whose style, script and index are files beside them, on a server or a
+ * disk. `connections` are the servers that a page may call; most pages call none.
  */
 export function writeOwnHead(connections = ''): string {
   const policy = [
@@ -54,8 +56,8 @@ const replacements: readonly { name: string; from: RegExp; to: string }[] = [
 ];
 
 /**
- * Seals a page of `redocly build-docs --inlineBundle` and adds our header and colors; throws when the page
- * has another structure.
+ * Seals a page of `redocly build-docs --inlineBundle` and adds our header and colors; throws when
+ * the page has another structure.
  */
 export function sealPage(html: string, { header, style }: { header: string; style: string }): string {
   if (!html.includes('"disableTelemetry":true'))

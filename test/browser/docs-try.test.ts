@@ -1,5 +1,5 @@
-// The forms on the pages of operations send their requests to the local edition that serves the pages, in a real
-// Chromium. Skipped with a warning where Chromium is absent.
+// The forms on the pages of operations send their requests to the local edition that serves the
+// pages, in a real Chromium. Skipped with a warning where Chromium is absent.
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
-// Makes the pictures of the guides in docs/pictures from a running local edition, in light and dark colors.
-// `npm run docs:pictures` runs it after a change of a page; it needs Chromium.
+// Makes the pictures of the guides in docs/pictures from a running local edition, in light and dark
+// colors. `npm run docs:pictures` runs it after a change of a page; it needs Chromium.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

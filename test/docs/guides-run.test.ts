@@ -1,5 +1,6 @@
-// Runs the samples of the guides against running servers: every block of curl or TypeScript that is no part of an
-// example. A sample succeeds when no answer is an error. The examples that guides show run as programs.
+// Runs the samples of the guides against running servers: every block of curl or TypeScript that is
+// no part of an example. A sample succeeds when no answer is an error. The examples that guides
+// show run as programs.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,5 @@
-// The colors of samples: every sample keeps its text, its language is known, and the reader's token has its place.
+// The colors of samples: every sample keeps its text, its language is known, and the reader's token
+// has its place.
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';

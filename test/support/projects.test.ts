@@ -26,13 +26,18 @@ test('each pattern of the projects matches a test file', () => {
   expect(unmatchedPatterns).toEqual([]);
 });
 
+// @arethetypeswrong/cli prints with version 10 of it, and no test imports it.
+const ofTools = ['highlight.js'];
+
 test('the tests have the versions of the packages that the product has', () => {
   const versions = readVersions('package-lock.json');
   const testVersions = readVersions('test/package-lock.json');
   const { dependencies, devDependencies } = JSON.parse(
     readFileSync(path.join(root, 'package.json'), 'utf8'),
   ) as Record<'dependencies' | 'devDependencies', Record<string, string>>;
-  const names = Object.keys({ ...dependencies, ...devDependencies }).filter((name) => testVersions.has(name));
+  const names = Object.keys({ ...dependencies, ...devDependencies }).filter(
+    (name) => testVersions.has(name) && !ofTools.includes(name),
+  );
   expect(names).toContain('openai');
   for (const name of names) expect(testVersions.get(name), name).toBe(versions.get(name));
 });

@@ -1,5 +1,5 @@
-// The form on an operation's page that sends the request of the samples: to the gateway that serves the
-// page, or to an agent. A page from a disk has no server to call, so its form stays hidden.
+// The form on an operation's page that sends the request of the samples: to the gateway that serves
+// the page, or to an agent. A page from a disk has no server to call, so its form stays hidden.
 
 interface Elements {
   form: HTMLFormElement;

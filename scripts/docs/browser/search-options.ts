@@ -31,7 +31,9 @@ export const searchOptions: Options<SearchEntry> = {
   },
 };
 
-/** A guide explains what an operation, a program or an error code shows, so it comes before them. */
+/**
+ * A guide explains what an operation, a program or an error code shows, so it comes before them.
+ */
 function weightOf(address: string): number {
   if (address.startsWith('guides/error-codes.html')) return 0.8;
   if (address.startsWith('guides/') || address.startsWith('start.html')) return 1.4;

@@ -1,5 +1,5 @@
-// The button for light or dark colors. Without a choice the page follows the system. Redoc stores its choice
-// under the same name, so the reference pages follow too.
+// The button for light or dark colors. Without a choice the page follows the system. Redoc stores
+// its choice under the same name, so the reference pages follow too.
 
 const storageKey = 'redoc.colorMode';
 

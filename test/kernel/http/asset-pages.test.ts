@@ -1,4 +1,5 @@
-// Files of the portal: compression, entity tags, the page for a missing address, and what is never served.
+// Files of the portal: compression, entity tags, the page for a missing address, and what is never
+// served.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';

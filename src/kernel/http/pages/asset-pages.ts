@@ -1,5 +1,6 @@
-// Serves a folder of pages, on a disk or inside the single executable: an index for a folder, an ETag by
-// content, texts compressed, and only files that the folder lists, so that no path leads out of it.
+// Serves a folder of pages, on a disk or inside the single executable: an index for a folder, an
+// ETag by content, texts compressed, and only files that the folder lists, so that no path leads
+// out of it.
 import { createHash } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -157,7 +158,8 @@ async function readPage(
       // each other.
       'cache-control': 'no-cache',
       vary: 'Accept-Encoding',
-      // The compressed bytes are another representation, so they have a tag of their own (RFC 9110, 8.8.3).
+      // The compressed bytes are another representation, so they have a tag of their own (RFC 9110,
+      // 8.8.3).
       etag: `"${digest}${encoding === undefined ? '' : `-${encoding}`}"`,
       ...(encoding === undefined ? {} : { 'content-encoding': encoding }),
     },
