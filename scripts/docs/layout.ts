@@ -21,18 +21,8 @@ export interface PageFooter {
 
 type LinkTo = (target: string) => string;
 
-/** `page` is the page's path in the portal; all of its links are relative to it. */
-export function writePage({
-  page,
-  title,
-  description,
-  body,
-  headings,
-  navigation,
-  footer = {},
-  kind = 'text',
-  connections,
-}: {
+export interface PageOptions {
+  /** The page's path in the portal; all of its links are relative to it. */
   page: string;
   title: string;
   description?: string;
@@ -44,7 +34,11 @@ export function writePage({
   kind?: 'text' | 'wide' | 'home';
   /** The servers that the page may call, as sources of a content security policy. */
   connections?: string | undefined;
-}): string {
+}
+
+export function writePage(options: PageOptions): string {
+  const { page, title, description, body, headings, navigation, connections } = options;
+  const { footer = {}, kind = 'text' } = options;
   const linkTo: LinkTo = (target) => relativeLink(page, target);
   const home = linkTo('.') === '' ? './' : `${linkTo('.')}/`;
   const contents = kind === 'text' ? writeContents(headings) : '';

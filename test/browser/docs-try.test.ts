@@ -5,12 +5,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { portalBuild } from '../../src/cli/servers/portal-build.ts';
+import { runNode } from '../../scripts/generate/tools.ts';
 import { townhall, type Run } from '../cli/townhall.ts';
 import { hasChromium, launchChromium, openLocalPage } from '../support/chromium.ts';
 import { freePort } from '../support/free-port.ts';
 
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 400_000 });
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 600_000 });
+
+const root = join(import.meta.dirname, '../..');
 
 describe.skipIf(!hasChromium)('the form of an operation', () => {
   let folder: string;
@@ -20,7 +22,12 @@ describe.skipIf(!hasChromium)('the form of an operation', () => {
   let agentUrl: string;
 
   beforeAll(async () => {
-    await portalBuild()?.run();
+    // The server would build the portal at its first request, at low priority.
+    const build = await runNode(join(root, 'scripts/docs.ts'), ['--no-check', '--if-changed'], {
+      cwd: root,
+      timeoutMs: 500_000,
+    });
+    expect(build.stderr).toBe('');
     folder = await mkdtemp(join(tmpdir(), 'townhall-try-'));
     const port = await freePort();
     gatewayUrl = `http://127.0.0.1:${port}`;
@@ -117,7 +124,9 @@ describe.skipIf(!hasChromium)('the form of an operation', () => {
     const { page } = await openForm('agent/sessions.execute');
     await page.getByLabel('Agent', { exact: true }).fill(`http://127.0.0.1:${await freePort()}`);
     await page.getByRole('button', { name: 'Send' }).click();
-    await page.getByText(`AGENT_ALLOW_ORIGIN=${gatewayUrl}`).waitFor();
+    await expect
+      .poll(() => page.locator('.status').innerText())
+      .toContain(`AGENT_ALLOW_ORIGIN=${gatewayUrl}`);
     await page.close();
   });
 

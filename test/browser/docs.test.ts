@@ -375,6 +375,7 @@ describe.skipIf(!hasChromium)('the portal in a browser', () => {
     await page.getByText('No page has “xyzzyplugh”.').waitFor();
     await page.locator('#results').getByRole('link', { name: 'All operations' }).click();
     await page.waitForURL(`${origin}/operations/index.html`);
+    expect(await page.locator('h1').innerText()).toBe('Operations');
     await page.close();
   }, 60_000);
 

@@ -142,13 +142,14 @@ describe('a sample of a guide', () => {
     'succeeds: %s',
     async (_name, sample) => {
       const text = await adapt(sample);
-      if (sample.language === 'sh') await runShell(text);
-      else await runModule(text);
+      const run = sample.language === 'sh' ? runShell : runModule;
+      expect(await run(text)).not.toMatch(/"error":\s*\{/);
     },
   );
 });
 
-async function runShell(text: string): Promise<void> {
+/** The output; rejects when an answer is no success. */
+async function runShell(text: string): Promise<string> {
   const { gateway, agents } = servers;
   const env = {
     TOKEN: gateway.userToken,
@@ -156,10 +157,11 @@ async function runShell(text: string): Promise<void> {
     BASE_URL: gateway.url,
   };
   // Without it the last call alone would decide.
-  await runCurl(`set -e\n${text}`, { cwd: folder, env });
+  return runCurl(`set -e\n${text}`, { cwd: folder, env });
 }
 
-async function runModule(text: string): Promise<void> {
+/** What the module prints; rejects when it throws. */
+async function runModule(text: string): Promise<string> {
   count += 1;
   const file = path.join(folder, `sample-${count}.ts`);
   writeFileSync(file, `${text}\nexport {};\n`);
@@ -167,6 +169,7 @@ async function runModule(text: string): Promise<void> {
   const write = vi.spyOn(process.stdout, 'write').mockImplementation(() => true);
   try {
     await import(/* @vite-ignore */ pathToFileURL(file).href);
+    return JSON.stringify([...print.mock.calls, ...write.mock.calls]);
   } finally {
     print.mockRestore();
     write.mockRestore();
