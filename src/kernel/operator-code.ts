@@ -1,6 +1,7 @@
 // Loads code of the server's operator: a project's entry, a plugin. It runs in this process; its
 // import of `townhall` resolves to the running installation, so that it needs no installed package.
 import { registerHooks } from 'node:module';
+import { dirname, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { constants, Script } from 'node:vm';
 import { isSingleExecutable } from './assets.ts';
@@ -8,6 +9,35 @@ import { isSingleExecutable } from './assets.ts';
 /** Imports a TypeScript or JavaScript file of the operator. Its errors are thrown unchanged. */
 export function importFile(path: string): Promise<Record<string, unknown>> {
   return importAddress(pathToFileURL(path).href);
+}
+
+/**
+ * The message of an error that the import of `path` threw, with the line, and with the file where
+ * it is another one.
+ */
+export function describeLoadError(error: unknown, path: string): string {
+  const message = error instanceof Error ? error.message : String(error);
+  const place = errorPlace(error);
+  if (place === undefined) return message;
+  return `${message} (${place.file === path ? '' : `${place.file}, `}line ${place.line})`;
+}
+
+// A syntax error's stack begins with "FILE:LINE"; every other one has "FILE:LINE:COLUMN" in its
+// frames.
+const stackPlaces = /(?:^| |\()((?:file:\/\/)?\/[^\n()]+?):(\d+)(?=[:\n])/gm;
+
+/** The first file outside of Node and of this installation that the error's stack names. */
+function errorPlace(error: unknown): { file: string; line: string } | undefined {
+  const stack = error instanceof Error ? (error.stack ?? '') : '';
+  for (const [, address = '', line = ''] of stack.matchAll(stackPlaces)) {
+    const file = address.startsWith('file:') ? fileURLToPath(address) : address;
+    if (!isOwnCode(file)) return { file, line };
+  }
+  return undefined;
+}
+
+function isOwnCode(file: string): boolean {
+  return installationFile !== null && file.startsWith(dirname(installationFile) + sep);
 }
 
 /** Resolves `townhall` to this installation in every module whose URL `isOperatorModule` accepts. */

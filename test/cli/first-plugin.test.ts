@@ -1,10 +1,11 @@
 // The commands of docs/guides/first-plugin.md, in their order, on a machine where `townhall` is on the PATH.
 import { execFile } from 'node:child_process';
-import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { until } from '../support/until.ts';
 import { entry, townhall, type Run } from './townhall.ts';
 
 const runFile = promisify(execFile);
@@ -93,6 +94,30 @@ describe('your first plugin', { timeout: 120_000 }, () => {
       await edit('sum: rolls', 'total: rolls');
       await edition.waitFor(/Call a model:[^]*Call a model:/);
       expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({ total: expect.any(Number) });
+    });
+
+    test('a syntax error is shown with its line, and its repair starts the agent', async () => {
+      await edit('const rolls', 'const const rolls');
+      await edition.waitFor(/index\.ts cannot be loaded: .+ \(line \d+\)[^]*starts again after a change/);
+      await edit('const const rolls', 'const rolls');
+      await edition.waitFor(/starts again after a change[^]*Call a model:/);
+    });
+
+    test('a file that an editor replaces is loaded again each time', async () => {
+      for (const [from, to] of [
+        ['total', 'points'],
+        ['points', 'sum'],
+      ] as const) {
+        const file = join(plugin, 'src/index.ts');
+        const starts = [...edition.screen().matchAll(/Call a model:/g)].length;
+        await writeFile(`${file}~`, (await readFile(file, 'utf8')).replace(`${from}: rolls`, `${to}: rolls`));
+        await rename(`${file}~`, file);
+        await until(
+          async () => [...edition.screen().matchAll(/Call a model:/g)].length > starts,
+          'the agent has restarted',
+        );
+        expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({ [to]: expect.any(Number) });
+      }
     });
   });
 });

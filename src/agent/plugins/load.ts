@@ -2,7 +2,7 @@
 // operator may give the agent code to run.
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import { importFile, resolveTownhall } from '../../kernel/operator-code.ts';
+import { describeLoadError, importFile, resolveTownhall } from '../../kernel/operator-code.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import type { Containment, PluginOwner } from './containment.ts';
 import type { Plugin } from './definition/plugin.ts';
@@ -43,9 +43,7 @@ async function loadPlugin(path: string): Promise<Plugin> {
   try {
     module = await importFile(path);
   } catch (cause) {
-    throw new SettingError(
-      `--plugin: ${path} cannot be loaded: ${cause instanceof Error ? cause.message : String(cause)}`,
-    );
+    throw new SettingError(`--plugin: ${path} cannot be loaded: ${describeLoadError(cause, path)}`);
   }
   const plugin = module['plugin'] ?? module['default'];
   if (typeof plugin !== 'object' || plugin === null || !('name' in plugin) || !('actions' in plugin)) {

@@ -2,8 +2,8 @@
 // `townhall` from the running installation, so a project needs no installed packages.
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
-import { importFile, resolveTownhall } from '../../kernel/operator-code.ts';
+import { pathToFileURL } from 'node:url';
+import { describeLoadError, importFile, resolveTownhall } from '../../kernel/operator-code.ts';
 import { isService } from './definition.ts';
 import { ProjectError, type LoadedService } from './registry.ts';
 import type { DeclaredResources } from './resources.ts';
@@ -40,19 +40,8 @@ async function runEntry(path: string, entry: string): Promise<Record<string, unk
   try {
     return await importFile(path);
   } catch (error) {
-    // Show the author's error message with the line in their file.
-    const message = error instanceof Error ? error.message : String(error);
-    throw new ProjectError(`${entry}: ${message}${lineSuffix(error, path)}`, { cause: error });
+    throw new ProjectError(`${entry}: ${describeLoadError(error, path)}`, { cause: error });
   }
-}
-
-function lineSuffix(error: unknown, path: string): string {
-  const stack = error instanceof Error ? (error.stack ?? '') : '';
-  const position = [pathToFileURL(path).href, path, fileURLToPath(pathToFileURL(path))]
-    .map((name) => stack.indexOf(`${name}:`))
-    .find((index) => index >= 0);
-  const [, line] = position === undefined ? [] : (/:(\d+)/.exec(stack.slice(position + path.length)) ?? []);
-  return line === undefined ? '' : ` (line ${line})`;
 }
 
 /** Every exported service, and those in exported lists. */
