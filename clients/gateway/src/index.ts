@@ -16,11 +16,6 @@ export type * from './generated/error-codes.gen.ts';
 export type * from './generated/types.gen.ts';
 export type { Login, LoginRequest, LoginSuccess, RedirectRequest, StartedRedirect } from './login.ts';
 export type { ModelSettings } from './model-call.ts';
-export {
-  createWebLogin,
-  type SignInOptions,
-  type WebLogin,
-  type WebLoginOptions,
-  type WebLoginState,
-} from './web-login.ts';
+export { createWebLogin, type SignInOptions, type WebLogin, type WebLoginOptions } from './web-login.ts';
+export type { BrowserStorage, SessionEnd, WebLoginState } from './web-session.ts';
 export type { ServiceCall, ServiceCallOptions } from './service-call.ts';

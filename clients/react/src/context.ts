@@ -2,7 +2,14 @@
 // used outside components has the same user.
 'use client';
 
-import type { GatewayClient, SignInOptions, User, WebLogin, WebLoginState } from '@townhall/gateway';
+import type {
+  GatewayClient,
+  SessionEnd,
+  SignInOptions,
+  User,
+  WebLogin,
+  WebLoginState,
+} from '@townhall/gateway';
 import {
   createContext,
   createElement,
@@ -11,6 +18,7 @@ import {
   useCallback,
   useContext,
   useEffect,
+  useMemo,
   useState,
   useSyncExternalStore,
 } from 'react';
@@ -21,19 +29,29 @@ export interface TownhallProviderProps {
   children?: ReactNode;
 }
 
-/** What `useUser` returns. */
+/** What `useUser` returns. `signIn` and `signOut` stay the same functions over all renders. */
 export interface UserContext {
   /** `loading` until a stored or returning login is read. */
   status: WebLoginState['status'];
   user: User | null;
-  /** Why a login with which the browser returned could not be finished. */
+  /** When the user has to sign in again; null while nobody is signed in. */
+  expiresAt: Date | null;
+  /** Why the session ended without a sign-out: `expired` or `revoked`; else null. */
+  endReason: SessionEnd | null;
+  /**
+   * Why a sign-in could not begin, or one with which the browser returned could not be finished.
+   */
   error: Error | null;
-  /** Leaves the page for the login page. */
-  signIn(options?: SignInOptions): Promise<never>;
+  /** Leaves the page for the login page, and returns to the same address by default. */
+  signIn(options?: SignInOptions): Promise<void>;
   signOut(): Promise<void>;
 }
 
-const LoginContext = createContext<{ login: WebLogin; error: Error | null } | null>(null);
+interface ProvidedLogin extends Pick<UserContext, 'error' | 'signIn' | 'signOut'> {
+  login: WebLogin;
+}
+
+const LoginContext = createContext<ProvidedLogin | null>(null);
 
 /** Gives the components below it the user of `login`. */
 export function TownhallProvider({ login, children }: TownhallProviderProps): ReactElement {
@@ -41,30 +59,37 @@ export function TownhallProvider({ login, children }: TownhallProviderProps): Re
   useEffect(() => {
     let isMounted = true;
     login.handle().catch((reason: unknown) => {
-      if (isMounted) setError(reason instanceof Error ? reason : new Error(String(reason)));
+      if (isMounted) setError(toError(reason));
     });
     return () => {
       isMounted = false;
     };
   }, [login]);
-  return createElement(LoginContext.Provider, { value: { login, error } }, children);
+  const signIn = useCallback(
+    (options?: SignInOptions) => {
+      setError(null);
+      return login.signIn(options).catch((reason: unknown) => setError(toError(reason)));
+    },
+    [login],
+  );
+  const signOut = useCallback(() => login.signOut(), [login]);
+  const value = useMemo(() => ({ login, error, signIn, signOut }), [login, error, signIn, signOut]);
+  return createElement(LoginContext.Provider, { value }, children);
+}
+
+function toError(reason: unknown): Error {
+  return reason instanceof Error ? reason : new Error(String(reason));
 }
 
 /** The user and the ways in and out. */
 export function useUser(): UserContext {
-  const { login, error } = useLogin();
-  const { status, user } = useSyncExternalStore(
+  const { login, error, signIn, signOut } = useLogin();
+  const state = useSyncExternalStore(
     useCallback((listener) => login.subscribe(listener), [login]),
     () => login.state(),
     () => loadingState,
   );
-  return {
-    status,
-    user,
-    error,
-    signIn: (options) => login.signIn(options),
-    signOut: () => login.signOut(),
-  };
+  return { ...state, error, signIn, signOut };
 }
 
 /** A client with the token of the user who is signed in. */
@@ -73,9 +98,9 @@ export function useClient(): GatewayClient {
 }
 
 // A server renders what a browser shows before it has read its storage.
-const loadingState: WebLoginState = { status: 'loading', user: null };
+const loadingState: WebLoginState = { status: 'loading', user: null, expiresAt: null, endReason: null };
 
-function useLogin(): { login: WebLogin; error: Error | null } {
+function useLogin(): ProvidedLogin {
   const context = useContext(LoginContext);
   if (context === null) throw new Error('Use this within a <TownhallProvider>.');
   return context;

@@ -7,17 +7,18 @@ import { useUser } from './context.ts';
 
 export interface SignInProps extends SignInOptions, Omit<ComponentPropsWithoutRef<'button'>, 'onClick'> {}
 
-export function SignIn({ screen, loginHint, children, ...rest }: SignInProps): ReactElement | null {
-  const { status, signIn } = useUser();
+export function SignIn({ screen, loginHint, returnTo, children, ...rest }: SignInProps): ReactElement | null {
+  const { status, endReason, signIn } = useUser();
   if (status === 'signed-in') return null;
-  const label = screen === 'register' ? 'Create an account' : 'Sign in';
+  const signInLabel = endReason === null ? 'Sign in' : 'Sign in again';
+  const label = screen === 'register' ? 'Create an account' : signInLabel;
   return createElement(
     'button',
     {
       type: 'button',
       disabled: status === 'loading',
       ...rest,
-      onClick: () => void signIn({ screen, loginHint }),
+      onClick: () => void signIn({ screen, loginHint, returnTo }),
     },
     children ?? label,
   );

@@ -1,0 +1,139 @@
+// The stored session of a web login, and what a page shows of it.
+import type { User } from './generated/types.gen.ts';
+
+/** Why a session ended without a sign-out: its time is over, or the server refused its token. */
+export type SessionEnd = 'expired' | 'revoked';
+
+/** The state that a page shows; each change creates a new object. */
+export type WebLoginState =
+  | { readonly status: 'loading'; readonly user: null; readonly expiresAt: null; readonly endReason: null }
+  | {
+      readonly status: 'signed-out';
+      readonly user: null;
+      readonly expiresAt: null;
+      /** Null after a sign-out, and where nobody was signed in. */
+      readonly endReason: SessionEnd | null;
+    }
+  | {
+      readonly status: 'signed-in';
+      readonly user: User;
+      /** When the user has to sign in again. */
+      readonly expiresAt: Date;
+      readonly endReason: null;
+    };
+
+export interface StoredSession {
+  userToken: string;
+  expiresAt: string;
+  user: User;
+}
+
+export type BrowserStorage = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
+
+export interface WebSession {
+  /** Null where there is none and where it has expired. */
+  read(): StoredSession | null;
+  write(session: StoredSession): void;
+  /** Deletes the session; null for a sign-out. */
+  end(reason: SessionEnd | null): void;
+  /** Reads the storage, ends a session that has expired, and notifies the listeners of a change. */
+  refresh(): void;
+  state(): WebLoginState;
+  /** The e-mail address of the user whose session ended without a sign-out. */
+  endedEmail(): string | undefined;
+  subscribe(listener: () => void): () => void;
+}
+
+// Timers take at most 24.8 days, and a clock may be set meanwhile, so the expiry is checked once an
+// hour at least.
+const maxCheckMs = 3_600_000;
+
+export function createWebSession(storage: () => BrowserStorage, key: string): WebSession {
+  const listeners = new Set<() => void>();
+  let state: WebLoginState = { status: 'loading', user: null, expiresAt: null, endReason: null };
+  let endedEmail: string | undefined;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+
+  const stored = () => readJson<StoredSession>(storage, key);
+
+  function show(next: WebLoginState): void {
+    clearTimeout(timer);
+    state = next;
+    if (next.status === 'signed-in') waitForExpiry(next.expiresAt);
+    for (const listener of listeners) listener();
+  }
+
+  function waitForExpiry(expiresAt: Date): void {
+    const check = () => (remainingMs(expiresAt) <= 0 ? refresh() : waitForExpiry(expiresAt));
+    timer = setTimeout(check, Math.min(remainingMs(expiresAt), maxCheckMs));
+    // A program of Node.js ends without waiting for the expiry.
+    (timer as { unref?: () => void }).unref?.();
+  }
+
+  function end(reason: SessionEnd | null): void {
+    const session = stored();
+    const user = state.user ?? session?.user;
+    endedEmail = reason === null ? undefined : (user?.email ?? undefined);
+    if (session !== null) storage().removeItem(key);
+    show({ status: 'signed-out', user: null, expiresAt: null, endReason: reason });
+  }
+
+  function refresh(): void {
+    const session = stored();
+    if (session === null) {
+      // Another tab may have deleted the session at its expiry.
+      const hasExpired = state.status === 'signed-in' && remainingMs(state.expiresAt) <= 0;
+      if (state.status !== 'signed-out') end(hasExpired ? 'expired' : null);
+      return;
+    }
+    const expiresAt = new Date(session.expiresAt);
+    if (remainingMs(expiresAt) <= 0) end('expired');
+    else show({ status: 'signed-in', user: session.user, expiresAt, endReason: null });
+  }
+
+  // Another tab signed in or out; sessionStorage belongs to one tab and sends no such event.
+  function followTabs({ key: changedKey }: StorageEvent): void {
+    if (changedKey === key || changedKey === null) refresh();
+  }
+
+  return {
+    read() {
+      const session = stored();
+      return session !== null && remainingMs(new Date(session.expiresAt)) > 0 ? session : null;
+    },
+    write(session) {
+      storage().setItem(key, JSON.stringify(session));
+      refresh();
+    },
+    end,
+    refresh,
+    state: () => state,
+    endedEmail: () => endedEmail,
+    subscribe(listener) {
+      if (listeners.size === 0 && typeof addEventListener === 'function')
+        addEventListener('storage', followTabs);
+      listeners.add(listener);
+      return () => {
+        listeners.delete(listener);
+        if (listeners.size === 0 && typeof removeEventListener === 'function')
+          removeEventListener('storage', followTabs);
+      };
+    },
+  };
+}
+
+/**
+ * Null where there is none, where another program has stored something else, and where the browser
+ * blocks the storage.
+ */
+export function readJson<T>(storage: () => BrowserStorage, key: string): T | null {
+  try {
+    return JSON.parse(storage().getItem(key) ?? 'null') as T | null;
+  } catch {
+    return null;
+  }
+}
+
+function remainingMs(expiresAt: Date): number {
+  return expiresAt.getTime() - Date.now();
+}
