@@ -308,7 +308,16 @@ function createEmailAccounts({
   const { loginAttempts } = stores;
   return {
     ...registration({ store, passwords, verification, mail }),
-    ...passwordChange({ store, loginAttempts, passwords, verification, audit, changes, background }),
+    ...passwordChange({
+      store,
+      loginAttempts,
+      passwords,
+      verification,
+      attemptLimits,
+      audit,
+      changes,
+      background,
+    }),
   };
 }
 

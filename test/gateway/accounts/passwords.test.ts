@@ -307,6 +307,17 @@ describe('a forgotten password', () => {
     });
   });
 
+  test('works at once after too many wrong passwords', async () => {
+    const email = await registerAccount();
+    for (let count = 0; count < 5; count += 1) await tryLogin(email, 'a wrong password');
+    expect((await tryLogin(email)).next.status).toBe(429);
+    const { body } = await requestReset(email);
+    const { code } = await mailbox.letterTo(email, 2);
+    const reset = { verification_id: body.verification_id, code, password: newPassword };
+    expect((await post('password/reset', reset)).status).toBe(200);
+    expect((await tryLogin(email, newPassword)).next.status).toBe(200);
+  });
+
   test('ends the API keys and issued tokens of its user', async () => {
     const email = await registerAccount();
     const token = await logIn(email);

@@ -27,6 +27,8 @@ export interface AttemptLimitsStore {
   countDelayed(key: Buffer, schedule: DelaySchedule): Promise<'counted' | { retryAfterSeconds: number }>;
   /** Takes one attempt back. */
   uncount(key: Buffer): Promise<void>;
+  /** Deletes counters. */
+  clear(keys: readonly Buffer[]): Promise<void>;
   isKnownNetwork(email: Buffer, network: Buffer): Promise<boolean>;
   rememberNetwork(email: Buffer, network: Buffer): Promise<void>;
   /** Deletes all known networks of an address. */
@@ -74,6 +76,9 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
     },
     async uncount(key) {
       await sql`update gateway.accounts_throttles set used = greatest(used - 1, 0) where key = ${key}`;
+    },
+    async clear(keys) {
+      await sql`delete from gateway.accounts_throttles where key = any(${keys}::bytea[])`;
     },
     async isKnownNetwork(email, network) {
       const rows = await sql`

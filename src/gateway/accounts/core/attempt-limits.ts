@@ -59,8 +59,15 @@ export interface AttemptSource {
 export interface AttemptLimits {
   /** Counts one attempt. Throws 429 when a limit is reached; a refused attempt is not counted. */
   count(kind: keyof AttemptLimitSettings, source: AttemptSource): Promise<void>;
-  /** Takes back the attempt that succeeded and remembers its network as one that proved the address. */
+  /**
+   * Takes back the attempt that succeeded and remembers its network as one that proved the address.
+   */
   recordSuccess(kind: 'passwords' | 'wrongCodes', source: AttemptSource): Promise<void>;
+  /**
+   * Deletes the counts of this network and of the unknown ones, such as those of wrong passwords
+   * after a reset.
+   */
+  clear(kind: keyof AttemptLimitSettings, source: AttemptSource): Promise<void>;
   /** Deletes the networks that proved the address. */
   forgetNetworks(bureauId: string, email: string): Promise<void>;
   deleteOld(): Promise<void>;
@@ -94,6 +101,9 @@ export function createAttemptLimits(
       await store.uncount(networkLimitKey(kind, source));
       if (!(await store.isKnownNetwork(email, network))) await store.uncount(sharedLimitKey(kind, source));
       await store.rememberNetwork(email, network);
+    },
+    async clear(kind, source) {
+      await store.clear([networkLimitKey(kind, source), sharedLimitKey(kind, source)]);
     },
     forgetNetworks: (bureauId, email) => store.forgetNetworks(emailKey({ bureauId, email })),
     deleteOld: () => store.deleteOld(networkDays),

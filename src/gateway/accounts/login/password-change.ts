@@ -4,6 +4,7 @@ import type { Background } from '../../../kernel/background.ts';
 import type { Tx } from '../../../kernel/data/database.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { originOf } from '../../identity.ts';
+import type { AttemptLimits } from '../core/attempt-limits.ts';
 import type { AccountsHandlers, AuditPort, ChangesPort } from '../core/ports.ts';
 import { newEmailCode } from '../providers/code-mail.ts';
 import { wrongInput } from '../providers/password-login.ts';
@@ -26,6 +27,7 @@ interface PasswordChangeOptions {
   loginAttempts: LoginAttemptStore;
   passwords: Passwords;
   verification: EmailVerification;
+  attemptLimits: Pick<AttemptLimits, 'clear'>;
   audit: AuditPort;
   changes: ChangesPort;
   background: Background;
@@ -37,7 +39,7 @@ export function passwordChange(
   AccountsHandlers,
   'accounts.requestPasswordReset' | 'accounts.resetPassword' | 'accounts.changePassword'
 > {
-  const { store, passwords, verification, background } = options;
+  const { store, passwords, verification, attemptLimits, background } = options;
 
   return {
     'accounts.requestPasswordReset': async ({ body, remoteAddress }) => {
@@ -64,7 +66,12 @@ export function passwordChange(
     'accounts.resetPassword': async (call) => {
       const { body } = call;
       passwords.requireAcceptable(body.password, 'password', null);
-      const { userId } = await verification.prove<PasswordReset>('password_reset', body, call.remoteAddress);
+      const { remoteAddress } = call;
+      const { userId, bureauId, email } = await verification.prove<PasswordReset>(
+        'password_reset',
+        body,
+        remoteAddress,
+      );
       if (userId === null) throw new Error('A code matched a password reset without a user.');
       const passwordDigest = await passwords.digest(body.password);
       const isBlocked = await store.tx(async (queries, tx) => {
@@ -74,6 +81,8 @@ export function passwordChange(
         return false;
       });
       if (isBlocked) throw userBlocked();
+      // Wrong passwords are usually why a person comes here, and the new one must work at once.
+      await attemptLimits.clear('passwords', { bureauId, email, remoteAddress });
       return { status: 200, body: { changed: true } };
     },
 
