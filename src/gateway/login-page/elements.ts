@@ -16,11 +16,11 @@ function show(children, title) {
   card.setAttribute('aria-busy', 'false');
   card.replaceChildren(...children.filter((child) => child !== undefined));
   document.title = title;
-  const firstElement = card.querySelector('input') || card.querySelector('h1');
+  const firstElement = card.querySelector('input:not([hidden])') || card.querySelector('h1');
   if (firstElement) firstElement.focus();
 }
 
-function heading(text) { return el('h1', { textContent: text, tabIndex: -1 }); }
+function heading(...parts) { return el('h1', { tabIndex: -1 }, ...parts); }
 
 function link(text, action) {
   return el('button', { type: 'button', className: 'link', textContent: text, onclick: () => act(action) });
@@ -31,7 +31,10 @@ async function act(action, box) {
   const buttons = [...card.querySelectorAll('button')];
   if (buttons.some((button) => button.disabled)) return;
   for (const alert of card.querySelectorAll('[role=alert]')) alert.textContent = '';
-  for (const input of card.querySelectorAll('[aria-invalid]')) input.removeAttribute('aria-invalid');
+  for (const input of card.querySelectorAll('[aria-invalid]')) {
+    input.removeAttribute('aria-invalid');
+    input.removeAttribute('aria-errormessage');
+  }
   for (const button of buttons) button.disabled = true;
   try {
     await action();
@@ -41,25 +44,26 @@ async function act(action, box) {
   }
 }
 
-function alertBox(text = '') { return el('div', { textContent: text, attributes: { role: 'alert' } }); }
+function alertBox(id, text = '') { return el('div', { id, textContent: text, attributes: { role: 'alert' } }); }
 
 function showError(error, alert) {
   if (!alert) return showEnd('Something went wrong', error.message);
   const name = error.param ? error.param.replace('input.', '') : '';
   const field = [...card.querySelectorAll('input')].find((input) => input.name === name)
-    || (error.code === 'invalid_credentials' ? card.querySelector('input[type=password], input.code') : null);
+    || (error.code === 'invalid_credentials' ? card.querySelector('input.code, input[name=password]') : null);
   // The server names a member by its own name; a person knows the field by its label.
   const label = field && field.labels[0] ? field.labels[0].textContent : '';
   alert.textContent = label ? error.message.replace(/^\\x60[\\w.]+\\x60/, label) : error.message;
   if (!field) return;
   field.setAttribute('aria-invalid', 'true');
+  field.setAttribute('aria-errormessage', alert.id);
   field.focus();
   field.select();
 }
 
 const completions = { email: 'username', password: 'current-password', code: 'one-time-code', display_name: 'name' };
 
-function field({ name, type, label, required, value = '', completion, hint, aside }) {
+function field({ name, type, label, required, value = '', completion, hint, after }) {
   const id = 'input-' + name;
   const input = el('input', {
     id, name, required, value, autocomplete: completion || completions[name] || 'off', spellcheck: false,
@@ -68,24 +72,40 @@ function field({ name, type, label, required, value = '', completion, hint, asid
   if (type === 'code') Object.assign(input, { className: 'code', inputMode: 'numeric', autocapitalize: 'characters', maxLength: 20 });
   if (completion === 'new-password') input.minLength = 12;
   if (hint) input.setAttribute('aria-describedby', id + '-hint');
-  const title = el('label', { htmlFor: id, textContent: label });
   return [
-    aside ? el('div', { className: 'row' }, title, aside) : title,
-    input,
-    ...(hint ? [el('p', { id: id + '-hint', className: 'hint', textContent: hint })] : []),
-  ];
+    el('label', { htmlFor: id, textContent: label }),
+    type === 'password' ? el('div', { className: 'password' }, input, revealButton(input)) : input,
+    hint ? el('p', { id: id + '-hint', className: 'hint', textContent: hint }) : undefined,
+    after,
+  ].filter((part) => part !== undefined);
+}
+
+function revealButton(input) {
+  const button = el('button', {
+    type: 'button', className: 'link', textContent: 'Show',
+    attributes: { 'aria-label': 'Show the password', 'aria-pressed': 'false' },
+    onclick: () => reveal(input.type === 'password'),
+  });
+  function reveal(isShown) {
+    input.type = isShown ? 'text' : 'password';
+    button.textContent = isShown ? 'Hide' : 'Show';
+    button.setAttribute('aria-pressed', String(isShown));
+  }
+  return button;
 }
 
 /** A form whose action gets the inputs by name; empty ones are absent. */
-function form({ fields, button, action }) {
-  const box = alertBox();
+function form({ fields, button, action, username }) {
+  const box = alertBox('form-error');
+  // A password manager stores a new password under this name.
+  const owner = username ? [el('input', { type: 'email', autocomplete: 'username', value: username, hidden: true })] : [];
   return el('form', {
     onsubmit: (event) => {
       event.preventDefault();
       const input = Object.fromEntries([...new FormData(event.target)].filter(([, value]) => value !== ''));
       act(() => action(input), box);
     },
-  }, box, ...fields.flatMap(field), el('button', { className: 'main', textContent: button }));
+  }, box, ...owner, ...fields.flatMap(field), el('button', { className: 'main', textContent: button }));
 }
 
 async function call(path, body) {

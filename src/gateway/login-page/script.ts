@@ -39,21 +39,56 @@ function readRequest(search) {
 async function loadBureau() {
   const query = new URLSearchParams({ bureau_id: app.bureauId, redirect_uri: app.redirectUri });
   ({ bureau, items: providers } = await call('providers?' + query));
-  if (bureau.color) paint(bureau.color);
+  if (!bureau.color) return;
+  paint(bureau.color);
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => paint(bureau.color));
 }
 
-/** Sets the colour of the Bureau, with black or white upon it, whichever has more contrast. */
-function paint(color) {
-  const [red, green, blue] = [1, 3, 5].map((offset) => {
+/** The parts of a colour as light, from 0 to 1 (WCAG 2.2, relative luminance). */
+function linearParts(color) {
+  return [1, 3, 5].map((offset) => {
     const part = parseInt(color.slice(offset, offset + 2), 16) / 255;
     return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
   });
-  const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-  document.documentElement.style.setProperty('--accent', color);
-  document.documentElement.style.setProperty('--on-accent', luminance > 0.179 ? '#000' : '#fff');
+}
+
+function luminance(color) {
+  const [red, green, blue] = linearParts(color);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+function contrast(color, other) {
+  const [darker, lighter] = [luminance(color), luminance(other)].sort((a, b) => a - b);
+  return (lighter + 0.05) / (darker + 0.05);
+}
+
+/**
+ * Sets the colour of the Bureau, with black or white upon it, whichever has more contrast. A colour that is almost that
+ * of the card gives way to the page's own; one that is hard to tell from it gets an edge.
+ */
+function paint(color) {
+  const root = document.documentElement.style;
+  for (const name of ['--accent', '--on-accent', '--edge']) root.removeProperty(name);
+  const card = getComputedStyle(document.documentElement).getPropertyValue('--card').trim();
+  const distance = Math.max(...[1, 3, 5].map((offset) =>
+    Math.abs(parseInt(color.slice(offset, offset + 2), 16) - parseInt(card.slice(offset, offset + 2), 16))));
+  if (distance < 32) {
+    root.setProperty('--accent', 'var(--ink)');
+    root.setProperty('--on-accent', 'var(--card)');
+    return;
+  }
+  root.setProperty('--accent', color);
+  root.setProperty('--on-accent', luminance(color) > 0.179 ? '#000' : '#fff');
+  if (contrast(color, card) < 3) root.setProperty('--edge', 'var(--field)');
 }
 
 function start(provider, more) { return call('login/start', { provider, bureau_id: app.bureauId, ...more }); }
+
+/** The login without credentials of a local edition. */
+async function signInAsLocalUser() {
+  const { login_id: loginId } = await start('local');
+  await returnToApp({ login_id: loginId });
+}
 
 async function signInWithPassword(input) {
   email = input.email;
@@ -62,13 +97,13 @@ async function signInWithPassword(input) {
   await returnToApp({ login_id: loginId });
 }
 
-async function sendCode(input) {
+async function sendCode(input, notice) {
   email = input.email;
   const { login_id: loginId } = await start('email_code');
   await call('login/continue', { login_id: loginId, input: { email } });
   showCode({
-    button: 'Sign in',
-    again: () => sendCode({ email }),
+    button: 'Sign in', notice,
+    again: () => sendCode({ email }, codeSentNotice),
     action: async ({ code }) => {
       await call('login/continue', { login_id: loginId, input: { code } }).catch(restartWhenSpent);
       await returnToApp({ login_id: loginId });
@@ -79,16 +114,16 @@ async function sendCode(input) {
 /** An attempt that has ended cannot take another input, so the person starts again. */
 function restartWhenSpent(error) {
   if (error.code === 'login_spent' || error.code === 'login_not_found')
-    throw Object.assign(new Error('This code has ended. Send another one.'), { code: error.code });
+    throw Object.assign(new Error('This code has expired or was tried too often. Send another one.'), { code: error.code });
   throw error;
 }
 
-async function register(input) {
+async function register(input, notice) {
   email = input.email;
   const { verification_id: id } = await call('register', { bureau_id: app.bureauId, ...input });
   showCode({
-    button: 'Finish',
-    again: () => register(input),
+    button: 'Finish', notice,
+    again: () => register(input, codeSentNotice),
     action: async ({ code }) => {
       await call('verify', { verification_id: id, code });
       await signInWithPassword({ email: input.email, password: input.password });
@@ -96,13 +131,13 @@ async function register(input) {
   });
 }
 
-async function requestReset(input) {
+async function requestReset(input, notice) {
   email = input.email;
   const { verification_id: id } = await call('password/forgot', { bureau_id: app.bureauId, email });
   showCode({
     title: 'Set a new password',
-    button: 'Set password and sign in',
-    again: () => requestReset({ email }),
+    button: 'Set password and sign in', notice, username: email,
+    again: () => requestReset({ email }, codeSentNotice),
     fields: [{ name: 'password', type: 'password', label: 'New password', required: true, completion: 'new-password', hint: passwordHint }],
     action: async ({ code, password }) => {
       await call('password/reset', { verification_id: id, code, password });

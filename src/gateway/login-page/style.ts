@@ -1,10 +1,10 @@
 // The style of the login page. The script sets `--accent` and `--on-accent` to the colour of the Bureau.
 export const style = `
   :root { color-scheme: light dark; --ink: #1c2430; --quiet: #5b6676; --line: #dfe3ea; --field: #8a94a3; --ground: #f4f4f1;
-    --card: #fff; --accent: #a3432a; --on-accent: #fff; --wrong: #a3132a; --wrong-ground: #fdf1f2;
+    --card: #ffffff; --accent: #a3432a; --on-accent: #fff; --edge: transparent; --wrong: #a3132a; --wrong-ground: #fdf1f2; --well: #1d6a4b;
     --focus: #2563c9; --shade: 0 1px 2px #1c24300f, 0 12px 32px -12px #1c243029; }
   @media (prefers-color-scheme: dark) { :root { --ink: #e6e9ee; --quiet: #a2abb8; --line: #333b47; --field: #6b7686;
-    --ground: #12161b; --card: #1b212a; --wrong: #ffa3b0; --wrong-ground: #2f1d24;
+    --ground: #12161b; --card: #1b212a; --wrong: #ffa3b0; --wrong-ground: #2f1d24; --well: #7fd6ae;
     --focus: #8ab4ff; --shade: 0 12px 32px -12px #000a; } }
   * { box-sizing: border-box; }
   html { background: var(--ground); }
@@ -15,7 +15,7 @@ export const style = `
     box-shadow: var(--shade); }
   #card[aria-busy=true] { min-height: 20rem; }
   .mark { display: grid; place-items: center; width: 3rem; height: 3rem; margin: 0 0 1.25rem; border-radius: 12px;
-    background: var(--accent); color: var(--on-accent); font-size: 1.4rem; font-weight: 650; }
+    border: 1px solid var(--edge); background: var(--accent); color: var(--on-accent); font-size: 1.4rem; font-weight: 650; }
   .mark.refusal { background: var(--wrong-ground); color: var(--wrong); }
   h1 { margin: 0; font-size: 1.5rem; line-height: 1.25; letter-spacing: -.015em; overflow-wrap: anywhere; text-wrap: balance; }
   h1:focus { outline: none; }
@@ -26,14 +26,19 @@ export const style = `
   label { display: block; margin: 1rem 0 .35rem; font-size: .925rem; font-weight: 600; }
   .hint { margin: .35rem 0 0; color: var(--quiet); font-size: .875rem; }
   .detail { margin-top: 1.25rem; padding-top: 1.25rem; border-top: 1px solid var(--line); }
-  .row { display: flex; justify-content: space-between; align-items: baseline; gap: 1rem; }
+  .password { position: relative; }
+  .password input { padding-inline-end: 4.25rem; }
+  .password .link { position: absolute; inset-block: 0; inset-inline-end: .8rem; font-size: .875rem; }
+  .after { margin: .5rem 0 0; font-size: .925rem; }
+  .notice { margin-top: 1.25rem; padding: .7rem .9rem; border: 1px solid color-mix(in srgb, var(--well) 35%, transparent);
+    border-radius: 10px; color: var(--well); font-size: .95rem; }
   input { width: 100%; min-height: 2.9rem; padding: .55rem .8rem; border: 1px solid var(--field); border-radius: 10px;
     background: var(--card); color: inherit; font: inherit; }
   input.code { font: 600 1.25rem ui-monospace, "SF Mono", Menlo, Consolas, monospace; letter-spacing: .18em; }
   input[aria-invalid=true] { border-color: var(--wrong); }
   button { font: inherit; cursor: pointer; }
   .main, .other { display: block; width: 100%; min-height: 2.9rem; padding: .55rem 1rem; border-radius: 10px; font-weight: 600; }
-  .main { margin-top: 1.5rem; border: 1px solid color-mix(in srgb, var(--accent) 80%, var(--ink)); background: var(--accent);
+  .main { margin-top: 1.5rem; border: 1px solid var(--edge); background: var(--accent);
     color: var(--on-accent); }
   .main:hover:enabled { background: color-mix(in srgb, var(--accent) 90%, var(--ink)); }
   .other { margin-top: .7rem; border: 1px solid var(--field); background: none; color: inherit; }
@@ -43,7 +48,6 @@ export const style = `
   .link { padding: .25rem 0; border: 0; background: none; color: var(--ink); font-weight: 500; text-decoration: underline;
     text-decoration-color: color-mix(in srgb, currentColor 40%, transparent); text-underline-offset: .2em; }
   .link:hover { text-decoration-color: currentColor; }
-  .row .link { padding: 0; font-size: .875rem; }
   .links { display: flex; flex-wrap: wrap; justify-content: center; gap: .35rem 1.75rem; margin-top: 1.25rem; font-size: .95rem; }
   .links p { flex-basis: 100%; margin: 0; text-align: center; color: var(--quiet); }
   .or { display: flex; align-items: center; gap: .9rem; margin: 1.4rem 0 -.3rem; color: var(--quiet); font-size: .875rem; }

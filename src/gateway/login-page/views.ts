@@ -11,29 +11,38 @@ function destination() {
   return el('p', { className: 'lead' }, 'to continue to ', el('b', { textContent: host }));
 }
 
-function showView({ title, lead, error, children, links = [] }) {
+/** A text of the Bureau whose direction of writing does not change that of its surroundings. */
+function isolated(text) { return el('bdi', { textContent: text }); }
+
+function showView({ title, heading: head = [title], lead, error, notice, children, links = [] }) {
   show([
-    mark(), heading(title), lead, alertBox(error), ...children,
+    mark(), heading(...head), lead, alertBox('view-error', error),
+    notice ? el('p', { className: 'notice', textContent: notice, attributes: { role: 'status' } }) : undefined,
+    ...children,
     links.length > 0 ? el('div', { className: 'links' }, ...links) : undefined,
   ], title);
 }
 
 function showSignIn(error) {
   const title = 'Sign in to ' + bureau.name;
+  const [password, emailCode, local] = ['password', 'email_code', 'local']
+    .map((id) => providers.find((provider) => provider.id === id));
   const parties = providers.filter(({ kind }) => kind === 'redirect');
-  const [password, emailCode] = ['password', 'email_code'].map((id) => providers.find((provider) => provider.id === id));
-  if (parties.length === 0 && !password && !emailCode)
+  const mainForm = password ? passwordForm() : emailCode ? emailForm() : undefined;
+  const buttons = [
+    ...parties.map(({ id, label }) => actionButton('Continue with ' + label, () => leaveFor(id))),
+    ...(local ? [actionButton('Continue as the local user', () => signInAsLocalUser())] : []),
+  ];
+  if (buttons.length === 0 && !mainForm)
     return showEnd(bureau.name + ' has no sign-in yet', 'Its operator has not set up a way to sign in here.');
-  const partyButtons = parties.map(({ id, label }) => el('button', {
-    type: 'button', className: 'other', textContent: 'Continue with ' + label, onclick: () => act(() => leaveFor(id)),
-  }));
-  const localForm = password ? passwordForm() : emailCode ? emailForm() : undefined;
+  if (!mainForm) buttons[0].className = 'main';
   showView({
-    title, lead: destination(), error,
+    title, heading: ['Sign in to ', isolated(bureau.name)], lead: destination(), error,
     children: [
-      partyButtons.length > 0 ? el('div', { className: 'others' }, ...partyButtons) : undefined,
-      partyButtons.length > 0 && localForm ? el('div', { className: 'or', textContent: 'or' }) : undefined,
-      localForm,
+      buttons.length > 0 ? el('div', { className: 'others' }, ...buttons) : undefined,
+      local ? el('p', { className: 'hint', textContent: 'Works without a password, on this machine only.' }) : undefined,
+      buttons.length > 0 && mainForm ? el('div', { className: 'or', textContent: 'or' }) : undefined,
+      mainForm,
     ],
     links: [
       ...(password && emailCode ? [link('E-mail me a code instead', () => showEmail())] : []),
@@ -42,12 +51,16 @@ function showSignIn(error) {
   });
 }
 
+function actionButton(text, action) {
+  return el('button', { type: 'button', className: 'other', textContent: text, onclick: () => act(action) });
+}
+
 function passwordForm() {
   return form({
     fields: [
       { name: 'email', type: 'email', label: 'E-mail address', required: true, value: email },
       { name: 'password', type: 'password', label: 'Password', required: true,
-        aside: link('Forgot it?', () => showForgotten()) },
+        after: el('p', { className: 'after' }, link('Forgot your password?', () => showForgotten())) },
     ],
     button: 'Sign in',
     action: signInWithPassword,
@@ -77,17 +90,22 @@ function showEmail() {
   });
 }
 
-/** The view in which a code from an e-mail is entered. */
-function showCode({ button, action, again, fields = [], title = 'Check your e-mail' }) {
+/** The view in which a code from an e-mail is entered. The function again sends another code and shows the view with a notice. */
+function showCode({ button, action, again, notice, fields = [], username, title = 'Check your e-mail' }) {
   const lead = el('p', { className: 'lead' }, 'If the address can be used here, the code is on its way to ',
     el('b', { textContent: email }), '.');
-  const code = { name: 'code', type: 'code', label: 'Code from the e-mail', required: true };
+  const code = {
+    name: 'code', type: 'code', label: 'Code from the e-mail', required: true,
+    hint: 'Valid for 10 minutes. If none arrives, look in your spam folder.',
+  };
   showView({
-    title, lead,
-    children: [form({ fields: [code, ...fields], button, action })],
+    title, lead, notice,
+    children: [form({ fields: [code, ...fields], button, action, username })],
     links: [link('Send another code', again), link('Back', () => showSignIn())],
   });
 }
+
+const codeSentNotice = 'We have sent another code. Earlier ones do not work any more.';
 
 const passwordHint = 'At least 12 characters.';
 

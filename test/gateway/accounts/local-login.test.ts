@@ -20,6 +20,7 @@ describe('the local login', () => {
     ['IPv4', {}],
     ['IPv6', { remoteAddress: '::1', host: '[::1]:43127' }],
     ['IPv4 mapped into IPv6', { remoteAddress: '::ffff:127.0.0.1', host: 'localhost:43127' }],
+    ['IPv4 from a page of the server', { origin: 'http://127.0.0.1:43127' }],
   ])('exists for a caller on this machine over %s', (_name, part) => {
     expect(localLogin.available({ ...localCaller, ...part })).toBe(true);
   });
@@ -33,7 +34,14 @@ describe('the local login', () => {
     ['from an address that only looks close', { remoteAddress: '128.0.0.1' }],
     ['under a foreign Host', { host: 'townhall.example' }],
     ['without a Host', { host: '' }],
-    ['from a web page', { origin: 'http://127.0.0.1:43127' }],
+    ['from a web page of another port', { origin: 'http://127.0.0.1:5173' }],
+    ['from a web page of another name of this machine', { origin: 'http://localhost:43127' }],
+    ['from a web page with https', { origin: 'https://127.0.0.1:43127' }],
+    ['from a page without an origin of its own', { origin: 'null' }],
+    [
+      'from a page whose name resolves to this machine',
+      { host: 'evil.example', origin: 'http://evil.example' },
+    ],
     ['through a proxy that says so', { isForwarded: true }],
     ['into another Bureau', { bureauId: 'shop' }],
   ])('does not exist %s', (_name, part) => {

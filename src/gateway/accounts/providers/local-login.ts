@@ -1,5 +1,6 @@
-// The login without credentials of the local edition. It must be unreachable for
-// other machines, for proxies and for web pages that the person has open.
+// The login without credentials of the local edition. It must be unreachable for other machines,
+// for proxies and for web pages that the person has open, except the pages of this server, such as
+// `/login`.
 import { isLoopbackAddress, isLoopbackHost } from '../../../kernel/http/address.ts';
 import type { InstantProvider, Person } from './provider.ts';
 
@@ -35,14 +36,14 @@ export const localLogin: InstantProvider = {
   label: 'This machine',
   kind: 'instant',
   inputs: [],
-  // Each check blocks one attack. Host: DNS rebinding. Origin, which browsers send
-  // with every POST: a page that is open in the browser. Forwarding headers: a proxy
-  // on this machine, whose requests come from a loopback address.
+  // Each check blocks one attack. Host: DNS rebinding. Origin, which browsers send with every POST:
+  // a page of another server that is open in the browser. Forwarding headers: a proxy on this
+  // machine, whose requests come from a loopback address.
   available: ({ bureauId, remoteAddress, host, origin, isForwarded }) =>
     bureauId === 'local' &&
     isLoopbackAddress(remoteAddress) &&
     isLoopbackHost(host) &&
-    origin === undefined &&
+    (origin === undefined || origin === `http://${host}`) &&
     !isForwarded,
   person: localPerson,
 };
