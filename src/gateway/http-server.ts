@@ -13,7 +13,6 @@ import { createServer } from '../kernel/http/server.ts';
 import type { FilePages } from '../kernel/http/server.ts';
 import { createResponseSockets, maxSocketMessageBytes } from './ai/index.ts';
 import { loginPaths } from './contract-paths.ts';
-import { devicePage, devicePath } from './device-page/index.ts';
 import { frontPage } from './front-page.ts';
 import { idempotencyCaller, identityLogFields, identityOfScheme } from './identity.ts';
 import type { Identity } from './identity.ts';
@@ -109,7 +108,7 @@ export function openHttp(
         hasPortal: pages.length > 0,
         local: options.localEdition?.(),
       }),
-    fixedPages: new Map([[devicePath, devicePage], ...loginPages]),
+    fixedPages: new Map(loginPages),
     log,
     clock,
     observer: telemetry.observer,

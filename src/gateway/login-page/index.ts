@@ -3,6 +3,8 @@
 // source is loaded.
 import { createHash } from 'node:crypto';
 import type { FixedPage } from '../../kernel/http/pages/fixed-pages.ts';
+import { colors } from './colors.ts';
+import { devicePage, devicePath } from './device.ts';
 import { elements } from './elements.ts';
 import { script } from './script.ts';
 import { style } from './style.ts';
@@ -52,7 +54,7 @@ const page: FixedPage = {
 };
 
 const scriptFile: FixedPage = {
-  body: `'use strict';\n${elements}${views}${script}`,
+  body: `'use strict';\n${elements}${colors}${views}${script}`,
   headers: {
     'content-type': 'text/javascript; charset=utf-8',
     'cache-control': 'no-cache',
@@ -63,4 +65,5 @@ const scriptFile: FixedPage = {
 export const loginPages: readonly (readonly [path: string, page: FixedPage])[] = [
   ['/login', page],
   ['/login.js', scriptFile],
+  [devicePath, devicePage],
 ];

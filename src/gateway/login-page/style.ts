@@ -1,4 +1,5 @@
-// The style of the login page. The script sets `--accent` and `--on-accent` to the colour of the Bureau.
+// The style of the login page and of the page for device logins. The script sets `--accent` and
+// `--on-accent` to the colour of the Bureau.
 export const style = `
   :root { color-scheme: light dark; --ink: #1c2430; --quiet: #5b6676; --line: #dfe3ea; --field: #8a94a3; --ground: #f4f4f1;
     --card: #ffffff; --accent: #a3432a; --on-accent: #fff; --edge: transparent; --wrong: #a3132a; --wrong-ground: #fdf1f2; --well: #1d6a4b;
@@ -32,11 +33,11 @@ export const style = `
   .after { margin: .5rem 0 0; font-size: .925rem; }
   .notice { margin-top: 1.25rem; padding: .7rem .9rem; border: 1px solid color-mix(in srgb, var(--well) 35%, transparent);
     border-radius: 10px; color: var(--well); font-size: .95rem; }
-  input { width: 100%; min-height: 2.9rem; padding: .55rem .8rem; border: 1px solid var(--field); border-radius: 10px;
+  input, select { width: 100%; min-height: 2.9rem; padding: .55rem .8rem; border: 1px solid var(--field); border-radius: 10px;
     background: var(--card); color: inherit; font: inherit; }
   input.code { font: 600 1.25rem ui-monospace, "SF Mono", Menlo, Consolas, monospace; letter-spacing: .18em; }
   input[aria-invalid=true] { border-color: var(--wrong); }
-  button { font: inherit; cursor: pointer; }
+  button, a.main { font: inherit; cursor: pointer; }
   .main, .other { display: block; width: 100%; min-height: 2.9rem; padding: .55rem 1rem; border-radius: 10px; font-weight: 600; }
   .main { margin-top: 1.5rem; border: 1px solid var(--edge); background: var(--accent);
     color: var(--on-accent); }

@@ -2,8 +2,7 @@
 // ends. Each replaces the content of the card.
 export const views = `
 function mark() {
-  const initialLetter = [...bureau.name.trim()][0] || '?';
-  return el('div', { className: 'mark', textContent: initialLetter.toUpperCase(), attributes: { 'aria-hidden': 'true' } });
+  return el('div', { className: 'mark', textContent: initialOf(bureau.name), attributes: { 'aria-hidden': 'true' } });
 }
 
 function destination() {
@@ -90,7 +89,7 @@ function showEmail() {
   });
 }
 
-/** The view in which a code from an e-mail is entered. The function again sends another code and shows the view with a notice. */
+/** The view in which a code from an e-mail is entered, with a button that sends another one. */
 function showCode({ button, action, again, notice, fields = [], username, title = 'Check your e-mail' }) {
   const lead = el('p', { className: 'lead' }, 'If the address can be used here, the code is on its way to ',
     el('b', { textContent: email }), '.');

@@ -17,20 +17,20 @@ export interface HtmlReply {
 }
 
 const style = `
-  body { font: 1.1rem/1.5 system-ui, sans-serif; margin: 0; color: #1c1c1e; background: #f4f4f5; }
-  main { max-width: 28rem; margin: 12vh auto; padding: 2rem; background: #fff; border-radius: .75rem; }
-  h1 { font-size: 1.3rem; margin: 0 0 1rem; }
+  :root { color-scheme: light dark; --ink: #1c2430; --line: #dfe3ea; --field: #8a94a3; --ground: #f4f4f1; --card: #fff; }
+  @media (prefers-color-scheme: dark) { :root { --ink: #e6e9ee; --line: #333b47; --field: #6b7686; --ground: #12161b;
+    --card: #1b212a; } }
+  body { font: 16px/1.5 system-ui, sans-serif; margin: 0; color: var(--ink); background: var(--ground); }
+  main { box-sizing: border-box; max-width: 27rem; margin: 12vh auto; padding: 2.25rem; border: 1px solid var(--line);
+    border-radius: 16px; background: var(--card); overflow-wrap: anywhere; }
+  h1 { font-size: 1.5rem; line-height: 1.25; letter-spacing: -.015em; margin: 0 0 1rem; }
   a { color: inherit; }
-  .code { font: 600 1.8rem ui-monospace, monospace; letter-spacing: .1em; margin: 1rem 0; }
-  button { font: inherit; padding: .6rem 1.1rem; margin-right: .5rem; border: 1px solid #1c1c1e;
-    border-radius: .5rem; background: #fff; cursor: pointer; }
-  button.yes { background: #1c1c1e; color: #fff; }
-  @media (prefers-color-scheme: dark) {
-    body { color: #f4f4f5; background: #111; }
-    main { background: #1c1c1e; }
-    button { color: inherit; background: none; border-color: #777; }
-    button.yes { background: #f4f4f5; color: #1c1c1e; }
-  }
+  .code { font: 600 1.7rem ui-monospace, "SF Mono", Menlo, Consolas, monospace; letter-spacing: .12em; margin: 1rem 0; }
+  button { display: block; width: 100%; min-height: 2.9rem; margin-top: .7rem; border: 1px solid var(--field);
+    border-radius: 10px; background: none; color: inherit; font: inherit; font-weight: 600; cursor: pointer; }
+  button.yes { border-color: var(--ink); background: var(--ink); color: var(--card); }
+  :focus-visible { outline: 3px solid #5b8de0; outline-offset: 2px; }
+  @media (max-width: 30rem) { body { background: var(--card); } main { margin: 0; padding: 2.5rem 1.25rem; border: 0; } }
 `;
 
 const policy = [

@@ -1,9 +1,9 @@
-// The script of the page on which a person confirms a device login. It calls the operations of the contract
-// and keeps the token of the person in memory only. It sets texts of the server as text, never as markup.
+// The script of the page on which a person confirms a device login. It calls the operations of the
+// contract and keeps the token of the person in memory only. It sets texts of the server as text,
+// never as markup.
 export const script = `
-'use strict';
 const byId = (id) => document.getElementById(id);
-const bureau = new URLSearchParams(location.search).get('bureau') || 'local';
+const bureauId = new URLSearchParams(location.search).get('bureau') || 'local';
 const steps = ['code-step', 'login-step', 'browser-step', 'decide-step', 'end-step'];
 let userCode = '';
 let token = '';
@@ -51,13 +51,25 @@ function setCode(text) {
   const letters = text.toUpperCase().replace(/[^A-Z]/g, '');
   if (letters.length !== 8) throw new Error('A code has eight letters, such as WDJB-MJHT.');
   userCode = letters.slice(0, 4) + '-' + letters.slice(4);
-  for (const place of document.querySelectorAll('.code')) place.textContent = userCode;
+  for (const place of document.querySelectorAll('.code-shown:not(#compare)')) place.textContent = userCode;
+}
+
+/** Shows the name and the colour of the Bureau, and reads its login providers. */
+async function loadBureau() {
+  if (providers.length > 0) return;
+  const { bureau, items } = await call('providers?bureau_id=' + encodeURIComponent(bureauId));
+  providers = items;
+  byId('mark').textContent = initialOf(bureau.name);
+  const name = Object.assign(document.createElement('bdi'), { textContent: bureau.name });
+  byId('bureau').replaceChildren('at ', name);
+  for (const id of ['mark', 'bureau']) byId(id).hidden = false;
+  if (bureau.color) paintAlways(bureau.color);
 }
 
 async function startSignIn() {
-  ({ items: providers } = await call('providers?bureau_id=' + encodeURIComponent(bureau)));
+  await loadBureau();
   const choice = byId('provider');
-  const options = providers.filter(({ kind }) => kind !== 'instant').map(({ id, label }) => new Option(label, id));
+  const options = providers.map(({ id, label }) => new Option(label, id));
   choice.replaceChildren(...options, new Option('A user token', ''));
   byId('provider-row').hidden = options.length === 0;
   show('login-step');
@@ -98,7 +110,7 @@ async function signIn(form) {
     return review();
   }
   if (loginId === '') {
-    const startedLogin = await call('login/start', { provider, bureau_id: bureau });
+    const startedLogin = await call('login/start', { provider, bureau_id: bureauId });
     loginId = startedLogin.login_id;
     if (startedLogin.outcome === 'redirect') return openBrowser(startedLogin);
     if (startedLogin.outcome === 'done') return finishSignIn();
@@ -150,8 +162,8 @@ async function review() {
   const facts = {
     Program: login.name,
     Address: login.address,
-    Asked: new Date(login.created_at).toLocaleString(),
-    Gets: key === undefined ? limits : 'An API key: ' + limits,
+    Requested: new Date(login.created_at).toLocaleString(),
+    Access: key === undefined ? limits : 'An API key: ' + limits,
     'You are': user.email || user.display_name || user.user_id,
   };
   byId('facts').replaceChildren(...Object.entries(facts).flatMap(([name, value]) => {
@@ -190,4 +202,5 @@ if (location.hash.length > 1) {
   history.replaceState(null, '', location.pathname + location.search);
 }
 byId('code-input').focus();
+loadBureau().catch(fail);
 `;
