@@ -7,12 +7,13 @@ import { createRoot } from 'react-dom/client';
 const login = createWebLogin({ baseUrl: 'http://127.0.0.1:43127', bureauId: 'local' });
 
 function App() {
-  const { status, user, error } = useUser();
+  const { status, user, error, endReason } = useUser();
   if (status === 'loading') return <p>One moment</p>;
   if (user === null)
     return (
       <main>
         {error && <p role="alert">{error.message}</p>}
+        {endReason && <p role="status">Your session is over. Sign in to continue here.</p>}
         <SignIn /> <SignIn screen="register" />
       </main>
     );

@@ -108,6 +108,19 @@ describe.skipIf(!hasChromium)('the page of device logins', () => {
     await page.close();
   });
 
+  test('signs in the local user of a local edition', async () => {
+    const login = await start();
+    const { page } = await open(login.verification_uri_complete);
+    await page.getByText('at Local').waitFor();
+    await page.keyboard.press('Enter');
+    await page.getByLabel('Sign in with').selectOption('This machine');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByText('Local user').waitFor();
+    await page.getByRole('button', { name: 'Confirm' }).click();
+    await page.getByText('Confirmed').waitFor();
+    await page.close();
+  });
+
   test('keeps the sign-in when a code is unknown', async () => {
     const login = await start();
     const { page } = await open(`${world.url}/device#BBBB-BBBB`);

@@ -46,6 +46,14 @@ describe.skipIf(!hasChromium)('the login page', () => {
       starting_credits: 1_000_000,
     });
     await world.admin.bureaus.createBureau({ bureau_id: 'other', server_url: 'https://other.example' });
+    for (const color of ['#ffffff', '#1b212a', '#ffee00'])
+      await world.admin.bureaus.createBureau({
+        bureau_id: `color-${color.slice(1)}`,
+        server_url: 'https://other.example',
+        redirect_uris: [app.address],
+        color,
+      });
+    await world.admin.bureaus.updateBureau({ bureau_id: 'local', redirect_uris: [app.address] });
     await app.run(plainProgram({ url: world.url, bureauId: 'shop' }));
     await until(async () => {
       const answer = await fetch(`${world.url}/v1/accounts/providers?bureau_id=shop`, {
@@ -102,7 +110,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
   async function register(page: Page, email: string): Promise<void> {
     await page.getByLabel('Your name').fill('Ada Lovelace');
     await page.getByLabel('E-mail address').fill(email);
-    await page.getByLabel('Password').fill('correct horse battery');
+    await page.getByLabel('Password', { exact: true }).fill('correct horse battery');
     await picture(page, '4-register');
     await page.keyboard.press('Enter');
     await page.getByLabel('Code from the e-mail').waitFor();
@@ -141,12 +149,12 @@ describe.skipIf(!hasChromium)('the login page', () => {
     await page.getByRole('button', { name: 'Sign out' }).click();
     await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByLabel('E-mail address').fill('eve@shop.example');
-    await page.getByRole('button', { name: 'Forgot it?' }).click();
+    await page.getByRole('button', { name: 'Forgot your password?' }).click();
     await page.getByRole('heading', { name: 'Set a new password' }).waitFor();
     expect(await page.getByLabel('E-mail address').inputValue()).toBe('eve@shop.example');
     await page.keyboard.press('Enter');
     await page.getByLabel('Code from the e-mail').fill((await mailbox.letterTo('eve@shop.example', 2)).code);
-    await page.getByLabel('New password').fill('another horse battery');
+    await page.getByLabel('New password', { exact: true }).fill('another horse battery');
     await picture(page, '5-reset');
     await page.keyboard.press('Enter');
     await greeting(page, 'Ada Lovelace');
@@ -177,12 +185,171 @@ describe.skipIf(!hasChromium)('the login page', () => {
 
   test('shows a wrong password at its field', async () => {
     const { page } = await open(loginPage({ login_hint: 'nobody@shop.example' }));
-    await page.getByLabel('Password').fill('wrong');
+    await page.getByLabel('Password', { exact: true }).fill('wrong');
     await page.keyboard.press('Enter');
     await page.getByRole('alert').getByText('wrong').waitFor();
-    expect(await page.getByLabel('Password').getAttribute('aria-invalid')).toBe('true');
+    const password = page.getByLabel('Password', { exact: true });
+    expect(await password.getAttribute('aria-invalid')).toBe('true');
+    const errorId = await password.getAttribute('aria-errormessage');
+    expect(await page.locator(`#${errorId}`).innerText()).toContain('wrong');
     await picture(page, '6-wrong');
     await page.close();
+  });
+
+  test('accepts a new password after too many wrong ones', async () => {
+    const { page } = await openFromApp('Create an account');
+    await register(page, 'kim@shop.example');
+    await greeting(page, 'Ada Lovelace');
+    await page.goto(loginPage({ login_hint: 'kim@shop.example' }));
+    const alert = page.getByRole('alert');
+    for (let count = 0; count < 6; count += 1) {
+      await page.getByLabel('Password', { exact: true }).fill(`wrong ${count}`);
+      await page.keyboard.press('Enter');
+      await alert.getByText(count < 5 ? 'password is wrong' : 'Try again in 60 minutes').waitFor();
+    }
+    await picture(page, '6-limited');
+    await page.getByRole('button', { name: 'Forgot your password?' }).click();
+    await page.keyboard.press('Enter');
+    await page.getByLabel('Code from the e-mail').fill((await mailbox.letterTo('kim@shop.example', 2)).code);
+    await page.getByLabel('New password', { exact: true }).fill('another horse battery');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/[?]code=/);
+    await page.close();
+  });
+
+  test('says that it has sent another code', async () => {
+    const { page } = await open(loginPage({ login_hint: 'lee@shop.example' }));
+    await page.getByRole('button', { name: 'E-mail me a code instead' }).click();
+    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: 'Send another code' }).click();
+    await page.getByRole('status').getByText('We have sent another code').waitFor();
+    await picture(page, '3-code-again');
+    await page.getByLabel('Code from the e-mail').fill((await mailbox.letterTo('lee@shop.example', 2)).code);
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/[?]code=/);
+    await page.close();
+  });
+
+  test('shows the typed password on request', async () => {
+    const { page } = await open(loginPage());
+    const password = page.getByLabel('Password', { exact: true });
+    await password.fill('a secret');
+    await page.getByRole('button', { name: 'Show the password' }).click();
+    expect(await password.getAttribute('type')).toBe('text');
+    await page.getByRole('button', { name: 'Show the password', pressed: true }).click();
+    expect(await password.getAttribute('type')).toBe('password');
+    await page.close();
+  });
+
+  test('names the account of a new password for password managers', async () => {
+    const { page } = await open(loginPage({ login_hint: 'mia@shop.example' }));
+    expect(await completions(page)).toEqual([
+      ['username', 'mia@shop.example'],
+      ['current-password', ''],
+    ]);
+    await page.getByRole('button', { name: 'Forgot your password?' }).click();
+    await page.keyboard.press('Enter');
+    await page.getByLabel('Code from the e-mail').waitFor();
+    expect(await completions(page)).toEqual([
+      ['username', 'mia@shop.example'],
+      ['one-time-code', ''],
+      ['new-password', ''],
+    ]);
+    await page.close();
+  });
+
+  const completions = (page: Page) =>
+    page
+      .locator('input')
+      .evaluateAll((inputs) =>
+        (inputs as HTMLInputElement[]).map((input) => [input.autocomplete, input.value]),
+      );
+
+  test('moves from the e-mail address to the password with Tab', async () => {
+    const { page } = await open(loginPage());
+    await page.getByLabel('E-mail address').focus();
+    await page.keyboard.press('Tab');
+    expect(await page.evaluate(() => document.activeElement?.id)).toBe('input-password');
+    await page.close();
+  });
+
+  test.each(['ffffff', '1b212a', 'ffee00'])('keeps its main button visible in #%s', async (color) => {
+    const { page } = await open(loginPage({ client_id: `color-${color}` }));
+    const button = page.getByRole('button', { name: 'Sign in', exact: true });
+    await button.waitFor();
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme });
+      const { surface, card, edge } = await button.evaluate((element) => {
+        const style = getComputedStyle(element);
+        const cardStyle = getComputedStyle(document.getElementById('card') as HTMLElement);
+        return { surface: style.backgroundColor, card: cardStyle.backgroundColor, edge: style.borderColor };
+      });
+      expect(surface).not.toBe(card);
+      const isYellowOnWhite = color === 'ffee00' && colorScheme === 'light';
+      expect(edge).toBe(isYellowOnWhite ? 'rgb(138, 148, 163)' : 'rgba(0, 0, 0, 0)');
+    }
+    await picture(page, `9-color-${color}`);
+    await page.close();
+  });
+
+  describe('of a local edition', () => {
+    beforeAll(() => app.run(plainProgram({ url: world.url, bureauId: 'local', storage: 'localStorage' })));
+    afterAll(() => app.run(plainProgram({ url: world.url, bureauId: 'shop' })));
+
+    test('signs in the local user and returns to the same place', async () => {
+      const { page, complaints } = await open(`${app.address}?page=2#total`);
+      await page.getByRole('button', { name: 'Sign in' }).click();
+      await page.getByRole('button', { name: 'Continue as the local user' }).waitFor();
+      await picture(page, '1-local');
+      await page.getByRole('button', { name: 'Continue as the local user' }).click();
+      await greeting(page, 'Local user');
+      expect(page.url()).toBe(`${app.address}?page=2#total`);
+      expect(complaints).toEqual([]);
+      await page.close();
+    });
+
+    test('refuses the local login to a page of another origin', async () => {
+      const { page } = await open(app.address);
+      const status = await page.evaluate(async (url) => {
+        const answer = await fetch(`${url}/v1/accounts/login/start`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify({ provider: 'local', bureau_id: 'local' }),
+        });
+        return answer.status;
+      }, world.url);
+      expect(status).toBe(404);
+      await page.close();
+    });
+
+    /** Two tabs of one browser with the app. */
+    async function openTabs(): Promise<{ tabs: Page[]; close(): Promise<void> }> {
+      const context = await browser.newContext();
+      const tabs = [await context.newPage(), await context.newPage()];
+      for (const tab of tabs) await tab.goto(app.address);
+      return { tabs, close: () => context.close() };
+    }
+
+    test('shows a sign-in and a sign-out in one tab in the others', async () => {
+      const { tabs, close } = await openTabs();
+      const [tab, otherTab] = tabs as [Page, Page];
+      await tab.getByRole('button', { name: 'Sign in' }).click();
+      await tab.getByRole('button', { name: 'Continue as the local user' }).click();
+      await greeting(otherTab, 'Local user');
+      await tab.getByRole('button', { name: 'Sign out' }).click();
+      await otherTab.getByRole('button', { name: 'Sign in' }).waitFor();
+      await close();
+    });
+
+    test('lets two tabs sign in at the same time', async () => {
+      const { tabs, close } = await openTabs();
+      for (const tab of tabs) await tab.getByRole('button', { name: 'Sign in' }).click();
+      for (const tab of tabs) {
+        await tab.getByRole('button', { name: 'Continue as the local user' }).click();
+        await greeting(tab, 'Local user');
+      }
+      await close();
+    });
   });
 
   test.each([
@@ -228,7 +395,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
     await greeting(page, 'Grace Hopper');
     await world.admin.accounts.revokeTokens({ bureau_id: 'shop' });
     await page.reload();
-    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+    await page.getByText('Your session has ended: revoked').waitFor();
     expect(await page.getByText('Hello').count()).toBe(0);
     await page.close();
   });
@@ -236,7 +403,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
   test('fits a phone without a scrollbar', async () => {
     const { page } = await open(loginPage());
     await page.setViewportSize({ width: 320, height: 640 });
-    await page.getByLabel('Password').waitFor();
+    await page.getByLabel('Password', { exact: true }).waitFor();
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320);
     await page.close();
   });

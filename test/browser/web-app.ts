@@ -46,16 +46,24 @@ export async function startWebApp(): Promise<WebApp> {
 const page = `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Shop</title>
 <meta name="viewport" content="width=device-width"></head><body><script type="module" src="/app.js"></script></body></html>`;
 
+interface ProgramOptions {
+  url: string;
+  bureauId: string;
+  /** An expression for where the page keeps its session. */
+  storage?: 'sessionStorage' | 'localStorage';
+}
+
 /** A program without a framework: it shows the user, asks a model and signs out. */
-export const plainProgram = ({ url, bureauId }: { url: string; bureauId: string }): string => `
+export const plainProgram = ({ url, bureauId, storage = 'sessionStorage' }: ProgramOptions): string => `
   import { createWebLogin } from '@townhall/gateway';
-  const login = createWebLogin(${JSON.stringify({ baseUrl: url, bureauId })});
+  const login = createWebLogin({ ...${JSON.stringify({ baseUrl: url, bureauId })}, storage: ${storage} });
   const add = (tag: string, textContent: string, onclick?: () => unknown) =>
     document.body.append(Object.assign(document.createElement(tag), { textContent, onclick }));
   function render() {
-    const { user } = login.state();
+    const { user, endReason } = login.state();
     document.body.replaceChildren();
     if (user === null) {
+      if (endReason !== null) add('p', 'Your session has ended: ' + endReason);
       add('button', 'Sign in', () => login.signIn());
       add('button', 'Create an account', () => login.signIn({ screen: 'register' }));
       return;
