@@ -95,7 +95,7 @@ function projectFiles(name: string): Record<string, string> {
   };
 }
 
-const entry = `import { defineService, type ActionCall } from 'townhall';
+const entry = `import { defineService } from 'townhall';
 
 export const hello = defineService({
   id: 'hello',
@@ -115,7 +115,7 @@ export const hello = defineService({
         properties: { greeting: { type: 'string', maxLength: 100 } },
         additionalProperties: false,
       },
-      run: ({ input, user }: ActionCall<{ greeting?: string }>) => ({
+      run: ({ input, user }) => ({
         message: \`\${input.greeting ?? 'Hello'}, \${user?.displayName ?? 'you'}.\`,
         user_id: user?.userId,
       }),

@@ -1,4 +1,5 @@
-// The commands of docs/guides/first-plugin.md, in their order, on a machine where `townhall` is on the PATH.
+// The commands of docs/guides/first-plugin.md, in their order, on a machine where `townhall` is on
+// the PATH.
 import { execFile } from 'node:child_process';
 import { chmod, mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -31,10 +32,10 @@ async function shell(line: string, cwd: string): Promise<string> {
   return stdout;
 }
 
-/** Runs the TypeScript compiler on the plugin; resolves with its errors. */
-function typeErrors(): Promise<string> {
+/** Runs the TypeScript compiler on the folder; resolves with its errors. */
+function typeErrors(folder = plugin): Promise<string> {
   const compiler = join(repository, 'node_modules/typescript/bin/tsc');
-  return runFile(process.execPath, [compiler, '-p', plugin]).then(
+  return runFile(process.execPath, [compiler, '-p', folder]).then(
     () => '',
     (error: unknown) => (error as { stdout: string }).stdout,
   );
@@ -116,7 +117,9 @@ describe('your first plugin', { timeout: 120_000 }, () => {
           async () => [...edition.screen().matchAll(/Call a model:/g)].length > starts,
           'the agent has restarted',
         );
-        expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({ [to]: expect.any(Number) });
+        expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({
+          [to]: expect.any(Number),
+        });
       }
     });
   });
@@ -129,8 +132,15 @@ test('townhall link writes the files of a project after a clone', async () => {
   expect(await shell('townhall link', project)).toBe(
     'Wrote .townhall/tsconfig.json\nWrote .townhall/register.js\n',
   );
-  const compiler = join(repository, 'node_modules/typescript/bin/tsc');
-  await expect(runFile(process.execPath, [compiler, '-p', project])).resolves.toMatchObject({ stdout: '' });
+  expect(await typeErrors(project)).toBe('');
+});
+
+test('a new project has the types of its inputs', { timeout: 120_000 }, async () => {
+  await shell('townhall init shop', root);
+  const entryFile = join(root, 'shop/src/index.ts');
+  const source = await readFile(entryFile, 'utf8');
+  await writeFile(entryFile, source.replace('message: `${input.greeting', 'wrong: input.greting, $&'));
+  expect(await typeErrors(join(root, 'shop'))).toMatch(/src\/index\.ts.+Property 'greting' does not exist/);
 });
 
 test('townhall init refuses an invalid name of a plugin', async () => {

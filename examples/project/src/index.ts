@@ -1,6 +1,6 @@
 // A project with one service of its own: notes that each user keeps. Serve it with
 //   townhall gateway --project examples/project
-import { ActionError, defineService, type ActionCall } from 'townhall';
+import { ActionError, defineService } from 'townhall';
 
 interface Note {
   note_id: string;
@@ -45,7 +45,7 @@ export const notes = defineService({
         additionalProperties: false,
       },
       output: note,
-      run({ input, user, log }: ActionCall<{ text: string }>) {
+      run({ input, user, log }) {
         const ownNotes = notesOf.get(user?.userId ?? '') ?? [];
         const newNote = { note_id: `note_${ownNotes.length + 1}`, text: input.text };
         notesOf.set(user?.userId ?? '', [...ownNotes, newNote]);
@@ -61,7 +61,7 @@ export const notes = defineService({
         additionalProperties: false,
       },
       output: { type: 'object', required: ['items'], properties: { items: { type: 'array', items: note } } },
-      run: ({ input, user }: ActionCall<{ limit?: number }>) => ({
+      run: ({ input, user }) => ({
         items: (notesOf.get(user?.userId ?? '') ?? []).slice(0, input.limit ?? 100),
       }),
     },
@@ -75,7 +75,7 @@ export const notes = defineService({
         properties: { user_id: { type: 'string' } },
         additionalProperties: false,
       },
-      run({ input }: ActionCall<{ user_id: string }>) {
+      run({ input }) {
         if (!notesOf.delete(input.user_id))
           throw new ActionError(404, 'service_no_notes', 'This user has no notes.');
         return { cleared: true };

@@ -1,6 +1,7 @@
 // The API with which a project defines a service: plain objects marked by a symbol.
 // The server validates them at startup, when it knows the file for its error messages.
 import type { Sql, Tx } from '../../kernel/data/database.ts';
+import type { InputOf } from '../../kernel/contract/schema-type.ts';
 import type { JsonSchema } from '../../kernel/contract/schema.ts';
 import type { Storage } from '../../kernel/storage/storage.ts';
 import type { Identity } from '../identity.ts';
@@ -29,7 +30,8 @@ export interface ActionBureau {
 
 /**
  * The declared database: `sql` of postgres.js, a tagged template whose values are parameters. A
- * statement is canceled after five seconds. Create the project's tables in its own schema, `project`.
+ * statement is canceled after five seconds. Create the project's tables in its own schema,
+ * `project`.
  */
 export type ProjectDatabase = Sql & {
   /** Commits when the work resolves and rolls back when it throws. Use only `tx` within. */
@@ -46,7 +48,10 @@ export interface JobOptions {
 
 /** The declared queue. */
 export interface ProjectQueue {
-  /** Queues a job of this service. Resolves with its ID, or null while a job with the same key exists. */
+  /**
+   * Queues a job of this service. Resolves with its ID, or null while a job with the same key
+   * exists.
+   */
   enqueue(job: string, data: object, options?: JobOptions): Promise<string | null>;
 }
 
@@ -76,9 +81,10 @@ export interface ActionCall<Input = Record<string, unknown>, Resources = Project
   signal: AbortSignal;
   log: ActionLog;
   /**
-   * Charges the calling user. The credits are held at once and charged after the action has answered; a
-   * failed action costs nothing. Rejects when the balance is too low; unless the action catches that,
-   * the caller gets 402. Administrators are not charged. The user sees the reason in the credit history.
+   * Charges the calling user. The credits are held at once and charged after the action has
+   * answered; a failed action costs nothing. Rejects when the balance is too low; unless the action
+   * catches that, the caller gets 402. Administrators are not charged. The user sees the reason in
+   * the credit history.
    */
   charge(credits: number | bigint, reason: string): Promise<void>;
 }
@@ -87,13 +93,16 @@ export interface ActionDefinition {
   method: 'GET' | 'POST';
   /** The allowed callers: users by default, anyone with an empty list. */
   identities?: readonly ('guest' | 'user' | 'admin')[];
-  /** JSON Schema of an object. Without it the action takes no input. A GET takes its input from the query. */
+  /**
+   * JSON Schema of an object. Without it the action takes no input. A GET takes its input from the
+   * query.
+   */
   input?: JsonSchema;
   /** JSON Schema of the answer; without it the answer is any JSON value. */
   output?: JsonSchema;
   /**
-   * Returns the answer. The caller sees a thrown ActionError; any other error is a 500 and goes only to the
-   * log. A method, so that its parameter may be narrowed: `run({ input }: ActionCall<{ text: string }>)`.
+   * Returns the answer. The caller sees a thrown ActionError; any other error is a 500 and goes
+   * only to the log. A method, so that the type of its parameter may be narrower.
    */
   run(call: ActionCall): unknown;
 }
@@ -145,7 +154,25 @@ export interface ServiceDefinition {
 const serviceMark = Symbol.for('townhall.service');
 const errorMark = Symbol.for('townhall.action-error');
 
-/** A service for the `entry` of a project to export. */
+/** The input of an action without a schema has no known members. */
+type TypedInput<Schema> = unknown extends Schema ? Record<string, unknown> : InputOf<Schema>;
+
+type TypedAction<Schema> = Omit<ActionDefinition, 'input' | 'run'> & {
+  input?: Schema & JsonSchema;
+  run(call: ActionCall<TypedInput<Schema>>): unknown;
+};
+
+/**
+ * A service for the `entry` of a project to export. Each action's `run` gets the type that its
+ * `input` schema describes (`InputOf`); its author may state another one, `run({ input }:
+ * ActionCall<{ text: string }>)`.
+ */
+export function defineService<const Schemas extends Record<string, unknown>>(
+  definition: Omit<ServiceDefinition, 'actions'> & {
+    actions: { [Name in keyof Schemas]: TypedAction<Schemas[Name]> };
+  },
+): ServiceDefinition;
+export function defineService(definition: ServiceDefinition): ServiceDefinition;
 export function defineService(definition: ServiceDefinition): ServiceDefinition {
   return Object.defineProperty({ ...definition }, serviceMark, { value: true });
 }
@@ -180,7 +207,9 @@ export class ActionError extends Error {
   }
 }
 
-/** The kind, code and message of an ActionError; null for any other error and for an invalid code. */
+/**
+ * The kind, code and message of an ActionError; null for any other error and for an invalid code.
+ */
 export function readActionError(
   error: unknown,
 ): { kind: (typeof kinds)[ActionStatus]; code: string; message: string } | null {

@@ -1,11 +1,11 @@
 // The type of a plugin: a plain value with actions, which the model calls as tools, and hooks,
 // which the agent calls. Defining one has no side effect; the registry validates it when the agent
 // starts.
+import type { InputOf } from '../../../kernel/contract/schema-type.ts';
 import type { JsonSchema, SchemaCheck } from '../../../kernel/contract/schema.ts';
 import type { Log } from '../../../kernel/log.ts';
 import type { ServiceDefinition } from '../../service-definition.ts';
 import type { PluginHooks } from './hooks.ts';
-import type { InputOf } from './schema-type.ts';
 
 /** The second argument of an action. */
 export interface ActionContext {
