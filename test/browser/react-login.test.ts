@@ -78,4 +78,26 @@ describe.skipIf(!hasChromium)('the React example', () => {
     expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
     await page.close();
   });
+
+  test('shows the end of the session and returns to the same place', async () => {
+    const { page } = await openLocalPage(browser);
+    await page.goto(`${app.address}?page=2#total`);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('button', { name: 'Continue with Single sign-on' }).click();
+    await page.getByText('Hello Grace Hopper').waitFor();
+    expect(page.url()).toBe(`${app.address}?page=2#total`);
+    await page.evaluate(() => {
+      const key = Object.keys(sessionStorage).find((name) => name.endsWith('session')) ?? '';
+      const session = JSON.parse(sessionStorage.getItem(key) ?? '') as { expiresAt: string };
+      session.expiresAt = new Date(Date.now() + 3000).toISOString();
+      sessionStorage.setItem(key, JSON.stringify(session));
+    });
+    await page.reload();
+    await page.getByText('Your session is over').waitFor();
+    await page.getByRole('button', { name: 'Sign in again' }).click();
+    await page.getByRole('button', { name: 'Continue with Single sign-on' }).click();
+    await page.getByText('Hello Grace Hopper').waitFor();
+    expect(page.url()).toBe(`${app.address}?page=2#total`);
+    await page.close();
+  });
 });
