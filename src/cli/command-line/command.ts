@@ -17,6 +17,8 @@ export interface CommandContext {
    * forever.
    */
   isOutputOpen(): boolean;
+  /** Whether `print` takes JSON documents only, which --jq filters. */
+  isFiltered?: boolean;
   /** Standard output for binary data. */
   output: BinaryOutput;
 }
@@ -131,6 +133,13 @@ export function settingOption(
 
 export const jsonOption = { kind: 'switch', summary: 'Print the result as JSON.' } as const;
 
+/** Every action with `--json` has it too. */
+const jqOption = {
+  kind: 'value',
+  placeholder: 'EXPRESSION',
+  summary: 'Filter the JSON with a jq expression; strings appear without quotes.',
+} as const;
+
 /** Whether help and completions omit the option. */
 export function isInternalOption(option: Option): boolean {
   return option.kind === 'switch' && option.isInternal === true;
@@ -143,7 +152,11 @@ export function pathOf(entry: Action): string[] {
 
 /** All options of an action including its settings, in the order of the help. */
 export function optionsOf(entry: Action): Map<string, Option> {
-  const options = new Map(Object.entries(entry.options ?? {}));
+  const options = new Map<string, Option>();
+  for (const [name, option] of Object.entries(entry.options ?? {})) {
+    options.set(name, option);
+    if (name === 'json') options.set('jq', jqOption);
+  }
   for (const setting of Object.values(entry.settings?.table ?? {})) {
     if (setting.flag === null) continue;
     if (setting.isSwitch === true) {

@@ -59,7 +59,7 @@ function optionRows(actions: readonly Action[]): [string, string][] {
   );
   const rows = new Map<string, { usage: string; summary: string; paths: string[] }>();
   for (const entry of actions)
-    for (const [option, spec] of Object.entries(entry.options ?? {})) {
+    for (const [option, spec] of optionsOf(entry)) {
       if (flags.has(option) || isInternalOption(spec)) continue;
       const usage = spec.kind === 'switch' ? `--${option}` : `--${option} ${spec.placeholder}`;
       const row = rows.get(option) ?? { usage, summary: spec.summary, paths: [] };

@@ -26,12 +26,16 @@ export async function runCommand(
   const entry = findAction(name, command, positionals);
   requireOwnOptions(name, command, entry, Object.keys(values));
   const flags = Object.values(entry.settings?.table ?? {}).map(({ flag }) => flag);
-  return entry.run({
-    ...context,
+  const { jq: expression } = values;
+  const call = {
     arguments: readArguments(name, command, entry, positionals.slice(pathOf(entry).length)),
-    options: readOptions(entry, values),
+    options: readOptions(entry, expression === undefined ? values : { ...values, json: 'true' }),
     settings: Object.fromEntries(Object.entries(values).filter(([option]) => flags.includes(option))),
-  });
+  };
+  if (expression === undefined) return entry.run({ ...context, ...call });
+  // Loaded for --jq only, since it reads a megabyte of WebAssembly.
+  const { withJq } = await import('./jq.ts');
+  return withJq(expression, context, (filteredContext) => entry.run({ ...filteredContext, ...call }));
 }
 
 /** Options may stand anywhere, so they are parsed for all actions before the action is known. */

@@ -51,6 +51,7 @@ export const command: Command = {
         if (operationId === undefined) return printList(operations, output);
         const operation = findOperation(operations, surface, operationId);
         if (options.describe) return printDescription(operation, output);
+        if (context.isFiltered === true) requireJsonAnswer(operation, options.output);
         const { body, url, 'token-file': tokenFile } = options;
         const request = await buildRequest(operation, pairs, {
           surface,
@@ -90,6 +91,14 @@ async function readOperationIds(): Promise<ReadonlyMap<string, readonly string[]
     return [surface, operations.map(({ operationId }) => operationId)] as const;
   });
   return new Map(await Promise.all(lists));
+}
+
+/** Refuses --jq before the call where there is no JSON to filter, since the call may cost credits. */
+function requireJsonAnswer({ operationId, binaryTypes }: CallableOperation, outputFile: string | undefined) {
+  if (outputFile !== undefined)
+    throw new SettingError('--output writes the answer as it is; redirect the output of --jq instead.');
+  if (binaryTypes.length > 0)
+    throw new SettingError(`${operationId} answers with ${binaryTypes.join(', ')}; --jq filters JSON only.`);
 }
 
 type Output = CommandContext & { isJson: boolean };

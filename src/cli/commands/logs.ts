@@ -8,9 +8,10 @@ import { systemClock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { callGateway } from '../call/resource.ts';
 import { action, type Command, type CommandContext } from '../command-line/command.ts';
+import { escapeControls } from '../command-line/escape-controls.ts';
 import { gatewayDatabase } from '../data/database-location.ts';
 import { dataOptions, readConfigHere } from '../data/gateway-config.ts';
-import { escapeControls, isAbout, parseLogLine, prettyLine } from '../log-view/pretty.ts';
+import { isAbout, parseLogLine, prettyLine } from '../log-view/pretty.ts';
 
 export const command: Command = {
   description: [
@@ -97,7 +98,7 @@ type LineSource = (follow: boolean) => AsyncIterable<string>;
 
 function createView(
   { request, isPretty }: { request: string | undefined; isPretty: boolean },
-  { print }: CommandContext,
+  { print, isFiltered }: CommandContext,
 ): { add(text: string): void; count(): number } {
   let lines = 0;
   return {
@@ -105,6 +106,8 @@ function createView(
     add(text) {
       const line = parseLogLine(text);
       if (request !== undefined && (line === undefined || !isAbout(line, request))) return;
+      // Programs write plain lines between those of the log, and jq takes JSON only.
+      if (line === undefined && isFiltered === true) return;
       lines += 1;
       print(isPretty && line !== undefined ? prettyLine(line) : text);
     },

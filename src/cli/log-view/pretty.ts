@@ -1,6 +1,7 @@
 // Formats a log line for a terminal: time, level and message on one line, an error's stack below it.
 import { styleText } from 'node:util';
 import { isRecord, parseJsonOrUndefined } from '../../kernel/json-value.ts';
+import { escapeControls } from '../command-line/escape-controls.ts';
 
 export type LogLine = Readonly<Record<string, unknown>>;
 
@@ -79,12 +80,4 @@ function stackOf(error: unknown): string[] {
 
 function formatText(value: unknown): string {
   return escapeControls(typeof value === 'string' ? value : (JSON.stringify(value) ?? ''));
-}
-
-/** Text of callers and providers may hold control characters, which a terminal would obey. */
-export function escapeControls(value: string): string {
-  return value.replaceAll(
-    /[\p{Cc}\p{Cf}]/gu,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
 }
