@@ -64,8 +64,8 @@ export interface AgentOptions {
 export interface Agent {
   /** The file of the first token; it exists once the agent is created. */
   tokenFile: string;
-  /** A warning for the operator at the start; undefined without one. */
-  notice: string | undefined;
+  /** How it runs commands; `off` where there is no sandbox. */
+  shell: 'sandboxed' | 'unsafe' | 'off';
   listen(): Promise<{ url: string; port: number }>;
   /** Refuses new work, waits up to `drainMs` for runs, settles the rest and closes the data. */
   close(): Promise<void>;
@@ -133,9 +133,14 @@ async function compose(base: Base): Promise<Agent> {
   await serveCommands(base, tokens, extensions);
   return {
     tokenFile,
-    notice: extensions.notice,
+    shell: shellOf(extensions.sandbox),
     ...openLifecycle(lifecycle, { config, telemetry, server, runs: sessions.runs, closers }),
   };
+}
+
+function shellOf({ isOff, missing }: Extensions['sandbox']): Agent['shell'] {
+  if (isOff) return 'unsafe';
+  return missing === undefined ? 'sandboxed' : 'off';
 }
 
 /** Checks that the bucket of attachments answers, and migrates the database. */
@@ -225,6 +230,7 @@ async function openToolAccess(
     env,
     plugins,
     logsPrints,
+    isLocalEdition: options.localEdition !== undefined,
     redactor,
     fetch: (input, init) => fetch(input, init),
     clock,

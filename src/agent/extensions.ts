@@ -67,6 +67,7 @@ export interface ExtensionOptions {
    * Whether standard output is the log, so that printed lines of plugins must become lines of it.
    */
   logsPrints: boolean;
+  isLocalEdition: boolean;
   /** Receives the secrets of the plugin configuration. */
   redactor: Pick<Redactor, 'hold'>;
   fetch: typeof fetch;
@@ -80,8 +81,6 @@ export interface Extensions {
   sandbox: Sandbox;
   /** Rules for calls of tools, out of the configuration. */
   permissionRules: readonly ConfiguredRule[];
-  /** A warning about the sandbox for the operator; undefined when programs are confined. */
-  notice: string | undefined;
   /** The handlers of the plugin and service routes, in the configured variant. */
   handlers: Readonly<Record<string, unknown>>;
   /**
@@ -113,7 +112,6 @@ export async function createExtensions(closers: Closers, options: ExtensionOptio
     pluginCore: core,
     sandbox,
     permissionRules: file.permissions,
-    notice: describeSandbox(sandbox),
     handlers,
     async start() {
       await registry.start(workspace.root);
@@ -183,7 +181,10 @@ function openDirectory(
 }
 
 // Reports at the start how commands are confined, so that an operator learns of a missing sandbox.
-async function startSandbox({ config, workspace, env, log }: ExtensionOptions): Promise<Sandbox> {
+// The screen of the local edition shows it too.
+async function startSandbox(options: ExtensionOptions): Promise<Sandbox> {
+  const { config, workspace, env, log } = options;
+  const level = options.isLocalEdition ? 'info' : 'warn';
   const sandbox = await openSandbox({
     workspace: workspace.root,
     hidden: workspace.hidden,
@@ -192,9 +193,9 @@ async function startSandbox({ config, workspace, env, log }: ExtensionOptions): 
     path: env['PATH'],
   });
   if (sandbox.isOff)
-    log.warn({}, 'commands, MCP servers and services run without a sandbox, as --unsafe-shell asks');
+    log[level]({}, 'commands, MCP servers and services run without a sandbox, as --unsafe-shell asks');
   if (sandbox.missing !== undefined)
-    log.warn(
+    log[level](
       { reason: sandbox.missing },
       'there is no sandbox: shell is off, and so are MCP servers and services that are programs',
     );
@@ -215,11 +216,6 @@ function programFiles({ mcpServers, services }: PluginFile, config: AgentConfig,
     return words.flatMap(namedFiles).map((name) => resolve(root, name));
   });
   return [...config.plugins.map((path) => resolve(path)), ...ofServers, ...ofServices];
-}
-
-function describeSandbox({ isOff, missing }: Sandbox): string | undefined {
-  if (isOff) return 'The agent runs commands without a sandbox, with all rights of this user.';
-  return missing === undefined ? undefined : `The agent's shell is off. ${missing}`;
 }
 
 // Built-in plugins are the agent's own code, whose errors end the process like any

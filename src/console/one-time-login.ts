@@ -4,7 +4,7 @@ import { randomText, tokenDigest } from '../kernel/secrets/secret.ts';
 import type { Clock } from '../kernel/clock.ts';
 
 export interface OneTimeLogin {
-  /** A new code of 256 random bits. Earlier codes stay valid until they expire. */
+  /** A new code of 130 random bits. Earlier codes stay valid until they expire. */
   createCode(): string;
   /** Whether `redeem` would accept the code now. */
   isValidCode(code: string): boolean;
@@ -14,6 +14,8 @@ export interface OneTimeLogin {
   isValidKey(key: string | undefined): boolean;
 }
 
+// 62^22 is above 2^130, and an address with it fits into a line of a terminal.
+const codeLength = 22;
 // More than a few users need; beyond it the oldest entry is dropped.
 const maxCodes = 32;
 const maxKeys = 32;
@@ -35,8 +37,7 @@ export function createOneTimeLogin({
   const isLive = (secrets: Map<string, number>, secret: string): boolean =>
     (secrets.get(digestOf(secret)) ?? -Infinity) > clock.monotonicMs();
 
-  function issue(secrets: Map<string, number>, max: number, ttlMs: number): string {
-    const secret = randomText();
+  function issue(secrets: Map<string, number>, secret: string, max: number, ttlMs: number): string {
     // A Map iterates in insertion order, oldest first.
     for (const [digest, expiresMs] of secrets)
       if (expiresMs <= clock.monotonicMs() || secrets.size >= max) secrets.delete(digest);
@@ -45,12 +46,12 @@ export function createOneTimeLogin({
   }
 
   return {
-    createCode: () => issue(codes, maxCodes, codeTtlMs),
+    createCode: () => issue(codes, randomText().slice(-codeLength), maxCodes, codeTtlMs),
     isValidCode: (code) => isLive(codes, code),
     redeem(code) {
       const isValid = isLive(codes, code);
       codes.delete(digestOf(code));
-      return isValid ? issue(keys, maxKeys, sessionTtlMs) : null;
+      return isValid ? issue(keys, randomText(), maxKeys, sessionTtlMs) : null;
     },
     isValidKey: (key) => key !== undefined && isLive(keys, key),
   };

@@ -1,39 +1,62 @@
-// The log of a command whose standard output is its result: it goes to standard error.
+// The log of a command whose standard output is its result: it goes to standard error, as readable
+// lines where that is a terminal.
 import { createLog, type Log, type LogLevel } from '../../kernel/log.ts';
 import type { RecentLines } from '../../kernel/recent-lines.ts';
 import { createRedactor, type Redactor } from '../../kernel/secrets/secret.ts';
+import { parseLogLine, prettyLine } from '../log-view/pretty.ts';
 
 export interface StderrLogOptions {
   level?: LogLevel;
   secrets?: readonly string[];
   /** Takes each line from `info` on, whatever the level. */
   recent?: Pick<RecentLines, 'add'>;
+  /** Called before a line is written to a terminal, for other output on it. */
+  beforeLine?: () => void;
 }
 
 /** Logs warnings and errors unless `level` says otherwise; `secrets` are redacted. */
-export function stderrLog({ level = 'warn', secrets = [], recent }: StderrLogOptions = {}): {
+export function stderrLog({ level = 'warn', secrets = [], recent, beforeLine }: StderrLogOptions = {}): {
   log: Log;
   redactor: Redactor;
 } {
   const redactor = createRedactor();
   for (const secret of secrets) redactor.hold(secret);
+  const write = process.stderr.isTTY ? prettyWriter(beforeLine) : writeError;
   return {
     redactor,
     log:
       recent === undefined
-        ? createLog({ level, redactor, write: (line) => void process.stderr.write(line) })
-        : createLog({ level: level === 'debug' ? 'debug' : 'info', redactor, write: split(level, recent) }),
+        ? createLog({ level, redactor, write })
+        : createLog({
+            level: level === 'debug' ? 'debug' : 'info',
+            redactor,
+            write: split(level, recent, write),
+          }),
+  };
+}
+
+const writeError = (text: string): void => void process.stderr.write(text);
+
+function prettyWriter(beforeLine?: () => void): (line: string) => void {
+  return (line) => {
+    beforeLine?.();
+    const members = parseLogLine(line);
+    writeError(members === undefined ? line : `${prettyLine(members)}\n`);
   };
 }
 
 const levels: readonly string[] = ['debug', 'info', 'warn', 'error', 'silent'];
 
-/** Writes lines of the level and above to standard error, and all of them to `recent`. */
-function split(level: LogLevel, recent: Pick<RecentLines, 'add'>): (line: string) => void {
+/** Passes lines of the level and above to `write`, and all of them to `recent`. */
+function split(
+  level: LogLevel,
+  recent: Pick<RecentLines, 'add'>,
+  write: (line: string) => void,
+): (line: string) => void {
   const lowestLevel = levels.indexOf(level);
   return (line) => {
     recent.add(line);
     const [, lineLevel = 'error'] = /^\{"level":"(\w+)"/.exec(line) ?? [];
-    if (levels.indexOf(lineLevel) >= lowestLevel) process.stderr.write(line);
+    if (levels.indexOf(lineLevel) >= lowestLevel) write(line);
   };
 }

@@ -36,9 +36,10 @@ import {
 import { hasEnterKey, listenForEnter } from '../servers/enter-key.ts';
 import { limitStreamGarbage, saveMemoryWhileIdle } from '../servers/heap.ts';
 import { portalBuild } from '../servers/portal-build.ts';
+import { createProgressLine } from '../servers/progress-line.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
 import { runWatched, watchOption } from '../servers/watch.ts';
-import { welcome, type Welcome } from '../servers/welcome.ts';
+import { consoleRow, welcome, type Welcome } from '../servers/welcome.ts';
 
 export const command: Command = {
   description: [
@@ -58,10 +59,10 @@ export const command: Command = {
         },
         watch: watchOption,
       },
-      async run({ options, settings, env, print }) {
+      async run({ options, settings, env, print, output }) {
         if (options.watch) return runWatched();
         const plugins = options.plugin === undefined ? {} : { AGENT_PLUGINS: options.plugin };
-        return startLocalEdition({ settings, env: { ...env, ...plugins }, print });
+        return startLocalEdition({ settings, env: { ...env, ...plugins }, print, output });
       },
     }),
   ],
@@ -80,7 +81,8 @@ async function startLocalEdition({
   settings,
   env: givenEnv,
   print,
-}: Pick<ActionCall, 'settings' | 'env' | 'print'>): Promise<number> {
+  output,
+}: Pick<ActionCall, 'settings' | 'env' | 'print' | 'output'>): Promise<number> {
   const { config, consoleConfig, env, tokenFile } = readLocalEdition(settings, givenEnv);
   const agentConfig = readAgentConfig({}, env);
   await requireStorage(config, systemClock);
@@ -92,11 +94,16 @@ async function startLocalEdition({
     ...(hasConsolePort ? [consoleAddress(consoleConfig)] : []),
   ]);
 
-  print(`Starting Townhall ${version}`);
-  const progress = (step: string): void => print(`  ${step} …`);
+  const progress = createProgressLine({ env, print, output });
+  progress.show(`starting Townhall ${version}`);
   const recentLines = createRecentLines();
-  const { log, redactor } = stderrLog({ level: config.logLevel, recent: recentLines });
+  const { log, redactor } = stderrLog({
+    level: config.logLevel,
+    recent: recentLines,
+    beforeLine: progress.clear,
+  });
   const closers = createClosers();
+  closers.defer(() => progress.clear());
   const portal = portalBuild();
   closers.defer(() => portal?.close());
   let consoleUrl: string | undefined;
@@ -114,7 +121,7 @@ async function startLocalEdition({
       log,
       redactor,
       clock: systemClock,
-      progress,
+      progress: progress.show,
       localEdition: () => ({ consoleUrl, tokenFile: shownTokenFile }),
       buildPortal: portal?.run,
       recentLines,
@@ -122,7 +129,7 @@ async function startLocalEdition({
     closers.defer(() => gateway.close());
     await ensureLocalToken(gateway, tokenFile);
     const { url: gatewayUrl } = await explainListenErrors(gateway.listen(), addresses.gateway);
-    progress('starting the agent');
+    progress.show('starting the agent');
     const agentEnv = { ...env, AGENT_GATEWAY_URL: gatewayUrl };
     const agent = await createAgent(readAgentConfig({}, agentEnv), {
       log,
@@ -158,15 +165,14 @@ async function startLocalEdition({
       program: shownProgram(env),
       // Last of all: the password is shown once, so a start that fails must not have set it.
       administrator: await createFirstAdministrator(gateway),
-      notices: [
-        ...(gateway.hasLocalLogin() && !isLoopbackHost(config.host) ? [localLoginNotice] : []),
-        ...(agent.notice === undefined ? [] : [agent.notice]),
-      ],
+      shell: agent.shell,
+      notice: gateway.hasLocalLogin() && !isLoopbackHost(config.host) ? localLoginNotice : undefined,
     });
+    progress.clear();
     return untilStopped(
       () => {
         screen.forEach((line) => print(line));
-        listenForEnter(() => print(`  ${console.loginUrl()}`));
+        listenForEnter(() => print(consoleRow(console.loginUrl())));
       },
       () => {
         process.stdin.pause();

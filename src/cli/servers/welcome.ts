@@ -1,7 +1,8 @@
 // The screen of `townhall start`: what runs where, a link to the console, and one call to paste.
 import { styleText } from 'node:util';
+import { wrapText } from '../command-line/wrap-text.ts';
 
-/** The content of the screen. All lines but the console's link fit into 80 columns with short paths. */
+/** The content of the screen. All lines are shorter than 80 columns with short paths. */
 export interface Welcome {
   version: string;
   gatewayUrl: string;
@@ -15,35 +16,55 @@ export interface Welcome {
   agentTokenFile: string;
   /** The administrator's credentials; only the start that created them has them. */
   administrator: { adminId: string; password: string } | undefined;
+  /** How the agent runs commands; `off` where there is no sandbox. */
+  shell: 'sandboxed' | 'unsafe' | 'off';
   /** How to run `townhall` here. */
   program: string;
-  /** Warnings, such as that of a login without credentials that other machines reach. */
-  notices: readonly string[];
+  /** A warning, such as that of a login without credentials that other machines reach. */
+  notice: string | undefined;
 }
+
+const noticeWidth = 77;
 
 /** The lines of the screen. Colours appear only where standard output is a terminal that has them. */
 export function welcome(screen: Welcome): string[] {
-  const { gatewayUrl, agentUrl, consoleUrl, administrator, program, notices } = screen;
-  const admin =
-    administrator === undefined
-      ? `a new password: ${program} admin reset`
-      : `${administrator.adminId}, password ${administrator.password} (shown only now)`;
-  const linkHint = screen.isInteractive ? '; Enter shows another link' : '';
+  const { gatewayUrl, agentUrl, consoleUrl, userTokenFile, notice } = screen;
+  const keys = screen.isInteractive ? 'Enter shows a new console link, Ctrl-C ends it.' : 'Ctrl-C ends it.';
+  const notices = notice === undefined ? [] : ['', ...wrapText(notice, noticeWidth)];
   return [
+    `${styleText('bold', `Townhall ${screen.version} is running.`)} ${keys}`,
     '',
-    styleText('bold', `Townhall ${screen.version} is running. Ctrl-C ends it.`),
+    consoleRow(consoleUrl),
+    row('gateway', gatewayUrl),
+    row('agent', `${agentUrl}${describeShell(screen)}`),
+    row('docs', `${gatewayUrl}/docs`),
+    row('tokens', `${userTokenFile}, ${screen.agentTokenFile}`),
+    row('admin', describeAdministrator(screen)),
     '',
-    `${styleText('bold', 'Open the console, signed in')}${linkHint}:`,
-    `  ${styleText('cyan', consoleUrl)}`,
-    `  gateway  ${gatewayUrl}`,
-    `  agent    ${agentUrl}`,
-    `  docs     ${gatewayUrl}/docs`,
-    `  tokens   ${screen.userTokenFile}, ${screen.agentTokenFile}`,
-    `  admin    ${admin}`,
-    styleText('bold', 'Call a model:'),
     `  curl ${gatewayUrl}/v1/ai/text -H 'Content-Type: application/json' \\`,
-    `    -H "Authorization: Bearer $(cat ${screen.userTokenFile})" \\`,
+    `    -H "Authorization: Bearer $(cat ${userTokenFile})" \\`,
     `    -d '{"model": "local/guide", "prompt": "How do I add a model provider?"}'`,
-    ...notices.flatMap((notice) => ['', styleText('yellow', notice)]),
+    ...notices.map((line) => (line === '' ? line : `  ${styleText('yellow', line)}`)),
   ];
+}
+
+/** The line with the link, which the Enter key shows with a new one. */
+export function consoleRow(url: string): string {
+  return row('console', `${styleText(['bold', 'cyan'], url)} (signed in)`);
+}
+
+function row(label: string, text: string): string {
+  return `  ${styleText('dim', label.padEnd(7))}  ${text}`;
+}
+
+function describeShell({ shell, program }: Welcome): string {
+  if (shell === 'sandboxed') return '';
+  const hint = shell === 'off' ? `shell off: ${program} doctor` : 'runs commands without a sandbox';
+  return ` (${styleText('yellow', hint)})`;
+}
+
+function describeAdministrator({ administrator, program }: Welcome): string {
+  if (administrator === undefined) return `new password: ${program} admin reset`;
+  const { adminId, password } = administrator;
+  return `${adminId}, password ${styleText('bold', password)} (shown only now)`;
 }

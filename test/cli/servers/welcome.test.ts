@@ -1,0 +1,102 @@
+// The screen of `townhall start` and the line of its progress.
+import { stripVTControlCharacters } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { wrapText } from '../../../src/cli/command-line/wrap-text.ts';
+import { createProgressLine } from '../../../src/cli/servers/progress-line.ts';
+import { welcome, type Welcome } from '../../../src/cli/servers/welcome.ts';
+
+const screen: Welcome = {
+  version: '0.1.0',
+  gatewayUrl: 'http://127.0.0.1:43127',
+  agentUrl: 'http://127.0.0.1:5314',
+  consoleUrl: `http://127.0.0.1:45315/open?code=${'x'.repeat(22)}`,
+  isInteractive: true,
+  userTokenFile: 'data/local.token',
+  agentTokenFile: 'data/agent/agent.token',
+  administrator: { adminId: 'admin', password: 'abcde-abcde-abcde-abcde' },
+  shell: 'off',
+  program: 'npm run townhall --',
+  notice: undefined,
+};
+const linesOf = (changes: Partial<Welcome> = {}): string[] =>
+  welcome({ ...screen, ...changes }).map(stripVTControlCharacters);
+
+describe('welcome', () => {
+  test('has ten lines and two empty ones', () => {
+    const lines = linesOf();
+    expect([lines.filter((line) => line !== '').length, lines.length]).toEqual([10, 12]);
+  });
+
+  test.each<[string, Partial<Welcome>]>([
+    ['at the first start', {}],
+    ['at the second start', { administrator: undefined }],
+    ['with a notice', { notice: 'Every caller on this machine can log in. '.repeat(4).trim() }],
+  ])('is narrower than 80 columns %s', (_, changes) => {
+    expect(Math.max(...linesOf(changes).map((line) => line.length))).toBeLessThan(80);
+  });
+
+  test('aligns what it lists', () => {
+    const rows = linesOf().filter((line) => /^ {2}[a-z]+ {2,}/.test(line));
+    expect(rows.map((line) => /^ {2}\S+ +/.exec(line)?.[0].length)).toEqual(rows.map(() => 11));
+    expect(rows).toHaveLength(6);
+  });
+
+  test('says how the shell of the agent is turned on', () => {
+    expect(linesOf().join('\n')).toContain(':5314 (shell off: npm run townhall -- doctor)');
+    expect(linesOf({ shell: 'unsafe' }).join('\n')).toContain(':5314 (runs commands without a sandbox)');
+    expect(linesOf({ shell: 'sandboxed' }).join('\n')).toMatch(/:5314$/m);
+  });
+
+  test('says how the administrator is reset at the second start', () => {
+    expect(linesOf({ administrator: undefined }).join('\n')).toContain(
+      'admin    new password: npm run townhall -- admin reset',
+    );
+  });
+
+  test('mentions the Enter key on a terminal only', () => {
+    expect(linesOf()[0]).toContain('Enter shows a new console link');
+    expect(linesOf({ isInteractive: false })[0]).toBe('Townhall 0.1.0 is running. Ctrl-C ends it.');
+  });
+});
+
+/** What a progress line prints and writes. */
+function showSteps(steps: readonly string[], output: { isTerminal: boolean; term?: string }): string {
+  let text = '';
+  const progress = createProgressLine({
+    env: { TERM: output.term },
+    print: (line) => void (text += `${line}\n`),
+    output: { isTerminal: output.isTerminal, write: async (bytes) => void (text += String(bytes)) },
+  });
+  steps.forEach((step) => progress.show(step));
+  progress.clear();
+  return text;
+}
+
+describe('createProgressLine', () => {
+  test('replaces each step on a terminal and removes the last one', () => {
+    expect(showSteps(['one', 'two'], { isTerminal: true })).toBe(
+      '\r\u001B[K  one …\r\u001B[K  two …\r\u001B[K',
+    );
+  });
+
+  test.each([
+    ['elsewhere', { isTerminal: false }],
+    ['on a dumb terminal', { isTerminal: true, term: 'dumb' }],
+  ])('prints a line per step %s', (_, output) => {
+    expect(showSteps(['one', 'two'], output)).toBe('  one …\n  two …\n');
+  });
+
+  test('erases nothing without a step', () => {
+    expect(showSteps([], { isTerminal: true })).toBe('');
+  });
+});
+
+describe('wrapText', () => {
+  test('breaks between words', () => {
+    expect(wrapText('one two three', 8)).toEqual(['one two', 'three']);
+  });
+
+  test('keeps a long word whole', () => {
+    expect(wrapText('a verylongword b', 6)).toEqual(['a', 'verylongword', 'b']);
+  });
+});
