@@ -42,6 +42,11 @@ const answers: Record<string, () => { status: number; body: object }> = {
   '/v1/accounts/device/result': () => (polls.length > 1 ? polls.shift() : polls[0]) ?? credential,
   '/v1/accounts/me': () => ({ status: 200, body: { user: { user_id: 'usr_1', email: 'ada@example.com' } } }),
   '/v1/accounts/logout': () => ({ status: 200, body: { revoked: true } }),
+  '/v1/admin/login': () => ({
+    status: 200,
+    body: { session_token: 'th_adm_first', expires_at: '2026-12-23T09:00:00.000Z' },
+  }),
+  '/v1/admin/logout': () => ({ status: 200, body: { revoked: true } }),
 };
 const server = createServer((request, response) => {
   let body = '';
@@ -148,6 +153,60 @@ describe('townhall login', () => {
     expect(await command.ended).toBe(1);
     expect(command.screen()).toContain('cancelled; nothing was changed.');
     await expect(stat(join(folder, '.config'))).rejects.toMatchObject({ code: 'ENOENT' });
+  });
+});
+
+describe('townhall login --admin', () => {
+  const loginAsAdmin = async (): Promise<{ code: number | string; screen: string }> => {
+    const command = townhall(
+      ['login', '--admin', '--url', url, '--profile', 'shop', '--admin-id', 'ada', '--password-stdin'],
+      { cwd: folder, env: { XDG_CONFIG_HOME: folder }, input: 'correct horse battery\n' },
+    );
+    const code = await command.ended;
+    return { code, screen: command.screen() };
+  };
+  const adminFile = (): string => join(folder, 'townhall/tokens/shop.admin.token');
+
+  test('stores the session beside the user token', async () => {
+    await login();
+    const { code, screen } = await loginAsAdmin();
+    expect(code).toBe(0);
+    expect(screen).toContain('as the administrator ada, until 2026-12-23 09:00 UTC');
+    expect(JSON.parse(requests.at(-1)?.body ?? '')).toEqual({
+      admin_id: 'ada',
+      password: 'correct horse battery',
+    });
+    expect(await readFile(adminFile(), 'utf8')).toBe('th_adm_first\n');
+    expect((await stat(adminFile())).mode & 0o777).toBe(0o600);
+    expect(await profiles()).toEqual({
+      current: 'shop',
+      profiles: { shop: { url, token_file: tokenFile(), admin_token_file: adminFile() } },
+    });
+  });
+
+  test('is used by commands of administrators', async () => {
+    await loginAsAdmin();
+    await run('users', 'list');
+    expect(requests.at(-1)).toMatchObject({
+      path: '/v1/accounts/users',
+      authorization: 'Bearer th_adm_first',
+    });
+  });
+
+  test('ends with logout --admin', async () => {
+    await login();
+    await loginAsAdmin();
+    expect((await run('logout', '--admin')).output).toEqual([`You are logged out at ${url}.`]);
+    expect(requests.at(-1)).toMatchObject({ path: '/v1/admin/logout', authorization: 'Bearer th_adm_first' });
+    expect(await profiles()).toEqual({
+      current: 'shop',
+      profiles: { shop: { url, token_file: tokenFile() } },
+    });
+    await expect(run('logout', '--admin')).rejects.toThrow('"townhall login --admin" creates one.');
+  });
+
+  test('needs --admin for its options', async () => {
+    await expect(run('login', '--url', url, '--admin-id', 'ada')).rejects.toThrow('belong to --admin');
   });
 });
 

@@ -13,13 +13,18 @@ export async function readPasswordFromPipe(): Promise<string> {
 }
 
 /** Asks twice. Throws without a terminal, and when the two passwords differ. */
-export async function askForPassword(): Promise<string> {
-  if (!process.stdin.isTTY)
-    throw new SettingError('There is no terminal to ask for the password; use --password-stdin.');
-  const password = await askHidden('Password: ');
+export async function askForNewPassword(): Promise<string> {
+  const password = await askForPassword();
   const repetition = await askHidden('Again: ');
   if (password !== repetition) throw new Error('The two passwords differ; nothing was changed.');
   return password;
+}
+
+/** Throws without a terminal. */
+export async function askForPassword(): Promise<string> {
+  if (!process.stdin.isTTY)
+    throw new SettingError('There is no terminal to ask for the password; use --password-stdin.');
+  return askHidden('Password: ');
 }
 
 /** Asks for one line, shown while it is typed. */

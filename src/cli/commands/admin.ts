@@ -1,6 +1,6 @@
 // `townhall admin`: the administrator's credentials, and the machine credentials of products' backends.
 import { machineTokenActions } from '../admin/machine-tokens.ts';
-import { readLineFromTerminal, readPasswordFromPipe, askForPassword } from '../admin/password.ts';
+import { askForNewPassword, readLineFromTerminal, readPasswordFromPipe } from '../admin/password.ts';
 import { action, type Action, type Command, type CommandContext } from '../command-line/command.ts';
 import { askServer, gatewayDatabase, requireDatabase } from '../data/database-location.ts';
 import { dataNotes, dataOptions, readConfigHere } from '../data/gateway-config.ts';
@@ -33,7 +33,7 @@ function changeCredentials(change: CredentialsChange, summary: string): Action {
       const { ADMIN_ID: _id, ADMIN_PASSWORD: _password, ...env } = context.env;
       const config = await readConfigHere({ 'database-path': options['database-path'] }, { ...context, env });
       const adminId = options['admin-id'] ?? (await readLineFromTerminal('Administrator ID: '));
-      const password = options['password-stdin'] ? await readPasswordFromPipe() : await askForPassword();
+      const password = options['password-stdin'] ? await readPasswordFromPipe() : await askForNewPassword();
       const location = gatewayDatabase(config);
       const { isShort } = await askServer(
         location,

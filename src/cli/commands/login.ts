@@ -1,65 +1,99 @@
 // `townhall login`: logs a person in at a gateway and stores the token for the other commands.
 import { GatewayError, type GatewayClient } from '@townhall/gateway';
-import { readProfiles, writeProfiles, type Environment } from '../call/profiles.ts';
-import { action, type Command } from '../command-line/command.ts';
+import { askForPassword, readLineFromTerminal, readPasswordFromPipe } from '../admin/password.ts';
+import { SettingError } from '../../kernel/settings.ts';
+import { action, type ActionCall, type Command } from '../command-line/command.ts';
 import { deviceName, loginByDevice } from '../login/device-login.ts';
 import { chooseServer, gatewayClient, type ServerChoice } from '../login/server.ts';
-import { tokenPath, writeToken } from '../login/token-file.ts';
+import { storeLogin } from '../login/token-file.ts';
 import { untilCancelled } from '../login/until-cancelled.ts';
+
+const options = {
+  url: {
+    kind: 'value',
+    placeholder: 'URL',
+    summary: 'The gateway; else TOWNHALL_URL, the profile in use, or the local edition.',
+  },
+  profile: {
+    kind: 'value',
+    placeholder: 'NAME',
+    summary: 'The profile to write; else the one in use, or one named after the host.',
+  },
+  bureau: { kind: 'value', placeholder: 'ID', summary: 'The Bureau to log in to (local).' },
+  'no-browser': { kind: 'switch', summary: 'Only print the address of the page.' },
+  admin: { kind: 'switch', summary: 'Log in as an administrator, with ID and password.' },
+  'admin-id': { kind: 'value', placeholder: 'ID', summary: "The administrator's ID; else you are asked." },
+  'password-stdin': { kind: 'switch', summary: 'Read the password of --admin from standard input.' },
+  json: { kind: 'switch', summary: 'Print the result as JSON.' },
+} as const;
+
+type LoginCall = ActionCall<typeof options>;
 
 export const command: Command = {
   description: [
     'Logs you in at a gateway: it shows a code, you confirm the code in a browser, on this machine or another. The token',
     "is stored as your user token in a profile, beside the administrator's and the agent's; commands use it from then on.",
-    'At a local edition on this machine there is nothing to confirm.',
+    'At a local edition on this machine there is nothing to confirm. With --admin it asks for the ID and the password of an',
+    'administrator instead.',
   ],
   actions: [
     action({
-      options: {
-        url: {
-          kind: 'value',
-          placeholder: 'URL',
-          summary: 'The gateway; else TOWNHALL_URL, the profile in use, or the local edition.',
-        },
-        profile: {
-          kind: 'value',
-          placeholder: 'NAME',
-          summary: 'The profile to write; else the one in use, or one named after the host.',
-        },
-        bureau: { kind: 'value', placeholder: 'ID', summary: 'The Bureau to log in to (local).' },
-        'no-browser': { kind: 'switch', summary: 'Only print the address of the page.' },
-        json: { kind: 'switch', summary: 'Print the result as JSON.' },
-      },
-      async run({ options, env, print, printError }) {
-        const server = await chooseServer(options, env);
-        const { token, userName, expiresAt } = await untilCancelled(async (signal) => {
-          const login = await requestToken(server, {
-            bureauId: options.bureau ?? 'local',
-            opensBrowser: !options['no-browser'],
-            printError,
-            signal,
-          });
-          const { user } = await gatewayClient(server.url, login.token).accounts.getMe(undefined, { signal });
-          return { ...login, userName: user.email ?? user.display_name ?? user.user_id };
-        });
-        await storeToken(env, server, token);
-        if (options.json)
-          print(
-            JSON.stringify({ url: server.url, profile: server.name, user: userName, expires_at: expiresAt }),
-          );
-        else {
-          print(`You are logged in at ${server.url} as ${userName}, until ${expiresAt.slice(0, 10)}.`);
-          print(`The profile "${server.name}" is in use. "townhall logout" ends it.`);
-        }
-        return 0;
+      options,
+      async run(call) {
+        const server = await chooseServer(call.options, call.env);
+        return call.options.admin ? loginAsAdministrator(server, call) : loginAsUser(server, call);
       },
     }),
   ],
   notes: [
     '  townhall login --url https://models.example.com --bureau shop',
     '  townhall login --no-browser            # on a machine without a browser',
+    '  townhall login --admin                 # for townhall users and other commands of administrators',
   ],
 };
+
+async function loginAsUser(server: ServerChoice, call: LoginCall): Promise<number> {
+  const { options: flags, env, printError } = call;
+  if (flags['admin-id'] !== undefined || flags['password-stdin'])
+    throw new SettingError('--admin-id and --password-stdin belong to --admin.');
+  const { token, userName, expiresAt } = await untilCancelled(async (signal) => {
+    const login = await requestToken(server, {
+      bureauId: flags.bureau ?? 'local',
+      opensBrowser: !flags['no-browser'],
+      printError,
+      signal,
+    });
+    const { user } = await gatewayClient(server.url, login.token).accounts.getMe(undefined, { signal });
+    return { ...login, userName: user.email ?? user.display_name ?? user.user_id };
+  });
+  await storeLogin(env, server, { identity: 'user', token });
+  report(server, call, { name: { user: userName }, title: userName, expiresAt, end: expiresAt.slice(0, 10) });
+  return 0;
+}
+
+async function loginAsAdministrator(server: ServerChoice, call: LoginCall): Promise<number> {
+  const { options: flags, env } = call;
+  const adminId = flags['admin-id'] ?? (await readLineFromTerminal('Administrator ID: '));
+  const password = flags['password-stdin'] ? await readPasswordFromPipe() : await askForPassword();
+  const { session_token: token, expires_at: expiresAt } = await gatewayClient(server.url).admin.login({
+    admin_id: adminId,
+    password,
+  });
+  await storeLogin(env, server, { identity: 'admin', token });
+  const end = `${expiresAt.slice(0, 16).replace('T', ' ')} UTC`;
+  report(server, call, { name: { admin: adminId }, title: `the administrator ${adminId}`, expiresAt, end });
+  return 0;
+}
+
+function report(
+  { url, name: profile }: ServerChoice,
+  { options: { json, admin }, print }: LoginCall,
+  login: { name: object; title: string; expiresAt: string; end: string },
+): void {
+  if (json) return print(JSON.stringify({ url, profile, ...login.name, expires_at: login.expiresAt }));
+  print(`You are logged in at ${url} as ${login.title}, until ${login.end}.`);
+  print(`The profile "${profile}" is in use. "townhall logout${admin ? ' --admin' : ''}" ends it.`);
+}
 
 interface TokenRequest {
   bureauId: string;
@@ -93,12 +127,4 @@ async function loginLocally(
     if (GatewayError.isInstance(error) && error.status === 404) return undefined;
     throw error;
   }
-}
-
-async function storeToken(env: Environment, { url, name }: ServerChoice, token: string): Promise<void> {
-  const file = tokenPath(env, name, 'user');
-  await writeToken(file, token);
-  const { profiles } = await readProfiles(env);
-  const profile = { ...profiles[name], url, token_file: file };
-  await writeProfiles(env, { current: name, profiles: { ...profiles, [name]: profile } });
 }

@@ -91,7 +91,7 @@ export const command: Command = {
   notes: [
     'TOWNHALL_PROFILE in the environment names the profile of one shell.',
     '',
-    '  townhall profile set production --url https://models.example.com --admin-token-file ~/.townhall/admin.token',
+    '  townhall profile set production --url https://models.example.com --token-file ~/.townhall/user.token',
   ],
 };
 
