@@ -177,6 +177,10 @@ async function assemble(assembly: Assembly): Promise<Gateway> {
         database: databaseControls(database, migrations()),
         listEnv: () => envStore(database).list(),
         recentLines: assembly.options.recentLines,
+        readAddresses: () => ({
+          gateway: assembly.lifecycle.url ?? null,
+          agent: assembly.options.localEdition?.().agentUrl ?? null,
+        }),
       }),
       { log: assembly.options.log },
     );

@@ -16,6 +16,7 @@ export function createControlHandlers({
   database,
   listEnv,
   recentLines,
+  readAddresses,
 }: {
   admin: Pick<Admin, 'setup' | 'reset' | 'machines'>;
   audit: { verify(head: string | null): Promise<unknown> };
@@ -27,6 +28,8 @@ export function createControlHandlers({
   listEnv(): Promise<readonly { key: string }[]>;
   /** The latest log lines, for `townhall logs`. */
   recentLines?: Pick<RecentLines, 'read'> | undefined;
+  /** Where the servers listen, for commands in the same folder; null for one that does not. */
+  readAddresses(): { gateway: string | null; agent: string | null };
 }): Record<string, ControlHandler> {
   return {
     ...adminHandlers(admin),
@@ -41,6 +44,7 @@ export function createControlHandlers({
     'ledger.verify': () => credits.verify(),
     'ledger.show': (userId) => ledger.show(String(userId)),
     'ledger.generation': () => ledger.generation(),
+    'server.addresses': async () => readAddresses(),
     'models.check': () => ai.checkProviders(),
     ...(recentLines === undefined ? {} : { 'logs.read': (input) => readLines(recentLines, input) }),
     'db.facts': async () => ({

@@ -1,8 +1,10 @@
 // The content of `/` of the gateway: where everything is and how to get a token.
 import type { FrontPage, FrontPageHint } from '../kernel/http/pages/front-page.ts';
 
-/** Facts that only the local edition has: its console, and the file with the local user's token. */
+/** Facts that only the local edition has: its agent and console, and the file with the local user's token. */
 export interface LocalEditionLinks {
+  /** Undefined until the agent listens. */
+  agentUrl?: string | undefined;
   /** Undefined until the console listens. */
   consoleUrl: string | undefined;
   tokenFile: string;

@@ -2,9 +2,10 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { tableLines } from '../../src/cli/call/resource.ts';
+import { renderTable } from '../../src/cli/call/table.ts';
 import { runInProcess } from './in-process.ts';
 
 const keyPage = {
@@ -24,10 +25,15 @@ const keyPage = {
 
 let url = '';
 const requests: IncomingMessage[] = [];
-const server = createServer((request, response) => {
+const bodies: string[] = [];
+const server = createServer(async (request, response) => {
   requests.push(request);
-  const isAllowed = request.headers.authorization !== 'Bearer refused';
-  response.writeHead(isAllowed ? 200 : 403, { 'content-type': 'application/json' });
+  bodies.push(await text(request));
+  const { authorization } = request.headers;
+  const isStrict = request.url?.startsWith('/strict/') === true;
+  const isAllowed = authorization !== 'Bearer refused' && (authorization !== undefined || !isStrict);
+  const refusedStatus = authorization === undefined ? 401 : 403;
+  response.writeHead(isAllowed ? 200 : refusedStatus, { 'content-type': 'application/json' });
   const error = { code: 'forbidden_for_identity', message: 'Not you.', param: null, request_id: 'req_1' };
   response.end(JSON.stringify(isAllowed ? keyPage : { error }));
 });
@@ -71,7 +77,7 @@ describe('townhall keys list', () => {
   test('exits with 1 and the code of an error', async () => {
     const env = { TOWNHALL_URL: url, TOWNHALL_TOKEN: 'refused' };
     const { code, errors } = await runInProcess(['keys', 'list'], env);
-    expect([code, errors.join('')]).toEqual([1, 'townhall: 403 forbidden_for_identity: Not you. [req_1]']);
+    expect([code, errors[0]]).toEqual([1, 'townhall: 403 forbidden_for_identity: Not you. [req_1]']);
   });
 });
 
@@ -117,17 +123,95 @@ describe('the credential', () => {
   });
 });
 
-describe('tableLines', () => {
-  test('cuts lines at the width of the terminal', () => {
-    const lines = tableLines([{ id: 'a long identifier' }], ['id'], 8).map(stripVTControlCharacters);
-    expect(lines).toEqual(['ID', 'a long …']);
+describe('renderTable', () => {
+  const now = new Date('2026-11-27T12:00:00.000Z');
+  const render = (record: Record<string, unknown>, width: number | undefined) => {
+    const { lines, hiddenTitles } = renderTable([record], Object.keys(record), { width, now });
+    return { lines: lines.map(stripVTControlCharacters), hiddenTitles };
+  };
+
+  test('leaves out the last columns on a narrow terminal', () => {
+    const { lines, hiddenTitles } = render({ id: 'key_1', name: 'ci', note: 'a long note' }, 12);
+    expect(lines).toEqual(['ID     NAME', 'key_1  ci']);
+    expect(hiddenTitles).toEqual(['NOTE']);
+  });
+
+  test('leaves out empty columns first', () => {
+    const { lines, hiddenTitles } = render({ id: 'key_1', email: null, name: 'ci' }, 12);
+    expect(lines).toEqual(['ID     NAME', 'key_1  ci']);
+    expect(hiddenTitles).toEqual([]);
+  });
+
+  test('cuts a first column that is too wide', () => {
+    expect(render({ id: 'a long identifier' }, 8).lines).toEqual(['ID', 'a long …']);
+  });
+
+  test.each([
+    ['2026-11-27T11:59:30.000Z', '30s ago'],
+    ['2026-11-27T11:15:00.000Z', '45m ago'],
+    ['2026-11-25T12:00:00.000Z', '2d ago'],
+    ['2026-11-27T15:30:00.000Z', 'in 3h'],
+  ])('shows the time %s as "%s" on a terminal', (time, shownTime) => {
+    expect(render({ at: time }, 80).lines[1]).toBe(shownTime);
+  });
+
+  test('shows complete times and all columns elsewhere', () => {
+    const { lines } = render({ at: '2026-11-27T11:59:30.123Z', note: 'x'.repeat(200) }, undefined);
+    expect(lines[1]).toBe(`2026-11-27T11:59:30Z  ${'x'.repeat(200)}`);
   });
 
   test('shows no control character of a value', () => {
-    expect(tableLines([{ id: 'a\u001B[31m\nb' }], ['id'], undefined)[1]).toBe('a\uFFFD[31m\uFFFDb');
+    expect(render({ id: 'a\u001B[31m\nb' }, undefined).lines[1]).toBe('a\uFFFD[31m\uFFFDb');
   });
 
   test('is empty without records', () => {
-    expect(tableLines([], ['id'], 80)).toEqual([]);
+    expect(renderTable([], ['id'], { width: 80, now })).toEqual({ lines: [], hiddenTitles: [] });
+  });
+});
+
+describe('the first word', () => {
+  test('may have the name of its member', async () => {
+    await runInProcess(['keys', 'create', 'name=ci'], { TOWNHALL_URL: url });
+    expect(bodies.at(-1)).toBe('{"name":"ci"}');
+  });
+
+  test('may contain an equals sign', async () => {
+    await runInProcess(['keys', 'create', 'stage=test'], { TOWNHALL_URL: url });
+    expect(bodies.at(-1)).toBe('{"name":"stage=test"}');
+  });
+
+  test('is refused where it sets another member', async () => {
+    await expect(runInProcess(['keys', 'create', 'credit_cap=5'], { TOWNHALL_URL: url })).rejects.toThrow(
+      'the first word is the name, and "credit_cap=5" sets credit_cap; write NAME before it.',
+    );
+  });
+});
+
+describe('a refused credential', () => {
+  test.each([
+    ['an unset one', ['keys', 'list'], {}, /^No token was sent\.\nLog in with "townhall login --url http:/],
+    [
+      'that of the environment',
+      ['keys', 'list'],
+      { TOWNHALL_TOKEN: 'refused' },
+      /^The token of TOWNHALL_TOKEN was sent\./,
+    ],
+    [
+      'a user token at an operation of administrators',
+      ['users', 'list'],
+      { TOWNHALL_TOKEN: 'refused' },
+      /\nIt takes an administrator: log in with "townhall login --admin --url http:/,
+    ],
+    [
+      'a missing token of the agent',
+      ['call', 'agent', 'sessions.list'],
+      {},
+      /^No token was sent\.\nIt takes the agent's token: set --token-file/,
+    ],
+  ])('names %s and the remedy', async (_, words, env, advice) => {
+    const servers = { TOWNHALL_URL: `${url}/strict`, TOWNHALL_AGENT_URL: `${url}/strict` };
+    const { code, errors } = await runInProcess(words, { ...servers, ...env });
+    expect(code).toBe(1);
+    expect(errors[1]).toMatch(advice);
   });
 });

@@ -170,6 +170,8 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
     await rm(folder, { recursive: true, force: true });
   });
 
+  const gatewayUrl = (): string => /gateway +(http\S+)/.exec(run.screen())?.[1] ?? '';
+
   test('prints its progress before it serves', () => {
     expect(run.screen()).toMatch(
       /opening the embedded database …[\s\S]*starting the agent …[\s\S]*is running/,
@@ -222,6 +224,15 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
       expect((await stat(path)).mode & 0o777, name).toBe(0o600);
       expect(await readFile(path, 'utf8')).toMatch(new RegExp(`^${prefix}\\w+\n$`));
     }
+  });
+
+  test.each([
+    ['lets commands in its folder find it at any port', () => []],
+    ['accepts the local token at its own address', () => ['--url', gatewayUrl()]],
+  ])('%s', async (_, flags) => {
+    const list = townhall(['models', 'list', '--jq', '.items[0].id', ...flags()], { cwd: folder });
+    expect(await list.ended).toBe(0);
+    expect(list.screen()).toBe('local/echo\n');
   });
 
   test('creates the first administrator, who can log in', async () => {

@@ -68,12 +68,14 @@ export async function writeProfiles(env: Environment, profiles: Profiles): Promi
   await rename(temporaryFile, file);
 }
 
-/** The profile that applies, or an empty one. Throws a SettingError where TOWNHALL_PROFILE names none. */
-export async function readCurrentProfile(env: Environment): Promise<Profile> {
+/** The profile that applies, if any. Throws a SettingError where TOWNHALL_PROFILE names none. */
+export async function readCurrentProfile(
+  env: Environment,
+): Promise<{ name: string; profile: Profile } | undefined> {
   const { current, profiles } = await readProfiles(env);
   const name = env['TOWNHALL_PROFILE'] || current;
-  if (name === null) return {};
+  if (name === null) return undefined;
   const profile = Object.hasOwn(profiles, name) ? profiles[name] : undefined;
-  if (profile !== undefined) return profile;
+  if (profile !== undefined) return { name, profile };
   throw new SettingError(`there is no profile "${name}"; "townhall profile list" shows them.`);
 }

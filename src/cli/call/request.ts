@@ -1,18 +1,12 @@
 // Builds the request of `townhall call` from the command line: by the contract, each NAME=VALUE
 // belongs to the path, the query, the headers or the body.
 import { readFile } from 'node:fs/promises';
-import { agentSettings } from '../../agent/config.ts';
-import { consoleSettings } from '../../console/config.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { suggest } from '../command-line/suggestion.ts';
+import { explainRefusal, findCredential, type Refusal, type Server } from './credential.ts';
+import { readLocalServers, type LocalServer } from './local-edition.ts';
 import type { CallableOperation, Member, Surface } from './operations.ts';
-import { readCurrentProfile, type Profile } from './profiles.ts';
-
-/** A local edition started in this folder. */
-export const localServers: Record<Surface, { url: string; tokenFile: string }> = {
-  gateway: { url: agentSettings.gatewayUrl.fallback, tokenFile: 'data/local.token' },
-  agent: { url: consoleSettings.agentUrl.fallback, tokenFile: 'data/agent/agent.token' },
-};
+import { readCurrentProfile } from './profiles.ts';
 
 export interface RequestOptions {
   surface: Surface;
@@ -22,23 +16,33 @@ export interface RequestOptions {
   env: Readonly<Record<string, string | undefined>>;
 }
 
+export interface BuiltRequest {
+  request: Request;
+  /** Which token was sent and what to do, for a refused credential. */
+  explainRefusal(refusal: Refusal): string | undefined;
+}
+
 /** Throws a SettingError for a pair that the operation lacks, and for a missing path parameter. */
 export async function buildRequest(
   operation: CallableOperation,
   pairs: readonly string[],
   options: RequestOptions,
-): Promise<Request> {
+): Promise<BuiltRequest> {
   const { path, query, headers, body } = placeMembers(operation, pairs);
   const server = await chooseServer(options);
   const url = new URL(requireHttpUrl(server.url));
   url.pathname = `${url.pathname.replace(/\/$/, '')}${path}`;
   for (const [name, text] of query) url.searchParams.append(name, text);
   const bodyText = await readBody(operation, body, options.body);
-  const token = await findToken(operation, options, server);
-  if (token !== undefined) headers.set('authorization', `Bearer ${token}`);
+  const credential = await findCredential(operation, server, options);
+  if (credential !== undefined) headers.set('authorization', `Bearer ${credential.token}`);
   headers.set('accept', '*/*');
   if (operation.bodyType !== undefined) headers.set('content-type', operation.bodyType);
-  return new Request(url, { method: operation.method, headers, body: bodyText });
+  const request = new Request(url, { method: operation.method, headers, body: bodyText });
+  return {
+    request,
+    explainRefusal: (refusal) => explainRefusal(refusal, operation, { credential, server }),
+  };
 }
 
 interface PlacedMembers {
@@ -140,64 +144,15 @@ async function readStandardInput(): Promise<string> {
 
 const urlVariables: Record<Surface, string> = { gateway: 'TOWNHALL_URL', agent: 'TOWNHALL_AGENT_URL' };
 
-interface Server {
-  url: string;
-  /** The source of the address. */
-  source: 'named' | 'profile' | 'local';
-  profile: Profile;
-}
-
 /** The server by the option, the environment, the profile, or the local edition, in this order. */
 async function chooseServer({ url, env, surface }: RequestOptions): Promise<Server> {
+  const local = (await readLocalServers())[surface];
+  const localAt = (address: string): LocalServer | undefined =>
+    local.isRunning && URL.parse(address)?.origin === new URL(local.url).origin ? local : undefined;
   const address = url ?? (env[urlVariables[surface]] || undefined);
-  if (address !== undefined) return { url: address, source: 'named', profile: {} };
+  if (address !== undefined) return { url: address, profile: undefined, local: localAt(address) };
   const profile = await readCurrentProfile(env);
-  const profileUrl = surface === 'gateway' ? profile.url : profile.agent_url;
-  if (profileUrl !== undefined) return { url: profileUrl, source: 'profile', profile };
-  return { url: localServers[surface].url, source: 'local', profile: {} };
-}
-
-type Caller = 'user' | 'admin' | 'agent';
-
-const callerOfScheme: Readonly<Record<string, Caller>> = {
-  adminSession: 'admin',
-  machineCredential: 'admin',
-  agentToken: 'agent',
-};
-const tokenVariables: Readonly<Record<Caller, string>> = {
-  user: 'TOWNHALL_TOKEN',
-  admin: 'TOWNHALL_ADMIN_TOKEN',
-  agent: 'TOWNHALL_AGENT_TOKEN',
-};
-const tokenFiles = { user: 'token_file', admin: 'admin_token_file', agent: 'agent_token_file' } as const;
-
-/**
- * The callers in the order of preference; the user's credential stands for all others, and comes
- * first where it may call.
- */
-function callersOf({ credentials }: CallableOperation): Caller[] {
-  const otherCallers = credentials.flatMap((scheme) => callerOfScheme[scheme] ?? []);
-  return [
-    ...new Set<Caller>(
-      credentials.includes('userToken') ? ['user', ...otherCallers] : [...otherCallers, 'user'],
-    ),
-  ];
-}
-
-/**
- * A credential is sent only to the server that it belongs to: that of a profile to its addresses,
- * that of the local edition to this machine.
- */
-async function findToken(
-  operation: CallableOperation,
-  { tokenFile, env, surface }: RequestOptions,
-  { source, profile }: Server,
-): Promise<string | undefined> {
-  if (tokenFile !== undefined) return (await readFile(tokenFile, 'utf8')).trim();
-  const callers = callersOf(operation);
-  const file = callers.map((caller) => profile[tokenFiles[caller]]).find((path) => path !== undefined);
-  if (file !== undefined) return (await readFile(file, 'utf8')).trim();
-  const token = callers.map((caller) => env[tokenVariables[caller]]).find((value) => (value ?? '') !== '');
-  if (token !== undefined || source !== 'local') return token;
-  return (await readFile(localServers[surface].tokenFile, 'utf8').catch(() => '')).trim() || undefined;
+  const profileUrl = surface === 'gateway' ? profile?.profile.url : profile?.profile.agent_url;
+  if (profileUrl !== undefined) return { url: profileUrl, profile, local: localAt(profileUrl) };
+  return { url: local.url, profile: undefined, local };
 }

@@ -1,13 +1,15 @@
 // Commands named after what they list, such as `townhall users list`: a thin layer over `townhall
 // call` with a table for a person. Members of the operation are typed as NAME=VALUE, as with
 // `townhall call`.
-import { styleText } from 'node:util';
-import { isRecord, type JsonRecord } from '../../kernel/json-value.ts';
-import { alignColumns } from '../command-line/columns.ts';
+import { systemClock } from '../../kernel/clock.ts';
+import { isRecord } from '../../kernel/json-value.ts';
+import { SettingError } from '../../kernel/settings.ts';
 import { action, type Action, type CommandContext } from '../command-line/command.ts';
-import { readOperations } from './operations.ts';
-import { buildRequest, localServers, type RequestOptions } from './request.ts';
+import { defaultUrls } from './local-edition.ts';
+import { readOperations, type CallableOperation } from './operations.ts';
+import { buildRequest, type BuiltRequest, type RequestOptions } from './request.ts';
 import { printResponse, sendRequest } from './response.ts';
+import { renderTable } from './table.ts';
 
 export interface ResourceAction {
   path: string;
@@ -15,7 +17,7 @@ export interface ResourceAction {
   operationId: string;
   /** The member that the first word sets without its name, such as `user_id`. */
   subject?: string;
-  /** Members of the items of a list, in the order of the table; without it the answer is printed as it is. */
+  /** Members of the items of a list, the most important first; without it the answer is printed as it is. */
   columns?: readonly string[];
 }
 
@@ -30,40 +32,61 @@ export function resourceAction({ path, summary, operationId, subject, columns }:
     options: resourceOptions,
     async run({ arguments: words, options, ...context }) {
       const { subject: value, pairs } = words as { subject?: string; pairs: readonly string[] };
-      const members =
-        subject === undefined || value === undefined ? pairs : [`${subject}=${value}`, ...pairs];
-      const response = await callGateway(operationId, members, {
+      const operation = await findGatewayOperation(operationId);
+      const members = value === undefined ? pairs : [subjectPair(operation, subject ?? '', value), ...pairs];
+      const { response, explainRefusal } = await callGateway(operation, members, {
         url: options.url,
         tokenFile: options['token-file'],
         env: context.env,
       });
-      if (!response.ok || options.json || columns === undefined)
-        return printResponse(response, { ...context, isJson: options.json, program: 'townhall' });
+      if (!response.ok || options.json || columns === undefined) {
+        const output = { ...context, isJson: options.json, program: 'townhall', explainRefusal };
+        return printResponse(response, output);
+      }
       printTable((await response.json()) as unknown, columns, context);
       return 0;
     },
   });
 }
 
+/** The first word as a pair; it may have the member's name already. Throws for another member's name. */
+function subjectPair({ members }: CallableOperation, subject: string, word: string): string {
+  const [, name] = /^(\w+)=/.exec(word) ?? [];
+  if (name === subject) return word;
+  if (name !== undefined && members.some((member) => member.name === name))
+    throw new SettingError(
+      `the first word is the ${subject}, and "${word}" sets ${name}; write ${subject.toUpperCase()} before it.`,
+    );
+  return `${subject}=${word}`;
+}
+
+/** Throws for an operation that the contract lacks. */
+export async function findGatewayOperation(operationId: string): Promise<CallableOperation> {
+  const operations = await readOperations('gateway');
+  const operation = operations.find((candidate) => candidate.operationId === operationId);
+  if (operation === undefined) throw new Error(`The contract has no operation ${operationId}.`);
+  return operation;
+}
+
 /** The answer of an operation of the gateway. Throws when the gateway cannot be reached. */
 export async function callGateway(
-  operationId: string,
+  operation: CallableOperation,
   members: readonly string[],
   options: Pick<RequestOptions, 'url' | 'tokenFile' | 'env'>,
-): Promise<Response> {
-  const operation = (await readOperations('gateway')).find(
-    (candidate) => candidate.operationId === operationId,
-  );
-  if (operation === undefined) throw new Error(`The contract has no operation ${operationId}.`);
-  const request = await buildRequest(operation, members, { ...options, surface: 'gateway', body: undefined });
-  return sendRequest(request);
+): Promise<{ response: Response; explainRefusal: BuiltRequest['explainRefusal'] }> {
+  const { request, explainRefusal } = await buildRequest(operation, members, {
+    ...options,
+    surface: 'gateway',
+    body: undefined,
+  });
+  return { response: await sendRequest(request), explainRefusal };
 }
 
 const resourceOptions = {
   url: {
     kind: 'value',
     placeholder: 'URL',
-    summary: `The gateway; else TOWNHALL_URL in the environment (${localServers.gateway.url}).`,
+    summary: `The gateway; else TOWNHALL_URL in the environment (${defaultUrls.gateway}).`,
   },
   'token-file': {
     kind: 'value',
@@ -88,38 +111,9 @@ function printTable(
   const { items, next_cursor: next } = isRecord(answer) ? answer : {};
   const records = Array.isArray(items) ? items.filter(isRecord) : [];
   if (records.length === 0) printError('Nothing is listed.');
-  for (const line of tableLines(records, columns, output.columns)) print(line);
+  const table = renderTable(records, columns, { width: output.columns, now: systemClock.now() });
+  for (const line of table.lines) print(line);
+  if (table.hiddenTitles.length > 0)
+    printError(`A wider terminal or --json shows also: ${table.hiddenTitles.join(', ')}.`);
   if (typeof next === 'string') printError(`There is more: cursor=${next}`);
-}
-
-/** The lines of a table with a head, cut at the width of the terminal. */
-export function tableLines(
-  records: readonly JsonRecord[],
-  columns: readonly string[],
-  width: number | undefined,
-): string[] {
-  if (records.length === 0) return [];
-  const rows = records.map((record) => columns.map((name) => cell(record[name])));
-  const [head = '', ...lines] = alignColumns([columns.map(titleOf), ...rows]).map((line) =>
-    cutLine(line, width),
-  );
-  return [styleText('bold', head), ...lines];
-}
-
-function titleOf(column: string): string {
-  return column.toUpperCase().replaceAll('_', ' ');
-}
-
-// A newline would break the table, and a terminal obeys control characters.
-function cell(value: unknown): string {
-  if (value === null || value === undefined) return '-';
-  if (typeof value === 'number') return value.toLocaleString('en');
-  if (Array.isArray(value) && value.every((item) => typeof item === 'string')) return cell(value.join(', '));
-  const text = typeof value === 'string' ? value : JSON.stringify(value);
-  const day = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z$/.exec(text);
-  return day?.[1] === undefined ? text.replaceAll(/[\p{Cc}\p{Cf}]/gu, '\uFFFD') : `${day[1]}Z`;
-}
-
-function cutLine(line: string, width: number | undefined): string {
-  return width === undefined || line.length <= width ? line : `${line.slice(0, Math.max(1, width - 1))}…`;
 }

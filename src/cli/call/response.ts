@@ -3,11 +3,14 @@ import { open, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import type { CommandContext } from '../command-line/command.ts';
 import { isText } from './operations.ts';
+import type { BuiltRequest } from './request.ts';
 
 type Output = CommandContext & {
   isJson: boolean;
   /** The command in error lines; `townhall call` by default. */
   program?: string;
+  /** Advice for a refused credential. */
+  explainRefusal?: BuiltRequest['explainRefusal'];
 };
 
 /** Throws when the server cannot be reached. */
@@ -17,7 +20,10 @@ export async function sendRequest(request: Request): Promise<Response> {
   } catch (error) {
     const { cause } = error as { cause?: { code?: string; message?: string } };
     const reason = cause?.code ?? cause?.message ?? String(error);
-    throw new Error(`${new URL(request.url).origin} does not answer (${reason}).`, { cause: error });
+    const { origin } = new URL(request.url);
+    throw new Error(`${origin} does not answer (${reason}); start it, or name another server with --url.`, {
+      cause: error,
+    });
   }
 }
 
@@ -36,23 +42,32 @@ export async function printResponse(response: Response, output: Output): Promise
 }
 
 async function printFailure(response: Response, output: Output): Promise<number> {
-  const { print, printError, isJson, isFiltered, program = 'townhall call' } = output;
+  const { print, printError, isJson, isFiltered, program = 'townhall call', explainRefusal } = output;
   const text = await response.text();
   // An expression of --jq is for the answer and does not fit an error.
   if (isJson && isFiltered !== true && text !== '') print(text);
-  else printError(`${program}: ${response.status} ${describeError(text)}`);
+  else {
+    const error = readError(text);
+    printError(`${program}: ${response.status} ${error?.description ?? text.slice(0, 300)}`);
+    const advice = explainRefusal?.({ status: response.status, code: error?.code ?? '' });
+    if (advice !== undefined) printError(advice);
+  }
   return 1;
 }
 
-function describeError(text: string): string {
+/** Undefined for an answer that is no error of a server of ours, such as the page of a proxy. */
+function readError(text: string): { code: string; description: string } | undefined {
   try {
     const { error } = JSON.parse(text) as {
       error: { code: string; message: string; param: string | null; request_id: string };
     };
     const param = error.param === null ? '' : ` (${error.param})`;
-    return `${error.code}: ${error.message}${param} [${error.request_id}]`;
+    return {
+      code: error.code,
+      description: `${error.code}: ${error.message}${param} [${error.request_id}]`,
+    };
   } catch {
-    return text.slice(0, 300);
+    return undefined;
   }
 }
 

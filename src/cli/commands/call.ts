@@ -1,7 +1,8 @@
 // `townhall call`: calls any operation of the contract from the command line.
 import { SettingError } from '../../kernel/settings.ts';
 import { readOperations, surfaces, type CallableOperation, type Surface } from '../call/operations.ts';
-import { buildRequest, localServers } from '../call/request.ts';
+import { defaultUrls } from '../call/local-edition.ts';
+import { buildRequest } from '../call/request.ts';
 import { callIntoFile, printResponse, sendRequest } from '../call/response.ts';
 import { action, type Command, type CommandContext } from '../command-line/command.ts';
 import { suggest } from '../command-line/suggestion.ts';
@@ -29,7 +30,7 @@ export const command: Command = {
         url: {
           kind: 'value',
           placeholder: 'URL',
-          summary: `The server (${localServers.gateway.url} for the gateway, ${localServers.agent.url} for the agent).`,
+          summary: `The server (${defaultUrls.gateway} for the gateway, ${defaultUrls.agent} for the agent).`,
         },
         'token-file': {
           kind: 'value',
@@ -53,20 +54,21 @@ export const command: Command = {
         if (options.describe) return printDescription(operation, output);
         if (context.isFiltered === true) requireJsonAnswer(operation, options.output);
         const { body, url, 'token-file': tokenFile } = options;
-        const request = await buildRequest(operation, pairs, {
+        const { request, explainRefusal } = await buildRequest(operation, pairs, {
           surface,
           body,
           url,
           tokenFile,
           env: context.env,
         });
-        if (options.output !== undefined) return callIntoFile(request, options.output, output);
+        if (options.output !== undefined)
+          return callIntoFile(request, options.output, { ...output, explainRefusal });
         // Refuse before the call, since it may cost credits.
         if (operation.binaryTypes.length > 0 && context.output.isTerminal)
           throw new SettingError(
             `${operationId} answers with ${operation.binaryTypes.join(', ')}, which cannot be printed on a terminal; use --output FILE, or redirect standard output into a file or a pipe.`,
           );
-        return printResponse(await sendRequest(request), output);
+        return printResponse(await sendRequest(request), { ...output, explainRefusal });
       },
     }),
   ],

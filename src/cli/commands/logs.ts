@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { callControl } from '../../kernel/control.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { callGateway } from '../call/resource.ts';
+import { callGateway, findGatewayOperation } from '../call/resource.ts';
 import { action, type Command, type CommandContext } from '../command-line/command.ts';
 import { escapeControls } from '../command-line/escape-controls.ts';
 import { gatewayDatabase } from '../data/database-location.ts';
@@ -62,7 +62,8 @@ async function findUsageRecord(
   { env }: CommandContext,
 ): Promise<Record<string, unknown> | undefined> {
   try {
-    const response = await callGateway('usage.listRecords', [`request_id=${requestId}`], {
+    const operation = await findGatewayOperation('usage.listRecords');
+    const { response } = await callGateway(operation, [`request_id=${requestId}`], {
       url: undefined,
       tokenFile: undefined,
       env,

@@ -106,6 +106,7 @@ async function startLocalEdition({
   closers.defer(() => progress.clear());
   const portal = portalBuild();
   closers.defer(() => portal?.close());
+  let agentUrl: string | undefined;
   let consoleUrl: string | undefined;
   const shownTokenFile = relative('', tokenFile);
   // The agent's database opens while the gateway starts; each takes about half of the start.
@@ -122,7 +123,7 @@ async function startLocalEdition({
       redactor,
       clock: systemClock,
       progress: progress.show,
-      localEdition: () => ({ consoleUrl, tokenFile: shownTokenFile }),
+      localEdition: () => ({ agentUrl, consoleUrl, tokenFile: shownTokenFile }),
       buildPortal: portal?.run,
       recentLines,
     });
@@ -145,7 +146,7 @@ async function startLocalEdition({
       }),
     });
     closers.defer(() => agent.close());
-    const { url: agentUrl } = await explainListenErrors(agent.listen(), addresses.agent);
+    ({ url: agentUrl } = await explainListenErrors(agent.listen(), addresses.agent));
     limitStreamGarbage();
     saveMemoryWhileIdle();
     const { console, url } = await openConsole(

@@ -2,7 +2,7 @@
 import { createGatewayClient, type GatewayClient } from '@townhall/gateway';
 import { SettingError } from '../../kernel/settings.ts';
 import { readProfiles, type Environment, type Profile } from '../call/profiles.ts';
-import { localServers } from '../call/request.ts';
+import { readLocalServers } from '../call/local-edition.ts';
 
 export interface ServerChoice {
   url: string;
@@ -23,7 +23,7 @@ export async function chooseServer(
   const address = options.url ?? (env['TOWNHALL_URL'] || undefined);
   const usedName = requestedName ?? (address === undefined ? current : null);
   const profile = usedName !== null && Object.hasOwn(profiles, usedName) ? profiles[usedName] : undefined;
-  const url = requireUrl(address ?? profile?.url ?? localServers.gateway.url);
+  const url = requireUrl(address ?? profile?.url ?? (await readLocalServers()).gateway.url);
   const name = usedName ?? profileNameOf(url);
   return {
     url,

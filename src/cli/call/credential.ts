@@ -1,0 +1,103 @@
+// The credential of a request, and what to do when the server refuses it.
+import { readFile } from 'node:fs/promises';
+import type { LocalServer } from './local-edition.ts';
+import type { CallableOperation } from './operations.ts';
+import type { Environment, Profile } from './profiles.ts';
+
+type Caller = 'user' | 'admin' | 'agent';
+
+export interface Credential {
+  token: string;
+  /** Where it is from, such as `TOWNHALL_TOKEN`. */
+  source: string;
+}
+
+/** A server, and whose credentials belong to it. */
+export interface Server {
+  url: string;
+  /** The profile that names it. */
+  profile: { name: string; profile: Profile } | undefined;
+  /** The local edition of this folder, where it is that one. */
+  local: LocalServer | undefined;
+}
+
+const callerOfScheme: Readonly<Record<string, Caller>> = {
+  adminSession: 'admin',
+  machineCredential: 'admin',
+  agentToken: 'agent',
+};
+const tokenVariables: Readonly<Record<Caller, string>> = {
+  user: 'TOWNHALL_TOKEN',
+  admin: 'TOWNHALL_ADMIN_TOKEN',
+  agent: 'TOWNHALL_AGENT_TOKEN',
+};
+const tokenFiles = { user: 'token_file', admin: 'admin_token_file', agent: 'agent_token_file' } as const;
+
+/**
+ * The callers in the order of preference; the user's credential stands for all others, and comes
+ * first where it may call.
+ */
+function callersOf({ credentials }: CallableOperation): Caller[] {
+  const otherCallers = credentials.flatMap((scheme) => callerOfScheme[scheme] ?? []);
+  return [
+    ...new Set<Caller>(
+      credentials.includes('userToken') ? ['user', ...otherCallers] : [...otherCallers, 'user'],
+    ),
+  ];
+}
+
+/**
+ * A credential is sent only to the server that it belongs to: that of a profile to its addresses,
+ * that of the local edition to this machine.
+ */
+export async function findCredential(
+  operation: CallableOperation,
+  { profile, local }: Server,
+  { tokenFile, env }: { tokenFile: string | undefined; env: Environment },
+): Promise<Credential | undefined> {
+  if (tokenFile !== undefined) return readCredential(tokenFile, tokenFile);
+  const callers = callersOf(operation);
+  if (profile !== undefined) {
+    const file = callers
+      .map((caller) => profile.profile[tokenFiles[caller]])
+      .find((path) => path !== undefined);
+    if (file !== undefined) return readCredential(file, `${file} of the profile "${profile.name}"`);
+  }
+  const variable = callers.map((caller) => tokenVariables[caller]).find((name) => (env[name] ?? '') !== '');
+  if (variable !== undefined) return { token: env[variable] ?? '', source: variable };
+  if (local === undefined) return undefined;
+  const credential = await readCredential(local.tokenFile, local.tokenFile).catch(() => undefined);
+  return credential?.token === '' ? undefined : credential;
+}
+
+async function readCredential(file: string, source: string): Promise<Credential> {
+  return { token: (await readFile(file, 'utf8')).trim(), source };
+}
+
+export interface Refusal {
+  status: number;
+  code: string;
+}
+
+/** Which token was sent and what to do; undefined where another credential is no remedy. */
+export function explainRefusal(
+  { status, code }: Refusal,
+  operation: CallableOperation,
+  { credential, server }: { credential: Credential | undefined; server: Server },
+): string | undefined {
+  if (status !== 401 && code !== 'forbidden_for_identity') return undefined;
+  const [caller = 'user'] = callersOf(operation);
+  const sentence =
+    credential === undefined ? 'No token was sent.' : `The token of ${credential.source} was sent.`;
+  const isDefault = server.profile !== undefined || server.local !== undefined;
+  return `${sentence}\n${remedies[caller](isDefault ? '' : ` --url ${new URL(server.url).origin}`)}`;
+}
+
+/** By the caller that an operation needs; the argument is the option of the server. */
+const remedies: Readonly<Record<Caller, (option: string) => string>> = {
+  user: (option) => `Log in with "townhall login${option}", or set TOWNHALL_TOKEN or --token-file.`,
+  admin: (option) =>
+    `It takes an administrator: log in with "townhall login --admin${option}", or set TOWNHALL_ADMIN_TOKEN or --token-file.`,
+  agent: () =>
+    "It takes the agent's token: set --token-file to agent.token in the agent's data folder, or TOWNHALL_AGENT_TOKEN.",
+};
