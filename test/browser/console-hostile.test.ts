@@ -133,6 +133,10 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
     'https://',
     '\u202E',
     '😀',
+    '|',
+    '| a | b |\n',
+    '| a |\n| - |\n',
+    '| a |\n| - |\n| b |\n\n',
   ];
   test.each(shapes)('draws a megabyte of %j with a bounded number of elements', async (piece) => {
     const content = fillText(piece);
@@ -144,36 +148,43 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
       { module: await markdownModule(), text: content },
     );
     expect(drawing.elements).toBeLessThan(25_000);
-    if (!/^[\s`*#[-]/.test(piece)) expect(drawing.length).toBeGreaterThan(megabyte / 4);
+    if (!/^[\s`*#[|-]/.test(piece)) expect(drawing.length).toBeGreaterThan(megabyte / 4);
   });
 
-  test.each(['word ', 'x', '**a** ', 'a line\n', '```\n', '- item\n', '[a](https://a.test) '])(
-    'draws many pieces of %j in linear work',
-    async (piece) => {
-      const content = fillText(piece).slice(0, 64 * 1024);
-      const { added: addedCount, same: isSame } = await page.evaluate(
-        ({ module: { createMarkdown, renderMarkdown }, text }) => {
-          const root = document.createElement('div');
-          const observer = new MutationObserver(() => {});
-          observer.observe(root, { childList: true, characterData: true, subtree: true });
-          const view = createMarkdown(root);
-          let count = 0;
-          for (let end = 256; end <= text.length; end += 256) {
-            view.update(text.slice(0, end));
-            for (const { addedNodes } of observer.takeRecords())
-              for (const node of addedNodes) count += 1 + (node.textContent?.length ?? 0);
-          }
-          const wholeMarkup = renderMarkdown(text);
-          wholeMarkup.normalize();
-          root.normalize();
-          return { added: count, same: root.innerHTML === wholeMarkup.innerHTML };
-        },
-        { module: await markdownModule(), text: content },
-      );
-      expect(isSame).toBe(true);
-      // Each character is drawn once for good, and again while its line is unfinished: at most 8
-      // KiB per update.
-      expect(addedCount).toBeLessThan(content.length * 60);
-    },
-  );
+  test.each([
+    'word ',
+    'x',
+    '**a** ',
+    'a line\n',
+    '```\n',
+    '- item\n',
+    '[a](https://a.test) ',
+    '| a | b |\n| --- | ---: |\n| 1 | 2 |\n\n',
+    '| a |\n',
+  ])('draws many pieces of %j in linear work', async (piece) => {
+    const content = fillText(piece).slice(0, 64 * 1024);
+    const { added: addedCount, same: isSame } = await page.evaluate(
+      ({ module: { createMarkdown, renderMarkdown }, text }) => {
+        const root = document.createElement('div');
+        const observer = new MutationObserver(() => {});
+        observer.observe(root, { childList: true, characterData: true, subtree: true });
+        const view = createMarkdown(root);
+        let count = 0;
+        for (let end = 256; end <= text.length; end += 256) {
+          view.update(text.slice(0, end));
+          for (const { addedNodes } of observer.takeRecords())
+            for (const node of addedNodes) count += 1 + (node.textContent?.length ?? 0);
+        }
+        const wholeMarkup = renderMarkdown(text);
+        wholeMarkup.normalize();
+        root.normalize();
+        return { added: count, same: root.innerHTML === wholeMarkup.innerHTML };
+      },
+      { module: await markdownModule(), text: content },
+    );
+    expect(isSame).toBe(true);
+    // Each character is drawn once for good, and again while its line is unfinished: at most 8
+    // KiB per update.
+    expect(addedCount).toBeLessThan(content.length * 60);
+  });
 });

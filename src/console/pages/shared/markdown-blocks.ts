@@ -1,6 +1,7 @@
-// Writes lines of Markdown into an element as blocks: paragraphs, lists, headings, code. The last
-// line may be a preview, which is discarded when more of it has arrived.
+// Writes lines of Markdown into an element as blocks: paragraphs, lists, headings, tables, code. The
+// last line may be a preview, which is discarded when more of it has arrived.
 import { h, showControls, showOverrides } from './elements.ts';
+import { mayBecomeAlignments, tableAlignments, tableCells, type Alignment } from './markdown-tables.ts';
 
 export interface Blocks {
   addLine(line: string): void;
@@ -14,10 +15,17 @@ export interface Blocks {
 
 type State =
   | { mode: 'none' }
-  | { mode: 'paragraph'; element: HTMLElement }
+  | { mode: 'paragraph'; element: HTMLElement; lastLine: LastLine | null }
+  | { mode: 'table'; body: HTMLElement; alignments: readonly Alignment[] }
   | { mode: 'list'; element: HTMLElement; isOrdered: boolean }
   | { mode: 'fence'; element: HTMLElement; marker: string }
   | { mode: 'plain'; element: HTMLElement };
+
+/** The last line of a paragraph, which the next line may turn into the titles of a table. */
+interface LastLine {
+  cells: readonly string[];
+  nodes: readonly ChildNode[];
+}
 
 // Above this number the text is shown without Markdown: more elements make the page slow.
 const maxElements = 20_000;
@@ -27,6 +35,7 @@ export function createBlocks(root: HTMLElement): Blocks {
   let state: State = { mode: 'none' };
   /** The parent of the rest of an unfinished line. */
   let lineParent = root;
+  let isPreview = false;
 
   function addInline(parent: HTMLElement, line: string): void {
     lineParent = parent;
@@ -40,6 +49,7 @@ export function createBlocks(root: HTMLElement): Blocks {
       return;
     }
     if (output.isFull()) return addPlain(line);
+    if (addTableLine(line)) return;
     const fence = /^\s*(```+|~~~+)/.exec(line);
     const heading = /^(#{1,6})\s+(.*)/.exec(line);
     const marker = listMarker(line);
@@ -50,6 +60,47 @@ export function createBlocks(root: HTMLElement): Blocks {
     } else if (marker !== null) addItem(marker);
     else if (line.trim() === '') state = { mode: 'none' };
     else addParagraphLine(line);
+  }
+
+  /** Whether the line belongs to a table. */
+  function addTableLine(line: string): boolean {
+    if (state.mode === 'table') {
+      const cells = tableCells(line);
+      if (cells === null) return false;
+      addRow(state.body, 'td', cells, state.alignments);
+      return true;
+    }
+    if (state.mode !== 'paragraph' || state.lastLine === null) return false;
+    // The titles stay a paragraph until the row of dashes has ended, since a preview removes nothing.
+    if (isPreview) return mayBecomeAlignments(line);
+    const alignments = tableAlignments(line);
+    if (alignments?.length !== state.lastLine.cells.length) return false;
+    openTable(state.element, state.lastLine, alignments);
+    return true;
+  }
+
+  function openTable(paragraph: HTMLElement, titles: LastLine, alignments: readonly Alignment[]): void {
+    for (const node of titles.nodes) node.remove();
+    if (!paragraph.hasChildNodes()) paragraph.remove();
+    const box = output.add(
+      root,
+      h('div', { class: 'table', tabindex: '0', role: 'region', 'aria-label': 'Table' }),
+    );
+    const table = output.add(box, h('table'));
+    addRow(output.add(table, h('thead')), 'th', titles.cells, alignments);
+    state = { mode: 'table', body: output.add(table, h('tbody')), alignments };
+  }
+
+  /** Missing cells are empty; cells beyond the titles are left out. */
+  function addRow(
+    parent: HTMLElement,
+    tag: 'th' | 'td',
+    cells: readonly string[],
+    alignments: readonly Alignment[],
+  ): void {
+    const row = output.add(parent, h('tr'));
+    for (const [index, alignment] of alignments.entries())
+      addInline(output.add(row, h(tag, { class: alignment })), cells[index] ?? '');
   }
 
   function openFence(marker: string): void {
@@ -67,9 +118,13 @@ export function createBlocks(root: HTMLElement): Blocks {
   }
 
   function addParagraphLine(line: string): void {
-    if (state.mode === 'paragraph') output.add(state.element, h('br'));
-    else state = { mode: 'paragraph', element: output.add(root, h('p')) };
-    addInline(state.element, line);
+    const element = state.mode === 'paragraph' ? state.element : output.add(root, h('p'));
+    const nodeBefore = element.lastChild;
+    if (nodeBefore !== null) output.add(element, h('br'));
+    addInline(element, line);
+    const cells = tableCells(line);
+    const lastLine = cells === null ? null : { cells, nodes: nodesAfter(element, nodeBefore) };
+    state = { mode: 'paragraph', element, lastLine };
   }
 
   function addPlain(line: string): void {
@@ -84,11 +139,15 @@ export function createBlocks(root: HTMLElement): Blocks {
     addRest(rest) {
       if (state.mode === 'fence') output.add(state.element, text(rest, showControls));
       else addInline(lineParent, rest);
+      // A line of several pieces is too long for the titles of a table.
+      if (state.mode === 'paragraph') state.lastLine = null;
     },
     preview(write) {
       const stateBefore = { state, lineParent };
       output.startPreview();
+      isPreview = true;
       write();
+      isPreview = false;
       ({ state, lineParent } = stateBefore);
     },
     discardPreview: output.discardPreview,
@@ -148,6 +207,13 @@ function createOutput() {
 
 const text = (content: string, show: (content: string) => string): Text =>
   document.createTextNode(show(content));
+
+function nodesAfter(parent: HTMLElement, child: ChildNode | null): ChildNode[] {
+  const nodes: ChildNode[] = [];
+  let node = child === null ? parent.firstChild : child.nextSibling;
+  for (; node !== null; node = node.nextSibling) nodes.push(node);
+  return nodes;
+}
 
 interface Marker {
   isOrdered: boolean;

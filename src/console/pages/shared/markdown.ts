@@ -1,6 +1,6 @@
-// Renders the most common Markdown of models: paragraphs, lists, headings, code, emphasis, links.
-// Anything else stays plain text. Each line of a growing text is parsed once, so the work is linear
-// in its length.
+// Renders the most common Markdown of models: paragraphs, lists, headings, tables, code, emphasis,
+// links. Anything else stays plain text. Each line of a growing text is parsed once, so the work is
+// linear in its length.
 import { h } from './elements.ts';
 import { createBlocks } from './markdown-blocks.ts';
 
