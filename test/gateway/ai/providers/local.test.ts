@@ -186,7 +186,7 @@ describe('local/guide', () => {
     await mkdir(join(folder, 'guides'));
     await writeFile(
       join(folder, 'guides', 'login.md'),
-      '# Accounts\n\nWho you are.\n\n## Log in\n\nPost to `/v1/accounts/login/start` and keep the token.\n\n```sh\n# not a heading\ncurl x\n```\n\n## Leave\n\nThrow the token away.\n',
+      '# Accounts\n\nWho you are.\n\n## Log in\n\nPost to `/v1/accounts/login/start` and keep the token; see [Leave](#leave), [Logs](../logs.md) and [RFC](https://a.test/rfc).\n\n```sh\n# not a heading\ncurl x\n```\n\n## Leave\n\nThrow the token away.\n',
     );
     await writeFile(
       join(folder, 'logs.md'),
@@ -212,6 +212,10 @@ describe('local/guide', () => {
     expect(answer).toContain('# not a heading');
     expect(answer).toContain('Sources:\n- Accounts: Log in (guides/login.md)');
     expect(answer).not.toContain('Throw the token away');
+  });
+
+  test('quotes links within the documentation as their text', async () => {
+    expect(await ask('How do I log in?')).toContain('see Leave, Logs and [RFC](https://a.test/rfc).');
   });
 
   test('finds other forms of a word', async () => {

@@ -92,10 +92,15 @@ function quoteSections(results: readonly SearchResult[]): string {
       body.length > maxSectionLength
         ? `${body.slice(0, body.lastIndexOf('\n', maxSectionLength)).trimEnd()}\n…`
         : body;
-    return `## ${heading}\n\n${quote}`;
+    return `## ${heading}\n\n${withoutRelativeLinks(quote)}`;
   });
   const note = 'From the documentation, found by search (no language model wrote this):';
   return [note, ...sections].join('\n\n');
+}
+
+// Links between pages and sections lead nowhere outside the documentation.
+function withoutRelativeLinks(markdown: string): string {
+  return markdown.replaceAll(/\[([^\]\n]+)\]\((?!https?:)[^()\s]+\)/g, '$1');
 }
 
 function noAnswer(pages: readonly string[]): string {
