@@ -1,6 +1,6 @@
 // Composition root of the gateway: constructs every service and passes each the dependencies that it
 // declares. The steps of the assembly are in the files beside it.
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import contractDocument from '../contract/gateway/bundle.json' with { type: 'json' };
 import { assetPath } from '../kernel/assets.ts';
 import { closeOnError, createClosers } from '../kernel/closers.ts';
@@ -15,7 +15,7 @@ import { localPerson } from './accounts/index.ts';
 import { requireModelsFiles } from './ai/index.ts';
 import { catalogFile } from './config.ts';
 import type { GatewayConfig } from './config.ts';
-import { createControlHandlers } from './control.ts';
+import { createControlHandlers, type ServerDescription } from './control.ts';
 import { openGatewayDatabase } from './database.ts';
 import { creditsStore, readLedgerView, sqlAllotmentStore } from './credits/index.ts';
 import { directory } from './directory.ts';
@@ -177,10 +177,7 @@ async function assemble(assembly: Assembly): Promise<Gateway> {
         database: databaseControls(database, migrations()),
         listEnv: () => envStore(database).list(),
         recentLines: assembly.options.recentLines,
-        readAddresses: () => ({
-          gateway: assembly.lifecycle.url ?? null,
-          agent: assembly.options.localEdition?.().agentUrl ?? null,
-        }),
+        describeServer: () => describeServer(assembly),
       }),
       { log: assembly.options.log },
     );
@@ -204,6 +201,15 @@ async function assemble(assembly: Assembly): Promise<Gateway> {
     issueLocalToken: () => tenants.accounts.issueUserToken({ bureauId: 'local', person: localPerson }),
     readMetrics: () => infrastructure.telemetry.readMetrics(),
     identify: tenants.identify,
+  };
+}
+
+function describeServer({ config, options, lifecycle }: Assembly): ServerDescription {
+  return {
+    gateway: lifecycle.url,
+    agent: options.localEdition?.().agentUrl ?? null,
+    modelsFile: config.modelsFile === undefined ? null : resolve(config.modelsFile),
+    variables: Object.keys(options.env).filter((name) => (options.env[name] ?? '') !== ''),
   };
 }
 

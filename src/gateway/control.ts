@@ -6,6 +6,16 @@ import { asRecord } from '../kernel/json-value.ts';
 import type { RecentLines } from '../kernel/recent-lines.ts';
 import type { Admin, CredentialsSet, MachineRequest } from './admin/index.ts';
 
+/** What commands in the same folder cannot see from outside. */
+export interface ServerDescription {
+  /** The addresses of the gateway and the agent; null for one that does not listen here. */
+  gateway: string | null;
+  agent: string | null;
+  modelsFile: string | null;
+  /** The names of the variables in the environment of the process; never a value. */
+  variables: string[];
+}
+
 export function createControlHandlers({
   admin,
   audit,
@@ -16,7 +26,7 @@ export function createControlHandlers({
   database,
   listEnv,
   recentLines,
-  readAddresses,
+  describeServer,
 }: {
   admin: Pick<Admin, 'setup' | 'reset' | 'machines'>;
   audit: { verify(head: string | null): Promise<unknown> };
@@ -28,8 +38,7 @@ export function createControlHandlers({
   listEnv(): Promise<readonly { key: string }[]>;
   /** The latest log lines, for `townhall logs`. */
   recentLines?: Pick<RecentLines, 'read'> | undefined;
-  /** Where the servers listen, for commands in the same folder; null for one that does not. */
-  readAddresses(): { gateway: string | null; agent: string | null };
+  describeServer(): ServerDescription;
 }): Record<string, ControlHandler> {
   return {
     ...adminHandlers(admin),
@@ -44,7 +53,7 @@ export function createControlHandlers({
     'ledger.verify': () => credits.verify(),
     'ledger.show': (userId) => ledger.show(String(userId)),
     'ledger.generation': () => ledger.generation(),
-    'server.addresses': async () => readAddresses(),
+    'server.describe': async () => describeServer(),
     'models.check': () => ai.checkProviders(),
     ...(recentLines === undefined ? {} : { 'logs.read': (input) => readLines(recentLines, input) }),
     'db.facts': async () => ({

@@ -2,8 +2,7 @@
 import { agentSettings } from '../../agent/config.ts';
 import { consoleSettings } from '../../console/config.ts';
 import { gatewaySettings } from '../../gateway/config.ts';
-import { callControl } from '../../kernel/control.ts';
-import { asRecord } from '../../kernel/json-value.ts';
+import { describeRunning } from '../data/running-server.ts';
 import type { Surface } from './operations.ts';
 
 export interface LocalServer {
@@ -21,22 +20,11 @@ export const defaultUrls: Record<Surface, string> = {
 
 /** The addresses of the running edition, by its control socket, else the default ones. */
 export async function readLocalServers(): Promise<Record<Surface, LocalServer>> {
-  const addresses = await readAddresses();
-  const server = (surface: Surface, tokenFile: string): LocalServer => {
-    const url = addresses[surface];
-    return typeof url === 'string'
-      ? { url, tokenFile, isRunning: true }
-      : { url: defaultUrls[surface], tokenFile, isRunning: false };
-  };
+  const running = await describeRunning(`${gatewaySettings.databasePath.fallback}/control.sock`);
+  const server = (surface: Surface, tokenFile: string): LocalServer => ({
+    url: running?.[surface] ?? defaultUrls[surface],
+    tokenFile,
+    isRunning: typeof running?.[surface] === 'string',
+  });
   return { gateway: server('gateway', 'data/local.token'), agent: server('agent', 'data/agent/agent.token') };
-}
-
-/** Empty where no edition runs here, or one of an older version. */
-async function readAddresses(): Promise<Readonly<Record<string, unknown>>> {
-  try {
-    const socket = `${gatewaySettings.databasePath.fallback}/control.sock`;
-    return asRecord(await callControl(socket, 'server.addresses', null));
-  } catch {
-    return {};
-  }
 }

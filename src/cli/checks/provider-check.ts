@@ -1,5 +1,5 @@
 // Checks which model providers can be called: the keys, endpoints and credentials of the built-in ones and of
-// those in the models file.
+// those in the models file, as the running gateway has them, else as one started from here would.
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import {
@@ -9,6 +9,7 @@ import {
   missingKeys,
   type ProviderKeys,
 } from '../../gateway/ai/index.ts';
+import type { ServerDescription } from '../../gateway/control.ts';
 import type { CommandContext } from '../command-line/command.ts';
 import { fail, ok, warn, type Finding } from './finding.ts';
 
@@ -18,17 +19,21 @@ interface KeySources {
   env: CommandContext['env'];
   /** Variables that an administrator has stored. */
   storedKeys: readonly string[];
+  /** The gateway that runs with the data; its environment counts, and not the one here. */
+  running: ServerDescription | undefined;
 }
 
 export async function checkProviderKeys(
-  modelsFile: string | undefined,
-  { env, storedKeys }: KeySources,
+  modelsFileHere: string | undefined,
+  { env, storedKeys, running }: KeySources,
 ): Promise<Finding> {
-  const variables = {
-    get: (name: string) => env[name] || (storedKeys.includes(name) ? 'stored' : undefined),
-  };
+  const names = running?.variables ?? Object.keys(env).filter((name) => env[name] !== '');
+  const isSet = (name: string): boolean => names.includes(name) || storedKeys.includes(name);
+  const variables = { get: (name: string) => (isSet(name) ? 'set' : undefined) };
+  const modelsFile = running === undefined ? modelsFileHere : (running.modelsFile ?? undefined);
+  const wording = running === undefined ? ofNextStart : ofRunningGateway;
   try {
-    return describeProviders(await readProviders(modelsFile), variables);
+    return describeProviders(await readProviders(modelsFile), variables, wording);
   } catch {
     return fail(
       'providers',
@@ -45,28 +50,41 @@ async function readProviders(path: string | undefined): Promise<Provider[]> {
   return providers;
 }
 
+interface Wording {
+  place: string;
+  remedy: string;
+}
+
+const storeCommand = '"townhall call gateway env.upsertVariable"';
+const ofNextStart: Wording = { place: '', remedy: `here or with ${storeCommand}` };
+const ofRunningGateway: Wording = {
+  place: ' in the running gateway',
+  remedy: `with ${storeCommand}, or before its next start`,
+};
+
 /** Throws for a provider that is not of the file's form. */
 function describeProviders(
   ownProviders: readonly Provider[],
   variables: { get(name: string): string | undefined },
+  { place, remedy }: Wording,
 ): Finding {
   const unusable = ownProviders.filter((provider) => !hasUsableKey(provider, variables));
   if (unusable.length > 0)
     return warn(
       'providers',
-      `${unusable.map((provider) => `${provider.id}: ${missingKeys(provider, variables)}`).join('; ')}.`,
-      'Set them here or with env/upsert; models of these providers cannot be called before.',
+      `${unusable.map((provider) => `${provider.id}: ${missingKeys(provider, variables)}`).join('; ')}${place}.`,
+      `Set them ${remedy}; models of these providers cannot be called before.`,
     );
   const names = [...curatedModels().providers, ...ownProviders].flatMap((provider) => keyEnvs(provider));
   const presentNames = [...new Set(names)].filter((name) => (variables.get(name) ?? '') !== '').sort();
   if (presentNames.length === 0)
     return warn(
       'providers',
-      'No model provider has a key; the local models need none.',
-      'Set one, such as OPENAI_API_KEY, here or with env/upsert; then: townhall models check',
+      `No model provider has a key${place}; the local models need none.`,
+      `Set one, such as OPENAI_API_KEY, ${remedy}; then: townhall models check`,
     );
   return ok(
     'providers',
-    `${presentNames.join(', ')} ${presentNames.length === 1 ? 'is' : 'are'} set; "townhall models check" calls them.`,
+    `${presentNames.join(', ')} ${presentNames.length === 1 ? 'is' : 'are'} set${place}; "townhall models check" calls them.`,
   );
 }

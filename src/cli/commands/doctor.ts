@@ -7,7 +7,7 @@ import type { GatewayConfig } from '../../gateway/config.ts';
 import { s3Settings } from '../../kernel/storage/s3-settings.ts';
 import { checkBucket } from '../checks/bucket-check.ts';
 import { checkData } from '../checks/data-checks.ts';
-import type { Finding } from '../checks/finding.ts';
+import { ok, type Finding } from '../checks/finding.ts';
 import {
   checkContract,
   checkDisk,
@@ -20,13 +20,15 @@ import { checkPort } from '../checks/port-check.ts';
 import { checkProviderKeys } from '../checks/provider-check.ts';
 import { checkSandbox } from '../checks/sandbox-check.ts';
 import { action, type Command, type CommandContext } from '../command-line/command.ts';
+import { gatewayDatabase } from '../data/database-location.ts';
 import { readConfigHere } from '../data/gateway-config.ts';
+import { describeRunning } from '../data/running-server.ts';
 
 export const command: Command = {
   description: [
     'Checks Node, the ports, the data folder, the bucket, the journal, the database, the master key, the migrations,',
-    'the contract, the keys of model providers, optional packages, clocks, the disk and the sandbox of agents, as a',
-    'gateway started from here would see them. Nothing is changed. Exits 1 when a check fails; a warning is no failure.',
+    'the contract, the keys of model providers, optional packages, clocks, the disk and the sandbox of agents: those of',
+    'the gateway that runs in this folder, else of one started from here. Nothing is changed. Exits 1 when a check fails; a warning is no failure.',
   ],
   actions: [
     action({
@@ -63,9 +65,13 @@ async function examine(config: GatewayConfig, env: CommandContext['env']): Promi
   const { databaseUrl, databasePath, host, port, metricsPort, metricsHost } = config;
   const storagePath = config.storagePath ?? './data/media';
   const { findings, storedKeys } = await checkData(config);
+  const running =
+    databaseUrl === undefined ? await describeRunning(gatewayDatabase(config).socket) : undefined;
   return [
     checkNode(process.version),
-    await checkPort('gateway', { host, port, setting: 'PORT' }),
+    running?.gateway
+      ? ok('port gateway', `The running gateway listens at ${running.gateway}.`)
+      : await checkPort('gateway', { host, port, setting: 'PORT' }),
     ...(metricsPort === undefined
       ? []
       : [await checkPort('metrics', { host: metricsHost, port: metricsPort, setting: 'METRICS_PORT' })]),
@@ -74,9 +80,9 @@ async function examine(config: GatewayConfig, env: CommandContext['env']): Promi
     ...findings,
     await checkDisk(databaseUrl === undefined ? databasePath : storagePath),
     await checkContract(),
-    await checkProviderKeys(config.modelsFile, { env, storedKeys }),
+    await checkProviderKeys(config.modelsFile, { env, storedKeys, running }),
     checkPackages(),
-    await checkAgent(env),
+    await checkAgent(env, running?.agent ?? null),
     await checkSandbox(env),
   ];
 }
@@ -99,7 +105,8 @@ async function checkStorage(config: GatewayConfig, env: CommandContext['env']): 
 }
 
 /** An agent is optional, so its failures are warnings. */
-async function checkAgent(env: CommandContext['env']): Promise<Finding> {
+async function checkAgent(env: CommandContext['env'], runningUrl: string | null): Promise<Finding> {
+  if (runningUrl !== null) return ok('port agent', `The running agent listens at ${runningUrl}.`);
   const defaultPort = agentSettings.port.fallback;
   const port = Number(env['AGENT_PORT'] ?? defaultPort);
   const finding = await checkPort('agent', {
