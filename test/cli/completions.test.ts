@@ -1,17 +1,25 @@
 // The completion scripts, each loaded by its own shell and triggered as by the Tab key. A shell
 // that is not installed is skipped with a warning.
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { commands } from '../../src/cli/commands.ts';
+import { runInProcess } from './in-process.ts';
 import { townhall } from './townhall.ts';
 
 let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-completions-'));
+  // The ids of a server, as the scripts ask for them.
+  await mkdir(join(folder, 'bin'));
+  const program = `#!/bin/sh\n[ "$*" = 'completions words keys revoke' ] && printf 'tok_1\\tci\\ntok_2\\tdeploy bot\\n'\n`;
+  await writeFile(join(folder, 'bin/townhall'), program, { mode: 0o755 });
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
@@ -21,7 +29,7 @@ type Shell = keyof typeof fileOf;
 /** Runs a program in the shell without the user's configuration. */
 function inShell(shell: Shell, args: readonly string[]): string[] {
   const flags = { bash: ['--norc'], zsh: ['-f'], fish: ['--no-config'] }[shell];
-  const env = { PATH: '/usr/local/bin:/usr/bin:/bin', HOME: folder, TERM: 'dumb' };
+  const env = { PATH: `${folder}/bin:/usr/local/bin:/usr/bin:/bin`, HOME: folder, TERM: 'dumb' };
   return execFileSync(shell, [...flags, ...args], { cwd: folder, env, encoding: 'utf8', timeout: 60_000 })
     .split('\n')
     .filter((line) => line !== '');
@@ -68,6 +76,41 @@ const completionsOf: Record<Shell, (line: string) => string[]> = {
     ),
 };
 
+describe('townhall completions words', () => {
+  test.each([
+    ['keys revoke', '/v1/accounts/keys', { token_id: 'tok_1', name: 'ci' }, 'tok_1\tci'],
+    [
+      'users block',
+      '/v1/accounts/users',
+      { user_id: 'usr_1', email: null, display_name: 'Ada' },
+      'usr_1\tAda',
+    ],
+  ])('prints the ids for "%s"', async (words, path, item, line) => {
+    const server = createServer((request, response) => {
+      const items = request.url?.startsWith(path) === true ? [item] : [];
+      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ items }));
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    try {
+      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+      const env = { TOWNHALL_URL: url, XDG_CONFIG_HOME: folder };
+      const { code, output } = await runInProcess(['completions', 'words', ...words.split(' ')], env);
+      expect([code, output]).toEqual([0, [line]]);
+    } finally {
+      server.close();
+    }
+  });
+
+  test.each(['keys revoke', 'keys list', 'nothing here'])(
+    'prints nothing for "%s" without a server',
+    async (words) => {
+      const env = { TOWNHALL_URL: 'http://127.0.0.1:9', XDG_CONFIG_HOME: folder };
+      const { code, output, errors } = await runInProcess(['completions', 'words', ...words.split(' ')], env);
+      expect([code, output, errors]).toEqual([0, [], []]);
+    },
+  );
+});
+
 describe.each(Object.keys(fileOf) as Shell[])('townhall completions %s', (shell) => {
   const isHere = ['/usr/local/bin', '/usr/bin', '/bin'].some((path) => existsSync(join(path, shell)));
   if (!isHere) console.warn(`SKIPPED: there is no ${shell} here, so its completions are not tested.`);
@@ -89,6 +132,10 @@ describe.each(Object.keys(fileOf) as Shell[])('townhall completions %s', (shell)
     ['townhall call gateway accounts.listK', ['accounts.listKeys']],
     ['townhall call agent sessions.pro', ['sessions.prompt']],
     ['townhall users b', ['balances', 'block']],
+    ['townhall keys revoke ', ['tok_1', 'tok_2']],
+    ['townhall keys revoke tok_2', ['tok_2']],
+    ['townhall users block ', []],
+    ['townhall keys list --jq', ['--jq']],
     ['townhall gateway --met', ['--metrics-host', '--metrics-port']],
     ['townhall db backup FILE --da', ['--data-dir', '--database-path', '--database-url']],
     ['townhall --', ['--help', '--version']],

@@ -4,7 +4,14 @@
 import { systemClock } from '../../kernel/clock.ts';
 import { isRecord } from '../../kernel/json-value.ts';
 import { SettingError } from '../../kernel/settings.ts';
-import { action, type Action, type CommandContext } from '../command-line/command.ts';
+import {
+  action,
+  type Action,
+  type Argument,
+  type CommandContext,
+  type CompletionWord,
+} from '../command-line/command.ts';
+import { escapeControls } from '../command-line/escape-controls.ts';
 import { defaultUrls } from './local-edition.ts';
 import { readOperations, type CallableOperation } from './operations.ts';
 import { buildRequest, type BuiltRequest, type RequestOptions } from './request.ts';
@@ -17,16 +24,33 @@ export interface ResourceAction {
   operationId: string;
   /** The member that the first word sets without its name, such as `user_id`. */
   subject?: string;
+  /** The list that completes the first word. */
+  completion?: SubjectCompletion;
   /** Members of the items of a list, the most important first; without it the answer is printed as it is. */
   columns?: readonly string[];
 }
 
-export function resourceAction({ path, summary, operationId, subject, columns }: ResourceAction): Action {
+export interface SubjectCompletion {
+  operationId: string;
+  /** The member with the word. */
+  id: string;
+  /** Members for its description; the first that is set. */
+  labels: readonly string[];
+}
+
+export function resourceAction({
+  path,
+  summary,
+  operationId,
+  subject,
+  completion,
+  columns,
+}: ResourceAction): Action {
   return action({
     path,
     summary,
     arguments: {
-      ...(subject === undefined ? {} : { subject: { placeholder: subject.toUpperCase() } }),
+      ...(subject === undefined ? {} : { subject: subjectArgument(subject, completion) }),
       pairs: { placeholder: 'NAME=VALUE', isRest: true },
     },
     options: resourceOptions,
@@ -47,6 +71,38 @@ export function resourceAction({ path, summary, operationId, subject, columns }:
       return 0;
     },
   });
+}
+
+function subjectArgument(subject: string, completion: SubjectCompletion | undefined): Argument {
+  const placeholder = subject.toUpperCase();
+  return completion === undefined
+    ? { placeholder }
+    : { placeholder, readWords: (env) => readSubjects(completion, env) };
+}
+
+// A shell waits for the words after each Tab.
+const completionMs = 2_000;
+
+/** Throws when the server does not answer in time. */
+async function readSubjects(
+  { operationId, id, labels }: SubjectCompletion,
+  env: CommandContext['env'],
+): Promise<CompletionWord[]> {
+  const operation = await findGatewayOperation(operationId);
+  const members = operation.members.some(({ name }) => name === 'limit') ? ['limit=100'] : [];
+  const { request } = await buildRequest(operation, members, {
+    surface: 'gateway',
+    body: undefined,
+    url: undefined,
+    tokenFile: undefined,
+    env,
+  });
+  const response = await fetch(request, { signal: AbortSignal.timeout(completionMs) });
+  const { items } = (await response.json()) as { items: Record<string, unknown>[] };
+  return items.map((item) => ({
+    word: String(item[id]),
+    description: escapeControls(String(labels.map((name) => item[name]).find(Boolean) ?? '')),
+  }));
 }
 
 /** The first word as a pair; it may have the member's name already. Throws for another member's name. */

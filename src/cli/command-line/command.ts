@@ -48,6 +48,14 @@ export interface Argument {
   isOptional?: boolean;
   isRest?: boolean;
   choices?: readonly string[];
+  /** The words that complete it, such as the ids of a server. A failure offers none. */
+  readWords?(env: CommandContext['env']): Promise<readonly CompletionWord[]>;
+}
+
+export interface CompletionWord {
+  word: string;
+  /** What the shell shows beside it; may be empty. */
+  description: string;
 }
 
 export type Options = Readonly<Record<string, Option>>;
@@ -176,6 +184,14 @@ export function usageOf(name: string, entry: Action): string {
     return isOptional === true || isRest === true ? `[${word}]` : word;
   });
   return ['townhall', name, ...pathOf(entry), ...words].join(' ');
+}
+
+/** The actions whose first argument is completed by words of the server. */
+export function dynamicActions({ actions }: Command): { path: string; argument: Argument }[] {
+  return actions.flatMap(({ path = '', arguments: table = {} }) => {
+    const [argument] = Object.values(table);
+    return argument?.readWords === undefined ? [] : [{ path, argument }];
+  });
 }
 
 /** The fixed words that may follow `before`: parts of paths, and arguments with choices. */

@@ -1,5 +1,5 @@
 // The completion scripts for bash, zsh and fish, generated from the commands' table entries.
-import { isInternalOption, optionsOf, wordsAfter, type Command } from './command.ts';
+import { dynamicActions, isInternalOption, optionsOf, wordsAfter, type Command } from './command.ts';
 
 export const shells = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof shells)[number];
@@ -17,7 +17,12 @@ interface Position {
   /** The words typed so far after `townhall`, such as `admin token`. */
   typed: string;
   words: readonly string[];
+  /** Whether the words come from a server. */
+  isDynamic?: boolean;
 }
+
+/** Prints a word per line, and its description after a tab. */
+const wordsCommand = ({ typed }: Position): string => `townhall completions words ${typed} 2>/dev/null`;
 
 export function completionScript(shell: Shell, commands: readonly NamedCommand[]): string {
   const positions = commands.flatMap(positionsOf);
@@ -33,7 +38,13 @@ function positionsOf({ name, command, words: further }: NamedCommand): Position[
     for (const word of words) visit([...wordsBefore, word]);
   };
   visit([]);
-  return positions;
+  const dynamicPositions = dynamicActions(command).map(({ path }) => ({
+    typed: `${name} ${path}`.trimEnd(),
+    words: [],
+    isDynamic: true,
+  }));
+  const dynamicPaths = new Set(dynamicPositions.map(({ typed }) => typed));
+  return [...positions.filter(({ typed }) => !dynamicPaths.has(typed)), ...dynamicPositions];
 }
 
 /** The options of all actions with their dashes, since options may precede the action's words. */
@@ -59,7 +70,10 @@ function bashScript(commands: readonly NamedCommand[], positions: readonly Posit
     '  esac',
     '  case "$path" in',
     `    "") words="${commands.map(({ name }) => name).join(' ')}" ;;`,
-    ...positions.map(({ typed, words }) => `    "${typed}") words="${words.join(' ')}" ;;`),
+    ...positions.map((position) => {
+      const words = position.isDynamic ? `$(${wordsCommand(position)} | cut -f1)` : position.words.join(' ');
+      return `    "${position.typed}") words="${words}" ;;`;
+    }),
     '  esac',
     '  [[ $current == -* ]] && words="$flags"',
     '  COMPREPLY=($(compgen -W "$words" -- "$current"))',
@@ -90,9 +104,17 @@ function zshScript(commands: readonly NamedCommand[], positions: readonly Positi
     ...commands.map(({ name, summary }) => `        ${quote(`${name}:${summary}`)}`),
     '      )',
     "      _describe 'command' commands ;;",
-    ...positions.flatMap(({ typed, words }) =>
-      words.length === 0 ? [] : [`    "${typed}") compadd -- ${words.join(' ')} ;;`],
-    ),
+    ...positions.flatMap((position) => {
+      const { typed, words, isDynamic } = position;
+      if (isDynamic)
+        return [
+          `    "${typed}")`,
+          `      local -a ids=(\${(f)"$(${wordsCommand(position)})"})`,
+          "      ids=(${ids//$'\\t'/:})",
+          "      _describe 'id' ids ;;",
+        ];
+      return words.length === 0 ? [] : [`    "${typed}") compadd -- ${words.join(' ')} ;;`];
+    }),
     '    *) _files ;;',
     '  esac',
     '}',
@@ -103,7 +125,7 @@ function zshScript(commands: readonly NamedCommand[], positions: readonly Positi
 }
 
 function fishScript(commands: readonly NamedCommand[], positions: readonly Position[]): string[] {
-  const withWords = positions.filter(({ words }) => words.length > 0);
+  const withWords = positions.filter(({ words, isDynamic }) => words.length > 0 || isDynamic);
   return [
     '# Completions of townhall for fish.',
     'function __townhall_path',
@@ -126,9 +148,10 @@ function fishScript(commands: readonly NamedCommand[], positions: readonly Posit
     ...commands.map(
       ({ name, summary }) => `complete -c townhall -n '__townhall_at ""' -a ${name} -d ${quote(summary)}`,
     ),
-    ...withWords.flatMap(({ typed, words }) =>
-      words.map((word) => `complete -c townhall -n '__townhall_at ${typed}' -a ${word}`),
-    ),
+    ...withWords.flatMap((position) => {
+      const words = position.isDynamic ? [`'(${wordsCommand(position)})'`] : position.words;
+      return words.map((word) => `complete -c townhall -n '__townhall_at ${position.typed}' -a ${word}`);
+    }),
     ...commands.flatMap((entry) =>
       flagsOf(entry).map(
         (flag) => `complete -c townhall -n '__townhall_in ${entry.name}' -l ${flag.slice(2)}`,

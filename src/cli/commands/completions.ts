@@ -1,12 +1,13 @@
-// `townhall completions bash|zsh|fish`: prints a completion script made from the list of commands.
-import { action, type Command, type CommandEntry } from '../command-line/command.ts';
+// `townhall completions bash|zsh|fish`: prints a completion script made from the list of commands. The
+// script calls `townhall completions words` for words that only a server knows.
+import { action, dynamicActions, type Command, type CommandEntry } from '../command-line/command.ts';
 import { completionScript, shells, type Shell } from '../command-line/completion-scripts.ts';
 
 /** Its argument is the list of commands, which contains this command too. */
 export function completionsCommand(commands: readonly CommandEntry[]): Command {
   return {
     description: [
-      'Prints a script that completes commands and options. Write it to the path where your shell looks for it:',
+      'Prints a script that completes commands, options, operations and ids. Write it to the path where your shell looks for it:',
       '',
       '  bash   townhall completions bash > ~/.local/share/bash-completion/completions/townhall',
       '  zsh    townhall completions zsh > "${fpath[1]}/_townhall"',
@@ -24,6 +25,24 @@ export function completionsCommand(commands: readonly CommandEntry[]): Command {
           );
           // `choices` has refused any other word.
           print(completionScript(shell as Shell, loadedCommands));
+          return 0;
+        },
+      }),
+      action({
+        path: 'words',
+        isInternal: true,
+        arguments: {
+          command: { placeholder: 'COMMAND' },
+          path: { placeholder: 'WORD', isRest: true },
+        },
+        async run({ arguments: { command: name, path }, env, print }) {
+          const entry = commands.find((candidate) => candidate.name === name);
+          const { command } = (await entry?.load()) ?? {};
+          const dynamicAction =
+            command && dynamicActions(command).find((candidate) => candidate.path === path.join(' '));
+          // The Tab key must not show the error of a server that does not answer.
+          const words = await dynamicAction?.argument.readWords?.(env).catch(() => []);
+          for (const { word, description } of words ?? []) print(`${word}\t${description}`);
           return 0;
         },
       }),

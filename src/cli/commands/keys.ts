@@ -22,6 +22,7 @@ export const command: Command = {
       summary: 'Ends a key.',
       operationId: 'accounts.revokeKey',
       subject: 'token_id',
+      completion: { operationId: 'accounts.listKeys', id: 'token_id', labels: ['name'] },
     }),
   ],
   notes: resourceNotes,

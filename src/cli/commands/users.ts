@@ -1,6 +1,12 @@
 // `townhall users`: the users of a gateway.
-import { resourceAction, resourceNotes } from '../call/resource.ts';
+import { resourceAction, resourceNotes, type SubjectCompletion } from '../call/resource.ts';
 import type { Command } from '../command-line/command.ts';
+
+const users: SubjectCompletion = {
+  operationId: 'accounts.listUsers',
+  id: 'user_id',
+  labels: ['email', 'display_name'],
+};
 
 export const command: Command = {
   description: [
@@ -24,24 +30,28 @@ export const command: Command = {
       summary: 'Gives a user credits: credits=N reason=TEXT.',
       operationId: 'credits.grantCredits',
       subject: 'user_id',
+      completion: users,
     }),
     resourceAction({
       path: 'block',
       summary: 'Refuses the tokens and logins of a user.',
       operationId: 'accounts.blockUser',
       subject: 'user_id',
+      completion: users,
     }),
     resourceAction({
       path: 'unblock',
       summary: 'Admits a blocked user again.',
       operationId: 'accounts.unblockUser',
       subject: 'user_id',
+      completion: users,
     }),
     resourceAction({
       path: 'remove',
       summary: 'Ends an account permanently and deletes its personal data.',
       operationId: 'accounts.removeUser',
       subject: 'user_id',
+      completion: users,
     }),
   ],
   notes: resourceNotes,
