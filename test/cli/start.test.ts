@@ -235,6 +235,17 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
     expect(list.screen()).toBe('local/echo\n');
   });
 
+  test('keeps its user token in use beside the session of an administrator', async () => {
+    const [, adminId = '', password = ''] = /admin +(\S+), password (\S+) /.exec(run.screen()) ?? [];
+    const words = ['login', '--admin', '--admin-id', adminId, '--password-stdin'];
+    expect(await townhall(words, { cwd: folder, input: password }).ended).toBe(0);
+    const me = townhall(['call', 'gateway', 'accounts.getMe', '--jq', '.bureau.bureau_id'], { cwd: folder });
+    expect(await me.ended).toBe(0);
+    const users = townhall(['users', 'list', '--jq', '.items | length'], { cwd: folder });
+    expect(await users.ended).toBe(0);
+    expect([me.screen(), users.screen()]).toEqual(['local\n', '1\n']);
+  });
+
   test('creates the first administrator, who can log in', async () => {
     const [, url] = await run.waitFor(/gateway +(http\S+)/);
     const [, adminId, password] = await run.waitFor(/admin +(\S+), password (\S+) /);

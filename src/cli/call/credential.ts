@@ -1,10 +1,8 @@
 // The credential of a request, and what to do when the server refuses it.
 import { readFile } from 'node:fs/promises';
-import type { LocalServer } from './local-edition.ts';
+import type { Caller, LocalServer } from './local-edition.ts';
 import type { CallableOperation } from './operations.ts';
 import type { Environment, Profile } from './profiles.ts';
-
-type Caller = 'user' | 'admin' | 'agent';
 
 export interface Credential {
   token: string;
@@ -52,20 +50,29 @@ function callersOf({ credentials }: CallableOperation): Caller[] {
  */
 export async function findCredential(
   operation: CallableOperation,
-  { profile, local }: Server,
+  server: Server,
   { tokenFile, env }: { tokenFile: string | undefined; env: Environment },
 ): Promise<Credential | undefined> {
   if (tokenFile !== undefined) return readCredential(tokenFile, tokenFile);
-  const callers = callersOf(operation);
-  if (profile !== undefined) {
-    const file = callers
-      .map((caller) => profile.profile[tokenFiles[caller]])
-      .find((path) => path !== undefined);
-    if (file !== undefined) return readCredential(file, `${file} of the profile "${profile.name}"`);
+  for (const caller of callersOf(operation)) {
+    const credential = await credentialOf(caller, server, env);
+    if (credential !== undefined) return credential;
   }
-  const variable = callers.map((caller) => tokenVariables[caller]).find((name) => (env[name] ?? '') !== '');
-  if (variable !== undefined) return { token: env[variable] ?? '', source: variable };
-  if (local === undefined) return undefined;
+  return undefined;
+}
+
+/** By the profile, the environment, or the file of the local edition, in this order. */
+async function credentialOf(
+  caller: Caller,
+  { profile, local }: Server,
+  env: Environment,
+): Promise<Credential | undefined> {
+  const file = profile?.profile[tokenFiles[caller]];
+  if (file !== undefined) return readCredential(file, `${file} of the profile "${profile?.name}"`);
+  const variable = tokenVariables[caller];
+  const token = env[variable] ?? '';
+  if (token !== '') return { token, source: variable };
+  if (local === undefined || local.caller !== caller) return undefined;
   const credential = await readCredential(local.tokenFile, local.tokenFile).catch(() => undefined);
   return credential?.token === '' ? undefined : credential;
 }

@@ -5,8 +5,13 @@ import { gatewaySettings } from '../../gateway/config.ts';
 import { describeRunning } from '../data/running-server.ts';
 import type { Surface } from './operations.ts';
 
+/** Whose token an operation takes. */
+export type Caller = 'user' | 'admin' | 'agent';
+
 export interface LocalServer {
   url: string;
+  /** The owner of the token in the file. */
+  caller: Caller;
   tokenFile: string;
   /** Whether it runs now, with the data in this folder. */
   isRunning: boolean;
@@ -21,10 +26,14 @@ export const defaultUrls: Record<Surface, string> = {
 /** The addresses of the running edition, by its control socket, else the default ones. */
 export async function readLocalServers(): Promise<Record<Surface, LocalServer>> {
   const running = await describeRunning(`${gatewaySettings.databasePath.fallback}/control.sock`);
-  const server = (surface: Surface, tokenFile: string): LocalServer => ({
+  const server = (surface: Surface, caller: Caller, tokenFile: string): LocalServer => ({
+    caller,
     url: running?.[surface] ?? defaultUrls[surface],
     tokenFile,
     isRunning: typeof running?.[surface] === 'string',
   });
-  return { gateway: server('gateway', 'data/local.token'), agent: server('agent', 'data/agent/agent.token') };
+  return {
+    gateway: server('gateway', 'user', 'data/local.token'),
+    agent: server('agent', 'agent', 'data/agent/agent.token'),
+  };
 }
