@@ -35,7 +35,7 @@ const server = createServer(async (request, response) => {
   const refusedStatus = authorization === undefined ? 401 : 403;
   response.writeHead(isAllowed ? 200 : refusedStatus, { 'content-type': 'application/json' });
   const error = { code: 'forbidden_for_identity', message: 'Not you.', param: null, request_id: 'req_1' };
-  response.end(JSON.stringify(isAllowed ? keyPage : { error }));
+  response.end(`${JSON.stringify(isAllowed ? keyPage : { error })}\n`);
 });
 beforeAll(async () => {
   await once(server.listen(0, '127.0.0.1'), 'listening');
@@ -59,7 +59,7 @@ describe('townhall keys list', () => {
 
   test('prints the answer for --json', async () => {
     const { output } = await runInProcess(['keys', 'list', '--json'], { TOWNHALL_URL: url });
-    expect(JSON.parse(output.join(''))).toEqual(keyPage);
+    expect(output).toEqual([JSON.stringify(keyPage)]);
   });
 
   test('prints what --jq selects', async () => {
@@ -212,6 +212,6 @@ describe('a refused credential', () => {
     const servers = { TOWNHALL_URL: `${url}/strict`, TOWNHALL_AGENT_URL: `${url}/strict` };
     const { code, errors } = await runInProcess(words, { ...servers, ...env });
     expect(code).toBe(1);
-    expect(errors[1]).toMatch(advice);
+    expect(errors.slice(1).join('\n')).toMatch(advice);
   });
 });

@@ -2,6 +2,7 @@
 import { open, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import type { CommandContext } from '../command-line/command.ts';
+import { wrapText } from '../command-line/wrap-text.ts';
 import { isText } from './operations.ts';
 import type { BuiltRequest } from './request.ts';
 
@@ -35,7 +36,7 @@ export async function printResponse(response: Response, output: Output): Promise
   if (!isText(type)) await printBinary(response, type, output);
   else if (!/[/+]json$/.test(type)) await printLines(response, type, output);
   else {
-    const text = await response.text();
+    const text = (await response.text()).trimEnd();
     if (text !== '') print(isJson ? text : JSON.stringify(JSON.parse(text), null, 2));
   }
   return 0;
@@ -43,14 +44,19 @@ export async function printResponse(response: Response, output: Output): Promise
 
 async function printFailure(response: Response, output: Output): Promise<number> {
   const { print, printError, isJson, isFiltered, program = 'townhall call', explainRefusal } = output;
-  const text = await response.text();
+  const text = (await response.text()).trimEnd();
   // An expression of --jq is for the answer and does not fit an error.
   if (isJson && isFiltered !== true && text !== '') print(text);
   else {
     const error = readError(text);
-    printError(`${program}: ${response.status} ${error?.description ?? text.slice(0, 300)}`);
     const advice = explainRefusal?.({ status: response.status, code: error?.code ?? '' });
-    if (advice !== undefined) printError(advice);
+    const lines = [
+      `${program}: ${response.status} ${error?.description ?? text.slice(0, 300)}`,
+      ...(advice?.split('\n') ?? []),
+    ];
+    // Between words, so that the request id can be selected as one.
+    const width = output.output.columns ?? Infinity;
+    for (const line of lines.flatMap((entry) => wrapText(entry, width))) printError(line);
   }
   return 1;
 }

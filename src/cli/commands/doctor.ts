@@ -1,6 +1,7 @@
 // `townhall doctor`: checks everything that a gateway started from here would need, with advice for
 // each problem. It changes nothing, starts nothing and prints no secret.
 import { existsSync } from 'node:fs';
+import { styleText } from 'node:util';
 import { agentSettings, readAgentBucket, readAgentData } from '../../agent/config.ts';
 import { gatewaySettings, journalFolder } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
@@ -20,6 +21,7 @@ import { checkPort } from '../checks/port-check.ts';
 import { checkProviderKeys } from '../checks/provider-check.ts';
 import { checkSandbox } from '../checks/sandbox-check.ts';
 import { action, type Command, type CommandContext } from '../command-line/command.ts';
+import { wrapText } from '../command-line/wrap-text.ts';
 import { gatewayDatabase } from '../data/database-location.ts';
 import { readConfigHere } from '../data/gateway-config.ts';
 import { describeRunning } from '../data/running-server.ts';
@@ -46,10 +48,18 @@ export const command: Command = {
   notes: ['In the folder of a deployed project it checks the database of its City.'],
 };
 
-function printFindings(findings: readonly Finding[], { print }: CommandContext): void {
+const stateColours = { ok: 'green', warn: 'yellow', fail: 'red' } as const;
+// The columns of the state and the check.
+const indent = 23;
+
+function printFindings(findings: readonly Finding[], { print, output }: CommandContext): void {
+  const width = Math.max(20, (output.columns ?? Infinity) - indent);
   for (const { check, state, message, next } of findings) {
-    print(`${state.padEnd(5)} ${check.padEnd(16)} ${message}`);
-    if (next !== null) print(`${''.padEnd(22)} ${next}`);
+    const [firstLine, ...lines] = [message, ...(next === null ? [] : [next])].flatMap((text) =>
+      wrapText(text, width),
+    );
+    print(`${styleText(stateColours[state], state.padEnd(5))} ${check.padEnd(16)} ${firstLine}`);
+    for (const line of lines) print(`${''.padEnd(indent)}${line}`);
   }
   const failures = findings.filter(({ state }) => state === 'fail').length;
   const warnings = findings.filter(({ state }) => state === 'warn').length;

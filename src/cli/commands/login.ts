@@ -4,6 +4,7 @@ import { askForPassword, readLineFromTerminal, readPasswordFromPipe } from '../a
 import { SettingError } from '../../kernel/settings.ts';
 import { action, type ActionCall, type Command } from '../command-line/command.ts';
 import { deviceName, loginByDevice } from '../login/device-login.ts';
+import { wrapText } from '../command-line/wrap-text.ts';
 import { chooseServer, gatewayClient, type ServerChoice } from '../login/server.ts';
 import { storeLogin } from '../login/token-file.ts';
 import { untilCancelled } from '../login/until-cancelled.ts';
@@ -87,12 +88,15 @@ async function loginAsAdministrator(server: ServerChoice, call: LoginCall): Prom
 
 function report(
   { url, name: profile }: ServerChoice,
-  { options: { json, admin }, print }: LoginCall,
+  { options: { json, admin }, print, output }: LoginCall,
   login: { name: object; title: string; expiresAt: string; end: string },
 ): void {
   if (json) return print(JSON.stringify({ url, profile, ...login.name, expires_at: login.expiresAt }));
-  print(`You are logged in at ${url} as ${login.title}, until ${login.end}.`);
-  print(`The profile "${profile}" is in use. "townhall logout${admin ? ' --admin' : ''}" ends it.`);
+  const lines = [
+    `You are logged in at ${url} as ${login.title}, until ${login.end}.`,
+    `The profile "${profile}" is in use. "townhall logout${admin ? ' --admin' : ''}" ends it.`,
+  ];
+  for (const line of lines.flatMap((text) => wrapText(text, output.columns ?? Infinity))) print(line);
 }
 
 interface TokenRequest {
