@@ -154,9 +154,9 @@ const resourceOptions = {
 
 /** Lines for the help of these commands. */
 export const resourceNotes: readonly string[] = [
-  'The credential is TOWNHALL_ADMIN_TOKEN for operations of administrators and TOWNHALL_TOKEN for all; without them,',
-  'the token of a local edition that was started in this folder. "townhall call gateway OPERATION --describe" lists the',
-  'members of an operation.',
+  'The credential is that of "townhall login", or of "townhall login --admin" for operations of administrators, then',
+  'TOWNHALL_TOKEN or TOWNHALL_ADMIN_TOKEN, then the token of a local edition that runs in this folder.',
+  '"townhall call gateway OPERATION --describe" lists the members of an operation.',
 ];
 
 function printTable(

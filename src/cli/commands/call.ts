@@ -75,7 +75,7 @@ export const command: Command = {
   notes: [
     'TOWNHALL_URL and TOWNHALL_AGENT_URL in the environment name the servers. TOWNHALL_ADMIN_TOKEN is sent to operations of',
     'administrators, TOWNHALL_AGENT_TOKEN to those of the agent, and TOWNHALL_TOKEN to all others and in place of both.',
-    'The token of a local edition that was started in this folder is sent to this machine only.',
+    'The token of a local edition that was started in this folder is sent to its own address only.',
     'Other users can read the arguments of a process: pass a secret with --body @FILE or --body -.',
     '',
     '  townhall call gateway ai.generateText model=local/guide prompt="How do I log in?"',
