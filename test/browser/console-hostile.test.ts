@@ -110,7 +110,7 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
   });
 
   // As a string, since vitest rewrites dynamic imports in test code.
-  const markdownModule = () => page.evaluateHandle<MarkdownModule>("import('/markdown.js')");
+  const markdownModule = () => page.evaluateHandle<MarkdownModule>("import('/shared/markdown.js')");
   const shapes = [
     'word ',
     'x',

@@ -35,7 +35,7 @@ describe.skipIf(!hasChromium)('a table in an answer', { timeout: 120_000 }, () =
         });
       },
       // As a string, since vitest rewrites dynamic imports in test code.
-      { module: await page.evaluateHandle<MarkdownModule>("import('/markdown.js')"), pieces: texts },
+      { module: await page.evaluateHandle<MarkdownModule>("import('/shared/markdown.js')"), pieces: texts },
     );
   const table = (head: string, body: string): string =>
     `<div class="table" tabindex="0" role="region" aria-label="Table"><table><thead>${head}</thead><tbody>${body}</tbody></table></div>`;
