@@ -118,6 +118,9 @@ describe.skipIf(!hasChromium)('the page of device logins', () => {
     await page.getByText('Local user').waitFor();
     await page.getByRole('button', { name: 'Confirm' }).click();
     await page.getByText('Confirmed').waitFor();
+    expect(await world.guest.accounts.getDeviceLoginResult({ device_code: login.device_code })).toMatchObject(
+      { kind: 'user' },
+    );
     await page.close();
   });
 

@@ -214,6 +214,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
     await page.getByLabel('New password', { exact: true }).fill('another horse battery');
     await page.keyboard.press('Enter');
     await page.waitForURL(/[?]code=/);
+    expect(page.url()).toContain(app.address);
     await page.close();
   });
 
@@ -227,6 +228,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
     await page.getByLabel('Code from the e-mail').fill((await mailbox.letterTo('lee@shop.example', 2)).code);
     await page.keyboard.press('Enter');
     await page.waitForURL(/[?]code=/);
+    expect(page.url()).toContain(app.address);
     await page.close();
   });
 
@@ -338,6 +340,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
       await greeting(otherTab, 'Local user');
       await tab.getByRole('button', { name: 'Sign out' }).click();
       await otherTab.getByRole('button', { name: 'Sign in' }).waitFor();
+      expect(await otherTab.getByText('Hello').count()).toBe(0);
       await close();
     });
 
@@ -347,6 +350,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
       for (const tab of tabs) {
         await tab.getByRole('button', { name: 'Continue as the local user' }).click();
         await greeting(tab, 'Local user');
+        expect(tab.url()).toBe(app.address);
       }
       await close();
     });

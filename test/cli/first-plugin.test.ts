@@ -102,6 +102,9 @@ describe('your first plugin', { timeout: 120_000 }, () => {
       await edition.waitFor(/index\.ts cannot be loaded: .+ \(line \d+\)[^]*starts again after a change/);
       await edit('const const rolls', 'const rolls');
       await edition.waitFor(/starts again after a change[^]*Call a model:/);
+      expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({
+        total: expect.any(Number),
+      });
     });
 
     test('a file that an editor replaces is loaded again each time', async () => {

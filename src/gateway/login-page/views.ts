@@ -95,7 +95,7 @@ function showCode({ button, action, again, notice, fields = [], username, title 
     el('b', { textContent: email }), '.');
   const code = {
     name: 'code', type: 'code', label: 'Code from the e-mail', required: true,
-    hint: 'Valid for 10 minutes. If none arrives, look in your spam folder.',
+    hint: 'Valid for 10 minutes. If no e-mail arrives, look in your spam folder.',
   };
   showView({
     title, lead, notice,
