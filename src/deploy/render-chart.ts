@@ -1,9 +1,11 @@
 // Renders the Helm chart of a project: `Chart.yaml` and `values.yaml` from its declaration, and the
 // templates as they are. The chart runs the image of the rendered Dockerfile.
 import { assetPath, readTextNow } from '../kernel/assets.ts';
-import { type Declaration, portOf } from './declaration.ts';
+import { portOf, type Declaration } from './declaration.ts';
+import { labelOf, quote, signature, type RenderOptions } from './render-options.ts';
 
 const folder = 'src/deploy/chart';
+const notice = `${signature}. Helm has checked it; the tests have no cluster to run it on.`;
 const templates = [
   '_names.tpl',
   'disruption-budget.yaml',
@@ -17,48 +19,33 @@ const templates = [
 export function renderChart({
   declaration,
   version,
-  notice,
-}: {
-  declaration: Declaration;
-  /** The version of this installation. */
-  version: string;
-  /** The first line of each file. */
-  notice: string;
-}): Record<string, string> {
+}: Pick<RenderOptions, 'declaration' | 'version'>): Record<string, string> {
   const names = ['values.schema.json', ...templates.map((name) => `templates/${name}`)];
   return {
-    'Chart.yaml': chart(declaration, { version, notice }),
-    'values.yaml': values(declaration, notice),
+    'Chart.yaml': chart(declaration, version),
+    'values.yaml': values(declaration),
     ...Object.fromEntries(names.map((name) => [name, readTextNow(assetPath(`${folder}/${name}`))])),
   };
 }
 
-/** Also a label of Kubernetes, which ends with a letter or a digit. */
-function chartName({ name }: Declaration): string {
-  return name
-    .toLowerCase()
-    .replace(/[^a-z0-9]+/g, '-')
-    .replace(/-$/, '');
-}
-
-function chart(declaration: Declaration, { version, notice }: { version: string; notice: string }): string {
+function chart(declaration: Declaration, version: string): string {
   return `# ${notice}
 apiVersion: v2
-name: ${JSON.stringify(chartName(declaration))}
-description: The City ${JSON.stringify(declaration.name).slice(1, -1)}
+name: ${quote(labelOf(declaration))}
+description: The City ${quote(declaration.name).slice(1, -1)}
 type: application
 version: 0.1.0
-appVersion: ${JSON.stringify(version)}
+appVersion: ${quote(version)}
 `;
 }
 
-function values(declaration: Declaration, notice: string): string {
+function values(declaration: Declaration): string {
   const { baseUrl, resources } = declaration.deployment;
   const host = baseUrl === undefined ? '' : new URL(baseUrl).hostname;
   return `# ${notice}
 # The image of the rendered Dockerfile, in a registry that the cluster reads.
 image:
-  repository: ${JSON.stringify(declaration.name.toLowerCase())}
+  repository: ${quote(labelOf(declaration))}
   tag: latest
   pullPolicy: IfNotPresent
   pullSecrets: []
@@ -66,7 +53,7 @@ image:
 replicas: 1
 port: ${portOf(declaration)}
 # The address under which users reach the gateway.
-baseUrl: ${JSON.stringify(baseUrl ?? '')}
+baseUrl: ${quote(baseUrl ?? '')}
 # Networks of the ingress, whose X-Forwarded-For is trusted: 10.0.0.0/8
 trustedProxies: ""
 # Further settings of the gateway, such as LOG_LEVEL: warn
@@ -100,7 +87,7 @@ service:
   port: 80
 ingress:
   enabled: false
-  host: ${JSON.stringify(host)}
+  host: ${quote(host)}
   className: ""
   tlsSecret: ""
   # Answers stream, so a proxy must not buffer them.

@@ -173,9 +173,6 @@ async function render(project: string, folder: string, { print, isJson }: Output
     await writeFile(join(target, name), text);
   }
   if (isJson) print(JSON.stringify({ outcome: 'rendered', directory: target, files: Object.keys(files) }));
-  else {
-    for (const name of Object.keys(files)) print(join(target, name));
-    print('Their form is checked; they have not been run.');
-  }
+  else for (const name of Object.keys(files)) print(join(target, name));
   return 0;
 }
