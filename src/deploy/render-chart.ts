@@ -8,6 +8,12 @@ const folder = 'src/deploy/chart';
 const notice = `${signature}. Helm has checked it; the tests have no cluster to run it on.`;
 const templates = [
   '_names.tpl',
+  '_pod.tpl',
+  'agent-disruption-budget.yaml',
+  'agent-network-policy.yaml',
+  'agent-secret.yaml',
+  'agent-service.yaml',
+  'agent-statefulset.yaml',
   'disruption-budget.yaml',
   'ingress.yaml',
   'secret.yaml',
@@ -92,5 +98,45 @@ ingress:
   tlsSecret: ""
   # Answers stream, so a proxy must not buffer them.
   annotations: {}
+# An agent of the same image, which only the pods of its namespace can call.
+agent:
+  enabled: false
+  # More than one needs PostgreSQL and sharedClaim.
+  replicas: 1
+  model: local/guide
+  # Further Host headers that it accepts, such as agent.example.com
+  allowHosts: []
+  # Further settings of the agent, such as AGENT_MAX_RUNS: "16"
+  env: {}
+  # AGENT_GATEWAY_TOKEN, a user token of the gateway; AGENT_DATABASE_URL, AGENT_STORAGE_S3_KEY_ID, AGENT_STORAGE_S3_SECRET.
+  secrets: {}
+  existingSecret: ""
+  # A bucket for attachments.
+  bucket:
+    name: ""
+    endpoint: ""
+    region: ""
+    prefix: ""
+  # The volume of each pod: workspace, token file and, without PostgreSQL, the sessions.
+  data:
+    size: 8Gi
+    storageClass: ""
+  # A claim that all pods of the agent may mount and write, in place of that volume.
+  sharedClaim: ""
+  # true lets the pod make the namespaces that commands, MCP servers and services run in. It needs Kubernetes 1.33
+  # with user namespaces, and a namespace with the Pod Security Standard "privileged".
+  sandbox: false
+  resources:
+    requests:
+      cpu: 250m
+      memory: 512Mi
+    limits:
+      memory: 2Gi
+  networkPolicy:
+    enabled: true
+    # Peers that may call it; the pods of its namespace when empty.
+    from: []
+    # Egress rules, such as the addresses of your gateway; all is allowed when empty.
+    egress: []
 `;
 }
