@@ -5,7 +5,6 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createGatewayClient } from '@townhall/gateway';
 import { inject } from 'vitest';
 import { supervisorClient, cityFolder, type SupervisorClient } from '../../src/deploy/index.ts';
 import { connect } from '../../src/kernel/data/database.ts';
@@ -13,6 +12,7 @@ import { townhall } from '../cli/townhall.ts';
 import { freePort } from '../support/free-port.ts';
 import { testAdministrator, testMasterKey } from '../support/gateway.ts';
 import { silentLog } from '../support/template.ts';
+import { issueUserToken } from './user-token.ts';
 
 export interface CityWorld {
   engine: 'embedded' | 'postgres';
@@ -103,19 +103,7 @@ export async function makeCity(): Promise<CityWorld> {
           .end();
       });
     },
-    async userToken() {
-      const baseUrl = await world.url();
-      const { session_token } = await createGatewayClient({ baseUrl }).admin.login({
-        admin_id: testAdministrator.adminId,
-        password: testAdministrator.password,
-      });
-      const admin = createGatewayClient({ baseUrl, token: session_token });
-      const { items } = await admin.bureaus.listBureaus();
-      const bureauId =
-        items[0]?.bureau_id ??
-        (await admin.bureaus.createBureau({ server_url: 'https://example.test' })).bureau_id;
-      return (await admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'ada' })).user_token;
-    },
+    userToken: async () => issueUserToken(await world.url()),
     async close() {
       await supervisor.stop();
       if (source?.engine === 'postgres') {

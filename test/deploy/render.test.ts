@@ -1,5 +1,5 @@
-// The form of the rendered files for Docker, Compose, Helm and systemd. `containers.test.ts` runs them,
-// `test/oracles/chart.test.ts` gives the chart to Helm.
+// The form of the rendered files for Docker, Compose, Helm and systemd. `containers.test.ts` runs
+// them, `test/oracles/chart.test.ts` gives the chart to Helm.
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -342,7 +342,7 @@ describe('rendered files', () => {
       );
     });
 
-    // From 0 to 10, lower is better. systemd 252 says 1.6 and 3.2; other versions weigh a little otherwise.
+    // From 0 to 10, lower is better. systemd 252 says 1.6 and 3.2; versions differ a little.
     test.each([
       ['notes.service', 2],
       ['notes-agent.service', 3.5],
