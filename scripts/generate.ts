@@ -11,6 +11,7 @@
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
+import { parse } from 'yaml';
 import { addAliases, clientDocument } from './generate/aliases.ts';
 import { type Document, checkReferences, operationsOf } from './generate/document.ts';
 import { digestFiles, filesBelow, publish, writeIfChanged } from './generate/files.ts';
@@ -38,6 +39,11 @@ const { values: options } = parseArgs({
 const root = path.resolve(options.root);
 const contractFolder = 'src/contract';
 const stampFile = path.join(root, contractFolder, 'stamp.json');
+
+/** The members of redocly.yaml that are used here. */
+interface RedoclyConfiguration {
+  apis: Record<string, { root: string }>;
+}
 
 interface Stamp {
   inputs: string;
@@ -122,20 +128,18 @@ async function lint(): Promise<boolean> {
 
 async function bundle(staging: string): Promise<void> {
   const start = performance.now();
-  // A run for each document: one run over several names its output after the file, and two of ours
-  // are "openapi".
-  const runs = surfaces.map(async (surface) => {
-    const { code, stdout, stderr } = await runRedocly(root, [
-      'bundle',
-      surface.name,
-      '--output',
-      bundleFile(staging, surface),
-      '--ext=json',
-    ]);
-    if (code !== 0 || !existsSync(bundleFile(staging, surface)))
-      throw new Error(`redocly bundle of ${surface.name}:\n${stdout}\n${stderr}`);
-  });
-  await Promise.all(runs);
+  // One run bundles all documents, since loading the tool takes as long as a bundle. It names its
+  // output after the document's file, and two of ours are "openapi", so a configuration names it.
+  const { apis } = parse(readFileSync(path.join(root, 'redocly.yaml'), 'utf8')) as RedoclyConfiguration;
+  const outputs = surfaces.map((surface) => [
+    surface.name,
+    { root: path.join(root, apis[surface.name]?.root ?? ''), output: bundleFile(staging, surface) },
+  ]);
+  const configuration = path.join(staging, 'redocly.yaml');
+  writeFileSync(configuration, JSON.stringify({ telemetry: 'off', apis: Object.fromEntries(outputs) }));
+  const { code, stdout, stderr } = await runRedocly(root, ['bundle', `--config=${configuration}`]);
+  if (code !== 0 || surfaces.some((surface) => !existsSync(bundleFile(staging, surface))))
+    throw new Error(`redocly bundle:\n${stdout}\n${stderr}`);
   report('bundle', start);
 }
 

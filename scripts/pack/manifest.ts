@@ -1,5 +1,5 @@
-// The package.json of the published server. The repository's own is for development; common members
-// are taken from it.
+// The package.json of the published server and of the published clients. The repository's own are for
+// development; common members are taken from them.
 
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -40,4 +40,17 @@ export function serverManifest(root: string): Manifest {
     optionalDependencies: rootManifest.optionalDependencies,
     publishConfig: { access: 'public', provenance: true },
   };
+}
+
+/** The package.json of a client with its compiled files as exports; in a checkout they are its sources. */
+export function clientManifest(file: string, name: string): Record<string, unknown> {
+  const manifest = JSON.parse(readFileSync(file, 'utf8')) as { exports: Record<string, string> };
+  const exports = Object.fromEntries(
+    Object.entries(manifest.exports).map(([entry, source]) => {
+      if (!source.endsWith('.ts')) return [entry, source];
+      const compiledFile = source.replace('./src/', `./dist/${name}/src/`).replace(/\.ts$/, '');
+      return [entry, { types: `${compiledFile}.d.ts`, default: `${compiledFile}.js` }];
+    }),
+  );
+  return { ...manifest, exports };
 }
