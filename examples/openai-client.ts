@@ -1,5 +1,5 @@
 // The official OpenAI package, unchanged, against the gateway.
-// Run it beside `npm start`: npx node examples/openai-client.ts
+// Run it beside `npm start`: npm ci --prefix examples && npx node examples/openai-client.ts
 import { readFile } from 'node:fs/promises';
 import OpenAI from 'openai';
 

@@ -12,7 +12,7 @@
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { build } from 'esbuild';
+import { build } from 'rolldown';
 import { groupGuides } from './docs/guide-order.ts';
 import { type Entry, writeIndexBody } from './docs/index-page.ts';
 import { type NavigationGroup, writeHeader, writePage } from './docs/layout.ts';
@@ -476,17 +476,14 @@ async function buildReference(
 }
 
 async function bundleScript(): Promise<string> {
-  const { outputFiles } = await build({
-    entryPoints: [path.join(import.meta.dirname, 'docs/browser/portal.ts')],
-    bundle: true,
+  const { output } = await build({
+    input: path.join(import.meta.dirname, 'docs/browser/portal.ts'),
     write: false,
-    minify: true,
-    format: 'iife',
-    target: 'es2022',
-    legalComments: 'none',
-    logLevel: 'error',
+    transform: { target: 'es2022' },
+    output: { format: 'iife', minify: true, comments: false },
+    logLevel: 'warn',
   });
-  return outputFiles[0]?.text ?? '';
+  return output[0].code;
 }
 
 function updateGuides(folder: string): void {

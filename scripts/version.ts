@@ -27,7 +27,7 @@ async function main(): Promise<void> {
   const changes = readChanges();
   if (changes.length === 0) throw new Error('there is no change in .changeset; "npm run change" writes one');
   const previousVersion = versionOf('clients/gateway/package.json');
-  const tool = path.join(import.meta.dirname, '../node_modules/@changesets/cli/bin.js');
+  const tool = path.join(import.meta.dirname, 'node_modules/@changesets/cli/bin.js');
   const { code, stdout, stderr } = await runNode(tool, ['version'], { cwd: root });
   if (code !== 0) throw new Error(`changeset version failed:\n${stdout}${stderr}`);
   const version = versionOf('clients/gateway/package.json');

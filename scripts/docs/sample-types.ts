@@ -36,8 +36,9 @@ export function checkTypes(
   const { options } = ts.parseJsonConfigFileContent({ ...(config as object), include: [] }, ts.sys, root);
   // A sample need not use everything that it declares.
   const settings: ts.CompilerOptions = { ...options, noUnusedLocals: false, noUnusedParameters: false };
+  // A block finds the packages of the examples.
   const blocks = new Map(
-    fences.map((fence, index) => [path.join(root, 'build', 'samples', `sample-${index}.ts`), fence]),
+    fences.map((fence, index) => [path.join(root, 'examples', `sample-${index}.ts`), fence]),
   );
   const host = ts.createCompilerHost(settings);
   const { fileExists, readFile } = host;

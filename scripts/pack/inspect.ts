@@ -61,7 +61,7 @@ export async function inspectTarball(
 
 async function lint(root: string, tarball: string): Promise<string[]> {
   const [shape, types] = await Promise.all([
-    runNode(path.join(root, 'node_modules/publint/src/cli.js'), [tarball, '--strict'], { cwd: root }),
+    runNode(path.join(root, 'scripts/node_modules/publint/src/cli.js'), [tarball, '--strict'], { cwd: root }),
     runNode(
       path.join(root, 'test/node_modules/@arethetypeswrong/cli/dist/index.js'),
       [tarball, '--profile', 'esm-only', '--no-emoji'],

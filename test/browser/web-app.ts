@@ -33,6 +33,8 @@ export async function startWebApp(): Promise<WebApp> {
         bundle: true,
         format: 'esm',
         platform: 'browser',
+        // The examples and @townhall/react have one each, and a page needs the same.
+        alias: { react: path.join(root, 'node_modules/react') },
         jsx: 'automatic',
         define: { 'process.env.NODE_ENV': '"production"' },
         write: false,

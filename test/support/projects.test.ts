@@ -1,5 +1,5 @@
 // The patterns of vitest.config.ts match existing files: a renamed test file must not silently
-// change its project. And tests use the versions of packages that the product uses.
+// change its project. And the folders with packages of their own use the versions that the product uses.
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
@@ -29,18 +29,29 @@ test('each pattern of the projects matches a test file', () => {
 // @arethetypeswrong/cli prints with version 10 of it, and no test imports it.
 const ofTools = ['highlight.js'];
 
-test('the tests have the versions of the packages that the product has', () => {
-  const versions = readVersions('package-lock.json');
-  const testVersions = readVersions('test/package-lock.json');
-  const { dependencies, devDependencies } = JSON.parse(
-    readFileSync(path.join(root, 'package.json'), 'utf8'),
-  ) as Record<'dependencies' | 'devDependencies', Record<string, string>>;
-  const names = Object.keys({ ...dependencies, ...devDependencies }).filter(
-    (name) => testVersions.has(name) && !ofTools.includes(name),
-  );
-  expect(names).toContain('openai');
-  for (const name of names) expect(testVersions.get(name), name).toBe(versions.get(name));
+test('all folders have one version of a package that they share', () => {
+  const rootNames = readNames('package.json');
+  const versions = new Map<string, Set<string>>();
+  for (const folder of ['.', 'examples', 'scripts', 'test']) {
+    const installed = readVersions(path.join(folder, 'package-lock.json'));
+    const ownNames = readNames(path.join(folder, 'package.json'));
+    // A script or a test that imports a package of the root finds the copy of its folder first.
+    for (const name of folder === 'examples' ? ownNames : [...rootNames, ...ownNames]) {
+      const version = installed.get(name);
+      if (version !== undefined) versions.set(name, (versions.get(name) ?? new Set()).add(version));
+    }
+  }
+  expect([...versions.keys()]).toContain('openai');
+  const names = [...versions].filter(([, { size }]) => size > 1).map(([name]) => name);
+  expect(names).toEqual(ofTools);
 });
+
+function readNames(manifest: string): string[] {
+  const { dependencies, devDependencies } = JSON.parse(
+    readFileSync(path.join(root, manifest), 'utf8'),
+  ) as Record<'dependencies' | 'devDependencies', Record<string, string>>;
+  return Object.keys({ ...dependencies, ...devDependencies });
+}
 
 /** The packages of a lock file that every file of its folder finds. */
 function readVersions(lockFile: string): Map<string, string | undefined> {

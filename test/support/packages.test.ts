@@ -1,4 +1,4 @@
-// The installation of the packages of tests, with a program in place of npm.
+// The installation of the packages of a folder, with a program in place of npm.
 import { execFile } from 'node:child_process';
 import { copyFile, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -15,15 +15,12 @@ rm -rf node_modules && mkdir node_modules && echo run >> runs && sleep 0.5
 cp package-lock.json node_modules/.package-lock.json
 `;
 
-describe('test-packages', () => {
+describe('packages', () => {
   let folder: string;
   beforeEach(async () => {
     folder = await mkdtemp(path.join(tmpdir(), 'townhall-packages-'));
     for (const name of ['scripts', 'test', 'bin']) await mkdir(path.join(folder, name));
-    await copyFile(
-      path.join(root, 'scripts/test-packages.ts'),
-      path.join(folder, 'scripts/test-packages.ts'),
-    );
+    await copyFile(path.join(root, 'scripts/packages.ts'), path.join(folder, 'scripts/packages.ts'));
     await symlink(path.join(root, 'scripts/pack'), path.join(folder, 'scripts/pack'));
     await symlink(path.join(root, 'src'), path.join(folder, 'src'));
     await writeFile(path.join(folder, 'package.json'), '{"type":"module"}');
@@ -33,7 +30,7 @@ describe('test-packages', () => {
   afterEach(() => rm(folder, { recursive: true, force: true }));
 
   const install = () =>
-    run(process.execPath, [path.join(folder, 'scripts/test-packages.ts')], {
+    run(process.execPath, [path.join(folder, 'scripts/packages.ts'), 'test'], {
       env: { ...process.env, PATH: `${path.join(folder, 'bin')}:${process.env['PATH']}` },
     });
   const countRuns = async () =>
