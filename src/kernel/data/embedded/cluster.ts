@@ -15,7 +15,8 @@ import { dirname, join } from 'node:path';
 import { createGunzip } from 'node:zlib';
 import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
-import { isSingleExecutable, readBytes, readPieces, assetPath } from '../../assets.ts';
+import { isSingleExecutable, readBytes, readPieces } from '../../assets.ts';
+import { engineFile } from './engine.ts';
 import { rawProtocol } from './raw.ts';
 import { readTar } from './tar.ts';
 
@@ -95,15 +96,24 @@ export interface ClusterOptions {
   seed: string | null;
 }
 
-export async function openCluster({ cluster, seed }: ClusterOptions) {
+/** The options of the thread that opens the cluster. */
+export interface ClusterThread extends ClusterOptions {
+  /** The code of `pglite.wasm`. */
+  engineModule: WebAssembly.Module;
+}
+
+export async function openCluster({ cluster, seed, engineModule }: ClusterThread) {
   if (!existsSync(cluster)) {
-    await createFolder(cluster, (folder) => (seed ? unpackSeed(seed, folder) : initialize(folder)));
+    await createFolder(cluster, (folder) =>
+      seed ? unpackSeed(seed, folder) : initialize(folder, engineModule),
+    );
   }
   let hasPanicked = false;
   const folder = new DurableFolder(cluster);
   const db = await PGlite.create({
     fs: folder,
     startParams,
+    pgliteWasmModule: engineModule,
     ...(await readEngineFiles()),
     onStderr: (line) => {
       if (/\bPANIC:/.test(line)) hasPanicked = true;
@@ -133,14 +143,11 @@ export async function openCluster({ cluster, seed }: ClusterOptions) {
 /** PGlite finds its files beside its own code, which does not work in the single executable. */
 async function readEngineFiles() {
   if (!isSingleExecutable) return {};
-  const file = (name: string) => readBytes(assetPath(`packages/@electric-sql/pglite/${name}`));
-  const [engine, initdb, data] = await Promise.all([
-    file('pglite.wasm'),
-    file('initdb.wasm'),
-    file('pglite.data'),
+  const [initdb, data] = await Promise.all([
+    readBytes(engineFile('initdb.wasm')),
+    readBytes(engineFile('pglite.data')),
   ]);
   return {
-    pgliteWasmModule: await WebAssembly.compile(engine as BufferSource),
     initdbWasmModule: await WebAssembly.compile(initdb as BufferSource),
     fsBundle: new Blob([data as BlobPart]),
   };
@@ -194,10 +201,11 @@ function writeAll(file: number | undefined, bytes: Uint8Array): void {
 }
 
 /** The slow way to a first cluster, for a checkout without a seed. */
-async function initialize(folder: string): Promise<void> {
+async function initialize(folder: string, engineModule: WebAssembly.Module): Promise<void> {
   const db = await PGlite.create({
     fs: new DurableFolder(folder),
     startParams,
+    pgliteWasmModule: engineModule,
     ...(await readEngineFiles()),
     initDbStartParams: ['--wal-segsize=1'],
   });

@@ -5,12 +5,13 @@ import { getCompileCacheDir } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
-import { assetExists, assetPath, isSingleExecutable, startThread } from '../../assets.ts';
+import { assetExists, assetPath, isSingleExecutable, readBytes, startThread } from '../../assets.ts';
 import { errorText } from '../../error-text.ts';
 import { makeFolder } from '../../folder.ts';
+import { engineFile } from './engine.ts';
 import { lockFolder } from './folder-lock.ts';
 import { createPeers } from './peers.ts';
-import type { EmbeddedStart, FromWorker, ToWorker } from './worker.ts';
+import type { EmbeddedStart, EmbeddedThread, FromWorker, ToWorker } from './worker.ts';
 import type { Log } from '../../log.ts';
 
 export interface EmbeddedOptions {
@@ -141,9 +142,27 @@ function compileCacheEnvironment(): Record<string, string> {
   return folder === undefined ? {} : { NODE_COMPILE_CACHE: dirname(folder) };
 }
 
+let engineModule: Promise<WebAssembly.Module> | undefined;
+
+/**
+ * The engine's code, compiled once for all databases of the process: the local edition has two, and
+ * each would check the same 9 MB and compile the same functions.
+ */
+async function loadEngineModule(): Promise<WebAssembly.Module> {
+  engineModule ??= readBytes(engineFile('pglite.wasm')).then((bytes) =>
+    WebAssembly.compile(bytes as BufferSource),
+  );
+  try {
+    return await engineModule;
+  } catch (error) {
+    engineModule = undefined;
+    throw error;
+  }
+}
+
 async function startEngine(start: EmbeddedStart): Promise<Engine> {
   const worker = startThread('src/kernel/data/embedded/worker', {
-    workerData: start,
+    workerData: { ...start, engineModule: await loadEngineModule() } satisfies EmbeddedThread,
     env: compileCacheEnvironment(),
     execArgv: [],
     name: 'embedded-postgres',

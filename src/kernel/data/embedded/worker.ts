@@ -1,7 +1,7 @@
 // The thread that runs the embedded PostgreSQL. PGlite has one session and answers synchronously,
 // so it does not run on the server's event loop. A commit is on disk before its answer leaves this file.
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
-import { type ClusterOptions, openCluster } from './cluster.ts';
+import { type ClusterOptions, type ClusterThread, openCluster } from './cluster.ts';
 import { findMessages, rowsOf, simpleQuery } from './protocol.ts';
 import { Turns } from './turns.ts';
 import { createVacuum } from './vacuum.ts';
@@ -14,6 +14,9 @@ export interface EmbeddedStart extends ClusterOptions {
   /** Interval for checking for deleted rows. */
   vacuumEveryMs: number;
 }
+
+/** What the thread gets. */
+export type EmbeddedThread = EmbeddedStart & ClusterThread;
 
 /** `query` carries whole protocol messages up to a Sync, Flush or simple Query; each gets one `answer`. */
 export type ToWorker =
@@ -43,9 +46,9 @@ const maxVacuumWaitMs = 500;
 // With more statements than this since the last second there is work, and no vacuum starts.
 const quietStatements = 20;
 
-if (parentPort) void serve(parentPort, workerData as EmbeddedStart);
+if (parentPort) void serve(parentPort, workerData as EmbeddedThread);
 
-async function serve(port: MessagePort, start: EmbeddedStart): Promise<void> {
+async function serve(port: MessagePort, start: EmbeddedThread): Promise<void> {
   const cluster = await openCluster(start);
   const run = runOrExit(cluster);
   const send = (message: FromWorker): void => post(port, message);
