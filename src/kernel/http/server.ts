@@ -69,7 +69,7 @@ const longestBodyMs = 120_000;
 
 // The validators of all operations are compiled ahead of their first requests, but not before the first
 // answer of /ready: each takes up to 24 ms of the event loop.
-const warmAfterMs = 1_000;
+const warmAfterMs = 3_000;
 
 const defaultTimeouts: ServerTimeouts = {
   headersMs: 10_000,
