@@ -73,6 +73,7 @@ async function main(output: string): Promise<void> {
     mkdirSync(tarballs);
     const builtClients = runNode(path.join(root, 'scripts/build-clients.ts'), ['--into', clients], {
       cwd: root,
+      timeoutMs: 600_000,
     });
     await buildServer(path.join(staging, 'townhall'));
     succeed(await builtClients, 'build-clients');
@@ -110,7 +111,7 @@ async function buildServer(folder: string): Promise<void> {
   succeed(
     await runNode(tsc, ['-p', path.join(root, 'scripts/pack'), '--outDir', compiledFolder], {
       cwd: root,
-      timeoutMs: 180_000,
+      timeoutMs: 600_000,
     }),
     'tsc',
   );
