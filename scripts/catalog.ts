@@ -153,7 +153,7 @@ interface Priced {
 }
 
 const priceModule = '@pydantic/genai-prices';
-const priceModuleFile = path.join(import.meta.dirname, '..', 'node_modules', priceModule, 'package.json');
+const priceModuleFile = path.join(import.meta.dirname, 'node_modules', priceModule, 'package.json');
 const { version: priceModuleVersion } = JSON.parse(readFileSync(priceModuleFile, 'utf8')) as {
   version: string;
 };
