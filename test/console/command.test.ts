@@ -23,7 +23,7 @@ describe('townhall console --json', () => {
   afterAll(() => run.process.kill('SIGKILL'));
 
   test('prints the address with a one-time code', () => {
-    expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/open\?code=[0-9A-Za-z]{43}$/);
+    expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/open\?code=[0-9A-Za-z]{22}$/);
   });
 
   test('serves its scripts without types', async () => {

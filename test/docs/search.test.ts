@@ -49,7 +49,7 @@ describe('the search of the portal', () => {
     ['litellm', 'from-litellm'],
     ['python', 'clients'],
     ['upgrading', 'upgrade'],
-    ['docker', 'production-checklist'],
+    ['docker', 'deploy'],
   ])('finds the guide for "%s" first', (query, guide) => {
     expect(pagesFor(query)[0]).toBe(guide);
   });
