@@ -1,6 +1,7 @@
 // The gateway's settings: one table, read once at start from flags and environment.
 import { join } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
+import { errorText } from '../kernel/error-text.ts';
 import { s3Rows, s3Settings, requireBucket } from '../kernel/storage/s3-settings.ts';
 import { requireFolder } from '../kernel/folder.ts';
 import { trustProxies } from '../kernel/http/proxies.ts';
@@ -25,7 +26,7 @@ import { adminIdError } from './identity.ts';
 const day = 24 * 60 * 60 * 1000;
 const deadline = { min: 1, max: day };
 
-/** Every setting of `townhall gateway`; `--help` is made from it. */
+/** Every setting of `townhall gateway`; `--help` is generated from it. */
 export const gatewaySettings = {
   host: text('HOST', '0.0.0.0', 'Address to listen on.'),
   port: integer('PORT', 43127, 'Port to listen on; 0 takes any free one.', { min: 0, max: 65535 }),
@@ -326,11 +327,11 @@ function requirePublicKey(text: string): void {
     );
 }
 
-function requireProxies(list: readonly string[]): void {
+function requireProxies(proxies: readonly string[]): void {
   try {
-    trustProxies(list);
+    trustProxies(proxies);
   } catch (error) {
-    throw new SettingError(`TRUSTED_PROXIES: ${error instanceof Error ? error.message : String(error)}`);
+    throw new SettingError(`TRUSTED_PROXIES: ${errorText(error)}`);
   }
 }
 

@@ -12,7 +12,7 @@ import {
   type ConcurrencyLimit,
 } from '../../kernel/secrets/concurrency-limit.ts';
 import type { Bureau, BureauState } from '../bureaus/index.ts';
-import type { Identity } from '../identity.ts';
+import { invalidToken, type Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { apiKeys } from './api-keys.ts';
 import { createAttemptLimits, type AttemptLimits, type AttemptLimitSettings } from './core/attempt-limits.ts';
@@ -48,7 +48,7 @@ import { thirdParties, thirdPartyKeys } from './providers/third-parties.ts';
 import { serializeUser } from './core/serialize-user.ts';
 import type { AccountsStore } from './core/store.ts';
 import type { AccountsStores } from './stores.ts';
-import { invalidToken, tokens } from './tokens.ts';
+import { tokens } from './tokens.ts';
 import { newUserToken } from './core/user-token.ts';
 import { users } from './users.ts';
 

@@ -3,11 +3,11 @@ import type { ApiKey } from '../../contract/gateway/types.gen.ts';
 import { pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { originOf } from '../identity.ts';
+import { invalidToken, originOf } from '../identity.ts';
 import { defaultKeySeconds, insertApiKey } from './core/api-key.ts';
 import type { AccountsHandlers, AuditPort, ChangesPort, CreditsPort } from './core/ports.ts';
 import type { AccountsQueries, AccountsStore, Token } from './core/store.ts';
-import { afterCursor, invalidToken, serializeToken, tokenNotFound } from './tokens.ts';
+import { afterCursor, serializeToken, tokenNotFound } from './tokens.ts';
 
 interface ApiKeysOptions {
   store: AccountsStore;

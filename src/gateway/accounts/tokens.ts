@@ -5,7 +5,7 @@ import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../kernel/cont
 import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { originOf } from '../identity.ts';
+import { invalidToken, originOf } from '../identity.ts';
 import { bureauFilter, canAccessBureau, type AdminIdentity } from './admin-scope.ts';
 import type { LoginAttemptStore } from './login/store.ts';
 import type {
@@ -225,13 +225,6 @@ export function serializeToken(token: Token): TokenRecord {
     last_used_at: token.lastUsedAt?.toISOString() ?? null,
     revoked_at: token.revokedAt?.toISOString() ?? null,
   };
-}
-
-/** 401 for a credential that was revoked after the request was authenticated. */
-export function invalidToken(): Problem {
-  return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
-    headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
-  });
 }
 
 export function tokenNotFound(): Problem {

@@ -13,7 +13,7 @@ import {
   type ConcurrencyLimit,
 } from '../../kernel/secrets/concurrency-limit.ts';
 import type { AuditEntry } from '../audit/index.ts';
-import { originOf, type Identity, type Origin } from '../identity.ts';
+import { invalidToken, originOf, type Identity, type Origin } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { defaultAttemptLimits, type AdminAttemptLimits } from './attempt-limits.ts';
 import { createCredentials, type Credentials } from './credentials.ts';
@@ -102,7 +102,8 @@ export function admin(options: AdminOptions): Admin {
       'admin.login': (call) => logIn(sharedOptions, call),
       'admin.getSession': async (call) => {
         const session = await store.findSession({ sessionId: call.identity.tokenId }, sessions.idleSeconds);
-        if (!session) throw sessionEnded();
+        // The session ended after the request was authenticated.
+        if (!session) throw invalidToken();
         return {
           status: 200,
           body: {
@@ -213,13 +214,6 @@ function createIdentify({ store, sessions, background, scopeOperations }: Shared
     if (session.isUseStale) background.run(sessionId, () => store.recordUse(sessionId));
     return { kind: 'admin', adminId, tokenId: sessionId };
   };
-}
-
-// The session ended after the request was authenticated.
-function sessionEnded(): Problem {
-  return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
-    headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
-  });
 }
 
 function wrongCredentials(): Problem {

@@ -1,7 +1,7 @@
 // Validates addresses of a Bureau: its Server entrypoint, and the origins and addresses that a
 // login may redirect to. All must be https, or http on this machine.
-import { isLoopbackHost } from '../../kernel/http/address.ts';
-import { Problem } from '../../kernel/problem.ts';
+import { isSecureUrl } from '../../kernel/http/address.ts';
+import { invalidMember } from '../../kernel/problem.ts';
 
 /** Throws 400 unless the address is valid; returns it unchanged. */
 export function requireServerUrl(text: string): string {
@@ -51,15 +51,8 @@ function requireAddress(text: string, param: string): URL {
   // text is the address that was checked.
   const url = URL.canParse(text) && !/[\s\p{Cc}\\]/u.test(text) ? new URL(text) : undefined;
   if (!url) throw invalidMember(param, 'must be an absolute address');
-  if (url.protocol !== 'https:' && !(url.protocol === 'http:' && isLoopbackHost(url.host))) {
+  if (!isSecureUrl(url)) {
     throw invalidMember(param, 'must begin with https://, or with http:// on this machine');
   }
   return url;
-}
-
-function invalidMember(param: string, message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
-    param,
-    details: [{ path: param, message }],
-  });
 }

@@ -2,7 +2,7 @@
 // effect; the command line deploys.
 import type { City as CityBody, UpsertCityRequest } from '../../contract/gateway/types.gen.ts';
 import type { Tx } from '../../kernel/data/database.ts';
-import { Problem } from '../../kernel/problem.ts';
+import { invalidMember, Problem } from '../../kernel/problem.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { originOf, systemOrigin, type Origin } from '../identity.ts';
 import type { Service } from '../service.ts';
@@ -113,13 +113,11 @@ function requireBaseUrl(text: string): string {
   const url = URL.canParse(text) && !/[\s\p{Cc}\\]/u.test(text) ? new URL(text) : undefined;
   const isWebAddress =
     url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.password === '';
-  if (!isWebAddress) {
-    const message = 'must be an http or https address without credentials, spaces and backslashes';
-    throw new Problem('bad_request', 'invalid_request', `\`base_url\` ${message}.`, {
-      param: 'base_url',
-      details: [{ path: 'base_url', message }],
-    });
-  }
+  if (!isWebAddress)
+    throw invalidMember(
+      'base_url',
+      'must be an http or https address without credentials, spaces and backslashes',
+    );
   return text.replace(/\/+$/, '');
 }
 

@@ -1,6 +1,6 @@
 // Addresses for the browser after a payment: the gateway's result pages, and from there the product's page.
-import { isLoopbackHost } from '../../kernel/http/address.ts';
-import { Problem } from '../../kernel/problem.ts';
+import { isSecureUrl } from '../../kernel/http/address.ts';
+import { invalidMember } from '../../kernel/problem.ts';
 
 /**
  * Throws 400 unless the origin belongs to the Bureau. Returns the parser's normal
@@ -12,16 +12,15 @@ export function parseReturnAddress(
 ): string | null {
   if (text === undefined) return null;
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  const isWeb =
-    url !== undefined &&
-    (url.protocol === 'https:' || (url.protocol === 'http:' && isLoopbackHost(url.host)));
-  if (!isWeb) throw invalidReturnAddress('must be an https address, or a plain one of this machine');
-  if (url.username !== '' || url.password !== '') throw invalidReturnAddress('must not hold credentials');
+  if (url === undefined || !isSecureUrl(url))
+    throw invalidMember('return_to', 'must be an https address, or a plain one of this machine');
+  if (url.username !== '' || url.password !== '')
+    throw invalidMember('return_to', 'must not hold credentials');
   const allowedOrigins = [bureau.serverUrl, ...bureau.redirectOrigins].map((address) =>
     URL.canParse(address) ? new URL(address).origin : null,
   );
   if (!allowedOrigins.includes(url.origin))
-    throw invalidReturnAddress('has an origin that is not one of the Bureau’s');
+    throw invalidMember('return_to', 'has an origin that is not one of the Bureau’s');
   return url.href;
 }
 
@@ -32,11 +31,4 @@ export function resultPages(baseUrl: string, ticket: string): { successUrl: stri
   const base = baseUrl.replace(/\/+$/, '');
   const urlOf = (page: string): string => `${base}/v1/payments/return/${page}?ticket=${ticket}`;
   return { successUrl: urlOf('success'), cancelUrl: urlOf('cancel') };
-}
-
-function invalidReturnAddress(message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`return_to\` ${message}.`, {
-    param: 'return_to',
-    details: [{ path: 'return_to', message }],
-  });
 }

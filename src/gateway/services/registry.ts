@@ -6,6 +6,7 @@ import {
   type QueryCheck,
   type SchemaCheck,
 } from '../../kernel/contract/schema.ts';
+import { errorText } from '../../kernel/error-text.ts';
 import { isRecord } from '../../kernel/json-value.ts';
 import type { Requirement } from '../service.ts';
 import type { ActionDefinition, JobDefinition, ServiceDefinition, ServiceRequirement } from './definition.ts';
@@ -189,9 +190,6 @@ function compileOrRefuse<T>(compile: () => T, member: string, refuse: Refuse): T
   try {
     return compile();
   } catch (error) {
-    return refuse(
-      member,
-      `is no JSON Schema that can be used: ${error instanceof Error ? error.message : String(error)}`,
-    );
+    return refuse(member, `is no JSON Schema that can be used: ${errorText(error)}`);
   }
 }

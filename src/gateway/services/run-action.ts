@@ -7,7 +7,7 @@ import type { Call } from '../../kernel/contract/operation.ts';
 import type { Log } from '../../kernel/log.ts';
 import { runAs } from '../../kernel/operator-errors.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { Identity } from '../identity.ts';
+import { invalidToken, type Identity } from '../identity.ts';
 import { createActionBilling, type BillingOptions } from './billing.ts';
 import { readActionError, type ActionBureau, type ActionCall, type ActionUser } from './definition.ts';
 import type { Action, ProjectService } from './registry.ts';
@@ -147,10 +147,4 @@ function explainError(error: unknown, { request }: ActionRun, log: Log): Problem
     'The service failed; find details in the log by the request id.',
     { cause: error },
   );
-}
-
-function invalidToken(): Problem {
-  return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
-    headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
-  });
 }

@@ -2,7 +2,7 @@
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import type { SdkGeneration, SdkReportRow } from '../../contract/gateway/types.gen.ts';
 import type { Call, Handlers } from '../../kernel/contract/operation.ts';
-import { Problem } from '../../kernel/problem.ts';
+import { invalidMember, Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
 import type { UsageFilter, UsageGroup, UsageRecord, UsageStore } from './store.ts';
 
@@ -142,11 +142,4 @@ function readDay(text: string, name: string): Date {
   // Date takes February 30 as March 2.
   if (!Number.isNaN(day.getTime()) && day.toISOString().startsWith(text)) return day;
   throw invalidMember(name, 'must be a day of the calendar');
-}
-
-function invalidMember(name: string, message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`${name}\` ${message}.`, {
-    param: name,
-    details: [{ path: name, message }],
-  });
 }

@@ -9,7 +9,7 @@ import { pause } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { decodeCursor, isTimeAndId, pageLimit, pageOf } from '../../kernel/contract/page.ts';
-import { Problem } from '../../kernel/problem.ts';
+import { invalidMember } from '../../kernel/problem.ts';
 import type { Service } from '../service.ts';
 import { sdkUsageHandlers } from './sdk-usage.ts';
 import type { UsageFilter, UsageGroup, UsageRecord, UsageStore } from './store.ts';
@@ -169,13 +169,6 @@ function readRange(
 
 function parseTime(text: string | undefined): Date | undefined {
   return text === undefined ? undefined : new Date(text);
-}
-
-function invalidMember(name: string, message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`${name}\` ${message}.`, {
-    param: name,
-    details: [{ path: name, message }],
-  });
 }
 
 function serializeRange({ from, to }: { from: Date; to: Date }) {

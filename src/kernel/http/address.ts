@@ -18,6 +18,11 @@ export function isLoopbackHost(host: string): boolean {
   return name.toLowerCase() === 'localhost' || (isIPv4(name) && isLoopbackAddress(name));
 }
 
+/** Whether requests to the URL are encrypted or stay on this machine. */
+export function isSecureUrl({ protocol, host }: URL): boolean {
+  return protocol === 'https:' || (protocol === 'http:' && isLoopbackHost(host));
+}
+
 /**
  * The network under which a caller is limited: the address itself for IPv4, the /64
  * for IPv6, because a household or machine usually has a whole /64.

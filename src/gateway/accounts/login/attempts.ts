@@ -1,6 +1,6 @@
 // A login attempt: start it, give it inputs, finish it with a person. `result.ts` reads its result.
 import { id } from '../../../kernel/ids.ts';
-import { Problem } from '../../../kernel/problem.ts';
+import { invalidMember, Problem } from '../../../kernel/problem.ts';
 import type { Bureau, BureauState } from '../../bureaus/index.ts';
 import { wrongPassword } from '../providers/password-login.ts';
 import type {
@@ -281,19 +281,12 @@ export function attemptEndedProblem(): Problem {
 /** Throws 400 for a required input that is missing and for an input that the provider did not ask for. */
 function requireInputs(input: Readonly<Record<string, string>>, expected: readonly LoginInput[]): void {
   const missingInput = expected.find(({ name, required }) => required && !input[name]);
-  if (missingInput !== undefined) throw invalidInput(missingInput.name, 'is required');
+  if (missingInput !== undefined) throw invalidMember(`input.${missingInput.name}`, 'is required');
   const unknownName = Object.keys(input).find((name) => !expected.some((entry) => entry.name === name));
   if (unknownName !== undefined)
-    throw invalidInput(
-      /^\w{1,64}$/.test(unknownName) ? unknownName : 'input',
+    throw invalidMember(
+      // A long or unusual name of the caller is not repeated in the answer.
+      /^\w{1,64}$/.test(unknownName) ? `input.${unknownName}` : 'input.input',
       'is not one of the requested inputs',
     );
-}
-
-function invalidInput(name: string, message: string): Problem {
-  const path = `input.${name}`;
-  return new Problem('bad_request', 'invalid_request', `\`${path}\` ${message}.`, {
-    param: path,
-    details: [{ path, message }],
-  });
 }

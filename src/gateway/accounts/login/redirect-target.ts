@@ -1,7 +1,7 @@
 // Validates where a login may send the browser at its end: only origins and addresses that the Bureau lists.
 // The URL is used as the parser normalized it, so it cannot mean one thing here and another in a browser.
-import { Problem } from '../../../kernel/problem.ts';
-import { isLoopbackHost } from '../../../kernel/http/address.ts';
+import { invalidMember } from '../../../kernel/problem.ts';
+import { isSecureUrl } from '../../../kernel/http/address.ts';
 import type { Bureau } from '../../bureaus/index.ts';
 
 /** Binds an attempt to the browser that finishes it: the result needs the code that this address receives. */
@@ -25,7 +25,7 @@ export function redirectBinding(
   // The contract refuses one without the other.
   if (redirectTo === undefined || codeChallenge === undefined) return null;
   const url = URL.canParse(redirectTo) ? new URL(redirectTo) : undefined;
-  if (!url || !isWebAddress(url))
+  if (!url || !isSecureUrl(url))
     throw invalidMember('redirect_to', 'must be an https address, or an http address of this machine');
   if (url.username !== '' || url.password !== '')
     throw invalidMember('redirect_to', 'must not hold credentials');
@@ -58,15 +58,4 @@ export function returnAddress(
   value: string,
 ): string {
   return `${redirectTo}#${member}=${encodeURIComponent(value)}`;
-}
-
-function isWebAddress({ protocol, host }: URL): boolean {
-  return protocol === 'https:' || (protocol === 'http:' && isLoopbackHost(host));
-}
-
-function invalidMember(param: string, message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
-    param,
-    details: [{ path: param, message }],
-  });
 }

@@ -1,7 +1,7 @@
 // The result of a login attempt. The first read issues the token; a client that lost
 // the answer can read the same token again for a short time.
 import { createHash } from 'node:crypto';
-import { Problem } from '../../../kernel/problem.ts';
+import { invalidMember, Problem } from '../../../kernel/problem.ts';
 import { secretsEqual } from '../../../kernel/secrets/secret.ts';
 import type { BureauState } from '../../bureaus/index.ts';
 import type { AccountsQueries, AccountsStore, User } from '../core/store.ts';
@@ -130,11 +130,7 @@ function unprovenProblem({ loginCode, codeVerifier }: Proof): Problem {
       headers: { 'www-authenticate': 'Bearer' },
     });
   }
-  const message = 'is required to read this login';
-  return new Problem('bad_request', 'invalid_request', `\`${missingProof}\` ${message}.`, {
-    param: missingProof,
-    details: [{ path: missingProof, message }],
-  });
+  return invalidMember(missingProof, 'is required to read this login');
 }
 
 function alreadyRead(): Problem {

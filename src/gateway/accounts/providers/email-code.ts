@@ -1,5 +1,5 @@
 // The login with a code that is sent to an e-mail address. An address without an account gets a new one.
-import { Problem } from '../../../kernel/problem.ts';
+import { invalidMember } from '../../../kernel/problem.ts';
 import type { AttemptLimits } from '../core/attempt-limits.ts';
 import { matchesCode, newEmailCode, sendCode, type Mailer } from './code-mail.ts';
 import { emailPerson, normalizeAddress } from './email-address.ts';
@@ -32,7 +32,7 @@ export function emailCodeProvider({
     { bureauId, bureauName, remoteAddress }: LoginContext,
   ): Promise<InputStep> {
     const email = normalizeAddress(address);
-    if (email === null) throw notAnAddress();
+    if (email === null) throw invalidMember('input.email', 'is not an e-mail address');
     await attemptLimits.count('sentCodes', { bureauId, email, remoteAddress });
     const code = newEmailCode();
     await sendCode(mail, { to: email, bureauName, code, purpose: 'log in', minutes });
@@ -64,12 +64,4 @@ export function emailCodeProvider({
         ? send(input['email'] ?? '', context)
         : check(input['code'] ?? '', JSON.parse(state) as SentCode, context),
   };
-}
-
-function notAnAddress(): Problem {
-  const [path, message] = ['input.email', 'is not an e-mail address'];
-  return new Problem('bad_request', 'invalid_request', `\`${path}\` ${message}.`, {
-    param: path,
-    details: [{ path, message }],
-  });
 }

@@ -2,7 +2,7 @@
 // state are always used; a nonce and a signed ID token wherever the third party supports OpenID Connect.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import * as client from 'openid-client';
-import { isLoopbackHost } from '../../../kernel/http/address.ts';
+import { isLoopbackHost, isSecureUrl } from '../../../kernel/http/address.ts';
 import { withTimeout } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -234,7 +234,7 @@ function clientAuthentication(secret: string): client.ClientAuth {
 
 /** Whether an issuer is safe to use: HTTPS, or plain HTTP on this machine. */
 export function isUsableIssuer(issuer: string): boolean {
-  return URL.canParse(issuer) && (new URL(issuer).protocol === 'https:' || isLocalHttp(issuer));
+  return URL.canParse(issuer) && isSecureUrl(new URL(issuer));
 }
 
 function isLocalHttp(url: string): boolean {

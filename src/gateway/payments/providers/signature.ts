@@ -1,6 +1,7 @@
 // Verifies webhook signatures (HMAC-SHA256) over the received bytes, before the body
 // is parsed, in constant time.
 import { createHmac, timingSafeEqual } from 'node:crypto';
+import { unixSeconds } from '../../../kernel/clock.ts';
 
 const digestBytes = 32;
 // The tolerance applies in both directions: a signature with a time in the future must not stay
@@ -19,7 +20,7 @@ export function verifyStripeSignature(
 ): boolean {
   const signedHeader = parseStripeHeader(header);
   if (signedHeader === null) return false;
-  const age = BigInt(Math.floor(now.getTime() / 1000)) - BigInt(signedHeader.time);
+  const age = BigInt(unixSeconds(now)) - BigInt(signedHeader.time);
   if (age > toleranceSeconds || age < -toleranceSeconds) return false;
   const expected = secrets.map((secret) =>
     createHmac('sha256', secret).update(`${signedHeader.time}.`).update(body).digest(),

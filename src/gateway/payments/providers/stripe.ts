@@ -1,6 +1,7 @@
 // Stripe. A payment is a Checkout Session with one line item. Refunds and disputes arrive later as
 // events about the charge, which name only the payment intent. No other file imports Stripe's package.
 import type Stripe from 'stripe';
+import { unixSeconds } from '../../../kernel/clock.ts';
 import { asRecord, type JsonRecord } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { parseCurrency, minorUnits } from '../orders/currency.ts';
@@ -80,7 +81,7 @@ export function stripeProvider({
           // Polls of one state share an ID, so the next poll is a duplicate. Stored events have this form.
           id: `look ${checkoutId} ${type}`,
           type,
-          created: Math.floor(now.getTime() / 1000),
+          created: unixSeconds(now),
           livemode: session.livemode,
         };
         return readEvent(event, asRecord(session));
