@@ -1,5 +1,5 @@
-// Creates checkouts. The order with amount and credits is stored before the provider
-// is asked, so every event of the provider is about an order that exists.
+// Creates checkouts. The order with amount and credits is stored before the request to the
+// provider, so every event of the provider is about an order that exists.
 import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -22,48 +22,18 @@ interface CheckoutCall {
 
 type CreateCheckout = (call: CheckoutCall) => Promise<{ status: 201; body: Payment }>;
 
-const maxPendingPayments = 20;
+type PayingBureau = { name: string; serverUrl: string; redirectOrigins: readonly string[] };
 
-export function createCheckoutHandler({
-  store,
-  methods,
-  bureaus,
-  log,
-}: {
+interface CheckoutOptions {
   store: PaymentsStore;
   methods: PaymentMethods;
-  bureaus: {
-    find(
-      bureauId: string,
-    ): Promise<{ name: string; serverUrl: string; redirectOrigins: readonly string[] } | null>;
-  };
+  bureaus: { find(bureauId: string): Promise<PayingBureau | null> };
   log: Log;
-}): CreateCheckout {
-  async function refuseTooManyPending(userId: string): Promise<void> {
-    if ((await store.countPending(userId)) < maxPendingPayments) return;
-    throw new Problem(
-      'rate_limited',
-      'rate_limited',
-      `At most ${maxPendingPayments} payments can be pending at once; finish one of them, or try again later.`,
-      { headers: { 'retry-after': '600' } },
-    );
-  }
+}
 
-  /** Marks the order as failed when the provider creates no checkout. */
-  async function askProvider(provider: PaymentProvider, request: CheckoutRequest): Promise<Checkout> {
-    const { paymentId } = request;
-    try {
-      return await provider.createCheckout(request);
-    } catch (error) {
-      await store
-        .fail(paymentId)
-        .catch((cause: unknown) =>
-          log.warn({ err: cause, paymentId }, 'a failed payment could not be marked as failed'),
-        );
-      throw error;
-    }
-  }
+const maxPendingPayments = 20;
 
+export function createCheckoutHandler({ store, methods, bureaus, log }: CheckoutOptions): CreateCheckout {
   return async (call) => {
     const { identity, body } = call;
     const { provider, tariff, baseUrl } = await methods.require(body.method);
@@ -71,8 +41,8 @@ export function createCheckoutHandler({
     const bureau = await bureaus.find(identity.bureauId);
     if (bureau === null) throw new Error('A user has no Bureau.');
     const returnTo = parseReturnAddress(body.return_to, bureau);
-    await refuseTooManyPending(identity.userId);
-    const ticket = randomText();
+    await refuseTooManyPending(store, identity.userId);
+    const resultToken = randomText();
     const order: NewOrder = {
       paymentId: id('pay'),
       userId: identity.userId,
@@ -83,13 +53,13 @@ export function createCheckoutHandler({
       credits: creditsFor(amount, tariff),
       product: provider.productId(),
       returnTo,
-      ticketDigest: tokenDigest(ticket),
+      resultTokenDigest: tokenDigest(resultToken),
     };
     await store.tx((tx) => store.insert(tx, order));
     const { paymentId, currency, credits } = order;
     const title = `${credits.toLocaleString('en-US')} credits, ${bureau.name}`;
-    const request = { paymentId, amount, currency, title, ...resultPages(baseUrl, ticket) };
-    const checkout = await askProvider(provider, request);
+    const request = { paymentId, amount, currency, title, ...resultPages(baseUrl, resultToken) };
+    const checkout = await createCheckout(provider, request, { store, log });
     return store.tx(async (tx) => {
       const storedPayment = await store.addCheckout(tx, paymentId, checkout);
       const reply = { status: 201 as const, body: serializePayment(storedPayment) };
@@ -99,15 +69,44 @@ export function createCheckoutHandler({
   };
 }
 
+async function refuseTooManyPending(store: PaymentsStore, userId: string): Promise<void> {
+  if ((await store.countPending(userId)) < maxPendingPayments) return;
+  throw new Problem(
+    'rate_limited',
+    'rate_limited',
+    `At most ${maxPendingPayments} payments can be pending at once; finish one of them, or try again later.`,
+    { headers: { 'retry-after': '600' } },
+  );
+}
+
+/** Marks the order as failed when the provider creates no checkout, and rethrows its error. */
+async function createCheckout(
+  provider: PaymentProvider,
+  request: CheckoutRequest,
+  { store, log }: Pick<CheckoutOptions, 'store' | 'log'>,
+): Promise<Checkout> {
+  const { paymentId } = request;
+  try {
+    return await provider.createCheckout(request);
+  } catch (error) {
+    await store
+      .fail(paymentId)
+      .catch((cause: unknown) =>
+        log.warn({ err: cause, paymentId }, 'a failed payment could not be marked as failed'),
+      );
+    throw error;
+  }
+}
+
 /** The amount to pay, from `amount` or `credits`. Throws 422 when it cannot be paid. */
 function readRequestedAmount(body: CreateCheckoutRequest, tariff: Tariff): bigint {
   const param = 'amount' in body ? 'amount' : 'credits';
-  const result = 'amount' in body ? BigInt(body.amount) : amountFor(BigInt(body.credits), tariff);
-  const message = amountError(result, tariff);
+  const amount = 'amount' in body ? BigInt(body.amount) : amountFor(BigInt(body.credits), tariff);
+  const message = amountError(amount, tariff);
   if (message !== null)
     throw new Problem('impossible', 'amount_not_payable', `\`${param}\` ${message} ${tariff.currency}.`, {
       param,
       details: [{ path: param, message }],
     });
-  return result;
+  return amount;
 }

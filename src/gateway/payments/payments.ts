@@ -75,38 +75,26 @@ export function payments(options: PaymentsOptions): Payments {
       },
       'payments.createCheckout': createCheckoutHandler({ store, methods, bureaus, log }),
       'payments.listPayments': async (call) => {
-        const beforeId =
-          call.query.cursor === undefined ? null : decodeCursor(call.query.cursor, isCursorText);
+        const { cursor } = call.query;
+        const before = cursor === undefined ? null : decodeCursor(cursor, isCursorText);
         const limit = pageLimit(call.query);
-        const rows = await store.list({
-          ...scopeOf(call.identity, call.query),
-          before: beforeId,
-          count: limit + 1,
-        });
+        const scope = scopeOf(call.identity, call.query);
+        const rows = await store.list({ ...scope, before, count: limit + 1 });
         const { items, next_cursor } = pageOf(rows, limit, ({ paymentId }) => paymentId);
         return { status: 200, body: { items: items.map(serializePayment), next_cursor } };
       },
       'payments.getPayment': async (call) => {
-        const order = await store.find(call.query.payment_id);
-        const { userId, bureauId } = scopeOf(call.identity, {});
-        const isVisible =
-          order !== null &&
-          (userId === null || order.userId === userId) &&
-          (bureauId === null || order.bureauId === bureauId);
-        if (!isVisible)
-          throw new Problem('not_found', 'payment_not_found', 'There is no such payment.', {
-            param: 'payment_id',
-          });
+        const order = requireVisible(await store.find(call.query.payment_id), call.identity);
         return { status: 200, body: serializePayment(order) };
       },
       'payments.receiveStripeEvent': async (call) => receiveEvent('stripe', call),
       'payments.receiveCreemEvent': async (call) => receiveEvent('creem', call),
       'payments.showSuccess': async (call) => {
-        const order = await findByTicket(store, call.query.ticket);
+        const order = await findByResultToken(store, call.query.ticket);
         return order === null ? renderUnknown() : renderSuccess(order, clock.now());
       },
       'payments.showCancel': async (call) => {
-        const order = await findByTicket(store, call.query.ticket);
+        const order = await findByResultToken(store, call.query.ticket);
         return order === null ? renderUnknown() : renderCancel(order, clock.now());
       },
     },
@@ -146,25 +134,42 @@ function createReceiveEvent({
   };
 }
 
-async function findByTicket(store: PaymentsStore, ticket: string | undefined): Promise<PaymentOrder | null> {
-  return ticket !== undefined && /^[0-9A-Za-z]{43}$/.test(ticket)
-    ? store.findByTicket(tokenDigest(ticket))
+async function findByResultToken(
+  store: PaymentsStore,
+  token: string | undefined,
+): Promise<PaymentOrder | null> {
+  // The shape of `randomText`.
+  return token !== undefined && /^[0-9A-Za-z]{43}$/.test(token)
+    ? store.findByResultToken(tokenDigest(token))
     : null;
 }
 
-type WebhookCall = {
+interface WebhookCall {
   rawBody: Uint8Array;
   identity: Identity;
   remoteAddress: string;
   requestId: string;
   request: { headers: Readonly<Record<string, string | string[] | undefined>> };
-};
+}
 
-/** Limits payments to what the caller may see. Filters in the query count only for administrators. */
+type CallerIdentity = Extract<Identity, { kind: 'user' | 'admin' }>;
+
+/** Limits payments to those that the caller may see. Filters of the query apply to administrators only. */
 function scopeOf(
-  identity: Extract<Identity, { kind: 'user' | 'admin' }>,
+  identity: CallerIdentity,
   query: { user_id?: string; bureau_id?: string },
 ): { userId: string | null; bureauId: string | null } {
   if (identity.kind === 'user') return { userId: identity.userId, bureauId: identity.bureauId };
   return { userId: query.user_id ?? null, bureauId: identity.bureauId ?? query.bureau_id ?? null };
+}
+
+/** Throws 404 for a payment that is missing or that the caller may not see. */
+function requireVisible(order: PaymentOrder | null, identity: CallerIdentity): PaymentOrder {
+  const { userId, bureauId } = scopeOf(identity, {});
+  const isVisible =
+    order !== null &&
+    (userId === null || order.userId === userId) &&
+    (bureauId === null || order.bureauId === bureauId);
+  if (isVisible) return order;
+  throw new Problem('not_found', 'payment_not_found', 'There is no such payment.', { param: 'payment_id' });
 }

@@ -18,54 +18,43 @@ export interface Reconciler {
   close(): Promise<void>;
 }
 
+// Schedules that are in the database already have this name.
 const jobName = 'payments-look';
-const everyMs = 10 * 60_000;
+const pollEveryMs = 10 * 60_000;
+/** The same interval for the queue. */
+const pollCron = '*/10 * * * *';
+// The job expires before the next one is due.
+const expireSeconds = 540;
 // A provider answers within some 200 ms, so a batch ends well before the next one starts.
 const maxPerBatch = 300;
 
-export function createReconciler({
-  store,
-  providers,
-  applyEvent,
-  clock,
-  log,
-}: {
+interface ReconcilerOptions {
   store: Pick<PaymentsStore, 'claimPending'>;
   providers: ReadonlyMap<ProviderId, PaymentProvider>;
   applyEvent: ApplyEvent;
   clock: Pick<Clock, 'now' | 'sleep'>;
   log: Log;
-}): Reconciler {
+}
+
+export function createReconciler(options: ReconcilerOptions): Reconciler {
+  const { store, clock, log } = options;
   const stop = new AbortController();
   const { signal: stopSignal } = stop;
   let pollPromise = Promise.resolve();
-
-  async function pollOne(order: PaymentOrder): Promise<boolean> {
-    const provider = providers.get(order.provider);
-    if (!provider?.isConfigured() || order.checkoutId === null) return false;
-    try {
-      const event = await provider.poll(order.checkoutId, clock.now());
-      return event !== null && (await applyEvent(event, systemOrigin)) === 'accepted';
-    } catch (error) {
-      // Continue with the other payments; the next round tries this one again.
-      log.warn({ err: error, paymentId: order.paymentId }, 'a provider could not be polled about a payment');
-      return false;
-    }
-  }
 
   async function poll(signal?: AbortSignal): Promise<number> {
     let count = 0;
     for (const order of await store.claimPending(maxPerBatch)) {
       if (signal?.aborted) break;
-      if (await pollOne(order)) count += 1;
+      if (await pollOne(options, order)) count += 1;
     }
-    if (count > 0) log.info({ news: count }, 'polling found payments whose webhooks had not arrived');
+    if (count > 0) log.info({ payments: count }, 'polling found payments whose webhooks had not arrived');
     return count;
   }
 
   async function pollForever(): Promise<void> {
     for (;;) {
-      await pause(everyMs, { clock, signal: stopSignal });
+      await pause(pollEveryMs, { clock, signal: stopSignal });
       if (stopSignal.aborted) return;
       await poll(stopSignal).catch((error: unknown) =>
         log.warn({ err: error }, 'pending payments could not be polled'),
@@ -80,15 +69,31 @@ export function createReconciler({
         pollPromise = pollForever();
         return;
       }
-      // The job expires before the next one is due.
-      queue.define(jobName, { retries: 0, expireSeconds: 540 }, async (_data, { signal }) => {
+      queue.define(jobName, { retries: 0, expireSeconds }, async (_data, { signal }) => {
         await poll(signal);
       });
-      queue.schedule(jobName, '*/10 * * * *', {});
+      queue.schedule(jobName, pollCron, {});
     },
     async close() {
       stop.abort();
       await pollPromise;
     },
   };
+}
+
+/** Resolves with whether the payment changed. Logs an error of the provider. */
+async function pollOne(
+  { providers, applyEvent, clock, log }: ReconcilerOptions,
+  order: PaymentOrder,
+): Promise<boolean> {
+  const provider = providers.get(order.provider);
+  if (!provider?.isConfigured() || order.checkoutId === null) return false;
+  try {
+    const event = await provider.poll(order.checkoutId, clock.now());
+    return event !== null && (await applyEvent(event, systemOrigin)) === 'accepted';
+  } catch (error) {
+    // Continue with the other payments; the next round polls this one again.
+    log.warn({ err: error, paymentId: order.paymentId }, 'a provider could not be polled about a payment');
+    return false;
+  }
 }

@@ -25,10 +25,10 @@ export function parseReturnAddress(
 }
 
 /**
- * The result pages of one payment. The ticket is the paying browser's secret; the database stores its digest.
+ * The result pages of one payment. Only the paying browser gets the token; the database stores its digest.
  */
-export function resultPages(baseUrl: string, ticket: string): { successUrl: string; cancelUrl: string } {
+export function resultPages(baseUrl: string, resultToken: string): { successUrl: string; cancelUrl: string } {
   const base = baseUrl.replace(/\/+$/, '');
-  const urlOf = (page: string): string => `${base}/v1/payments/return/${page}?ticket=${ticket}`;
+  const urlOf = (page: string): string => `${base}/v1/payments/return/${page}?ticket=${resultToken}`;
   return { successUrl: urlOf('success'), cancelUrl: urlOf('cancel') };
 }

@@ -14,7 +14,8 @@ export interface PaymentsStore extends OrderQueries, EventQueries {
 interface OrderQueries {
   insert(tx: Tx, order: NewOrder): Promise<void>;
   find(paymentId: string): Promise<PaymentOrder | null>;
-  findByTicket(digest: Buffer): Promise<PaymentOrder | null>;
+  /** The order whose result pages have the token with this digest. */
+  findByResultToken(digest: Buffer): Promise<PaymentOrder | null>;
   /** Newest first; `before` is a payment ID. */
   list(filter: {
     userId: string | null;
@@ -72,12 +73,13 @@ function orderQueries(sql: Sql): OrderQueries {
   return {
     async insert(tx, order) {
       await tx`
-        insert into gateway.payments_orders (payment_id, user_id, bureau_id, provider, currency, amount, credits, product, return_to, ticket_digest)
-        values (${order.paymentId}, ${order.userId}, ${order.bureauId}, ${order.provider}, ${order.currency}, ${order.amount},
-          ${order.credits}, ${order.product}, ${order.returnTo}, ${order.ticketDigest})`;
+        insert into gateway.payments_orders
+          (payment_id, user_id, bureau_id, provider, currency, amount, credits, product, return_to, ticket_digest)
+        values (${order.paymentId}, ${order.userId}, ${order.bureauId}, ${order.provider}, ${order.currency},
+          ${order.amount}, ${order.credits}, ${order.product}, ${order.returnTo}, ${order.resultTokenDigest})`;
     },
     find: (paymentId) => findOrder(sql, sql`o.payment_id = ${paymentId}`),
-    findByTicket: (digest) => findOrder(sql, sql`o.ticket_digest = ${digest}`),
+    findByResultToken: (digest) => findOrder(sql, sql`o.ticket_digest = ${digest}`),
     async list({ userId, bureauId, before, count }) {
       const rows = await sql<OrderRow[]>`
         select ${columns(sql)} from gateway.payments_orders o
@@ -89,27 +91,30 @@ function orderQueries(sql: Sql): OrderQueries {
       return addDisputes(sql, rows);
     },
     async countPending(userId) {
-      const [row] = await sql<{ open: bigint }[]>`
-        select count(*) as open from gateway.payments_orders
-        where user_id = ${userId} and paid_at is null and expired_at is null and failed_at is null and canceled_at is null
+      const [row] = await sql<{ pending: bigint }[]>`
+        select count(*) as pending from gateway.payments_orders
+        where user_id = ${userId} and ${isPending(sql)}
           and created_at > gateway.townhall_now() - interval '1 day'`;
-      return Number(row?.open ?? 0n);
+      return Number(row?.pending ?? 0n);
     },
     async addCheckout(tx, paymentId, { checkoutId, checkoutUrl, isLive }) {
       await tx`
-        update gateway.payments_orders set checkout_id = ${checkoutId}, checkout_url = ${checkoutUrl}, is_live = ${isLive}
+        update gateway.payments_orders
+        set checkout_id = ${checkoutId}, checkout_url = ${checkoutUrl}, is_live = ${isLive}
         where payment_id = ${paymentId}`;
       return requireOrder(await findOrder(tx, tx`o.payment_id = ${paymentId}`));
     },
     async fail(paymentId) {
-      await sql`update gateway.payments_orders set failed_at = coalesce(failed_at, gateway.townhall_now()) where payment_id = ${paymentId}`;
+      await sql`
+        update gateway.payments_orders set failed_at = coalesce(failed_at, gateway.townhall_now())
+        where payment_id = ${paymentId}`;
     },
     async claimPending(count) {
       const rows = await sql<OrderRow[]>`
         update gateway.payments_orders o set looked_at = gateway.townhall_now()
         where o.payment_id in (
           select payment_id from gateway.payments_orders
-          where paid_at is null and expired_at is null and failed_at is null and canceled_at is null
+          where ${isPending(sql)}
             and checkout_id is not null and created_at > gateway.townhall_now() - interval '7 days'
           order by looked_at nulls first, created_at limit ${count} for update skip locked)
         returning ${columns(sql)}`;
@@ -119,6 +124,16 @@ function orderQueries(sql: Sql): OrderQueries {
 }
 
 function eventQueries(sql: Sql): EventQueries {
+  return { ...deliveryQueries(sql), ...factQueries() };
+}
+
+/** Stores an event, and finds and locks what it is about. */
+function deliveryQueries(
+  sql: Sql,
+): Pick<
+  EventQueries,
+  'findUserId' | 'lockReference' | 'insertEvent' | 'lockOrder' | 'setEventOutcome' | 'listParked'
+> {
   return {
     async findUserId({ provider, checkoutId, reference }) {
       const [row] = await sql<{ userId: string }[]>`
@@ -135,7 +150,8 @@ function eventQueries(sql: Sql): EventQueries {
     async insertEvent(tx, event, storedEvent) {
       const rows = await tx`
         insert into gateway.payments_events (provider, event_id, type, outcome, reference, event)
-        values (${event.provider}, ${event.eventId}, ${event.type}, 'quarantined', ${event.reference}, ${tx.json(storedEvent as never)})
+        values (${event.provider}, ${event.eventId}, ${event.type}, 'quarantined', ${event.reference},
+          ${tx.json(storedEvent as never)})
         on conflict (provider, event_id) do nothing returning 1`;
       return rows.length > 0;
     },
@@ -149,18 +165,45 @@ function eventQueries(sql: Sql): EventQueries {
       const [paymentId] = echoes;
       return paymentId === undefined ? null : find(tx`o.payment_id = ${paymentId} and o.checkout_id is null`);
     },
+    async setEventOutcome(tx, { provider, eventId }, { outcome, reason, paymentId, factKey }) {
+      await tx`
+        update gateway.payments_events
+        set outcome = ${outcome}, reason = ${reason ?? null}, payment_id = ${paymentId ?? null},
+          fact_key = ${factKey ?? null}
+        where provider = ${provider} and event_id = ${eventId}`;
+    },
+    async listParked(tx, { provider, reference }) {
+      if (reference === null) return [];
+      const rows = await tx<{ event: Record<string, unknown> }[]>`
+        select event from gateway.payments_events
+        where provider = ${provider} and reference = ${reference} and outcome = 'parked'
+        order by received_at, event_id`;
+      return rows.map(({ event }) => event);
+    },
+  };
+}
+
+/** Records facts and postings of an order that the transaction has locked. */
+function factQueries(): Pick<
+  EventQueries,
+  'hasAppliedFact' | 'belongsToAnotherOrder' | 'recordFacts' | 'recordPosting'
+> {
+  return {
     async hasAppliedFact(tx, { provider, paymentId }, key) {
       const rows = await tx`
         select 1 from gateway.payments_events
-        where provider = ${provider} and payment_id = ${paymentId} and fact_key = ${key} and outcome = 'applied'`;
+        where provider = ${provider} and payment_id = ${paymentId} and fact_key = ${key}
+          and outcome = 'applied'`;
       return rows.length > 0;
     },
     async belongsToAnotherOrder(tx, { provider, paymentId }, { reference, fact }) {
       const disputeId = fact !== null && 'disputeId' in fact ? fact.disputeId : null;
       const rows = await tx`
-        select 1 from gateway.payments_orders where provider = ${provider} and reference = ${reference} and payment_id <> ${paymentId}
+        select 1 from gateway.payments_orders
+        where provider = ${provider} and reference = ${reference} and payment_id <> ${paymentId}
         union all
-        select 1 from gateway.payments_disputes where provider = ${provider} and dispute_id = ${disputeId} and payment_id <> ${paymentId}`;
+        select 1 from gateway.payments_disputes
+        where provider = ${provider} and dispute_id = ${disputeId} and payment_id <> ${paymentId}`;
       return rows.length > 0;
     },
     async recordFacts(tx, { paymentId }, event) {
@@ -170,30 +213,21 @@ function eventQueries(sql: Sql): EventQueries {
       const refundedAmount = fact?.kind === 'refunded' ? fact.amount : 0n;
       await tx`
         update gateway.payments_orders set
-          paid_at = least(paid_at, ${timeOf('paid')}::timestamptz), expired_at = least(expired_at, ${timeOf('expired')}::timestamptz),
-          failed_at = least(failed_at, ${timeOf('failed')}::timestamptz), canceled_at = least(canceled_at, ${timeOf('canceled')}::timestamptz),
+          paid_at = least(paid_at, ${timeOf('paid')}::timestamptz),
+          expired_at = least(expired_at, ${timeOf('expired')}::timestamptz),
+          failed_at = least(failed_at, ${timeOf('failed')}::timestamptz),
+          canceled_at = least(canceled_at, ${timeOf('canceled')}::timestamptz),
           refunded_amount = greatest(refunded_amount, ${refundedAmount}::bigint),
-          reference = coalesce(reference, ${event.reference}), checkout_id = coalesce(checkout_id, ${event.checkoutId}),
+          reference = coalesce(reference, ${event.reference}),
+          checkout_id = coalesce(checkout_id, ${event.checkoutId}),
           is_live = coalesce(is_live, ${event.isLive})
         where payment_id = ${paymentId}`;
       return requireOrder(await findOrder(tx, tx`o.payment_id = ${paymentId}`));
     },
-    async setEventOutcome(tx, { provider, eventId }, { outcome, reason, paymentId, factKey }) {
-      await tx`
-        update gateway.payments_events set outcome = ${outcome}, reason = ${reason ?? null}, payment_id = ${paymentId ?? null},
-          fact_key = ${factKey ?? null}
-        where provider = ${provider} and event_id = ${eventId}`;
-    },
-    async listParked(tx, { provider, reference }) {
-      if (reference === null) return [];
-      const rows = await tx<{ event: Record<string, unknown> }[]>`
-        select event from gateway.payments_events
-        where provider = ${provider} and reference = ${reference} and outcome = 'parked' order by received_at, event_id`;
-      return rows.map(({ event }) => event);
-    },
     async recordPosting(tx, { paymentId }, postedCredits) {
       await tx`
-        update gateway.payments_orders set posted_credits = ${postedCredits}, postings = postings + 1 where payment_id = ${paymentId}`;
+        update gateway.payments_orders set posted_credits = ${postedCredits}, postings = postings + 1
+        where payment_id = ${paymentId}`;
     },
   };
 }
@@ -203,9 +237,12 @@ async function mergeDispute(tx: Tx, paymentId: string, { provider, fact, at }: P
   const [disputedAt, wonAt] = fact.kind === 'disputed' ? [at, null] : [null, at];
   await tx`
     insert into gateway.payments_disputes as d (provider, dispute_id, payment_id, amount, disputed_at, won_at)
-    values (${provider}, ${fact.disputeId}, ${paymentId}, ${fact.amount}, ${disputedAt}::timestamptz, ${wonAt}::timestamptz)
-    on conflict (provider, dispute_id) do update set amount = greatest(d.amount, excluded.amount),
-      disputed_at = least(d.disputed_at, excluded.disputed_at), won_at = least(d.won_at, excluded.won_at)
+    values (${provider}, ${fact.disputeId}, ${paymentId}, ${fact.amount},
+      ${disputedAt}::timestamptz, ${wonAt}::timestamptz)
+    on conflict (provider, dispute_id) do update set
+      amount = greatest(d.amount, excluded.amount),
+      disputed_at = least(d.disputed_at, excluded.disputed_at),
+      won_at = least(d.won_at, excluded.won_at)
     where d.payment_id = excluded.payment_id`;
 }
 
@@ -223,8 +260,10 @@ async function findOrder(
 async function addDisputes(sql: Sql, rows: readonly OrderRow[]): Promise<PaymentOrder[]> {
   if (rows.length === 0) return [];
   const disputes = await sql<(Dispute & { paymentId: string })[]>`
-    select payment_id as "paymentId", amount, disputed_at as "disputedAt", won_at as "wonAt" from gateway.payments_disputes
-    where payment_id = any(${rows.map(({ paymentId }) => paymentId)}::text[]) order by dispute_id`;
+    select payment_id as "paymentId", amount, disputed_at as "disputedAt", won_at as "wonAt"
+    from gateway.payments_disputes
+    where payment_id = any(${rows.map(({ paymentId }) => paymentId)}::text[])
+    order by dispute_id`;
   return rows.map((row) => ({
     ...row,
     disputes: disputes.filter(({ paymentId }) => paymentId === row.paymentId),
@@ -236,10 +275,16 @@ type Fragment = ReturnType<Sql['unsafe']>;
 type OrderRow = Omit<PaymentOrder, 'disputes'>;
 
 function columns(sql: Sql) {
-  return sql`o.payment_id as "paymentId", o.user_id as "userId", o.bureau_id as "bureauId", o.provider, o.currency, o.amount, o.credits,
-    o.product, o.return_to as "returnTo", o.checkout_id as "checkoutId", o.checkout_url as "checkoutUrl", o.is_live as "isLive",
-    o.reference, o.created_at as "createdAt", o.paid_at as "paidAt", o.expired_at as "expiredAt", o.failed_at as "failedAt",
-    o.canceled_at as "canceledAt", o.refunded_amount as "refundedAmount", o.posted_credits as "postedCredits", o.postings`;
+  return sql`o.payment_id as "paymentId", o.user_id as "userId", o.bureau_id as "bureauId", o.provider,
+    o.currency, o.amount, o.credits, o.product, o.return_to as "returnTo",
+    o.checkout_id as "checkoutId", o.checkout_url as "checkoutUrl", o.is_live as "isLive", o.reference,
+    o.created_at as "createdAt", o.paid_at as "paidAt", o.expired_at as "expiredAt",
+    o.failed_at as "failedAt", o.canceled_at as "canceledAt",
+    o.refunded_amount as "refundedAmount", o.posted_credits as "postedCredits", o.postings`;
+}
+
+function isPending(sql: Sql) {
+  return sql`paid_at is null and expired_at is null and failed_at is null and canceled_at is null`;
 }
 
 function requireOrder(order: PaymentOrder | null): PaymentOrder {

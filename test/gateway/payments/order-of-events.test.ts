@@ -50,7 +50,7 @@ test('a refund that arrives while the payment is recorded is applied', async () 
       credits: 10_000_000n,
       product: null,
       returnTo: null,
-      ticketDigest: Buffer.alloc(32),
+      resultTokenDigest: Buffer.alloc(32),
     }),
   );
   await store.tx((tx) =>

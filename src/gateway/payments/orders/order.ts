@@ -33,7 +33,10 @@ export type NewOrder = Pick<
   | 'credits'
   | 'product'
   | 'returnTo'
-> & { ticketDigest: Buffer };
+> & {
+  /** The SHA-256 digest of the token in the addresses of the result pages. */
+  resultTokenDigest: Buffer;
+};
 
 /** The page on which the user pays. */
 export interface Checkout {
