@@ -1,3 +1,4 @@
+// The interface of the services of projects for other modules.
 export { services, type Services } from './services.ts';
 export { loadProject, type Project } from './project.ts';
 export { openResources, type DeclaredResources } from './resources.ts';
