@@ -23,91 +23,102 @@ export interface BillingOptions {
 
 const maxReasonLength = 200;
 
-export function createActionBilling(
-  { ledger, clock }: BillingOptions,
-  call: { identity: Identity; requestId: string; action: string },
-): ActionBilling {
-  const { identity, requestId, action } = call;
+interface BilledCall {
+  identity: Identity;
+  requestId: string;
+  /** The service and the action, such as `shop/order`. */
+  action: string;
+}
+
+/** The charges of one action so far. */
+interface Charges {
+  credits: bigint;
+  reasons: Set<string>;
+  /** The hold over `credits`; undefined before the first charge of a user. */
+  hold: Hold | undefined;
+  /** The action has ended; a further charge throws. */
+  isClosed: boolean;
+}
+
+export function createActionBilling({ ledger, clock }: BillingOptions, call: BilledCall): ActionBilling {
   const startedMs = clock.monotonicMs();
-  const reasons = new Set<string>();
-  let totalCredits = 0n;
-  let hold: Hold | undefined;
-  let isClosed = false;
+  const charges: Charges = { credits: 0n, reasons: new Set(), hold: undefined, isClosed: false };
   // Charges run in sequence: the first creates the hold, later ones raise it.
   let lastCharge: Promise<void> = Promise.resolve();
 
-  async function extend(amount: number | bigint, reason: string): Promise<void> {
-    const credits = toWholeCredits(amount);
-    requireReason(reason);
-    if (identity.kind === 'guest')
-      throw new Error('A guest has no credits to charge; let the action admit users.');
-    if (isClosed) throw new Error('The action has ended and cannot charge any more.');
-    if (identity.kind === 'user') {
-      const newTotal = totalCredits + credits;
-      if (hold === undefined) {
-        const { userId, bureauId, tokenId } = identity;
-        hold = await ledger.hold(
-          { requestId, userId, bureauId, tokenId, action, model: null, provider: null },
-          newTotal,
-          { isSent: false },
-        );
-      } else {
-        await hold.raise(newTotal);
-      }
-    }
-    totalCredits += credits;
-    reasons.add(reason);
-  }
-
-  function factsOf(outcome: UsageOutcome): UsageFacts {
-    const tokens = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
-    const durationMs = Math.round(clock.monotonicMs() - startedMs);
-    const reason = [...reasons].join('; ').slice(0, maxReasonLength);
-    return {
-      action,
-      model: null,
-      provider: null,
-      tokens,
-      units: {},
-      outcome,
-      estimated: false,
-      ttftMs: null,
-      durationMs,
-      reason,
-    };
-  }
+  const factsOf = (outcome: UsageOutcome): UsageFacts =>
+    usageFacts(call.action, charges, { outcome, durationMs: Math.round(clock.monotonicMs() - startedMs) });
 
   return {
     charge(credits, reason) {
-      const chargePromise = lastCharge.then(() => extend(credits, reason));
+      const chargePromise = lastCharge.then(() => addCharge(ledger, call, charges, { credits, reason }));
       // An action may not await its charge: avoid an unhandled rejection.
       lastCharge = chargePromise.catch(() => undefined);
       return chargePromise;
     },
     async settle(alongside) {
       await lastCharge;
-      isClosed = true;
-      if (hold !== undefined) await hold.settle(totalCredits, factsOf('completed'), alongside);
-      else if (reasons.size > 0 && identity.kind === 'admin') {
-        await ledger.record(
-          {
-            requestId,
-            userId: null,
-            bureauId: null,
-            tokenId: identity.tokenId,
-            action,
-            model: null,
-            provider: null,
-          },
-          factsOf('completed'),
-        );
+      charges.isClosed = true;
+      const { hold, credits, reasons } = charges;
+      if (hold !== undefined) await hold.settle(credits, factsOf('completed'), alongside);
+      else if (reasons.size > 0 && call.identity.kind === 'admin') {
+        const { tokenId } = call.identity;
+        const freeCall = { ...ledgerCall(call), userId: null, bureauId: null, tokenId };
+        await ledger.record(freeCall, factsOf('completed'));
       }
     },
     async release(outcome) {
-      isClosed = true;
+      charges.isClosed = true;
       await lastCharge;
-      await hold?.settle(0n, factsOf(outcome));
+      await charges.hold?.settle(0n, factsOf(outcome));
     },
+  };
+}
+
+/** Creates or raises the hold of a user; an administrator pays nothing. Throws for a guest. */
+async function addCharge(
+  ledger: Pick<Ledger, 'hold'>,
+  call: BilledCall,
+  charges: Charges,
+  { credits: amount, reason }: { credits: number | bigint; reason: string },
+): Promise<void> {
+  const { identity } = call;
+  const credits = toWholeCredits(amount);
+  requireReason(reason);
+  if (identity.kind === 'guest')
+    throw new Error('A guest has no credits to charge; let the action admit users.');
+  if (charges.isClosed) throw new Error('The action has ended and cannot charge any more.');
+  const total = charges.credits + credits;
+  if (identity.kind === 'user') {
+    const { userId, bureauId, tokenId } = identity;
+    const paidCall = { ...ledgerCall(call), userId, bureauId, tokenId };
+    if (charges.hold === undefined) charges.hold = await ledger.hold(paidCall, total, { isSent: false });
+    else await charges.hold.raise(total);
+  }
+  charges.credits = total;
+  charges.reasons.add(reason);
+}
+
+function ledgerCall({ requestId, action }: BilledCall) {
+  return { requestId, action, model: null, provider: null };
+}
+
+function usageFacts(
+  action: string,
+  { reasons }: Charges,
+  { outcome, durationMs }: { outcome: UsageOutcome; durationMs: number },
+): UsageFacts {
+  return {
+    action,
+    model: null,
+    provider: null,
+    tokens: { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 },
+    units: {},
+    outcome,
+    estimated: false,
+    ttftMs: null,
+    durationMs,
+    reason: [...reasons].join('; ').slice(0, maxReasonLength),
   };
 }
 

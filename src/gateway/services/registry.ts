@@ -49,11 +49,11 @@ export interface RegistryRules {
   isReservedKey(key: string): boolean;
 }
 
-const serviceShape = /^[a-z][a-z0-9_-]{0,63}$/;
-const actionShape = /^[A-Za-z0-9_-]{1,128}(\/[A-Za-z0-9_-]{1,128})?$/;
-const jobShape = /^[A-Za-z0-9_-]{1,64}$/;
-const keyShape = /^[A-Z][A-Z0-9_]{0,127}$/;
-const allKinds = ['guest', 'user', 'admin'];
+const idPattern = /^[a-z][a-z0-9_-]{0,63}$/;
+const actionPattern = /^[A-Za-z0-9_-]{1,128}(\/[A-Za-z0-9_-]{1,128})?$/;
+const jobPattern = /^[A-Za-z0-9_-]{1,64}$/;
+const keyPattern = /^[A-Z][A-Z0-9_]{0,127}$/;
+const identityKinds = ['guest', 'user', 'admin'];
 const serviceMembers = ['id', 'name', 'env', 'actions', 'jobs'];
 const actionMembers = ['method', 'identities', 'input', 'output', 'run'];
 const jobMembers = ['retries', 'timeoutSeconds', 'concurrency', 'run'];
@@ -83,10 +83,10 @@ export function registerServices(
 
 function readService(definition: ServiceDefinition, source: string, rules: RegistryRules): ProjectService {
   const { id, name, env = [], actions, jobs = {} } = definition;
-  const place = typeof id === 'string' && id !== '' ? `${source}: service "${id}"` : `${source}: a service`;
-  const refuse = createRefuse(place);
+  const label = typeof id === 'string' && id !== '' ? `${source}: service "${id}"` : `${source}: a service`;
+  const refuse = createRefuse(label);
   refuseUnknown(definition, serviceMembers, refuse);
-  if (typeof id !== 'string' || !serviceShape.test(id))
+  if (typeof id !== 'string' || !idPattern.test(id))
     refuse('id', 'must be lower-case letters, digits, `_` and `-`, 64 at most, a letter first');
   if (rules.reservedIds.has(id)) refuse('id', 'is taken by the server itself');
   if (typeof name !== 'string' || name.trim() === '') refuse('name', 'must be a text');
@@ -100,16 +100,16 @@ function readService(definition: ServiceDefinition, source: string, rules: Regis
     jobs: new Map(
       Object.entries(jobs).map(([jobName, job]) => [
         jobName,
-        readJob(jobName, job as JobDefinition, createRefuse(place, `jobs.${jobName}`)),
+        readJob(jobName, job as JobDefinition, createRefuse(label, `jobs.${jobName}`)),
       ]),
     ),
     env: env.map((requirement: ServiceRequirement, index) =>
-      readRequirement(requirement, createRefuse(place, `env[${index}]`), rules),
+      readRequirement(requirement, createRefuse(label, `env[${index}]`), rules),
     ),
     actions: new Map(
       Object.entries(actions).map(([actionId, action]) => [
         actionId,
-        readAction(actionId, action, createRefuse(place, `actions.${actionId}`)),
+        readAction(actionId, action, createRefuse(label, `actions.${actionId}`)),
       ]),
     ),
   };
@@ -119,7 +119,7 @@ function readRequirement(requirement: ServiceRequirement, refuse: Refuse, rules:
   if (!isRecord(requirement)) refuse('', 'must be an object with key and description');
   refuseUnknown(requirement, requirementMembers, refuse);
   const { key, description, required = true, secret = true } = requirement;
-  if (typeof key !== 'string' || !keyShape.test(key))
+  if (typeof key !== 'string' || !keyPattern.test(key))
     refuse('key', 'must be upper-case letters, digits and `_`, a letter first');
   if (rules.isReservedKey(key)) refuse('key', `${key} is read by the server itself and is not for services`);
   if (typeof description !== 'string' || description.trim() === '') refuse('description', 'must be a text');
@@ -129,7 +129,7 @@ function readRequirement(requirement: ServiceRequirement, refuse: Refuse, rules:
 }
 
 function readAction(id: string, action: ActionDefinition, refuse: Refuse): Action {
-  if (!actionShape.test(id))
+  if (!actionPattern.test(id))
     refuse('', 'has an id that is not letters, digits, `_` and `-` with at most one `/` within');
   if (!isRecord(action)) refuse('', 'must be an object');
   refuseUnknown(action, actionMembers, refuse);
@@ -137,9 +137,9 @@ function readAction(id: string, action: ActionDefinition, refuse: Refuse): Actio
   if (method !== 'GET' && method !== 'POST') refuse('method', 'must be GET or POST');
   if (
     !Array.isArray(identities) ||
-    identities.some((identity: unknown) => !allKinds.includes(identity as string))
+    identities.some((identity: unknown) => !identityKinds.includes(identity as string))
   ) {
-    refuse('identities', `must be a list of ${allKinds.join(', ')}; an empty one admits anyone`);
+    refuse('identities', `must be a list of ${identityKinds.join(', ')}; an empty one admits anyone`);
   }
   if (typeof run !== 'function') refuse('run', 'must be a function');
   if (!isRecord(input) || ('type' in input && input['type'] !== 'object'))
@@ -148,17 +148,17 @@ function readAction(id: string, action: ActionDefinition, refuse: Refuse): Actio
   return {
     id,
     method,
-    identities: new Set(identities.length === 0 ? allKinds : identities),
+    identities: new Set(identities.length === 0 ? identityKinds : identities),
     checkInput: compileOrRefuse(() => compileSchema({ type: 'object', ...input }), 'input', refuse),
     checkQuery: compileOrRefuse(() => compileQuery({ type: 'object', ...input }), 'input', refuse),
     checkOutput: compileOrRefuse(() => compileSchema(output), 'output', refuse),
-    // Keeps `this`: the definition may be an object with state.
+    // Called with its own `this`, because the definition may be an object with state.
     run: (call) => run.call(action, call),
   };
 }
 
 function readJob(name: string, job: JobDefinition, refuse: Refuse): JobDefinition {
-  if (!jobShape.test(name)) refuse('', 'has a name that is not letters, digits, `_` and `-`');
+  if (!jobPattern.test(name)) refuse('', 'has a name that is not letters, digits, `_` and `-`');
   if (!isRecord(job)) refuse('', 'must be an object');
   refuseUnknown(job, jobMembers, refuse);
   for (const member of ['retries', 'timeoutSeconds', 'concurrency'] as const) {
@@ -171,12 +171,14 @@ function readJob(name: string, job: JobDefinition, refuse: Refuse): JobDefinitio
   return job;
 }
 
+/** Throws a ProjectError about a member of the definition. */
 type Refuse = (member: string, message: string) => never;
 
-function createRefuse(place: string, within = ''): Refuse {
+/** `label` names the file and the service; `parent` is the path of the members, such as `actions.order`. */
+function createRefuse(label: string, parent = ''): Refuse {
   return (member, message) => {
-    const path = [within, member].filter((part) => part !== '').join('.');
-    throw new ProjectError(`${place}: ${path === '' ? '' : `${path} `}${message}.`);
+    const path = [parent, member].filter((part) => part !== '').join('.');
+    throw new ProjectError(`${label}: ${path === '' ? '' : `${path} `}${message}.`);
   };
 }
 

@@ -123,9 +123,8 @@ function requireOutput(action: Action, output: unknown): unknown {
   const answer: unknown = JSON.parse(JSON.stringify(output ?? null) ?? 'null');
   const verdict = action.checkOutput(answer);
   if (verdict.ok) return answer;
-  const cause = new Error(
-    `The answer does not fit the action's output: ${verdict.details.map(({ path, message }) => `${path || 'it'} ${message}`).join('; ')}.`,
-  );
+  const reasons = verdict.details.map(({ path, message }) => `${path || 'it'} ${message}`);
+  const cause = new Error(`The answer does not fit the action's output: ${reasons.join('; ')}.`);
   throw new Problem(
     'internal',
     'service_invalid_output',

@@ -1,7 +1,8 @@
+// Handles errors that a service's code throws after its call has ended.
 import type { Log } from '../../kernel/log.ts';
 import type { CodeOwner } from '../../kernel/operator-errors.ts';
 
-/** The code of a project's service: its late errors go to the log, and the gateway continues. */
+/** Logs the errors of one service; the gateway continues. */
 export function serviceCode(log: Pick<Log, 'error'>): CodeOwner {
   return {
     fail: (error) =>

@@ -85,9 +85,9 @@ function wrongMethod(action: Action): Problem {
 
 function readInput(action: Action, { body, query }: ActionRequest): Record<string, unknown> {
   if (action.method === 'GET') {
-    const read = action.checkQuery(query as Record<string, unknown>);
-    if (!read.ok) throw invalidInput(read.details);
-    return read.value;
+    const verdict = action.checkQuery(query as Record<string, unknown>);
+    if (!verdict.ok) throw invalidInput(verdict.details);
+    return verdict.value;
   }
   const input = (body as Record<string, unknown> | undefined) ?? {};
   const verdict = action.checkInput(input);
@@ -97,7 +97,8 @@ function readInput(action: Action, { body, query }: ActionRequest): Record<strin
 
 function invalidInput(details: ProblemDetail[]): Problem {
   const [firstDetail] = details;
-  const message = `The input does not fit the action${firstDetail === undefined ? '' : `: \`${firstDetail.path}\` ${firstDetail.message}`}.`;
+  const reason = firstDetail === undefined ? '' : `: \`${firstDetail.path}\` ${firstDetail.message}`;
+  const message = `The input does not fit the action${reason}.`;
   return new Problem('bad_request', 'service_invalid_input', message, {
     param: firstDetail?.path || null,
     details,
