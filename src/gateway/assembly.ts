@@ -66,10 +66,10 @@ export interface CreateGatewayOptions {
 export interface Gateway {
   database: Database;
   /**
-   * Listens at the configured address, or at `place`. May be called again for a
-   * further place. Rejects when the address is taken.
+   * Listens at the configured address, or at `address`. May be called again for a
+   * further one. Rejects when the address is in use.
    */
-  listen(place?: ListenAddress): Promise<{ url: string; port: number }>;
+  listen(address?: ListenAddress): Promise<{ url: string; port: number }>;
   /** Refuses new requests, waits for running ones, then closes everything that `createGateway` opened. */
   close(options?: Pick<CloseOptions, 'noticeMs' | 'lingerMs'>): Promise<void>;
   /** Records a deployment, as `POST /v1/cities/upsert` does. */

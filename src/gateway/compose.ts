@@ -129,7 +129,7 @@ function migrations() {
 }
 
 async function assemble(assembly: Assembly): Promise<Gateway> {
-  const { config, database, services, isLocalEdition, closers } = assembly;
+  const { database, services, isLocalEdition } = assembly;
   const infrastructure = await openInfrastructure(assembly);
   const tenants = openTenants(assembly, infrastructure);
   const models = await openModels(assembly, infrastructure, tenants);
@@ -164,25 +164,7 @@ async function assemble(assembly: Assembly): Promise<Gateway> {
     ),
   });
   await createFirstRecords(assembly, tenants);
-  if (isLocalEdition) {
-    const control = await serveControl(
-      join(config.databasePath, 'control.sock'),
-      createControlHandlers({
-        admin: tenants.admin,
-        audit: infrastructure.audit,
-        credits: tenants.credits,
-        ledger: ledgerControls(database),
-        env: infrastructure.env,
-        ai: models.ai,
-        database: databaseControls(database, migrations()),
-        listEnv: () => envStore(database).list(),
-        recentLines: assembly.options.recentLines,
-        describeServer: () => describeServer(assembly),
-      }),
-      { log: assembly.options.log },
-    );
-    closers.defer(() => control.close());
-  }
+  if (isLocalEdition) await openControl(assembly, { infrastructure, tenants, models });
   infrastructure.env.start();
   infrastructure.audit.start();
   return {
@@ -202,6 +184,39 @@ async function assemble(assembly: Assembly): Promise<Gateway> {
     readMetrics: () => infrastructure.telemetry.readMetrics(),
     identify: tenants.identify,
   };
+}
+
+/** The control socket, for commands on this machine. */
+async function openControl(
+  assembly: Assembly,
+  {
+    infrastructure,
+    tenants,
+    models,
+  }: {
+    infrastructure: Infrastructure;
+    tenants: Tenants;
+    models: Awaited<ReturnType<typeof openModels>>;
+  },
+): Promise<void> {
+  const { config, options, database, closers } = assembly;
+  const control = await serveControl(
+    join(config.databasePath, 'control.sock'),
+    createControlHandlers({
+      admin: tenants.admin,
+      audit: infrastructure.audit,
+      credits: tenants.credits,
+      ledger: ledgerControls(database),
+      env: infrastructure.env,
+      ai: models.ai,
+      database: databaseControls(database, migrations()),
+      listEnv: () => envStore(database).list(),
+      recentLines: options.recentLines,
+      describeServer: () => describeServer(assembly),
+    }),
+    { log: options.log },
+  );
+  closers.defer(() => control.close());
 }
 
 function describeServer({ config, options, lifecycle }: Assembly): ServerDescription {

@@ -64,37 +64,18 @@ export function createReadiness(
 // Readiness probes usually give up after a few seconds; answer before that.
 const readyMs = 2_000;
 
+/** The parts that serve requests. */
+interface HttpParts {
+  tenants: Tenants;
+  handlers: ContractOptions<Identity>['handlers'];
+}
+
 /** The contract with its handlers, and the HTTP server in front of it. */
-export function openHttp(
-  { config, options, database, isLocalEdition, lifecycle, closers }: Assembly,
-  { telemetry, changes, idempotency }: Infrastructure,
-  { tenants, handlers }: { tenants: Tenants; handlers: ContractOptions<Identity>['handlers'] },
-) {
+export function openHttp(assembly: Assembly, infrastructure: Infrastructure, parts: HttpParts) {
+  const { config, options, lifecycle } = assembly;
   const { log, clock } = options;
-  const { identify, bureaus: bureauService } = tenants;
-  const contract = createContract<Identity>({
-    definition: contractDocument,
-    handlers: restrictToOwnBureau(handlers),
-    identities: identityOfScheme,
-    identify,
-    guest: { kind: 'guest' },
-    admit: createRequestLimiter({
-      // Replicas count together in the database; a single process counts in memory.
-      limiter: isLocalEdition
-        ? createRateLimiter({ clock })
-        : createSharedRateLimiter({ database, schema: 'gateway', clock, log }),
-      limits: {
-        user: config.rateUser,
-        guest: config.rateGuest,
-        admin: config.rateAdmin,
-        login: config.rateLogin,
-      },
-      requestsPerMinute: (bureauId) => bureauService.requestsPerMinute(bureauId),
-    }),
-    idempotency,
-    callerOf: idempotencyCaller,
-    validateResponses: options.validateResponses ?? false,
-  });
+  const { bureaus: bureauService } = parts.tenants;
+  const contract = openContract(assembly, infrastructure, parts);
   const isUnlimited = config.rateUser === null || config.rateGuest === null;
   const pages = portalPages(options.buildPortal);
   const server = createServer({
@@ -111,7 +92,7 @@ export function openHttp(
     fixedPages: new Map(loginPages),
     log,
     clock,
-    observer: telemetry.observer,
+    observer: infrastructure.telemetry.observer,
     nameIdentity: (identity) => identityLogFields(identity as Identity),
     callerOf: (identity) => idempotencyCaller(identity as Identity),
     cors: {
@@ -137,6 +118,48 @@ export function openHttp(
       },
     ],
   });
+  followChanges(assembly, infrastructure, parts.tenants, server);
+  return { server };
+}
+
+function openContract(
+  { config, options, database, isLocalEdition }: Assembly,
+  { idempotency }: Infrastructure,
+  { tenants, handlers }: HttpParts,
+) {
+  const { log, clock } = options;
+  return createContract<Identity>({
+    definition: contractDocument,
+    handlers: restrictToOwnBureau(handlers),
+    identities: identityOfScheme,
+    identify: tenants.identify,
+    guest: { kind: 'guest' },
+    admit: createRequestLimiter({
+      // Replicas count together in the database; a single process counts in memory.
+      limiter: isLocalEdition
+        ? createRateLimiter({ clock })
+        : createSharedRateLimiter({ database, schema: 'gateway', clock, log }),
+      limits: {
+        user: config.rateUser,
+        guest: config.rateGuest,
+        admin: config.rateAdmin,
+        login: config.rateLogin,
+      },
+      requestsPerMinute: (bureauId) => tenants.bureaus.requestsPerMinute(bureauId),
+    }),
+    idempotency,
+    callerOf: idempotencyCaller,
+    validateResponses: options.validateResponses ?? false,
+  });
+}
+
+/** After each change on any replica, ends calls of revoked credentials and reads the limits of Bureaus again. */
+function followChanges(
+  { options: { log }, closers }: Assembly,
+  { changes }: Infrastructure,
+  { identify, bureaus: bureauService }: Tenants,
+  server: Pick<ReturnType<typeof createServer>, 'runningRequests'>,
+): void {
   const recheckCredentials = createCredentialRecheck({
     running: () => server.runningRequests(),
     identify,
@@ -149,7 +172,6 @@ export function openHttp(
       .catch((error: unknown) => log.warn({ err: error }, 'the limits of the Bureaus could not be read'));
   });
   closers.defer(() => changes.stop());
-  return { server };
 }
 
 // Without the portal and a way to build it the server has no /docs.

@@ -24,18 +24,19 @@ export function openLifecycle(
   const { telemetry, queue, changes } = infrastructure;
 
   return {
-    async listen(place = { host: config.host, port: config.port }) {
+    async listen(listenAddress = { host: config.host, port: config.port }) {
       if (options.servesMetrics === false) options.log.debug({}, 'the primary process serves the metrics');
-      else if ('host' in place) await telemetry.listen();
+      else if ('host' in listenAddress) await telemetry.listen();
       // With a socket from a supervisor, the previous process may still hold the port of the metrics.
-      else if ('fd' in place) void listenWithRetries(() => telemetry.listen(), { lifecycle, options });
+      else if ('fd' in listenAddress)
+        void listenWithRetries(() => telemetry.listen(), { lifecycle, options });
       // Only a serving process maintains the ledger; commands that read the data
       // must not settle holds of others.
       if (lifecycle.phase === 'created') {
         await tenants.credits.start();
         tenants.usage.start();
       }
-      const address = await http.server.listen(place);
+      const address = await http.server.listen(listenAddress);
       lifecycle.url = address.url;
       if (lifecycle.phase !== 'created') return address;
       lifecycle.phase = 'serving';

@@ -21,7 +21,7 @@ export interface Mail {
   close(): void;
 }
 
-const env: readonly Requirement[] = [
+const requirements: readonly Requirement[] = [
   {
     key: 'SMTP_URL',
     description: 'The mail server for login codes, such as smtps://user:password@mail.example:465.',
@@ -36,7 +36,7 @@ const env: readonly Requirement[] = [
 ];
 
 export function mail({
-  env: reader,
+  env,
   deadlineMs = 10_000,
 }: {
   /** The environment with `SMTP_URL` and `MAIL_FROM`. */
@@ -44,38 +44,18 @@ export function mail({
   /** The deadline of connecting, and of each command until the server answers it. */
   deadlineMs?: number;
 }): Mail {
-  let current: { url: string; transport: Promise<Transporter> } | undefined;
-
-  function transportFor(url: string): Promise<Transporter> {
-    if (current?.url === url) return current.transport;
-    closeCurrent();
-    const transportEntry = { url, transport: openTransport(url, deadlineMs) };
-    current = transportEntry;
-    // A transport that could not be opened is opened again for the next message.
-    transportEntry.transport.catch(() => {
-      if (current === transportEntry) current = undefined;
-    });
-    return transportEntry.transport;
-  }
-
-  function closeCurrent(): void {
-    void current?.transport.then(
-      (transport) => transport.close(),
-      () => {},
-    );
-    current = undefined;
-  }
+  const transports = createTransportCache(deadlineMs);
 
   function readSettings(): { url: string; from: string } | null {
-    const url = reader.get('SMTP_URL');
-    const sender = reader.get('MAIL_FROM');
+    const url = env.get('SMTP_URL');
+    const sender = env.get('MAIL_FROM');
     return url !== undefined && sender !== undefined && /^smtps?:$/.test(protocolOf(url))
       ? { url, from: sender }
       : null;
   }
 
   return {
-    env,
+    env: requirements,
     isConfigured: () => readSettings() !== null,
     async send({ to, subject, text }) {
       const settings = readSettings();
@@ -83,7 +63,7 @@ export function mail({
         throw new Problem('upstream_failed', 'upstream_failed', 'This server has no mail server configured.');
       try {
         // Pass the address as an object: nodemailer would parse a string for names and further addresses.
-        const transport = await transportFor(settings.url);
+        const transport = await transports.get(settings.url);
         await transport.sendMail({
           from: settings.from,
           to: { name: '', address: to },
@@ -94,7 +74,38 @@ export function mail({
         throw sendError(cause);
       }
     },
-    close: closeCurrent,
+    close: () => transports.close(),
+  };
+}
+
+/** Keeps one transport open, for the last URL. */
+function createTransportCache(deadlineMs: number): {
+  get(url: string): Promise<Transporter>;
+  close(): void;
+} {
+  let current: { url: string; transport: Promise<Transporter> } | undefined;
+
+  function close(): void {
+    void current?.transport.then(
+      (transport) => transport.close(),
+      () => {},
+    );
+    current = undefined;
+  }
+
+  return {
+    get(url) {
+      if (current?.url === url) return current.transport;
+      close();
+      const entry = { url, transport: openTransport(url, deadlineMs) };
+      current = entry;
+      // A transport that could not be opened is opened again for the next message.
+      entry.transport.catch(() => {
+        if (current === entry) current = undefined;
+      });
+      return entry.transport;
+    },
+    close,
   };
 }
 

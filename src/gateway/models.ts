@@ -20,28 +20,14 @@ import type { Tenants } from './tenants.ts';
 
 /** Model calls, and the jobs that create images and videos. */
 export async function openModels(
-  { config, options, database, vault, lifecycle, isLocalEdition, closers, defer }: Assembly,
-  { telemetry, upstream, changes, env, queue, cityBaseUrl }: Infrastructure,
-  { ledger, alarms }: Pick<Tenants, 'ledger' | 'alarms'>,
+  assembly: Assembly,
+  infrastructure: Infrastructure,
+  tenants: Pick<Tenants, 'ledger' | 'alarms'>,
 ) {
-  const { log, clock, redactor, env: variables } = options;
-  const bucket = s3Settings('', config);
-  if (bucket !== undefined) redactor.hold(bucket.secret);
-  const jobs = mediaJobs({
-    store: jobsStore(database),
-    queue,
-    storage:
-      bucket === undefined
-        ? directoryStorage(
-            config.storagePath ?? (isLocalEdition ? join(config.databasePath, 'media') : './data/media'),
-          )
-        : s3Storage({ ...bucket, clock }),
-    payments: jobPayments({ ledger }),
-    isAlone: isLocalEdition,
-    clock,
-    log,
-    settings: { videoDeadlineMs: config.videoMs, maxMediaBytesPerOwner: config.mediaQuotaMb * 1024 * 1024 },
-  });
+  const { config, options, vault, lifecycle, database, isLocalEdition, closers, defer } = assembly;
+  const { upstream, changes, cityBaseUrl } = infrastructure;
+  const { log, clock } = options;
+  const jobs = openMediaJobs(assembly, infrastructure, tenants);
   const links = createLinks({
     keys: vault.derive('media links'),
     baseUrl: () => (cityBaseUrl() ?? lifecycle.url ?? '').replace(/\/+$/, ''),
@@ -58,14 +44,63 @@ export async function openModels(
       isAlone: isLocalEdition,
     }),
   );
-  const aiService = defer(
+  const aiService = await openAi(assembly, infrastructure, { ...tenants, jobs, links, responses });
+  upstream.showBreakers(() => aiService.breakers());
+  upstream.showKeys(() => aiService.sharedKeys());
+  upstream.showUsageAlarms(() => aiService.usageAlarms());
+  await aiService.refreshAlarms();
+  changes.onChange(() => void aiService.refreshAlarms());
+  // Aborted calls are still charged: wait for them while the ledger is open. Jobs
+  // stop first, as they make calls.
+  closers.defer(() => aiService.settled());
+  closers.defer(() => aiService.stopRuns());
+  closers.defer(() => jobs.close());
+  return { ai: aiService, jobs, responses };
+}
+
+function openMediaJobs(
+  { config, options, database, isLocalEdition }: Assembly,
+  { queue }: Infrastructure,
+  { ledger }: Pick<Tenants, 'ledger'>,
+) {
+  const { log, clock, redactor } = options;
+  const bucket = s3Settings('', config);
+  if (bucket !== undefined) redactor.hold(bucket.secret);
+  return mediaJobs({
+    store: jobsStore(database),
+    queue,
+    storage:
+      bucket === undefined
+        ? directoryStorage(
+            config.storagePath ?? (isLocalEdition ? join(config.databasePath, 'media') : './data/media'),
+          )
+        : s3Storage({ ...bucket, clock }),
+    payments: jobPayments({ ledger }),
+    isAlone: isLocalEdition,
+    clock,
+    log,
+    settings: { videoDeadlineMs: config.videoMs, maxMediaBytesPerOwner: config.mediaQuotaMb * 1024 * 1024 },
+  });
+}
+
+async function openAi(
+  { config, options, defer }: Assembly,
+  { telemetry, upstream, env }: Infrastructure,
+  parts: Pick<Tenants, 'ledger' | 'alarms'> & {
+    jobs: ReturnType<typeof mediaJobs>;
+    links: ReturnType<typeof createLinks>;
+    responses: ReturnType<typeof storedResponses>;
+  },
+) {
+  const { log, clock, redactor, env: variables } = options;
+  return defer(
     await ai({
-      jobs,
-      links,
-      storedResponses: responses,
+      jobs: parts.jobs,
+      links: parts.links,
+      storedResponses: parts.responses,
       rejoinMs: config.responsesRejoinMs,
-      ledger,
-      alarms,
+      ledger: parts.ledger,
+      alarms: parts.alarms,
       env: env.reader,
       catalogFile: catalogFile(config),
       modelsFile: config.modelsFile,
@@ -79,7 +114,7 @@ export async function openModels(
         http: variables['HTTP_PROXY'] ?? variables['http_proxy'],
         none: variables['NO_PROXY'] ?? variables['no_proxy'],
       },
-      hide: (text) => options.redactor.hide(text),
+      hide: (text) => redactor.hide(text),
       watch: upstream.observe,
       breakerChannel: options.breakerChannel,
       traceparent: () => telemetry.traces.traceparent(),
@@ -88,15 +123,4 @@ export async function openModels(
       clock,
     }),
   );
-  upstream.showBreakers(() => aiService.breakers());
-  upstream.showKeys(() => aiService.sharedKeys());
-  upstream.showUsageAlarms(() => aiService.usageAlarms());
-  await aiService.refreshAlarms();
-  changes.onChange(() => void aiService.refreshAlarms());
-  // Aborted calls are still charged: wait for them while the ledger is open. Jobs
-  // stop first, as they make calls.
-  closers.defer(() => aiService.settled());
-  closers.defer(() => aiService.stopRuns());
-  closers.defer(() => jobs.close());
-  return { ai: aiService, jobs, responses };
 }

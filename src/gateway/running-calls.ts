@@ -22,25 +22,10 @@ export function createCredentialRecheck({
     const callsByToken = Map.groupBy(running(), ({ token }) => token);
     // Sequentially: concurrent lookups for a thousand streams would exhaust the connection pool.
     for (const [token, calls] of callsByToken) {
-      const problem = await checkToken(token);
+      const problem = await checkToken(token, identify);
       if (problem === null) continue;
       log.info({ calls: calls.length, code: problem.code }, 'running calls ended with their credential');
       for (const call of calls) call.end(problem);
-    }
-  }
-
-  /** The reason why the token is refused now, or null. */
-  async function checkToken(token: string): Promise<Problem | null> {
-    try {
-      const identity = await identify(token);
-      if (identity !== null) return null;
-      return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid any more.', {
-        headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
-      });
-    } catch (error) {
-      // 403 means that the Bureau is not active. Other errors, such as an
-      // unreachable database, prove nothing.
-      return error instanceof Problem && error.status === 403 ? error : null;
     }
   }
 
@@ -60,4 +45,22 @@ export function createCredentialRecheck({
     isPending = true;
     if (!isRunning) void run();
   };
+}
+
+/** The reason why the token is refused now, or null. */
+async function checkToken(
+  token: string,
+  identify: (bearer: string) => Promise<Identity | null>,
+): Promise<Problem | null> {
+  try {
+    const identity = await identify(token);
+    if (identity !== null) return null;
+    return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid any more.', {
+      headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
+    });
+  } catch (error) {
+    // 403 means that the Bureau is not active. Other errors, such as an
+    // unreachable database, prove nothing.
+    return error instanceof Problem && error.status === 403 ? error : null;
+  }
 }

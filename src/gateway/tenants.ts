@@ -25,7 +25,7 @@ export type Tenants = ReturnType<typeof openTenants>;
 
 /** Bureaus, their users, administrators, and the credits of users. */
 export function openTenants(assembly: Assembly, infrastructure: Infrastructure) {
-  const { options, database, defer } = assembly;
+  const { options, database } = assembly;
   const { upstream, changes, audit: auditLog, cityBaseUrl } = infrastructure;
   const { log } = options;
   const bureauService = bureaus({
@@ -50,25 +50,18 @@ export function openTenants(assembly: Assembly, infrastructure: Infrastructure) 
     administrators,
     concurrencyLimit,
   });
-  // Revoked tokens, blocked users and paused Bureaus keep no credits from others.
+  // Return the credits that are set aside for revoked tokens, blocked users and paused Bureaus.
   changes.onChange(() => {
     creditsService
       .closeEndedTokens()
       .catch((error: unknown) => log.warn({ err: error }, 'idle credits of ended tokens stay for a while'));
   });
-  const adminService = defer(
-    admin({
-      scopeOperations,
-      store: administrators,
-      tokens: users,
-      concurrencyLimit,
-      attemptLimits: options.attemptLimits ?? {},
-      audit: auditLog,
-      changes,
-      bureaus: bureauService,
-      log,
-    }),
-  );
+  const adminService = openAdmin(assembly, infrastructure, {
+    administrators,
+    tokens: users,
+    bureaus: bureauService,
+    concurrencyLimit,
+  });
 
   async function findTokenOwner(token: string) {
     const identity = await accountService.identify(token);
@@ -129,6 +122,32 @@ function openAccounts(
       machines: { lockLive: (tx, credentialId) => administrators.lockLiveMachine(tx, credentialId) },
       localLogin: hasLocalLogin,
       baseUrl: publicUrl,
+    }),
+  );
+}
+
+/** Administrators and the credentials of products' backends. */
+function openAdmin(
+  { options, defer }: Assembly,
+  { changes, audit: auditLog }: Infrastructure,
+  parts: {
+    administrators: ReturnType<typeof adminStore>;
+    tokens: ReturnType<typeof accountsStores>['accounts'];
+    bureaus: ReturnType<typeof bureaus>;
+    concurrencyLimit: ReturnType<typeof createConcurrencyLimit>;
+  },
+) {
+  return defer(
+    admin({
+      scopeOperations,
+      store: parts.administrators,
+      tokens: parts.tokens,
+      concurrencyLimit: parts.concurrencyLimit,
+      attemptLimits: options.attemptLimits ?? {},
+      audit: auditLog,
+      changes,
+      bureaus: parts.bureaus,
+      log: options.log,
     }),
   );
 }
