@@ -1,5 +1,5 @@
-// The accounts of a gateway: logins, user tokens, API keys, e-mail accounts and
-// users. Also authenticates user tokens.
+// The accounts of a gateway: logins, user tokens, API keys, e-mail accounts and users. It also
+// authenticates user tokens.
 import { createBackground, type Background } from '../../kernel/background.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
@@ -122,7 +122,7 @@ export interface Accounts extends Service<'accounts'> {
 const callbackPath = '/v1/accounts/oauth/callback';
 const loginPagePath = '/login';
 
-/** The options that the parts of the slice share. */
+/** The dependencies that the parts of the slice share. */
 interface Shared {
   options: AccountsOptions;
   store: AccountsStore;
@@ -153,7 +153,7 @@ export function accounts(options: AccountsOptions): Accounts {
     bureaus.refuseUnlessActive(bureau.state);
     return bureau;
   };
-  const sharedOptions = { options, store, times, attemptLimits, passwords, background, requireActiveBureau };
+  const shared = { options, store, times, attemptLimits, passwords, background, requireActiveBureau };
   const tokenDependencies = { store, loginAttempts, audit, changes };
 
   return {
@@ -161,15 +161,15 @@ export function accounts(options: AccountsOptions): Accounts {
     title: 'Accounts',
     env: [...thirdPartyKeys, ...(mail.env ?? [])],
     handlers: {
-      ...createLogin(sharedOptions),
-      ...createEmailAccounts(sharedOptions),
-      ...createDeviceLogins(sharedOptions),
+      ...createLogin(shared),
+      ...createEmailAccounts(shared),
+      ...createDeviceLogins(shared),
       ...tokens({ ...tokenDependencies, machines, requireActiveBureau }),
       ...apiKeys({ store, audit, changes, credits }),
       ...users({ ...tokenDependencies, attemptLimits, stops: options.stops ?? noStops }),
       'accounts.getMe': createGetMe(store, bureaus),
     },
-    identify: createIdentify(sharedOptions),
+    identify: createIdentify(shared),
     async tokenEnd(tokenId) {
       return (await store.findToken(tokenId))?.expiresAt ?? null;
     },
@@ -201,16 +201,9 @@ function withCreditsAccounts(store: AccountsStore, credits: CreditsPort): Accoun
   };
 }
 
-function createLogin({
-  options,
-  store,
-  times,
-  attemptLimits,
-  passwords,
-  background,
-  requireActiveBureau,
-}: Shared): ReturnType<typeof loginHandlers> & ReturnType<typeof appCodeHandlers> {
-  const { bureaus, env, mail, stores } = options;
+function createLogin(shared: Shared): ReturnType<typeof loginHandlers> & ReturnType<typeof appCodeHandlers> {
+  const { options, store, times, attemptLimits, background, requireActiveBureau } = shared;
+  const { bureaus, stores } = options;
   const { loginAttempts, oneTimeTokens } = stores;
   const { refuseUnlessActive } = bureaus;
   const addressOf = (path: string) => {
@@ -218,18 +211,7 @@ function createLogin({
     return base === null ? null : base.replace(/\/+$/, '') + path;
   };
   const callbackUrl = () => addressOf(callbackPath);
-  const openId = createOpenId({
-    fetch: options.fetch,
-    clock: options.clock,
-    ...(options.providerDeadlineMs !== undefined && { deadlineMs: options.providerDeadlineMs }),
-  });
-  const redirectProviders = thirdParties({ env, openId, hasCallback: () => callbackUrl() !== null });
-  const providers: readonly LoginProvider[] = [
-    { ...localLogin, available: (context) => options.localLogin() && localLogin.available(context) },
-    passwordProvider({ passwords, mail }),
-    emailCodeProvider({ attemptLimits, mail, minutes: Math.ceil(times.attemptSeconds / 60) }),
-    ...redirectProviders,
-  ];
+  const redirectProviders = createRedirectProviders(options, { hasCallback: () => callbackUrl() !== null });
   const attempts = createLoginAttempts({
     store,
     loginAttempts,
@@ -249,7 +231,7 @@ function createLogin({
     confirmSeconds: times.attemptSeconds,
   });
   const handlers = loginHandlers({
-    providers,
+    providers: [...createLocalProviders(shared), ...redirectProviders],
     attempts,
     readResult: createResultReader({ store, loginAttempts, times, refuseUnlessActive }),
     callback,
@@ -269,6 +251,28 @@ function createLogin({
     refuseUnlessActive,
   });
   return { ...handlers, ...appCodes };
+}
+
+/** The providers that need no third party, in the order in which they are listed. */
+function createLocalProviders({ options, times, attemptLimits, passwords }: Shared): LoginProvider[] {
+  const { mail } = options;
+  return [
+    { ...localLogin, available: (context) => options.localLogin() && localLogin.available(context) },
+    passwordProvider({ passwords, mail }),
+    emailCodeProvider({ attemptLimits, mail, minutes: Math.ceil(times.attemptSeconds / 60) }),
+  ];
+}
+
+function createRedirectProviders(
+  { env, fetch, clock, providerDeadlineMs }: AccountsOptions,
+  { hasCallback }: { hasCallback: () => boolean },
+): RedirectProvider[] {
+  const openId = createOpenId({
+    fetch,
+    clock,
+    ...(providerDeadlineMs !== undefined && { deadlineMs: providerDeadlineMs }),
+  });
+  return thirdParties({ env, openId, hasCallback });
 }
 
 function createDeviceLogins({ options, store, times, background, requireActiveBureau }: Shared) {

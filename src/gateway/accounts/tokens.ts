@@ -104,7 +104,7 @@ async function issueToken(
       ? call.body.user_id
       : (await store.ensureUser(tx, bureauId, externalPerson(call.body.external_id), id('usr'))).userId;
   const user = requireIssuable(await queries.lockUser(userId), bureauId);
-  // A machine credential may act only for users that its backend named; all others log in themselves.
+  // A machine credential may act only for users with an `external_id`; all others log in themselves.
   if (limits.createdBy !== null && !(await queries.isExternalUser(user.userId))) throw userNotFound();
   if (user.state === 'blocked')
     throw new Problem('conflict', 'user_blocked', 'This user is blocked and cannot get a token.');
@@ -161,9 +161,9 @@ async function revokeTokens(
   { call, filter }: { call: RevokeCall; filter: TokenFilter },
 ): Promise<number> {
   const { userId, bureauId } = filter;
-  // A finished login whose result was not read yet would still give a token after this. Delete
-  // these attempts first: that waits for a reader who holds one, and the revocation then sees the
-  // reader's token.
+  // A finished login whose result was not read yet could still issue a token after this. Delete
+  // these attempts first: the delete waits for a transaction that reads a result, and the
+  // revocation then sees its token.
   if (userId !== undefined) await loginAttempts.withSql(tx).deleteForUser(userId);
   if (bureauId !== undefined) await loginAttempts.withSql(tx).deleteForBureau(bureauId);
   const revokedCount = await queries.revokeTokens(filter);

@@ -43,7 +43,8 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
       // Concurrent attempts wait for the row's lock, so each sees the count that the one before it left.
       const [acceptedRow] = await sql`
         insert into gateway.accounts_throttles as t (key, used, opened_at, ends_at)
-        values (${key}, 1, gateway.townhall_now(), gateway.townhall_now() + make_interval(secs => ${windowSeconds}))
+        values (${key}, 1, gateway.townhall_now(),
+          gateway.townhall_now() + make_interval(secs => ${windowSeconds}))
         on conflict (key) do update set
           used = case when t.ends_at <= gateway.townhall_now() then 1 else t.used + 1 end,
           opened_at = case when t.ends_at <= gateway.townhall_now() then excluded.opened_at else t.opened_at end,
@@ -61,12 +62,14 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
       // Here `opened_at` is the time of the last counted attempt, from which the next delay runs.
       const [acceptedRow] = await sql`
         insert into gateway.accounts_throttles as t (key, used, opened_at, ends_at)
-        values (${key}, 1, gateway.townhall_now(), gateway.townhall_now() + make_interval(secs => ${schedule.forgetSeconds}))
+        values (${key}, 1, gateway.townhall_now(),
+          gateway.townhall_now() + make_interval(secs => ${schedule.forgetSeconds}))
         on conflict (key) do update set
           used = case when t.ends_at <= gateway.townhall_now() then 1 else t.used + 1 end,
           opened_at = greatest(t.opened_at, excluded.opened_at), ends_at = excluded.ends_at
         -- Free attempts have no delay, even when this transaction began before the last counted one.
-        where t.ends_at <= gateway.townhall_now() or t.used < ${schedule.freeTries} or t.opened_at + ${delay} <= gateway.townhall_now()
+        where t.ends_at <= gateway.townhall_now() or t.used < ${schedule.freeTries}
+          or t.opened_at + ${delay} <= gateway.townhall_now()
         returning 1`;
       if (acceptedRow) return 'counted';
       const [row] = await sql<{ seconds: number }[]>`
@@ -111,5 +114,6 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
 // exceeds the range of a double.
 function delaySql(sql: Sql, { freeTries, firstDelaySeconds, maximumDelaySeconds }: DelaySchedule) {
   return sql`make_interval(secs => least(
-    ${firstDelaySeconds}::float8 * power(2::float8, least(greatest(t.used - ${freeTries}::integer, 0), 40)), ${maximumDelaySeconds}::float8))`;
+    ${firstDelaySeconds}::float8 * power(2::float8, least(greatest(t.used - ${freeTries}::integer, 0), 40)),
+    ${maximumDelaySeconds}::float8))`;
 }

@@ -117,6 +117,8 @@ export function tooManyAttempts(retryAfterSeconds: number): Problem {
   });
 }
 
+// The first text of each key separates its counters from others. Stored rows depend on it.
+
 function emailKey({ bureauId, email }: Pick<AttemptSource, 'bureauId' | 'email'>): Buffer {
   return hashParts('person', bureauId, email);
 }

@@ -185,15 +185,17 @@ function userQueries(
         ${after === null ? sql`` : sql`and u.user_id > ${after}`}
       order by u.user_id limit ${limit + 1}`,
     async isExternalUser(userId) {
-      const [row] =
-        await sql`select 1 from gateway.accounts_identities where user_id = ${userId} and issuer = ${externalIssuer}`;
+      const [row] = await sql`
+        select 1 from gateway.accounts_identities where user_id = ${userId} and issuer = ${externalIssuer}`;
       return row !== undefined;
     },
     async setUserState(userId, state) {
-      await sql`update gateway.accounts_users set state = ${state} where user_id = ${userId} and state <> 'removed'`;
+      await sql`
+        update gateway.accounts_users set state = ${state} where user_id = ${userId} and state <> 'removed'`;
     },
     async setMetadata(userId, metadata) {
-      await sql`update gateway.accounts_users set metadata = ${sql.json(metadata as never)} where user_id = ${userId}`;
+      await sql`
+        update gateway.accounts_users set metadata = ${sql.json(metadata as never)} where user_id = ${userId}`;
     },
     async eraseUser(userId) {
       await sql`
@@ -229,7 +231,8 @@ function passwordQueries(
     async setPassword(userId, passwordDigest) {
       await sql`
         insert into gateway.accounts_passwords (user_id, password_digest) values (${userId}, ${passwordDigest})
-        on conflict (user_id) do update set password_digest = excluded.password_digest, updated_at = gateway.townhall_now()`;
+        on conflict (user_id) do update
+          set password_digest = excluded.password_digest, updated_at = gateway.townhall_now()`;
     },
     async changePassword(userId, from, to) {
       const rows = await sql`
@@ -257,8 +260,8 @@ function tokenQueries(
   return {
     async findBearer(digest) {
       const [row] = await sql<BearerRecord[]>`
-        select t.token_id as "tokenId", t.user_id as "userId", u.bureau_id as "bureauId", u.state as "userState",
-          ${bureaus.stateOf(sql, 'u.bureau_id')} as "bureauState", t.models,
+        select t.token_id as "tokenId", t.user_id as "userId", u.bureau_id as "bureauId",
+          u.state as "userState", ${bureaus.stateOf(sql, 'u.bureau_id')} as "bureauState", t.models,
           ${bureaus.modelsOf(sql, 'u.bureau_id')} as "bureauModels",
           (t.last_used_at is null or t.last_used_at <= gateway.townhall_now() - interval '1 minute') as "isUseStale",
           extract(epoch from t.expires_at - gateway.townhall_now())::float8 * 1000 as "remainingMs"
@@ -287,8 +290,8 @@ function tokenQueries(
     },
     async endedTokens(tokenIds) {
       const rows = await sql<{ tokenId: string }[]>`
-        select t.token_id as "tokenId" from gateway.accounts_tokens t join gateway.accounts_users u using (user_id)
-        where t.token_id = any(${sql.array([...tokenIds], 25)})
+        select t.token_id as "tokenId" ${fromTokens(sql)}
+        where t.token_id = any(${textArray(sql, tokenIds)})
           and (t.revoked_at is not null or t.expires_at <= gateway.townhall_now() or u.state <> 'active'
             or ${bureaus.stateOf(sql, 'u.bureau_id')} <> 'active')`;
       return rows.map(({ tokenId }) => tokenId);
@@ -312,8 +315,10 @@ function tokenQueries(
       latestExpiry,
     }) {
       const [row] = await sql<{ expiresAt: Date }[]>`
-        insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, name, models, maker_id, expires_at)
-        values (${tokenId}, ${userId}, ${kind}, ${digest}, ${last4}, ${name}, ${models === null ? null : sql.array([...models], 25)}, ${createdBy},
+        insert into gateway.accounts_tokens
+          (token_id, user_id, kind, digest, last4, name, models, maker_id, expires_at)
+        values (${tokenId}, ${userId}, ${kind}, ${digest}, ${last4}, ${name},
+          ${models === null ? null : textArray(sql, models)}, ${createdBy},
           least(gateway.townhall_now() + make_interval(secs => ${ttlSeconds}), ${latestExpiry}::timestamptz))
         returning expires_at as "expiresAt"`;
       if (!row) throw new Error('The token was not stored.');
@@ -345,17 +350,23 @@ async function revokeTokens(sql: Sql, choice: TokenFilter): Promise<number> {
 }
 
 function userColumns(sql: Sql): SqlFragment {
-  return sql`u.user_id as "userId", u.bureau_id as "bureauId", u.state, u.email, u.display_name as "displayName",
-    u.avatar_url as "avatarUrl", u.metadata, u.created_at as "createdAt"` as unknown as SqlFragment;
+  return sql`u.user_id as "userId", u.bureau_id as "bureauId", u.state, u.email,
+    u.display_name as "displayName", u.avatar_url as "avatarUrl", u.metadata, u.created_at as "createdAt"` as unknown as SqlFragment;
 }
 
 function tokenColumns(sql: Sql): SqlFragment {
-  return sql`t.token_id as "tokenId", t.kind, t.user_id as "userId", u.bureau_id as "bureauId", t.name, t.last4, t.models,
-    t.created_at as "createdAt", t.expires_at as "expiresAt", t.last_used_at as "lastUsedAt", t.revoked_at as "revokedAt"` as unknown as SqlFragment;
+  return sql`t.token_id as "tokenId", t.kind, t.user_id as "userId", u.bureau_id as "bureauId", t.name,
+    t.last4, t.models, t.created_at as "createdAt", t.expires_at as "expiresAt",
+    t.last_used_at as "lastUsedAt", t.revoked_at as "revokedAt"` as unknown as SqlFragment;
 }
 
 function fromTokens(sql: Sql): SqlFragment {
   return sql`from gateway.accounts_tokens t join gateway.accounts_users u using (user_id)` as unknown as SqlFragment;
+}
+
+/** Typed by its OID, 25 for text: PostgreSQL cannot infer the type of an empty array. */
+function textArray(sql: Sql, values: readonly string[]) {
+  return sql.array([...values], 25);
 }
 
 function matchesFilter(
@@ -366,7 +377,7 @@ function matchesFilter(
     ${tokenId === undefined ? sql`` : sql`and t.token_id = ${tokenId}`}
     ${userId === undefined ? sql`` : sql`and t.user_id = ${userId}`}
     ${bureauId === undefined ? sql`` : sql`and u.bureau_id = ${bureauId}`}
-    ${kinds === undefined ? sql`` : sql`and t.kind = any(${sql.array([...kinds], 25)})`}
+    ${kinds === undefined ? sql`` : sql`and t.kind = any(${textArray(sql, kinds)})`}
     ${createdBy === undefined ? sql`` : sql`and t.maker_id = ${createdBy}`}
     ${except === undefined ? sql`` : sql`and t.token_id <> ${except}`}` as unknown as SqlFragment;
 }
@@ -377,7 +388,8 @@ async function ensureUser(
   { bureauId, person, newUserId }: { bureauId: string; person: Person; newUserId: string },
 ): Promise<EnsuredUser> {
   // Serialize the first logins of a person; concurrent ones would create two users.
-  await tx`select pg_advisory_xact_lock(hashtextextended(${JSON.stringify(['identity', bureauId, person.issuer, person.subject])}, 0))`;
+  const lockKey = JSON.stringify(['identity', bureauId, person.issuer, person.subject]);
+  await tx`select pg_advisory_xact_lock(hashtextextended(${lockKey}, 0))`;
   const [existing] = await tx<{ userId: string; state: UserState }[]>`
     select u.user_id as "userId", u.state
     from gateway.accounts_identities i join gateway.accounts_users u using (user_id)
@@ -387,9 +399,10 @@ async function ensureUser(
     // Keep a member that the provider no longer sends.
     await tx`
       update gateway.accounts_users
-      set email = coalesce(${email}, email), display_name = coalesce(${displayName}, display_name), avatar_url = coalesce(${avatarUrl}, avatar_url)
-      where user_id = ${existing.userId} and (email, display_name, avatar_url)
-        is distinct from (coalesce(${email}, email), coalesce(${displayName}, display_name), coalesce(${avatarUrl}, avatar_url))`;
+      set email = coalesce(${email}, email), display_name = coalesce(${displayName}, display_name),
+        avatar_url = coalesce(${avatarUrl}, avatar_url)
+      where user_id = ${existing.userId} and (email, display_name, avatar_url) is distinct from (
+        coalesce(${email}, email), coalesce(${displayName}, display_name), coalesce(${avatarUrl}, avatar_url))`;
     return { ...existing, isNew: false, startingCredits: null };
   }
   const [row] = await tx<{ startingCredits: bigint | null }[]>`

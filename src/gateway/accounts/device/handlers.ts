@@ -38,94 +38,104 @@ type DeviceHandlers = Pick<
   | 'accounts.decideDeviceLogin'
 >;
 type StartCall = Parameters<DeviceHandlers['accounts.startDeviceLogin']>[0];
-type PersonCall =
-  | Parameters<DeviceHandlers['accounts.getDeviceLogin']>[0]
-  | Parameters<DeviceHandlers['accounts.decideDeviceLogin']>[0];
+type ResultCall = Parameters<DeviceHandlers['accounts.getDeviceLoginResult']>[0];
+type ShowCall = Parameters<DeviceHandlers['accounts.getDeviceLogin']>[0];
+type DecideCall = Parameters<DeviceHandlers['accounts.decideDeviceLogin']>[0];
 
 const noStore = { 'cache-control': 'no-store' };
 const intervalSeconds = 5;
 const maxPendingPerNetwork = 20;
-// Ten guesses an hour at 20^8 codes, of which a few are pending at a time.
+// At 20^8 codes, of which a few are pending at a time.
 const wrongCodes: WindowLimit = { limit: 10, windowSeconds: 3600 };
 
 export function deviceLoginHandlers(options: DeviceLoginOptions): DeviceHandlers {
-  const { store, deviceLogins, audit, background, times, refuseUnlessActive } = options;
   return {
-    'accounts.startDeviceLogin': async (call) => {
-      await options.requireActiveBureau(call.body.bureau_id);
-      const page = devicePage(options, call.body.bureau_id);
-      const { deviceCode, userCode } = await insertLogin(options, call);
-      background.run('delete expired device logins', () => deviceLogins.deleteExpired());
-      return {
-        status: 200,
-        headers: noStore,
-        body: {
-          device_code: deviceCode,
-          user_code: userCode,
-          verification_uri: page,
-          verification_uri_complete: `${page}#${userCode}`,
-          expires_in: times.attemptSeconds,
-          interval: intervalSeconds,
-        },
-      };
-    },
-    'accounts.getDeviceLoginResult': async (call) => {
-      const { tokenSeconds } = times;
-      const recordIssue: Parameters<typeof pollDeviceLogin>[0]['recordIssue'] = (tx, credential) =>
-        audit.record(tx, {
-          ...originOf(call),
-          action: call.operationId,
-          target: { kind: 'token', id: credential.tokenId },
-          outcome: 'ok',
-          diff: issueDiff(credential),
-        });
-      const credential = await pollDeviceLogin(
-        { ...options, tokenSeconds, refuseUnlessActive, recordIssue },
-        call.body.device_code,
-      );
-      return { status: 200, headers: noStore, body: serializeCredential(credential) };
-    },
-    'accounts.getDeviceLogin': async (call) => {
-      const { userCode, digest } = readUserCode(call.body.user_code);
-      const login = await guessLimited(options, call, () =>
-        deviceLogins.findPending(digest, call.identity.bureauId),
-      );
-      const { name, address, createdAt, expiresAt, keyLimits } = login;
-      return {
-        status: 200,
-        headers: noStore,
-        body: {
-          user_code: userCode,
-          name,
-          address,
-          created_at: createdAt.toISOString(),
-          expires_at: expiresAt.toISOString(),
-          ...(keyLimits === null ? {} : { key: serializeLimits(keyLimits) }),
-        },
-      };
-    },
-    'accounts.decideDeviceLogin': async (call) => {
-      const { decision } = call.body;
-      const { digest } = readUserCode(call.body.user_code);
-      const { userId, bureauId, tokenId } = call.identity;
-      const state = decision === 'confirm' ? 'confirmed' : 'denied';
-      await guessLimited(options, call, () =>
-        store.tx(async (_queries, tx) => {
-          const login = await deviceLogins.withSql(tx).decide(digest, bureauId, { state, makerId: tokenId });
-          if (login === null) return null;
-          await audit.record(tx, {
-            ...originOf(call),
-            action: call.operationId,
-            target: { kind: 'user', id: userId },
-            outcome: 'ok',
-            diff: { decision, name: login.name, address: login.address },
-          });
-          return login;
-        }),
-      );
-      return { status: 200, body: { decision } };
+    'accounts.startDeviceLogin': (call) => startLogin(options, call),
+    'accounts.getDeviceLoginResult': (call) => readResult(options, call),
+    'accounts.getDeviceLogin': (call) => showLogin(options, call),
+    'accounts.decideDeviceLogin': (call) => decideLogin(options, call),
+  };
+}
+
+async function startLogin(options: DeviceLoginOptions, call: StartCall) {
+  await options.requireActiveBureau(call.body.bureau_id);
+  const page = devicePage(options, call.body.bureau_id);
+  const { deviceCode, userCode } = await insertLogin(options, call);
+  options.background.run('delete expired device logins', () => options.deviceLogins.deleteExpired());
+  return {
+    status: 200 as const,
+    headers: noStore,
+    body: {
+      device_code: deviceCode,
+      user_code: userCode,
+      verification_uri: page,
+      verification_uri_complete: `${page}#${userCode}`,
+      expires_in: options.times.attemptSeconds,
+      interval: intervalSeconds,
     },
   };
+}
+
+async function readResult(options: DeviceLoginOptions, call: ResultCall) {
+  const credential = await pollDeviceLogin(
+    {
+      ...options,
+      tokenSeconds: options.times.tokenSeconds,
+      recordIssue: (tx, issuedCredential) =>
+        options.audit.record(tx, {
+          ...originOf(call),
+          action: call.operationId,
+          target: { kind: 'token', id: issuedCredential.tokenId },
+          outcome: 'ok',
+          diff: issueDiff(issuedCredential),
+        }),
+    },
+    call.body.device_code,
+  );
+  return { status: 200 as const, headers: noStore, body: serializeCredential(credential) };
+}
+
+async function showLogin(options: DeviceLoginOptions, call: ShowCall) {
+  const { userCode, digest } = readUserCode(call.body.user_code);
+  const login = await guessLimited(options, call, () =>
+    options.deviceLogins.findPending(digest, call.identity.bureauId),
+  );
+  const { name, address, createdAt, expiresAt, keyLimits } = login;
+  return {
+    status: 200 as const,
+    headers: noStore,
+    body: {
+      user_code: userCode,
+      name,
+      address,
+      created_at: createdAt.toISOString(),
+      expires_at: expiresAt.toISOString(),
+      ...(keyLimits === null ? {} : { key: serializeLimits(keyLimits) }),
+    },
+  };
+}
+
+async function decideLogin(options: DeviceLoginOptions, call: DecideCall) {
+  const { store, deviceLogins, audit } = options;
+  const { decision } = call.body;
+  const { digest } = readUserCode(call.body.user_code);
+  const { userId, bureauId, tokenId } = call.identity;
+  const state = decision === 'confirm' ? 'confirmed' : 'denied';
+  await guessLimited(options, call, () =>
+    store.tx(async (_queries, tx) => {
+      const login = await deviceLogins.withSql(tx).decide(digest, bureauId, { state, decidedBy: tokenId });
+      if (login === null) return null;
+      await audit.record(tx, {
+        ...originOf(call),
+        action: call.operationId,
+        target: { kind: 'user', id: userId },
+        outcome: 'ok',
+        diff: { decision, name: login.name, address: login.address },
+      });
+      return login;
+    }),
+  );
+  return { status: 200 as const, body: { decision } };
 }
 
 /** The page on which a person confirms. Without a Bureau in its address it shows the logins of `local`. */
@@ -177,7 +187,7 @@ function readUserCode(text: string): { userCode: string; digest: Buffer } {
  */
 async function guessLimited<Login>(
   { store, attemptLimits }: DeviceLoginOptions,
-  { identity: { userId, tokenId }, remoteAddress }: PersonCall,
+  { identity: { userId, tokenId }, remoteAddress }: ShowCall | DecideCall,
   find: () => Promise<Login | null>,
 ): Promise<Login> {
   if ((await store.findToken(tokenId))?.kind === 'key')
@@ -233,15 +243,14 @@ function serializeCredential(credential: DeviceCredential) {
   };
 }
 
-function issueDiff({ userId, makerId, kind, name, creditCap, models, expiresAt }: DeviceCredential) {
-  const expiresAtText = expiresAt.toISOString();
+function issueDiff({ userId, createdBy, kind, name, creditCap, models, expiresAt }: DeviceCredential) {
   return {
     user_id: userId,
-    created_by: makerId,
+    created_by: createdBy,
     kind,
     name,
     models,
     credit_cap: creditCap,
-    expires_at: expiresAtText,
+    expires_at: expiresAt.toISOString(),
   };
 }

@@ -1,5 +1,5 @@
-// A program polls its device login. The first poll after the confirmation creates the credential, by the
-// rules of API keys: it belongs to the person who confirmed and ends with the token that confirmed.
+// The polls of a device login by its program. The first poll after the confirmation creates the credential, by
+// the rules of API keys: it belongs to the person who confirmed and ends with the token that confirmed.
 import type { Tx } from '../../../kernel/data/database.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { BureauState } from '../../bureaus/index.ts';
@@ -15,14 +15,15 @@ export interface DeviceCredential {
   tokenId: string;
   kind: TokenKind;
   userId: string;
-  makerId: string;
+  /** The token that confirmed the login. */
+  createdBy: string;
   name: string;
   models: readonly string[] | null;
   creditCap: number | null;
   expiresAt: Date;
 }
 
-/** How many seconds a poll that comes too soon adds to the interval (RFC 8628, section 3.5). */
+// A poll that comes too soon adds this to the interval (RFC 8628, section 3.5).
 const slowDownSeconds = 5;
 const maxIntervalSeconds = 600;
 
@@ -76,8 +77,8 @@ export async function pollDeviceLogin(options: ResultOptions, deviceCode: string
 }
 
 /** The token that confirmed, while it and its user are valid. */
-async function lockCreator(queries: AccountsQueries, { makerId }: DeviceLogin): Promise<Token | null> {
-  const creator = makerId === null ? null : await queries.lockLiveToken(makerId);
+async function lockCreator(queries: AccountsQueries, { decidedBy }: DeviceLogin): Promise<Token | null> {
+  const creator = decidedBy === null ? null : await queries.lockLiveToken(decidedBy);
   if (creator === null || creator.kind === 'key') return null;
   return (await queries.findUser(creator.userId))?.state === 'active' ? creator : null;
 }
@@ -87,7 +88,7 @@ async function createCredential(
   { queries, tx, login, creator }: { queries: AccountsQueries; tx: Tx; login: DeviceLogin; creator: Token },
 ): Promise<DeviceCredential> {
   const { name, keyLimits } = login;
-  const owner = { userId: creator.userId, makerId: creator.tokenId, name };
+  const owner = { userId: creator.userId, createdBy: creator.tokenId, name };
   if (keyLimits !== null) {
     const key = await insertApiKey({ queries, tx, credits }, creator, { name, ...keyLimits });
     return { ...owner, ...key, kind: 'key', models: keyLimits.models, creditCap: keyLimits.creditCap };

@@ -36,7 +36,8 @@ export interface DeviceLogin {
   state: 'pending' | 'confirmed' | 'denied' | 'spent';
   name: string;
   keyLimits: KeyLimits | null;
-  makerId: string | null;
+  /** The token that confirmed or denied the login. */
+  decidedBy: string | null;
   intervalSeconds: number;
   isExpired: boolean;
   /** The last poll is less than the interval ago. */
@@ -56,7 +57,7 @@ export interface DeviceLoginQueries {
   decide(
     userCodeDigest: Buffer,
     bureauId: string,
-    decision: { state: 'confirmed' | 'denied'; makerId: string },
+    decision: { state: 'confirmed' | 'denied'; decidedBy: string },
   ): Promise<{ name: string; address: string } | null>;
   /** Deletes up to 100 logins that expired more than an hour ago. */
   deleteExpired(): Promise<void>;
@@ -88,7 +89,8 @@ function programQueries(
       const rows = await sql`
         insert into gateway.accounts_device_logins
           (digest, user_code_digest, bureau_id, name, address, network, key_limits, interval_seconds, expires_at)
-        values (${login.digest}, ${login.userCodeDigest}, ${login.bureauId}, ${login.name}, ${login.address}, ${login.network},
+        values (${login.digest}, ${login.userCodeDigest}, ${login.bureauId}, ${login.name},
+          ${login.address}, ${login.network},
           ${login.keyLimits === null ? null : sql.json(login.keyLimits as never)}, ${login.intervalSeconds},
           gateway.townhall_now() + make_interval(secs => ${login.ttlSeconds}))
         on conflict (user_code_digest) do nothing returning 1`;
@@ -97,9 +99,10 @@ function programQueries(
     async lock(digest) {
       const [row] = await sql<DeviceLogin[]>`
         select ${bureaus.stateOf(sql, 'd.bureau_id')} as "bureauState", d.state, d.name, d.key_limits as "keyLimits",
-          d.maker_id as "makerId", d.interval_seconds as "intervalSeconds",
+          d.maker_id as "decidedBy", d.interval_seconds as "intervalSeconds",
           d.expires_at <= gateway.townhall_now() as "isExpired",
-          coalesce(d.last_polled_at > gateway.townhall_now() - make_interval(secs => d.interval_seconds), false) as "isPolledTooSoon"
+          coalesce(d.last_polled_at > gateway.townhall_now() - make_interval(secs => d.interval_seconds), false)
+            as "isPolledTooSoon"
         from gateway.accounts_device_logins d where d.digest = ${digest} for update of d`;
       return row ?? null;
     },
@@ -131,9 +134,9 @@ function personQueries(sql: Sql): Pick<DeviceLoginQueries, 'findPending' | 'deci
           and expires_at > gateway.townhall_now()`;
       return row ?? null;
     },
-    async decide(userCodeDigest, bureauId, { state, makerId }) {
+    async decide(userCodeDigest, bureauId, { state, decidedBy }) {
       const [row] = await sql<{ name: string; address: string }[]>`
-        update gateway.accounts_device_logins set state = ${state}, maker_id = ${makerId}
+        update gateway.accounts_device_logins set state = ${state}, maker_id = ${decidedBy}
         where user_code_digest = ${userCodeDigest} and bureau_id = ${bureauId} and state = 'pending'
           and expires_at > gateway.townhall_now()
         returning name, address`;

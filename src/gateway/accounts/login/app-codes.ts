@@ -82,7 +82,7 @@ export function appCodeHandlers(
   };
 }
 
-/** Throws 409 while the attempt waits for the person, 410 when it gives no token any more. */
+/** Throws 409 while the attempt waits for the person, 410 when it cannot issue a token any more. */
 function requireFinished({ state, isExpired, wasRead, userState }: LoginAttempt): void {
   if (state === 'pending' && !isExpired)
     throw new Problem('conflict', 'conflict', 'This login is not finished; continue it first.', {
@@ -107,7 +107,7 @@ async function consumeCode(
   return token.attemptDigest;
 }
 
-/** Reads the attempt for good: it gives no second token, neither for another code nor as a login's result. */
+/** Marks the attempt as read, so that no other code and no read of the result issues a second token. */
 async function issueToken(
   { store, loginAttempts, times, refuseUnlessActive }: AppCodeOptions,
   attemptDigest: Buffer,

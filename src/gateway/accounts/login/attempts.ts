@@ -1,4 +1,5 @@
-// A login attempt: start it, give it inputs, finish it with a person. `result.ts` reads its result.
+// Login attempts: starts them, passes inputs to their provider and finishes them with a person. `result.ts`
+// reads their results.
 import { id } from '../../../kernel/ids.ts';
 import { invalidMember, Problem } from '../../../kernel/problem.ts';
 import type { Bureau, BureauState } from '../../bureaus/index.ts';
@@ -20,11 +21,11 @@ import { newSecret, newUserCode, seal, secretDigest, unseal } from './sealed-sec
 import type { LoginAttempt, LoginAttemptQueries, LoginAttemptStore, NewLoginAttempt } from './store.ts';
 
 export interface LoginTimes {
-  /** How long an attempt lives. */
+  /** An attempt expires after this time. */
   attemptSeconds: number;
-  /** How long after its first read a result can be read again. */
+  /** A result can be read again for this long after its first read. */
   rereadSeconds: number;
-  /** How long the token of a login lives. */
+  /** The lifetime of the token of a login. */
   tokenSeconds: number;
 }
 

@@ -47,7 +47,7 @@ interface CallbackOptions {
   confirmSeconds: number;
 }
 
-/** An attempt whose browser is back, with what its OAuth state remembered. */
+/** An attempt whose browser has returned, with the content of its OAuth state. */
 interface ReturnedLogin {
   digest: Buffer;
   attempt: LoginAttempt;

@@ -19,7 +19,8 @@ interface PasswordReset extends PendingVerification {
   userId: string | null;
 }
 
-type UserCall = Parameters<AccountsHandlers['accounts.changePassword']>[0];
+type RequestCall = Parameters<AccountsHandlers['accounts.requestPasswordReset']>[0];
+type ChangeCall = Parameters<AccountsHandlers['accounts.changePassword']>[0];
 type ResetCall = Parameters<AccountsHandlers['accounts.resetPassword']>[0];
 
 interface PasswordChangeOptions {
@@ -39,73 +40,73 @@ export function passwordChange(
   AccountsHandlers,
   'accounts.requestPasswordReset' | 'accounts.resetPassword' | 'accounts.changePassword'
 > {
-  const { store, passwords, verification, attemptLimits, background } = options;
-
   return {
-    'accounts.requestPasswordReset': async ({ body, remoteAddress }) => {
-      const { bureau, email } = await verification.requireAddress(body);
-      await verification.countCode(bureau, email, remoteAddress);
-      const account = await store.findEmailAccount(bureau.bureauId, email);
-      const isActive = account?.state === 'active';
-      const code = isActive ? newEmailCode() : null;
-      const content: PasswordReset = {
-        bureauId: bureau.bureauId,
-        email,
-        userId: isActive ? account.userId : null,
-        code,
-      };
-      const answer = await verification.start('password_reset', content);
-      // Send in the background: the duration of the request would reveal that there is an account.
-      if (code !== null)
-        background.run(answer.body.verification_id, () =>
-          verification.sendCode(bureau, { to: email, code, purpose: 'set a new password' }),
-        );
-      return answer;
-    },
-
-    'accounts.resetPassword': async (call) => {
-      const { body } = call;
-      passwords.requireAcceptable(body.password, 'password', null);
-      const { remoteAddress } = call;
-      const { userId, bureauId, email } = await verification.prove<PasswordReset>(
-        'password_reset',
-        body,
-        remoteAddress,
-      );
-      if (userId === null) throw new Error('A code matched a password reset without a user.');
-      const passwordDigest = await passwords.digest(body.password);
-      const isBlocked = await store.tx(async (queries, tx) => {
-        const user = await queries.lockUser(userId);
-        if (user?.state !== 'active') return true;
-        await replacePassword(options, { queries, tx, call, userId, passwordDigest });
-        return false;
-      });
-      if (isBlocked) throw userBlocked();
-      // Wrong passwords are usually why a person comes here, and the new one must work at once.
-      await attemptLimits.clear('passwords', { bureauId, email, remoteAddress });
-      return { status: 200, body: { changed: true } };
-    },
-
-    'accounts.changePassword': async (call) => {
-      const { userId, bureauId, tokenId } = call.identity;
-      const email = await requireChangeable(store, userId, tokenId);
-      passwords.requireAcceptable(call.body.new_password, 'new_password', email);
-      const account = await passwords.check(
-        { bureauId, email, remoteAddress: call.remoteAddress },
-        call.body.current_password,
-      );
-      if (account?.userId !== userId) throw wrongCurrentPassword();
-      const passwordDigest = await passwords.digest(call.body.new_password);
-      await store.tx(async (queries, tx) => {
-        // A login takes the same lock, so a login with the former password cannot end after this.
-        await queries.lockUser(userId);
-        if ((await queries.findPasswordDigest(userId)) !== account.passwordDigest)
-          throw wrongCurrentPassword();
-        await replacePassword(options, { queries, tx, call, userId, passwordDigest, exceptTokenId: tokenId });
-      });
-      return { status: 200, body: { changed: true } };
-    },
+    'accounts.requestPasswordReset': (call) => requestReset(options, call),
+    'accounts.resetPassword': (call) => resetPassword(options, call),
+    'accounts.changePassword': (call) => changePassword(options, call),
   };
+}
+
+async function requestReset(
+  { store, verification, background }: PasswordChangeOptions,
+  { body, remoteAddress }: RequestCall,
+) {
+  const { bureau, email } = await verification.requireAddress(body);
+  await verification.countCode(bureau, email, remoteAddress);
+  const account = await store.findEmailAccount(bureau.bureauId, email);
+  const userId = account?.state === 'active' ? account.userId : null;
+  const code = userId === null ? null : newEmailCode();
+  const content: PasswordReset = { bureauId: bureau.bureauId, email, userId, code };
+  const answer = await verification.start('password_reset', content);
+  // Send in the background: the duration of the request would reveal that there is an account.
+  if (code !== null)
+    background.run(answer.body.verification_id, () =>
+      verification.sendCode(bureau, { to: email, code, purpose: 'set a new password' }),
+    );
+  return answer;
+}
+
+async function resetPassword(options: PasswordChangeOptions, call: ResetCall) {
+  const { store, passwords, verification, attemptLimits } = options;
+  const { body, remoteAddress } = call;
+  passwords.requireAcceptable(body.password, 'password', null);
+  const { userId, bureauId, email } = await verification.prove<PasswordReset>(
+    'password_reset',
+    body,
+    remoteAddress,
+  );
+  if (userId === null) throw new Error('A code matched a password reset without a user.');
+  const passwordDigest = await passwords.digest(body.password);
+  const isBlocked = await store.tx(async (queries, tx) => {
+    const user = await queries.lockUser(userId);
+    if (user?.state !== 'active') return true;
+    await replacePassword(options, { queries, tx, call, userId, passwordDigest });
+    return false;
+  });
+  if (isBlocked) throw userBlocked();
+  // Most resets follow wrong passwords. Clear their count, so that the new password works at once.
+  await attemptLimits.clear('passwords', { bureauId, email, remoteAddress });
+  return { status: 200 as const, body: { changed: true as const } };
+}
+
+async function changePassword(options: PasswordChangeOptions, call: ChangeCall) {
+  const { store, passwords } = options;
+  const { userId, bureauId, tokenId } = call.identity;
+  const email = await requireChangeable(store, userId, tokenId);
+  passwords.requireAcceptable(call.body.new_password, 'new_password', email);
+  const account = await passwords.check(
+    { bureauId, email, remoteAddress: call.remoteAddress },
+    call.body.current_password,
+  );
+  if (account?.userId !== userId) throw wrongCurrentPassword();
+  const passwordDigest = await passwords.digest(call.body.new_password);
+  await store.tx(async (queries, tx) => {
+    // A login takes the same lock, so a login with the former password cannot end after this.
+    await queries.lockUser(userId);
+    if ((await queries.findPasswordDigest(userId)) !== account.passwordDigest) throw wrongCurrentPassword();
+    await replacePassword(options, { queries, tx, call, userId, passwordDigest, exceptTokenId: tokenId });
+  });
+  return { status: 200 as const, body: { changed: true as const } };
 }
 
 /** The user's e-mail address. Throws 403 for an API key and 409 for a user without a password. */
@@ -135,7 +136,7 @@ async function replacePassword(
   }: {
     queries: AccountsQueries;
     tx: Tx;
-    call: UserCall | ResetCall;
+    call: ChangeCall | ResetCall;
     userId: string;
     passwordDigest: string;
     /** The token of the call, which stays valid. */

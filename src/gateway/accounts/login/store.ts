@@ -54,7 +54,7 @@ export interface LoginAttemptQueries {
   recordFirstRead(digest: Buffer, token: { tokenId: string; sealedToken: Buffer | null }): Promise<void>;
   dropSealedToken(digest: Buffer): Promise<void>;
   deleteForUser(userId: string): Promise<void>;
-  /** Deletes the attempts of all users of a Bureau. */
+  /** Deletes the finished attempts of a Bureau. */
   deleteForBureau(bureauId: string): Promise<void>;
   /** Deletes up to 100 attempts that expired more than a day ago. */
   deleteExpired(): Promise<void>;
@@ -87,8 +87,8 @@ function createQueries(sql: Sql, bureaus: BureauColumns): LoginAttemptQueries {
       await sql`
         insert into gateway.accounts_login_attempts
           (digest, bureau_id, provider, state, user_id, awaits, inputs_left, redirect_to, code_challenge, expires_at)
-        values (${digest}, ${bureauId}, ${provider}, ${userId === undefined ? 'pending' : 'done'}, ${userId ?? null}, ${awaits ?? null},
-          ${maxInputs}, ${redirectTo ?? null}, ${codeChallenge ?? null},
+        values (${digest}, ${bureauId}, ${provider}, ${userId === undefined ? 'pending' : 'done'},
+          ${userId ?? null}, ${awaits ?? null}, ${maxInputs}, ${redirectTo ?? null}, ${codeChallenge ?? null},
           gateway.townhall_now() + make_interval(secs => ${ttlSeconds}))`;
     },
     find: (digest) => read(sql, bureaus, digest, 0),
@@ -106,21 +106,27 @@ function createQueries(sql: Sql, bureaus: BureauColumns): LoginAttemptQueries {
       return row?.left ?? null;
     },
     async uncountInput(digest) {
-      await sql`update gateway.accounts_login_attempts set inputs_left = inputs_left + 1 where digest = ${digest} and ${isPending()}`;
+      await sql`
+        update gateway.accounts_login_attempts set inputs_left = inputs_left + 1
+        where digest = ${digest} and ${isPending()}`;
     },
     async setProviderState(digest, sealedProviderState) {
-      await sql`update gateway.accounts_login_attempts set sealed_memory = ${sealedProviderState} where digest = ${digest} and ${isPending()}`;
+      await sql`
+        update gateway.accounts_login_attempts set sealed_memory = ${sealedProviderState}
+        where digest = ${digest} and ${isPending()}`;
     },
     async finish(digest, { userId, loginCodeDigest }) {
       const rows = await sql`
         update gateway.accounts_login_attempts
-        set state = 'done', user_id = ${userId}, login_code_digest = ${loginCodeDigest ?? null}, sealed_memory = null, awaits = null
+        set state = 'done', user_id = ${userId}, login_code_digest = ${loginCodeDigest ?? null},
+          sealed_memory = null, awaits = null
         where digest = ${digest} and ${isPending()} returning 1`;
       return rows.length > 0;
     },
     async fail(digest, error) {
       const rows = await sql`
-        update gateway.accounts_login_attempts set state = 'failed', error = ${error}, sealed_memory = null, awaits = null
+        update gateway.accounts_login_attempts
+        set state = 'failed', error = ${error}, sealed_memory = null, awaits = null
         where digest = ${digest} and ${isPending()} returning 1`;
       return rows.length > 0;
     },
@@ -134,7 +140,8 @@ function createQueries(sql: Sql, bureaus: BureauColumns): LoginAttemptQueries {
       await sql`update gateway.accounts_login_attempts set sealed_token = null where digest = ${digest}`;
     },
     async deleteForBureau(bureauId) {
-      await sql`delete from gateway.accounts_login_attempts where bureau_id = ${bureauId} and user_id is not null`;
+      await sql`
+        delete from gateway.accounts_login_attempts where bureau_id = ${bureauId} and user_id is not null`;
     },
     async deleteForUser(userId) {
       await sql`delete from gateway.accounts_login_attempts where user_id = ${userId}`;
@@ -158,13 +165,15 @@ async function read(
   rereadSeconds: number,
 ): Promise<LoginAttempt | null> {
   const [row] = await sql<LoginAttempt[]>`
-    select a.bureau_id as "bureauId", ${bureaus.stateOf(sql, 'a.bureau_id')} as "bureauState", a.provider, a.state,
-      a.awaits, a.error, a.inputs_left as "inputsLeft", a.sealed_memory as "sealedProviderState", a.redirect_to as "redirectTo",
+    select a.bureau_id as "bureauId", ${bureaus.stateOf(sql, 'a.bureau_id')} as "bureauState", a.provider,
+      a.state, a.awaits, a.error, a.inputs_left as "inputsLeft",
+      a.sealed_memory as "sealedProviderState", a.redirect_to as "redirectTo",
       a.code_challenge as "codeChallenge", a.login_code_digest as "loginCodeDigest", a.user_id as "userId",
       (select u.state from gateway.accounts_users u where u.user_id = a.user_id) as "userState",
       a.expires_at <= gateway.townhall_now() as "isExpired",
       a.first_read_at is not null as "wasRead",
-      coalesce(a.first_read_at > gateway.townhall_now() - make_interval(secs => ${rereadSeconds}), false) as "isReadable",
+      coalesce(a.first_read_at > gateway.townhall_now() - make_interval(secs => ${rereadSeconds}), false)
+        as "isReadable",
       a.token_id as "tokenId", a.sealed_token as "sealedToken"
     from gateway.accounts_login_attempts a where a.digest = ${digest}`;
   return row ?? null;

@@ -1,4 +1,4 @@
-// E-mail addresses in the one normalized form in which they are stored, counted and written to.
+// Normalizes e-mail addresses: one form for accounts, attempt counters and recipients.
 import type { Person } from './provider.ts';
 
 /**

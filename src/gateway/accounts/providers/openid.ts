@@ -218,17 +218,12 @@ const allowPlainHttp: (configuration: client.Configuration) => void = client.all
  * provider does not support it.
  */
 function clientAuthentication(secret: string): client.ClientAuth {
-  const [basicAuthentication, postAuthentication] = [
-    client.ClientSecretBasic(secret),
-    client.ClientSecretPost(secret),
-  ];
+  const authenticateBasic = client.ClientSecretBasic(secret);
+  const authenticatePost = client.ClientSecretPost(secret);
   return (server, ...parameters) => {
     const methods = server.token_endpoint_auth_methods_supported;
-    return (
-      methods === undefined || methods.includes('client_secret_basic')
-        ? basicAuthentication
-        : postAuthentication
-    )(server, ...parameters);
+    const supportsBasic = methods === undefined || methods.includes('client_secret_basic');
+    return (supportsBasic ? authenticateBasic : authenticatePost)(server, ...parameters);
   };
 }
 
@@ -246,8 +241,7 @@ function timedOut(): Problem {
   return new Problem('upstream_timeout', 'upstream_timeout', 'The login provider did not answer in time.');
 }
 
-// An unreachable provider or an unreadable answer is a 502; an answer that fails validation is a
-// 400.
+// An unreachable provider or an unreadable answer is a 502; an answer that fails validation is a 400.
 function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;
   if (error instanceof client.AuthorizationResponseError) {
@@ -278,7 +272,7 @@ function asProblem(error: unknown): Problem {
   });
 }
 
-// The library's errors carry request parameters, which are secrets. Log only the
+// The library's errors contain request parameters, which are secrets. Log only the
 // name, the OAuth error and the code.
 function withoutParameters(error: unknown): Error {
   const { name, code, error: oauthError } = error as { name?: unknown; code?: unknown; error?: unknown };
