@@ -70,7 +70,7 @@ type LoginCall = Parameters<Service<'admin'>['handlers']['admin.login']>[0];
 
 const defaultSessionLimits: SessionLimits = { ttlSeconds: 12 * 3600, idleSeconds: 2 * 3600, maxSessions: 5 };
 
-/** The options that the functions of the login share. */
+/** The dependencies that the functions of the login share. */
 interface Shared {
   store: AdminStore;
   audit: AdminOptions['audit'];
@@ -92,14 +92,14 @@ export function admin(options: AdminOptions): Admin {
     concurrencyLimit: options.concurrencyLimit ?? createConcurrencyLimit(defaultConcurrency),
     rounds: options.passwordRounds,
   });
-  const sharedOptions = { store, audit, sessions, attemptLimits, background, checkPassword, scopeOperations };
+  const shared = { store, audit, sessions, attemptLimits, background, checkPassword, scopeOperations };
 
   return {
     name: 'admin',
     title: 'Administration',
     env: [],
     handlers: {
-      'admin.login': (call) => logIn(sharedOptions, call),
+      'admin.login': (call) => logIn(shared, call),
       'admin.getSession': async (call) => {
         const session = await store.findSession({ sessionId: call.identity.tokenId }, sessions.idleSeconds);
         // The session ended after the request was authenticated.
@@ -123,7 +123,7 @@ export function admin(options: AdminOptions): Admin {
         return { status: 200, body: { revoked: true } };
       },
     },
-    identify: createIdentify(sharedOptions),
+    identify: createIdentify(shared),
     machines: createMachines(options),
     ...createCredentials({ store, log, audit, changes, rounds: options.passwordRounds }),
     close: () => background.untilSettled(),
@@ -131,12 +131,12 @@ export function admin(options: AdminOptions): Admin {
 }
 
 async function logIn(
-  { store, audit, sessions, attemptLimits, background, ...shared }: Shared,
+  { store, audit, sessions, attemptLimits, background, checkPassword }: Shared,
   call: LoginCall,
 ) {
   const { admin_id: adminId, password } = call.body;
   const source = { adminId, network: networkOf(call.remoteAddress) };
-  const passwordDigest = await shared.checkPassword(source, password);
+  const passwordDigest = await checkPassword(source, password);
   background.run('delete old attempt counters', () => store.deleteOldCounters(attemptLimits.forgetSeconds));
   const entry = { ...originOf(call), action: call.operationId };
   if (passwordDigest === null) {

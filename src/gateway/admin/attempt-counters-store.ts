@@ -71,7 +71,10 @@ async function countLocked(
   const { tries, startsWindow } = decision;
   await tx`
     update gateway.admin_guesses set
-      tries = case scope when 'address' then ${tries.address}::integer when 'id' then ${tries.id}::integer else ${tries.pair}::integer end,
+      tries = case scope
+        when 'address' then ${tries.address}::integer
+        when 'id' then ${tries.id}::integer
+        else ${tries.pair}::integer end,
       opened_at = case when scope = 'address' and ${startsWindow} then gateway.townhall_now() else opened_at end,
       -- The time is that of the transaction's start, so one that started earlier may be counted later.
       last_try_at = greatest(last_try_at, gateway.townhall_now())
@@ -88,12 +91,14 @@ export async function uncountAttempt(tx: Tx, source: LoginSource): Promise<void>
     update gateway.admin_guesses set tries = greatest(tries - 1, 0)
     where (scope = 'address' and key = ${keys.address})
       or (scope = 'id' and key = ${keys.id} and not exists (
-        select 1 from gateway.admin_guesses where scope = 'pair' and key = ${keys.pair} and succeeded_at is not null))`;
+        select 1 from gateway.admin_guesses
+        where scope = 'pair' and key = ${keys.pair} and succeeded_at is not null))`;
   await tx`
     update gateway.admin_guesses set tries = 0, succeeded_at = gateway.townhall_now()
     where scope = 'pair' and key = ${keys.pair}`;
 }
 
+/** Waits for attempts that are being counted. */
 export async function deleteAllCounters(tx: Tx): Promise<void> {
   // Lock the table: deleting row by row could deadlock with an attempt that is being counted.
   await tx`lock table gateway.admin_guesses in exclusive mode`;
@@ -108,7 +113,9 @@ function keysOf({ adminId, network }: LoginSource): CounterKeys {
 }
 
 function hasKey(sql: Sql, { address, id, pair }: CounterKeys) {
-  return sql`((scope = 'address' and key = ${address}) or (scope = 'id' and key = ${id}) or (scope = 'pair' and key = ${pair}))`;
+  return sql`((scope = 'address' and key = ${address})
+    or (scope = 'id' and key = ${id})
+    or (scope = 'pair' and key = ${pair}))`;
 }
 
 async function readCounters(sql: Sql, source: LoginSource, lock = sql``): Promise<Counters> {

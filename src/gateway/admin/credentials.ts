@@ -80,12 +80,12 @@ export function createCredentials({
 }
 
 function requireAcceptable(adminId: string, password: string): void {
-  const idFault = adminIdError(adminId);
-  if (idFault !== null) throw invalidProblem('admin_id', idFault);
-  const fault = passwordError(password, [adminId]);
-  if (fault !== null) throw invalidProblem('password', fault);
+  const idError = adminIdError(adminId);
+  if (idError !== null) throw invalidCredential('admin_id', idError);
+  const passwordProblem = passwordError(password, [adminId]);
+  if (passwordProblem !== null) throw invalidCredential('password', passwordProblem);
 }
 
-function invalidProblem(param: string, message: string): Problem {
+function invalidCredential(param: string, message: string): Problem {
   return new Problem('bad_request', 'invalid_request', message, { param });
 }

@@ -70,17 +70,10 @@ export function createMachines({
       const credential = createToken('adm');
       const facts = { scopes: [...new Set(scopes)], last4: credential.slice(-4) };
       const credentialId = id('adm');
+      const diff = { bureau_id: bureauId, ...facts, ttl_seconds: ttlSeconds };
       const machine = await store.insertMachine(
         { credentialId, bureauId, digest: tokenDigest(credential), ttlSeconds, ...facts },
-        (tx) =>
-          audit.record(
-            tx,
-            auditEntry('admin.token.create', credentialId, {
-              bureau_id: bureauId,
-              ...facts,
-              ttl_seconds: ttlSeconds,
-            }),
-          ),
+        (tx) => audit.record(tx, auditEntry('admin.token.create', credentialId, diff)),
       );
       return { ...machine, credential };
     },

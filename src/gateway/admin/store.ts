@@ -92,8 +92,11 @@ function administratorStore(
         await tx`lock table gateway.admin_administrators in share row exclusive mode`;
         // The delete waits for a login that holds the row's lock to open its session, which is revoked below.
         await tx`delete from gateway.admin_administrators`;
-        await tx`insert into gateway.admin_administrators (admin_id, password_digest) values (${adminId}, ${passwordDigest})`;
-        await tx`update gateway.admin_sessions set revoked_at = gateway.townhall_now() where revoked_at is null`;
+        await tx`
+          insert into gateway.admin_administrators (admin_id, password_digest)
+          values (${adminId}, ${passwordDigest})`;
+        await tx`
+          update gateway.admin_sessions set revoked_at = gateway.townhall_now() where revoked_at is null`;
         await deleteAllCounters(tx);
         await writeAudit(tx);
       }),
@@ -140,10 +143,11 @@ function sessionStore(
       }),
     async findSession(by, idleSeconds) {
       const [session] = await sql<Session[]>`
-        select s.session_id as "sessionId", s.admin_id as "adminId", s.created_at as "createdAt", s.expires_at as "expiresAt",
-          s.last_used_at <= gateway.townhall_now() - interval '1 minute' as "isUseStale"
+        select s.session_id as "sessionId", s.admin_id as "adminId", s.created_at as "createdAt",
+          s.expires_at as "expiresAt", s.last_used_at <= gateway.townhall_now() - interval '1 minute' as "isUseStale"
         from gateway.admin_sessions s join gateway.admin_administrators a using (admin_id)
-        where ${'digest' in by ? sql`s.digest = ${by.digest}` : sql`s.session_id = ${by.sessionId}`} and ${isLive(sql, idleSeconds)}`;
+        where ${'digest' in by ? sql`s.digest = ${by.digest}` : sql`s.session_id = ${by.sessionId}`}
+          and ${isLive(sql, idleSeconds)}`;
       return session ?? null;
     },
     async recordUse(sessionId) {
