@@ -73,10 +73,11 @@ function pendingQueries(
       // One statement inserts both rows, so every entry is queued for the chain.
       await tx`
         with inserted as (
-          insert into gateway.audit_entries (entry_id, actor_kind, actor_id, token_id, address, request_id, action, target_kind,
-            target_id, outcome, diff)
-          values (${entryId}, ${actor.kind}, ${actor.id}, ${actor.tokenId}, ${entry.address}, ${entry.requestId}, ${entry.action},
-            ${target?.kind ?? null}, ${target?.id ?? null}, ${entry.outcome},
+          insert into gateway.audit_entries
+            (entry_id, actor_kind, actor_id, token_id, address, request_id, action, target_kind, target_id,
+              outcome, diff)
+          values (${entryId}, ${actor.kind}, ${actor.id}, ${actor.tokenId}, ${entry.address},
+            ${entry.requestId}, ${entry.action}, ${target?.kind ?? null}, ${target?.id ?? null}, ${entry.outcome},
             ${entry.diff === undefined ? null : tx.json(entry.diff as Parameters<Tx['json']>[0])})
           returning entry_id)
         insert into gateway.audit_pending select entry_id from inserted`;
@@ -86,9 +87,8 @@ function pendingQueries(
       return row !== undefined;
     },
     async countPending() {
-      const [row] = await sql<
-        { count: number }[]
-      >`select count(*)::integer as count from gateway.audit_pending`;
+      const [row] = await sql<{ count: number }[]>`
+        select count(*)::integer as count from gateway.audit_pending`;
       return row?.count ?? 0;
     },
     async dequeuePending(tx, limit) {
@@ -136,14 +136,15 @@ function verificationQueries(
 ): Pick<AuditStore, 'listBatchesAfter' | 'listLinkedEntries' | 'listUnlinkedEntries' | 'hasRetentionEntry'> {
   return {
     async listBatchesAfter(batch, limit) {
-      return [
-        ...(await sql<Batch[]>`
-          select batch, previous, hash, entries from gateway.audit_batches where batch > ${batch} order by batch limit ${limit}`),
-      ];
+      const rows = await sql<Batch[]>`
+        select batch, previous, hash, entries from gateway.audit_batches
+        where batch > ${batch} order by batch limit ${limit}`;
+      return [...rows];
     },
     async listLinkedEntries(batch) {
       const rows = await sql<LinkedEntry[]>`
-        select l.entry_id as "entryId", l.digest, case when e.entry_id is null then null else ${entryText(sql)} end as entry
+        select l.entry_id as "entryId", l.digest,
+          case when e.entry_id is null then null else ${entryText(sql)} end as entry
         from gateway.audit_links l left join gateway.audit_entries e using (entry_id)
         where l.batch = ${batch} order by l.position`;
       return [...rows];
@@ -174,9 +175,11 @@ function retentionQueries(): Pick<AuditStore, 'findLastBatchOlderThan' | 'delete
       return row?.batch ?? null;
     },
     async deleteThrough(tx, batch) {
+      // The table's trigger refuses any delete unless the transaction has this setting.
       await tx`select set_config('townhall.audit_retention', 'on', true)`;
       const deletedRows = await tx`
-        delete from gateway.audit_entries where entry_id in (select entry_id from gateway.audit_links where batch <= ${batch})`;
+        delete from gateway.audit_entries
+        where entry_id in (select entry_id from gateway.audit_links where batch <= ${batch})`;
       await tx`delete from gateway.audit_links where batch <= ${batch}`;
       await tx`delete from gateway.audit_batches where batch <= ${batch}`;
       await tx`select set_config('townhall.audit_retention', '', true)`;
