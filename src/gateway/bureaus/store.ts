@@ -1,4 +1,4 @@
-// SQL of the Bureaus table.
+// SQL of the Bureaus table, and subqueries on it for the tables of other services.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { BureauState } from './lifecycle.ts';
 
@@ -60,7 +60,7 @@ export interface BureausStore {
   insertIfAbsent(bureau: Pick<Bureau, 'bureauId' | 'name' | 'serverUrl'>): Promise<boolean>;
   find(bureauId: string): Promise<Bureau | null>;
   list(after: BureauCursor | null, count: number): Promise<(Bureau & { createdAtText: string })[]>;
-  /** These three are subqueries for a query of another table, whose `column` has the id of the Bureau. */
+  /** These three are subqueries for queries of other tables, whose `column` has the ID of the Bureau. */
   stateOf(sql: Sql, column: string): SqlFragment;
   modelsOf(sql: Sql, column: string): SqlFragment;
   startingCreditsOf(sql: Sql, column: string): SqlFragment;
@@ -75,50 +75,62 @@ export interface BureausStore {
 }
 
 export function bureausStore(database: Database): BureausStore {
-  const { sql } = database;
   return {
-    async insertIfAbsent({ bureauId, name, serverUrl }) {
-      const rows = await sql`
-        insert into gateway.bureaus_records (bureau_id, name, server_url) values (${bureauId}, ${name}, ${serverUrl})
-        on conflict (bureau_id) do nothing
-        returning 1`;
-      return rows.length > 0;
-    },
+    tx: (work) => database.tx(work),
+    ...readQueries(database.sql),
+    ...writeQueries(database.sql),
+    ...subqueries,
+  };
+}
+
+function readQueries(sql: Sql): Pick<BureausStore, 'find' | 'list' | 'listActive'> {
+  return {
     async find(bureauId) {
-      const [bureau] = await sql<
-        Bureau[]
-      >`select ${columns(sql)} from gateway.bureaus_records where bureau_id = ${bureauId}`;
+      const [bureau] = await sql<Bureau[]>`
+        select ${columns(sql)} from gateway.bureaus_records where bureau_id = ${bureauId}`;
       return bureau ?? null;
     },
     async list(after, count) {
       const rows = await sql<(Bureau & { createdAtText: string })[]>`
         select ${columns(sql)}, created_at::text as "createdAtText" from gateway.bureaus_records
         -- Cast from text: a timestamp parameter would lose its microseconds.
-        where ${after === null ? sql`true` : sql`(created_at, bureau_id) > (${after[0]}::text::timestamptz, ${after[1]})`}
+        where ${
+          after === null
+            ? sql`true`
+            : sql`(created_at, bureau_id) > (${after[0]}::text::timestamptz, ${after[1]})`
+        }
         order by created_at, bureau_id limit ${count}`;
       return [...rows];
     },
-    stateOf: (outerSql, column) =>
-      outerSql`(select state from gateway.bureaus_records where bureau_id = ${outerSql(column)})`,
-    modelsOf: (outerSql, column) =>
-      outerSql`(select models from gateway.bureaus_records where bureau_id = ${outerSql(column)})`,
-    startingCreditsOf: (outerSql, column) =>
-      outerSql`(select starting_credits from gateway.bureaus_records where bureau_id = ${outerSql(column)})`,
     async listActive() {
-      return [
-        ...(await sql<ActiveBureau[]>`
+      const rows = await sql<ActiveBureau[]>`
         select bureau_id as "bureauId", limits, redirect_origins as "redirectOrigins",
           redirect_uris as "redirectUris", server_url as "serverUrl"
-        from gateway.bureaus_records where state = 'active'`),
-      ];
+        from gateway.bureaus_records where state = 'active'`;
+      return [...rows];
     },
-    tx: (work) => database.tx(work),
+  };
+}
+
+function writeQueries(
+  sql: Sql,
+): Pick<BureausStore, 'insertIfAbsent' | 'insert' | 'lock' | 'update' | 'setState'> {
+  return {
+    async insertIfAbsent({ bureauId, name, serverUrl }) {
+      const rows = await sql`
+        insert into gateway.bureaus_records (bureau_id, name, server_url)
+        values (${bureauId}, ${name}, ${serverUrl})
+        on conflict (bureau_id) do nothing
+        returning 1`;
+      return rows.length > 0;
+    },
     async insert(tx, bureauId, settings) {
       const [bureau] = await tx<Bureau[]>`
         insert into gateway.bureaus_records (bureau_id, name, server_url, redirect_origins,
           redirect_uris, color, models, limits, starting_credits, metadata)
         values (${bureauId}, ${settings.name}, ${settings.serverUrl}, ${settings.redirectOrigins}::text[],
-          ${settings.redirectUris}::text[], ${settings.color}, ${settings.models}::text[], ${json(tx, settings.limits)}, ${settings.startingCredits}, ${json(tx, settings.metadata)})
+          ${settings.redirectUris}::text[], ${settings.color}, ${settings.models}::text[],
+          ${json(tx, settings.limits)}, ${settings.startingCredits}, ${json(tx, settings.metadata)})
         on conflict (bureau_id) do nothing
         returning ${columns(tx)}`;
       return bureau ?? null;
@@ -132,9 +144,9 @@ export function bureausStore(database: Database): BureausStore {
       const [bureau] = await tx<Bureau[]>`
         update gateway.bureaus_records set name = ${settings.name}, server_url = ${settings.serverUrl},
           redirect_origins = ${settings.redirectOrigins}::text[],
-          redirect_uris = ${settings.redirectUris}::text[], color = ${settings.color}, models = ${settings.models}::text[],
-          limits = ${json(tx, settings.limits)}, starting_credits = ${settings.startingCredits},
-          metadata = ${json(tx, settings.metadata)}, updated_at = gateway.townhall_now()
+          redirect_uris = ${settings.redirectUris}::text[], color = ${settings.color},
+          models = ${settings.models}::text[], limits = ${json(tx, settings.limits)},
+          starting_credits = ${settings.startingCredits}, metadata = ${json(tx, settings.metadata)}, updated_at = gateway.townhall_now()
         where bureau_id = ${bureauId} returning ${columns(tx)}`;
       return requireBureau(bureau);
     },
@@ -148,11 +160,19 @@ export function bureausStore(database: Database): BureausStore {
   };
 }
 
+const subqueries: Pick<BureausStore, 'stateOf' | 'modelsOf' | 'startingCreditsOf'> = {
+  stateOf: (sql, column) => sql`(select state from gateway.bureaus_records where bureau_id = ${sql(column)})`,
+  modelsOf: (sql, column) =>
+    sql`(select models from gateway.bureaus_records where bureau_id = ${sql(column)})`,
+  startingCreditsOf: (sql, column) =>
+    sql`(select starting_credits from gateway.bureaus_records where bureau_id = ${sql(column)})`,
+};
+
 function columns(sql: Sql) {
-  return sql`bureau_id as "bureauId", name, state, server_url as "serverUrl", redirect_origins as "redirectOrigins",
-    redirect_uris as "redirectUris", color, models,
-    limits, starting_credits as "startingCredits", metadata, created_at as "createdAt", updated_at as "updatedAt",
-    archived_at as "archivedAt"`;
+  return sql`bureau_id as "bureauId", name, state, server_url as "serverUrl",
+    redirect_origins as "redirectOrigins", redirect_uris as "redirectUris", color, models, limits,
+    starting_credits as "startingCredits", metadata, created_at as "createdAt",
+    updated_at as "updatedAt", archived_at as "archivedAt"`;
 }
 
 function json(sql: Sql, value: object | null) {
