@@ -27,7 +27,7 @@ export function cities(options: CitiesOptions): Cities {
       await upsert(
         options,
         { ...deployment, baseUrl: requireBaseUrl(deployment.baseUrl), deployedAt: null },
-        { origin: systemOrigin, action: 'cities.upsertCity' },
+        { ...systemOrigin, action: 'cities.upsertCity' },
       );
     },
     name: 'cities',
@@ -39,14 +39,14 @@ export function cities(options: CitiesOptions): Cities {
         body: { items: (await store.list()).map(serializeCity) },
       }),
       'cities.upsertCity': async (call) => {
-        const origin = { origin: originOf(call), action: call.operationId };
-        const city = await upsert(options, readDeployment(call.body), origin);
+        const change = { ...originOf(call), action: call.operationId };
+        const city = await upsert(options, readDeployment(call.body), change);
         return { status: 200, body: serializeCity(city) };
       },
       'cities.removeCity': async (call) => {
         const cityId = call.body.city_id;
-        const origin = { origin: originOf(call), action: call.operationId };
-        return { status: 200, body: { removed: await remove(options, cityId, origin) } };
+        const change = { ...originOf(call), action: call.operationId };
+        return { status: 200, body: { removed: await remove(options, cityId, change) } };
       },
       'cities.getCurrentCity': async () => {
         const city = await store.findCurrent(baseUrl()?.replace(/\/+$/, '') ?? null);
@@ -60,22 +60,15 @@ export function cities(options: CitiesOptions): Cities {
   };
 }
 
-interface ChangeOrigin {
-  origin: Origin;
-  action: string;
-}
+/** The author and the name of a change, for the audit log. */
+type Change = Origin & { action: string };
 
-function upsert(
-  { store, audit }: CitiesOptions,
-  deployment: Deployment,
-  { origin, action }: ChangeOrigin,
-): Promise<City> {
+function upsert({ store, audit }: CitiesOptions, deployment: Deployment, change: Change): Promise<City> {
   return store.tx(async (tx) => {
     const storedCity = await store.upsert(tx, deployment);
     const { city_id, ...diff } = serializeCity(storedCity);
     await audit.record(tx, {
-      ...origin,
-      action,
+      ...change,
       target: { kind: 'city', id: city_id },
       outcome: 'ok',
       diff,
@@ -84,14 +77,10 @@ function upsert(
   });
 }
 
-function remove(
-  { store, audit }: CitiesOptions,
-  cityId: string,
-  { origin, action }: ChangeOrigin,
-): Promise<boolean> {
+function remove({ store, audit }: CitiesOptions, cityId: string, change: Change): Promise<boolean> {
   return store.tx(async (tx) => {
     if (!(await store.remove(tx, cityId))) return false;
-    await audit.record(tx, { ...origin, action, target: { kind: 'city', id: cityId }, outcome: 'ok' });
+    await audit.record(tx, { ...change, target: { kind: 'city', id: cityId }, outcome: 'ok' });
     return true;
   });
 }

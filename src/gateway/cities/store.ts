@@ -30,11 +30,9 @@ export function citiesStore(database: Database): CitiesStore {
   const { sql } = database;
   return {
     async list() {
-      return [
-        ...(await sql<
-          City[]
-        >`select ${columns(sql)} from gateway.cities_records order by deployed_at desc, city_id`),
-      ];
+      const rows = await sql<City[]>`
+        select ${columns(sql)} from gateway.cities_records order by deployed_at desc, city_id`;
+      return [...rows];
     },
     async findCurrent(baseUrl) {
       const [city] = await sql<City[]>`
@@ -48,19 +46,20 @@ export function citiesStore(database: Database): CitiesStore {
         insert into gateway.cities_records as c (city_id, name, base_url, target, version, status, deployed_at)
         values (${cityId}, ${name}, ${baseUrl}, ${target}, ${version}, ${status},
           coalesce(${deployedAt}::timestamptz, gateway.townhall_now()))
-        on conflict (city_id) do update set name = excluded.name, base_url = excluded.base_url, target = excluded.target,
-          version = excluded.version, status = excluded.status, deployed_at = excluded.deployed_at
+        on conflict (city_id) do update set
+          name = excluded.name, base_url = excluded.base_url, target = excluded.target, version = excluded.version, status = excluded.status, deployed_at = excluded.deployed_at
         returning ${columns(tx)}`;
       if (!storedCity) throw new Error('The city was not stored.');
       return storedCity;
     },
     async remove(tx, cityId) {
-      return (await tx`delete from gateway.cities_records where city_id = ${cityId} returning 1`).length > 0;
+      const rows = await tx`delete from gateway.cities_records where city_id = ${cityId} returning 1`;
+      return rows.length > 0;
     },
   };
 }
 
 function columns(sql: Sql) {
-  return sql`city_id as "cityId", name, base_url as "baseUrl", target, version, status, deployed_at as "deployedAt",
-    created_at as "createdAt"`;
+  return sql`city_id as "cityId", name, base_url as "baseUrl", target, version, status,
+    deployed_at as "deployedAt", created_at as "createdAt"`;
 }
