@@ -18,7 +18,10 @@ type ReportQuery = ReportCall['query'];
 const dayMs = 86_400_000;
 const maxDays = 400;
 const maxDaysOfHours = 31;
-const maxRows = 1_000;
+/** Groups of a report. */
+const maxGroups = 1_000;
+/** Models that one request may have run. */
+const maxRecords = 20;
 const creditsPerDollar = 1_000_000;
 
 export function sdkUsageHandlers({
@@ -42,15 +45,13 @@ export function sdkUsageHandlers({
     'usage.getSdkReport': async ({ identity, query }) => {
       const { user_id: userId, model, provider } = query;
       const filter = { ...ownFilter(identity, userId), model, provider, ...readRange(query) };
-      const isOthers = identity.kind === 'user' && userId !== undefined && userId !== identity.userId;
-      if (isOthers || query.credential_type === 'byok') return { status: 200, body: { results: [] } };
+      const isOtherUser = identity.kind === 'user' && userId !== undefined && userId !== identity.userId;
+      if (isOtherUser || query.credential_type === 'byok') return { status: 200, body: { results: [] } };
       await reportCharges();
       return { status: 200, body: { results: await readRows(store, query, filter) } };
     },
   };
 }
-
-const maxRecords = 20;
 
 /** The records that the caller may read; an administrator can choose a user. */
 function ownFilter(identity: ReportCall['identity'], userId?: string): UsageFilter {
@@ -69,7 +70,7 @@ async function readRows(
     return total.calls === 0n ? [] : [{ credential_type: 'system', ...serializeCosts(total) }];
   }
   const grouping = by === 'day' ? part : by;
-  const groups = await store.group(filter, grouping, maxRows);
+  const groups = await store.group(filter, grouping, maxGroups);
   return groups.map((group) => ({
     ...(group.group === null ? {} : { [grouping]: group.group }),
     ...serializeCosts(group),
