@@ -53,7 +53,7 @@ const publicAddress: Requirement = {
   secret: false,
 };
 
-/** Needs a migrated database. Throws a SettingError when the database is sealed with another master key. */
+/** Needs a migrated database. Throws a SettingError when its values are sealed under another master key. */
 export async function env(options: EnvOptions): Promise<Env> {
   const { store, vault, audit, changes, log, isReserved } = options;
   const declarations = () => declarationsOf(options.declarers());

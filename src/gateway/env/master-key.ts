@@ -17,7 +17,7 @@ import {
 } from '../../kernel/secrets/vault.ts';
 import { canaryTable, type EnvStore } from './store.ts';
 
-/** The settings with the keys. The previous key decrypts what is not rewrapped yet. */
+/** The settings with the keys. The previous key decrypts values that are not rewrapped yet. */
 export interface MasterKeySettings {
   masterKey?: string | undefined;
   masterKeyFile?: string | undefined;
@@ -34,11 +34,11 @@ export interface UnlockOptions {
   log: Log;
 }
 
-export const canaryPlace: SealContext = { table: canaryTable, key: 'canary', version: 1 };
+export const canaryContext: SealContext = { table: canaryTable, key: 'canary', version: 1 };
 /** The canary's plain text. It is not secret: decrypting it proves that the key is right. */
-export const canaryWord = 'the master key of this database';
+export const canaryText = 'the master key of this database';
 
-const howToMake = 'Create one with: openssl rand -base64 32';
+const creationHint = 'Create one with: openssl rand -base64 32';
 
 /**
  * Validates the configured keys before a database is opened. Throws a SettingError
@@ -61,8 +61,8 @@ export async function readMasterKeyIds(
   const primaryKey =
     (await readConfiguredKey(settings, 'masterKey', redactor)) ??
     (await loadStoredKey(dataFolder, redactor, null));
-  const previous = await readConfiguredKey(settings, 'masterKeyPrevious', redactor);
-  return { primary: primaryKey?.kid ?? null, previous: previous?.kid ?? null };
+  const previousKey = await readConfiguredKey(settings, 'masterKeyPrevious', redactor);
+  return { primary: primaryKey?.kid ?? null, previous: previousKey?.kid ?? null };
 }
 
 /**
@@ -71,13 +71,13 @@ export async function readMasterKeyIds(
  */
 export async function unlock({ settings, store, dataFolder, redactor, log }: UnlockOptions): Promise<Vault> {
   const { canary, variables } = await store.survey();
-  const previous = await readConfiguredKey(settings, 'masterKeyPrevious', redactor);
+  const previousKey = await readConfiguredKey(settings, 'masterKeyPrevious', redactor);
   const isEmpty = canary === null && variables === 0;
   const primaryKey =
     (await readConfiguredKey(settings, 'masterKey', redactor)) ??
     (await loadStoredKey(dataFolder, redactor, isEmpty ? log : null));
   if (primaryKey === null) throw new SettingError(missingKey(dataFolder));
-  const vault = createVault(primaryKey, previous === null ? [] : [previous]);
+  const vault = createVault(primaryKey, previousKey === null ? [] : [previousKey]);
   if (canary === null && variables > 0) {
     throw new SettingError(
       'The database has encrypted values but lacks the row that verifies their master key. Nothing was changed.',
@@ -90,7 +90,7 @@ export async function unlock({ settings, store, dataFolder, redactor, log }: Unl
 /** Throws a SettingError unless the vault opens the canary. */
 export function requireOpens(vault: Vault, canary: string): void {
   try {
-    if (vault.open(canaryPlace, canary) === canaryWord) return;
+    if (vault.open(canaryContext, canary) === canaryText) return;
   } catch (error) {
     if (!(error instanceof SealError)) throw error;
   }
@@ -104,7 +104,9 @@ function missingKey(dataFolder: string | null): string {
     dataFolder === null
       ? 'TOWNHALL_MASTER_KEY is required with DATABASE_URL'
       : `The database has encrypted values, but ${keyPath(dataFolder)} does not exist`;
-  return `${settings}. Set TOWNHALL_MASTER_KEY or TOWNHALL_MASTER_KEY_FILE to 32 bytes in base64. ${dataFolder === null ? `${howToMake}; keep it apart from the database and its backups. ` : ''}Nothing was changed.`;
+  const hint =
+    dataFolder === null ? `${creationHint}; keep it apart from the database and its backups. ` : '';
+  return `${settings}. Set TOWNHALL_MASTER_KEY or TOWNHALL_MASTER_KEY_FILE to 32 bytes in base64. ${hint}Nothing was changed.`;
 }
 
 type KeySetting = 'masterKey' | 'masterKeyPrevious';
@@ -131,7 +133,7 @@ async function readConfiguredKey(
 function readKey(text: string, source: string, redactor: Redactor): MasterKey {
   redactor.hold(text.trim());
   const key = readMasterKey(text);
-  if (key === null) throw new SettingError(`${source} must hold 32 bytes in base64. ${howToMake}`);
+  if (key === null) throw new SettingError(`${source} must hold 32 bytes in base64. ${creationHint}`);
   return key;
 }
 
@@ -150,8 +152,8 @@ function keyPath(dataFolder: string): string {
 }
 
 /**
- * The key file beside the embedded database. Creates it when `creationLog` is given,
- * which means that nothing is sealed.
+ * The key of the file beside the embedded database; null when there is none. Creates the file when
+ * `creationLog` is set, which callers do only while nothing is sealed.
  */
 async function loadStoredKey(
   dataFolder: string | null,

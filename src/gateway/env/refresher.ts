@@ -15,7 +15,7 @@ export interface Refresher {
 const retryMs = 250;
 
 export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 'sleep'>): Refresher {
-  const closeStart = new AbortController();
+  const stop = new AbortController();
   let currentRefresh: Promise<void> | undefined;
   let queuedRefresh: Promise<void> | undefined;
   let pendingRetry: Promise<void> | undefined;
@@ -37,9 +37,9 @@ export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 's
   }
 
   async function retryUntilLoaded(): Promise<void> {
-    while (!closeStart.signal.aborted) {
-      await clock.sleep(retryMs, closeStart.signal).catch(() => undefined);
-      if (closeStart.signal.aborted) return;
+    while (!stop.signal.aborted) {
+      await clock.sleep(retryMs, stop.signal).catch(() => undefined);
+      if (stop.signal.aborted) return;
       try {
         return await startOrQueue();
       } catch {
@@ -58,7 +58,7 @@ export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 's
       }
     },
     async close() {
-      closeStart.abort();
+      stop.abort();
       await pendingRetry;
       await currentRefresh?.catch(() => undefined);
     },

@@ -1,13 +1,13 @@
-// Rotation of the master key without downtime. New values are sealed under the key
-// that sealed the canary, not under each server's primary key. So servers can get
-// the new key one by one, and the rewrap switches all of them at once.
+// Rotation of the master key without downtime. New values are sealed under the key that sealed the
+// canary instead of each server's primary key. So servers can get the new key one by one, and the
+// rewrap switches all of them at once.
 import type { Changes } from '../../kernel/data/changes.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { SealError, keyIdOf, type Vault } from '../../kernel/secrets/vault.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { systemOrigin } from '../identity.ts';
-import { canaryPlace, canaryWord, requireOpens } from './master-key.ts';
+import { canaryContext, canaryText, requireOpens } from './master-key.ts';
 import { variablesTable, type EnvStore, type SealedVariable, type StoredVariable } from './store.ts';
 
 export interface RewrapResult {
@@ -50,7 +50,7 @@ export function requireSameKey(serverKid: string, commandKid: unknown): void {
   throw new Problem('conflict', 'conflict', message);
 }
 
-export interface RotationNeeds {
+interface RotationOptions {
   store: EnvStore;
   vault: Vault;
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
@@ -62,9 +62,10 @@ export interface RotationNeeds {
  * SettingError when that is another key.
  */
 export async function sealCanary(store: EnvStore, vault: Vault): Promise<string> {
-  const formerCanary = (await store.survey()).canary;
-  if (formerCanary === null) await store.insertCanary(vault.seal(vault.primaryKid, canaryPlace, canaryWord));
-  const canary = formerCanary ?? (await store.survey()).canary;
+  const existing = (await store.survey()).canary;
+  if (existing === null) await store.insertCanary(vault.seal(vault.primaryKid, canaryContext, canaryText));
+  // Read it again: another server may have inserted its canary first.
+  const canary = existing ?? (await store.survey()).canary;
   if (canary === null) throw new Error('The canary of the master key could not be written.');
   requireOpens(vault, canary);
   return keyIdOf(canary);
@@ -76,37 +77,23 @@ export async function sealCanary(store: EnvStore, vault: Vault): Promise<string>
  */
 export async function rewrapAll(
   tx: Tx,
-  { store, vault, audit, changes }: RotationNeeds,
+  { store, vault, audit, changes }: RotationOptions,
 ): Promise<RewrapResult> {
   const kid = vault.primaryKid;
   // Concurrent writers wait for this lock until the transaction ends, then write under the new key.
   const canary = await store.lockCanary(tx, 'update');
   const rows = await store.listForUpdate(tx);
-  const unreadableKeys: string[] = [];
   const outdatedRows = rows.filter(({ sealed }) => kidOrNull(sealed) !== kid);
+  const values = openAll(vault, outdatedRows);
   const versions = await store.newVersions(tx, outdatedRows.length);
-  const resealedVariables = outdatedRows.flatMap((row, index): SealedVariable[] => {
-    const value = openOrNull(vault, row);
-    if (value === null) {
-      unreadableKeys.push(row.key);
-      return [];
-    }
+  const resealedVariables = outdatedRows.map(({ key }, index): SealedVariable => {
     const version = versions[index] as number;
-    return [
-      {
-        key: row.key,
-        version,
-        sealed: vault.seal(kid, { table: variablesTable, key: row.key, version }, value),
-      },
-    ];
+    const context = { table: variablesTable, key, version };
+    return { key, version, sealed: vault.seal(kid, context, values[index] as string) };
   });
-  if (unreadableKeys.length > 0) {
-    const message = `Nothing was rewrapped: ${unreadableKeys.join(', ')} cannot be opened. Write or remove them first.`;
-    throw new Problem('conflict', 'env_unreadable', message);
-  }
   const isNewKey = keyIdOf(canary) !== kid;
   if (!isNewKey && resealedVariables.length === 0) return { rewrapped: 0, kid };
-  if (isNewKey) await store.replaceCanary(tx, vault.seal(kid, canaryPlace, canaryWord));
+  if (isNewKey) await store.replaceCanary(tx, vault.seal(kid, canaryContext, canaryText));
   await store.reseal(tx, resealedVariables);
   await audit.record(tx, {
     ...systemOrigin,
@@ -117,6 +104,17 @@ export async function rewrapAll(
   });
   await changes.bump(tx);
   return { rewrapped: resealedVariables.length, kid };
+}
+
+/** The values of the rows. Throws 409 `env_unreadable` with the keys of those that cannot be opened. */
+function openAll(vault: Vault, rows: readonly StoredVariable[]): string[] {
+  const values = rows.map((row) => openOrNull(vault, row));
+  const unreadableKeys = rows.filter((_row, index) => values[index] === null).map(({ key }) => key);
+  if (unreadableKeys.length > 0) {
+    const message = `Nothing was rewrapped: ${unreadableKeys.join(', ')} cannot be opened. Write or remove them first.`;
+    throw new Problem('conflict', 'env_unreadable', message);
+  }
+  return values as string[];
 }
 
 function kidOrNull(sealed: string): string | null {

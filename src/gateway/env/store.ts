@@ -20,6 +20,7 @@ export interface EnvStore {
   survey(): Promise<{ canary: string | null; variables: number }>;
   /** Has no effect when there is one. */
   insertCanary(sealed: string): Promise<void>;
+  /** Sorted by key. */
   list(): Promise<StoredVariable[]>;
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /**
@@ -30,6 +31,7 @@ export interface EnvStore {
   replaceCanary(tx: Tx, sealed: string): Promise<void>;
   /** Versions that are unique over all writes. */
   newVersions(tx: Tx, count: number): Promise<number[]>;
+  /** All variables, locked until the transaction ends. */
   listForUpdate(tx: Tx): Promise<StoredVariable[]>;
   /** Returns the time of the write. */
   upsert(tx: Tx, variables: readonly SealedVariable[]): Promise<Date>;
@@ -52,7 +54,8 @@ export function envStore({ sql, tx: transact }: Database): EnvStore {
         select to_regclass(${canaryTable}) is not null and to_regclass(${variablesTable}) is not null as exists`;
       if (!tables?.exists) return { canary: null, variables: 0 };
       const [row] = await sql<{ canary: string | null; variables: bigint }[]>`
-        select (select sealed from gateway.env_canary) as canary, (select count(*) from gateway.env_variables) as variables`;
+        select (select sealed from gateway.env_canary) as canary,
+          (select count(*) from gateway.env_variables) as variables`;
       return { canary: row?.canary ?? null, variables: Number(row?.variables ?? 0n) };
     },
     async insertCanary(sealed) {
@@ -60,7 +63,8 @@ export function envStore({ sql, tx: transact }: Database): EnvStore {
     },
     async list() {
       const rows = await sql<Row[]>`
-        select key, sealed, version, updated_at as "updatedAt" from gateway.env_variables order by key collate "C"`;
+        select key, sealed, version, updated_at as "updatedAt" from gateway.env_variables
+        order by key collate "C"`;
       return rows.map(fromRow);
     },
     tx: transact,
@@ -81,7 +85,8 @@ export function envStore({ sql, tx: transact }: Database): EnvStore {
     },
     async listForUpdate(tx) {
       const rows = await tx<Row[]>`
-        select key, sealed, version, updated_at as "updatedAt" from gateway.env_variables order by key for update`;
+        select key, sealed, version, updated_at as "updatedAt" from gateway.env_variables
+        order by key for update`;
       return rows.map(fromRow);
     },
     async upsert(tx, variables) {

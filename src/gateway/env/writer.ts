@@ -101,8 +101,8 @@ export function envAuditEntry(
   };
 }
 
-// The other replicas rotated to a key that this one was started without. It must not
-// write values that they cannot read.
+// The other replicas rotated to a key that this process does not have. It must not write values that
+// they cannot read.
 function masterKeyChanged(): Problem {
   return new Problem(
     'unavailable',
