@@ -1,6 +1,6 @@
 // The part of the pages' scripts that sets the colour of the Bureau.
 export const colors = `
-/** The parts of a colour as light, from 0 to 1 (WCAG 2.2, relative luminance). */
+/** The parts of a colour as linear light, from 0 to 1 (WCAG 2.2, relative luminance). */
 function linearParts(color) {
   return [1, 3, 5].map((offset) => {
     const part = parseInt(color.slice(offset, offset + 2), 16) / 255;
@@ -19,30 +19,33 @@ function contrast(color, other) {
 }
 
 /**
- * Sets the colour of the Bureau, with black or white upon it, whichever has more contrast. A colour
- * that is almost that of the card gives way to the page's own; one that is hard to tell from it
- * gets an edge.
+ * Sets the colour of the Bureau, with black or white text, whichever has more contrast. A colour
+ * that is almost that of the card is replaced by the page's own; one with little contrast to it
+ * gets a border.
  */
-function paint(color) {
+function applyColor(color) {
   const root = document.documentElement.style;
   for (const name of ['--accent', '--on-accent', '--edge']) root.removeProperty(name);
   const card = getComputedStyle(document.documentElement).getPropertyValue('--card').trim();
   const distance = Math.max(...[1, 3, 5].map((offset) =>
     Math.abs(parseInt(color.slice(offset, offset + 2), 16) - parseInt(card.slice(offset, offset + 2), 16))));
+  // Below an eighth of the range in every part, the two look alike.
   if (distance < 32) {
     root.setProperty('--accent', 'var(--ink)');
     root.setProperty('--on-accent', 'var(--card)');
     return;
   }
   root.setProperty('--accent', color);
+  // At a luminance of 0.179, black and white have the same contrast.
   root.setProperty('--on-accent', luminance(color) > 0.179 ? '#000' : '#fff');
+  // WCAG 2.2, 1.4.11: controls need a contrast of 3.
   if (contrast(color, card) < 3) root.setProperty('--edge', 'var(--field)');
 }
 
-/** Paints now, and again when the browser changes between light and dark. */
-function paintAlways(color) {
-  paint(color);
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => paint(color));
+/** Applies the colour now, and again when the browser changes between light and dark. */
+function applyColorAlways(color) {
+  applyColor(color);
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => applyColor(color));
 }
 
 /** The first letter of a name. */

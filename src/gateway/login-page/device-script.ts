@@ -63,7 +63,7 @@ async function loadBureau() {
   const name = Object.assign(document.createElement('bdi'), { textContent: bureau.name });
   byId('bureau').replaceChildren('at ', name);
   for (const id of ['mark', 'bureau']) byId(id).hidden = false;
-  if (bureau.color) paintAlways(bureau.color);
+  if (bureau.color) applyColorAlways(bureau.color);
 }
 
 async function startSignIn() {

@@ -1,10 +1,10 @@
 // `/device`: the page on which a person signs in and confirms the code of a device login. One
 // document that loads nothing else; the content security policy allows its style and its script by
 // their hashes.
-import { createHash } from 'node:crypto';
 import type { FixedPage } from '../../kernel/http/pages/fixed-pages.ts';
 import { colors } from './colors.ts';
-import { script as steps } from './device-script.ts';
+import { script as deviceScript } from './device-script.ts';
+import { documentHeaders, hashSource } from './document-headers.ts';
 import { style as commonStyle } from './style.ts';
 
 export const devicePath = '/device';
@@ -26,21 +26,7 @@ const deviceStyle = `
   dd { margin: 0; overflow-wrap: anywhere; }
 `;
 const style = `${commonStyle}${deviceStyle}`;
-const script = `'use strict';\n${colors}${steps}`;
-
-const sha256 = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
-
-const policy = [
-  "default-src 'none'",
-  `style-src ${sha256(style)}`,
-  `script-src ${sha256(script)}`,
-  "connect-src 'self'",
-  'img-src data:',
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-  "base-uri 'none'",
-  "require-trusted-types-for 'script'",
-].join('; ');
+const script = `'use strict';\n${colors}${deviceScript}`;
 
 const body = `<!doctype html>
 <html lang="en">
@@ -109,12 +95,5 @@ const body = `<!doctype html>
 
 export const devicePage: FixedPage = {
   body,
-  headers: {
-    'content-type': 'text/html; charset=utf-8',
-    'content-security-policy': policy,
-    'cache-control': 'no-store',
-    'referrer-policy': 'no-referrer',
-    'x-frame-options': 'DENY',
-    'cross-origin-opener-policy': 'same-origin',
-  },
+  headers: documentHeaders({ style: hashSource(style), script: hashSource(script) }),
 };

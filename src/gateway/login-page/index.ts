@@ -1,26 +1,14 @@
 // `/login`: the page on which a person logs in to an app of another origin. It gets a one-time code
 // for the app and returns there. The document and its script are two files of this server; no other
 // source is loaded.
-import { createHash } from 'node:crypto';
 import type { FixedPage } from '../../kernel/http/pages/fixed-pages.ts';
 import { colors } from './colors.ts';
 import { devicePage, devicePath } from './device.ts';
+import { documentHeaders, hashSource } from './document-headers.ts';
 import { elements } from './elements.ts';
 import { script } from './script.ts';
 import { style } from './style.ts';
 import { views } from './views.ts';
-
-const policy = [
-  "default-src 'none'",
-  `style-src 'sha256-${createHash('sha256').update(style).digest('base64')}'`,
-  "script-src 'self'",
-  "connect-src 'self'",
-  'img-src data:',
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-  "base-uri 'none'",
-  "require-trusted-types-for 'script'",
-].join('; ');
 
 const body = `<!doctype html>
 <html lang="en">
@@ -43,14 +31,7 @@ const body = `<!doctype html>
 
 const page: FixedPage = {
   body,
-  headers: {
-    'content-type': 'text/html; charset=utf-8',
-    'content-security-policy': policy,
-    'cache-control': 'no-store',
-    'referrer-policy': 'no-referrer',
-    'x-frame-options': 'DENY',
-    'cross-origin-opener-policy': 'same-origin',
-  },
+  headers: documentHeaders({ style: hashSource(style), script: "'self'" }),
 };
 
 const scriptFile: FixedPage = {

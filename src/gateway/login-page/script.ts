@@ -39,7 +39,7 @@ function readRequest(search) {
 async function loadBureau() {
   const query = new URLSearchParams({ bureau_id: app.bureauId, redirect_uri: app.redirectUri });
   ({ bureau, items: providers } = await call('providers?' + query));
-  if (bureau.color) paintAlways(bureau.color);
+  if (bureau.color) applyColorAlways(bureau.color);
 }
 
 function start(provider, more) { return call('login/start', { provider, bureau_id: app.bureauId, ...more }); }
@@ -141,8 +141,8 @@ const refusals = {
   upstream_timeout: 'The other service did not answer in time. Try again.',
 };
 
-/** Takes what the third party's redirect brought back; undefined where this is no return. */
-function takeReturn() {
+/** Reads the result of the third party's redirect and removes it from the address; undefined without one. */
+function readReturn() {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const [code, refusal] = [fragment.get('login_code'), fragment.get('login_error')];
   if (code === null && refusal === null) return undefined;
@@ -156,7 +156,7 @@ function takeReturn() {
 
 async function main() {
   try {
-    const loginReturn = takeReturn();
+    const loginReturn = readReturn();
     app = readRequest(location.search);
     await loadBureau();
     if (loginReturn && loginReturn.code !== null) {

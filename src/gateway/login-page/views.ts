@@ -1,5 +1,5 @@
-// The views of the login page: sign in, e-mail code, registration, forgotten password, and the
-// ends. Each replaces the content of the card.
+// The views of the login page: sign in, e-mail code, registration, forgotten password, and the final
+// ones. Each replaces the content of the card.
 export const views = `
 function mark() {
   return el('div', { className: 'mark', textContent: initialOf(bureau.name), attributes: { 'aria-hidden': 'true' } });
@@ -144,10 +144,12 @@ function showWait(text) {
   show([mark(), heading(text), el('p', { className: 'wait', textContent: 'One moment' })], text);
 }
 
-/** A view without a way on. */
+/** A final view, without a next step. */
 function showEnd(title, text, detail) {
   show([
-    el('div', { className: 'mark refusal', textContent: '!', attributes: { 'aria-hidden': 'true' } }), heading(title), el('p', { className: 'lead', textContent: text }),
+    el('div', { className: 'mark refusal', textContent: '!', attributes: { 'aria-hidden': 'true' } }),
+    heading(title),
+    el('p', { className: 'lead', textContent: text }),
     detail ? el('p', { className: 'hint detail', textContent: detail }) : undefined,
   ], title);
 }
