@@ -77,7 +77,8 @@ function pendingQueries(
             (entry_id, actor_kind, actor_id, token_id, address, request_id, action, target_kind, target_id,
               outcome, diff)
           values (${entryId}, ${actor.kind}, ${actor.id}, ${actor.tokenId}, ${entry.address},
-            ${entry.requestId}, ${entry.action}, ${target?.kind ?? null}, ${target?.id ?? null}, ${entry.outcome},
+            ${entry.requestId}, ${entry.action}, ${target?.kind ?? null}, ${target?.id ?? null},
+            ${entry.outcome},
             ${entry.diff === undefined ? null : tx.json(entry.diff as Parameters<Tx['json']>[0])})
           returning entry_id)
         insert into gateway.audit_pending select entry_id from inserted`;

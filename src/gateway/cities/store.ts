@@ -47,7 +47,8 @@ export function citiesStore(database: Database): CitiesStore {
         values (${cityId}, ${name}, ${baseUrl}, ${target}, ${version}, ${status},
           coalesce(${deployedAt}::timestamptz, gateway.townhall_now()))
         on conflict (city_id) do update set
-          name = excluded.name, base_url = excluded.base_url, target = excluded.target, version = excluded.version, status = excluded.status, deployed_at = excluded.deployed_at
+          name = excluded.name, base_url = excluded.base_url, target = excluded.target,
+          version = excluded.version, status = excluded.status, deployed_at = excluded.deployed_at
         returning ${columns(tx)}`;
       if (!storedCity) throw new Error('The city was not stored.');
       return storedCity;
