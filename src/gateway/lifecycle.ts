@@ -62,8 +62,10 @@ export function openLifecycle(
 }
 
 /** Warns the operator while callers on this machine can log in without credentials. */
-export const localLoginNotice =
-  'The local login is open: every caller on this machine can log in without credentials, also through a proxy on it. Before you put a proxy in front, set TOWNHALL_CITY_BASE_URL or TRUSTED_PROXIES, or LOCAL_LOGIN=false.';
+export const localLoginNotice = [
+  'The local login is open: every caller on this machine can log in without credentials, also through a proxy on it.',
+  'Before you put a proxy in front, set TOWNHALL_CITY_BASE_URL or TRUSTED_PROXIES, or LOCAL_LOGIN=false.',
+].join(' ');
 
 async function listenWithRetries(
   listen: () => Promise<unknown>,

@@ -146,7 +146,8 @@ function writeQueries(
           redirect_origins = ${settings.redirectOrigins}::text[],
           redirect_uris = ${settings.redirectUris}::text[], color = ${settings.color},
           models = ${settings.models}::text[], limits = ${json(tx, settings.limits)},
-          starting_credits = ${settings.startingCredits}, metadata = ${json(tx, settings.metadata)}, updated_at = gateway.townhall_now()
+          starting_credits = ${settings.startingCredits}, metadata = ${json(tx, settings.metadata)},
+          updated_at = gateway.townhall_now()
         where bureau_id = ${bureauId} returning ${columns(tx)}`;
       return requireBureau(bureau);
     },

@@ -95,7 +95,11 @@ export function requireOpens(vault: Vault, canary: string): void {
     if (!(error instanceof SealError)) throw error;
   }
   throw new SettingError(
-    'The master key is not the one that this database was sealed with. Set TOWNHALL_MASTER_KEY to that one, or give it as TOWNHALL_MASTER_KEY_PREVIOUS beside a new one. Nothing was changed.',
+    [
+      'The master key is not the one that this database was sealed with.',
+      'Set TOWNHALL_MASTER_KEY to that one, or give it as TOWNHALL_MASTER_KEY_PREVIOUS beside a new one.',
+      'Nothing was changed.',
+    ].join(' '),
   );
 }
 

@@ -46,8 +46,12 @@ export async function findSealingKeys(store: Pick<EnvStore, 'survey' | 'list'>):
 export function requireSameKey(serverKid: string, commandKid: unknown): void {
   if (commandKid === serverKid) return;
   const command = typeof commandKid === 'string' ? `the master key ${commandKid}` : 'no master key';
-  const message = `The running server uses the master key ${serverKid}, and this command has ${command}. Start the server again with the new key as TOWNHALL_MASTER_KEY and the old one as TOWNHALL_MASTER_KEY_PREVIOUS, then run this command with the same two. Nothing was changed.`;
-  throw new Problem('conflict', 'conflict', message);
+  const message = [
+    `The running server uses the master key ${serverKid}, and this command has ${command}.`,
+    'Start the server again with the new key as TOWNHALL_MASTER_KEY and the old one as TOWNHALL_MASTER_KEY_PREVIOUS,',
+    'then run this command with the same two. Nothing was changed.',
+  ];
+  throw new Problem('conflict', 'conflict', message.join(' '));
 }
 
 interface RotationOptions {
@@ -111,8 +115,12 @@ function openAll(vault: Vault, rows: readonly StoredVariable[]): string[] {
   const values = rows.map((row) => openOrNull(vault, row));
   const unreadableKeys = rows.filter((_row, index) => values[index] === null).map(({ key }) => key);
   if (unreadableKeys.length > 0) {
-    const message = `Nothing was rewrapped: ${unreadableKeys.join(', ')} cannot be opened. Write or remove them first.`;
-    throw new Problem('conflict', 'env_unreadable', message);
+    const keys = unreadableKeys.join(', ');
+    throw new Problem(
+      'conflict',
+      'env_unreadable',
+      `Nothing was rewrapped: ${keys} cannot be opened. Write or remove them first.`,
+    );
   }
   return values as string[];
 }

@@ -40,45 +40,54 @@ export function renderUnknown(): PageReply<404> {
 }
 
 function describePayment(order: PaymentOrder, now: Date): PageText {
-  const formatCredits = (amount: bigint): string => `${amount.toLocaleString('en-US')} credits`;
+  const price = money(order);
   switch (stateOf(order)) {
     case 'pending':
       return {
         title: 'Your payment is being confirmed',
-        text: `This can take a moment. Your credits are added as soon as ${money(order)} ${order.amount === 1n ? 'is' : 'are'} here; you can close this page.`,
+        text: [
+          'This can take a moment. Your credits are added as soon as',
+          `${price} ${order.amount === 1n ? 'is' : 'are'} here; you can close this page.`,
+        ].join(' '),
         ...refreshInterval(now.getTime() - order.createdAt.getTime()),
       };
     case 'paid':
       return {
         title: 'Thank you',
-        text: `${money(order)} were paid, and ${formatCredits(order.credits)} were added to your balance.`,
+        text: `${price} were paid, and ${formatCredits(order.credits)} were added to your balance.`,
       };
     case 'partially_refunded':
       return {
         title: 'A part was refunded',
-        text: `${formatAmount(order.refundedAmount, order.currency)} of ${money(order)} went back. ${formatCredits(netCredits(order))} of this payment remain.`,
+        text: [
+          `${formatAmount(order.refundedAmount, order.currency)} of ${price} went back.`,
+          `${formatCredits(netCredits(order))} of this payment remain.`,
+        ].join(' '),
       };
     case 'refunded':
       return {
         title: 'The payment was refunded',
-        text: `${money(order)} were refunded, and the credits were taken back.`,
+        text: `${price} were refunded, and the credits were taken back.`,
       };
     case 'disputed':
       return {
         title: 'The payment is disputed',
-        text: `${formatAmount(disputedAmount(order), order.currency)} of ${money(order)} are disputed, and their credits were taken back.`,
+        text: [
+          `${formatAmount(disputedAmount(order), order.currency)} of ${price} are disputed,`,
+          'and their credits were taken back.',
+        ].join(' '),
       };
     case 'expired':
       return {
         title: 'The payment has expired',
-        text: `Nothing was paid. To pay ${money(order)}, start again.`,
+        text: `Nothing was paid. To pay ${price}, start again.`,
       };
     case 'failed':
-      return { title: 'The payment failed', text: `Nothing was paid. To pay ${money(order)}, begin again.` };
+      return { title: 'The payment failed', text: `Nothing was paid. To pay ${price}, begin again.` };
     case 'canceled':
       return {
         title: 'The payment was canceled',
-        text: `Nothing was paid. To pay ${money(order)}, start again.`,
+        text: `Nothing was paid. To pay ${price}, start again.`,
       };
   }
 }
@@ -92,6 +101,10 @@ function refreshInterval(ageMs: number): { refreshSeconds?: number } {
   return ageMs < 24 * 60 * minuteMs ? { refreshSeconds: 120 } : {};
 }
 
+function formatCredits(credits: bigint): string {
+  return `${credits.toLocaleString('en-US')} credits`;
+}
+
 function money({ amount, currency }: PaymentOrder): string {
   return formatAmount(amount, currency);
 }
@@ -100,10 +113,7 @@ function renderPage(
   { returnTo, paymentId }: PaymentOrder,
   { title, text, refreshSeconds }: PageText,
 ): PageReply<200> {
-  const backLink =
-    returnTo === null
-      ? ''
-      : `\n<p><a href="${escapeHtml(`${returnTo}#payment_id=${paymentId}`)}">Back to ${escapeHtml(new URL(returnTo).host)}</a></p>`;
+  const backLink = returnTo === null ? '' : `\n${renderBackLink(`${returnTo}#payment_id=${paymentId}`)}`;
   return {
     status: 200,
     ...renderHtml({
@@ -112,4 +122,8 @@ function renderPage(
       ...(refreshSeconds === undefined ? {} : { refreshSeconds }),
     }),
   };
+}
+
+function renderBackLink(address: string): string {
+  return `<p><a href="${escapeHtml(address)}">Back to ${escapeHtml(new URL(address).host)}</a></p>`;
 }

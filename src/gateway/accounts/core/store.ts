@@ -349,19 +349,19 @@ async function revokeTokens(sql: Sql, choice: TokenFilter): Promise<number> {
   return rows.filter(({ wasValid }) => wasValid === true).length;
 }
 
-function userColumns(sql: Sql): SqlFragment {
+function userColumns(sql: Sql) {
   return sql`u.user_id as "userId", u.bureau_id as "bureauId", u.state, u.email,
-    u.display_name as "displayName", u.avatar_url as "avatarUrl", u.metadata, u.created_at as "createdAt"` as unknown as SqlFragment;
+    u.display_name as "displayName", u.avatar_url as "avatarUrl", u.metadata, u.created_at as "createdAt"`;
 }
 
-function tokenColumns(sql: Sql): SqlFragment {
+function tokenColumns(sql: Sql) {
   return sql`t.token_id as "tokenId", t.kind, t.user_id as "userId", u.bureau_id as "bureauId", t.name,
     t.last4, t.models, t.created_at as "createdAt", t.expires_at as "expiresAt",
-    t.last_used_at as "lastUsedAt", t.revoked_at as "revokedAt"` as unknown as SqlFragment;
+    t.last_used_at as "lastUsedAt", t.revoked_at as "revokedAt"`;
 }
 
-function fromTokens(sql: Sql): SqlFragment {
-  return sql`from gateway.accounts_tokens t join gateway.accounts_users u using (user_id)` as unknown as SqlFragment;
+function fromTokens(sql: Sql) {
+  return sql`from gateway.accounts_tokens t join gateway.accounts_users u using (user_id)`;
 }
 
 /** Typed by its OID, 25 for text: PostgreSQL cannot infer the type of an empty array. */
@@ -369,17 +369,14 @@ function textArray(sql: Sql, values: readonly string[]) {
   return sql.array([...values], 25);
 }
 
-function matchesFilter(
-  sql: Sql,
-  { tokenId, userId, bureauId, kinds, createdBy, except }: TokenFilter,
-): SqlFragment {
+function matchesFilter(sql: Sql, { tokenId, userId, bureauId, kinds, createdBy, except }: TokenFilter) {
   return sql`true
     ${tokenId === undefined ? sql`` : sql`and t.token_id = ${tokenId}`}
     ${userId === undefined ? sql`` : sql`and t.user_id = ${userId}`}
     ${bureauId === undefined ? sql`` : sql`and u.bureau_id = ${bureauId}`}
     ${kinds === undefined ? sql`` : sql`and t.kind = any(${textArray(sql, kinds)})`}
     ${createdBy === undefined ? sql`` : sql`and t.maker_id = ${createdBy}`}
-    ${except === undefined ? sql`` : sql`and t.token_id <> ${except}`}` as unknown as SqlFragment;
+    ${except === undefined ? sql`` : sql`and t.token_id <> ${except}`}`;
 }
 
 async function ensureUser(

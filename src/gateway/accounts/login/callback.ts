@@ -147,7 +147,11 @@ async function askToCompare(
   return htmlPage(200, {
     title: `Log in to ${bureau?.name ?? attempt.bureauId}?`,
     paragraphs: [
-      'A device is waiting to be logged in. Say yes only if your own device, where you started the login, shows this code. If someone sent you here, say no.',
+      [
+        'A device is waiting to be logged in.',
+        'Say yes only if your own device, where you started the login, shows this code.',
+        'If someone sent you here, say no.',
+      ].join(' '),
     ],
     form: { confirmation: secret, userCode: redirect.userCode ?? '' },
   });

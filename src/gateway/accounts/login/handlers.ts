@@ -28,7 +28,8 @@ interface Caller {
 const proxyHeader = new RegExp(
   [
     '^(?:forwarded|via|x-forwarded|cdn-loop|client-ip|x-cluster-client-ip|x-coming-from)$',
-    '^(?:x-forwarded|x-original|x-envoy|x-amzn?|x-amz-cf|x-azure|x-appengine|x-vercel|x-nf|x-ngrok|x-cloud-trace|x-arr|cf|cloudfront|fastly|fly|akamai|tailscale|ngrok|do-connecting)-',
+    '^(?:x-forwarded|x-original|x-envoy|x-amzn?|x-amz-cf|x-azure|x-appengine|x-vercel|x-nf|x-ngrok)-',
+    '^(?:x-cloud-trace|x-arr|cf|cloudfront|fastly|fly|akamai|tailscale|ngrok|do-connecting)-',
     '(?:^|-)(?:client|real|remote|connecting|user|source|src|peer|socket|origin|true)-?(?:ip|addr|address)$',
   ].join('|'),
 );

@@ -48,5 +48,6 @@ export function formatAmount(amount: bigint, currency: string): string {
   const { perUnit } = minorUnits(currency);
   const digits = String(perUnit).length - 1;
   const units = (amount / perUnit).toLocaleString('en-US');
-  return `${currency.toUpperCase()} ${units}${digits === 0 ? '' : `.${String(amount % perUnit).padStart(digits, '0')}`}`;
+  const fraction = digits === 0 ? '' : `.${String(amount % perUnit).padStart(digits, '0')}`;
+  return `${currency.toUpperCase()} ${units}${fraction}`;
 }

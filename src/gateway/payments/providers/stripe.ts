@@ -283,10 +283,7 @@ function explainError(error: unknown): Problem {
     return new Problem('upstream_timeout', 'upstream_timeout', 'Stripe did not answer in time.', {
       cause: error,
     });
-  return new Problem(
-    'upstream_failed',
-    'upstream_failed',
-    `Stripe could not be reached or refused the request${typeof statusCode === 'number' ? ` (${statusCode})` : ''}.`,
-    { cause: error },
-  );
+  const status = typeof statusCode === 'number' ? ` (${statusCode})` : '';
+  const message = `Stripe could not be reached or refused the request${status}.`;
+  return new Problem('upstream_failed', 'upstream_failed', message, { cause: error });
 }
