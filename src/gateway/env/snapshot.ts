@@ -41,15 +41,7 @@ interface CachedEntry extends SnapshotEntry {
   release: () => void;
 }
 
-export function createSnapshot({
-  store,
-  vault,
-  environment,
-  isSecret,
-  redactor,
-  clock,
-  log,
-}: {
+interface SnapshotOptions {
   store: Pick<EnvStore, 'list'>;
   vault: Vault;
   /** The process environment. */
@@ -58,36 +50,26 @@ export function createSnapshot({
   redactor: Redactor;
   clock: Pick<Clock, 'sleep'>;
   log: Log;
-}): EnvSnapshot {
+}
+
+export function createSnapshot(options: SnapshotOptions): EnvSnapshot {
+  const { store, environment, clock } = options;
   // The functions that end the redaction of values of the process environment, by key.
   const processReleases = new Map<string, () => void>();
   let cache: ReadonlyMap<string, CachedEntry> = new Map();
 
-  const redact = (key: string, value: string): (() => void) =>
-    isSecret(key) ? redactor.hold(value) : () => {};
-
-  function decrypt(row: StoredVariable): CachedEntry {
+  function toEntry(row: StoredVariable): CachedEntry {
     const existing = cache.get(row.key);
-    // Most loads bring nothing new. Compare the version too, which is part of the seal's context.
+    // Most loads change nothing. Compare the version too, which is part of the seal's context.
     if (existing?.sealed === row.sealed && existing.version === row.version)
       return { ...existing, updatedAt: row.updatedAt };
-    try {
-      const value = vault.open({ table: variablesTable, key: row.key, version: row.version }, row.sealed);
-      return { ...row, value, release: redact(row.key, value) };
-    } catch (error) {
-      if (!(error instanceof SealError)) throw error;
-      log.error(
-        { alert: 'env_unreadable', key: row.key, reason: error.reason },
-        'a stored variable cannot be decrypted; it is treated as missing until it is written again',
-      );
-      return { ...row, value: null, release: () => {} };
-    }
+    return decrypt(options, row);
   }
 
   async function load(): Promise<void> {
     const rows = await store.list();
     const previousCache = cache;
-    cache = new Map(rows.map((row) => [row.key, decrypt(row)]));
+    cache = new Map(rows.map((row) => [row.key, toEntry(row)]));
     // An unchanged entry keeps its `release`, so this ends the redaction of replaced and removed values.
     for (const [key, entry] of previousCache) if (cache.get(key)?.release !== entry.release) entry.release();
   }
@@ -99,7 +81,8 @@ export function createSnapshot({
       const entry = cache.get(key);
       if (entry !== undefined) return entry.value ?? undefined;
       const value = environment[key];
-      if (value !== undefined && !processReleases.has(key)) processReleases.set(key, redact(key, value));
+      if (value !== undefined && !processReleases.has(key))
+        processReleases.set(key, redact(options, key, value));
       return value;
     },
     entry: (key) => cache.get(key),
@@ -109,7 +92,8 @@ export function createSnapshot({
       cache = new Map(
         [...cache].map(([key, entry]) => {
           entry.release();
-          return [key, { ...entry, release: entry.value === null ? () => {} : redact(key, entry.value) }];
+          const { value } = entry;
+          return [key, { ...entry, release: value === null ? () => {} : redact(options, key, value) }];
         }),
       );
       for (const release of processReleases.values()) release();
@@ -117,4 +101,28 @@ export function createSnapshot({
     },
     close: () => refresher.close(),
   };
+}
+
+/** Hides the value of a secret in the log. Returns the function that ends this. */
+function redact(
+  { isSecret, redactor }: Pick<SnapshotOptions, 'isSecret' | 'redactor'>,
+  key: string,
+  value: string,
+): () => void {
+  return isSecret(key) ? redactor.hold(value) : () => {};
+}
+
+function decrypt(options: SnapshotOptions, row: StoredVariable): CachedEntry {
+  const { key, version, sealed } = row;
+  try {
+    const value = options.vault.open({ table: variablesTable, key, version }, sealed);
+    return { ...row, value, release: redact(options, key, value) };
+  } catch (error) {
+    if (!(error instanceof SealError)) throw error;
+    options.log.error(
+      { alert: 'env_unreadable', key, reason: error.reason },
+      'a stored variable cannot be decrypted; it is treated as missing until it is written again',
+    );
+    return { ...row, value: null, release: () => {} };
+  }
 }

@@ -1,5 +1,5 @@
 // SQL for environment variables. It stores and returns encrypted values only.
-import type { Database, Tx } from '../../kernel/data/database.ts';
+import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 
 /** The tables that values are sealed for; see `SealContext`. */
 export const variablesTable = 'gateway.env_variables';
@@ -49,6 +49,14 @@ interface Row {
 
 export function envStore({ sql, tx: transact }: Database): EnvStore {
   return {
+    tx: transact,
+    ...canaryQueries(sql),
+    ...variableQueries(sql),
+  };
+}
+
+function canaryQueries(sql: Sql): Pick<EnvStore, 'survey' | 'insertCanary' | 'lockCanary' | 'replaceCanary'> {
+  return {
     async survey() {
       const [tables] = await sql<{ exists: boolean }[]>`
         select to_regclass(${canaryTable}) is not null and to_regclass(${variablesTable}) is not null as exists`;
@@ -61,13 +69,6 @@ export function envStore({ sql, tx: transact }: Database): EnvStore {
     async insertCanary(sealed) {
       await sql`insert into gateway.env_canary (sealed) values (${sealed}) on conflict do nothing`;
     },
-    async list() {
-      const rows = await sql<Row[]>`
-        select key, sealed, version, updated_at as "updatedAt" from gateway.env_variables
-        order by key collate "C"`;
-      return rows.map(fromRow);
-    },
-    tx: transact,
     async lockCanary(tx, mode) {
       const [row] = await (mode === 'share'
         ? tx<{ sealed: string }[]>`select sealed from gateway.env_canary for share`
@@ -77,6 +78,19 @@ export function envStore({ sql, tx: transact }: Database): EnvStore {
     },
     async replaceCanary(tx, sealed) {
       await tx`update gateway.env_canary set sealed = ${sealed}`;
+    },
+  };
+}
+
+function variableQueries(
+  sql: Sql,
+): Pick<EnvStore, 'list' | 'newVersions' | 'listForUpdate' | 'upsert' | 'reseal' | 'remove'> {
+  return {
+    async list() {
+      const rows = await sql<Row[]>`
+        select key, sealed, version, updated_at as "updatedAt" from gateway.env_variables
+        order by key collate "C"`;
+      return rows.map(fromRow);
     },
     async newVersions(tx, count) {
       const rows = await tx<{ version: bigint }[]>`
