@@ -39,6 +39,24 @@ export interface AttemptLimitsStore {
 
 export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
   return {
+    ...counterQueries(sql),
+    ...networkQueries(sql),
+    async deleteOld(networkDays) {
+      await sql`
+        delete from gateway.accounts_throttles where key in (
+          select key from gateway.accounts_throttles where ends_at < gateway.townhall_now()
+          order by ends_at limit 100 for update skip locked)`;
+      await sql`
+        delete from gateway.accounts_known_networks where (person, network) in (
+          select person, network from gateway.accounts_known_networks
+          where seen_at < gateway.townhall_now() - make_interval(days => ${networkDays})
+          order by seen_at limit 100 for update skip locked)`;
+    },
+  };
+}
+
+function counterQueries(sql: Sql): Pick<AttemptLimitsStore, 'count' | 'countDelayed' | 'uncount' | 'clear'> {
+  return {
     async count(key, { limit, windowSeconds }) {
       // Concurrent attempts wait for the row's lock, so each sees the count that the one before it left.
       const [acceptedRow] = await sql`
@@ -83,6 +101,13 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
     async clear(keys) {
       await sql`delete from gateway.accounts_throttles where key = any(${keys}::bytea[])`;
     },
+  };
+}
+
+function networkQueries(
+  sql: Sql,
+): Pick<AttemptLimitsStore, 'isKnownNetwork' | 'rememberNetwork' | 'forgetNetworks'> {
+  return {
     async isKnownNetwork(email, network) {
       const rows = await sql`
         select 1 from gateway.accounts_known_networks where person = ${email} and network = ${network}`;
@@ -95,17 +120,6 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
     },
     async forgetNetworks(email) {
       await sql`delete from gateway.accounts_known_networks where person = ${email}`;
-    },
-    async deleteOld(networkDays) {
-      await sql`
-        delete from gateway.accounts_throttles where key in (
-          select key from gateway.accounts_throttles where ends_at < gateway.townhall_now()
-          order by ends_at limit 100 for update skip locked)`;
-      await sql`
-        delete from gateway.accounts_known_networks where (person, network) in (
-          select person, network from gateway.accounts_known_networks
-          where seen_at < gateway.townhall_now() - make_interval(days => ${networkDays})
-          order by seen_at limit 100 for update skip locked)`;
     },
   };
 }

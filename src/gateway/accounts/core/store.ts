@@ -160,7 +160,12 @@ export function accountsStore(database: Database, bureaus: BureauColumns): Accou
 }
 
 function createQueries(sql: Sql, bureaus: BureauColumns): AccountsQueries {
-  return { ...userQueries(sql), ...passwordQueries(sql), ...tokenQueries(sql, bureaus) };
+  return {
+    ...userQueries(sql),
+    ...passwordQueries(sql),
+    ...validityQueries(sql, bureaus),
+    ...tokenRecordQueries(sql),
+  };
 }
 
 function userQueries(
@@ -243,20 +248,11 @@ function passwordQueries(
   };
 }
 
-function tokenQueries(
+/** Queries that decide whether a token may be used. */
+function validityQueries(
   sql: Sql,
   bureaus: BureauColumns,
-): Pick<
-  AccountsQueries,
-  | 'findBearer'
-  | 'recordUse'
-  | 'findToken'
-  | 'lockLiveToken'
-  | 'endedTokens'
-  | 'listTokens'
-  | 'insertToken'
-  | 'revokeTokens'
-> {
+): Pick<AccountsQueries, 'findBearer' | 'recordUse' | 'lockLiveToken' | 'endedTokens'> {
   return {
     async findBearer(digest) {
       const [row] = await sql<BearerRecord[]>`
@@ -276,11 +272,6 @@ function tokenQueries(
         where token_id = ${tokenId}
           and (last_used_at is null or last_used_at <= gateway.townhall_now() - interval '1 minute')`;
     },
-    async findToken(tokenId) {
-      const [row] = await sql<Token[]>`
-        select ${tokenColumns(sql)} ${fromTokens(sql)} where t.token_id = ${tokenId}`;
-      return row ?? null;
-    },
     async lockLiveToken(tokenId) {
       const [token] = await sql<Token[]>`
         select ${tokenColumns(sql)} ${fromTokens(sql)}
@@ -295,6 +286,18 @@ function tokenQueries(
           and (t.revoked_at is not null or t.expires_at <= gateway.townhall_now() or u.state <> 'active'
             or ${bureaus.stateOf(sql, 'u.bureau_id')} <> 'active')`;
       return rows.map(({ tokenId }) => tokenId);
+    },
+  };
+}
+
+function tokenRecordQueries(
+  sql: Sql,
+): Pick<AccountsQueries, 'findToken' | 'listTokens' | 'insertToken' | 'revokeTokens'> {
+  return {
+    async findToken(tokenId) {
+      const [row] = await sql<Token[]>`
+        select ${tokenColumns(sql)} ${fromTokens(sql)} where t.token_id = ${tokenId}`;
+      return row ?? null;
     },
     listTokens: ({ isLive, ...choice }, { after, limit }) => sql<Token[]>`
       select ${tokenColumns(sql)} ${fromTokens(sql)}

@@ -38,7 +38,9 @@ export interface NewLoginAttempt {
   codeChallenge?: string;
 }
 
-/** Changes have no effect, and report so, unless the attempt is pending and has not expired. */
+/**
+ * Inputs and ends have no effect, and the queries say so, unless the attempt is pending and has not expired.
+ */
 export interface LoginAttemptQueries {
   insert(attempt: NewLoginAttempt): Promise<void>;
   find(digest: Buffer): Promise<LoginAttempt | null>;
@@ -70,8 +72,18 @@ export function loginAttemptStore({ sql }: Database, bureaus: BureauColumns): Lo
 }
 
 function createQueries(sql: Sql, bureaus: BureauColumns): LoginAttemptQueries {
-  const isPending = () => sql`state = 'pending' and expires_at > gateway.townhall_now()`;
+  return {
+    ...attemptQueries(sql, bureaus),
+    ...pendingQueries(sql),
+    ...resultQueries(sql),
+    ...deletionQueries(sql),
+  };
+}
 
+function attemptQueries(
+  sql: Sql,
+  bureaus: BureauColumns,
+): Pick<LoginAttemptQueries, 'insert' | 'find' | 'lock'> {
   return {
     async insert({
       digest,
@@ -98,6 +110,16 @@ function createQueries(sql: Sql, bureaus: BureauColumns): LoginAttemptQueries {
       await sql`select 1 from gateway.accounts_login_attempts where digest = ${digest} for update`;
       return read(sql, bureaus, digest, rereadSeconds);
     },
+  };
+}
+
+/** Changes of attempts that are pending and have not expired. */
+function pendingQueries(
+  sql: Sql,
+): Pick<LoginAttemptQueries, 'countInput' | 'uncountInput' | 'setProviderState' | 'finish' | 'fail'> {
+  const isPending = () => sql`state = 'pending' and expires_at > gateway.townhall_now()`;
+
+  return {
     async countInput(digest) {
       const [row] = await sql<{ left: number }[]>`
         update gateway.accounts_login_attempts set inputs_left = inputs_left - 1
@@ -130,6 +152,11 @@ function createQueries(sql: Sql, bureaus: BureauColumns): LoginAttemptQueries {
         where digest = ${digest} and ${isPending()} returning 1`;
       return rows.length > 0;
     },
+  };
+}
+
+function resultQueries(sql: Sql): Pick<LoginAttemptQueries, 'recordFirstRead' | 'dropSealedToken'> {
+  return {
     async recordFirstRead(digest, { tokenId, sealedToken }) {
       await sql`
         update gateway.accounts_login_attempts
@@ -139,12 +166,19 @@ function createQueries(sql: Sql, bureaus: BureauColumns): LoginAttemptQueries {
     async dropSealedToken(digest) {
       await sql`update gateway.accounts_login_attempts set sealed_token = null where digest = ${digest}`;
     },
+  };
+}
+
+function deletionQueries(
+  sql: Sql,
+): Pick<LoginAttemptQueries, 'deleteForUser' | 'deleteForBureau' | 'deleteExpired'> {
+  return {
+    async deleteForUser(userId) {
+      await sql`delete from gateway.accounts_login_attempts where user_id = ${userId}`;
+    },
     async deleteForBureau(bureauId) {
       await sql`
         delete from gateway.accounts_login_attempts where bureau_id = ${bureauId} and user_id is not null`;
-    },
-    async deleteForUser(userId) {
-      await sql`delete from gateway.accounts_login_attempts where user_id = ${userId}`;
     },
     async deleteExpired() {
       // A batch of 100 keeps the calling request fast; `skip locked` keeps replicas

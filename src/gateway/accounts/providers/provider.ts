@@ -1,5 +1,5 @@
-// The interface of a login provider. A provider only determines who a person is;
-// login attempts, users and tokens are the business of the code that calls it.
+// The interface of a login provider. A provider only identifies a person; its callers create login
+// attempts, users and tokens.
 
 /**
  * The identity that a provider reports. (issuer, subject) is the key of the account; the rest is its profile.
