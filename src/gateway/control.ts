@@ -6,7 +6,7 @@ import { asRecord } from '../kernel/json-value.ts';
 import type { RecentLines } from '../kernel/recent-lines.ts';
 import type { Admin, CredentialsSet, MachineRequest } from './admin/index.ts';
 
-/** What commands in the same folder cannot see from outside. */
+/** Facts about the running server, for commands in the same folder. */
 export interface ServerDescription {
   /** The addresses of the gateway and the agent; null for one that does not listen here. */
   gateway: string | null;
@@ -45,7 +45,7 @@ export function createControlHandlers({
     ...env.controls,
     ...database,
     'audit.verify': (head) => audit.verify(typeof head === 'string' ? head : null),
-    // The backup contains what this process has charged.
+    // Write the charges of this process to the database first, so that the backup contains them.
     'db.backup': async (input) => {
       await credits.report();
       return database['db.backup'](input);

@@ -64,8 +64,9 @@ async function isRemoved(userId: string, { users }: Pick<ApplyEventOptions, 'use
 }
 
 /**
- * A refund or dispute. A payment that an earlier refund exceeds is rare, and its
- * difference becomes a debt at worst.
+ * Whether idle credits are recalled before the event: it is a refund or a dispute. A payment whose
+ * refund arrived earlier can lower the balance too. That is rare, and the difference becomes a debt
+ * at worst.
  */
 function mayTakeBack({ fact }: ProviderEvent): boolean {
   return fact?.kind === 'refunded' || fact?.kind === 'disputed';

@@ -40,6 +40,7 @@ export interface UpstreamObserver {
   showUsageAlarms(counts: () => { alarms: number; stoppedUsers: number }): void;
 }
 
+// The value of `gen_ai.operation.name` by operation ID; `chat` for all others.
 const operationNames: Readonly<Record<string, string>> = {
   'ai.createCompletion': 'text_completion',
   'ai.embedText': 'embeddings',

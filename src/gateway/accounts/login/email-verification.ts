@@ -28,9 +28,9 @@ export interface EmailVerification {
    * `requireActiveBureau` throws.
    */
   requireAddress(body: { bureau_id: string; email: string }): Promise<{ bureau: Bureau; email: string }>;
-  /** Counts a code about to be sent, whether or not one is. Throws 429. */
+  /** Counts an e-mail with a code, also where none is sent. Throws 429. */
   countCode(bureau: Bureau, email: string, remoteAddress: string): Promise<void>;
-  /** Stores what the code will prove and returns the answer that names it. */
+  /** Stores the content until the code is entered, and returns the answer with its ID. */
   start(
     purpose: VerificationPurpose,
     content: PendingVerification,
