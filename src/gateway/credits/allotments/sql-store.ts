@@ -14,6 +14,7 @@ import type {
   CoveredCharge,
   GatewayFlags,
   GiveBackRequest,
+  RecallRequest,
 } from './store.ts';
 
 /**
@@ -21,78 +22,26 @@ import type {
  * `database_unavailable`; they may have committed then.
  */
 export function sqlAllotmentStore(database: Pick<Database, 'sql'>): AllotmentStore {
-  const { sql } = database;
   return {
     allot: (request) => allot(database, request),
     giveBack: (requests) => giveBack(database, requests),
-    async read(allotmentIds) {
-      if (allotmentIds.length === 0) return [];
-      return [
-        ...(await sql<AllotmentRow[]>`
-        select ${rowColumns(database)} from gateway.credits_allotments
-        where allotment_id = any(${[...allotmentIds]}::text[]) and ended_at is null order by allotment_id`),
-      ];
-    },
-    async ofGateway(gatewayId) {
-      return [
-        ...(await sql<AllotmentRow[]>`
-        select ${rowColumns(database)} from gateway.credits_allotments
-        where gateway_id = ${gatewayId} and ended_at is null order by allotment_id`),
-      ];
-    },
+    read: (allotmentIds) => readRows(database, allotmentIds),
+    ofGateway: (gatewayId) => readRowsOfGateway(database, gatewayId),
     renew: (gatewayId, reports, leaseMs) => renew(database, gatewayId, reports, leaseMs),
-    async recall({ ticket, gatewayId, userId, tokenId, need }) {
-      await sql`select gateway.credits_recall(${ticket}, ${gatewayId}, ${userId}, ${tokenId}, ${need})`;
-    },
+    recall: (request) => recall(database, request),
     report: (gatewayId, reports, answerNumber) => report(database, gatewayId, reports, answerNumber),
     askReports: (gatewayId, userId) => askReports(database, gatewayId, userId),
     answeredReports: (gatewayIds) => readAnsweredReports(database, gatewayIds),
     flags: (gatewayId) => readFlags(database, gatewayId),
     close: (scope) => close(database, scope),
-    async affordable({ gatewayId, userId, tokenId, ticket }) {
-      const [row] = await sql<{ available: bigint; idleElsewhere: bigint }[]>`
-        select available, reach - available as "idleElsewhere"
-        from gateway.credits_reach(${gatewayId}, ${userId}, ${tokenId}, ${ticket ?? null})`;
-      return row === undefined ? { available: 0n, idleElsewhere: 0n } : { ...row };
-    },
+    affordable: (request) => readAffordable(database, request),
     applyCharges: (batch) => applyCharges(database, batch),
-    async appliedSeqs(journalIds) {
-      if (journalIds.length === 0) return new Map();
-      const rows = await sql<{ journalId: string; appliedSeq: bigint }[]>`
-        select journal_id as "journalId", applied_seq as "appliedSeq" from gateway.credits_journals
-        where journal_id = any(${[...journalIds]}::text[])`;
-      return new Map(rows.map(({ journalId, appliedSeq }) => [journalId, Number(appliedSeq)]));
-    },
-    async openJournal(journalId, generation) {
-      await sql`insert into gateway.credits_journals (journal_id, generation) values (${journalId}, ${generation}) on conflict do nothing`;
-    },
-    async takeBackExpired(limit) {
-      return [
-        ...(await sql<{ allotmentId: string; amount: bigint }[]>`
-        select allotment_id as "allotmentId", amount from gateway.credits_take_back_expired(${limit}) order by 1`),
-      ];
-    },
-    async generation() {
-      const [row] = await sql<{ generation: string }[]>`select generation::text from gateway.credits_ledger`;
-      if (row === undefined) throw new Error('The ledger has no generation.');
-      return row.generation;
-    },
-    async listAllotments(userId) {
-      return [
-        ...(await sql<AllotmentView[]>`
-        select ${rowColumns(database)}, reserved, unapplied, gateway_id as "gatewayId", token_id as "tokenId",
-          lease_until as "leaseUntil", created_at as "createdAt", reported_at as "reportedAt"
-        from gateway.credits_allotments where account_id = ${userId} and ended_at is null order by allotment_id`),
-      ];
-    },
-    async dropOld(days, limit) {
-      const result = await sql`
-        delete from gateway.credits_allotments where allotment_id in (
-          select allotment_id from gateway.credits_allotments
-          where ended_at < gateway.townhall_now() - make_interval(days => ${days})
-          order by ended_at limit ${limit} for update skip locked)`;
-      return result.count;
-    },
+    appliedSeqs: (journalIds) => readAppliedSeqs(database, journalIds),
+    openJournal: (journalId, generation) => openJournal(database, journalId, generation),
+    takeBackExpired: (limit) => takeBackExpired(database, limit),
+    generation: () => readGeneration(database),
+    listAllotments: (userId) => listAllotments(database, userId),
+    dropOld: (days, limit) => dropOld(database, days, limit),
   };
 }
 
@@ -115,9 +64,10 @@ type OwnSql = Pick<Database, 'sql'>;
 async function allot({ sql }: OwnSql, request: AllotRequest): Promise<AllotResult> {
   const { allotmentId, version, gatewayId, generation, userId, bureauId, tokenId, need, want } = request;
   const [result] = await sql<(Nullable<AllotmentRow> & Omit<AllotResult, 'row'>)[]>`
-    select outcome, version, amount, charged, recall, is_recalled as "isRecalled", is_closed as "isClosed", available,
-      idle_elsewhere as "idleElsewhere"
-    from gateway.credits_allot(${allotmentId}, ${version}, ${gatewayId}, ${generation}, ${userId}, ${bureauId}, ${tokenId},
+    select outcome, version, amount, charged, recall, is_recalled as "isRecalled", is_closed as "isClosed",
+      available, idle_elsewhere as "idleElsewhere"
+    from gateway.credits_allot(
+      ${allotmentId}, ${version}, ${gatewayId}, ${generation}, ${userId}, ${bureauId}, ${tokenId},
       ${need}, ${want}, ${request.leaseMs / 1_000}, ${request.ticket ?? null})`;
   if (result === undefined) throw new Error('An allotment has no answer.');
   const { outcome, available, idleElsewhere, ...row } = result;
@@ -140,16 +90,39 @@ async function giveBack(
   return requests.map((_, index) => rowsByPlace.get(index + 1) ?? null);
 }
 
+async function readRows({ sql }: OwnSql, allotmentIds: readonly string[]): Promise<AllotmentRow[]> {
+  if (allotmentIds.length === 0) return [];
+  const rows = await sql<AllotmentRow[]>`
+    select ${rowColumns({ sql })} from gateway.credits_allotments
+    where allotment_id = any(${[...allotmentIds]}::text[]) and ended_at is null
+    order by allotment_id`;
+  return [...rows];
+}
+
+async function readRowsOfGateway({ sql }: OwnSql, gatewayId: string): Promise<AllotmentRow[]> {
+  const rows = await sql<AllotmentRow[]>`
+    select ${rowColumns({ sql })} from gateway.credits_allotments
+    where gateway_id = ${gatewayId} and ended_at is null order by allotment_id`;
+  return [...rows];
+}
+
+async function recall(
+  { sql }: OwnSql,
+  { ticket, gatewayId, userId, tokenId, need }: RecallRequest,
+): Promise<void> {
+  await sql`select gateway.credits_recall(${ticket}, ${gatewayId}, ${userId}, ${tokenId}, ${need})`;
+}
+
 async function renew(
   { sql }: OwnSql,
   gatewayId: string,
   reports: readonly AllotmentReport[],
   leaseMs: number,
 ): Promise<AllotmentRow[]> {
-  return [
-    ...(await sql<AllotmentRow[]>`
-    select ${rowColumns({ sql })} from gateway.credits_renew(${gatewayId}, ${serializeReports(reports)}::text::jsonb, ${leaseMs / 1_000})`),
-  ];
+  const rows = await sql<AllotmentRow[]>`
+    select ${rowColumns({ sql })}
+    from gateway.credits_renew(${gatewayId}, ${serializeReports(reports)}::text::jsonb, ${leaseMs / 1_000})`;
+  return [...rows];
 }
 
 async function report(
@@ -159,7 +132,8 @@ async function report(
   answerNumber: number | null,
 ): Promise<void> {
   if (reports.length === 0 && answerNumber === null) return;
-  await sql`select gateway.credits_report(${gatewayId}, ${serializeReports(reports)}::text::jsonb, ${answerNumber})`;
+  await sql`
+    select gateway.credits_report(${gatewayId}, ${serializeReports(reports)}::text::jsonb, ${answerNumber})`;
 }
 
 /** False for a database of an older release, whose gateways do not number their reports. */
@@ -191,7 +165,8 @@ async function readAnsweredReports(
 
 async function readFlags({ sql }: OwnSql, gatewayId: string): Promise<GatewayFlags> {
   const rows = await sql<(Nullable<AllotmentRow> & { reportAsked: bigint | null })[]>`
-    select (select report_asked from gateway.credits_journals where journal_id = own.id) as "reportAsked", ${rowColumns({ sql })}
+    select (select report_asked from gateway.credits_journals where journal_id = own.id) as "reportAsked",
+      ${rowColumns({ sql })}
     from (values (${gatewayId}::text)) own (id) left join gateway.credits_allotments a
       on a.gateway_id = own.id and a.ended_at is null and (a.is_recalled or a.is_closed)
     order by a.allotment_id`;
@@ -212,6 +187,64 @@ async function close({ sql }: OwnSql, scope: AllotmentScope): Promise<number> {
   return row?.open ?? 0;
 }
 
+async function readAffordable(
+  { sql }: OwnSql,
+  { gatewayId, userId, tokenId, ticket }: Parameters<AllotmentStore['affordable']>[0],
+): Promise<{ available: bigint; idleElsewhere: bigint }> {
+  const [row] = await sql<{ available: bigint; idleElsewhere: bigint }[]>`
+    select available, reach - available as "idleElsewhere"
+    from gateway.credits_reach(${gatewayId}, ${userId}, ${tokenId}, ${ticket ?? null})`;
+  return row === undefined ? { available: 0n, idleElsewhere: 0n } : { ...row };
+}
+
+async function readAppliedSeqs({ sql }: OwnSql, journalIds: readonly string[]): Promise<Map<string, number>> {
+  if (journalIds.length === 0) return new Map();
+  const rows = await sql<{ journalId: string; appliedSeq: bigint }[]>`
+    select journal_id as "journalId", applied_seq as "appliedSeq" from gateway.credits_journals
+    where journal_id = any(${[...journalIds]}::text[])`;
+  return new Map(rows.map(({ journalId, appliedSeq }) => [journalId, Number(appliedSeq)]));
+}
+
+async function openJournal({ sql }: OwnSql, journalId: string, generation: string): Promise<void> {
+  await sql`
+    insert into gateway.credits_journals (journal_id, generation)
+    values (${journalId}, ${generation}) on conflict do nothing`;
+}
+
+async function takeBackExpired(
+  { sql }: OwnSql,
+  limit: number,
+): Promise<{ allotmentId: string; amount: bigint }[]> {
+  const rows = await sql<{ allotmentId: string; amount: bigint }[]>`
+    select allotment_id as "allotmentId", amount
+    from gateway.credits_take_back_expired(${limit}) order by 1`;
+  return [...rows];
+}
+
+async function readGeneration({ sql }: OwnSql): Promise<string> {
+  const [row] = await sql<{ generation: string }[]>`select generation::text from gateway.credits_ledger`;
+  if (row === undefined) throw new Error('The ledger has no generation.');
+  return row.generation;
+}
+
+async function listAllotments({ sql }: OwnSql, userId: string): Promise<AllotmentView[]> {
+  const rows = await sql<AllotmentView[]>`
+    select ${rowColumns({ sql })}, reserved, unapplied, gateway_id as "gatewayId", token_id as "tokenId",
+      lease_until as "leaseUntil", created_at as "createdAt", reported_at as "reportedAt"
+    from gateway.credits_allotments
+    where account_id = ${userId} and ended_at is null order by allotment_id`;
+  return [...rows];
+}
+
+async function dropOld({ sql }: OwnSql, days: number, limit: number): Promise<number> {
+  const result = await sql`
+    delete from gateway.credits_allotments where allotment_id in (
+      select allotment_id from gateway.credits_allotments
+      where ended_at < gateway.townhall_now() - make_interval(days => ${days})
+      order by ended_at limit ${limit} for update skip locked)`;
+  return result.count;
+}
+
 async function applyCharges({ sql }: OwnSql, batch: ChargeBatch): Promise<ApplyResult> {
   const { journalId, generation, expectedSeq, toSeq, charges } = batch;
   const [result] = await sql<
@@ -230,7 +263,8 @@ async function applyCharges({ sql }: OwnSql, batch: ChargeBatch): Promise<ApplyR
   >`
     select outcome, applied_seq as "appliedSeq", charged, overruns, lates, allotments
     from gateway.credits_apply_charges(${journalId}, ${generation}, ${expectedSeq}, ${toSeq},
-      ${JSON.stringify(charges.map(serializeCharge))}::text::json, ${serializeReports(batch.reports ?? [])}::text::jsonb)`;
+      ${JSON.stringify(charges.map(serializeCharge))}::text::json,
+      ${serializeReports(batch.reports ?? [])}::text::jsonb)`;
   if (result === undefined) throw new Error('A batch of charges has no answer.');
   const { outcome, appliedSeq, charged, overruns, lates, allotments } = result;
   const isApplied = outcome === 'applied';
@@ -334,5 +368,6 @@ function toRow({
 }
 
 function rowColumns({ sql }: OwnSql) {
-  return sql`allotment_id as "allotmentId", version, amount, charged, recall, is_recalled as "isRecalled", is_closed as "isClosed"`;
+  return sql`allotment_id as "allotmentId", version, amount, charged, recall,
+    is_recalled as "isRecalled", is_closed as "isClosed"`;
 }

@@ -1,5 +1,6 @@
-// Queries on the tables of the ledger; no other file names these tables. Balances change
-// only in database functions (see the migrations), so that each change is one statement.
+// Queries on accounts, keys, holds and history of the ledger; allotments/sql-store.ts has those on
+// allotments and journals. Balances change only in database functions (see the migrations), so that
+// each change is one statement.
 import type { Database, Sql, Tx } from '../../../kernel/data/database.ts';
 import type { SettlementAnswer } from '../../../kernel/data/idempotency.ts';
 import type { UsageFacts } from '../../usage/index.ts';
@@ -146,64 +147,10 @@ type HoldQueries = Pick<CreditsStore, 'apply' | 'renewLeases' | 'recover' | 'res
 
 function holdQueries(database: Database): HoldQueries {
   const { sql } = database;
-
-  async function apply(
-    operations: readonly Operation[],
-    leaseMs: number,
-    within: Sql = sql,
-  ): Promise<Verdict[]> {
-    const operationsJson = JSON.stringify(operations.map(serializeOperation), bigintToText);
-    const rows = await within<(Verdict & { op: number })[]>`
-      select op, verdict, amount, overrun, available from gateway.credits_apply(${operationsJson}::text::jsonb, ${leaseMs / 1_000})`;
-    const verdicts = new Map(rows.map(({ op, ...verdict }) => [op, verdict]));
-    return operations.map((_, op) => {
-      const verdict = verdicts.get(op);
-      if (verdict === undefined) throw new Error('An operation on the ledger has no answer.');
-      return verdict;
-    });
-  }
-
   return {
-    apply,
-    async renewLeases(renewals, leaseMs) {
-      const renewalsJson = JSON.stringify(
-        renewals.map(({ holdId, checkpoint }) => ({
-          hold_id: holdId,
-          credits: checkpoint?.credits ?? null,
-          facts: checkpoint?.facts ?? null,
-        })),
-        bigintToText,
-      );
-      // Skip locked rows: another transaction settles or renews them, and waiting could deadlock.
-      const rows = await sql<{ holdId: string }[]>`
-        with renewals as (select * from jsonb_to_recordset(${renewalsJson}::text::jsonb) as b (hold_id text, credits bigint, facts jsonb)),
-        open as (
-          select h.hold_id from gateway.credits_holds h
-          where h.hold_id = any(array(select hold_id from renewals)) and h.state = 'held'
-          order by h.hold_id for update skip locked),
-        renewed as (
-          update gateway.credits_holds h
-          set lease_until = gateway.townhall_now() + make_interval(secs => ${leaseMs / 1_000}),
-            checkpoint = coalesce(b.credits, h.checkpoint), facts = h.facts || coalesce(nullif(b.facts, 'null'), '{}')
-          from open join renewals b using (hold_id) where h.hold_id = open.hold_id)
-        select h.hold_id as "holdId" from gateway.credits_holds h
-        where h.hold_id = any(array(select hold_id from renewals)) and h.state <> 'held'`;
-      return { resolved: rows.map(({ holdId }) => holdId) };
-    },
-    async recover({ isForced, limit }) {
-      return database.tx(async (tx) => {
-        const [lock] = await tx<{ isOurs: boolean }[]>`
-          select pg_try_advisory_xact_lock(hashtextextended('townhall.credits.recover', 0)) as "isOurs"`;
-        if (lock?.isOurs !== true) return [];
-        const holds = await tx<{ holdId: string; accountId: string }[]>`
-          select hold_id as "holdId", account_id as "accountId" from gateway.credits_holds
-          where state = 'held' ${isForced ? tx`` : tx`and lease_until < gateway.townhall_now()`}
-          order by lease_until limit ${limit}`;
-        if (holds.length === 0) return [];
-        const operations = holds.map((hold) => ({ kind: 'recover' as const, ...hold, isForced }));
-        return apply(operations, 0, tx);
-      });
-    },
+    apply: (operations, leaseMs, within) => applyOperations(within ?? sql, operations, leaseMs),
+    renewLeases: (renewals, leaseMs) => renewLeases(sql, renewals, leaseMs),
+    recover: (options) => database.tx((tx) => recoverHolds(tx, options)),
     async resume(holdId, leaseMs) {
       const [row] = await sql<ResumedHold[]>`
         update gateway.credits_holds
@@ -223,6 +170,72 @@ function holdQueries(database: Database): HoldQueries {
   };
 }
 
+async function applyOperations(
+  sql: Sql,
+  operations: readonly Operation[],
+  leaseMs: number,
+): Promise<Verdict[]> {
+  const operationsJson = JSON.stringify(operations.map(serializeOperation), bigintToText);
+  const rows = await sql<(Verdict & { op: number })[]>`
+    select op, verdict, amount, overrun, available
+    from gateway.credits_apply(${operationsJson}::text::jsonb, ${leaseMs / 1_000})`;
+  const verdicts = new Map(rows.map(({ op, ...verdict }) => [op, verdict]));
+  return operations.map((_, op) => {
+    const verdict = verdicts.get(op);
+    if (verdict === undefined) throw new Error('An operation on the ledger has no answer.');
+    return verdict;
+  });
+}
+
+async function renewLeases(
+  sql: Sql,
+  renewals: readonly LeaseRenewal[],
+  leaseMs: number,
+): Promise<{ resolved: string[] }> {
+  const renewalsJson = JSON.stringify(
+    renewals.map(({ holdId, checkpoint }) => ({
+      hold_id: holdId,
+      credits: checkpoint?.credits ?? null,
+      facts: checkpoint?.facts ?? null,
+    })),
+    bigintToText,
+  );
+  // Skip locked rows: another transaction settles or renews them, and waiting could deadlock.
+  const rows = await sql<{ holdId: string }[]>`
+    with renewals as (
+      select * from jsonb_to_recordset(${renewalsJson}::text::jsonb)
+        as b (hold_id text, credits bigint, facts jsonb)),
+    open as (
+      select h.hold_id from gateway.credits_holds h
+      where h.hold_id = any(array(select hold_id from renewals)) and h.state = 'held'
+      order by h.hold_id for update skip locked),
+    renewed as (
+      update gateway.credits_holds h
+      set lease_until = gateway.townhall_now() + make_interval(secs => ${leaseMs / 1_000}),
+        checkpoint = coalesce(b.credits, h.checkpoint),
+        facts = h.facts || coalesce(nullif(b.facts, 'null'), '{}')
+      from open join renewals b using (hold_id) where h.hold_id = open.hold_id)
+    select h.hold_id as "holdId" from gateway.credits_holds h
+    where h.hold_id = any(array(select hold_id from renewals)) and h.state <> 'held'`;
+  return { resolved: rows.map(({ holdId }) => holdId) };
+}
+
+async function recoverHolds(
+  tx: Tx,
+  { isForced, limit }: { isForced: boolean; limit: number },
+): Promise<Verdict[]> {
+  const [lock] = await tx<{ isOurs: boolean }[]>`
+    select pg_try_advisory_xact_lock(hashtextextended('townhall.credits.recover', 0)) as "isOurs"`;
+  if (lock?.isOurs !== true) return [];
+  const holds = await tx<{ holdId: string; accountId: string }[]>`
+    select hold_id as "holdId", account_id as "accountId" from gateway.credits_holds
+    where state = 'held' ${isForced ? tx`` : tx`and lease_until < gateway.townhall_now()`}
+    order by lease_until limit ${limit}`;
+  if (holds.length === 0) return [];
+  const operations = holds.map((hold) => ({ kind: 'recover' as const, ...hold, isForced }));
+  return applyOperations(tx, operations, 0);
+}
+
 type BalanceQueries = Pick<CreditsStore, 'available' | 'post' | 'takeBack'>;
 
 function balanceQueries({ sql }: Database): BalanceQueries {
@@ -233,8 +246,11 @@ function balanceQueries({ sql }: Database): BalanceQueries {
         from gateway.credits_accounts a left join gateway.credits_keys k on k.token_id = ${tokenId},
           lateral (
             select coalesce(sum(o.amount - o.reserved - o.unapplied), 0)::bigint as account,
-              coalesce(sum(o.amount - o.reserved - o.unapplied) filter (where o.token_id = ${tokenId}), 0)::bigint as key
-            from gateway.credits_allotments o where o.account_id = a.account_id and o.ended_at is null and not o.is_closed) i
+              coalesce(
+                sum(o.amount - o.reserved - o.unapplied) filter (where o.token_id = ${tokenId}), 0
+              )::bigint as key
+            from gateway.credits_allotments o
+            where o.account_id = a.account_id and o.ended_at is null and not o.is_closed) i
         where a.account_id = ${userId}`;
       return row?.available ?? 0n;
     },
@@ -245,7 +261,8 @@ function balanceQueries({ sql }: Database): BalanceQueries {
     },
     async takeBack(tx, { userId, kind, ref, credits, reason, partial }) {
       const [row] = await tx<{ taken: bigint; owed: bigint; lacking: bigint }[]>`
-        select taken, owed, lacking from gateway.credits_take_back(${userId}, ${kind}, ${ref}, ${credits}, ${reason}, ${partial})`;
+        select taken, owed, lacking
+        from gateway.credits_take_back(${userId}, ${kind}, ${ref}, ${credits}, ${reason}, ${partial})`;
       return row ?? null;
     },
   };
@@ -259,40 +276,42 @@ type AccountQueries = Pick<
 function accountQueries({ sql }: Database): AccountQueries {
   return {
     async openAccount(tx, userId, bureauId) {
-      await tx`insert into gateway.credits_accounts (account_id, bureau_id) values (${userId}, ${bureauId}) on conflict do nothing`;
+      await tx`
+        insert into gateway.credits_accounts (account_id, bureau_id)
+        values (${userId}, ${bureauId}) on conflict do nothing`;
     },
     async openKey(tx, { tokenId, userId, cap }) {
-      await tx`insert into gateway.credits_keys (token_id, account_id, cap) values (${tokenId}, ${userId}, ${cap})`;
+      await tx`
+        insert into gateway.credits_keys (token_id, account_id, cap)
+        values (${tokenId}, ${userId}, ${cap})`;
     },
     async keys(tokenIds) {
       if (tokenIds.length === 0) return [];
-      return [
-        ...(await sql<KeyBudget[]>`
-        select token_id as "tokenId", cap, spent from gateway.credits_keys where token_id = any(${sql.array([...tokenIds], 25)})`),
-      ];
+      const rows = await sql<KeyBudget[]>`
+        select token_id as "tokenId", cap, spent from gateway.credits_keys
+        where token_id = any(${sql.array([...tokenIds], 25)})`;
+      return [...rows];
     },
     async findAccount(userId, within = sql) {
-      const [row] = await within<
-        Account[]
-      >`select ${accountColumns(within)} from gateway.credits_accounts a where account_id = ${userId}`;
+      const [row] = await within<Account[]>`
+        select ${accountColumns(within)} from gateway.credits_accounts a where account_id = ${userId}`;
       return row ?? null;
     },
     async listAccounts({ bureauId }, { after, limit }) {
-      return [
-        ...(await sql<Account[]>`
+      const rows = await sql<Account[]>`
         select ${accountColumns(sql)} from gateway.credits_accounts a
-        where true ${bureauId === undefined ? sql`` : sql`and bureau_id = ${bureauId}`} ${after === null ? sql`` : sql`and account_id > ${after}`}
-        order by account_id limit ${limit + 1}`),
-      ];
+        where true ${bureauId === undefined ? sql`` : sql`and bureau_id = ${bureauId}`}
+          ${after === null ? sql`` : sql`and account_id > ${after}`}
+        order by account_id limit ${limit + 1}`;
+      return [...rows];
     },
     async listChanges(userId, { before, limit }) {
       // tx_id grows in commit order within an account, as it is assigned under the account's lock.
       const [beforeTx, beforeLine] = before ?? [null, null];
-      return [
-        ...(await sql<Change[]>`
+      const rows = await sql<Change[]>`
         select tx_id as "txId", line, kind, ref, credits, reason, created_at as "createdAt"
-        from gateway.credits_history(${userId}, ${beforeTx}::text::bigint, ${beforeLine}, ${limit + 1})`),
-      ];
+        from gateway.credits_history(${userId}, ${beforeTx}::text::bigint, ${beforeLine}, ${limit + 1})`;
+      return [...rows];
     },
   };
 }
@@ -304,11 +323,12 @@ async function withVerification<Result>(
   const session = database.session({ deadlineMs: verifyMs });
   const readChunk =
     (chunkSql: Sql): ReadChunk =>
-    async (part, { after, size, days }) => [
-      ...(await chunkSql<LedgerFault[]>`
+    async (part, { after, size, days }) => {
+      const rows = await chunkSql<LedgerFault[]>`
         select finding as fault, subject as row, expected, found
-        from ${chunkSql.unsafe(`gateway.credits_verify_${part}`)}(${after}, ${size}, ${days})`),
-    ];
+        from ${chunkSql.unsafe(`gateway.credits_verify_${part}`)}(${after}, ${size}, ${days})`;
+      return [...rows];
+    };
   try {
     // The embedded engine has one session: a transaction over all chunks would
     // block every call. Each chunk is one statement, which sees one moment.
