@@ -143,11 +143,13 @@ export async function restoreFromAside(
   const folder = await requireAside(directory, name);
   if ((await readGeneration(folder)) === null)
     throw new Error(
-      `${name} is a copy of a damaged segment. Its readable lines are applied with their journal; read it, then discard it.`,
+      `${name} is a copy of a damaged segment. ` +
+        'Its readable lines are applied with their journal; read it, then discard it.',
     );
   if ((await readDaysSinceWrite(folder, clock)) >= usageDays)
     throw new Error(
-      `${name} is older than usage records are kept (${usageDays} days): its calls may have been charged before. Read it, charge by hand what is due, then discard it.`,
+      `${name} is older than usage records are kept (${usageDays} days): ` +
+        'its calls may have been charged before. Read it, charge by hand what is due, then discard it.',
     );
   await writeGeneration(folder, generation);
   await clearAppliedAt(folder);

@@ -19,7 +19,7 @@ export function textToLine(text: string): JournalLine | null {
   if (kind === 'checkpoint') return { kind, usageId, credits, facts };
   if (!isCall(call) || (allotmentId !== null && typeof allotmentId !== 'string')) return null;
   if (kind === 'sent') return { kind, usageId, call, allotmentId, credits, facts };
-  if (kind === 'final' && isWhole(facts)) return { kind, usageId, call, allotmentId, credits, facts };
+  if (kind === 'final' && isComplete(facts)) return { kind, usageId, call, allotmentId, credits, facts };
   return null;
 }
 
@@ -65,6 +65,6 @@ function isCall(value: unknown): value is PaidCall | FreeCall {
   );
 }
 
-function isWhole(facts: Partial<UsageFacts>): facts is UsageFacts {
+function isComplete(facts: Partial<UsageFacts>): facts is UsageFacts {
   return typeof facts.action === 'string' && isRecord(facts.tokens) && typeof facts.outcome === 'string';
 }

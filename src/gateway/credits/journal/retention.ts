@@ -19,6 +19,7 @@ export interface RetentionOptions {
 
 export interface Retention {
   addSegment(firstSeq: number): void;
+  /** The database was read to have applied all lines up to this number. */
   markApplied(seq: number): void;
   close(): Promise<void>;
 }
@@ -28,7 +29,8 @@ interface Segment {
   appliedAtMs: number | null;
 }
 
-export function createRetention({ folder, log, clock, copyForward }: RetentionOptions): Retention {
+export function createRetention(options: RetentionOptions): Retention {
+  const { folder, log, clock } = options;
   const shutdown = new AbortController();
   // The last one is being written.
   const segments: Segment[] = [];
@@ -36,24 +38,7 @@ export function createRetention({ folder, log, clock, copyForward }: RetentionOp
   let loop = Promise.resolve();
   let isRunning = false;
 
-  async function deleteWhenDue(): Promise<void> {
-    for (;;) {
-      const [oldestSegment, nextSegment] = segments;
-      const appliedAtMs = oldestSegment?.appliedAtMs ?? null;
-      if (oldestSegment === undefined || appliedAtMs === null || nextSegment === undefined) return;
-      if (shutdown.signal.aborted) return;
-      const waitMs = appliedAtMs + keepMs - clock.monotonicMs();
-      if (waitMs > 0) {
-        await pause(waitMs, { clock, signal: shutdown.signal });
-        continue;
-      }
-      await copyForward(nextSegment.firstSeq - 1);
-      await rm(join(folder, segmentName(oldestSegment.firstSeq)), { force: true });
-      segments.shift();
-    }
-  }
-
-  function markApplied(): void {
+  function stampAppliedSegments(): void {
     for (const [index, segment] of segments.entries()) {
       const next = segments[index + 1];
       if (next !== undefined && next.firstSeq - 1 <= appliedSeq) segment.appliedAtMs ??= clock.monotonicMs();
@@ -64,7 +49,7 @@ export function createRetention({ folder, log, clock, copyForward }: RetentionOp
   async function run(): Promise<void> {
     isRunning = true;
     try {
-      await deleteWhenDue();
+      await deleteAppliedSegments(segments, options, shutdown.signal);
     } catch (error) {
       log.warn({ err: error, folder }, 'segments of the journal were not deleted');
     } finally {
@@ -76,16 +61,38 @@ export function createRetention({ folder, log, clock, copyForward }: RetentionOp
     addSegment(firstSeq) {
       // A replacement of a segment without one synced line has its name.
       if (segments.at(-1)?.firstSeq !== firstSeq) segments.push({ firstSeq, appliedAtMs: null });
-      markApplied();
+      stampAppliedSegments();
     },
     markApplied(seq) {
       if (seq <= appliedSeq) return;
       appliedSeq = seq;
-      markApplied();
+      stampAppliedSegments();
     },
     async close() {
       shutdown.abort();
       await loop;
     },
   };
+}
+
+/** Deletes the oldest segments in turn, each when its delay is over. Ends at one that is not applied. */
+async function deleteAppliedSegments(
+  segments: Segment[],
+  { folder, clock, copyForward }: RetentionOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  for (;;) {
+    const [oldestSegment, nextSegment] = segments;
+    const appliedAtMs = oldestSegment?.appliedAtMs ?? null;
+    if (oldestSegment === undefined || appliedAtMs === null || nextSegment === undefined) return;
+    if (signal.aborted) return;
+    const waitMs = appliedAtMs + keepMs - clock.monotonicMs();
+    if (waitMs > 0) {
+      await pause(waitMs, { clock, signal });
+      continue;
+    }
+    await copyForward(nextSegment.firstSeq - 1);
+    await rm(join(folder, segmentName(oldestSegment.firstSeq)), { force: true });
+    segments.shift();
+  }
 }

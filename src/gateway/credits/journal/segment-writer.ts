@@ -243,8 +243,8 @@ export class SegmentWriter {
   }
 
   /**
-   * All lines of a full segment are on disk before the next one is begun: only the
-   * last segment can have a torn end.
+   * All lines of a full segment are on disk before the next one starts: only the last segment can
+   * have a torn end.
    */
   async #rotate(segment: OpenSegment): Promise<void> {
     if (this.#writtenSeq > this.#syncedSeq) await this.#syncSegment(segment);

@@ -3,7 +3,7 @@
 // by hold, so any process may replay any file; a file is removed afterwards.
 import { randomUUID } from 'node:crypto';
 import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { SettlementAnswer } from '../../../kernel/data/idempotency.ts';
 import { makeSettingFolder } from '../../../kernel/folder.ts';
 import { isRecord } from '../../../kernel/json-value.ts';
@@ -39,61 +39,16 @@ export function settlementJournal(
 ): SettlementJournal {
   const pathOf = (holdId: string): string => join(directory, holdId + suffix);
 
-  async function writeSynced(path: string, text: string): Promise<void> {
-    const file = await openFile(`${path}.partial`, 'w', 0o600);
-    try {
-      await file.writeFile(text);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(`${path}.partial`, path);
-    // fsync the folder too: the rename is an entry of the folder.
-    const folder = await openFile(directory, 'r');
-    try {
-      await folder.sync();
-    } finally {
-      await folder.close();
-    }
-  }
-
-  /** Null when the file is unreadable, or when another process has already settled and removed it. */
-  async function readSettlement(
-    name: string,
-    report: (name: string, error: unknown) => void,
-  ): Promise<Settlement | null> {
-    const path = join(directory, name);
-    let text: string;
-    try {
-      text = await readFile(path, 'utf8');
-    } catch (error) {
-      if (isCode(error, 'ENOENT')) return null;
-      // Keep the file for the next replay, for example after an I/O error.
-      report(name, error);
-      return null;
-    }
-    try {
-      const settlement = parseSettlement(text);
-      if (settlement.holdId + suffix === name) return settlement;
-      throw new Error('The file is named after another hold.');
-    } catch (error) {
-      await rename(path, path + unreadableSuffix).catch((failure: unknown) => {
-        if (!isCode(failure, 'ENOENT')) throw failure;
-      });
-      report(name + unreadableSuffix, error);
-      return null;
-    }
-  }
-
   return {
     async prepare() {
       await makeSettingFolder('JOURNAL_PATH', directory);
       const probe = join(directory, `.probe-${randomUUID()}`);
-      await writeSynced(probe, '');
+      await writeSynced(openFile, probe, '');
       await rm(probe);
     },
     write: (settlement) =>
       writeSynced(
+        openFile,
         pathOf(settlement.holdId),
         JSON.stringify({ ...settlement, credits: String(settlement.credits) }),
       ),
@@ -101,7 +56,7 @@ export function settlementJournal(
       const settlements: Settlement[] = [];
       const fileNames = await readdir(directory);
       for (const name of fileNames.filter((fileName) => fileName.endsWith(suffix)).sort()) {
-        const settlement = await readSettlement(name, report);
+        const settlement = await readSettlement(directory, name, report);
         if (settlement !== null) settlements.push(settlement);
       }
       return settlements;
@@ -111,6 +66,54 @@ export function settlementJournal(
       await rm(pathOf(holdId), { force: true });
     },
   };
+}
+
+/** The file is whole and on disk under its name when this resolves. */
+async function writeSynced(openFile: typeof open, path: string, text: string): Promise<void> {
+  const file = await openFile(`${path}.partial`, 'w', 0o600);
+  try {
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(`${path}.partial`, path);
+  // fsync the folder too: the rename is an entry of the folder.
+  const folder = await openFile(dirname(path), 'r');
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+/** Null when the file is unreadable, or when another process has already settled and removed it. */
+async function readSettlement(
+  directory: string,
+  name: string,
+  report: (name: string, error: unknown) => void,
+): Promise<Settlement | null> {
+  const path = join(directory, name);
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    if (isMissing(error)) return null;
+    // Keep the file for the next replay, for example after an I/O error.
+    report(name, error);
+    return null;
+  }
+  try {
+    const settlement = parseSettlement(text);
+    if (settlement.holdId + suffix === name) return settlement;
+    throw new Error('The file is named after another hold.');
+  } catch (error) {
+    await rename(path, path + unreadableSuffix).catch((failure: unknown) => {
+      if (!isMissing(failure)) throw failure;
+    });
+    report(name + unreadableSuffix, error);
+    return null;
+  }
 }
 
 /** Throws unless the text is a settlement: a power loss may truncate a file, an operator may edit one. */
@@ -139,6 +142,6 @@ function parseSettlement(text: string): Settlement {
   };
 }
 
-function isCode(error: unknown, code: string): boolean {
-  return (error as NodeJS.ErrnoException).code === code;
+function isMissing(error: unknown): boolean {
+  return (error as NodeJS.ErrnoException).code === 'ENOENT';
 }
