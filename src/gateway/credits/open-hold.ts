@@ -3,7 +3,7 @@ import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { UsageFacts } from '../usage/index.ts';
 import { insufficientCredits, isDatabaseUnavailable } from './allotments/problems.ts';
-import { factsOfNothing } from './allotments/reservation.ts';
+import { unusedFacts } from './allotments/reservation.ts';
 import { checkpointTokens, clampCredits, maximumCredits } from './allotments/times.ts';
 import type { Settlement } from './journal/settlements.ts';
 import type { Alongside, Hold } from './core/ports.ts';
@@ -100,7 +100,7 @@ export class OpenHold implements Hold {
 
   release(): void {
     if (this.#settling !== undefined) return;
-    const facts = factsOfNothing({ action: this.#action, model: null, provider: null });
+    const facts = unusedFacts({ action: this.#action, model: null, provider: null });
     this.settle(0n, facts).catch((error: unknown) => {
       this.#context.log.warn(
         { err: error, hold_id: this.holdId },

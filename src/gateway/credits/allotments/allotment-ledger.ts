@@ -211,6 +211,23 @@ export class AllotmentLedger {
     };
   }
 
+  /** Ends this instance under another generation. Rejects with 503 when the database is unavailable. */
+  async checkGeneration(): Promise<void> {
+    if ((await this.#options.store.generation()) !== this.#options.generation) this.endGeneration();
+  }
+
+  /** Refuses paid calls from now on. */
+  endGeneration(): void {
+    if (this.#isOtherGeneration) return;
+    this.#isOtherGeneration = true;
+    for (const allotment of this.pool.all()) this.pool.remove(allotment);
+    this.#options.log.error(
+      { alarm: 'other_generation' },
+      'the ledger was restored or created anew under this process; earlier charges are put aside',
+    );
+    this.#options.onOtherGeneration?.();
+  }
+
   /**
    * Applies pending charges and gives all idle credits back, as far as the database
    * is available; then closes the journal.
@@ -247,7 +264,7 @@ export class AllotmentLedger {
   /** Resolves when the line is on disk, or in the database when the disk failed or the journal is off. */
   async #sync(seq: number): Promise<void> {
     const { journal, isJournaled, clock, log } = this.#options;
-    if (!isJournaled) return this.#applyLoop.applied(seq);
+    if (!isJournaled) return this.#applyLoop.waitUntilApplied(seq);
     const startedMs = clock.monotonicMs();
     try {
       await journal.sync(seq);
@@ -259,14 +276,14 @@ export class AllotmentLedger {
         { alarm: 'journal_failed', err: error },
         'the journal cannot be written; charges wait for the database',
       );
-      await this.#applyLoop.applied(seq);
+      await this.#applyLoop.waitUntilApplied(seq);
     }
   }
 
   async #readResult(charge: UnappliedCharge): Promise<bigint | undefined> {
     const { promise, resolve } = Promise.withResolvers<bigint | undefined>();
     charge.onApplied = (result) => resolve(result?.charged);
-    this.#applyLoop.applied(charge.line.seq).catch(() => resolve(undefined));
+    this.#applyLoop.waitUntilApplied(charge.line.seq).catch(() => resolve(undefined));
     await settlesWithin(promise, { ms: resultMs, clock: this.#options.clock });
     resolve(undefined);
     return promise;
@@ -274,23 +291,6 @@ export class AllotmentLedger {
 
   #requireGeneration(): void {
     if (this.#isOtherGeneration) throw databaseUnavailable('The ledger was restored; try again.');
-  }
-
-  /** Rejects with 503 when the database is unavailable. */
-  async checkGeneration(): Promise<void> {
-    if ((await this.#options.store.generation()) !== this.#options.generation) this.endGeneration();
-  }
-
-  /** Refuses paid calls from now on. */
-  endGeneration(): void {
-    if (this.#isOtherGeneration) return;
-    this.#isOtherGeneration = true;
-    for (const allotment of this.pool.all()) this.pool.remove(allotment);
-    this.#options.log.error(
-      { alarm: 'other_generation' },
-      'the ledger was restored or created anew under this process; earlier charges are put aside',
-    );
-    this.#options.onOtherGeneration?.();
   }
 }
 

@@ -63,7 +63,7 @@ export class ApplyLoop {
   /**
    * Resolves once the charges up to the number are in the database; rejects with 503 when it is unavailable.
    */
-  applied(seq: number): Promise<void> {
+  waitUntilApplied(seq: number): Promise<void> {
     if (seq <= this.#appliedSeq || this.queue.length === 0) return Promise.resolve();
     if (this.#stop.signal.aborted)
       return Promise.reject(databaseUnavailable('The ledger of this charge was restored or is closed.'));
@@ -75,7 +75,7 @@ export class ApplyLoop {
 
   /** Applies all charges that wait at this moment. */
   flush(): Promise<void> {
-    return this.applied(this.queue.lastSeq);
+    return this.waitUntilApplied(this.queue.lastSeq);
   }
 
   /** Stops after the current batch. Charges that wait stay in the journal. */

@@ -13,6 +13,9 @@ export interface LeasesOptions {
   leaseMs: number;
 }
 
+// Rows per statement: a larger transaction would hold the locks of many accounts for too long.
+const maximumRows = 500;
+
 export class Leases {
   readonly #options: LeasesOptions;
   #renewing: Promise<void> | null = null;
@@ -29,25 +32,25 @@ export class Leases {
 
   async #renew(): Promise<void> {
     const { store, pool, clock, gatewayId, leaseMs } = this.#options;
-    const reported = [...pool.all()].filter(({ version }) => version > 0);
+    const openedAllotments = [...pool.all()].filter(({ version }) => version > 0);
     const lease = beginLease(clock, leaseMs);
-    const reports = pool.report(reported);
+    const reports = pool.report(openedAllotments);
     const rows = await store.renew(gatewayId, reports, leaseMs);
     this.#confirm(reports);
-    const unknown: AllotmentRow[] = [];
+    const unknownRows: AllotmentRow[] = [];
     for (const row of rows) {
       const allotment = pool.find(row.allotmentId);
       if (allotment === undefined) {
-        unknown.push(row);
+        unknownRows.push(row);
         continue;
       }
       adoptRow(allotment, row);
       renewLease(allotment, lease);
     }
     const openIds = new Set(rows.map(({ allotmentId }) => allotmentId));
-    for (const allotment of reported) if (!openIds.has(allotment.allotmentId)) pool.remove(allotment);
+    for (const allotment of openedAllotments) if (!openIds.has(allotment.allotmentId)) pool.remove(allotment);
     // The process gave up waiting for the request that opened them.
-    await endAllotments(store, unknown);
+    await endAllotments(store, unknownRows);
   }
 
   /**
@@ -81,18 +84,15 @@ export class Leases {
   /** Adopts allotments whose opening lost its response, and ends those that the pool has removed. */
   async reconcile(): Promise<void> {
     const { store, pool, gatewayId } = this.#options;
-    const unknown: AllotmentRow[] = [];
+    const unknownRows: AllotmentRow[] = [];
     for (const row of await store.ofGateway(gatewayId)) {
       const allotment = pool.find(row.allotmentId);
-      if (allotment === undefined) unknown.push(row);
+      if (allotment === undefined) unknownRows.push(row);
       else adoptRow(allotment, row);
     }
-    await endAllotments(store, unknown);
+    await endAllotments(store, unknownRows);
   }
 }
-
-// Rows per statement: a larger transaction would hold the locks of many accounts for too long.
-const maximumRows = 500;
 
 /** Ends allotments without a process, in statements of at most 500. */
 export async function endAllotments(

@@ -5,7 +5,7 @@ import type { Log } from '../../../kernel/log.ts';
 import type { Allotments } from './open-allotments.ts';
 import type { AllotmentStore } from './store.ts';
 
-export interface CloseOptions {
+export interface RecallUserOptions {
   /** Null in a process that serves no calls. */
   allotments: Allotments | null;
   store: Pick<AllotmentStore, 'close' | 'listAllotments'>;
@@ -13,6 +13,7 @@ export interface CloseOptions {
   log: Log;
 }
 
+// A gateway polls for recalls ten times a second; one that stopped never answers.
 const maximumMs = 1_000;
 const askAgainMs = 50;
 
@@ -20,7 +21,7 @@ const askAgainMs = 50;
  * Closes a user's allotments, and waits until every gateway has given its idle
  * credits back, for a second at most.
  */
-export async function recallUser(userId: string, options: CloseOptions): Promise<void> {
+export async function recallUser(userId: string, options: RecallUserOptions): Promise<void> {
   const { allotments, store, clock, log } = options;
   const startedMs = clock.monotonicMs();
   if ((await store.close({ userId })) === 0) return;

@@ -108,7 +108,7 @@ export class CallReservation implements Reservation {
     const { phase } = this.#state;
     if (phase === 'settled' || phase === 'released') return;
     // Without a final line, a replay would charge the call as one that broke off.
-    if (phase === 'sent') this.#charge(0n, factsOfNothing(this.#call));
+    if (phase === 'sent') this.#charge(0n, unusedFacts(this.#call));
     else if (this.#allotment !== null) releaseCredits(this.#allotment, this.#amount);
     this.#state = { phase: 'released' };
   }
@@ -162,7 +162,7 @@ export class CallReservation implements Reservation {
 }
 
 /** The usage of a call that sent nothing. */
-export function factsOfNothing({
+export function unusedFacts({
   action,
   model,
   provider,

@@ -42,7 +42,7 @@ const enlargePauseMs = 1_000;
 export class Reserving {
   readonly #options: ReservingOptions;
   readonly #queues = new Map<string, TokenQueue>();
-  #enlarges = true;
+  #mayEnlarge = true;
 
   constructor(options: ReservingOptions) {
     this.#options = options;
@@ -67,6 +67,11 @@ export class Reserving {
       return allotment;
     }
     return this.#wait(payer, key, amount);
+  }
+
+  /** Stops background enlargement: allotments then grow only by the bounds of calls. */
+  stopEnlarging(): void {
+    this.#mayEnlarge = false;
   }
 
   #wait(payer: Payer, key: string, amount: bigint): Promise<Allotment> {
@@ -229,18 +234,13 @@ export class Reserving {
     await clock.sleep(times.askAgainMs);
   }
 
-  /** Stops background enlargement: allotments then grow only by the bounds of calls. */
-  stopEnlarging(): void {
-    this.#enlarges = false;
-  }
-
   /**
    * Keeps credits ready for the token's next calls. Failures have no effect: a call
    * that needs more credits requests them itself.
    */
   #enlargeInBackground(allotment: Allotment, nowMs: number): void {
     const { pool, writes, log } = this.#options;
-    if (!this.#enlarges) return;
+    if (!this.#mayEnlarge) return;
     if (allotment.write !== null || nowMs < allotment.enlargeAfterMs || allotment.state !== 'open') return;
     if (!needsEnlargement(allotment, nowMs)) return;
     const want = enlargementOf(allotment, {

@@ -179,7 +179,7 @@ export const takeBackAfterMs = 40_000;
 export interface GatewayFlags {
   /** Its open allotments that are recalled or closed. */
   rows: AllotmentRow[];
-  /** Number of the latest report that another process asked for; 0 for none. */
+  /** Number of the latest report that another process requested; 0 for none. */
   reportAsked: number;
 }
 

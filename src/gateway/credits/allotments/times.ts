@@ -41,13 +41,15 @@ export const defaultAllotmentTimes: AllotmentTimes = {
 };
 
 /**
- * Limit by which wall time may run ahead of monotonic time before a lease counts as
- * ended: a suspended machine.
+ * Limit by which wall time may deviate from monotonic time before a lease counts as ended: the
+ * machine was suspended, or its clock was set.
  */
 export const maximumClockJumpMs = 1_000;
+/** Allotments of one process; each costs memory and a row that is renewed every 5 s. */
 export const maximumAllotments = 10_000;
 /** Charges per batch: its transaction holds the locks of their accounts. */
 export const maximumBatch = 500;
+/** Output tokens after which a checkpoint is written before its interval is over. */
 export const checkpointTokens = 256;
 /** JSON numbers are exact up to 2^53 - 1. A higher price is a bug. */
 export const maximumCredits = BigInt(Number.MAX_SAFE_INTEGER);

@@ -17,6 +17,9 @@ export interface AllotmentWritesOptions {
   onGone(): Promise<void>;
 }
 
+// Above this number the user whose balance is the oldest is forgotten; it then counts as 0.
+const maximumUsers = 10_000;
+
 export class AllotmentWrites {
   readonly #options: AllotmentWritesOptions;
   /** Whether an opening lost its response: the database may have an allotment that memory lacks. */
@@ -113,8 +116,6 @@ export class AllotmentWrites {
       this.#available.delete(this.#available.keys().next().value as string);
   }
 }
-
-const maximumUsers = 10_000;
 
 /** Removes the idle credits from memory. An ended allotment takes no further reservation. */
 function lowerToUse(allotment: Allotment, end: boolean): GiveBackRequest {
