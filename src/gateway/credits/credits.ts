@@ -58,13 +58,12 @@ export interface CreditsOptions {
 export interface Credits extends Service<'credits'> {
   ledger: Ledger;
   balances: Balances;
-  /**
-   * Creates the rows of an account and of an API key, in the transaction that creates the user or the key.
-   */
+  /** Creates the account's row and posts its first credits, in the transaction that creates the user. */
   openAccount(
     tx: Tx,
     user: { userId: string; bureauId: string; startingCredits: bigint | null },
   ): Promise<void>;
+  /** Creates the key's row in the transaction that creates the key. */
   openKey(tx: Tx, key: { tokenId: string; userId: string; cap: bigint | null }): Promise<void>;
   keys(tokenIds: readonly string[]): Promise<KeyBudget[]>;
   /** Writes this process's charges and reservations to the database. Never throws. */
@@ -141,8 +140,8 @@ export function credits(options: CreditsOptions): Credits {
 }
 
 /**
- * The parts of the ledger. Batches tell maintenance that the database answers; it renews the leases
- * of holds.
+ * The parts of the ledger. The batcher and maintenance refer to each other: each response to a batch
+ * counts as contact with the database, and holds request renewals of their leases.
  */
 function createLedger(options: CreditsOptions) {
   const { store, journal, log, clock, isAlone, retentionDays } = options;

@@ -41,14 +41,17 @@ export function creditsHandlers(options: HandlerOptions): Service<'credits'>['ha
         options.usage.total({ userId }),
       ]);
       const available = account === null ? 0n : account.posted - account.held;
-      return { status: 200, body: { balance: dollars(available), total_used: dollars(calls.credits) } };
+      return {
+        status: 200,
+        body: { balance: formatDollars(available), total_used: formatDollars(calls.credits) },
+      };
     },
     'credits.listHistory': async ({ identity, query }) => {
-      const beforeId = query.cursor === undefined ? null : decodeCursor(query.cursor, isChangeCursor);
+      const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isChangeCursor);
       const limit = pageLimit(query);
       await ledger.reportEverywhere(identity.userId);
       const { items, next_cursor } = pageOf(
-        await store.listChanges(identity.userId, { before: beforeId, limit }),
+        await store.listChanges(identity.userId, { before, limit }),
         limit,
         ({ txId, line }) => [String(txId), line],
       );
@@ -61,12 +64,12 @@ export function creditsHandlers(options: HandlerOptions): Service<'credits'>['ha
         balances.takeBack(tx, { ...entry, kind: 'deduct', partial: false }),
       ),
     'credits.listAccounts': async ({ identity, query }) => {
-      const afterId = query.cursor === undefined ? null : decodeCursor(query.cursor, isCursorText);
+      const after = query.cursor === undefined ? null : decodeCursor(query.cursor, isCursorText);
       const limit = pageLimit(query);
       await ledger.reportEverywhere();
       const accounts = await store.listAccounts(
         { bureauId: identity.bureauId ?? query.bureau_id },
-        { after: afterId, limit },
+        { after, limit },
       );
       const { items, next_cursor } = pageOf(accounts, limit, ({ accountId }) => accountId);
       return { status: 200, body: { items: items.map(serializeAccount), next_cursor } };
@@ -78,7 +81,7 @@ export function creditsHandlers(options: HandlerOptions): Service<'credits'>['ha
 async function adjust(
   { store, users, audit, ledger, balances }: HandlerOptions,
   call: AdjustCall,
-  work: (tx: Tx, entry: Adjustment) => Promise<unknown>,
+  change: (tx: Tx, entry: Adjustment) => Promise<unknown>,
 ): Promise<{ status: 200; body: CreditAccount }> {
   const { user_id: userId, credits: amount, reason } = call.body;
   const user = await users.findUser(userId);
@@ -86,7 +89,7 @@ async function adjust(
   if (call.operationId === 'credits.deductCredits') await balances.recallIdle(userId);
   else await ledger.report(userId);
   return store.tx(async (tx) => {
-    await work(tx, { userId, ref: call.requestId, credits: BigInt(amount), reason });
+    await change(tx, { userId, ref: call.requestId, credits: BigInt(amount), reason });
     const account = await store.findAccount(userId, tx);
     if (account === null) throw userNotFound();
     await audit.record(tx, {
@@ -132,7 +135,7 @@ function serializeBalance(account: Pick<Account, 'accountId' | 'posted' | 'held'
 }
 
 /** 1,000,000 credits are one US dollar. */
-function dollars(credits: bigint): string {
+function formatDollars(credits: bigint): string {
   const digits = String(credits < 0n ? 0n : credits).padStart(7, '0');
   return `${digits.slice(0, -6)}.${digits.slice(-6)}`;
 }

@@ -60,7 +60,7 @@ const renewalGapMs = 100;
 const firstVerifyMs = 2_000;
 
 export function createLedgerMaintenance(options: LedgerMaintenanceOptions): LedgerMaintenance {
-  const { ledger, store, allotments, journal, log, clock, times, retentionDays } = options;
+  const { ledger, journal, log, clock, times } = options;
   const shutdown = new AbortController();
   const { signal } = shutdown;
   const loops: Promise<void>[] = [];
@@ -101,15 +101,8 @@ export function createLedgerMaintenance(options: LedgerMaintenanceOptions): Ledg
   async function verifyLoop(): Promise<void> {
     await pause(Math.min(firstVerifyMs, times.verifyEveryMs));
     while (!signal.aborted) {
-      await runAndLog('the ledger could not be verified', async () => {
-        const { ok, faults: mismatches } = await verifyLedger(store, retentionDays, signal);
-        ledger.recordVerification(mismatches.length);
-        if (!ok) log.error({ faults: mismatches }, 'the ledger is not consistent');
-      });
-      await runAndLog('old holds and allotments could not be dropped', async () => {
-        while ((await store.dropOldHolds(retentionDays, dropLimit)) === dropLimit);
-        while ((await allotments.dropOld(retentionDays, dropLimit)) === dropLimit);
-      });
+      await runAndLog('the ledger could not be verified', () => verifyAndLog(options, signal));
+      await runAndLog('old holds and allotments could not be dropped', () => dropOldRows(options));
       // Another process may have left files on a shared disk.
       await runAndLog('the journal could not be settled yet', () => ledger.replay());
       await pause(times.verifyEveryMs);
@@ -131,6 +124,21 @@ export function createLedgerMaintenance(options: LedgerMaintenanceOptions): Ledg
       await Promise.all(loops);
     },
   };
+}
+
+async function verifyAndLog(
+  { ledger, store, log, retentionDays }: LedgerMaintenanceOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const { ok, faults: mismatches } = await verifyLedger(store, retentionDays, signal);
+  ledger.recordVerification(mismatches.length);
+  if (!ok) log.error({ faults: mismatches }, 'the ledger is not consistent');
+}
+
+/** Deletes resolved holds and ended allotments beyond their retention, in batches. */
+async function dropOldRows({ store, allotments, retentionDays }: LedgerMaintenanceOptions): Promise<void> {
+  while ((await store.dropOldHolds(retentionDays, dropLimit)) === dropLimit);
+  while ((await allotments.dropOld(retentionDays, dropLimit)) === dropLimit);
 }
 
 interface HoldRecovery extends Pick<LedgerMaintenance, 'recordDatabaseContact' | 'sweep'> {

@@ -60,24 +60,11 @@ export function createWriteBatcher({
     pausedUntilMs: 0,
   }));
 
-  async function apply(batch: readonly PendingOperation[]): Promise<Verdict[]> {
-    const operations = batch.map(({ operation }) => operation);
-    if (batch.every(({ work }) => work === undefined)) return store.apply(operations, leaseMs);
-    return store.tx(async (tx) => {
-      const verdicts = await store.apply(operations, leaseMs, tx);
-      for (const { work } of batch) await work?.(tx);
-      return verdicts;
-    });
-  }
-
   async function runBatch(queue: BatchQueue, batch: readonly PendingOperation[]): Promise<void> {
     try {
-      const verdicts = await apply(batch);
+      const verdicts = await applyBatch(store, batch, leaseMs);
       onDatabaseAnswer();
-      // Resolve in the order in which `credits_apply` ran, so that the newest balance reaches the cache last.
-      const answers = batch.map((item, index) => ({ item, verdict: verdicts[index] as Verdict }));
-      answers.sort((a, b) => applyOrder(a.item.operation) - applyOrder(b.item.operation));
-      for (const { item, verdict } of answers) item.resolve(verdict);
+      resolveInOrder(batch, verdicts);
     } catch (error) {
       if (isDatabaseUnavailable(error)) {
         queue.pausedUntilMs = clock.monotonicMs() + pauseMs;
@@ -113,6 +100,27 @@ export function createWriteBatcher({
       for (const queue of queues) while (queue.running !== null) await queue.running;
     },
   };
+}
+
+async function applyBatch(
+  store: WriteBatcherOptions['store'],
+  batch: readonly PendingOperation[],
+  leaseMs: number,
+): Promise<Verdict[]> {
+  const operations = batch.map(({ operation }) => operation);
+  if (batch.every(({ work }) => work === undefined)) return store.apply(operations, leaseMs);
+  return store.tx(async (tx) => {
+    const verdicts = await store.apply(operations, leaseMs, tx);
+    for (const { work } of batch) await work?.(tx);
+    return verdicts;
+  });
+}
+
+/** Resolves in the order in which `credits_apply` ran, so that the newest balance reaches the cache last. */
+function resolveInOrder(batch: readonly PendingOperation[], verdicts: readonly Verdict[]): void {
+  const answers = batch.map((item, index) => ({ item, verdict: verdicts[index] as Verdict }));
+  answers.sort((a, b) => applyOrder(a.item.operation) - applyOrder(b.item.operation));
+  for (const { item, verdict } of answers) item.resolve(verdict);
 }
 
 /** The order in which `credits_apply` runs the operations of one account. */

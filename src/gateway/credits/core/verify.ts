@@ -65,18 +65,15 @@ export async function verifyLedger(
   };
   await store.withVerification(async (readChunk) => {
     for (const part of ledgerParts) {
-      for (
-        let afterRow: string | null = null, isFirst = true;
-        isFirst || afterRow !== null;
-        isFirst = false
-      ) {
+      let after: string | null = null;
+      do {
         signal?.throwIfAborted();
-        const rows: LedgerFault[] = await readChunk(part, { after: afterRow, size: chunkSize, days });
+        const rows: LedgerFault[] = await readChunk(part, { after, size: chunkSize, days });
         const countRow = rows.pop();
         mismatches.push(...rows.slice(0, maximumMismatches - mismatches.length));
         counts[part] += Number(countRow?.expected ?? 0);
-        afterRow = countRow?.row ?? null;
-      }
+        after = countRow?.row ?? null;
+      } while (after !== null);
     }
   });
   const { txs: transactions, ...otherCounts } = counts;
