@@ -35,7 +35,7 @@ export async function* readConverseFrames(
     let isEnded = false;
     splitter.feed(piece);
     try {
-      for (let bytes = splitter.next(); bytes !== undefined && !isEnded; bytes = splitter.next()) {
+      for (let bytes = splitter.next(); bytes !== undefined; bytes = splitter.next()) {
         const type = checkFrame(bytes);
         hasStopped ||= type === 'messageStop';
         isEnded = type === 'metadata';

@@ -166,6 +166,7 @@ export class BackendPool {
   choose(session: number | undefined, excludedBits: number): Backend | undefined {
     let ready = 0;
     let weights = 0;
+    // The call itself counts too.
     let outstanding = 1;
     for (const backend of this.backends) {
       if ((backend.bit & excludedBits) !== 0 || !this.#isReady(backend)) continue;
@@ -320,14 +321,14 @@ export class BackendPool {
    */
   #ofSession(session: number, ready: number, callsPerWeight: number): Backend {
     let bestBackend: Backend | undefined;
-    let highestWeight = -1;
+    let highestScore = -1;
     for (const backend of this.backends) {
       if ((backend.bit & ready) === 0) continue;
       const limit = Math.max(Math.ceil(callsPerWeight * backend.weight), freeCalls);
       if (backend.state.outstanding >= limit) continue;
       const score = -backend.weight / Math.log((mixHashes(session, backend.hash) + 0.5) / 2 ** 32);
-      if (score > highestWeight) {
-        highestWeight = score;
+      if (score > highestScore) {
+        highestScore = score;
         bestBackend = backend;
       }
     }

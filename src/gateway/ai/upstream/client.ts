@@ -107,7 +107,7 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     try {
       const connection = await connections.open();
       const credentials = await createCredentialHeaders(request, response);
-      dispatch(request, target, { ...connection, response, credentials });
+      dispatch(connection, { request, target, response, credentials, traceparent: options.traceparent });
       await response.head();
       if (response.statusCode === 401 || response.statusCode === 403) request.authorizer?.discard?.();
       const redirect = request.allowRedirect === true ? redirectLocation(response) : undefined;
@@ -115,58 +115,17 @@ export function createUpstream(options: UpstreamOptions): Upstream {
         throw await readErrorResponse(response, { hide: secretsHider(request, hide), now: clock.now() });
       return {
         mediaType: mediaTypeOf(response.headers['content-type']),
-        body: new ResponseBody(response, deadlines, (error) => logFailure(error, request)),
-        abort: () => deadlines.abort(new Error('given up')),
+        body: new ResponseBody(response, deadlines, (error) => logFailure(error, request, options)),
+        abort: () => deadlines.abort(new Error('The answer was not read.')),
         redact: (text) => redactText(text, secretsHider(request, hide)),
         redirectUrl: redirect === undefined ? undefined : new URL(redirect, request.url).href,
       };
     } catch (error) {
       deadlines.release();
       const problem = toTransportProblem(error, response, 'before');
-      logFailure(problem, request);
+      logFailure(problem, request, options);
       throw problem;
     }
-  }
-
-  function dispatch(
-    request: UpstreamRequest,
-    target: Target,
-    {
-      dispatcher,
-      publicDispatcher,
-      response,
-      credentials,
-    }: Connections & { response: ProviderResponse; credentials: Record<string, string> },
-  ): void {
-    const { url, method = 'POST', body, requiresPublicAddress = false } = request;
-    if (response.aborted) return;
-    if (requiresPublicAddress) requirePublicUrl(url);
-    (requiresPublicAddress ? publicDispatcher() : dispatcher).dispatch(
-      {
-        origin: target.origin,
-        path: target.path,
-        method,
-        headers: {
-          ...requestHeaders(request, requiresPublicAddress ? undefined : options.traceparent?.()),
-          ...credentials,
-        },
-        body: body ?? null,
-        // deadlines.ts replaces these timeouts: undici has a resolution of seconds, and counts a
-        // slow reader as a silent provider.
-        headersTimeout: 0,
-        bodyTimeout: 0,
-      },
-      response,
-    );
-  }
-
-  // Logs failures of providers for the operator, but not callers that disconnect.
-  function logFailure(error: unknown, request: UpstreamRequest): void {
-    if (!(error instanceof Problem)) return;
-    if (error.kind !== 'upstream_failed' && error.kind !== 'upstream_timeout') return;
-    const { code, cause } = error;
-    const provider = new URL(request.url).host;
-    log.warn({ requestId: options.requestId?.(), provider, code, err: cause }, 'model provider failed');
   }
 
   return {
@@ -182,6 +141,54 @@ export function createUpstream(options: UpstreamOptions): Upstream {
       }),
     close: connections.close,
   };
+}
+
+interface OutgoingRequest {
+  request: UpstreamRequest;
+  target: Target;
+  response: ProviderResponse;
+  credentials: Record<string, string>;
+  traceparent: UpstreamOptions['traceparent'];
+}
+
+/** Sends the request unless it was aborted meanwhile. Throws for an address that must be public and is not. */
+function dispatch(
+  { dispatcher, publicDispatcher }: Connections,
+  { request, target, response, credentials, traceparent }: OutgoingRequest,
+): void {
+  const { url, method = 'POST', body, requiresPublicAddress = false } = request;
+  if (response.aborted) return;
+  if (requiresPublicAddress) requirePublicUrl(url);
+  (requiresPublicAddress ? publicDispatcher() : dispatcher).dispatch(
+    {
+      origin: target.origin,
+      path: target.path,
+      method,
+      headers: {
+        ...requestHeaders(request, requiresPublicAddress ? undefined : traceparent?.()),
+        ...credentials,
+      },
+      body: body ?? null,
+      // deadlines.ts replaces these timeouts: undici has a resolution of seconds, and counts a
+      // slow reader as a silent provider.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    },
+    response,
+  );
+}
+
+// Logs failures of providers for the operator, but not callers that disconnect.
+function logFailure(
+  error: unknown,
+  request: UpstreamRequest,
+  { log, requestId }: Pick<UpstreamOptions, 'log' | 'requestId'>,
+): void {
+  if (!(error instanceof Problem)) return;
+  if (error.kind !== 'upstream_failed' && error.kind !== 'upstream_timeout') return;
+  const { code, cause } = error;
+  const provider = new URL(request.url).host;
+  log.warn({ requestId: requestId?.(), provider, code, err: cause }, 'model provider failed');
 }
 
 async function readErrorResponse(
@@ -311,7 +318,7 @@ function mediaTypeOf(header: string | string[] | undefined): string {
   return (text.split(';')[0] ?? '').trim().toLowerCase();
 }
 
-// Parts below four characters are kept, as they would match anywhere.
+// Parts below four characters stay, as they would match anywhere.
 function removeAll(text: string, parts: readonly (string | undefined)[]): string {
   let result = text;
   for (const part of parts)

@@ -241,9 +241,10 @@ export function truncatedProblem(): Problem {
 const lastResponseEvents = new Set(['response.completed', 'response.incomplete', 'response.cancelled']);
 
 function classify(
-  { bytes, data }: ProviderEvent,
+  event: ProviderEvent,
   rule: EndRule,
 ): 'end' | 'failed end' | 'premature end' | 'finish reason' | 'error' | undefined {
+  const { bytes, data } = event;
   if (rule === 'done') return data.kind === 'done' ? 'end' : undefined;
   // `[DONE]` is not part of these formats; some servers send it after their end.
   // Before that, clients would stop at it.
@@ -251,11 +252,10 @@ function classify(
   if (data.kind !== 'object') return undefined;
   if (rule === 'gemini')
     return /"(?:finishReason|blockReason)"/.test(bytes.toString('latin1')) ? 'finish reason' : undefined;
-  const type = data.members.find((member) => member.name === 'type');
-  const text = type === undefined ? '' : bytes.toString('latin1', type.start + 1, type.end - 1);
-  if (text === 'error') return 'error';
-  if (text === 'response.failed') return 'failed end';
-  return text === 'message_stop' || lastResponseEvents.has(text) ? 'end' : undefined;
+  const type = eventType(event);
+  if (type === 'error') return 'error';
+  if (type === 'response.failed') return 'failed end';
+  return type === 'message_stop' || lastResponseEvents.has(type) ? 'end' : undefined;
 }
 
 /** The type that the data of an event names; empty without one. */
@@ -281,12 +281,10 @@ const completeTypes = new Set([
 ]);
 
 /** Whether the event completes an answer or a part of it, after which the usage may follow. */
-export function completesAnswer({ bytes, data }: ProviderEvent, rule: EndRule): boolean {
-  if (data.kind !== 'object') return false;
-  if (rule === 'done') return hasFinishReason(bytes);
-  if (rule === 'gemini') return false;
-  const type = data.members.find((member) => member.name === 'type');
-  return type !== undefined && completeTypes.has(bytes.toString('latin1', type.start + 1, type.end - 1));
+export function completesAnswer(event: ProviderEvent, rule: EndRule): boolean {
+  if (event.data.kind !== 'object') return false;
+  if (rule === 'done') return hasFinishReason(event.bytes);
+  return rule !== 'gemini' && completeTypes.has(eventType(event));
 }
 
 // Every chunk has the member; it is a string only in the last chunk of a choice.

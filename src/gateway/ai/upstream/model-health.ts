@@ -65,7 +65,7 @@ export interface RetryingCall<T> {
   isLast: boolean;
   /** Receives each attempt. */
   attempts: Attempt[];
-  /** The hash of the call's session, which is asked for only where there are several keys or endpoints. */
+  /** The hash of the call's session; called only where there are several keys or endpoints. */
   session?: (() => number | undefined) | undefined;
   /** Whether the answer is streamed. */
   streams?: boolean | undefined;
@@ -123,52 +123,22 @@ export function createModelHealth(options: ModelHealthOptions): ModelHealth {
     watch: options.watch ?? ((_attempt, call) => call()),
     settings,
   };
+  const createSharedBreaker = breakerFactory({
+    clock,
+    settings: breakerSettings,
+    channel: options.breakerChannel,
+  });
   const healths = new Map<string, Health>();
-  const breakersByKey = new Map<string, Breaker>();
-  // Breakers that are open in another process, for models that this one has not
-  // called yet; at most one for each model.
-  const openElsewhere = new Set<string>();
-
-  function createHealth({ id, provider, upstream_model: name }: CatalogModel): Health {
-    const breakers = new Map<string | undefined, Breaker>();
-    return {
-      model: id,
-      provider,
-      budget: createRetryBudget({ clock, settings }),
-      breakers,
-      breakerOf({ baseUrl }) {
-        let breaker = breakers.get(baseUrl);
-        if (breaker === undefined) {
-          const key = breakerKey(provider, name, baseUrl);
-          breaker = createBreaker({
-            clock,
-            settings: breakerSettings,
-            onChange: (isOpen) => options.breakerChannel?.publish(key, isOpen),
-          });
-          if (openElsewhere.has(key)) breaker.follow(true);
-          breakersByKey.set(key, breaker);
-          breakers.set(baseUrl, breaker);
-        }
-        return breaker;
-      },
-    };
-  }
 
   function healthOf(model: CatalogModel): Health {
     const key = breakerKey(model.provider, model.upstream_model, undefined);
     let health = healths.get(key);
     if (health === undefined) {
-      health = createHealth(model);
+      health = createHealth(model, { budget: createRetryBudget({ clock, settings }), createSharedBreaker });
       healths.set(key, health);
     }
     return health;
   }
-
-  options.breakerChannel?.onChange((key, isOpen) => {
-    if (isOpen) openElsewhere.add(key);
-    else openElsewhere.delete(key);
-    breakersByKey.get(key)?.follow(isOpen);
-  });
 
   return {
     retrying: (call) => callWithRetries(context, healthOf(call.model), call),
@@ -190,6 +160,58 @@ export function createModelHealth(options: ModelHealthOptions): ModelHealth {
 }
 
 const ownEndpoint = { baseUrl: undefined };
+
+/** Returns the function that creates the breaker of a key, which follows those of the other processes. */
+function breakerFactory({
+  clock,
+  settings,
+  channel,
+}: {
+  clock: Pick<Clock, 'monotonicMs'>;
+  settings: BreakerSettings;
+  channel: BreakerChannel | undefined;
+}): (key: string) => Breaker {
+  const breakersByKey = new Map<string, Breaker>();
+  // Breakers that are open in another process, for models that this one has not
+  // called yet; at most one for each model.
+  const openElsewhere = new Set<string>();
+  channel?.onChange((key, isOpen) => {
+    if (isOpen) openElsewhere.add(key);
+    else openElsewhere.delete(key);
+    breakersByKey.get(key)?.follow(isOpen);
+  });
+  return (key) => {
+    const breaker = createBreaker({
+      clock,
+      settings,
+      onChange: (isOpen) => channel?.publish(key, isOpen),
+    });
+    if (openElsewhere.has(key)) breaker.follow(true);
+    breakersByKey.set(key, breaker);
+    return breaker;
+  };
+}
+
+function createHealth(
+  { id, provider, upstream_model: name }: CatalogModel,
+  { budget, createSharedBreaker }: { budget: RetryBudget; createSharedBreaker: (key: string) => Breaker },
+): Health {
+  const breakers = new Map<string | undefined, Breaker>();
+  return {
+    model: id,
+    provider,
+    budget,
+    breakers,
+    breakerOf({ baseUrl }) {
+      let breaker = breakers.get(baseUrl);
+      if (breaker === undefined) {
+        breaker = createSharedBreaker(breakerKey(provider, name, baseUrl));
+        breakers.set(baseUrl, breaker);
+      }
+      return breaker;
+    },
+  };
+}
 
 /** The name of a breaker in all processes: a model of a provider, at one of its endpoints. */
 function breakerKey(provider: string, name: string, baseUrl: string | undefined): string {
@@ -418,7 +440,7 @@ function coolingProblem(waitMs: number): Problem {
     'rate_limited',
     'rate_limited',
     'Every key of the model provider is limited or refused just now; try again later.',
-    { headers: { 'retry-after': String(Math.max(Math.ceil(waitMs / 1000), 1)) } },
+    { headers: retryAfter(waitMs) },
   );
 }
 
@@ -427,6 +449,11 @@ function breakerOpenProblem(waitMs: number): Problem {
     'upstream_failed',
     'upstream_failed',
     'The model provider has failed too often just now; no calls are sent to it for a moment.',
-    { headers: { 'retry-after': String(Math.max(Math.ceil(waitMs / 1000), 1)) } },
+    { headers: retryAfter(waitMs) },
   );
+}
+
+/** At least one second: the header has no fractions. */
+function retryAfter(waitMs: number): { 'retry-after': string } {
+  return { 'retry-after': String(Math.max(Math.ceil(waitMs / 1000), 1)) };
 }

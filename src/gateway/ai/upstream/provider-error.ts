@@ -1,5 +1,6 @@
 // Turns an error response of a provider into a Problem for the caller. The provider's message passes only
 // for statuses that the caller can act on (400, 404, 413, 422), and always without keys and addresses.
+import { parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { Problem, type ProblemKind } from '../../../kernel/problem.ts';
 
 const forwardedKinds: Record<number, ProblemKind> = {
@@ -180,12 +181,7 @@ export function redactText(text: string, hide: (text: string) => string): string
 // Reads the shapes {error: {message, …}}, {error: "…"} and {message, …}; empty for
 // anything else, such as HTML.
 function parseError(body: string): { message?: unknown; param?: unknown; code?: unknown } {
-  let value: unknown;
-  try {
-    value = JSON.parse(body);
-  } catch {
-    return {};
-  }
+  const value = parseJsonOrUndefined(body);
   if (typeof value !== 'object' || value === null) return {};
   const { error } = value as { error?: unknown };
   if (typeof error === 'string') return { message: error };

@@ -106,7 +106,7 @@ export async function readAll(body: AsyncIterable<Uint8Array>, maxBytes: number)
 export async function readErrorBody(response: ProviderResponse): Promise<string> {
   const pieces: Uint8Array[] = [];
   let bytes = 0;
-  const timer = setTimeout(() => response.abort(new Error('given up')), errorBodyMs);
+  const timer = setTimeout(() => response.abort(new Error('The error body took too long.')), errorBodyMs);
   try {
     for await (const piece of response) {
       pieces.push(piece);

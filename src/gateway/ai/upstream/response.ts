@@ -78,7 +78,10 @@ export class ProviderResponse implements Undici.Dispatcher.DispatchHandler, Piec
   async return(): Promise<IteratorResult<Uint8Array, undefined>> {
     this.#pieces = [];
     if (this.#hasEnded || this.#failure !== undefined) return lastResult;
-    this.#drain = { bytes: 0, timer: setTimeout(() => this.abort(new Error('given up')), drainMs) };
+    this.#drain = {
+      bytes: 0,
+      timer: setTimeout(() => this.abort(new Error('The rest of the body was not read.')), drainMs),
+    };
     this.#resume();
     return lastResult;
   }
@@ -104,7 +107,7 @@ export class ProviderResponse implements Undici.Dispatcher.DispatchHandler, Piec
   onResponseData(controller: Controller, piece: Uint8Array): void {
     if (this.#drain !== undefined) {
       this.#drain.bytes += piece.byteLength;
-      if (this.#drain.bytes > maxDrainBytes) this.abort(new Error('given up'));
+      if (this.#drain.bytes > maxDrainBytes) this.abort(new Error('The rest of the body was not read.'));
       return;
     }
     this.#pieces.push(piece);

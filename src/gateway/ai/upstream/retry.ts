@@ -33,14 +33,14 @@ export const defaultRetrySettings: RetrySettings = {
 
 const transientStatuses = new Set([408, 429, 500, 502, 503, 504, 529]);
 
-const cutStarts = new WeakSet<Problem>();
+const failuresBeforeContent = new WeakSet<Problem>();
 
 /**
  * Marks the failure of a stream without content. A stream that breaks off there can be repeated, as
  * the caller has received nothing of it.
  */
 export function markBeforeContent(error: unknown): void {
-  if (error instanceof Problem && error.code === 'upstream_truncated') cutStarts.add(error);
+  if (error instanceof Problem && error.code === 'upstream_truncated') failuresBeforeContent.add(error);
 }
 
 /**
@@ -48,7 +48,7 @@ export function markBeforeContent(error: unknown): void {
  * the provider answered with a transient status.
  */
 export function isTransient(problem: Problem): boolean {
-  if (problem.cause instanceof ConnectionFailure || cutStarts.has(problem)) return true;
+  if (problem.cause instanceof ConnectionFailure || failuresBeforeContent.has(problem)) return true;
   const { status } = (problem.cause ?? {}) as { status?: unknown };
   return typeof status === 'number' && transientStatuses.has(status);
 }

@@ -60,7 +60,8 @@ export class StreamRate {
     return new Problem(
       'upstream_timeout',
       'upstream_timeout',
-      `The model provider sent less than ${this.#bytesPerSecond} bytes of text a second for ${windowMs / 1_000} seconds.`,
+      `The model provider sent less than ${this.#bytesPerSecond} bytes of text a second ` +
+        `for ${windowMs / 1_000} seconds.`,
     );
   }
 }

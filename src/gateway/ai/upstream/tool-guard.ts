@@ -55,7 +55,8 @@ function unpricedTool(name: string, param: string): Problem {
   return new Problem(
     'impossible',
     'unpriced_member',
-    `The tool ${name} is refused: the provider runs it itself, and what that costs is not known. A model without a price takes it.`,
+    `The tool ${name} is refused: the provider runs it itself, and what that costs is not known. ` +
+      'A model without a price takes it.',
     { param },
   );
 }
