@@ -28,14 +28,18 @@ export function alarmStore(database: Database, changes: Pick<Changes, 'bump'>): 
   return {
     add: (userId) =>
       database.tx(async (tx) => {
-        await tx`delete from gateway.ai_usage_alarms where created_at < gateway.townhall_now() - interval '1 day'`;
+        await tx`
+          delete from gateway.ai_usage_alarms
+          where created_at < gateway.townhall_now() - interval '1 day'`;
         await tx`insert into gateway.ai_usage_alarms (user_id) values (${userId})`;
         await changes.bump(tx);
       }),
     async list(windowMs) {
       const rows = await sql<{ userId: string; ageMs: number }[]>`
-        select user_id as "userId", (extract(epoch from gateway.townhall_now() - created_at) * 1000)::float8 as "ageMs"
-        from gateway.ai_usage_alarms where created_at > gateway.townhall_now() - make_interval(secs => ${windowMs / 1000})
+        select user_id as "userId",
+          (extract(epoch from gateway.townhall_now() - created_at) * 1000)::float8 as "ageMs"
+        from gateway.ai_usage_alarms
+        where created_at > gateway.townhall_now() - make_interval(secs => ${windowMs / 1000})
         order by created_at desc limit ${maximumAlarms}`;
       return [...rows].reverse();
     },
@@ -43,9 +47,11 @@ export function alarmStore(database: Database, changes: Pick<Changes, 'bump'>): 
       const rows = await sql<{ userId: string; endsAt: Date }[]>`
         select user_id as "userId", created_at + make_interval(secs => ${windowMs / 1000}) as "endsAt"
         from (
-          select user_id, created_at, row_number() over (partition by user_id order by created_at desc) as position
+          select user_id, created_at,
+            row_number() over (partition by user_id order by created_at desc) as position
           from gateway.ai_usage_alarms
-          where user_id = any(${sql.array([...userIds], 25)}) and created_at > gateway.townhall_now() - make_interval(secs => ${windowMs / 1000})
+          where user_id = any(${sql.array([...userIds], 25)})
+            and created_at > gateway.townhall_now() - make_interval(secs => ${windowMs / 1000})
         ) recent where position = ${alarms}`;
       return new Map(rows.map(({ userId, endsAt }) => [userId, endsAt]));
     },

@@ -29,7 +29,7 @@ export interface ReserveOptions {
   tokenCounter: TokenCounter;
 }
 
-export interface Reserved {
+export interface ReservedCall {
   reservation: Reservation;
   /**
    * The demand of the successful reservation, with a tighter bound of its text when
@@ -45,7 +45,7 @@ const maximumTries = 4;
  * Reserves the highest bound of the models, or as much as the credits cover. Throws
  * a 402 that names the affordable limit.
  */
-export async function reserveHighest(call: PaidCall, options: ReserveOptions): Promise<Reserved> {
+export async function reserveHighest(call: PaidCall, options: ReserveOptions): Promise<ReservedCall> {
   const { models, demand } = options;
   try {
     return { reservation: await reserveAmount(call, highestBound(models, demand), options), demand };
@@ -94,13 +94,12 @@ async function reserveAffordable(
     }
   }
   const maxOutput = affordableOutput(withoutFallbacks, demand, availableCredits);
-  throw insufficientCredits(
-    demand,
+  throw insufficientCredits(demand, {
     maxOutput,
-    highestBound(withoutFallbacks, demand),
-    availableCredits,
-    lastRefusal,
-  );
+    price: highestBound(withoutFallbacks, demand),
+    available: availableCredits,
+    cause: lastRefusal,
+  });
 }
 
 /**
@@ -144,7 +143,7 @@ export async function raiseReservation(
     if (coversShorterAnswer(model, demand, reservation.amount)) return;
     const availableCredits = reservation.amount + (await ledger.available(payer.userId, payer.tokenId));
     const maxOutput = affordableOutput([model], demand, availableCredits);
-    throw insufficientCredits(demand, maxOutput, price, availableCredits, error);
+    throw insufficientCredits(demand, { maxOutput, price, available: availableCredits, cause: error });
   }
 }
 
@@ -162,10 +161,7 @@ export async function refuseRaisedLimit(
   const availableCredits = reserved + (await ledger.available(payer.userId, payer.tokenId));
   return insufficientCredits(
     { ...demand, limit: undefined, limitMember: undefined },
-    -1,
-    price,
-    availableCredits,
-    refusal,
+    { maxOutput: -1, price, available: availableCredits, cause: refusal },
   );
 }
 

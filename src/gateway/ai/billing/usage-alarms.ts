@@ -88,14 +88,7 @@ export function createUsageAlarms({
       if (firstTimeMs === undefined) timesByUser.delete(userId);
       if (firstTimeMs === undefined || times.length < alarmsToStop) return;
       const waitSeconds = Math.ceil((firstTimeMs + alarmWindowMs - clock.monotonicMs()) / 1000);
-      throw new Problem(
-        'forbidden',
-        'paid_calls_stopped',
-        `Paid calls of this user are stopped: ${alarmsToStop} calls within an hour had a usage far above what they could use. Models without a price still answer.`,
-        {
-          headers: { 'retry-after': String(Math.max(waitSeconds, 1)) },
-        },
-      );
+      throw paidCallsStopped(alarmsToStop, waitSeconds);
     },
     counts: () => ({
       alarms,
@@ -120,4 +113,14 @@ export function createUsageAlarms({
       await Promise.all(writes);
     },
   };
+}
+
+function paidCallsStopped(alarms: number, waitSeconds: number): Problem {
+  return new Problem(
+    'forbidden',
+    'paid_calls_stopped',
+    `Paid calls of this user are stopped: ${alarms} calls within an hour had a usage far above ` +
+      'what they could use. Models without a price still answer.',
+    { headers: { 'retry-after': String(Math.max(waitSeconds, 1)) } },
+  );
 }

@@ -138,26 +138,32 @@ export function affordableOutput(models: readonly CatalogModel[], demand: Demand
   return leastTokens < 0 ? -1 : Math.floor(leastTokens / choices);
 }
 
+export interface Shortfall {
+  /** The longest affordable answer in tokens; -1 when the credits do not cover the input. */
+  maxOutput: number;
+  price: bigint;
+  available: bigint;
+  cause?: unknown;
+}
+
 /** 402 that names the affordable output limit. */
 export function insufficientCredits(
   demand: Demand,
-  affordable: number,
-  price: bigint,
-  available: bigint,
-  cause?: unknown,
+  { maxOutput, price, available, cause }: Shortfall,
 ): Problem {
   const member = demand.limit?.member ?? demand.limitMember;
-  const isLimited = member !== undefined && affordable >= minimumOutput;
-  const message = isLimited
-    ? `The credits of this account do not cover the call: it may cost ${price}, and ${available} are available. They cover an answer of ${affordable} tokens.`
-    : `The credits of this account do not cover the call: it may cost ${price}, and ${available} are available.`;
+  const isLimited = member !== undefined && maxOutput >= minimumOutput;
+  const shortfall =
+    'The credits of this account do not cover the call: ' +
+    `it may cost ${price}, and ${available} are available.`;
+  const message = isLimited ? `${shortfall} They cover an answer of ${maxOutput} tokens.` : shortfall;
   return new Problem('insufficient_credits', 'insufficient_credits', message, {
     cause,
     param: isLimited ? member : null,
     details: [
       { path: 'needed_credits', message: String(price) },
       { path: 'affordable_credits', message: String(available) },
-      ...(isLimited ? [{ path: member, message: `at most ${affordable} is affordable` }] : []),
+      ...(isLimited ? [{ path: member, message: `at most ${maxOutput} is affordable` }] : []),
     ],
   });
 }

@@ -19,7 +19,7 @@ export type ReadClaim = (usage: Counts) => Claim | undefined;
 export const chatClaim: ReadClaim = (usage) => {
   const inputDetails = countsOf(usage['prompt_tokens_details']);
   const outputDetails = countsOf(usage['completion_tokens_details']);
-  return claim(usage, ['prompt_tokens', 'completion_tokens', 'total_tokens'], (count) => {
+  return parseClaim(usage, ['prompt_tokens', 'completion_tokens', 'total_tokens'], (count) => {
     // Providers of this format use three names.
     const cachedTokens =
       count(inputDetails['cached_tokens']) ||
@@ -49,7 +49,7 @@ export const chatClaim: ReadClaim = (usage) => {
 export const responsesClaim: ReadClaim = (usage) => {
   const inputDetails = countsOf(usage['input_tokens_details']);
   const outputDetails = countsOf(usage['output_tokens_details']);
-  return claim(usage, ['input_tokens', 'output_tokens'], (count) => {
+  return parseClaim(usage, ['input_tokens', 'output_tokens'], (count) => {
     const cachedTokens = count(inputDetails['cached_tokens']);
     const writeTokens = count(inputDetails['cache_write_tokens']);
     const reasoning = count(outputDetails['reasoning_tokens']);
@@ -69,7 +69,7 @@ export const responsesClaim: ReadClaim = (usage) => {
  */
 export const messagesClaim: ReadClaim = (usage) => {
   const outputDetails = countsOf(usage['output_tokens_details']);
-  return claim(usage, ['input_tokens', 'output_tokens'], (count) => {
+  return parseClaim(usage, ['input_tokens', 'output_tokens'], (count) => {
     const reasoning = count(outputDetails['thinking_tokens']);
     const reports = [usage, ...compactionsOf(usage)];
     const sum = (name: string) => reports.reduce((total, report) => total + count(report[name]), 0);
@@ -110,7 +110,7 @@ function cacheWrites(
 /** Reranking providers report usage under several names, some in units other than tokens. */
 export const rerankClaim: ReadClaim = (usage) => {
   const tokens = { ...countsOf(usage['billed_units']), ...countsOf(usage['tokens']), ...usage };
-  return claim(tokens, ['total_tokens', 'prompt_tokens', 'input_tokens'], (count) => ({
+  return parseClaim(tokens, ['total_tokens', 'prompt_tokens', 'input_tokens'], (count) => ({
     ...noTokens,
     input: count(tokens['prompt_tokens']) || count(tokens['input_tokens']) || count(tokens['total_tokens']),
   }));
@@ -129,7 +129,7 @@ function bedrockCacheWrites(details: unknown): Record<string, unknown> | undefin
  * compaction.
  */
 export function hubClaim({ inputTokens: input, outputTokens: output, raw }: Usage): Claim | undefined {
-  return claim(
+  return parseClaim(
     { input: input.total ?? input.noCache, output: output.total ?? output.text },
     ['input', 'output'],
     (count) => {
@@ -159,7 +159,7 @@ export function hubClaim({ inputTokens: input, outputTokens: output, raw }: Usag
 }
 
 // One invalid number invalidates the whole report.
-function claim(
+function parseClaim(
   usage: Counts,
   countNames: readonly string[],
   read: (count: (value: unknown) => number) => Tokens,

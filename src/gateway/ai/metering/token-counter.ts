@@ -74,13 +74,7 @@ export function createTokenCounter(options: TokenCounterOptions = {}): TokenCoun
   }
 
   function start(): Worker {
-    const thread = startThread('src/gateway/ai/metering/tokenizer-thread', {
-      env: {},
-      execArgv: ['--disable-warning=ExperimentalWarning'],
-      resourceLimits: { maxOldGenerationSizeMb: 256 },
-      name: 'tokenizer',
-    });
-    thread.unref();
+    const thread = startTokenizer();
     thread.on('message', ({ jobId, tokens }: TokensCounted) => finish(jobId, tokens));
     // A missing package fails the jobs too: none can be counted, and each call keeps its byte
     // bound.
@@ -116,4 +110,16 @@ export function createTokenCounter(options: TokenCounterOptions = {}): TokenCoun
       clearTimeout(idleTimer);
     },
   };
+}
+
+/** Starts the thread, which does not keep the process alive. */
+function startTokenizer(): Worker {
+  const thread = startThread('src/gateway/ai/metering/tokenizer-thread', {
+    env: {},
+    execArgv: ['--disable-warning=ExperimentalWarning'],
+    resourceLimits: { maxOldGenerationSizeMb: 256 },
+    name: 'tokenizer',
+  });
+  thread.unref();
+  return thread;
 }
