@@ -55,7 +55,7 @@ export function entriesOf(...files: readonly ModelsFile[]): ExistingEntries {
   };
 }
 
-/** Entries of both files; those of `second` replace the ones of the same id in `first`. */
+/** Entries of both files; those of `upperFile` replace the ones of the same id in `lowerFile`. */
 export function overlay(lowerFile: ModelsFile, upperFile: ModelsFile): ModelsFile {
   return {
     providers: replaceById(lowerFile.providers, upperFile.providers),

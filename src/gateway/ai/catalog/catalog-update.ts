@@ -58,7 +58,7 @@ export function planUpdate(input: UpdateInput, limits: UpdateLimits): UpdatePlan
   };
 }
 
-/** The document with the pinned entries as they are in `before`. */
+/** The document with the pinned entries as they are in `currentCatalog`. */
 function applyPins(
   next: CatalogDocument,
   pins: readonly Pin[],
@@ -130,11 +130,13 @@ function ageRefusals(
   if (allowOlder || appliedAt === undefined) return [];
   if (next.published_at === undefined)
     return [
-      `The document has no published_at, and the applied one is of ${appliedAt}; --allow-older applies it.`,
+      `The document has no published_at, and the applied one is of ${appliedAt}; ` +
+        '--allow-older applies it.',
     ];
   return Date.parse(next.published_at) < Date.parse(appliedAt)
     ? [
-        `The document of ${next.published_at} is older than the applied one of ${appliedAt}; --allow-older applies it.`,
+        `The document of ${next.published_at} is older than the applied one of ${appliedAt}; ` +
+          '--allow-older applies it.',
       ]
     : [];
 }
@@ -145,9 +147,15 @@ function jumpRefusal(
 ): string {
   if (before === undefined) return `${id} is new and free; --allow-jump ${id} applies it.`;
   const condition = aboveInputTokens === 0 ? '' : ` above ${aboveInputTokens} input tokens`;
-  return `${id}: ${rate}${condition} would change from ${before ?? 'no price'} to ${after ?? 'no price'} credits, by more than the factor ${maximumFactor}; --allow-jump ${id} applies it.`;
+  return (
+    `${id}: ${rate}${condition} would change from ${before ?? 'no price'} to ${after ?? 'no price'} credits, ` +
+    `by more than the factor ${maximumFactor}; --allow-jump ${id} applies it.`
+  );
 }
 
 function providerRefusal(id: string): string {
-  return `The provider ${id} is new, or more of it than its name changes, so that keys and prompts may go elsewhere or prices may not hold; --allow-providers applies it.`;
+  return (
+    `The provider ${id} is new, or more of it than its name changes, so that keys and prompts may go ` +
+    'elsewhere or prices may not hold; --allow-providers applies it.'
+  );
 }

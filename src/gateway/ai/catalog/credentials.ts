@@ -30,7 +30,7 @@ export interface ServiceAccountCredentials {
 
 export type Credentials = AwsCredentials | EntraIdCredentials | ServiceAccountCredentials;
 
-const environmentKey = { type: 'string', pattern: '^[A-Z][A-Z0-9_]{0,127}$' };
+export const environmentKey = { type: 'string', pattern: '^[A-Z][A-Z0-9_]{0,127}$' };
 const entraName = { type: 'string', pattern: '^[A-Za-z0-9.-]{1,128}$' };
 
 /** The JSON Schema of `Credentials` by type. */

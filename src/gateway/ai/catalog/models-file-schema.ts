@@ -1,7 +1,7 @@
 // The JSON Schema of the operator's MODELS_FILE.
 import { providerKinds } from '../providers/adapters.ts';
 import { passthroughFormatNames, videoFormats } from '../providers/adapter/provider-adapter.ts';
-import { credentialSchemas } from './credentials.ts';
+import { credentialSchemas, environmentKey } from './credentials.ts';
 import { maxKeysAtEndpoints } from './provider-keys.ts';
 import { videoResolutions } from './rates.ts';
 
@@ -13,7 +13,6 @@ const modelId = { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,255}
 const member = { type: 'string', pattern: '^[A-Za-z_][A-Za-z0-9_]{0,63}$' };
 const count = { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER };
 const credits = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
-const keyEnv = { type: 'string', pattern: '^[A-Z][A-Z0-9_]{0,127}$' };
 const weight = { type: 'integer', minimum: 1, maximum: 1000 };
 const rateKinds = [
   'input',
@@ -62,7 +61,7 @@ export const modelsFileSchema = {
           name,
           kind: { type: 'string', pattern: `^(${providerKinds.join('|')})$` },
           base_url: { type: 'string', pattern: '^https?://' },
-          api_key_env: keyEnv,
+          api_key_env: environmentKey,
           keys: {
             type: 'array',
             minItems: 1,
@@ -70,7 +69,7 @@ export const modelsFileSchema = {
             items: {
               type: 'object',
               required: ['env'],
-              properties: { env: keyEnv, weight },
+              properties: { env: environmentKey, weight },
               additionalProperties: false,
             },
           },
@@ -84,7 +83,7 @@ export const modelsFileSchema = {
               properties: {
                 base_url: { type: 'string', pattern: '^https?://' },
                 weight,
-                api_key_env: keyEnv,
+                api_key_env: environmentKey,
               },
               additionalProperties: false,
             },

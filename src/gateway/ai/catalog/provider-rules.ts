@@ -76,7 +76,9 @@ function checkCredentials(provider: CallableProvider, refuse: RefuseMember): voi
   if (endpoints !== undefined && address !== undefined && address.isReplaceable !== true)
     refuse(
       'endpoints',
-      `cannot be set beside credentials for the kind ${kind}, whose calls contain the ${address.members.at(-1)}; declare a provider for each, and name the models of one as fallbacks of the other's`,
+      `cannot be set beside credentials for the kind ${kind}, whose calls contain the ` +
+        `${address.members.at(-1)}; declare a provider for each, and name the models of one as ` +
+        "fallbacks of the other's",
     );
 }
 
@@ -133,6 +135,7 @@ function checkKeys(provider: ProviderKeys, refuse: RefuseMember): void {
   if (count > maxKeysAtEndpoints)
     refuse(
       'endpoints',
-      `with the keys there are ${count} combinations of an endpoint and a key; at most ${maxKeysAtEndpoints} are allowed`,
+      `with the keys there are ${count} combinations of an endpoint and a key; ` +
+        `at most ${maxKeysAtEndpoints} are allowed`,
     );
 }
