@@ -92,10 +92,10 @@ export function mediaJobs(options: MediaJobsOptions): MediaJobs {
   let sweepPromise: Promise<void> = Promise.resolve();
 
   return {
-    useGenerator(connected) {
-      generator = connected;
+    useGenerator(newGenerator) {
+      generator = newGenerator;
     },
-    create: (job, alongside) => createJob(context, job, alongside),
+    create: (job, within) => createJob(context, job, within),
     find: (address) => findJob(context, address),
     cancel: (address) => cancelJob(context, address),
     async list(page) {

@@ -92,7 +92,7 @@ export async function runJob(
       upstreamJob: job.upstreamJob,
       saveUpstreamJob: (upstreamJob) => saveUpstreamJob(context, job, upstreamJob),
     });
-    await completeJob(context, job, { generated: generation, hold });
+    await completeJob(context, job, { generation, hold });
   } catch (error) {
     await endInterrupted(
       context,
@@ -168,7 +168,7 @@ async function saveUpstreamJob(
 async function completeJob(
   context: RunContext,
   job: ClaimedJob,
-  { generated: { files, chargeFor }, hold }: { generated: GeneratedMedia; hold: Hold | null },
+  { generation: { files, chargeFor }, hold }: { generation: GeneratedMedia; hold: Hold | null },
 ): Promise<void> {
   const media = await context.files.store(job, files);
   let isOurs = false;

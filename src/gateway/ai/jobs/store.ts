@@ -150,7 +150,9 @@ type AbortedRow = Omit<AbortedJob, 'owner' | 'call'> & {
 };
 
 function abortedColumns(sql: Database['sql'] | Tx) {
-  return sql`job_id as "jobId", kind, owner_kind as "ownerKind", owner_id as "ownerId", model, hold_id as "holdId", request_id as "requestId", token_id as "tokenId", bureau_id as "bureauId", attempt, upstream_order as "upstreamJob"`;
+  return sql`job_id as "jobId", kind, owner_kind as "ownerKind", owner_id as "ownerId", model,
+    hold_id as "holdId", request_id as "requestId", token_id as "tokenId", bureau_id as "bureauId",
+    attempt, upstream_order as "upstreamJob"`;
 }
 
 function abortedJob({
@@ -182,46 +184,60 @@ function abortedJob({
 export function jobsStore(database: Database): JobsStore {
   return {
     tx: database.tx,
-    ...jobQueries(database),
-    ...runQueries(database),
+    ...jobReads(database),
+    ...jobChanges(database),
+    ...claimQueries(database),
+    ...claimedJobWrites(database),
     ...mediaQueries(database),
   };
 }
 
 function jobColumns(sql: Database['sql']) {
-  return sql`job_id as "jobId", kind, model, case when kind = 'video' then request - 'images' - 'provider_options' end as request, status, progress, error, credits, created_at as "createdAt", finished_at as "finishedAt", gateway.townhall_now() as "readAt",
-    (select jsonb_agg(jsonb_build_object('mediaId', media_id, 'mediaType', media_type, 'width', width, 'height', height, 'durationSeconds', duration_seconds) order by position)
-      from gateway.ai_media m where m.job_id = j.job_id and is_ready and keep_until > gateway.townhall_now()) as media`;
+  return sql`job_id as "jobId", kind, model,
+    case when kind = 'video' then request - 'images' - 'provider_options' end as request,
+    status, progress, error, credits,
+    created_at as "createdAt", finished_at as "finishedAt", gateway.townhall_now() as "readAt",
+    (
+      select jsonb_agg(
+        jsonb_build_object(
+          'mediaId', media_id, 'mediaType', media_type,
+          'width', width, 'height', height, 'durationSeconds', duration_seconds
+        ) order by position)
+      from gateway.ai_media m
+      where m.job_id = j.job_id and is_ready and keep_until > gateway.townhall_now()
+    ) as media`;
 }
 
 function selectedJob({ credits, media, ...job }: SelectedJob): Job {
   return { ...job, credits: credits === null ? null : Number(credits), media: media ?? [] };
 }
 
-function jobQueries({ sql, tx: transaction }: Database): JobQueries {
+type JobReads = Pick<
+  JobQueries,
+  'countOpen' | 'countCanceledRuns' | 'find' | 'list' | 'hasJobs' | 'hasWaiting'
+>;
+
+function jobReads({ sql }: Database): JobReads {
   return {
     async countOpen(tx, owner) {
       const [row] = await tx<{ count: bigint }[]>`
-        select count(*) as count from gateway.ai_jobs where owner_id = ${owner.id} and owner_kind = ${owner.kind} and status in ('queued', 'running')`;
+        select count(*) as count from gateway.ai_jobs
+        where owner_id = ${owner.id} and owner_kind = ${owner.kind} and status in ('queued', 'running')`;
       return Number(row?.count ?? 0);
     },
     async countCanceledRuns(tx, owner) {
       const [row] = await tx<{ count: bigint }[]>`
         select count(*) as count from gateway.ai_jobs
-        where owner_id = ${owner.id} and owner_kind = ${owner.kind} and status = 'canceled' and attempt > 0 and hold_id is not null and credits = 0
+        where owner_id = ${owner.id} and owner_kind = ${owner.kind} and status = 'canceled'
+          and attempt > 0 and hold_id is not null and credits = 0
           and finished_at > gateway.townhall_now() - interval '1 hour'`;
       return Number(row?.count ?? 0);
-    },
-    async insert(tx, { jobId, kind, owner, request, leaseSeconds, call, holdId }) {
-      await tx`
-        insert into gateway.ai_jobs (job_id, kind, owner_kind, owner_id, model, request, lease_until, hold_id, request_id, token_id, bureau_id)
-        values (${jobId}, ${kind}, ${owner.kind}, ${owner.id}, ${request.model}, ${tx.json(request as never)},
-          gateway.townhall_now() + make_interval(secs => ${leaseSeconds}), ${holdId}, ${call?.requestId ?? null}, ${call?.tokenId ?? null}, ${call?.bureauId ?? null})`;
     },
     async find({ jobId, kind, owner }) {
       const [row] = await sql<SelectedJob[]>`
         select ${jobColumns(sql)} from gateway.ai_jobs j
-        where job_id = ${jobId} and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and removed_at is null`;
+        where job_id = ${jobId} and kind = ${kind}
+          and owner_kind = ${owner.kind} and owner_id = ${owner.id} and removed_at is null`;
       return row ? selectedJob(row) : null;
     },
     async list({ kind, owner, after, order, limit }) {
@@ -229,36 +245,62 @@ function jobQueries({ sql, tx: transaction }: Database): JobQueries {
       const cursorCondition =
         after === undefined
           ? sql``
-          : sql`and (created_at, job_id) ${isDescending ? sql`<` : sql`>`} (select created_at, job_id from gateway.ai_jobs where job_id = ${after})`;
+          : sql`and (created_at, job_id) ${isDescending ? sql`<` : sql`>`}
+              (select created_at, job_id from gateway.ai_jobs where job_id = ${after})`;
       const rows = await sql<SelectedJob[]>`
         select ${jobColumns(sql)} from gateway.ai_jobs j
-        where kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and removed_at is null ${cursorCondition}
+        where kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id}
+          and removed_at is null ${cursorCondition}
         order by ${isDescending ? sql`created_at desc, job_id desc` : sql`created_at, job_id`} limit ${limit}`;
       return rows.map(selectedJob);
     },
-    remove: ({ jobId, kind, owner }) =>
-      transaction(async (tx) => {
-        const rows = await tx`
-          update gateway.ai_jobs set removed_at = gateway.townhall_now()
-          where job_id = ${jobId} and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and removed_at is null returning 1`;
-        if (rows.length > 0)
-          await tx`update gateway.ai_media set keep_until = gateway.townhall_now() where job_id = ${jobId} and is_ready and keep_until > gateway.townhall_now()`;
-      }),
     async hasJobs() {
       const [row] = await sql<{ exists: boolean }[]>`select exists (select 1 from gateway.ai_jobs) as exists`;
       return row?.exists === true;
     },
     async hasWaiting(kind) {
-      const [row] = await sql<
-        { isWaiting: boolean }[]
-      >`select exists (select 1 from gateway.ai_jobs where kind = ${kind} and status = 'queued') as "isWaiting"`;
+      const [row] = await sql<{ isWaiting: boolean }[]>`
+        select exists (
+          select 1 from gateway.ai_jobs where kind = ${kind} and status = 'queued') as "isWaiting"`;
       return row?.isWaiting === true;
     },
+  };
+}
+
+type JobChanges = Pick<JobQueries, 'insert' | 'remove' | 'cancel' | 'saveCredits' | 'deleteOldJobs'>;
+
+function jobChanges({ sql, tx: transaction }: Database): JobChanges {
+  return {
+    async insert(tx, { jobId, kind, owner, request, leaseSeconds, call, holdId }) {
+      await tx`
+        insert into gateway.ai_jobs (
+          job_id, kind, owner_kind, owner_id, model, request, lease_until,
+          hold_id, request_id, token_id, bureau_id)
+        values (${jobId}, ${kind}, ${owner.kind}, ${owner.id}, ${request.model}, ${tx.json(request as never)},
+          gateway.townhall_now() + make_interval(secs => ${leaseSeconds}),
+          ${holdId}, ${call?.requestId ?? null}, ${call?.tokenId ?? null}, ${call?.bureauId ?? null})`;
+    },
+    remove: ({ jobId, kind, owner }) =>
+      transaction(async (tx) => {
+        const rows = await tx`
+          update gateway.ai_jobs set removed_at = gateway.townhall_now()
+          where job_id = ${jobId} and kind = ${kind}
+            and owner_kind = ${owner.kind} and owner_id = ${owner.id} and removed_at is null
+          returning 1`;
+        if (rows.length > 0)
+          await tx`
+            update gateway.ai_media set keep_until = gateway.townhall_now()
+            where job_id = ${jobId} and is_ready and keep_until > gateway.townhall_now()`;
+      }),
     async cancel({ jobId, kind, owner }) {
       const [row] = await sql<(AbortedRow & { request: JobRequest })[]>`
-        update gateway.ai_jobs set status = 'canceled', request = null, credits = 0, finished_at = gateway.townhall_now()
-        from (select job_id as former_id, request as former_request from gateway.ai_jobs where job_id = ${jobId} for update) former
-        where job_id = former_id and kind = ${kind} and owner_kind = ${owner.kind} and owner_id = ${owner.id} and status in ('queued', 'running')
+        update gateway.ai_jobs
+        set status = 'canceled', request = null, credits = 0, finished_at = gateway.townhall_now()
+        from (
+          select job_id as former_id, request as former_request from gateway.ai_jobs
+          where job_id = ${jobId} for update) former
+        where job_id = former_id and kind = ${kind}
+          and owner_kind = ${owner.kind} and owner_id = ${owner.id} and status in ('queued', 'running')
         returning ${abortedColumns(sql)}, former_request as "request"`;
       return row ? { ...abortedJob(row), request: row.request } : null;
     },
@@ -269,34 +311,78 @@ function jobQueries({ sql, tx: transaction }: Database): JobQueries {
       // Media expire much earlier. A job that still has some is kept, so that their bytes are
       // deleted first.
       await sql`
-        delete from gateway.ai_jobs j where created_at < gateway.townhall_now() - make_interval(secs => ${keepSeconds}) and status not in ('queued', 'running')
+        delete from gateway.ai_jobs j
+        where created_at < gateway.townhall_now() - make_interval(secs => ${keepSeconds})
+          and status not in ('queued', 'running')
           and not exists (select 1 from gateway.ai_media m where m.job_id = j.job_id)`;
     },
   };
 }
 
-function runQueries({ sql, tx: transaction }: Database): RunQueries {
+type ClaimQueries = Pick<RunQueries, 'claim' | 'reclaimExpired' | 'releaseAll'>;
+
+// Queries by which processes distribute the jobs.
+function claimQueries({ sql, tx: transaction }: Database): ClaimQueries {
   return {
     claim: (kind, { leaseSeconds, maxRunningPerOwner }) =>
       transaction(async (tx) => {
         // Serializes claims: two that count the same running jobs would together exceed the limit.
         await tx`select pg_advisory_xact_lock(hashtextextended(${`townhall.ai_jobs.${kind}`}, 0))`;
         const [row] = await tx<(AbortedRow & { request: JobRequest })[]>`
-          update gateway.ai_jobs set status = 'running', attempt = attempt + 1, lease_until = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
+          update gateway.ai_jobs
+          set status = 'running', attempt = attempt + 1,
+            lease_until = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
           where status = 'queued' and job_id = (
             select job_id from gateway.ai_jobs waiting
             left join (
-              select owner_kind, owner_id, count(*) as running from gateway.ai_jobs where kind = ${kind} and status = 'running' group by owner_kind, owner_id
+              select owner_kind, owner_id, count(*) as running from gateway.ai_jobs
+              where kind = ${kind} and status = 'running' group by owner_kind, owner_id
             ) busy using (owner_kind, owner_id)
-            where waiting.kind = ${kind} and waiting.status = 'queued' and coalesce(busy.running, 0) < ${maxRunningPerOwner}
+            where waiting.kind = ${kind} and waiting.status = 'queued'
+              and coalesce(busy.running, 0) < ${maxRunningPerOwner}
             order by coalesce(busy.running, 0), waiting.created_at, waiting.job_id
             limit 1 for update of waiting skip locked)
           returning ${abortedColumns(tx)}, request`;
         return row ? { ...abortedJob(row), request: row.request } : null;
       }),
+    reclaimExpired: ({ leaseSeconds, maxAttempts, error }) =>
+      transaction(async (tx) => {
+        const failedRows = await tx<AbortedRow[]>`
+          update gateway.ai_jobs
+          set status = 'failed', request = null, credits = 0, error = ${tx.json(error as never)},
+            finished_at = gateway.townhall_now()
+          where status in ('queued', 'running') and lease_until < gateway.townhall_now()
+            and attempt >= ${maxAttempts}
+          returning ${abortedColumns(tx)}`;
+        const rows = await tx<{ jobId: string; kind: JobKind; attempt: number }[]>`
+          update gateway.ai_jobs
+          set status = 'queued', progress = 0,
+            lease_until = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
+          where status in ('queued', 'running') and lease_until < gateway.townhall_now()
+          returning job_id as "jobId", kind, attempt`;
+        return { waiting: [...rows], failed: failedRows.map(abortedJob) };
+      }),
+    async releaseAll() {
+      await sql`
+        update gateway.ai_jobs
+        set status = 'queued', progress = 0, lease_until = gateway.townhall_now() - interval '1 second'
+        where status in ('queued', 'running')`;
+    },
+  };
+}
+
+type ClaimedJobWrites = Pick<
+  RunQueries,
+  'saveHold' | 'saveUpstreamJob' | 'renewLease' | 'release' | 'fail' | 'succeed'
+>;
+
+// Writes of the run that has claimed a job; its attempt number fences off earlier runs.
+function claimedJobWrites({ sql }: Database): ClaimedJobWrites {
+  return {
     async saveHold({ jobId, attempt }, holdId) {
-      const rows =
-        await sql`update gateway.ai_jobs set hold_id = ${holdId} where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
+      const rows = await sql`
+        update gateway.ai_jobs set hold_id = ${holdId}
+        where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
       return rows.length > 0;
     },
     async saveUpstreamJob({ jobId, attempt }, upstreamJob) {
@@ -307,7 +393,9 @@ function runQueries({ sql, tx: transaction }: Database): RunQueries {
     },
     async renewLease({ jobId, attempt }, { progress, leaseSeconds }) {
       const rows = await sql`
-        update gateway.ai_jobs set progress = ${progress}, lease_until = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
+        update gateway.ai_jobs
+        set progress = ${progress},
+          lease_until = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
         where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
       return rows.length > 0;
     },
@@ -318,37 +406,28 @@ function runQueries({ sql, tx: transaction }: Database): RunQueries {
     },
     async fail({ jobId, attempt }, error) {
       const rows = await sql`
-        update gateway.ai_jobs set status = 'failed', request = null, credits = 0, error = ${sql.json(error as never)}, finished_at = gateway.townhall_now()
+        update gateway.ai_jobs
+        set status = 'failed', request = null, credits = 0, error = ${sql.json(error as never)},
+          finished_at = gateway.townhall_now()
         where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
       return rows.length > 0;
     },
     async succeed(tx, { jobId, attempt }, { media, keepSeconds, credits }) {
       const rows = await tx`
-        update gateway.ai_jobs set status = 'succeeded', progress = 1, request = null, hold_id = null, credits = ${credits}, finished_at = gateway.townhall_now()
+        update gateway.ai_jobs
+        set status = 'succeeded', progress = 1, request = null, hold_id = null, credits = ${credits},
+          finished_at = gateway.townhall_now()
         where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
       if (rows.length === 0) return false;
       for (const { mediaId, mediaType, width, height, durationSeconds, bytes } of media) {
         await tx`
-          update gateway.ai_media set is_ready = true, media_type = ${mediaType}, width = ${width}, height = ${height}, duration_seconds = ${durationSeconds}, bytes = ${bytes},
+          update gateway.ai_media
+          set is_ready = true, media_type = ${mediaType}, width = ${width}, height = ${height},
+            duration_seconds = ${durationSeconds}, bytes = ${bytes},
             keep_until = gateway.townhall_now() + make_interval(secs => ${keepSeconds})
           where job_id = ${jobId} and media_id = ${mediaId}`;
       }
       return true;
-    },
-    reclaimExpired: ({ leaseSeconds, maxAttempts, error }) =>
-      transaction(async (tx) => {
-        const failedRows = await tx<AbortedRow[]>`
-          update gateway.ai_jobs set status = 'failed', request = null, credits = 0, error = ${tx.json(error as never)}, finished_at = gateway.townhall_now()
-          where status in ('queued', 'running') and lease_until < gateway.townhall_now() and attempt >= ${maxAttempts}
-          returning ${abortedColumns(tx)}`;
-        const rows = await tx<{ jobId: string; kind: JobKind; attempt: number }[]>`
-          update gateway.ai_jobs set status = 'queued', progress = 0, lease_until = gateway.townhall_now() + make_interval(secs => ${leaseSeconds})
-          where status in ('queued', 'running') and lease_until < gateway.townhall_now()
-          returning job_id as "jobId", kind, attempt`;
-        return { waiting: [...rows], failed: failedRows.map(abortedJob) };
-      }),
-    async releaseAll() {
-      await sql`update gateway.ai_jobs set status = 'queued', progress = 0, lease_until = gateway.townhall_now() - interval '1 second' where status in ('queued', 'running')`;
     },
   };
 }
@@ -359,29 +438,37 @@ function mediaQueries({ sql }: Database): MediaQueries {
       // Type and size are known only after the bytes were read.
       await sql`
         insert into gateway.ai_media (media_id, job_id, position, media_type, width, height, keep_until)
-        values (${mediaId}, ${jobId}, ${position}, 'application/octet-stream', 0, 0, gateway.townhall_now() + make_interval(secs => ${keepSeconds}))`;
+        values (${mediaId}, ${jobId}, ${position}, 'application/octet-stream', 0, 0,
+          gateway.townhall_now() + make_interval(secs => ${keepSeconds}))`;
     },
     async expireMediaBeyond(tx, { jobId, owner }, maxBytes) {
       // Media ids increase with time, so the oldest have the smallest.
       const rows = await tx`
         with kept as (
-          select m.media_id, m.job_id, sum(m.bytes) over (order by m.job_id = ${jobId} desc, m.media_id desc) as total
+          select m.media_id, m.job_id,
+            sum(m.bytes) over (order by m.job_id = ${jobId} desc, m.media_id desc) as total
           from gateway.ai_media m join gateway.ai_jobs j using (job_id)
-          where j.owner_kind = ${owner.kind} and j.owner_id = ${owner.id} and m.is_ready and m.keep_until > gateway.townhall_now())
+          where j.owner_kind = ${owner.kind} and j.owner_id = ${owner.id}
+            and m.is_ready and m.keep_until > gateway.townhall_now())
         update gateway.ai_media m set keep_until = gateway.townhall_now()
-        from kept where m.media_id = kept.media_id and kept.total > ${maxBytes} and kept.job_id <> ${jobId} returning 1`;
+        from kept
+        where m.media_id = kept.media_id and kept.total > ${maxBytes} and kept.job_id <> ${jobId}
+        returning 1`;
       return rows.length;
     },
     async findMedia(mediaId, expires) {
       const [row] = await sql<MediaRecord[]>`
-        select media_id as "mediaId", media_type as "mediaType", width, height, duration_seconds as "durationSeconds"
+        select media_id as "mediaId", media_type as "mediaType", width, height,
+          duration_seconds as "durationSeconds"
         from gateway.ai_media
-        where media_id = ${mediaId} and is_ready and keep_until > gateway.townhall_now() and extract(epoch from gateway.townhall_now()) < ${expires}::float8`;
+        where media_id = ${mediaId} and is_ready and keep_until > gateway.townhall_now()
+          and extract(epoch from gateway.townhall_now()) < ${expires}::float8`;
       return row ?? null;
     },
     async listExpiredMedia(limit) {
       const rows = await sql<{ mediaId: string }[]>`
-        select media_id as "mediaId" from gateway.ai_media where keep_until <= gateway.townhall_now() order by keep_until limit ${limit}`;
+        select media_id as "mediaId" from gateway.ai_media
+        where keep_until <= gateway.townhall_now() order by keep_until limit ${limit}`;
       return rows.map(({ mediaId }) => mediaId);
     },
     async deleteMedia(mediaIds) {
