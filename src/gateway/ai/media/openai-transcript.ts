@@ -76,5 +76,8 @@ function toVtt(transcription: Transcription): string {
 function formatTimestamp(seconds: number, separator: ',' | '.'): string {
   const ms = Math.round(seconds * 1000);
   const part = (value: number, digits = 2) => String(Math.floor(value)).padStart(digits, '0');
-  return `${part(ms / 3_600_000)}:${part((ms / 60_000) % 60)}:${part((ms / 1000) % 60)}${separator}${part(ms % 1000, 3)}`;
+  const clockTime = [ms / 3_600_000, (ms / 60_000) % 60, (ms / 1000) % 60]
+    .map((value) => part(value))
+    .join(':');
+  return `${clockTime}${separator}${part(ms % 1000, 3)}`;
 }

@@ -51,12 +51,13 @@ export function toImageRequest(
     ...(seed === undefined ? {} : { seed }),
     ...(files.length === 0
       ? {}
-      : { images: files.map((file, index) => inputImage(file, `files[${index}]`)) }),
+      : { images: files.map((file, index) => sdkInputImage(file, `files[${index}]`)) }),
     ...(Object.keys(options).length === 0 ? {} : { provider_options: { ...options } }),
   };
 }
 
-function inputImage({ data }: SdkImageFile, param: string): ReturnType<typeof toInputImage> {
+/** Throws a 422 for a file by its address, and a 400 for one that is no image; `param` is its place. */
+export function sdkInputImage({ data }: SdkImageFile, param: string): ReturnType<typeof toInputImage> {
   if (data === undefined)
     throw unsupportedMember(param, 'The gateway fetches no address; send the bytes of the image.');
   return toInputImage(decodeBase64(data, `${param}.data`), param);

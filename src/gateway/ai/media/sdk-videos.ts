@@ -1,13 +1,8 @@
 // The AI SDK's video calls: converts its requests to requests of our own video operation, and names what
 // does not reach the model.
-import type {
-  SdkImageFile,
-  SdkVideoRequest,
-  StartVideoRequest,
-} from '../../../contract/gateway/types.gen.ts';
+import type { SdkVideoRequest, StartVideoRequest } from '../../../contract/gateway/types.gen.ts';
 import type { Warning } from '../hub/language-model.ts';
-import { decodeBase64 } from './base64.ts';
-import { toInputImage } from './openai-images.ts';
+import { sdkInputImage } from './sdk-media.ts';
 import { unsupportedMember } from '../hub/problems.ts';
 
 type ProviderOptions = Readonly<Record<string, unknown>>;
@@ -28,7 +23,7 @@ export function toVideoRequest(
     ...(duration === undefined ? {} : { duration_seconds: duration }),
     ...(fps === undefined ? {} : { fps }),
     ...(seed === undefined ? {} : { seed }),
-    ...(start === undefined ? {} : { images: [inputImage(start.file, start.param)] }),
+    ...(start === undefined ? {} : { images: [sdkInputImage(start.file, start.param)] }),
     ...(Object.keys(options).length === 0 ? {} : { provider_options: { ...options } }),
   };
 }
@@ -57,12 +52,6 @@ function startImageOf({ image, frameImages = [] }: SdkVideoRequest) {
     throw unsupportedMember('frameImages', 'A video starts from one image; send image or one first frame.');
   if (image !== undefined) return { file: image, param: 'image' };
   return frame === undefined ? undefined : { file: frame.image, param: 'frameImages[0].image' };
-}
-
-function inputImage({ data }: SdkImageFile, param: string): ReturnType<typeof toInputImage> {
-  if (data === undefined)
-    throw unsupportedMember(param, 'The gateway fetches no address; send the bytes of the image.');
-  return toInputImage(decodeBase64(data, `${param}.data`), param);
 }
 
 /** Hints that change no price and that no format carries. */
