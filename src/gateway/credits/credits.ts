@@ -1,5 +1,5 @@
-// The service `credits`: wires the ledger, its write batcher and its maintenance. handlers.ts has its
-// operations.
+// The service `credits`: wires the ledger, its write batcher and its maintenance.
+// handlers.ts has its operations.
 import type { AllotmentStore } from './allotments/store.ts';
 import type { AllotmentTimes } from './allotments/times.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -58,7 +58,10 @@ export interface CreditsOptions {
 export interface Credits extends Service<'credits'> {
   ledger: Ledger;
   balances: Balances;
-  /** Creates the account's row and posts its first credits, in the transaction that creates the user. */
+  /**
+   * Creates the account's row and posts its first credits, in the transaction
+   * that creates the user.
+   */
   openAccount(
     tx: Tx,
     user: { userId: string; bureauId: string; startingCredits: bigint | null },
@@ -140,8 +143,8 @@ export function credits(options: CreditsOptions): Credits {
 }
 
 /**
- * The parts of the ledger. The batcher and maintenance refer to each other: each response to a batch
- * counts as contact with the database, and holds request renewals of their leases.
+ * The parts of the ledger. The batcher and maintenance refer to each other: each response to a
+ * batch counts as contact with the database, and holds request renewals of their leases.
  */
 function createLedger(options: CreditsOptions) {
   const { store, journal, log, clock, isAlone, retentionDays } = options;

@@ -77,7 +77,9 @@ export function creditsHandlers(options: HandlerOptions): Service<'credits'>['ha
   };
 }
 
-/** Changes a balance for an administrator; audit entry and idempotent answer commit with the change. */
+/**
+ * Changes a balance for an administrator; audit entry and idempotent answer commit with the change.
+ */
 async function adjust(
   { store, users, audit, ledger, balances }: HandlerOptions,
   call: AdjustCall,

@@ -1,5 +1,6 @@
-// Background maintenance of the ledger: renews the leases of open holds, replays the journal, recovers
-// holds whose process is gone, verifies the ledger hourly and deletes holds beyond their retention.
+// Background maintenance of the ledger: renews the leases of open holds, replays the
+// journal, recovers holds whose process is gone, verifies the ledger hourly and deletes
+// holds beyond their retention.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { SettlementJournal } from './journal/settlements.ts';
@@ -36,13 +37,19 @@ export interface LedgerMaintenanceOptions {
   log: Log;
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
   times: LedgerTimes;
-  /** No other process has this database open: every hold that is open at the start is recovered at once. */
+  /**
+   * No other process has this database open: every hold that is open at the
+   * start is recovered at once.
+   */
   isAlone: boolean;
   retentionDays: number;
 }
 
 export interface LedgerMaintenance {
-  /** Replays the journal, recovers orphaned holds where no other process runs, then starts the loops. */
+  /**
+   * Replays the journal, recovers orphaned holds where no other process runs,
+   * then starts the loops.
+   */
   start(): Promise<void>;
   /** Renews leases and writes checkpoints before the next interval. */
   renewSoon(): void;

@@ -33,7 +33,10 @@ type Affordable = Awaited<ReturnType<AllotmentStore['affordable']>>;
 
 const adoptAgainMs = 500;
 
-/** Opens its journal with the first call or with `start`, so that a read-only command creates no files. */
+/**
+ * Opens its journal with the first call or with `start`, so that a read-only
+ * command creates no files.
+ */
 export class PaidLedger implements Ledger {
   readonly #options: PaidLedgerOptions;
   readonly #times: AllotmentTimes;
@@ -74,8 +77,9 @@ export class PaidLedger implements Ledger {
 
   readonly resume: Ledger['resume'] = (holdId) => this.#options.holds.resume(holdId);
 
-  // Each refused call reads the balance for its message. A thousand calls that are refused at once would wait
-  // for the connections of the database longer than a statement may, and answer 503 instead of 402.
+  // Each refused call reads the balance for its message. A thousand calls that are refused at
+  // once would wait for the connections of the database longer than a statement may, and
+  // answer 503 instead of 402.
   readonly available: Ledger['available'] = (userId, tokenId) =>
     this.#sharedBalances(`${userId} ${tokenId}`, async () => {
       await this.report(userId);
@@ -87,7 +91,10 @@ export class PaidLedger implements Ledger {
     ledger.record(call, facts);
   };
 
-  /** Writes this process's charges and reservations to the database. Gives nothing back, and never throws. */
+  /**
+   * Writes this process's charges and reservations to the database. Gives
+   * nothing back, and never throws.
+   */
   async report(userId?: string): Promise<void> {
     try {
       await this.#allotments?.ledger.report(userId);
@@ -118,8 +125,9 @@ export class PaidLedger implements Ledger {
   }
 
   /**
-   * Gives back the idle credits of ended tokens in this process. Call it after credentials have
-   * changed. Expired tokens are checked every second anyway. Throws when the database is unavailable.
+   * Gives back the idle credits of ended tokens in this process. Call it after
+   * credentials have changed. Expired tokens are checked every second anyway. Throws when
+   * the database is unavailable.
    */
   async closeEndedTokens(): Promise<void> {
     const ledger = this.#allotments?.ledger;

@@ -1,6 +1,7 @@
-// Group commit for the ledger: operations queue up while a batch runs, and each batch is one round trip and
-// one commit. A queue runs one batch at a time. All operations of an account go to the same queue, so batches
-// of this process never wait for each other's account locks, and a busy account delays only its own queue.
+// Group commit for the ledger: operations queue up while a batch runs, and each batch is one round
+// trip and one commit. A queue runs one batch at a time. All operations of an account go to the
+// same queue, so batches of this process never wait for each other's account locks, and a busy
+// account delays only its own queue.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { databaseUnavailable, isDatabaseUnavailable } from './allotments/problems.ts';
@@ -116,7 +117,10 @@ async function applyBatch(
   });
 }
 
-/** Resolves in the order in which `credits_apply` ran, so that the newest balance reaches the cache last. */
+/**
+ * Resolves in the order in which `credits_apply` ran, so that the newest
+ * balance reaches the cache last.
+ */
 function resolveInOrder(batch: readonly PendingOperation[], verdicts: readonly Verdict[]): void {
   const answers = batch.map((item, index) => ({ item, verdict: verdicts[index] as Verdict }));
   answers.sort((a, b) => applyOrder(a.item.operation) - applyOrder(b.item.operation));

@@ -1,5 +1,5 @@
-// Reservations and charges in memory, on allotments of the database and a journal on the local disk. See
-// docs/decisions/2026-11-22-allotments.md.
+// Reservations and charges in memory, on allotments of the database and a journal on the local
+// disk. See docs/decisions/2026-11-22-allotments.md.
 import { settlesWithin } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { MakeId } from '../../../kernel/ids.ts';
@@ -31,7 +31,10 @@ export interface AllotmentLedgerOptions {
   makeId: MakeId;
   log: Log;
   times: AllotmentTimes;
-  /** Called once when the ledger was restored or recreated; this instance refuses calls from then on. */
+  /**
+   * Called once when the ledger was restored or recreated; this instance
+   * refuses calls from then on.
+   */
   onOtherGeneration?: () => void;
 }
 
@@ -49,7 +52,8 @@ export interface UnappliedSummary {
   oldestMs: number;
 }
 
-// A charge above its reservation is booked when it is applied. The caller waits this long for the result.
+// A charge above its reservation is booked when it is applied. The caller waits
+// this long for the result.
 const resultMs = 1_000;
 
 export class AllotmentLedger {
@@ -177,7 +181,8 @@ export class AllotmentLedger {
   }
 
   /**
-   * Gives back credits that other gateways recall, and writes the reports that readers of balances request.
+   * Gives back credits that other gateways recall, and writes the reports that
+   * readers of balances request.
    */
   async answerFlags(): Promise<void> {
     const reportNumber = await this.giveBacks.answerRecalls();
@@ -196,7 +201,9 @@ export class AllotmentLedger {
     await this.leases.report(userId === undefined ? this.pool.all() : this.pool.ofUser(userId));
   }
 
-  /** Resolves once all current charges are in the database. Rejects with 503 when it is unavailable. */
+  /**
+   * Resolves once all current charges are in the database. Rejects with 503 when it is unavailable.
+   */
   applyAll(): Promise<void> {
     return this.#applyLoop.flush();
   }
@@ -211,7 +218,9 @@ export class AllotmentLedger {
     };
   }
 
-  /** Ends this instance under another generation. Rejects with 503 when the database is unavailable. */
+  /**
+   * Ends this instance under another generation. Rejects with 503 when the database is unavailable.
+   */
   async checkGeneration(): Promise<void> {
     if ((await this.#options.store.generation()) !== this.#options.generation) this.endGeneration();
   }
@@ -261,7 +270,10 @@ export class AllotmentLedger {
     return allotment.then((grantedAllotment) => requireSame(grantedAllotment, amount, from));
   }
 
-  /** Resolves when the line is on disk, or in the database when the disk failed or the journal is off. */
+  /**
+   * Resolves when the line is on disk, or in the database when the disk failed
+   * or the journal is off.
+   */
   async #sync(seq: number): Promise<void> {
     const { journal, isJournaled, clock, log } = this.#options;
     if (!isJournaled) return this.#applyLoop.waitUntilApplied(seq);

@@ -1,5 +1,6 @@
-// One allotment in memory: credits that the database has set aside for a token in this process. Invariant:
-// the row's amount ≥ reserved + unapplied, as long as no charge exceeds its reservation and what is idle.
+// One allotment in memory: credits that the database has set aside for a token in this process.
+// Invariant: the row's amount ≥ reserved + unapplied, as long as no charge exceeds its
+// reservation and what is idle.
 import { isLeaseValid, noLease, type Lease, type LeaseClock } from './lease.ts';
 import { SpendWindow } from './spend-window.ts';
 import type { AllotmentReport, AllotmentRow } from './store.ts';
@@ -13,7 +14,10 @@ export interface Payer {
 
 export interface Allotment extends Payer {
   readonly allotmentId: string;
-  /** `closed`: takes no new reservations. `ended`: the row is gone, and its remaining charges are late. */
+  /**
+   * `closed`: takes no new reservations. `ended`: the row is gone, and its
+   * remaining charges are late.
+   */
   state: 'open' | 'closed' | 'ended';
   /** The version of the row; 0 until it is opened. */
   version: number;

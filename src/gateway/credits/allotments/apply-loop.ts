@@ -61,7 +61,8 @@ export class ApplyLoop {
   }
 
   /**
-   * Resolves once the charges up to the number are in the database; rejects with 503 when it is unavailable.
+   * Resolves once the charges up to the number are in the database; rejects with
+   * 503 when it is unavailable.
    */
   waitUntilApplied(seq: number): Promise<void> {
     if (seq <= this.#appliedSeq || this.queue.length === 0) return Promise.resolve();
@@ -218,7 +219,10 @@ export class ApplyLoop {
         pool.remove(allotment);
   }
 
-  /** The database has another number than this process: a response was lost, or the database lost commits. */
+  /**
+   * The database has another number than this process: a response was lost, or
+   * the database lost commits.
+   */
   async #recover(appliedSeq: number): Promise<void> {
     const { store, journal, generation, log } = this.#options;
     if (appliedSeq > this.#appliedSeq) {

@@ -48,7 +48,10 @@ export class ChargeQueue {
     return this.#charges.slice(0, maximumBatch);
   }
 
-  /** Removes the charges up to the number, and subtracts them from their allotments' unapplied credits. */
+  /**
+   * Removes the charges up to the number, and subtracts them from their
+   * allotments' unapplied credits.
+   */
   remove(toSeq: number): UnappliedCharge[] {
     const count = this.#charges.findIndex(({ line }) => line.seq > toSeq);
     const removedCharges = this.#charges.splice(0, count === -1 ? this.#charges.length : count);

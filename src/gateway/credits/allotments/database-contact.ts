@@ -1,5 +1,6 @@
-// Measures how long the database has responded without interruption. Expired allotments are taken back
-// only after a minute of it: during an outage other gateways could not renew their leases either.
+// Measures how long the database has responded without interruption. Expired allotments
+// are taken back only after a minute of it: during an outage other gateways could not
+// renew their leases either.
 import type { Clock } from '../../../kernel/clock.ts';
 
 // Leases are renewed every five seconds. A longer gap means that this process was

@@ -59,7 +59,8 @@ export class GiveBacks {
   }
 
   /**
-   * Gives back all idle credits, including those of pending writes, and ends the allotments without calls.
+   * Gives back all idle credits, including those of pending writes, and ends the
+   * allotments without calls.
    */
   async ofAll(): Promise<void> {
     await this.ofClosed([...this.#options.pool.all()]);
@@ -95,7 +96,10 @@ export class GiveBacks {
     return nowMs - lastUsedMs >= this.#options.times.idleMs;
   }
 
-  /** Whether more than an eighth of the available credits is idle and no call used the allotment lately. */
+  /**
+   * Whether more than an eighth of the available credits is idle and no call
+   * used the allotment lately.
+   */
   #isExcessive({ userId, lastUsedMs }: Allotment, nowMs: number): boolean {
     const { pool, writes, times } = this.#options;
     if (nowMs - lastUsedMs < times.tidyEveryMs) return false;

@@ -81,7 +81,9 @@ export class Leases {
     }
   }
 
-  /** Adopts allotments whose opening lost its response, and ends those that the pool has removed. */
+  /**
+   * Adopts allotments whose opening lost its response, and ends those that the pool has removed.
+   */
   async reconcile(): Promise<void> {
     const { store, pool, gatewayId } = this.#options;
     const unknownRows: AllotmentRow[] = [];

@@ -56,7 +56,9 @@ export class AllotmentMaintenance {
     );
   }
 
-  /** Replays the journals of dead processes, and takes back expired allotments without a journal. */
+  /**
+   * Replays the journals of dead processes, and takes back expired allotments without a journal.
+   */
   async replay(): Promise<void> {
     const { directory, store, generation, log, ledger, journal, times } = this.#options;
     if (directory !== null)

@@ -42,7 +42,10 @@ export interface Allotments {
   close(): Promise<void>;
 }
 
-/** Rejects when the database is unavailable, or with a SettingError when the journal's folder is unusable. */
+/**
+ * Rejects when the database is unavailable, or with a SettingError when the
+ * journal's folder is unusable.
+ */
 export async function openAllotments(options: AllotmentsOptions): Promise<Allotments> {
   const { store, directory, findEndedTokens, clock, makeId, log, isAlone } = options;
   const times = { ...defaultAllotmentTimes, ...options.times };

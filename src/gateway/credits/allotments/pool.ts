@@ -42,7 +42,10 @@ export class AllotmentPool {
     return sum(this.ofUser(userId), idleCredits);
   }
 
-  /** The current use of the allotments, with a new number. Send it in the same turn of the event loop. */
+  /**
+   * The current use of the allotments, with a new number. Send it in the same
+   * turn of the event loop.
+   */
   report(allotments: Iterable<Allotment>): AllotmentReport[] {
     this.#reports += 1n;
     return [...allotments].map((allotment) => reportOf(allotment, this.#reports));
@@ -60,7 +63,8 @@ export class AllotmentPool {
   }
 
   /**
-   * Removes an allotment that has ended in the database. Reservations on it may still become late charges.
+   * Removes an allotment that has ended in the database. Reservations on it may
+   * still become late charges.
    */
   remove(allotment: Allotment): void {
     allotment.state = 'ended';
@@ -92,7 +96,10 @@ export class AllotmentPool {
 
 type PayerId = Pick<Payer, 'userId' | 'tokenId'>;
 
-/** Each token has one user; with the user in the key, a bug elsewhere cannot spend another user's credits. */
+/**
+ * Each token has one user; with the user in the key, a bug elsewhere cannot
+ * spend another user's credits.
+ */
 export function payerKey({ userId, tokenId }: PayerId): string {
   return `${userId} ${tokenId}`;
 }

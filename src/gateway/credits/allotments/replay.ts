@@ -13,7 +13,9 @@ export interface ReplayOptions {
   counters: ApplyCounters;
 }
 
-/** Replays every unlocked journal of the directory. A journal that fails stays for the next round. */
+/**
+ * Replays every unlocked journal of the directory. A journal that fails stays for the next round.
+ */
 export async function replayAbandoned(directory: JournalDirectory, options: ReplayOptions): Promise<void> {
   for (const journal of await directory.takeAbandoned()) {
     try {

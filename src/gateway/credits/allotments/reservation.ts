@@ -127,7 +127,9 @@ export class CallReservation implements Reservation {
     throw creditsBusy('The credits that were reserved for this call are being given back.');
   }
 
-  /** Appends the final line and turns the reservation into a charge, in one turn of the event loop. */
+  /**
+   * Appends the final line and turns the reservation into a charge, in one turn of the event loop.
+   */
   #charge(credits: bigint, facts: UsageFacts): UnappliedCharge {
     const { journal, clock, addCharge } = this.#context;
     const allotment = this.#allotment;

@@ -187,7 +187,8 @@ export class Reserving {
     const { pool, writes } = this.#options;
     const siblings = pool.ofUser(payer.userId).filter((sibling) => sibling !== allotment);
     const pendingSiblings = siblings.filter(({ write }) => write !== null);
-    // A give-back of unknown outcome is repeated: its credits may be neither here nor in the account.
+    // A give-back of unknown outcome is repeated: its credits may be neither
+    // here nor in the account.
     const uncertainSiblings = siblings.filter(
       ({ isGiveBackUncertain, write }) => isGiveBackUncertain && write === null,
     );
@@ -201,7 +202,8 @@ export class Reserving {
   }
 
   /**
-   * Rejects with 402 the calls that all idle credits together cannot pay; the others wait for other gateways.
+   * Rejects with 402 the calls that all idle credits together cannot pay; the others
+   * wait for other gateways.
    */
   async #waitForOthers(
     payer: Payer,
@@ -211,7 +213,8 @@ export class Reserving {
     const { store, clock, times, makeId, gatewayId, counters } = this.#options;
     const obtainableCredits = free + available + elsewhere;
     const firstCall = queue.head;
-    // A ticket can refuse only its own call: the holders' answers to it may be outdated for later calls.
+    // A ticket can refuse only its own call: the holders' answers to it may be
+    // outdated for later calls.
     const mayRefuse = (call: WaitingCall): boolean =>
       firstCall === undefined || firstCall.recall === null || call === firstCall;
     for (const call of queue.take((call) => call.amount > obtainableCredits && mayRefuse(call)))

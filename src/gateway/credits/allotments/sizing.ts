@@ -8,8 +8,9 @@ export function targetOf(allotment: Allotment, nowMs: number): bigint {
 }
 
 /**
- * Credits to add to an allotment for later calls. The idle credits of one account together stay within
- * an eighth of what is available, so that its other tokens and gateways rarely have to recall them.
+ * Credits to add to an allotment for later calls. The idle credits of one account
+ * together stay within an eighth of what is available, so that its other tokens and
+ * gateways rarely have to recall them.
  */
 export function enlargementOf(
   allotment: Allotment,

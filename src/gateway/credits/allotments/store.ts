@@ -6,7 +6,10 @@ import type { ChargeLine } from '../journal/journal.ts';
 /** An open allotment. An ended allotment has no row here: a missing row in a result is final. */
 export interface AllotmentRow {
   allotmentId: string;
-  /** Grows by one with each applied `allot` and `giveBack`. Charges, renewals and flags do not change it. */
+  /**
+   * Grows by one with each applied `allot` and `giveBack`. Charges, renewals
+   * and flags do not change it.
+   */
   version: number;
   amount: bigint;
   /** Credits that charges have taken from it: `amount + charged` changes only with the version. */
@@ -14,8 +17,9 @@ export interface AllotmentRow {
   /** Number of recalls. */
   recall: bigint;
   /**
-   * Another gateway needs credits, or needed them when the allotment was granted: give the idle credits
-   * back. A `giveBack` that carries the latest recall number clears the flag, even when it lowers nothing.
+   * Another gateway needs credits, or needed them when the allotment was granted: give the
+   * idle credits back. A `giveBack` that carries the latest recall number clears the flag,
+   * even when it lowers nothing.
    */
   isRecalled: boolean;
   /** Takes no enlargement: give the idle credits back and end it. */
@@ -169,7 +173,10 @@ export interface AllotmentView extends AllotmentRow, Omit<AllotmentReport, 'char
 /** Which allotments: of a user, a token or a Bureau. */
 export type AllotmentScope = { userId: string } | { tokenId: string } | { bureauId: string };
 
-/** How long a ticket has precedence over later tickets and requests without one, of the same account. */
+/**
+ * How long a ticket has precedence over later tickets and requests without one,
+ * of the same account.
+ */
 export const ticketMs = 1_000;
 
 /** An allotment is taken back this long after its lease has ended. */
@@ -220,7 +227,10 @@ export interface AllotmentStore {
   /** The latest number that each gateway has answered. */
   answeredReports(gatewayIds: readonly string[]): Promise<Map<string, number>>;
   flags(gatewayId: string): Promise<GatewayFlags>;
-  /** Closes and recalls the open allotments of the scope, of every gateway. Returns how many were open. */
+  /**
+   * Closes and recalls the open allotments of the scope, of every gateway.
+   * Returns how many were open.
+   */
   close(scope: AllotmentScope): Promise<number>;
   /** Credits that a token may still get outside of a call: the numbers of `allot`, for holds. */
   affordable(request: {
@@ -250,8 +260,9 @@ export interface AllotmentStore {
   /** Open allotments of a user, for `townhall ledger show`. */
   listAllotments(userId: string): Promise<AllotmentView[]>;
   /**
-   * Deletes up to `limit` allotments that ended more than `days` ago and returns their number. Journals
-   * stay: their `applied_seq` prevents a second charge when an old folder reappears years later.
+   * Deletes up to `limit` allotments that ended more than `days` ago and returns their
+   * number. Journals stay: their `applied_seq` prevents a second charge when an old
+   * folder reappears years later.
    */
   dropOld(days: number, limit: number): Promise<number>;
 }

@@ -33,13 +33,16 @@ export class AllotmentWrites {
   }
 
   /**
-   * Number of give-backs that ended. If it grew since a request, the `available` of the response is too low.
+   * Number of give-backs that ended. If it grew since a request, the `available` of
+   * the response is too low.
    */
   get giveBacks(): number {
     return this.#giveBacks;
   }
 
-  /** Credits of the user outside of holds and allotments, as of the latest response of the database. */
+  /**
+   * Credits of the user outside of holds and allotments, as of the latest response of the database.
+   */
   available(userId: string): bigint {
     return this.#available.get(userId) ?? 0n;
   }
@@ -85,8 +88,9 @@ export class AllotmentWrites {
   }
 
   /**
-   * Gives idle credits back; with `end`, also ends the allotments without calls. The credits leave memory
-   * before the request is sent. Answers recalls even when nothing is idle. Returns the credits given back.
+   * Gives idle credits back; with `end`, also ends the allotments without calls. The credits
+   * leave memory before the request is sent. Answers recalls even when nothing is idle.
+   * Returns the credits given back.
    */
   async giveBack(allotments: readonly Allotment[], { end = false }: { end?: boolean } = {}): Promise<bigint> {
     const idleAllotments = allotments.filter(({ write, state }) => write === null && state !== 'ended');

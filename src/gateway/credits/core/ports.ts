@@ -1,4 +1,5 @@
-// Interfaces of the ledger for other slices: hold and settle credits for a call, and post to a balance.
+// Interfaces of the ledger for other slices: hold and settle credits for a
+// call, and post to a balance.
 import type { Tx } from '../../../kernel/data/database.ts';
 import type { SettlementAnswer } from '../../../kernel/data/idempotency.ts';
 import type { UsageFacts } from '../../usage/index.ts';
@@ -47,7 +48,8 @@ export interface Ledger {
   /** Records the usage of a call that is not charged. */
   record(call: FreeCall, facts: UsageFacts): Promise<void>;
   /**
-   * Resumes a hold that outlives its process, such as a job's, and marks it sent; null when it is resolved.
+   * Resumes a hold that outlives its process, such as a job's, and marks it sent;
+   * null when it is resolved.
    */
   resume(holdId: string): Promise<Hold | null>;
 }
@@ -80,8 +82,9 @@ export interface Reservation {
    */
   markSent(attempt: SentAttempt): void;
   /**
-   * The price of the answer so far, and its facts: charged if this process dies. Written every 2 s, or at
-   * once when 256 output tokens came since the last one; `outputTokens` counts all of the call so far.
+   * The price of the answer so far, and its facts: charged if this process dies. Written
+   * every 2 s, or at once when 256 output tokens came since the last one; `outputTokens`
+   * counts all of the call so far.
    */
   checkpoint(credits: bigint, facts: Partial<UsageFacts>, outputTokens: number): void;
   /**
@@ -92,7 +95,8 @@ export interface Reservation {
    */
   settle(credits: bigint, facts: UsageFacts, alongside?: Alongside): Promise<{ charged: bigint }>;
   /**
-   * Gives the amount back: nothing went upstream. Returns at once and never throws; no effect after `settle`.
+   * Gives the amount back: nothing went upstream. Returns at once and never throws;
+   * no effect after `settle`.
    */
   release(): void;
 }
@@ -103,7 +107,10 @@ export interface Hold extends Reservation {
   raise(amount: bigint): Promise<void>;
 }
 
-/** Balance changes outside of calls, in the transaction of their cause: a payment, a grant, a new user. */
+/**
+ * Balance changes outside of calls, in the transaction of their cause: a
+ * payment, a grant, a new user.
+ */
 export interface Balances {
   /**
    * Makes all gateways return the idle credits of the user's tokens, for a second at most, before a

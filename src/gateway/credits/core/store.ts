@@ -51,7 +51,9 @@ export interface Account {
   createdAt: Date;
 }
 
-/** One change of a user's balance. A transaction that charged several calls has a change for each. */
+/**
+ * One change of a user's balance. A transaction that charged several calls has a change for each.
+ */
 export interface Change {
   txId: bigint;
   /** The usage id of a call that was charged in a batch, else empty. */

@@ -1,10 +1,12 @@
-// Consistency check of the ledger: balances against entries, holds and allotments, charges against holds
-// and usage. It reads in chunks of 1,000 rows beside normal traffic and names each inconsistent row.
+// Consistency check of the ledger: balances against entries, holds and allotments, charges
+// against holds and usage. It reads in chunks of 1,000 rows beside normal traffic and
+// names each inconsistent row.
 
 export interface LedgerFault {
   fault: string;
   /**
-   * The row: an account, a hold, an allotment, a usage record, or a transaction by its kind and reference.
+   * The row: an account, a hold, an allotment, a usage record, or a transaction
+   * by its kind and reference.
    */
   row: string;
   expected: string | null;

@@ -1,5 +1,6 @@
-// Journals that only an operator applies or discards, in the folder `aside` of JOURNAL_PATH: those of
-// another generation of the ledger, and copies of damaged segments. `townhall ledger journal` lists them.
+// Journals that only an operator applies or discards, in the folder `aside` of JOURNAL_PATH:
+// those of another generation of the ledger, and copies of damaged segments.
+// `townhall ledger journal` lists them.
 import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../kernel/clock.ts';

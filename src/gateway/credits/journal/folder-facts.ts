@@ -8,7 +8,10 @@ import { listSegments, syncFolder } from './segment-file.ts';
 const identityName = 'journal.json';
 const appliedName = 'applied';
 
-/** Generation of the ledger that the journal belongs to; null when the file is missing or unreadable. */
+/**
+ * Generation of the ledger that the journal belongs to; null when the file is
+ * missing or unreadable.
+ */
 export async function readGeneration(folder: string): Promise<string | null> {
   const text = await readText(join(folder, identityName));
   const { generation } = asRecord(parseJsonOrUndefined(text ?? ''));

@@ -43,7 +43,8 @@ export function damagedSegments({ gaps, syncedSeq }: JournalFacts): string[] {
 }
 
 /**
- * Lines in order, at most 500 at a time. Segments that another reader deletes in the meantime are skipped.
+ * Lines in order, at most 500 at a time. Segments that another reader deletes in
+ * the meantime are skipped.
  */
 export async function* readLines(folder: string, facts: JournalFacts): AsyncGenerator<NumberedLine[]> {
   const segments = await listSegments(folder);

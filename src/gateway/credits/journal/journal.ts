@@ -35,7 +35,9 @@ export interface ChargeLine {
   facts: UsageFacts;
 }
 
-/** The journal of this process. One writer; no other process touches its folder while it is open. */
+/**
+ * The journal of this process. One writer; no other process touches its folder while it is open.
+ */
 export interface Journal {
   /** `gwy_…`, new for each process; the gateway's id in the ledger too. */
   readonly journalId: string;
@@ -73,7 +75,10 @@ export interface Journal {
 
 /** All journals below JOURNAL_PATH. */
 export interface JournalDirectory {
-  /** Creates and locks the folder of a new journal. Throws a SettingError when JOURNAL_PATH is unusable. */
+  /**
+   * Creates and locks the folder of a new journal. Throws a SettingError when
+   * JOURNAL_PATH is unusable.
+   */
   open(generation: string): Promise<Journal>;
   /**
    * Locks and returns each folder that no process has locked; the caller is then its
@@ -86,10 +91,11 @@ export interface AbandonedJournal {
   readonly journalId: string;
   readonly generation: string;
   /**
-   * First closes each call that was sent and has no final line: appends and syncs a final line with the
-   * larger of input estimate and last checkpoint, outcome `upstream_failed`, `estimated`. Then yields the
-   * final lines above `afterSeq` in order, at most 500 at a time. A repetition yields the same lines. A
-   * damaged segment is copied aside and logged as an error first; its readable lines are still yielded.
+   * First closes each call that was sent and has no final line: appends and syncs a final line with
+   * the larger of input estimate and last checkpoint, outcome `upstream_failed`, `estimated`. Then
+   * yields the final lines above `afterSeq` in order, at most 500 at a time. A repetition yields
+   * the same lines. A damaged segment is copied aside and logged as an error first; its readable
+   * lines are still yielded.
    */
   charges(afterSeq: number): AsyncIterable<ChargeLine[]>;
   /**

@@ -1,7 +1,8 @@
-// The frame of one line of a segment: `CRC LENGTH NUMBER SYNCED TEXT` and a line feed. Four numbers of fixed
-// width in hexadecimal, so that an operator can read a segment with `less`. The CRC32 covers everything
-// between itself and the line feed. SYNCED is the number up to which the writer knew its lines to be on
-// disk: a line that is missing at or below it is damage, one above it may be the torn end of a write.
+// The frame of one line of a segment: `CRC LENGTH NUMBER SYNCED TEXT` and a line feed. Four numbers
+// of fixed width in hexadecimal, so that an operator can read a segment with `less`. The CRC32
+// covers everything between itself and the line feed. SYNCED is the number up to which the writer
+// knew its lines to be on disk: a line that is missing at or below it is damage, one above it may
+// be the torn end of a write.
 import { crc32 } from 'node:zlib';
 
 export interface Frame {
@@ -54,7 +55,10 @@ export function readFrame(source: Buffer, offset: number): (Frame & { next: numb
   return { seq, syncedSeq, text: source.toString('utf8', offset + headerBytes, end), next: end + 1 };
 }
 
-/** All intact frames of a segment in their order. Damaged bytes are skipped up to the next line feed. */
+/**
+ * All intact frames of a segment in their order. Damaged bytes are skipped up
+ * to the next line feed.
+ */
 export function* readFrames(segment: Buffer): Generator<Frame> {
   for (let offset = 0; offset < segment.length;) {
     const frame = readFrame(segment, offset);

@@ -1,4 +1,5 @@
-// Lines of the journal as JSON text and back. Credits are decimal strings, since JSON has no bigint.
+// Lines of the journal as JSON text and back. Credits are decimal strings,
+// since JSON has no bigint.
 import { isRecord } from '../../../kernel/json-value.ts';
 import type { UsageFacts } from '../../usage/index.ts';
 import type { FreeCall, PaidCall } from '../core/ports.ts';

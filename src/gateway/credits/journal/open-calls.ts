@@ -28,7 +28,8 @@ export function createOpenCalls(): OpenCalls {
     const call = calls.get(line.usageId);
     if (call === undefined)
       calls.set(line.usageId, { start: line, startSeq: seq, checkpoint: null, checkpointSeq: Infinity });
-    // A retry or a fallback sends again under the same usage id; earlier output stays a lower bound.
+    // A retry or a fallback sends again under the same usage id; earlier output
+    // stays a lower bound.
     else Object.assign(call, { start: line, startSeq: seq });
   }
 

@@ -1,5 +1,6 @@
-// Deletes segments ten minutes after the database was read to have applied them. The delay is for a database
-// that loses its last commits, as a promoted standby does: its charges are applied again from here.
+// Deletes segments ten minutes after the database was read to have applied them. The delay is
+// for a database that loses its last commits, as a promoted standby does: its charges are
+// applied again from here.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pause } from '../../../kernel/async.ts';
@@ -75,7 +76,10 @@ export function createRetention(options: RetentionOptions): Retention {
   };
 }
 
-/** Deletes the oldest segments in turn, each when its delay is over. Ends at one that is not applied. */
+/**
+ * Deletes the oldest segments in turn, each when its delay is over. Ends at one
+ * that is not applied.
+ */
 async function deleteAppliedSegments(
   segments: Segment[],
   { folder, clock, copyForward }: RetentionOptions,

@@ -1,5 +1,6 @@
-// Files of segments. A segment is filled with zeros and synced before its first line, so that fdatasync of a
-// line writes neither a new length nor new blocks, and a full disk is detected before a call depends on it.
+// Files of segments. A segment is filled with zeros and synced before its first line, so that
+// fdatasync of a line writes neither a new length nor new blocks, and a full disk is detected
+// before a call depends on it.
 import { fdatasync, writeSync } from 'node:fs';
 import { type FileHandle, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,7 +15,9 @@ export interface SegmentFile {
 
 /** The operations on disk that can fail; a test replaces them. */
 export interface SegmentFiles {
-  /** Creates a file of zeros, on disk when this resolves. An earlier file of the name is replaced. */
+  /**
+   * Creates a file of zeros, on disk when this resolves. An earlier file of the name is replaced.
+   */
   create(path: string, bytes: number): Promise<SegmentFile>;
   /** Renames a file and syncs its folder. */
   publish(from: string, to: string): Promise<void>;

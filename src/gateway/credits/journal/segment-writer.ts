@@ -1,5 +1,6 @@
-// Write-ahead log writer with group commit. Lines of one turn of the event loop go to the file in one
-// write; one fdatasync is in flight at a time, and the next one covers every line written meanwhile.
+// Write-ahead log writer with group commit. Lines of one turn of the event loop go to
+// the file in one write; one fdatasync is in flight at a time, and the next one covers
+// every line written meanwhile.
 //
 // A file whose write or fdatasync failed is never synced again: after a failed fsync
 // Linux marks the pages clean, and a second fsync would report success for lines that are
@@ -106,7 +107,8 @@ export class SegmentWriter {
   }
 
   /**
-   * Returns the number of the line, which is written at the end of this turn. Throws when it is over 1 MiB.
+   * Returns the number of the line, which is written at the end of this turn.
+   * Throws when it is over 1 MiB.
    */
   append(text: string): number {
     if (text.length > maxTextBytes / 3) throw new Error('A line of the journal is too long.');

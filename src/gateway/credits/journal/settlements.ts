@@ -116,7 +116,10 @@ async function readSettlement(
   }
 }
 
-/** Throws unless the text is a settlement: a power loss may truncate a file, an operator may edit one. */
+/**
+ * Throws unless the text is a settlement: a power loss may truncate a file, an
+ * operator may edit one.
+ */
 function parseSettlement(text: string): Settlement {
   const value = JSON.parse(text) as Partial<Record<keyof Settlement, unknown>> | null;
   const { holdId, accountId, credits, facts } = value ?? {};
@@ -130,7 +133,8 @@ function parseSettlement(text: string): Settlement {
     throw new Error('The file holds no settlement.');
   }
   const answer = isRecord(value?.answer) ? (value.answer as unknown as SettlementAnswer) : null;
-  // Files of older releases lack the mark. Treat them as a job's, which another process may run again.
+  // Files of older releases lack the mark. Treat them as a job's, which another
+  // process may run again.
   return {
     kind: 'settle',
     holdId,
