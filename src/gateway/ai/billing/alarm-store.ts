@@ -1,4 +1,5 @@
-// SQL for the alarms of impossible usage. A stop of paid calls is not stored; it is derived from the alarms.
+// SQL for the alarms of impossible usage. A stop of paid calls is not stored; it is
+// derived from the alarms.
 import type { Changes } from '../../../kernel/data/changes.ts';
 import type { Database, Tx } from '../../../kernel/data/database.ts';
 

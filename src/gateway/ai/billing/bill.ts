@@ -216,8 +216,8 @@ export class Bill {
   }
 
   /**
-   * sent → streaming. The answer has begun after so many attempts: it is charged from here on, and no retry
-   * or fallback follows. The backend is released when the bill ends.
+   * sent → streaming. The answer has begun after so many attempts: it is charged from here on, and
+   * no retry or fallback follows. The backend is released when the bill ends.
    */
   follow(attempts: number, backend?: Releasable): void {
     this.#attempts = { attempts };
@@ -238,8 +238,8 @@ export class Bill {
   }
 
   /**
-   * open | reserved → released, sent → settled: ends the bill of a call without an answer after so many
-   * attempts. Never throws.
+   * open | reserved → released, sent → settled: ends the bill of a call without an answer after so
+   * many attempts. Never throws.
    */
   async close(error: unknown, attempts: number): Promise<void> {
     this.#attempts = { attempts };
@@ -266,8 +266,9 @@ export class Bill {
   }
 
   /**
-   * sent | streaming → settled. Charges once, in credits; a later call returns the first result.
-   * `alongside` is stored with the charge. Throws the 503 of a ledger that could not store the charge.
+   * sent | streaming → settled. Charges once, in credits; a later call returns the
+   * first result. `alongside` is stored with the charge. Throws the 503 of a ledger
+   * that could not store the charge.
    */
   settle(outcome: UsageOutcome, alongside?: Alongside): Promise<number> {
     const state = this.#state;
@@ -282,7 +283,9 @@ export class Bill {
     return charge;
   }
 
-  /** The output limit to send when the caller sent none, in tokens; undefined when none is needed. */
+  /**
+   * The output limit to send when the caller sent none, in tokens; undefined when none is needed.
+   */
   get outputLimit(): number | undefined {
     return 'limit' in this.#state ? this.#state.limit : undefined;
   }
@@ -369,7 +372,8 @@ export class Bill {
   }
 
   /**
-   * Counts an alarm of the user: the provider reports an impossible usage. Repeated alarms stop paid calls.
+   * Counts an alarm of the user: the provider reports an impossible usage.
+   * Repeated alarms stop paid calls.
    */
   reportAlarm(): void {
     const { identity } = this.#call;

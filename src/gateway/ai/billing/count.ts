@@ -1,4 +1,5 @@
-// The charged usage of a call: the provider's report if it is plausible, otherwise the gateway's own count.
+// The charged usage of a call: the provider's report if it is plausible, otherwise
+// the gateway's own count.
 import type { UsageOutcome } from '../../usage/index.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { Bound, Demand } from '../metering/bound.ts';

@@ -1,4 +1,5 @@
-// Counts the answer of a language model for its bill, and settles a streamed call before its last part.
+// Counts the answer of a language model for its bill, and settles a streamed
+// call before its last part.
 import type { Answer, StreamPart } from '../hub/language-model.ts';
 import { hubClaim } from '../metering/token-count.ts';
 import type { StreamRate } from '../upstream/stream-rate.ts';
@@ -13,7 +14,8 @@ interface FollowOptions {
 }
 
 /**
- * Yields the parts unchanged, except the finish: it waits for the settlement and carries the charged credits.
+ * Yields the parts unchanged, except the finish: it waits for the settlement and
+ * carries the charged credits.
  */
 export async function* followParts(
   parts: AsyncIterable<StreamPart>,
@@ -21,7 +23,8 @@ export async function* followParts(
 ): AsyncGenerator<StreamPart> {
   let hasFailed = false;
   const streamedCallIds = new Set<string>();
-  // Iterates by hand, so that the stream can still be read for its usage after the reader has stopped.
+  // Iterates by hand, so that the stream can still be read for its usage after
+  // the reader has stopped.
   const source = parts[Symbol.asyncIterator]();
   try {
     for (;;) {
@@ -54,7 +57,8 @@ export async function* followParts(
     throw error;
   } finally {
     await readUsage(source, bill, streamedCallIds);
-    // Still unsettled if the reader stopped early: the caller disconnected, or the format ends at an error.
+    // Still unsettled if the reader stopped early: the caller disconnected, or the
+    // format ends at an error.
     await settleStream(bill, hasFailed ? 'upstream_failed' : 'client_closed');
     await source.return?.();
   }

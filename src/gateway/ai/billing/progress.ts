@@ -15,7 +15,9 @@ export interface Progress {
   reasoningSinceMs: number | undefined;
   /** When the first piece of the answer arrived, by the monotonic clock. */
   firstMs: number | null;
-  /** Whether the answer is complete, so that only its usage and the end of the stream may follow. */
+  /**
+   * Whether the answer is complete, so that only its usage and the end of the stream may follow.
+   */
   isComplete: boolean;
   /** The latest usage that the provider reported. */
   claim: Claim | undefined;

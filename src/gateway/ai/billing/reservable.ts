@@ -45,8 +45,9 @@ export function highestBound(models: readonly CatalogModel[], demand: Demand): b
 }
 
 /**
- * The amount to reserve for the models out of the available credits: their highest bound, or less for a
- * shorter answer. Undefined when the credits do not cover an answer of 16 tokens, or the caller's limit.
+ * The amount to reserve for the models out of the available credits: their highest bound,
+ * or less for a shorter answer. Undefined when the credits do not cover an answer of 16
+ * tokens, or the caller's limit.
  */
 export function amountWithin(
   models: readonly CatalogModel[],
@@ -61,7 +62,8 @@ export function amountWithin(
 }
 
 /**
- * The amount for an answer of 16 tokens, the shortest useful one; undefined when the credits do not cover it.
+ * The amount for an answer of 16 tokens, the shortest useful one; undefined when the
+ * credits do not cover it.
  */
 export function shortestAmount(
   models: readonly CatalogModel[],

@@ -22,7 +22,9 @@ export interface ReserveOptions {
   /** The model that is called, then its fallbacks. */
   models: readonly CatalogModel[];
   demand: Demand;
-  /** Whether the call has an Idempotency-Key: its answer commits with the charge of an exact hold. */
+  /**
+   * Whether the call has an Idempotency-Key: its answer commits with the charge of an exact hold.
+   */
   isKeyed: boolean;
   /** Whether no other call of the user runs in this process. */
   isAlone: () => boolean;
@@ -38,7 +40,8 @@ export interface ReservedCall {
   demand: Demand;
 }
 
-// Concurrent calls may take the balance between read and reservation. Give up with 402 after four lost races.
+// Concurrent calls may take the balance between read and reservation. Give up with
+// 402 after four lost races.
 const maximumTries = 4;
 
 /**

@@ -95,7 +95,9 @@ function withPriceOf<Model extends Partial<ModelEntry>>(model: Model, { rates, t
   return { ...model, rates, tiers };
 }
 
-/** The catalog file's next content with another list of pins; the pinned entry is written into it. */
+/**
+ * The catalog file's next content with another list of pins; the pinned entry is written into it.
+ */
 export function pinEntry(
   { builtIn, current }: Pick<UpdateInput, 'builtIn' | 'current'>,
   pin: Pin,

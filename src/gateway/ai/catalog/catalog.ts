@@ -1,5 +1,6 @@
-// The model catalog: the existing models, those that can be called now, and their views for users and
-// administrators. It is an immutable snapshot that is replaced as a whole, so that a request sees one state.
+// The model catalog: the existing models, those that can be called now, and their views for
+// users and administrators. It is an immutable snapshot that is replaced as a whole, so that
+// a request sees one state.
 import { existsSync, watch } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import type { Model, ModelList } from '../../../contract/gateway/types.gen.ts';

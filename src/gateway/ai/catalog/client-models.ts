@@ -1,4 +1,5 @@
-// The catalog in the forms of other interfaces' model lists: OpenAI's, and Anthropic's with its pages.
+// The catalog in the forms of other interfaces' model lists: OpenAI's, and
+// Anthropic's with its pages.
 import type {
   MessagesModel,
   MessagesModelList,

@@ -24,7 +24,9 @@ export interface ProviderEntry extends ProviderKeys, AddressMembers {
    * replace it (`baseUrlKey`).
    */
   base_url?: string;
-  /** `ask`: streamed calls of the chat format request their usage (`stream_options.include_usage`). */
+  /**
+   * `ask`: streamed calls of the chat format request their usage (`stream_options.include_usage`).
+   */
   usage: 'ask' | 'none';
   /** The request member that limits the output, if a limit has to be sent. */
   output_limit_member?: string;
@@ -69,7 +71,10 @@ export interface ModelEntry {
   first_content_s?: number;
   /** A stream whose text is slower than this after its first content is ended. */
   min_bytes_per_s?: number;
-  /** Options of images and videos that do not change the price, or whose dearest value the rates are for. */
+  /**
+   * Options of images and videos that do not change the price, or whose dearest
+   * value the rates are for.
+   */
   covered_options?: string[];
   rates: Rates | null;
   tiers: Tier[];
@@ -147,7 +152,9 @@ async function readText(path: string, name: string): Promise<string> {
 
 export type ModelsParser = (text: string, name: string, existing: ExistingEntries) => ModelsFile;
 
-/** Parses texts of one schema. It throws a ModelsFileError that begins with the name of the file. */
+/**
+ * Parses texts of one schema. It throws a ModelsFileError that begins with the name of the file.
+ */
 export function createModelsParser(schema: JsonSchema): ModelsParser {
   const check = compileSchema(schema);
   return (text, name, existing) => {
@@ -177,7 +184,8 @@ export function withDefaults(input: ModelsFileInput): ModelsFile {
   return {
     providers: (input.providers ?? []).map((provider) => ({
       name: provider.id,
-      // Without usage a streamed call is charged by the gateway's own count, which misses hidden reasoning.
+      // Without usage a streamed call is charged by the gateway's own count, which
+      // misses hidden reasoning.
       usage: 'ask',
       ...adapterOfKind(provider.kind).defaults,
       ...withAddresses(provider),

@@ -25,7 +25,10 @@ export interface EndpointEntry {
 
 /** One endpoint with one key, or with the credentials of the provider. */
 export interface KeyAtEndpoint {
-  /** The variable of the key, or of the secret of the credentials; undefined when the endpoint needs none. */
+  /**
+   * The variable of the key, or of the secret of the credentials; undefined when
+   * the endpoint needs none.
+   */
   keyEnv: string | undefined;
   /** All variables that calls need: that of the key, or those of the credentials. */
   envs: readonly string[];
@@ -34,7 +37,9 @@ export interface KeyAtEndpoint {
   weight: number;
 }
 
-/** The members of a provider about its keys. Those for keys and `credentials` exclude each other. */
+/**
+ * The members of a provider about its keys. Those for keys and `credentials` exclude each other.
+ */
 export interface ProviderKeys {
   /** The environment variable with the API key; absent if none is needed, or with `keys`. */
   api_key_env?: string;

@@ -1,5 +1,5 @@
-// The rules of the models file for the members of a provider that say where and with what it is called:
-// its address, endpoints, keys and credentials.
+// The rules of the models file for the members of a provider that say where and with what it is
+// called: its address, endpoints, keys and credentials.
 import type { AddressMembers, PassthroughFormatName } from '../providers/adapter/provider-adapter.ts';
 import { adapterOfKind, type ProviderKind } from '../providers/adapters.ts';
 import { keysAtEndpoints, maxKeysAtEndpoints, type ProviderKeys } from './provider-keys.ts';
@@ -20,7 +20,10 @@ export function checkAccess(provider: CallableProvider, refuse: RefuseMember): v
   checkKeys(provider, refuse);
 }
 
-/** The provider with addresses that end without a slash, and with the base URL that its members name. */
+/**
+ * The provider with addresses that end without a slash, and with the base URL
+ * that its members name.
+ */
 export function withAddresses<T extends Omit<CallableProvider, 'formats'>>(provider: T): T {
   const { kind, base_url: url, endpoints } = provider;
   const { address } = adapterOfKind(kind);

@@ -6,7 +6,10 @@ import type { BackendReport, Backends } from '../upstream/backends.ts';
 import type { CatalogModel } from './catalog.ts';
 import type { ProviderEntry } from './models-file.ts';
 
-/** The providers of the models, each once and in their order, without those that run in this process. */
+/**
+ * The providers of the models, each once and in their order, without those that
+ * run in this process.
+ */
 export function remoteProviders(models: readonly CatalogModel[]): ProviderEntry[] {
   const entries = new Set(models.map(({ providerEntry }) => providerEntry));
   return [...entries].filter(({ kind }) => adapterOfKind(kind).isLocal !== true);

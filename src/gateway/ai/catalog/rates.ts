@@ -6,7 +6,10 @@ export interface Rates {
   input?: number;
   cached_input?: number;
   cache_write?: number;
-  /** Input that the provider caches for an hour. Some providers bill it higher than caching for minutes. */
+  /**
+   * Input that the provider caches for an hour. Some providers bill it higher
+   * than caching for minutes.
+   */
   cache_write_1h?: number;
   output?: number;
   reasoning?: number;

@@ -12,7 +12,10 @@ import type { ClaimedJob } from './job.ts';
 import type { JobsStore, StoredMedia } from './store.ts';
 
 export interface JobFiles {
-  /** Stores the files, or none of them when one fails. They are not served before `JobsStore.succeed`. */
+  /**
+   * Stores the files, or none of them when one fails. They are not served
+   * before `JobsStore.succeed`.
+   */
   store(job: ClaimedJob, files: readonly (MediaFile | RemoteMedia)[]): Promise<StoredMedia[]>;
   delete(mediaIds: readonly string[]): Promise<void>;
   deleteExpired(): Promise<void>;
@@ -45,7 +48,10 @@ export function jobFiles({
     return file;
   }
 
-  /** Downloads again when the connection breaks: the provider keeps the file, and it is already paid for. */
+  /**
+   * Downloads again when the connection breaks: the provider keeps the file,
+   * and it is already paid for.
+   */
   async function download(mediaId: string, file: RemoteMedia): Promise<MediaProperties> {
     await retry(() => storage.put(mediaId, file.open()), {
       clock,

@@ -60,8 +60,8 @@ export interface UpstreamJob {
   /** The provider's id. */
   id: string;
   /**
-   * The key and the endpoint that accepted it, by the id of the backend: no other key can read it. Absent in
-   * jobs of earlier versions.
+   * The key and the endpoint that accepted it, by the id of the backend: no other key can read it.
+   * Absent in jobs of earlier versions.
    */
   backend?: string;
 }

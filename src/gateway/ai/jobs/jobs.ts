@@ -34,7 +34,9 @@ export interface MediaJobs {
   cancel(job: JobAddress): Promise<Job>;
   /** A page of the owner's jobs; throws a 404 for a cursor that is no job of the owner. */
   list(page: JobsPage): Promise<Job[]>;
-  /** Hides the job and expires its files, after a cancellation of an open one; throws like `find`. */
+  /**
+   * Hides the job and expires its files, after a cancellation of an open one; throws like `find`.
+   */
   remove(job: JobAddress): Promise<void>;
   /** The media under a link, with its bytes; null when the link or the media has expired. */
   openMedia(
@@ -161,7 +163,8 @@ function createContext(options: MediaJobsOptions, generator: () => MediaGenerato
 async function runNextJob(context: JobsContext, kind: JobKind, shutdown: AbortSignal): Promise<void> {
   const { store, settings, runs, queue } = context;
   const job = await store.claim(kind, settings);
-  // The job was canceled or claimed by another process, or all owners with waiting jobs are at their limit.
+  // The job was canceled or claimed by another process, or all owners with waiting
+  // jobs are at their limit.
   if (job === null) return;
   const leaseLost = new AbortController();
   runs.set(job.jobId, leaseLost);
@@ -272,7 +275,10 @@ const abandonedError: JobError = {
   message: 'The job was attempted several times and never finished.',
 };
 
-/** Announces jobs whose process died, every `sweepMs`, and fails those that were attempted too often. */
+/**
+ * Announces jobs whose process died, every `sweepMs`, and fails those that were
+ * attempted too often.
+ */
 async function sweepUntilStopped(
   context: JobsContext,
   queue: Pick<Jobs, 'ready'>,

@@ -1,5 +1,5 @@
-// Payment of media jobs. The hold is created before the job and lasts as long as the job, in any process. The
-// transaction that writes the success also charges; any other end is free.
+// Payment of media jobs. The hold is created before the job and lasts as long as the job, in any
+// process. The transaction that writes the success also charges; any other end is free.
 import type { Tx } from '../../../kernel/data/database.ts';
 import type { Hold, Ledger, PaidCall } from '../../credits/index.ts';
 import type { UsageFacts, UsageOutcome } from '../../usage/index.ts';

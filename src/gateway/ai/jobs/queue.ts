@@ -1,5 +1,6 @@
-// The queue of media jobs. A message only announces that there is work: the rows decide which job is
-// next, so that jobs are scheduled fairly between owners and a lost or repeated message has no effect.
+// The queue of media jobs. A message only announces that there is work: the rows decide
+// which job is next, so that jobs are scheduled fairly between owners and a lost or
+// repeated message has no effect.
 import type { Background } from '../../../kernel/background.ts';
 import type { Jobs } from '../../../kernel/data/jobs.ts';
 import type { Log } from '../../../kernel/log.ts';
@@ -55,7 +56,10 @@ export function mediaQueue(options: MediaQueueOptions): MediaQueue {
     });
   }
 
-  /** Whether the queue is needed from the start: other processes may enqueue, or earlier jobs remain. */
+  /**
+   * Whether the queue is needed from the start: other processes may enqueue, or
+   * earlier jobs remain.
+   */
   async function hasWork(): Promise<boolean> {
     if (!isAlone) return true;
     return store.hasJobs().catch(() => true);

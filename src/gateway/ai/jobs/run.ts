@@ -1,6 +1,7 @@
-// One run of a claimed media job in this process: renews its lease, resumes its payment, generates, stores
-// the files and writes its end. Another process may claim the job again at any time, so every write names
-// the attempt that this run claimed (a fencing token) and has no effect once a later attempt exists.
+// One run of a claimed media job in this process: renews its lease, resumes its payment,
+// generates, stores the files and writes its end. Another process may claim the job again at any
+// time, so every write names the attempt that this run claimed (a fencing token) and has no effect
+// once a later attempt exists.
 import { retry } from '../../../kernel/async.ts';
 import type { Background } from '../../../kernel/background.ts';
 import type { Clock } from '../../../kernel/clock.ts';
@@ -276,7 +277,9 @@ async function failJob({ store, log }: RunContext, job: ClaimedJob, error: unkno
   });
 }
 
-/** PostgreSQL rejects NUL and lone surrogates in text, and a provider's message may contain both. */
+/**
+ * PostgreSQL rejects NUL and lone surrogates in text, and a provider's message may contain both.
+ */
 function storableText(text: string): string {
   return text.replaceAll('\0', '\ufffd').toWellFormed();
 }

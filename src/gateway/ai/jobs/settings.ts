@@ -4,7 +4,10 @@ import type { JobKind } from './job.ts';
 export interface MediaJobsSettings {
   /** A running job with a lease this old is reclaimed: its process is assumed dead. */
   leaseSeconds: number;
-  /** Interval between two renewals of the lease, which also detect a cancellation in another process. */
+  /**
+   * Interval between two renewals of the lease, which also detect a
+   * cancellation in another process.
+   */
   heartbeatMs: number;
   /** Interval between two searches for jobs with an expired lease. */
   sweepMs: number;

@@ -82,7 +82,9 @@ interface RunQueries {
 }
 
 interface MediaQueries {
-  /** Inserts the row of a file before its bytes are stored; the file is not served before `succeed`. */
+  /**
+   * Inserts the row of a file before its bytes are stored; the file is not served before `succeed`.
+   */
   insertMedia(
     job: ClaimedJob,
     media: { mediaId: string; position: number; keepSeconds: number },

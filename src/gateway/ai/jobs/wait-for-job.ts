@@ -1,6 +1,6 @@
 // Waits for the end of a job on behalf of a client whose interface has no jobs. A client without an
-// Idempotency-Key cannot find the job again, so its job is canceled when the wait ends early: a retry
-// would otherwise pay for the same result a second time.
+// Idempotency-Key cannot find the job again, so its job is canceled when the wait ends early: a
+// retry would otherwise pay for the same result a second time.
 import { pause } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem, type ProblemKind } from '../../../kernel/problem.ts';
@@ -39,7 +39,10 @@ export async function waitForJob(
     : problemOfJob(job.error);
 }
 
-/** The job, if it has ended meanwhile: it was charged, or failed with a reason. Else throws the error. */
+/**
+ * The job, if it has ended meanwhile: it was charged, or failed with a reason.
+ * Else throws the error.
+ */
 async function cancelUnlessEnded(
   jobs: Pick<MediaJobs, 'cancel'>,
   address: JobAddress,
@@ -88,7 +91,8 @@ function canceledAtDeadline(): Problem {
   return new Problem('upstream_timeout', 'upstream_timeout', message, { headers: noRetry });
 }
 
-// Client libraries retry a 5xx automatically, and the job has already tried each model of its chain.
+// Client libraries retry a 5xx automatically, and the job has already tried
+// each model of its chain.
 const noRetry = { 'x-should-retry': 'false' };
 
 const kinds: Readonly<Partial<Record<ProblemCode, ProblemKind>>> = {

@@ -49,7 +49,8 @@ function wavSeconds(buffer: Buffer): number | null {
     const length = buffer.readUInt32LE(offset + 4);
     if (name === chunkNames.fmt) bytesPerSecond = wavBytesPerSecond(buffer, offset + 8);
     if (name === chunkNames.data) {
-      // Recorders that cannot seek leave 0 or a too large length; decoders then play the rest of the file.
+      // Recorders that cannot seek leave 0 or a too large length; decoders then
+      // play the rest of the file.
       const remainingBytes = buffer.length - offset - 8;
       const blockBytes = length === 0 ? remainingBytes : Math.min(length, remainingBytes);
       return bytesPerSecond > 0 ? blockBytes / bytesPerSecond : null;
@@ -128,7 +129,10 @@ export function findBox(
   return null;
 }
 
-/** The length of a box with its header: 1 stands for a 64-bit length behind the name, 0 for the rest. */
+/**
+ * The length of a box with its header: 1 stands for a 64-bit length behind the
+ * name, 0 for the rest.
+ */
 function readBoxSize(buffer: Buffer, offset: number, end: number): { headerBytes: number; length: number } {
   const length = buffer.readUInt32BE(offset);
   if (length === 1) return { headerBytes: 16, length: Number(buffer.readBigUInt64BE(offset + 8)) };
@@ -171,8 +175,8 @@ function findElement(
 }
 
 /**
- * Id and content of the EBML element at the offset, not beyond `limit`; an element of unknown length ends
- * there. Null for bytes that are no element.
+ * Id and content of the EBML element at the offset, not beyond `limit`; an element of unknown
+ * length ends there. Null for bytes that are no element.
  */
 export function readElement(
   buffer: Buffer,
@@ -199,7 +203,10 @@ export function readElement(
   };
 }
 
-/** The bytes of an EBML number by its first byte: one more than its leading zero bits (RFC 8794 §4.1). */
+/**
+ * The bytes of an EBML number by its first byte: one more than its leading zero
+ * bits (RFC 8794 §4.1).
+ */
 export function ebmlLength(firstByte: number): number {
   return Math.clz32(firstByte) - 24 + 1;
 }
@@ -232,7 +239,8 @@ function mp3Seconds(buffer: Buffer): number | null {
   const isMono = ((buffer.readUInt32BE(start) >>> 6) & 3) === 3;
   const taggedFrames = frameCountInTag(buffer, start, { isMpeg1: frame.isMpeg1, isMono });
   const frameSeconds = sumOfFrames(buffer, start);
-  // The frame of the tag holds no audio. Decoders play every frame, so a tag that declares fewer is ignored.
+  // The frame of the tag holds no audio. Decoders play every frame, so a tag that
+  // declares fewer is ignored.
   return taggedFrames === null
     ? frameSeconds
     : Math.max(taggedFrames * frame.seconds, frameSeconds - frame.seconds);

@@ -1,5 +1,6 @@
-// The playing time of audio by its frames. A header may declare any duration, and decoders play every
-// frame in the file, so this finds headers that declare too little. Frames are counted and never decoded.
+// The playing time of audio by its frames. A header may declare any duration, and decoders
+// play every frame in the file, so this finds headers that declare too little. Frames are
+// counted and never decoded.
 import { ebmlLength, findBox, readElement } from './audio-duration.ts';
 
 // Frames of one file that are counted, 20 ms at most: more than an hour of any codec.
@@ -71,7 +72,10 @@ interface HeaderValue {
   end: number;
 }
 
-/** The samples of a frame: most codes stand for a number, two for bytes in the header (RFC 9639 §9.1.1). */
+/**
+ * The samples of a frame: most codes stand for a number, two for bytes in the
+ * header (RFC 9639 §9.1.1).
+ */
 function readFlacSize(buffer: Buffer, offset: number, code: number): HeaderValue {
   if (code === 1) return { value: 192, end: offset };
   if (code < 6) return { value: 144 * 2 ** code, end: offset };
@@ -112,7 +116,10 @@ function opusSamples(buffer: Buffer, offset: number, length: number): number {
   return Math.min(opusFrameSamples(header >>> 3) * frames, maxOpusSamples);
 }
 
-/** Samples of each frame by the configuration: SILK 10 to 60 ms, hybrid 10 or 20 ms, CELT 2.5 to 20 ms. */
+/**
+ * Samples of each frame by the configuration: SILK 10 to 60 ms, hybrid 10 or 20
+ * ms, CELT 2.5 to 20 ms.
+ */
 function opusFrameSamples(config: number): number {
   if (config < 12) return [480, 960, 1_920, 2_880][config & 3] ?? 0;
   if (config < 16) return [480, 960][config & 1] ?? 0;
@@ -171,7 +178,10 @@ function oggSeconds(buffer: Buffer): number | null {
 const mp4FrameSamples: Readonly<Record<string, number>> = { mp4a: 1_024, alac: 4_096, Opus: 960 };
 const maxTracks = 100;
 
-/** The samples of the longest audio track by the table of their sizes, which decoders need to find them. */
+/**
+ * The samples of the longest audio track by the table of their sizes, which
+ * decoders need to find them.
+ */
 function mp4Seconds(buffer: Buffer): number | null {
   const movie = findBox(buffer, 0, buffer.length, 'moov');
   if (movie === null) return null;

@@ -2,9 +2,10 @@
 import { Problem } from '../../../kernel/problem.ts';
 
 /**
- * The bytes of a base64 text. Throws a 400 that names `param` for anything else. A regular expression over
- * 34 MB of text would block the event loop for a third of a second, so the length is checked instead: Node
- * skips characters that are not base64, and the result is then shorter than the text requires.
+ * The bytes of a base64 text. Throws a 400 that names `param` for anything else. A regular
+ * expression over 34 MB of text would block the event loop for a third of a second, so the
+ * length is checked instead: Node skips characters that are not base64, and the result is then
+ * shorter than the text requires.
  */
 export function decodeBase64(text: string, param: string): Uint8Array {
   const content = Buffer.from(text, 'base64');

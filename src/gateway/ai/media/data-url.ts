@@ -7,8 +7,8 @@ export interface DataUrl {
   data: string;
 }
 
-// Formats and metering must agree on what is a file: a file that metering took for text would be counted
-// by its bytes. The bound keeps the pattern off megabytes of data.
+// Formats and metering must agree on what is a file: a file that metering took for text would be
+// counted by its bytes. The bound keeps the pattern off megabytes of data.
 const maxHeadChars = 512;
 
 /** Undefined for any other text, and for a head of more than 512 characters. */

@@ -13,7 +13,10 @@ export function createMediaLinks({
   baseUrl,
   linkSeconds,
 }: {
-  /** The first signs; signatures of the others stay valid, so that a rotation of the key breaks no link. */
+  /**
+   * The first signs; signatures of the others stay valid, so that a rotation of
+   * the key breaks no link.
+   */
   keys: readonly Buffer[];
   /** The address under which users reach this server, without a trailing slash. */
   baseUrl: () => string;

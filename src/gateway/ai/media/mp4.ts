@@ -1,5 +1,6 @@
-// Reads the size and duration of an MP4 video from its byte stream. Only the index (the moov box) is
-// buffered: a video may be larger than the memory of this process. Other formats are not accepted.
+// Reads the size and duration of an MP4 video from its byte stream. Only the index (the
+// moov box) is buffered: a video may be larger than the memory of this process. Other
+// formats are not accepted.
 import type { MediaProperties } from '../hub/media-model.ts';
 import { findBox, mp4IndexSeconds } from './audio-duration.ts';
 
@@ -16,7 +17,8 @@ const shortHeaderBytes = 8;
 const longHeaderBytes = 16;
 
 /**
- * Position of the reader: a file is a sequence of boxes, each a header with its length and name, and a body.
+ * Position of the reader: a file is a sequence of boxes, each a header with its
+ * length and name, and a body.
  */
 type ReaderState =
   | { phase: 'header'; bytes: Buffer; headerBytes: number }

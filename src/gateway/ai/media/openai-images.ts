@@ -19,7 +19,10 @@ export type ImageEditForm = Omit<OpenAiImageEditForm, 'image' | 'image[]' | 'mas
   mask?: UploadedFile;
 };
 
-/** Members that are sent to the provider unchanged. `auto` is the provider's default and is left out. */
+/**
+ * Members that are sent to the provider unchanged. `auto` is the provider's
+ * default and is left out.
+ */
 const providerMembers = [
   'quality',
   'style',
@@ -38,7 +41,9 @@ export function toImageRequest(body: OpenAiImageRequest): CreateImageRequest {
   return { ...sharedMembers(body), ...(typeof body.n === 'number' ? { n: body.n } : {}) };
 }
 
-/** Throws a 400 for a file that is not an image, and a 422 for a mask, which no model here supports. */
+/**
+ * Throws a 400 for a file that is not an image, and a 422 for a mask, which no model here supports.
+ */
 export function toEditRequest(form: ImageEditForm): CreateImageRequest {
   if (form.mask !== undefined) throw unsupportedMember('mask', 'A mask is not supported; leave mask out.');
   const files = [...(form.image === undefined ? [] : [form.image]), ...(form['image[]'] ?? [])];

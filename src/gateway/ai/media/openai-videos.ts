@@ -1,5 +1,5 @@
-// Videos in OpenAI's form: converts its requests to requests of our own video operation, and jobs to its
-// videos.
+// Videos in OpenAI's form: converts its requests to requests of our own video
+// operation, and jobs to its videos.
 import type {
   OpenAiVideo,
   OpenAiVideoForm,

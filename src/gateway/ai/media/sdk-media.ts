@@ -1,5 +1,5 @@
-// The AI SDK's media calls: converts its requests to requests of our own operations, and names what does
-// not reach the model.
+// The AI SDK's media calls: converts its requests to requests of our own operations, and names what
+// does not reach the model.
 import type {
   CreateImageRequest,
   SdkImageFile,
@@ -16,7 +16,10 @@ import { unsupportedMember } from '../hub/problems.ts';
 
 export type SdkOptions = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 
-/** The options for the provider, and a warning for those of each other one; undefined takes no options. */
+/**
+ * The options for the provider, and a warning for those of each other one;
+ * undefined takes no options.
+ */
 export function optionsFor(
   provider: string | undefined,
   options: SdkOptions = {},
@@ -56,7 +59,9 @@ export function toImageRequest(
   };
 }
 
-/** Throws a 422 for a file by its address, and a 400 for one that is no image; `param` is its place. */
+/**
+ * Throws a 422 for a file by its address, and a 400 for one that is no image; `param` is its place.
+ */
 export function sdkInputImage({ data }: SdkImageFile, param: string): ReturnType<typeof toInputImage> {
   if (data === undefined)
     throw unsupportedMember(param, 'The gateway fetches no address; send the bytes of the image.');

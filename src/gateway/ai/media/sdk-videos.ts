@@ -1,5 +1,5 @@
-// The AI SDK's video calls: converts its requests to requests of our own video operation, and names what
-// does not reach the model.
+// The AI SDK's video calls: converts its requests to requests of our own video operation, and names
+// what does not reach the model.
 import type { SdkVideoRequest, StartVideoRequest } from '../../../contract/gateway/types.gen.ts';
 import type { Warning } from '../hub/language-model.ts';
 import { sdkInputImage } from './sdk-media.ts';

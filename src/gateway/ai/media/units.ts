@@ -21,7 +21,8 @@ export function requestedUnits(kind: JobKind, request: JobRequest): Units {
 }
 
 /**
- * The generated units, limited to the requested ones: images, seconds and lines beyond the request are free.
+ * The generated units, limited to the requested ones: images, seconds and lines
+ * beyond the request are free.
  */
 export function generatedUnits(kind: JobKind, request: JobRequest, files: readonly MediaProperties[]): Units {
   const unitsOfRequest = requestedUnits(kind, request);

@@ -12,12 +12,16 @@ import { unsupportedMember } from '../hub/problems.ts';
 export interface Demand {
   /** Undefined for calls that are priced by units alone. */
   size?: Size | undefined;
-  /** Tokens of all text by the encodings of published tokenizers; a model of another one counts bytes. */
+  /**
+   * Tokens of all text by the encodings of published tokenizers; a model of
+   * another one counts bytes.
+   */
   textTokens?: TextTokens | undefined;
   /** Whether tools are offered; some providers add a long system prompt for them. */
   hasTools?: boolean | undefined;
   /**
-   * Bytes of a text that the model reads repeatedly, such as the query of a reranking, times the repetitions.
+   * Bytes of a text that the model reads repeatedly, such as the query of a
+   * reranking, times the repetitions.
    */
   repeatedBytes?: number | undefined;
   /** Whether the call requests that the provider caches input for an hour. */
@@ -109,7 +113,9 @@ export function longestOutput({
     : Math.max(Math.min(unknownOutput, Math.floor(window / 2)), minimumOutput);
 }
 
-/** The bound of the call on the model; `limit` is the one that is added when the caller sent none. */
+/**
+ * The bound of the call on the model; `limit` is the one that is added when the caller sent none.
+ */
 export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bound {
   const { choices = 1, hasOutput = true, isKeptLong, units } = demand;
   const input = inputBound(model, demand);
@@ -128,7 +134,9 @@ export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bo
   };
 }
 
-/** The longest answer that the credits cover on every model; -1 when they do not cover the input. */
+/**
+ * The longest answer that the credits cover on every model; -1 when they do not cover the input.
+ */
 export function affordableOutput(models: readonly CatalogModel[], demand: Demand, credits: bigint): number {
   const { choices = 1, isKeptLong } = demand;
   const affordableTokens = models.map((model) =>

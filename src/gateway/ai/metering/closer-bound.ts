@@ -1,5 +1,6 @@
-// A tighter bound than one token per byte, for calls that the byte bound would reject: a tokenizer counts the
-// text of the request if one is published for the model. In usual text the tokens are a quarter of the bytes.
+// A tighter bound than one token per byte, for calls that the byte bound would reject: a
+// tokenizer counts the text of the request if one is published for the model. In usual text the
+// tokens are a quarter of the bytes.
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { encodingOf, type TextTokens } from './encodings.ts';
 import type { RequestText, Size } from './measure.ts';

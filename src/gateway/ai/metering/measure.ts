@@ -1,8 +1,9 @@
-// The size of a request: the bytes of all its text, and its media with the most tokens that each can become.
-// All strings of the body are text, except the medium itself (base64 data) in a content part, at the places
-// where the request's format has content parts (media-parts.ts). What only looks like a medium elsewhere
-// (the input of a tool, a schema, metadata) is sent to the model as text and counts as text. The punctuation
-// of JSON counts apart: providers write tools, their inputs and schemas into the prompt as JSON or longer.
+// The size of a request: the bytes of all its text, and its media with the most tokens that each
+// can become. All strings of the body are text, except the medium itself (base64 data) in a content
+// part, at the places where the request's format has content parts (media-parts.ts). What only
+// looks like a medium elsewhere (the input of a tool, a schema, metadata) is sent to the model as
+// text and counts as text. The punctuation of JSON counts apart: providers write tools, their
+// inputs and schemas into the prompt as JSON or longer.
 import { escapeBytesOf, isReadAsJson, shortEscapesIn } from './json-escapes.ts';
 import { billableSeconds } from '../media/billable-audio.ts';
 import { parseDataUrl } from '../media/data-url.ts';
@@ -21,9 +22,14 @@ export type { RequestFormat } from './media-parts.ts';
 
 /** The size of a model's input. */
 export interface Size {
-  /** Bytes in UTF-8 of every text and every name that the model reads. A token is at least a byte. */
+  /**
+   * Bytes in UTF-8 of every text and every name that the model reads. A token is at least a byte.
+   */
   textBytes: number;
-  /** Bytes that the nested values need as JSON in addition: punctuation, escapes of control characters. */
+  /**
+   * Bytes that the nested values need as JSON in addition: punctuation, escapes
+   * of control characters.
+   */
   structureBytes: number;
   /** Maximum tokens of all media together. */
   mediaTokens: number;
@@ -44,8 +50,9 @@ interface MediumTokens {
   usual: number;
 }
 
-// The most that any provider of the catalog counts for one image: tiles and patches at the finest detail come
-// to a few thousand, and to ten thousand when an image keeps its size. Usual images count 1,000 to 2,000.
+// The most that any provider of the catalog counts for one image: tiles and patches at the
+// finest detail come to a few thousand, and to ten thousand when an image keeps its size. Usual
+// images count 1,000 to 2,000.
 const image: MediumTokens = { most: 16_384, usual: 2_048 };
 // A page of a file counts as an image and as its text.
 const page: MediumTokens = { most: 16_384, usual: 2_048 };
@@ -65,7 +72,8 @@ const filmBytesPerToken = 40;
 const fileBytesPerToken = 24;
 const textBytesPerToken = 4;
 
-// `model` is replaced by the provider's own name, and `headers` of the AI SDK's format are never sent.
+// `model` is replaced by the provider's own name, and `headers` of the AI SDK's
+// format are never sent.
 const notSent = new Set(['model', 'headers']);
 
 /** Measures the body of a request in the format. */
@@ -101,7 +109,8 @@ export function sizeOf(body: object, format: RequestFormat): Size {
   return size;
 }
 
-// The instruction for a model that is to fill in the text before `suffix` (formats/completions/request.ts).
+// The instruction for a model that is to fill in the text before `suffix`
+// (formats/completions/request.ts).
 const instructionBytes = 512;
 
 function addedInstructionBytes(body: object, format: RequestFormat): number {
@@ -205,7 +214,8 @@ const brackets = 2;
 // The colon after a name and the comma after its value.
 const separators = 2;
 
-// Python writes the number 1e15 as 1000000000000000.0 and an integer with all its digits, up to 309.
+// Python writes the number 1e15 as 1000000000000000.0 and an integer with all
+// its digits, up to 309.
 function literalBytesOf(value: unknown): number {
   if (typeof value !== 'number') return value === undefined ? 0 : 5;
   if (!Number.isInteger(value)) return String(value).length;
@@ -263,7 +273,8 @@ function readMedium({ kind, text, isData, mediaType: declared }: MediumSource): 
   };
 }
 
-// Line breaks of MIME are 2 of 78 characters. A text with more that is no base64 is read as text, if at all.
+// Line breaks of MIME are 2 of 78 characters. A text with more that is no base64 is
+// read as text, if at all.
 function isBase64(data: string): boolean {
   return Buffer.from(data, 'base64').length >= Math.floor(data.length * 0.75 * 0.9) - 2;
 }
@@ -286,8 +297,9 @@ const filmHeads = [
   { at: 0, bytes: Buffer.from([0, 0, 1, 0xba]) },
 ];
 
-// Providers read a part by its media type, whatever its member is named: a PDF in `image_url` is a
-// file of many pages. A file counts as less than its bytes only when a member declares the media type.
+// Providers read a part by its media type, whatever its member is named: a PDF in
+// `image_url` is a file of many pages. A file counts as less than its bytes only when a
+// member declares the media type.
 function kindOf(
   kind: MediumKind,
   { declared, mediaType }: { declared: string | undefined; mediaType: string | undefined },

@@ -2,7 +2,10 @@
 // only at these places, and only the listed member is the medium; all its other members are text.
 import type { PassthroughFormatName } from '../providers/adapter/provider-adapter.ts';
 
-/** The format of a request: those that pass through, `text` for /v1/ai/text and `stream` for the AI SDK's. */
+/**
+ * The format of a request: those that pass through, `text` for /v1/ai/text and
+ * `stream` for the AI SDK's.
+ */
 export type RequestFormat = PassthroughFormatName | 'text' | 'stream';
 
 export type MediumKind = 'image' | 'audio' | 'video' | 'file';

@@ -73,7 +73,10 @@ function escapablePattern(name: string): string {
   return [...name].map((letter) => `(?:${letter}|#${escape(letter)})`).join('');
 }
 
-/** Tallies the names of one text. Returns the offsets of `First`, a member that each object stream has. */
+/**
+ * Tallies the names of one text. Returns the offsets of `First`, a member that
+ * each object stream has.
+ */
 function readNames(text: string, tally: Tally, budget: PdfBudget): number[] {
   const streamOffsets: number[] = [];
   names.lastIndex = 0;

@@ -14,7 +14,9 @@ export interface PricedModel {
  * which is priced but not recorded.
  */
 export type Tokens = UsageFacts['tokens'] & { hourCacheWrite?: number };
-/** Units of a usage record, and the lines of a video, which select its rate but are not recorded. */
+/**
+ * Units of a usage record, and the lines of a video, which select its rate but are not recorded.
+ */
 export type Units = UsageFacts['units'] & { videoLines?: number | undefined };
 
 /** Tokens by disjoint kinds, and units of media. */
@@ -108,7 +110,8 @@ function reachableRates(rates: Rates, tiers: readonly Tier[], input: number): Fu
   return [0, ...thresholds.map((threshold) => threshold + 1)].map((count) => ratesAt(rates, tiers, count));
 }
 
-// The highest tier whose threshold the input exceeds; its missing rates fall back to the base rates.
+// The highest tier whose threshold the input exceeds; its missing rates fall
+// back to the base rates.
 function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates {
   let matchingTier: Tier | undefined;
   for (const tier of tiers) {
@@ -125,7 +128,8 @@ function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates
     input: BigInt(inputRate),
     cachedInput: BigInt(tierRates.cached_input ?? inputRate),
     cacheWrite,
-    // Anthropic bills hour-long cache writes at twice the input rate, as do all providers of its format.
+    // Anthropic bills hour-long cache writes at twice the input rate, as do all
+    // providers of its format.
     hourCacheWrite:
       tierRates.cache_write_1h === undefined
         ? maximum(BigInt(inputRate) * 2n, cacheWrite)
@@ -152,8 +156,8 @@ function maximum(a: bigint, b: bigint): bigint {
   return a > b ? a : b;
 }
 
-// Rates of images, characters and seconds are in credits; the sum is in millionths of a credit, as the
-// price of tokens is. Seconds are rounded to milliseconds.
+// Rates of images, characters and seconds are in credits; the sum is in millionths of a credit, as
+// the price of tokens is. Seconds are rounded to milliseconds.
 function unitsPrice(rates: Rates, units: Units): bigint {
   // Calls for text have no units, and their price is computed several times per call.
   if (Object.keys(units).length === 0) return 0n;

@@ -116,7 +116,10 @@ export const rerankClaim: ReadClaim = (usage) => {
   }));
 };
 
-/** Amazon Bedrock's list of cache writes in Anthropic's form; undefined where it has none for an hour. */
+/**
+ * Amazon Bedrock's list of cache writes in Anthropic's form; undefined where it
+ * has none for an hour.
+ */
 function bedrockCacheWrites(details: unknown): Record<string, unknown> | undefined {
   if (!Array.isArray(details)) return undefined;
   const hour = details.map((detail) => countsOf(detail)).find(({ ttl }) => ttl === '1h');

@@ -36,7 +36,8 @@ function count({ countTokens, pieces }: Tokenizer, text: string): number {
   return tokens;
 }
 
-// Providers put tools and their inputs into the prompt as JSON, so the escaped form counts when it is longer.
+// Providers put tools and their inputs into the prompt as JSON, so the escaped form
+// counts when it is longer.
 function countAnyForm(tokenizer: Tokenizer, text: string): number {
   const escapedText = JSON.stringify(text).slice(1, -1);
   const tokens = count(tokenizer, text);

@@ -81,8 +81,8 @@ function addedQuoteBytes(text: string): number {
 const longestMantissa = 24;
 // From 1e20 to its 21 digits.
 const longestGrowth = 17;
-// So many numbers are measured one by one; any more count with the longest growth, so that a text of 10 MB
-// does not block the event loop.
+// So many numbers are measured one by one; any more count with the longest growth, so that a text
+// of 10 MB does not block the event loop.
 const measuredNumbers = 2_048;
 
 function addedExponentBytes(text: string): number {

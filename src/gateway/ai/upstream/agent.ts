@@ -28,7 +28,8 @@ export function createAgent(
     keepAliveTimeout: 30_000,
   };
   if (!isProxied) return new undici.Agent(options);
-  // Empty strings for absent settings: for undefined the agent would read the process's environment.
+  // Empty strings for absent settings: for undefined the agent would read the
+  // process's environment.
   return new undici.EnvHttpProxyAgent({
     ...options,
     httpsProxy: https ?? '',

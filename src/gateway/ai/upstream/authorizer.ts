@@ -13,7 +13,9 @@ export interface AuthorizedRequest {
 export interface Authorizer {
   /** The headers of one request. Rejects with a Problem when no token is available. */
   headers(request: AuthorizedRequest): Record<string, string> | Promise<Record<string, string>>;
-  /** Called when the provider has refused the headers, so that the next request gets a new token. */
+  /**
+   * Called when the provider has refused the headers, so that the next request gets a new token.
+   */
   discard?(): void;
   /** The secrets to remove from the provider's error texts. */
   secrets(): (string | undefined)[];

@@ -1,5 +1,6 @@
-// Reads a stream of Amazon Bedrock's Converse format: binary frames of AWS's event stream encoding, each with
-// two checksums, headers and a JSON payload. Fails a stream that ends before its message does.
+// Reads a stream of Amazon Bedrock's Converse format: binary frames of AWS's event stream
+// encoding, each with two checksums, headers and a JSON payload. Fails a stream that ends
+// before its message does.
 import { crc32 } from 'node:zlib';
 import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -20,8 +21,9 @@ const checksumBytes = 4;
 const minimumBytes = preludeBytes + checksumBytes;
 
 /**
- * The frames up to the one with the usage, grouped as they arrived. Throws a Problem for an exception of the
- * provider, for a frame that is damaged or too long, and for a connection that closes before `messageStop`.
+ * The frames up to the one with the usage, grouped as they arrived. Throws a Problem for an
+ * exception of the provider, for a frame that is damaged or too long, and for a connection that
+ * closes before `messageStop`.
  */
 export async function* readConverseFrames(
   body: AsyncIterable<Uint8Array>,
@@ -121,7 +123,8 @@ function checkFrame(bytes: Buffer): string {
 }
 
 const stringType = 7;
-// Lengths of the values of the other types: booleans, integers, bytes (with a length), time and UUID.
+// Lengths of the values of the other types: booleans, integers, bytes (with a
+// length), time and UUID.
 const valueBytes: Readonly<Record<number, number>> = { 0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16 };
 
 /** The headers that are texts. Throws a Problem for headers that end within one. */

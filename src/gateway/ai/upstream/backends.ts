@@ -194,7 +194,10 @@ export class BackendPool {
     return soonest;
   }
 
-  /** The first backend whose key is set, for calls outside of the choice, such as a check of the provider. */
+  /**
+   * The first backend whose key is set, for calls outside of the choice, such as
+   * a check of the provider.
+   */
   firstUsable(): Backend {
     return this.backends.find((backend) => this.hasKey(backend)) ?? (this.backends[0] as Backend);
   }

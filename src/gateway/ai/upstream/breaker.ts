@@ -1,11 +1,14 @@
-// Circuit breaker for one model of one provider: it opens after enough failures, and after a pause lets
-// one call pass as a probe. It counts what its callers report and does not know why a call failed.
+// Circuit breaker for one model of one provider: it opens after enough failures, and
+// after a pause lets one call pass as a probe. It counts what its callers report and does
+// not know why a call failed.
 import type { Clock } from '../../../kernel/clock.ts';
 
 export interface BreakerSettings {
   /** Opens after this many failures in a row. */
   consecutiveFailures: number;
-  /** Opens also at this share of failures among at least `windowCalls` calls in the last `windowMs`. */
+  /**
+   * Opens also at this share of failures among at least `windowCalls` calls in the last `windowMs`.
+   */
   failureShare: number;
   windowCalls: number;
   windowMs: number;

@@ -26,7 +26,10 @@ export interface UpstreamRequest {
   /** POST by default. */
   method?: 'GET' | 'POST' | 'DELETE' | undefined;
   body?: string | Uint8Array | undefined;
-  /** The same body without the gateway's request for usage, for a provider that refuses `stream_options`. */
+  /**
+   * The same body without the gateway's request for usage, for a provider that
+   * refuses `stream_options`.
+   */
   bodyWithoutUsage?: (() => string | Uint8Array) | undefined;
   streams: boolean;
   /**
@@ -46,7 +49,10 @@ export interface UpstreamRequest {
 export interface UpstreamAnswer {
   /** The media type without parameters, in lower case. */
   mediaType: string;
-  /** Can be read once. Throws a Problem when the connection breaks or the provider is idle for too long. */
+  /**
+   * Can be read once. Throws a Problem when the connection breaks or the
+   * provider is idle for too long.
+   */
   body: AsyncIterable<Uint8Array>;
   /** The absolute URL of a redirect (`allowRedirect`). The body must not be read then. */
   redirectUrl?: string | undefined;
@@ -60,7 +66,8 @@ export interface Upstream {
   /** Throws a Problem for everything but a success status. */
   send(request: UpstreamRequest): Promise<UpstreamAnswer>;
   /**
-   * The Problem for an error that a provider reports inside of a successful answer, as for an error status.
+   * The Problem for an error that a provider reports inside of a successful
+   * answer, as for an error status.
    */
   toProblem(
     request: Pick<UpstreamRequest, 'url' | 'apiKey' | 'authorizer'>,
@@ -87,7 +94,8 @@ const maxEventBytes = 1024 * 1024;
 export const maxAnswerBytes = 32 * 1024 * 1024;
 
 /**
- * The longest event of a stream. Events of the responses format can repeat the request and the whole answer.
+ * The longest event of a stream. Events of the responses format can repeat the
+ * request and the whole answer.
  */
 export function maxEventBytesFor(rule: EndRule, { modalities }: { modalities: readonly string[] }): number {
   return rule === 'responses' || modalities.includes('image') ? maxAnswerBytes : maxEventBytes;
@@ -151,7 +159,10 @@ interface OutgoingRequest {
   traceparent: UpstreamOptions['traceparent'];
 }
 
-/** Sends the request unless it was aborted meanwhile. Throws for an address that must be public and is not. */
+/**
+ * Sends the request unless it was aborted meanwhile. Throws for an address that
+ * must be public and is not.
+ */
 function dispatch(
   { dispatcher, publicDispatcher }: Connections,
   { request, target, response, credentials, traceparent }: OutgoingRequest,
@@ -205,7 +216,10 @@ async function readErrorResponse(
   });
 }
 
-/** The headers of the key or of the authorizer. Waits for a token no longer than the request may take. */
+/**
+ * The headers of the key or of the authorizer. Waits for a token no longer than
+ * the request may take.
+ */
 async function createCredentialHeaders(
   { apiKey, keyHeader = 'authorization', authorizer, url, method = 'POST', body }: UpstreamRequest,
   response: ProviderResponse,
@@ -266,7 +280,8 @@ interface Connections {
   close(): Promise<unknown>;
 }
 
-// Loads undici at the first request: it is the slowest import of a start, and local models do not need it.
+// Loads undici at the first request: it is the slowest import of a start, and
+// local models do not need it.
 function createConnections(options: UpstreamOptions) {
   let connectionsPromise: Promise<Connections> | undefined;
 

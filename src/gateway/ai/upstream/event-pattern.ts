@@ -65,7 +65,8 @@ export class EventPattern {
   }
 
   /**
-   * The event of this pattern that begins at the offset; undefined for another event or an incomplete one.
+   * The event of this pattern that begins at the offset; undefined for another
+   * event or an incomplete one.
    */
   match(source: Buffer, matchStart: number): EventMatch | undefined {
     let offset = matchStart;

@@ -12,13 +12,16 @@ export interface EventText {
 const quote = 0x22;
 const backslash = 0x5c;
 
-// Matches the members of all formats that hold text of a model, up to the first character of the text.
-// The text itself is scanned by readText: a regular expression would exhaust its stack on a long one.
+// Matches the members of all formats that hold text of a model, up to the first character
+// of the text. The text itself is scanned by readText: a regular expression would exhaust
+// its stack on a long one.
 const textMember =
   /"(content|text|refusal|arguments|partial_json|reasoning_content|reasoning|thinking)"\s*:\s*"/g;
 const reasoningMember = /^(?:reasoning|thinking)/;
 
-/** The texts in those of the members that may hold them. `siblings` are all members of the event. */
+/**
+ * The texts in those of the members that may hold them. `siblings` are all members of the event.
+ */
 export function findTexts(
   bytes: Buffer,
   siblings: readonly Member[],

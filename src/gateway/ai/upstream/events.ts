@@ -171,8 +171,9 @@ class EventReader {
 }
 
 /**
- * The events of a provider's stream up to its end, grouped as they arrived. Throws a Problem for an error
- * event, for data that is not of the format, and for a connection that closes before the stream's end.
+ * The events of a provider's stream up to its end, grouped as they arrived. Throws a Problem
+ * for an error event, for data that is not of the format, and for a connection that closes
+ * before the stream's end.
  */
 export async function* readProviderEvents(
   body: AsyncIterable<Uint8Array>,
@@ -323,7 +324,10 @@ function readEvent(bytes: Buffer, textMembers: readonly string[]): ProviderEvent
   return { bytes, data: { kind: 'object', members, texts } };
 }
 
-/** The error that a provider reports in a successful response: a member `error`, or `object: 'error'`. */
+/**
+ * The error that a provider reports in a successful response: a member `error`,
+ * or `object: 'error'`.
+ */
 export function findError(bytes: Buffer, { members }: Members): Problem | undefined {
   const error = members.find(({ name }) => name === 'error');
   if (error !== undefined && bytes.toString('latin1', error.start, error.end) !== 'null')
@@ -357,7 +361,8 @@ function startsWith(bytes: Buffer, start: number, end: number, name: Buffer): bo
   return end - start >= name.length && bytes.compare(name, 0, name.length, start, start + name.length) === 0;
 }
 
-// JSON over several `data` lines is split between tokens, where a space is equivalent to a line break.
+// JSON over several `data` lines is split between tokens, where a space is
+// equivalent to a line break.
 function joinDataLines(bytes: Buffer, lines: readonly [number, number][], isError: boolean): Buffer {
   const text = lines.map(([start, end]) => bytes.toString('utf8', start, end)).join(' ');
   return Buffer.from(`${isError ? 'event: error\n' : ''}data: ${text}\n\n`, 'utf8');
@@ -372,7 +377,8 @@ export function invalidData(reason: string): Problem {
   return new Problem('upstream_failed', 'upstream_failed', `The model provider ${reason}.`);
 }
 
-// HTTP statuses of these error types, so that an error before the first byte can be retried by its status.
+// HTTP statuses of these error types, so that an error before the first byte can
+// be retried by its status.
 const statusOfType: Readonly<Record<string, number>> = {
   overloaded_error: 529,
   rate_limit_error: 429,

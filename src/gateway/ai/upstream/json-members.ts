@@ -1,5 +1,6 @@
-// Finds the top-level members of a JSON object by their offsets in the bytes, so that one can be replaced
-// and every other byte stays unchanged. It checks only as much of the grammar as correct offsets need.
+// Finds the top-level members of a JSON object by their offsets in the bytes, so that one
+// can be replaced and every other byte stays unchanged. It checks only as much of the
+// grammar as correct offsets need.
 
 /** A member and the offsets of its value without white space; `end` is exclusive. */
 export interface Member {

@@ -30,7 +30,10 @@ export interface Attempt {
   outcome: string;
 }
 
-/** Wraps one call of a model for tracing and metrics; returns the call's result and rethrows its error. */
+/**
+ * Wraps one call of a model for tracing and metrics; returns the call's result
+ * and rethrows its error.
+ */
 export type WatchAttempt = <T>(
   attempt: { model: string; provider: string; retry: number; key?: string | undefined },
   call: () => Promise<T>,
@@ -92,7 +95,10 @@ export interface ModelHealth {
   retrying<T>(call: RetryingCall<T>): Promise<RetryingOutcome<T>>;
   /** State of the circuit breaker of each model that was called, by the id of its first call. */
   breakers(): { model: string; provider: string; isOpen: boolean }[];
-  /** Records with the circuit breaker of the model at the backend that a stream failed after it had begun. */
+  /**
+   * Records with the circuit breaker of the model at the backend that a stream
+   * failed after it had begun.
+   */
   recordStreamFailure(call: { model: CatalogModel; backend?: Backend | undefined }, error: unknown): void;
 }
 
@@ -161,7 +167,10 @@ export function createModelHealth(options: ModelHealthOptions): ModelHealth {
 
 const ownEndpoint = { baseUrl: undefined };
 
-/** Returns the function that creates the breaker of a key, which follows those of the other processes. */
+/**
+ * Returns the function that creates the breaker of a key, which follows those
+ * of the other processes.
+ */
 function breakerFactory({
   clock,
   settings,
@@ -292,7 +301,10 @@ class BackendSelection {
     this.#failedBits |= backend.bit;
   }
 
-  /** Takes a permit for the first choice with one. `openBits` are the backends whose breaker is open. */
+  /**
+   * Takes a permit for the first choice with one. `openBits` are the backends
+   * whose breaker is open.
+   */
   #acquire(choose: (openBits: number) => Backend | undefined): {
     permit?: PermittedBackend;
     openBits: number;
@@ -352,8 +364,8 @@ interface PermittedBackend {
 }
 
 /**
- * Runs one attempt and reports its outcome to the breaker and the backend. Throws a failure that no retry can
- * fix.
+ * Runs one attempt and reports its outcome to the breaker and the backend. Throws a
+ * failure that no retry can fix.
  */
 async function attemptOnce<T>(
   { watch, clock }: HealthContext,

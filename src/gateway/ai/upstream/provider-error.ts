@@ -1,5 +1,6 @@
-// Turns an error response of a provider into a Problem for the caller. The provider's message passes only
-// for statuses that the caller can act on (400, 404, 413, 422), and always without keys and addresses.
+// Turns an error response of a provider into a Problem for the caller. The provider's message
+// passes only for statuses that the caller can act on (400, 404, 413, 422), and always
+// without keys and addresses.
 import { parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { Problem, type ProblemKind } from '../../../kernel/problem.ts';
 
@@ -130,7 +131,9 @@ function requestedSeconds({ retryAfter, now }: Pick<ErrorResponse, 'retryAfter' 
 // Longer messages are cut in the log.
 const maxLoggedLength = 500;
 
-/** The provider's message for the operator's log; undefined for HTML and for JSON without a message. */
+/**
+ * The provider's message for the operator's log; undefined for HTML and for JSON without a message.
+ */
 function loggedMessage({ body, hide }: Pick<ErrorResponse, 'body' | 'hide'>): string | undefined {
   const { message, code } = parseError(body);
   const isMarkup = /^\s*[<{[]/.test(body);

@@ -43,7 +43,10 @@ export function isPublicAddress(address: string): boolean {
   return isIP(address) === 6 && globalUnicast.check(address, 'ipv6') && !privateRanges.check(address, 'ipv6');
 }
 
-/** Throws a Problem for a URL that is not https, has credentials, or has a private IP address as its host. */
+/**
+ * Throws a Problem for a URL that is not https, has credentials, or has a
+ * private IP address as its host.
+ */
 export function requirePublicUrl(url: string): void {
   const { protocol, hostname, username, password } = new URL(url);
   const literal = hostname.replace(/^\[|\]$/g, '');

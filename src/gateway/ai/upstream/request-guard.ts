@@ -161,7 +161,9 @@ const synonyms = new Map(
 );
 
 export interface GuardOptions {
-  /** The path of the members' object, such as `providerOptions.acme`; empty for the request itself. */
+  /**
+   * The path of the members' object, such as `providerOptions.acme`; empty for the request itself.
+   */
   path?: string;
   /** The members that limit the output in the format of the request; absent if there are none. */
   limits?: readonly string[];
@@ -172,7 +174,8 @@ export interface GuardOptions {
 /** Throws a 400 or a 422 that names the first refused member. */
 export function refuseUnsafeMembers(body: object, provider: ProviderEntry, options: GuardOptions = {}): void {
   const { path = '', isMerged = false } = options;
-  // Only the request itself has members that the gateway reads; options of SDK packages have their own.
+  // Only the request itself has members that the gateway reads; options of SDK
+  // packages have their own.
   const isRequest = path === '';
   const unpricedNames = new Set(provider.unpriced_members.map(foldName));
   const namesByFold = new Map<string, string>();

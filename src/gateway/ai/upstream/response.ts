@@ -41,7 +41,10 @@ export class ProviderResponse implements Undici.Dispatcher.DispatchHandler, Piec
   #wake: (() => void) | undefined = undefined;
   #drain: { bytes: number; timer: NodeJS.Timeout } | undefined = undefined;
 
-  /** Resolves when status and headers have arrived. Rejects when the request fails or is aborted before. */
+  /**
+   * Resolves when status and headers have arrived. Rejects when the request
+   * fails or is aborted before.
+   */
   async head(): Promise<void> {
     while (!this.#hasHead) {
       if (this.#failure !== undefined) throw this.#failure.error;
@@ -65,7 +68,8 @@ export class ProviderResponse implements Undici.Dispatcher.DispatchHandler, Piec
   }
 
   /**
-   * All bytes that have arrived, as one piece. Throws the failure of the request after the bytes before it.
+   * All bytes that have arrived, as one piece. Throws the failure of the request
+   * after the bytes before it.
    */
   async next(): Promise<IteratorResult<Uint8Array, undefined>> {
     while (!this.isReady) await this.#wait();

@@ -15,7 +15,10 @@ export interface RetrySettings {
    * together do not retry together.
    */
   jitter: number;
-  /** Highest share of retries among the calls in the window; `budgetFloor` retries are always allowed. */
+  /**
+   * Highest share of retries among the calls in the window; `budgetFloor`
+   * retries are always allowed.
+   */
   budgetShare: number;
   budgetFloor: number;
   budgetWindowMs: number;

@@ -89,7 +89,8 @@ export function checkChatTools(model: Pick<CatalogModel, 'providerEntry' | 'rate
 }
 
 /**
- * Throws a 422 for a provider tool that the model's provider does not have, or whose use has no known price.
+ * Throws a 422 for a provider tool that the model's provider does not have, or
+ * whose use has no known price.
  */
 export function checkProviderTools(
   model: Pick<CatalogModel, 'id' | 'providerEntry' | 'rates'>,

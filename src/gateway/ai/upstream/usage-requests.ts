@@ -16,7 +16,9 @@ export interface AskingRequest {
 }
 
 export interface UsageRequests {
-  /** Sends the request, or its body without the request for usage. Throws the last error of `send`. */
+  /**
+   * Sends the request, or its body without the request for usage. Throws the last error of `send`.
+   */
   send<Request extends AskingRequest, Answer>(
     request: Request,
     send: (request: Request) => Promise<Answer>,
@@ -77,7 +79,10 @@ export function createUsageRequests({
   };
 }
 
-/** Whether the provider refused the request and named the member: 400, or the 422 of common validators. */
+/**
+ * Whether the provider refused the request and named the member: 400, or the
+ * 422 of common validators.
+ */
 function refusesUsage(error: unknown): boolean {
   return (
     error instanceof Problem && (error.cause as { refusesUsage?: unknown } | undefined)?.refusesUsage === true
