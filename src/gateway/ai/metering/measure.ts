@@ -5,17 +5,9 @@
 // text and counts as text. The punctuation of JSON counts apart: providers write tools, their
 // inputs and schemas into the prompt as JSON or longer.
 import { escapeBytesOf, isReadAsJson, shortEscapesIn } from './json-escapes.ts';
-import { billableSeconds } from '../media/billable-audio.ts';
-import { parseDataUrl } from '../media/data-url.ts';
-import { filmSeconds } from '../media/film-duration.ts';
-import {
-  mediaSources,
-  objectsIn,
-  type MediumKind,
-  type MediumSource,
-  type RequestFormat,
-} from './media-parts.ts';
-import { countPdfPages, pdfBudget, type PdfBudget } from './pdf-pages.ts';
+import { mediaSources, objectsIn, type RequestFormat } from './media-parts.ts';
+import { readMedium, tokensOfMedium, unknownMedium, type MediumTokens } from './medium-tokens.ts';
+import { pdfBudget } from './pdf-pages.ts';
 import { addedArgumentBytes, addedSchemaBytes, repeatedNameBytes } from './tool-names.ts';
 
 export type { RequestFormat } from './media-parts.ts';
@@ -42,35 +34,6 @@ export interface Size {
   /** Collects the text that was counted, for a tokenizer. */
   text: () => RequestText;
 }
-
-interface MediumTokens {
-  /** The upper bound. */
-  most: number;
-  /** The estimate that is charged when the provider reports no usage. */
-  usual: number;
-}
-
-// The most that any provider of the catalog counts for one image: tiles and patches at the
-// finest detail come to a few thousand, and to ten thousand when an image keeps its size. Usual
-// images count 1,000 to 2,000.
-const image: MediumTokens = { most: 16_384, usual: 2_048 };
-// A page of a file counts as an image and as its text.
-const page: MediumTokens = { most: 16_384, usual: 2_048 };
-// Content at a URL, or stored by the provider, is of unknown length. The context
-// window of most models is smaller and becomes the bound.
-const unknownMedium: MediumTokens = { most: 262_144, usual: 32_768 };
-// Google counts 32 tokens per second, OpenAI 10.
-const audioTokensPerSecond: MediumTokens = { most: 50, usual: 32 };
-// The slowest codecs in use have 750 bytes per second, which at 50 tokens is 15
-// bytes per token; half of that as margin.
-const audioBytesPerToken = 8;
-// Google counts 258 tokens per second for one frame and 32 for the audio.
-const filmTokensPerSecond: MediumTokens = { most: 400, usual: 300 };
-// A video of 100 kbit/s at 300 tokens a second.
-const filmBytesPerToken = 40;
-// A PDF of 50 kB per page.
-const fileBytesPerToken = 24;
-const textBytesPerToken = 4;
 
 // `model` is replaced by the provider's own name, and `headers` of the AI SDK's
 // format are never sent.
@@ -102,7 +65,7 @@ export function sizeOf(body: object, format: RequestFormat): Size {
   const budget = pdfBudget();
   for (const source of mediaSources(body, format)) {
     const medium = readMedium(source);
-    addMedium(size, tokensOf(medium, budget));
+    addMedium(size, tokensOfMedium(medium, budget));
     if (medium.base64 !== undefined) size.textBytes -= Buffer.byteLength(source.text);
   }
   if (size.turns === 0) size.turns = 1;
@@ -245,138 +208,4 @@ function addMedium(size: Size, { most, usual }: MediumTokens): void {
   size.media += 1;
   size.mediaTokens += most;
   size.usualMediaTokens += Math.min(usual, most);
-}
-
-interface Medium {
-  kind: MediumKind;
-  /**
-   * The kind of medium that a provider may read a file as, by the type of its data URL or by its
-   * first bytes.
-   */
-  readAs: MediumKind | undefined;
-  mediaType: string | undefined;
-  /** Undefined when the part has a URL or an id instead of data. */
-  base64: string | undefined;
-}
-
-function readMedium({ kind, text, isData, mediaType: declared }: MediumSource): Medium {
-  const inlineData = parseDataUrl(text);
-  const isInline = inlineData !== undefined || (isData && !/^(?:https?|data):/i.test(text));
-  const mediaType = (declared ?? inlineData?.mediaType)?.toLowerCase();
-  const data = isInline ? (inlineData?.data ?? text) : undefined;
-  const base64 = data !== undefined && isBase64(data) ? data : undefined;
-  return {
-    kind: kindOf(kind, { declared, mediaType }),
-    readAs: playableKind(mediaType, base64),
-    mediaType,
-    base64,
-  };
-}
-
-// Line breaks of MIME are 2 of 78 characters. A text with more that is no base64 is
-// read as text, if at all.
-function isBase64(data: string): boolean {
-  return Buffer.from(data, 'base64').length >= Math.floor(data.length * 0.75 * 0.9) - 2;
-}
-
-/** Audio and video, whose tokens follow the playing time and not the bytes. */
-function playableKind(mediaType: string | undefined, base64: string | undefined): MediumKind | undefined {
-  const head = Buffer.from(base64?.slice(0, 64) ?? '', 'base64');
-  if (filmHeads.some(({ at, bytes }) => head.subarray(at, at + bytes.length).equals(bytes))) return 'video';
-  const family = mediaType?.split('/')[0];
-  return family === 'audio' || family === 'video' ? family : undefined;
-}
-
-// MP4 and QuickTime, WebM and Matroska, AVI, FLV, MPEG program streams.
-const filmHeads = [
-  { at: 4, bytes: Buffer.from('ftyp', 'latin1') },
-  { at: 4, bytes: Buffer.from('moov', 'latin1') },
-  { at: 0, bytes: Buffer.from([0x1a, 0x45, 0xdf, 0xa3]) },
-  { at: 8, bytes: Buffer.from('AVI ', 'latin1') },
-  { at: 0, bytes: Buffer.from('FLV', 'latin1') },
-  { at: 0, bytes: Buffer.from([0, 0, 1, 0xba]) },
-];
-
-// Providers read a part by its media type, whatever its member is named: a PDF in
-// `image_url` is a file of many pages. A file counts as less than its bytes only when a
-// member declares the media type.
-function kindOf(
-  kind: MediumKind,
-  { declared, mediaType }: { declared: string | undefined; mediaType: string | undefined },
-): MediumKind {
-  const family = (kind === 'file' ? declared?.toLowerCase() : mediaType)?.split('/')[0];
-  if (family === undefined || family === '') return kind;
-  return family === 'image' || family === 'audio' || family === 'video' ? family : 'file';
-}
-
-function tokensOf(medium: Medium, budget: PdfBudget): MediumTokens {
-  const { kind, readAs } = medium;
-  const tokens = tokensOfKind(medium, budget);
-  if (readAs === undefined || kind !== 'file') return tokens;
-  // A provider that does not play the file reads its bytes.
-  const playedTokens = tokensOfKind({ ...medium, kind: readAs }, budget);
-  return {
-    most: Math.max(tokens.most, playedTokens.most),
-    usual: Math.max(tokens.usual, playedTokens.usual),
-  };
-}
-
-function tokensOfKind({ kind, mediaType, base64 }: Medium, budget: PdfBudget): MediumTokens {
-  if (kind === 'image') return image;
-  if (base64 === undefined) return unknownMedium;
-  const bytes = Math.ceil((base64.length * 3) / 4);
-  if (kind === 'audio') return audioTokens(base64, bytes);
-  if (kind === 'video') return filmTokens(Buffer.from(base64, 'base64'));
-  // A byte of a file is never more than one token; rendered pages count in addition to their text.
-  if (mediaType?.startsWith('text/') === true && !isPdf(base64))
-    return { most: bytes, usual: Math.ceil(bytes / textBytesPerToken) };
-  return fileTokens(Buffer.from(base64, 'base64'), mediaType, budget);
-}
-
-// A byte is at most one token, but a video of few frames has fewer bytes than tokens.
-function filmTokens(content: Buffer): MediumTokens {
-  const seconds = filmSeconds(content);
-  const { most, usual } = filmTokensPerSecond;
-  return {
-    most: Math.max(
-      content.length,
-      image.most,
-      seconds === null ? unknownMedium.most : Math.ceil(seconds * most),
-    ),
-    usual: Math.max(
-      seconds === null ? Math.ceil(content.length / filmBytesPerToken) : Math.ceil(seconds * usual),
-      image.usual,
-    ),
-  };
-}
-
-function audioTokens(base64: string, bytes: number): MediumTokens {
-  const seconds = billableSeconds(Buffer.from(base64, 'base64'));
-  const { most, usual } = audioTokensPerSecond;
-  if (seconds === null)
-    return {
-      most: Math.ceil(bytes / audioBytesPerToken),
-      usual: Math.ceil((bytes / audioBytesPerToken) * (usual / most)),
-    };
-  return { most: Math.ceil(seconds * most), usual: Math.ceil(seconds * usual) };
-}
-
-// The PDF header may be anywhere in the first 1,024 bytes.
-function isPdf(base64: string): boolean {
-  return Buffer.from(base64.slice(0, 1_368), 'base64').includes('%PDF');
-}
-
-// The magic number of ZIP, which DOCX, XLSX and PPTX are. Their text is a thousand
-// times longer than their bytes at most.
-const zip = Buffer.from('PK\x03\x04', 'latin1');
-
-function fileTokens(content: Buffer, mediaType: string | undefined, budget: PdfBudget): MediumTokens {
-  const bytes = content.length;
-  if (content.subarray(0, zip.length).equals(zip)) return unknownMedium;
-  const isPdfFile = mediaType === 'application/pdf' || content.includes('%PDF');
-  const pages = isPdfFile ? countPdfPages(content, budget) : { most: 1, usual: 1 };
-  return {
-    most: Math.max(bytes, page.most * pages.most),
-    usual: Math.max(Math.ceil(bytes / fileBytesPerToken), page.usual * pages.usual),
-  };
 }
