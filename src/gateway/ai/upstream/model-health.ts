@@ -11,7 +11,13 @@ import {
   defaultBreakerSettings,
   type Permit,
 } from './breaker.ts';
-import { type Backend, type BackendPool, type Backends, coolingReason, createBackends } from './backends.ts';
+import {
+  BackendSelection,
+  type EndpointBreakers,
+  type PermittedBackend,
+  type SelectionCall,
+} from './backend-selection.ts';
+import { type Backend, type Backends, coolingReason, createBackends } from './backends.ts';
 import {
   createRetryBudget,
   defaultRetrySettings,
@@ -58,20 +64,13 @@ export interface ModelHealthOptions {
   breakerChannel?: BreakerChannel | undefined;
 }
 
-export interface RetryingCall<T> {
-  model: CatalogModel;
+export interface RetryingCall<T> extends SelectionCall {
   /** The caller's. */
   signal: AbortSignal;
   /** The deadline of the first byte, by the monotonic clock. */
   endsMs: number;
-  /** Whether no fallback follows, so that a long wait is worth it. */
-  isLast: boolean;
   /** Receives each attempt. */
   attempts: Attempt[];
-  /** The hash of the call's session; called only where there are several keys or endpoints. */
-  session?: (() => number | undefined) | undefined;
-  /** Whether the answer is streamed. */
-  streams?: boolean | undefined;
   /** Sends one attempt. */
   send: (target: AttemptTarget) => Promise<T>;
 }
@@ -102,13 +101,12 @@ export interface ModelHealth {
   recordStreamFailure(call: { model: CatalogModel; backend?: Backend | undefined }, error: unknown): void;
 }
 
-interface Health {
+interface Health extends EndpointBreakers {
   model: string;
   provider: string;
   budget: RetryBudget;
   /** The breakers by endpoint; undefined is the provider's own address. */
   breakers: Map<string | undefined, Breaker>;
-  breakerOf(backend: Pick<Backend, 'baseUrl'>): Breaker;
 }
 
 interface HealthContext extends ModelHealthOptions {
@@ -264,105 +262,6 @@ async function callWithRetries<T>(
   }
 }
 
-type SelectionCall = Pick<RetryingCall<unknown>, 'model' | 'session' | 'isLast' | 'streams'>;
-
-/** The backends of one call: which one is next, and which ones have failed. */
-class BackendSelection {
-  readonly #pool: BackendPool;
-  readonly #health: Health;
-  readonly #call: SelectionCall;
-  readonly #session: number | undefined;
-  /** The backends that have failed in this call. */
-  #failedBits = 0;
-
-  constructor(pool: BackendPool, health: Health, call: SelectionCall) {
-    this.#pool = pool;
-    this.#health = health;
-    this.#call = call;
-    this.#session = pool.isShared ? call.session?.() : undefined;
-  }
-
-  /** The backend of the next attempt, or why there is none. */
-  next(): PermittedBackend | { outcome: 'breaker_open' | 'keys_cooling'; problem: Problem } {
-    const { permit, openBits } = this.#acquire((bits) => this.#choose(bits));
-    if (permit !== undefined) return permit;
-    return openBits === 0
-      ? { outcome: 'keys_cooling', problem: coolingProblem(this.#pool.restMs()) }
-      : { outcome: 'breaker_open', problem: breakerOpenProblem(this.#breakerWaitMs()) };
-  }
-
-  /** A ready backend that has not failed in this call and whose breaker lets the call pass. */
-  other(): PermittedBackend | undefined {
-    if (!this.#pool.isShared) return undefined;
-    return this.#acquire((bits) => this.#pool.choose(this.#session, bits | this.#failedBits)).permit;
-  }
-
-  recordFailure(backend: Backend): void {
-    this.#failedBits |= backend.bit;
-  }
-
-  /**
-   * Takes a permit for the first choice with one. `openBits` are the backends
-   * whose breaker is open.
-   */
-  #acquire(choose: (openBits: number) => Backend | undefined): {
-    permit?: PermittedBackend;
-    openBits: number;
-  } {
-    const pool = this.#pool;
-    let openBits = 0;
-    for (;;) {
-      const backend = choose(openBits);
-      if (backend === undefined) return { openBits };
-      const permit = this.#health.breakerOf(backend).tryAcquire();
-      if (permit !== undefined) return { permit: { pool, backend, permit }, openBits };
-      openBits |= pool.endpointBits(backend);
-    }
-  }
-
-  /**
-   * A ready backend; one that has failed in this call only when there is no other, and one that
-   * cools down only when no fallback is left.
-   */
-  #choose(openBits: number): Backend | undefined {
-    const pool = this.#pool;
-    if (!pool.isShared) return openBits === 0 ? pool.backends[0] : undefined;
-    return (
-      (this.#failedBits === 0 ? undefined : pool.choose(this.#session, openBits | this.#failedBits)) ??
-      pool.choose(this.#session, openBits) ??
-      (this.#call.isLast ? pool.soonest(openBits) : undefined)
-    );
-  }
-
-  /** The model's limit, where the call could go to another backend or model after it. */
-  firstContentMs(backend: Backend): number | undefined {
-    const { model, streams, isLast } = this.#call;
-    const seconds = streams === true ? model.first_content_s : undefined;
-    if (seconds === undefined || (isLast && !this.#hasOther(backend))) return undefined;
-    return seconds * 1000;
-  }
-
-  #hasOther({ bit }: Backend): boolean {
-    const pool = this.#pool;
-    if (!pool.isShared) return false;
-    const excludedBits = pool.backends.reduce(
-      (bits, backend) => (this.#health.breakerOf(backend).waitMs() > 0 ? bits | backend.bit : bits),
-      this.#failedBits | bit,
-    );
-    return pool.hasReady(excludedBits);
-  }
-
-  #breakerWaitMs(): number {
-    return Math.min(...this.#pool.backends.map((backend) => this.#health.breakerOf(backend).waitMs()));
-  }
-}
-
-interface PermittedBackend {
-  pool: BackendPool;
-  backend: Backend;
-  permit: Permit;
-}
-
 /**
  * Runs one attempt and reports its outcome to the breaker and the backend. Throws a
  * failure that no retry can fix.
@@ -445,27 +344,4 @@ function countsAsFailure(problem: Problem, model: CatalogModel): boolean {
     problem.code === 'upstream_truncated' ||
     problem.kind === 'upstream_timeout'
   );
-}
-
-function coolingProblem(waitMs: number): Problem {
-  return new Problem(
-    'rate_limited',
-    'rate_limited',
-    'Every key of the model provider is limited or refused just now; try again later.',
-    { headers: retryAfter(waitMs) },
-  );
-}
-
-function breakerOpenProblem(waitMs: number): Problem {
-  return new Problem(
-    'upstream_failed',
-    'upstream_failed',
-    'The model provider has failed too often just now; no calls are sent to it for a moment.',
-    { headers: retryAfter(waitMs) },
-  );
-}
-
-/** At least one second: the header has no fractions. */
-function retryAfter(waitMs: number): { 'retry-after': string } {
-  return { 'retry-after': String(Math.max(Math.ceil(waitMs / 1000), 1)) };
 }

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { EventSplitter, readProviderEvents } from '../../../../src/gateway/ai/upstream/events.ts';
+import { EventSplitter } from '../../../../src/gateway/ai/upstream/event-splitter.ts';
+import { readProviderEvents } from '../../../../src/gateway/ai/upstream/events.ts';
 import { Problem } from '../../../../src/kernel/problem.ts';
 import { generator } from '../generator.ts';
 

@@ -1,0 +1,88 @@
+// Splits a stream of server-sent events at the empty lines that end them, without parsing them. Lines
+// end with LF, CR or CRLF.
+import type { EventPattern } from './event-pattern.ts';
+
+const lf = 0x0a;
+const cr = 0x0d;
+
+/** Splits pieces of a stream into whole events, and buffers an unfinished one. */
+export class EventSplitter {
+  #piece: Buffer = Buffer.alloc(0);
+  /** The offsets in the piece of the next byte and of the beginning of the event. */
+  #at = 0;
+  #start = 0;
+  // The pieces are joined once, when the event is complete: joining at each piece would be
+  // quadratic.
+  #buffered: Buffer[] = [];
+  #bufferedLength = 0;
+  #lineIsEmpty = true;
+  #lastWasCr = false;
+
+  /** Takes the next piece; `next` must have returned undefined for the previous one. */
+  feed(piece: Uint8Array): void {
+    this.#piece = Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength);
+    this.#at = 0;
+    this.#start = 0;
+  }
+
+  /** Length of the unfinished event so far. */
+  get bufferedBytes(): number {
+    return this.#bufferedLength;
+  }
+
+  /** The next complete event; undefined when the piece has no further one. */
+  next(): Buffer | undefined {
+    const bytes = this.#piece;
+    for (let offset = this.#at; offset < bytes.length; offset += 1) {
+      const byte = bytes[offset];
+      if (byte === lf && this.#lastWasCr) {
+        // The LF of a CRLF; its CR has already ended the line.
+        this.#lastWasCr = false;
+        continue;
+      }
+      this.#lastWasCr = byte === cr;
+      if (byte !== lf && byte !== cr) {
+        this.#lineIsEmpty = false;
+        continue;
+      }
+      if (!this.#lineIsEmpty) {
+        this.#lineIsEmpty = true;
+        continue;
+      }
+      // An empty line ends the event. It includes the LF of a CRLF if that is in this piece.
+      const isCrlf = byte === cr && bytes[offset + 1] === lf;
+      if (isCrlf) this.#lastWasCr = false;
+      return this.#take(isCrlf ? offset + 2 : offset + 1);
+    }
+    this.#bufferRest();
+    return undefined;
+  }
+
+  /** The next event if it is one of the pattern. */
+  nextLike(pattern: EventPattern): { bytes: Buffer; textBytes: number } | undefined {
+    if (this.#bufferedLength > 0) return undefined;
+    const match = pattern.match(this.#piece, this.#at);
+    if (match === undefined) return undefined;
+    this.#lastWasCr = false;
+    return { bytes: this.#take(match.end), textBytes: match.textBytes };
+  }
+
+  #take(end: number): Buffer {
+    const tail = this.#piece.subarray(this.#start, end);
+    this.#at = end;
+    this.#start = end;
+    if (this.#bufferedLength === 0) return tail;
+    const event = Buffer.concat([...this.#buffered, tail]);
+    this.#buffered = [];
+    this.#bufferedLength = 0;
+    return event;
+  }
+
+  #bufferRest(): void {
+    const remainingBytes = this.#piece.subarray(this.#start);
+    this.#at = this.#start = this.#piece.length;
+    if (remainingBytes.length === 0) return;
+    this.#buffered.push(remainingBytes);
+    this.#bufferedLength += remainingBytes.length;
+  }
+}
