@@ -1,5 +1,5 @@
-// The tokens of an image, audio, video or file of a request: the most that a provider can count, and
-// the usual number.
+// The tokens of an image, audio, video or file of a request: the most that a provider can count,
+// and the usual number.
 import { billableSeconds } from '../media/billable-audio.ts';
 import { parseDataUrl } from '../media/data-url.ts';
 import { filmSeconds } from '../media/film-duration.ts';

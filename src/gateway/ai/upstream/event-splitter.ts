@@ -1,5 +1,5 @@
-// Splits a stream of server-sent events at the empty lines that end them, without parsing them. Lines
-// end with LF, CR or CRLF.
+// Splits a stream of server-sent events at the empty lines that end them, without parsing them.
+// Lines end with LF, CR or CRLF.
 import type { EventPattern } from './event-pattern.ts';
 
 const lf = 0x0a;

@@ -63,8 +63,10 @@ export interface AllotRequest {
 
 export interface AllotResult {
   /**
-   * - granted: the amount grew by x, need ≤ x ≤ want; opened when it was not there. The lease begins anew.
-   * - short: account or key lack credits, or older tickets of other requesters come first. Nothing changed.
+   * - granted: the amount grew by x, need ≤ x ≤ want; opened when it was not there. The lease
+   *   starts again.
+   * - short: account or key lack credits, or older tickets of other requesters come first.
+   *   Nothing changed.
    * - stale: the version is another one, such as after a repeated request.
    * - gone: the allotment ended or is not there, or the ledger has another generation.
    * - closed: it takes no enlargement.
@@ -147,8 +149,8 @@ export interface ApplyResult {
   /**
    * - applied
    * - repeated: appliedSeq ≥ toSeq already; nothing changed.
-   * - mismatch: appliedSeq is not expectedSeq, or the journal is unknown; nothing changed. Leave out
-   *   the lines up to appliedSeq.
+   * - mismatch: appliedSeq is not expectedSeq, or the journal is unknown; nothing changed.
+   *   Leave out the lines up to appliedSeq.
    * - other_generation: the journal or the ledger has another generation; nothing changed.
    */
   outcome: 'applied' | 'repeated' | 'mismatch' | 'other_generation';
