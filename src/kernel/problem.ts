@@ -76,15 +76,6 @@ export class Problem extends Error {
   }
 }
 
-/** A 400 for one member of a request. `message` continues a sentence that begins with its path. */
-export function memberProblem(path: string, message: string): Problem {
-  return new Problem('bad_request', 'invalid_request', `\`${path}\` ${message}.`, {
-    param: path,
-    details: [{ path, message }],
-  });
-}
-
-/** The one error body. `details` is absent rather than empty. */
 /** The 400 for one member of a request; the message ends a sentence that starts with its name. */
 export function invalidMember(param: string, message: string, cause?: unknown): Problem {
   return new Problem('bad_request', 'invalid_request', `\`${param}\` ${message}.`, {
@@ -94,6 +85,7 @@ export function invalidMember(param: string, message: string, cause?: unknown): 
   });
 }
 
+/** The one error body. `details` is absent rather than empty. */
 export interface ProblemBody {
   error: {
     type: string;

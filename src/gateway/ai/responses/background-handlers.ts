@@ -4,7 +4,7 @@ import type { ResponseAnswer, ResponseEvent } from '../../../contract/gateway/ty
 import { pause } from '../../../kernel/async.ts';
 import type { Call, Reply, SseEvent } from '../../../kernel/contract/operation.ts';
 import type { JsonRecord } from '../../../kernel/json-value.ts';
-import { type Problem, memberProblem } from '../../../kernel/problem.ts';
+import { type Problem, invalidMember } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import { responseObject } from '../formats/responses/answer.ts';
 import { type StreamReply, startedResponse } from './background.ts';
@@ -103,9 +103,9 @@ export async function cancelResponse(
 }
 
 function backgroundNeedsStore(): Problem {
-  return memberProblem('store', 'must not be false with background: true');
+  return invalidMember('store', 'must not be false with background: true');
 }
 
 function notInBackground(): Problem {
-  return memberProblem('response_id', 'must be a response with background: true');
+  return invalidMember('response_id', 'must be a response with background: true');
 }

@@ -10,7 +10,7 @@ import type {
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { JsonRecord } from '../../../kernel/json-value.ts';
-import { memberProblem, type Problem } from '../../../kernel/problem.ts';
+import { invalidMember, type Problem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import { type AiContext, callMembers } from '../calls/context.ts';
 import { viewerOf } from '../catalog/catalog.ts';
@@ -123,5 +123,5 @@ function toPassthroughRequest(call: CompactCall, body: ResponseRequest) {
 }
 
 function nothingToCompact(): Problem {
-  return memberProblem('input', 'must have items, or previous_response_id a conversation');
+  return invalidMember('input', 'must have items, or previous_response_id a conversation');
 }

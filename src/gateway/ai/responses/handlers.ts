@@ -4,7 +4,7 @@ import type { ResponseAnswer, ResponseInputItem } from '../../../contract/gatewa
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { JsonRecord } from '../../../kernel/json-value.ts';
-import { memberProblem, type Problem } from '../../../kernel/problem.ts';
+import { invalidMember, type Problem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import type { AiHandlers } from '../calls/context.ts';
 import { cancelResponse, createInBackground, readResponse } from './background-handlers.ts';
@@ -156,5 +156,5 @@ function refuseConversation(body: Readonly<Record<string, unknown>>): void {
 }
 
 function unknownItem(): Problem {
-  return memberProblem('after', 'is not an item of this response');
+  return invalidMember('after', 'is not an item of this response');
 }

@@ -4,7 +4,7 @@
 import type { ResponseAnswer, ResponseEvent, ResponseRequest } from '../../../contract/gateway/types.gen.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { JsonRecord } from '../../../kernel/json-value.ts';
-import { memberProblem, type Problem } from '../../../kernel/problem.ts';
+import { invalidMember, type Problem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { TranslatedFormat } from '../handlers/translated-format.ts';
@@ -138,7 +138,7 @@ export function openSummaries(
 }
 
 function unreadableSummary(): Problem {
-  return memberProblem(
+  return invalidMember(
     'input',
     `has a compaction of another user, one that is changed, or more than ${maxSummaries} of them`,
   );

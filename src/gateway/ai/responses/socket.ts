@@ -4,7 +4,7 @@ import { type Clock, unixSeconds } from '../../../kernel/clock.ts';
 import type { SocketConversation } from '../../../kernel/http/websocket.ts';
 import { id } from '../../../kernel/ids.ts';
 import { isRecord, type JsonRecord } from '../../../kernel/json-value.ts';
-import { memberProblem, type Problem } from '../../../kernel/problem.ts';
+import { invalidMember, type Problem } from '../../../kernel/problem.ts';
 import { responseObject } from '../formats/responses/answer.ts';
 import { toContextItems, toStoredItems } from './stored/items.ts';
 import { maxConversationBytes } from './stored/stored-responses.ts';
@@ -120,7 +120,7 @@ function toItems(input: unknown): JsonRecord[] {
 /** A response without a call: `generate: false` announces a conversation that a later message continues. */
 function warmUp(body: JsonRecord, clock: Pick<Clock, 'now'>) {
   const { model } = body;
-  if (typeof model !== 'string') throw memberProblem('model', 'is required');
+  if (typeof model !== 'string') throw invalidMember('model', 'is required');
   return responseObject({
     modelId: model,
     responseId: id('resp'),
@@ -131,9 +131,9 @@ function warmUp(body: JsonRecord, clock: Pick<Clock, 'now'>) {
 
 function unknownType(type: unknown): Problem {
   const name = typeof type === 'string' ? `, not ${type.slice(0, 64)}` : '';
-  return memberProblem('type', `must be response.create${name}`);
+  return invalidMember('type', `must be response.create${name}`);
 }
 
 function noBackground(): Problem {
-  return memberProblem('background', 'is not possible over a WebSocket; send the call with POST');
+  return invalidMember('background', 'is not possible over a WebSocket; send the call with POST');
 }
