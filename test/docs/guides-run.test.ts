@@ -55,6 +55,7 @@ const notRun: Readonly<Record<string, string>> = {
   'install.md 1': 'it listens on a fixed port; test/packages/installed.test.ts runs such a program',
   'login-and-tokens.md 4': 'a page of a browser; test/browser/login-page.test.ts runs it',
   'login-and-tokens.md 5': 'a page of a browser; test/browser/login.test.ts runs it',
+  'login-and-tokens.md 6': 'a page of a browser; test/clients/web-login.test.ts runs it',
 };
 
 let servers: SampleServers;
