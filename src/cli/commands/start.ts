@@ -4,7 +4,7 @@ import { randomInt } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { createAgent } from '../../agent/compose.ts';
-import { readAgentConfig } from '../../agent/config.ts';
+import { readAgentConfig, type AgentConfig } from '../../agent/config.ts';
 import { openAgentDatabase } from '../../agent/database.ts';
 import { createConsole, readConsoleConfig, type Console, type ConsoleConfig } from '../../console/index.ts';
 import { openProject } from '../../deploy/index.ts';
@@ -17,11 +17,12 @@ import {
   type GatewayConfig,
 } from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
-import { closeOnError, createClosers } from '../../kernel/closers.ts';
+import { closeOnError, createClosers, type Closers } from '../../kernel/closers.ts';
 import { makeFolder } from '../../kernel/folder.ts';
 import { isLoopbackHost } from '../../kernel/http/address.ts';
 import type { Log } from '../../kernel/log.ts';
-import { createRecentLines } from '../../kernel/recent-lines.ts';
+import { createRecentLines, type RecentLines } from '../../kernel/recent-lines.ts';
+import type { Redactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { action, type ActionCall, type Command } from '../command-line/command.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
@@ -35,8 +36,8 @@ import {
 } from '../servers/addresses.ts';
 import { hasEnterKey, listenForEnter } from '../servers/enter-key.ts';
 import { limitStreamGarbage, saveMemoryWhileIdle } from '../servers/heap.ts';
-import { portalBuild } from '../servers/portal-build.ts';
-import { createProgressLine } from '../servers/progress-line.ts';
+import { portalBuild, type PortalBuild } from '../servers/portal-build.ts';
+import { createProgressLine, type ProgressLine } from '../servers/progress-line.ts';
 import { untilStopped } from '../servers/until-stopped.ts';
 import { runWatched, watchOption } from '../servers/watch.ts';
 import { consoleRow, welcome, type Welcome } from '../servers/welcome.ts';
@@ -70,28 +71,39 @@ export const command: Command = {
 
 interface LocalEdition {
   config: GatewayConfig;
+  agentConfig: AgentConfig;
   consoleConfig: ConsoleConfig;
+  /** Whether the settings name the console's port; only the default one may be replaced by a free one. */
+  hasConsolePort: boolean;
   /** The environment with the defaults of the local edition. */
   env: Readonly<Record<string, string | undefined>>;
   /** The agent's user token for the gateway. */
   tokenFile: string;
 }
 
+/** The state of a start, which its steps share. */
+interface Start extends LocalEdition {
+  log: Log;
+  redactor: Redactor;
+  progress: ProgressLine;
+  closers: Closers;
+  /** Known once the agent and the console listen. The gateway and the agent describe the edition with them. */
+  urls: { agent: string | undefined; console: string | undefined };
+}
+
 async function startLocalEdition({
   settings,
-  env: givenEnv,
+  env: callerEnv,
   print,
   output,
 }: Pick<ActionCall, 'settings' | 'env' | 'print' | 'output'>): Promise<number> {
-  const { config, consoleConfig, env, tokenFile } = readLocalEdition(settings, givenEnv);
-  const agentConfig = readAgentConfig({}, env);
+  const edition = readLocalEdition(settings, callerEnv);
+  const { config, agentConfig, consoleConfig, env } = edition;
   await requireStorage(config, systemClock);
-  const addresses = { gateway: gatewayAddresses(config), agent: agentAddresses(agentConfig) };
-  const hasConsolePort = env['CONSOLE_PORT'] !== undefined;
   await requireAddresses([
-    ...addresses.gateway,
-    ...addresses.agent,
-    ...(hasConsolePort ? [consoleAddress(consoleConfig)] : []),
+    ...gatewayAddresses(config),
+    ...agentAddresses(agentConfig),
+    ...(edition.hasConsolePort ? [consoleAddress(consoleConfig)] : []),
   ]);
 
   const progress = createProgressLine({ env, print, output });
@@ -106,69 +118,21 @@ async function startLocalEdition({
   closers.defer(() => progress.clear());
   const portal = portalBuild();
   closers.defer(() => portal?.close());
-  let agentUrl: string | undefined;
-  let consoleUrl: string | undefined;
-  const shownTokenFile = relative('', tokenFile);
   // The agent's database opens while the gateway starts; each takes about half of the start.
   const openingDatabase = openAgentDatabase(agentConfig, log);
   // createAgent below throws the failure; until then an unhandled rejection would end the process.
   openingDatabase.catch(() => {});
   closers.defer(async () => (await openingDatabase.catch(() => undefined))?.close());
+  const urls = { agent: undefined, console: undefined };
+  const start: Start = { ...edition, log, redactor, progress, closers, urls };
   return closeOnError(closers, async () => {
-    const project = config.project === undefined ? undefined : await openProject(config.project);
-    const gateway = await createGateway(config, {
-      project,
-      env,
-      log,
-      redactor,
-      clock: systemClock,
-      progress: progress.show,
-      localEdition: () => ({ agentUrl, consoleUrl, tokenFile: shownTokenFile }),
-      buildPortal: portal?.run,
-      recentLines,
-    });
-    closers.defer(() => gateway.close());
-    await ensureLocalToken(gateway, tokenFile);
-    const { url: gatewayUrl } = await explainListenErrors(gateway.listen(), addresses.gateway);
+    const gateway = await startGateway(start, { portal, recentLines });
     progress.show('starting the agent');
-    const agentEnv = { ...env, AGENT_GATEWAY_URL: gatewayUrl };
-    const agent = await createAgent(readAgentConfig({}, agentEnv), {
-      log,
-      redactor,
-      env: agentEnv,
-      version,
-      opening: openingDatabase,
-      hidden: [tokenFile, ...gatewaySecrets(config)],
-      localEdition: () => ({
-        consoleUrl,
-        docsUrl: `${gatewayUrl}/docs/`,
-        tokenFile: relative('', agentConfig.tokenFile),
-      }),
-    });
-    closers.defer(() => agent.close());
-    ({ url: agentUrl } = await explainListenErrors(agent.listen(), addresses.agent));
+    const agent = await startAgent(start, { gatewayUrl: gateway.url, openingDatabase });
     limitStreamGarbage();
     saveMemoryWhileIdle();
-    const { console, url } = await openConsole(
-      { ...consoleConfig, agentUrl, tokenFile: agent.tokenFile },
-      { log, hasOwnPort: hasConsolePort },
-    );
-    closers.defer(() => console.close());
-    consoleUrl = url;
-    const screen = welcome({
-      version,
-      gatewayUrl,
-      agentUrl,
-      consoleUrl: console.loginUrl(),
-      isInteractive: hasEnterKey(),
-      userTokenFile: shownTokenFile,
-      agentTokenFile: relative('', agent.tokenFile),
-      program: shownProgram(env),
-      // Last of all: the password is shown once, so a start that fails must not have set it.
-      administrator: await createFirstAdministrator(gateway),
-      shell: agent.shell,
-      notice: gateway.hasLocalLogin() && !isLoopbackHost(config.host) ? localLoginNotice : undefined,
-    });
+    const console = await startConsole(start, agent);
+    const screen = await createScreen(start, { gateway, agent, console });
     progress.clear();
     return untilStopped(
       () => {
@@ -181,6 +145,110 @@ async function startLocalEdition({
         return closers.close();
       },
     );
+  });
+}
+
+interface RunningGateway {
+  gateway: Gateway;
+  url: string;
+}
+
+async function startGateway(
+  { config, env, tokenFile, log, redactor, progress, closers, urls }: Start,
+  { portal, recentLines }: { portal: PortalBuild | undefined; recentLines: RecentLines },
+): Promise<RunningGateway> {
+  const project = config.project === undefined ? undefined : await openProject(config.project);
+  const gateway = await createGateway(config, {
+    project,
+    env,
+    log,
+    redactor,
+    clock: systemClock,
+    progress: progress.show,
+    localEdition: () => ({
+      agentUrl: urls.agent,
+      consoleUrl: urls.console,
+      tokenFile: relative('', tokenFile),
+    }),
+    buildPortal: portal?.run,
+    recentLines,
+  });
+  closers.defer(() => gateway.close());
+  await ensureLocalToken(gateway, tokenFile);
+  const { url } = await explainListenErrors(gateway.listen(), gatewayAddresses(config));
+  return { gateway, url };
+}
+
+interface RunningAgent {
+  url: string;
+  tokenFile: string;
+  shell: Welcome['shell'];
+}
+
+async function startAgent(
+  { config, agentConfig, env, tokenFile, log, redactor, closers, urls }: Start,
+  {
+    gatewayUrl,
+    openingDatabase,
+  }: { gatewayUrl: string; openingDatabase: ReturnType<typeof openAgentDatabase> },
+): Promise<RunningAgent> {
+  const agentEnv = { ...env, AGENT_GATEWAY_URL: gatewayUrl };
+  const agent = await createAgent(readAgentConfig({}, agentEnv), {
+    log,
+    redactor,
+    env: agentEnv,
+    version,
+    opening: openingDatabase,
+    hidden: [tokenFile, ...gatewaySecrets(config)],
+    localEdition: () => ({
+      consoleUrl: urls.console,
+      docsUrl: `${gatewayUrl}/docs/`,
+      tokenFile: relative('', agentConfig.tokenFile),
+    }),
+  });
+  closers.defer(() => agent.close());
+  const { url } = await explainListenErrors(agent.listen(), agentAddresses(agentConfig));
+  urls.agent = url;
+  return { url, tokenFile: agent.tokenFile, shell: agent.shell };
+}
+
+async function startConsole(
+  { consoleConfig, hasConsolePort, log, closers, urls }: Start,
+  agent: RunningAgent,
+): Promise<Console> {
+  const { console, url } = await openConsole(
+    { ...consoleConfig, agentUrl: agent.url, tokenFile: agent.tokenFile },
+    { log, hasOwnPort: hasConsolePort },
+  );
+  closers.defer(() => console.close());
+  urls.console = url;
+  return console;
+}
+
+/**
+ * The last step of a start, since it sets up the first administrator: the password is shown once, so a
+ * start that fails must not have set it.
+ */
+async function createScreen(
+  { config, env, tokenFile }: Start,
+  {
+    gateway: { gateway, url },
+    agent,
+    console,
+  }: { gateway: RunningGateway; agent: RunningAgent; console: Console },
+): Promise<string[]> {
+  return welcome({
+    version,
+    gatewayUrl: url,
+    agentUrl: agent.url,
+    consoleUrl: console.loginUrl(),
+    isInteractive: hasEnterKey(),
+    userTokenFile: relative('', tokenFile),
+    agentTokenFile: relative('', agent.tokenFile),
+    program: shownProgram(env),
+    administrator: await createFirstAdministrator(gateway),
+    shell: agent.shell,
+    notice: gateway.hasLocalLogin() && !isLoopbackHost(config.host) ? localLoginNotice : undefined,
   });
 }
 
@@ -204,10 +272,10 @@ function shownProgram(env: LocalEdition['env']): string {
   return env['npm_lifecycle_event'] === 'start' ? 'npm run townhall --' : 'townhall';
 }
 
-function readLocalEdition(flags: ActionCall['settings'], givenEnv: ActionCall['env']): LocalEdition {
+function readLocalEdition(flags: ActionCall['settings'], callerEnv: ActionCall['env']): LocalEdition {
   // A first start is on someone's own machine, so no other machine reaches it by
   // default, and only warnings are logged.
-  const env: LocalEdition['env'] = { LOG_LEVEL: 'warn', HOST: '127.0.0.1', ...givenEnv };
+  const env: LocalEdition['env'] = { LOG_LEVEL: 'warn', HOST: '127.0.0.1', ...callerEnv };
   const config = readGatewayConfig(flags, env);
   if (config.databaseUrl !== undefined)
     throw new SettingError(
@@ -217,11 +285,19 @@ function readLocalEdition(flags: ActionCall['settings'], givenEnv: ActionCall['e
   const tokenFile = join(dataFolder, 'local.token');
   // The console serves the agent that is started here.
   const { TOWNHALL_AGENT_URL: _agentUrl, ...consoleEnv } = env;
+  const consoleConfig = readConsoleConfig({}, consoleEnv);
+  const agentEnv = {
+    AGENT_DATA_DIR: join(dataFolder, 'agent'),
+    AGENT_GATEWAY_TOKEN_FILE: tokenFile,
+    ...env,
+  };
   return {
     config,
-    consoleConfig: readConsoleConfig({}, consoleEnv),
+    consoleConfig,
+    hasConsolePort: env['CONSOLE_PORT'] !== undefined,
     tokenFile,
-    env: { AGENT_DATA_DIR: join(dataFolder, 'agent'), AGENT_GATEWAY_TOKEN_FILE: tokenFile, ...env },
+    env: agentEnv,
+    agentConfig: readAgentConfig({}, agentEnv),
   };
 }
 
