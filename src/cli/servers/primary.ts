@@ -89,74 +89,85 @@ interface GroupOptions extends PrimaryOptions {
   maxConnections: number;
 }
 
+/** The running workers by their index, and what starts further ones. */
+interface Workers extends GroupOptions {
+  running: Map<number, WorkerProcess>;
+  shutdown: AbortSignal;
+}
+
 function createWorkerGroup(options: GroupOptions): WorkerGroup {
-  const { config, env, words, log, clock, fd, url, maxConnections } = options;
-  const workers = new Map<number, WorkerProcess>();
   const shutdown = new AbortController();
-
-  function launch(index: number): WorkerProcess {
-    const worker = startWorkerProcess({
-      runner: ownRunner(),
-      words,
-      env,
-      start: { index, url, maxConnections },
-      fd,
-      write: (lines) => void process.stdout.write(lines),
-      onBreaker(message) {
-        for (const otherWorker of workers.values())
-          if (otherWorker.index !== index) otherWorker.sendBreaker(message);
-      },
-    });
-    workers.set(index, worker);
-    return worker;
-  }
-
-  /**
-   * Replaces the worker each time it ends, with growing pauses while it ends soon after its start.
-   */
-  async function keepRunning(index: number, firstWorker: WorkerProcess): Promise<void> {
-    let pauseMs = firstRestartMs;
-    for (let worker = firstWorker; ; worker = launch(index)) {
-      const startedMs = clock.monotonicMs();
-      const reason = await worker.ended;
-      workers.delete(index);
-      if (shutdown.signal.aborted) return;
-      log.error({ worker: index, pid: worker.pid, reason }, 'a worker has ended; another one is started');
-      if (clock.monotonicMs() - startedMs > steadyMs) pauseMs = firstRestartMs;
-      await clock.sleep(pauseMs, shutdown.signal).catch(() => undefined);
-      if (shutdown.signal.aborted) return;
-      pauseMs = Math.min(pauseMs * 2, longestRestartMs);
-    }
-  }
-
+  const workers: Workers = { ...options, running: new Map(), shutdown: shutdown.signal };
   return {
     async start(index) {
-      const worker = launch(index);
+      const worker = launch(workers, index);
       if (!(await worker.listening)) {
-        workers.delete(index);
+        workers.running.delete(index);
         return false;
       }
-      void keepRunning(index, worker);
+      void keepRunning(workers, worker);
       return true;
     },
-    async readMetrics() {
-      const texts = await Promise.all(
-        [...workers.values()].map(async (worker) => ({
-          worker: worker.index,
-          text: (await worker.readMetrics()) ?? '',
-        })),
-      );
-      return mergeMetrics(texts.toSorted((a, b) => a.worker - b.worker));
-    },
-    async stop() {
+    readMetrics: () => readAllMetrics(workers),
+    stop() {
       shutdown.abort();
-      const runningWorkers = [...workers.values()];
-      for (const worker of runningWorkers) worker.stop();
-      const timer = setTimeout(() => {
-        for (const worker of runningWorkers) worker.kill();
-      }, config.drainMs + stopMarginMs);
-      await Promise.all(runningWorkers.map(({ ended }) => ended));
-      clearTimeout(timer);
+      return stopAll(workers);
     },
   };
+}
+
+function launch({ running, words, env, fd, url, maxConnections }: Workers, index: number): WorkerProcess {
+  const worker = startWorkerProcess({
+    runner: ownRunner(),
+    words,
+    env,
+    start: { index, url, maxConnections },
+    fd,
+    write: (lines) => void process.stdout.write(lines),
+    onBreaker(message) {
+      for (const otherWorker of running.values())
+        if (otherWorker.index !== index) otherWorker.sendBreaker(message);
+    },
+  });
+  running.set(index, worker);
+  return worker;
+}
+
+/** Replaces the worker each time it ends, with growing pauses while it ends soon after its start. */
+async function keepRunning(workers: Workers, firstWorker: WorkerProcess): Promise<void> {
+  const { running, shutdown, log, clock } = workers;
+  const { index } = firstWorker;
+  let pauseMs = firstRestartMs;
+  for (let worker = firstWorker; ; worker = launch(workers, index)) {
+    const startedMs = clock.monotonicMs();
+    const reason = await worker.ended;
+    running.delete(index);
+    if (shutdown.aborted) return;
+    log.error({ worker: index, pid: worker.pid, reason }, 'a worker has ended; another one is started');
+    if (clock.monotonicMs() - startedMs > steadyMs) pauseMs = firstRestartMs;
+    await clock.sleep(pauseMs, shutdown).catch(() => undefined);
+    if (shutdown.aborted) return;
+    pauseMs = Math.min(pauseMs * 2, longestRestartMs);
+  }
+}
+
+async function readAllMetrics({ running }: Workers): Promise<string> {
+  const texts = await Promise.all(
+    [...running.values()].map(async (worker) => ({
+      worker: worker.index,
+      text: (await worker.readMetrics()) ?? '',
+    })),
+  );
+  return mergeMetrics(texts.toSorted((a, b) => a.worker - b.worker));
+}
+
+/** Resolves when all have ended. Kills those that exceed the drain and its margin. */
+async function stopAll({ running, config }: Workers): Promise<void> {
+  const runningWorkers = [...running.values()];
+  for (const worker of runningWorkers) worker.stop();
+  const timer = setTimeout(() => {
+    for (const worker of runningWorkers) worker.kill();
+  }, config.drainMs + stopMarginMs);
+  await Promise.all(runningWorkers.map(({ ended }) => ended));
+  clearTimeout(timer);
 }

@@ -49,8 +49,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
   });
   const listenResult = Promise.withResolvers<boolean>();
   const exit = Promise.withResolvers<number | string>();
-  const pendingMetrics = new Map<number, (text: string | null) => void>();
-  let nextId = 1;
+  const metrics = createMetricsRequests(child);
   let isListening = false;
   const becomeListening = (): void => {
     isListening = true;
@@ -61,12 +60,12 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
   child.on('message', (message: WorkerMessage) => {
     if (message.kind === 'listening') becomeListening();
     else if (message.kind === 'breaker') options.onBreaker(message);
-    else pendingMetrics.get(message.id)?.(message.text);
+    else metrics.answer(message.id, message.text);
   });
   const finish = (reason: number | string): void => {
     listenResult.resolve(false);
     exit.resolve(reason);
-    for (const resolve of pendingMetrics.values()) resolve(null);
+    metrics.end();
   };
   child.on('error', (error) => finish(error.message));
   child.on('close', (code, signal) => finish(signal ?? code ?? 1));
@@ -76,17 +75,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
     pid: child.pid,
     listening: listenResult.promise,
     ended: exit.promise,
-    async readMetrics() {
-      const { promise, resolve } = Promise.withResolvers<string | null>();
-      const id = nextId++;
-      const timer = setTimeout(() => resolve(null), metricsMs);
-      pendingMetrics.set(id, resolve);
-      send(child, { kind: 'read_metrics', id }, () => resolve(null));
-      return promise.finally(() => {
-        clearTimeout(timer);
-        pendingMetrics.delete(id);
-      });
-    },
+    readMetrics: metrics.read,
     sendBreaker: (message) => send(child, message, () => undefined),
     stop() {
       // A worker that is still starting does not read messages yet.
@@ -94,6 +83,37 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
       else child.kill('SIGTERM');
     },
     kill: () => void child.kill('SIGKILL'),
+  };
+}
+
+interface MetricsRequests {
+  /** Resolves to null when the worker does not answer in time, or ends. */
+  read(): Promise<string | null>;
+  answer(id: number, text: string): void;
+  /** Resolves the open requests to null. */
+  end(): void;
+}
+
+/** Matches the worker's answers to requests by their ids. */
+function createMetricsRequests(child: ChildProcess): MetricsRequests {
+  const pendingRequests = new Map<number, (text: string | null) => void>();
+  let nextId = 1;
+  return {
+    async read() {
+      const { promise, resolve } = Promise.withResolvers<string | null>();
+      const id = nextId++;
+      const timer = setTimeout(() => resolve(null), metricsMs);
+      pendingRequests.set(id, resolve);
+      send(child, { kind: 'read_metrics', id }, () => resolve(null));
+      return promise.finally(() => {
+        clearTimeout(timer);
+        pendingRequests.delete(id);
+      });
+    },
+    answer: (id, text) => pendingRequests.get(id)?.(text),
+    end() {
+      for (const resolve of pendingRequests.values()) resolve(null);
+    },
   };
 }
 
