@@ -1,8 +1,8 @@
 // The credential of a request, and what to do when the server refuses it.
 import { readFile } from 'node:fs/promises';
-import type { Caller, LocalServer } from './local-edition.ts';
+import type { LocalServer } from './local-edition.ts';
 import type { CallableOperation } from './operations.ts';
-import type { Environment, Profile } from './profiles.ts';
+import { tokenMembers, type Environment, type Identity, type Profile } from './profiles.ts';
 
 export interface Credential {
   token: string;
@@ -10,35 +10,34 @@ export interface Credential {
   source: string;
 }
 
-/** A server, and whose credentials belong to it. */
+/** A server with the profile or local edition whose credentials may be sent to it. */
 export interface Server {
   url: string;
   /** The profile that names it. */
   profile: { name: string; profile: Profile } | undefined;
-  /** The local edition of this folder, where it is that one. */
+  /** Set where the server is the local edition of this folder. */
   local: LocalServer | undefined;
 }
 
-const callerOfScheme: Readonly<Record<string, Caller>> = {
+const callerOfScheme: Readonly<Record<string, Identity>> = {
   adminSession: 'admin',
   machineCredential: 'admin',
   agentToken: 'agent',
 };
-const tokenVariables: Readonly<Record<Caller, string>> = {
+const tokenVariables: Readonly<Record<Identity, string>> = {
   user: 'TOWNHALL_TOKEN',
   admin: 'TOWNHALL_ADMIN_TOKEN',
   agent: 'TOWNHALL_AGENT_TOKEN',
 };
-const tokenFiles = { user: 'token_file', admin: 'admin_token_file', agent: 'agent_token_file' } as const;
 
 /**
  * The callers in the order of preference; the user's credential stands for all others, and comes
  * first where it may call.
  */
-function callersOf({ credentials }: CallableOperation): Caller[] {
+function callersOf({ credentials }: CallableOperation): Identity[] {
   const otherCallers = credentials.flatMap((scheme) => callerOfScheme[scheme] ?? []);
   return [
-    ...new Set<Caller>(
+    ...new Set<Identity>(
       credentials.includes('userToken') ? ['user', ...otherCallers] : [...otherCallers, 'user'],
     ),
   ];
@@ -63,11 +62,11 @@ export async function findCredential(
 
 /** By the profile, the environment, or the file of the local edition, in this order. */
 async function credentialOf(
-  caller: Caller,
+  caller: Identity,
   { profile, local }: Server,
   env: Environment,
 ): Promise<Credential | undefined> {
-  const file = profile?.profile[tokenFiles[caller]];
+  const file = profile?.profile[tokenMembers[caller]];
   if (file !== undefined) return readCredential(file, `${file} of the profile "${profile?.name}"`);
   const variable = tokenVariables[caller];
   const token = env[variable] ?? '';
@@ -101,7 +100,7 @@ export function explainRefusal(
 }
 
 /** By the caller that an operation needs; the argument is the option of the server. */
-const remedies: Readonly<Record<Caller, (option: string) => string>> = {
+const remedies: Readonly<Record<Identity, (option: string) => string>> = {
   user: (option) => `Log in with "townhall login${option}", or set TOWNHALL_TOKEN or --token-file.`,
   admin: (option) =>
     `It takes an administrator: log in with "townhall login --admin${option}", or set TOWNHALL_ADMIN_TOKEN or --token-file.`,

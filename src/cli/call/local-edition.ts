@@ -4,14 +4,12 @@ import { consoleSettings } from '../../console/config.ts';
 import { gatewaySettings } from '../../gateway/config.ts';
 import { describeRunning } from '../data/running-server.ts';
 import type { Surface } from './operations.ts';
-
-/** Whose token an operation takes. */
-export type Caller = 'user' | 'admin' | 'agent';
+import type { Identity } from './profiles.ts';
 
 export interface LocalServer {
   url: string;
   /** The owner of the token in the file. */
-  caller: Caller;
+  caller: Identity;
   tokenFile: string;
   /** Whether it runs now, with the data in this folder. */
   isRunning: boolean;
@@ -26,7 +24,7 @@ export const defaultUrls: Record<Surface, string> = {
 /** The addresses of the running edition, by its control socket, else the default ones. */
 export async function readLocalServers(): Promise<Record<Surface, LocalServer>> {
   const running = await describeRunning(`${gatewaySettings.databasePath.fallback}/control.sock`);
-  const server = (surface: Surface, caller: Caller, tokenFile: string): LocalServer => ({
+  const server = (surface: Surface, caller: Identity, tokenFile: string): LocalServer => ({
     caller,
     url: running?.[surface] ?? defaultUrls[surface],
     tokenFile,

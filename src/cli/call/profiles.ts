@@ -1,7 +1,7 @@
 // Profiles: named servers with the files of their credentials, for `townhall call` and the commands
 // about resources. They are in ~/.config/townhall/profiles.json; a credential itself is never
 // stored there.
-import { readFile, rename, writeFile } from 'node:fs/promises';
+import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { makeFolder } from '../../kernel/folder.ts';
@@ -26,6 +26,15 @@ export const profileMembers = [
   'admin_token_file',
   'agent_token_file',
 ] as const;
+
+/** The kinds of credentials, each with the member that names its file. */
+export const tokenMembers = {
+  user: 'token_file',
+  admin: 'admin_token_file',
+  agent: 'agent_token_file',
+} as const;
+
+export type Identity = keyof typeof tokenMembers;
 
 export interface Profiles {
   /** The profile that is used where TOWNHALL_PROFILE names none. */
@@ -61,11 +70,23 @@ function isProfile(value: unknown): boolean {
 }
 
 export async function writeProfiles(env: Environment, profiles: Profiles): Promise<void> {
-  const file = profilesFile(env);
+  await replacePrivateFile(profilesFile(env), `${JSON.stringify(profiles, null, 2)}\n`);
+}
+
+/**
+ * Writes a file that only its owner can read, in one step, so that a reader never sees a part of the
+ * text. Creates its folder.
+ */
+export async function replacePrivateFile(file: string, text: string): Promise<void> {
   await makeFolder(dirname(file));
   const temporaryFile = `${file}.${process.pid}.tmp`;
-  await writeFile(temporaryFile, `${JSON.stringify(profiles, null, 2)}\n`, { mode: 0o600 });
-  await rename(temporaryFile, file);
+  try {
+    await writeFile(temporaryFile, text, { mode: 0o600 });
+    await rename(temporaryFile, file);
+  } catch (error) {
+    await rm(temporaryFile, { force: true });
+    throw error;
+  }
 }
 
 /** The profile that applies, if any. Throws a SettingError where TOWNHALL_PROFILE names none. */
@@ -75,7 +96,19 @@ export async function readCurrentProfile(
   const { current, profiles } = await readProfiles(env);
   const name = env['TOWNHALL_PROFILE'] || current;
   if (name === null) return undefined;
+  return { name, profile: requireProfile(profiles, name) };
+}
+
+/** Throws a SettingError where there is none of the name. */
+export function requireProfile(profiles: Readonly<Record<string, Profile>>, name: string): Profile {
   const profile = Object.hasOwn(profiles, name) ? profiles[name] : undefined;
-  if (profile !== undefined) return { name, profile };
-  throw new SettingError(`there is no profile "${name}"; "townhall profile list" shows them.`);
+  if (profile === undefined)
+    throw new SettingError(`there is no profile "${name}"; "townhall profile list" shows them.`);
+  return profile;
+}
+
+/** Throws a SettingError for a name that a profile cannot have; it becomes a part of file names. */
+export function requireProfileName(name: string): void {
+  if (!/^[\w.-]{1,64}$/.test(name) || name === '__proto__')
+    throw new SettingError('the name of a profile has letters, digits, "-", "_" and "." only, 64 at most.');
 }

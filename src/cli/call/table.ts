@@ -28,11 +28,11 @@ export function renderTable(
       columns.map((name) => formatCell(record[name], width === undefined ? null : now)),
     ),
   ];
-  const shown = width === undefined ? [...columns.keys()] : fitColumns(rows, width);
-  const [head = [], ...cells] = padCells(rows.map((row) => shown.map((index) => row[index] ?? '')));
-  const names = shown.map((index) => columns[index] ?? '');
+  const visibleIndices = width === undefined ? [...columns.keys()] : fitColumns(rows, width);
+  const [head = [], ...cells] = padCells(rows.map((row) => visibleIndices.map((index) => row[index] ?? '')));
+  const names = visibleIndices.map((index) => columns[index] ?? '');
   const hiddenTitles = columns.flatMap((name, index) =>
-    shown.includes(index) || isEmptyColumn(rows, index) ? [] : [titleOf(name)],
+    visibleIndices.includes(index) || isEmptyColumn(rows, index) ? [] : [titleOf(name)],
   );
   return {
     lines: [

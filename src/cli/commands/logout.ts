@@ -2,10 +2,10 @@
 import { readFile, rm } from 'node:fs/promises';
 import { GatewayError } from '@townhall/gateway';
 import { SettingError } from '../../kernel/settings.ts';
-import { readProfiles, writeProfiles } from '../call/profiles.ts';
+import { readProfiles, tokenMembers, writeProfiles } from '../call/profiles.ts';
 import { action, jsonOption, type Command } from '../command-line/command.ts';
 import { chooseServer, gatewayClient } from '../login/server.ts';
-import { tokenMembers, tokenPath } from '../login/token-file.ts';
+import { tokenPath } from '../login/token-file.ts';
 
 export const command: Command = {
   description: [

@@ -1,7 +1,14 @@
 // `townhall profile`: named servers for `townhall call` and the commands about resources.
 import { resolve } from 'node:path';
 import { SettingError } from '../../kernel/settings.ts';
-import { profileMembers, readProfiles, writeProfiles, type Profile } from '../call/profiles.ts';
+import {
+  profileMembers,
+  readProfiles,
+  requireProfile,
+  requireProfileName,
+  writeProfiles,
+  type Profile,
+} from '../call/profiles.ts';
 import { action, jsonOption, type Command } from '../command-line/command.ts';
 import { alignColumns } from '../command-line/columns.ts';
 
@@ -46,10 +53,7 @@ export const command: Command = {
         'agent-token-file': { kind: 'value', placeholder: 'FILE', summary: "The agent's token." },
       },
       async run({ arguments: { name }, options, env, printError }) {
-        if (!/^[\w.-]{1,64}$/.test(name) || name === '__proto__')
-          throw new SettingError(
-            'the name of a profile has letters, digits, "-", "_" and "." only, 64 at most.',
-          );
+        requireProfileName(name);
         const { profiles } = await readProfiles(env);
         const profile: Profile = { ...profiles[name] };
         for (const member of profileMembers) {
@@ -94,11 +98,6 @@ export const command: Command = {
     '  townhall profile set production --url https://models.example.com --token-file ~/.townhall/user.token',
   ],
 };
-
-function requireProfile(profiles: Readonly<Record<string, Profile>>, name: string): void {
-  if (!Object.hasOwn(profiles, name))
-    throw new SettingError(`there is no profile "${name}"; "townhall profile list" shows them.`);
-}
 
 function requireUrl(text: string): string {
   if (/^https?:$/.test(URL.parse(text)?.protocol ?? '')) return text;

@@ -1,7 +1,7 @@
 // The server and the profile of `townhall login`, `logout` and `connect`.
 import { createGatewayClient, type GatewayClient } from '@townhall/gateway';
 import { SettingError } from '../../kernel/settings.ts';
-import { readProfiles, type Environment, type Profile } from '../call/profiles.ts';
+import { readProfiles, requireProfileName, type Environment, type Profile } from '../call/profiles.ts';
 import { readLocalServers } from '../call/local-edition.ts';
 
 export interface ServerChoice {
@@ -18,8 +18,7 @@ export async function chooseServer(
 ): Promise<ServerChoice> {
   const { current, profiles } = await readProfiles(env);
   const requestedName = options.profile ?? (env['TOWNHALL_PROFILE'] || undefined);
-  if (requestedName !== undefined && (!/^[\w.-]{1,64}$/.test(requestedName) || requestedName === '__proto__'))
-    throw new SettingError('the name of a profile has letters, digits, "-", "_" and "." only, 64 at most.');
+  if (requestedName !== undefined) requireProfileName(requestedName);
   const address = options.url ?? (env['TOWNHALL_URL'] || undefined);
   const usedName = requestedName ?? (address === undefined ? current : null);
   const profile = usedName !== null && Object.hasOwn(profiles, usedName) ? profiles[usedName] : undefined;
@@ -32,19 +31,19 @@ export async function chooseServer(
   };
 }
 
+const loopbackNames = ['127.0.0.1', 'localhost', '[::1]'];
+
 /** The host, or `local` for this machine. */
 function profileNameOf(url: string): string {
   const { hostname } = new URL(url);
-  return ['127.0.0.1', 'localhost', '[::1]'].includes(hostname)
-    ? 'local'
-    : hostname.replaceAll(/[^\w.-]/g, '-').slice(0, 64);
+  return loopbackNames.includes(hostname) ? 'local' : hostname.replaceAll(/[^\w.-]/g, '-').slice(0, 64);
 }
 
 function requireUrl(text: string): string {
   const url = URL.parse(text);
   if (url === null || !/^https?:$/.test(url.protocol))
     throw new SettingError(`"${text}" is not an address such as http://127.0.0.1:43127.`);
-  if (url.protocol === 'http:' && !['127.0.0.1', 'localhost', '[::1]'].includes(url.hostname))
+  if (url.protocol === 'http:' && !loopbackNames.includes(url.hostname))
     throw new SettingError(`${text} would send credentials unencrypted; use an address with https.`);
   return text.replace(/\/+$/, '');
 }
