@@ -6,10 +6,11 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { envStore } from '../../gateway/env/index.ts';
+import { errorText } from '../../kernel/error-text.ts';
 import {
-  askServer,
   gatewayDatabase,
   hasDatabase,
+  readRunningFacts,
   withDatabase,
   type DatabaseLocation,
 } from '../data/database-location.ts';
@@ -34,11 +35,7 @@ export async function checkData(config: GatewayConfig): Promise<DataFindings> {
     return { findings: [database, await checkKeyWithoutDatabase(config)], storedKeys: [] };
   }
   try {
-    const facts = await askServer<GatewayFacts | undefined>(
-      location,
-      { name: 'db.facts', input: null },
-      async () => undefined,
-    );
+    const facts = await readRunningFacts<GatewayFacts>(location);
     return facts === undefined ? await checkHere(config, location) : await checkRunning(config, facts);
   } catch (error) {
     return { findings: [unusableDatabase(error, config)], storedKeys: [] };
@@ -151,14 +148,14 @@ async function checkKey(config: GatewayConfig, survey: SealSurvey): Promise<Find
   } catch (error) {
     return fail(
       'master key',
-      error instanceof Error ? error.message : String(error),
+      errorText(error),
       'Set the key that sealed the values; it is not in the database or its backups.',
     );
   }
 }
 
 function unusableDatabase(error: unknown, { databaseUrl }: GatewayConfig): Finding {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = errorText(error);
   if (databaseUrl === undefined)
     return fail(
       'database',

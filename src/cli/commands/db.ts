@@ -4,7 +4,6 @@ import { agentSettings, readAgentData } from '../../agent/config.ts';
 import { readGatewayConfig } from '../../gateway/config.ts';
 import { envStore } from '../../gateway/env/index.ts';
 import { migrate } from '../../kernel/data/database.ts';
-import type { DatabaseFacts } from '../../kernel/data/database-facts.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import {
   action,
@@ -18,8 +17,8 @@ import { backUp, restore } from '../data/backup.ts';
 import { compact, formatMegabytes } from '../data/compact.ts';
 import {
   agentDatabase,
-  askServer,
   gatewayDatabase,
+  readRunningFacts,
   requireDatabase,
   withDatabase,
   type DatabaseLocation,
@@ -144,7 +143,7 @@ async function runBackup(
       : 'Keep the master key elsewhere.';
   return {
     result: backup,
-    line: `The database is backed up: ${backup.file}, ${(backup.bytes / 1e6).toFixed(1)} MB. ${advice}`,
+    line: `The database is backed up: ${backup.file}, ${formatMegabytes(backup.bytes)}. ${advice}`,
   };
 }
 
@@ -175,11 +174,7 @@ async function runCompact({ location }: Target, { printError }: CommandContext):
 }
 
 async function migrateDatabase({ location, checkKey }: Target): Promise<Report> {
-  const facts = await askServer<DatabaseFacts | undefined>(
-    location,
-    { name: 'db.facts', input: null },
-    async () => undefined,
-  );
+  const facts = await readRunningFacts(location);
   if (facts !== undefined)
     return {
       result: { applied: [], pending: facts.migrations.pending },

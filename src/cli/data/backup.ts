@@ -206,9 +206,8 @@ async function unpackAndSurvey(
 }
 
 async function hasSchema({ sql }: Database, { migrations: { schema } }: DatabaseLocation): Promise<boolean> {
-  const [row] = await sql<
-    { exists: boolean }[]
-  >`select to_regclass(${`${schema}.migrations`}) is not null as exists`;
+  const [row] = await sql<{ exists: boolean }[]>`
+    select to_regclass(${`${schema}.migrations`}) is not null as exists`;
   return row?.exists ?? false;
 }
 
@@ -261,7 +260,9 @@ async function restorePostgres(
 function requireEmpty(location: DatabaseLocation): Promise<string> {
   return withDatabase(location, async (database) => {
     const schemas = await database.sql<{ name: string }[]>`
-      select nspname as name from pg_namespace where nspname in ('gateway', 'agent', 'pgboss', 'project') order by nspname`;
+      select nspname as name from pg_namespace
+      where nspname in ('gateway', 'agent', 'pgboss', 'project')
+      order by nspname`;
     if (schemas.length > 0)
       throw new Error(
         `The database holds ${schemas.map(({ name }) => name).join(', ')} already; a restore goes into an empty one.`,

@@ -2,12 +2,11 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { compactTables } from '../../kernel/data/compact.ts';
-import type { DatabaseFacts } from '../../kernel/data/database-facts.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import {
-  askServer,
   hasDatabase,
   missingDatabase,
+  readRunningFacts,
   withDatabase,
   type DatabaseLocation,
 } from './database-location.ts';
@@ -25,12 +24,7 @@ export async function compact(
   progress: (step: string) => void,
 ): Promise<CompactResult> {
   if (location.databaseUrl !== undefined) throw postgresAdvice(location.databaseUrl);
-  const runningFacts = await askServer<DatabaseFacts | undefined>(
-    location,
-    { name: 'db.facts', input: null },
-    async () => undefined,
-  );
-  if (runningFacts !== undefined)
+  if ((await readRunningFacts(location)) !== undefined)
     throw new SettingError(
       `the ${location.surface} is running, and compacting would block it; stop it first. Nothing was changed. A running server reuses the space of deleted rows by itself.`,
     );

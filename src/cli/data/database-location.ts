@@ -8,6 +8,7 @@ import type { GatewayConfig } from '../../gateway/config.ts';
 import { assetPath } from '../../kernel/assets.ts';
 import { callControl } from '../../kernel/control.ts';
 import { connect, withSettingName, type Database } from '../../kernel/data/database.ts';
+import type { DatabaseFacts } from '../../kernel/data/database-facts.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
 
@@ -82,6 +83,16 @@ export async function askServer<T>(
     }
   }
   return otherwise();
+}
+
+/**
+ * The facts that a running server reports about its embedded database; undefined when no server runs,
+ * and for a PostgreSQL.
+ */
+export function readRunningFacts<Facts extends DatabaseFacts>(
+  location: DatabaseLocation,
+): Promise<Facts | undefined> {
+  return askServer<Facts | undefined>(location, { name: 'db.facts', input: null }, async () => undefined);
 }
 
 /** Opens the database, which must exist, and closes it after the work. */
