@@ -45,3 +45,13 @@ export async function closeOnError<T>(closers: Closers, start: () => Promise<T>)
     throw error;
   }
 }
+
+/** Awaits the work; if it fails, closes what was opened for it before it rethrows. */
+export async function closeOnFailure<T>(work: Promise<T>, close: () => Promise<void>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    await close().catch(() => undefined);
+    throw error;
+  }
+}

@@ -2,9 +2,9 @@
 // manager or detached for a deployment.
 import { cityFolder, openLogFile, startSupervisor, supervisorClient } from '../../deploy/index.ts';
 import { systemClock } from '../../kernel/clock.ts';
+import { closeOnFailure } from '../../kernel/closers.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
-import { closeOnFailure } from '../servers/addresses.ts';
 import { ownRunner } from './environment.ts';
 import { planOf } from './plan.ts';
 

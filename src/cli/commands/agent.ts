@@ -1,17 +1,13 @@
 // `townhall agent`: runs the agent alone, with its log as JSON lines on standard output.
 import { agentSettings, readAgentConfig } from '../../agent/config.ts';
 import { openAgentDatabase } from '../../agent/database.ts';
+import { closeOnFailure } from '../../kernel/closers.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { action, type Command } from '../command-line/command.ts';
 import { version } from '../command-line/version.ts';
 import { agentDataActions } from '../data/agent-tokens.ts';
-import {
-  agentAddresses,
-  closeOnFailure,
-  explainListenErrors,
-  requireAddresses,
-} from '../servers/addresses.ts';
+import { agentAddresses, explainListenErrors, requireAddresses } from '../servers/addresses.ts';
 import { announceListening } from '../servers/announce.ts';
 import { limitYoungGeneration, saveMemoryWhileIdle } from '../servers/heap.ts';
 import { untilStopped } from '../servers/until-stopped.ts';

@@ -9,16 +9,12 @@ import {
 } from '../../gateway/config.ts';
 import { databaseExists, openGatewayDatabase } from '../../gateway/database.ts';
 import { systemClock } from '../../kernel/clock.ts';
+import { closeOnFailure } from '../../kernel/closers.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { action, type Command } from '../command-line/command.ts';
 import { version } from '../command-line/version.ts';
-import {
-  closeOnFailure,
-  explainListenErrors,
-  gatewayAddresses,
-  requireAddresses,
-} from '../servers/addresses.ts';
+import { explainListenErrors, gatewayAddresses, requireAddresses } from '../servers/addresses.ts';
 import { announceListening } from '../servers/announce.ts';
 import { limitStreamGarbage, saveMemoryWhileIdle } from '../servers/heap.ts';
 import { untilStopped } from '../servers/until-stopped.ts';

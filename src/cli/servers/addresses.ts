@@ -59,7 +59,7 @@ export async function explainListenErrors<T>(
     };
     if (syscall !== 'listen' && syscall !== 'getaddrinfo') throw cause;
     const setting =
-      (addresses.findLast((address) => address.port === port) ?? addresses[0])?.setting ?? 'PORT';
+      (addresses.findLast((candidate) => candidate.port === port) ?? addresses[0])?.setting ?? 'PORT';
     throw new Error(sentenceFor({ code, port, host: address ?? hostname, setting }), { cause });
   }
 }
@@ -80,14 +80,4 @@ function sentenceFor({
   if (code === 'EACCES')
     return `This user may not open the port ${port}; set one above 1023 with ${setting}.`;
   return `"${host}" is not an address of this machine (${code}); set one of its own with ${setting.replace('PORT', 'HOST')}, or 0.0.0.0 for all.`;
-}
-
-/** Awaits the work; if it fails, closes what was opened for it before it rethrows. */
-export async function closeOnFailure<T>(work: Promise<T>, close: () => Promise<void>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    await close().catch(() => undefined);
-    throw error;
-  }
 }
