@@ -6,6 +6,7 @@ import { createGateway } from '../../gateway/compose.ts';
 import type { Gateway } from '../../gateway/compose.ts';
 import { readGatewayConfig, requireStorage } from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
+import { errorText } from '../../kernel/error-text.ts';
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
@@ -26,8 +27,7 @@ export async function serveSupervised(env: Environment): Promise<number> {
     const reply = (result: GatewayReply): void => void process.send?.(result, undefined, {}, () => undefined);
     server.handle(message).then(
       () => reply({ id: message.id, ok: true }),
-      (error: unknown) =>
-        reply({ id: message.id, ok: false, message: error instanceof Error ? error.message : String(error) }),
+      (error: unknown) => reply({ id: message.id, ok: false, message: errorText(error) }),
     );
   });
   // Without a supervisor no more connections arrive.

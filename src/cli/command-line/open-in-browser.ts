@@ -4,10 +4,10 @@ import { spawn } from 'node:child_process';
 /** Prints a line where no browser can be started. */
 export function openInBrowser(address: string, printError: (line: string) => void): void {
   const command = browserCommand(address, process.platform);
-  const refuse = () => printError('No browser could be started; open the address yourself.');
-  if (command === undefined) return refuse();
+  const reportFailure = (): void => printError('No browser could be started; open the address yourself.');
+  if (command === undefined) return reportFailure();
   const child = spawn(command.program, command.args, { stdio: 'ignore', detached: true });
-  child.once('error', refuse);
+  child.once('error', reportFailure);
   child.unref();
 }
 

@@ -96,17 +96,17 @@ function findAction(name: string, command: Command, words: readonly string[]): A
   const candidates = command.actions.filter(
     (entry) => entry.isInternal !== true && beginsWith(pathOf(entry), words.slice(0, depth)),
   );
-  throw new SettingError(`${sayOneOf(name, candidates)}${meantCommand(name, command, words, depth)}`);
+  throw new SettingError(`${usageAdvice(name, candidates)}${suggestCommand(name, command, words, depth)}`);
 }
 
-function sayOneOf(name: string, candidates: readonly Action[]): string {
+function usageAdvice(name: string, candidates: readonly Action[]): string {
   const usages = candidates.map((entry) => `"${usageOf(name, entry)}"`);
   const lastUsage = usages.pop() ?? '';
   return `say ${usages.length === 0 ? lastUsage : `${usages.join(', ')} or ${lastUsage}`}; see --help.`;
 }
 
-/** The probable command when the word at `position` is mistyped. */
-function meantCommand(name: string, command: Command, words: readonly string[], position: number): string {
+/** ` Did you mean …?` for a mistyped word at `position`, or an empty string. */
+function suggestCommand(name: string, command: Command, words: readonly string[], position: number): string {
   const typedWord = words[position];
   if (typedWord === undefined) return '';
   const earlierWords = words.slice(0, position);
@@ -141,10 +141,11 @@ function readArguments(
       continue;
     }
     const word = words[position];
-    if (word === undefined && argument.isOptional !== true) throw new SettingError(sayOneOf(name, [entry]));
+    if (word === undefined && argument.isOptional !== true)
+      throw new SettingError(usageAdvice(name, [entry]));
     if (word !== undefined && argument.choices?.includes(word) === false)
       throw new SettingError(
-        `${refuseChoice(word, argument)}${meantCommand(name, command, typedWords, path.length + position)}`,
+        `${choiceMessage(word, argument)}${suggestCommand(name, command, typedWords, path.length + position)}`,
       );
     values[key] = word;
     position += 1;
@@ -152,13 +153,13 @@ function readArguments(
   const surplusWord = words[position];
   if (surplusWord !== undefined)
     throw new SettingError(
-      `"${surplusWord}" is not part of this command; see --help.${meantCommand(name, command, typedWords, path.length + position)}`,
+      `"${surplusWord}" is not part of this command; see --help.${suggestCommand(name, command, typedWords, path.length + position)}`,
     );
   // The declared types of the action's arguments describe exactly these values.
   return values as Record<string, never>;
 }
 
-function refuseChoice(word: string, { choices = [] }: Argument): string {
+function choiceMessage(word: string, { choices = [] }: Argument): string {
   return `"${word}" is not one of ${choices.join(', ')}; see --help.`;
 }
 

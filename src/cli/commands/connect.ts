@@ -6,7 +6,13 @@ import { profilesFile } from '../call/profiles.ts';
 import { action, jsonOption, type ActionCall, type Command } from '../command-line/command.ts';
 import { readTtlSeconds } from '../command-line/duration.ts';
 import { errorMessage } from '../command-line/error-message.ts';
-import { previewEdits, readRecord, undoEdits, writeEdits } from '../connect/files/store.ts';
+import {
+  previewEdits,
+  readRecord,
+  undoEdits,
+  writeEdits,
+  type ConnectionRecord,
+} from '../connect/files/store.ts';
 import { requestKey, revokeKey } from '../connect/key.ts';
 import { makeTestCall } from '../connect/test-call.ts';
 import type { Connection, Tool } from '../connect/tool.ts';
@@ -182,7 +188,11 @@ function report({ options: flags, print }: ConnectCall, value: object, lines: re
   else for (const line of lines) print(line);
 }
 
-async function restore(recordFile: string, record: NonNullable<Awaited<ReturnType<typeof readRecord>>>) {
+/** Restores the files and revokes the key, which may fail without an error. */
+async function restore(
+  recordFile: string,
+  record: ConnectionRecord,
+): Promise<{ lines: string[]; isRevoked: boolean }> {
   const lines = await undoEdits(recordFile, record);
   return { lines, isRevoked: await revokeKey(record.url, record.token) };
 }

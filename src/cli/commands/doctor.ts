@@ -71,9 +71,12 @@ function printFindings(findings: readonly Finding[], { print, output }: CommandC
   );
 }
 
+// That of a gateway with PostgreSQL; the embedded database has its own folder for it.
+const defaultStoragePath = './data/media';
+
 async function examine(config: GatewayConfig, env: CommandContext['env']): Promise<Finding[]> {
   const { databaseUrl, databasePath, host, port, metricsPort, metricsHost } = config;
-  const storagePath = config.storagePath ?? './data/media';
+  const { storagePath = defaultStoragePath } = config;
   const { findings, storedKeys } = await checkData(config);
   const running =
     databaseUrl === undefined ? await describeRunning(gatewayDatabase(config).socket) : undefined;
@@ -99,7 +102,7 @@ async function examine(config: GatewayConfig, env: CommandContext['env']): Promi
 
 /** The data folder of the embedded database contains the storage folder by default. */
 async function checkStorage(config: GatewayConfig, env: CommandContext['env']): Promise<Finding[]> {
-  const { databaseUrl, databasePath, storagePath = './data/media' } = config;
+  const { databaseUrl, databasePath, storagePath = defaultStoragePath } = config;
   const bucket = s3Settings('', config);
   const agentBucket = readAgentBucket(env);
   return [

@@ -176,7 +176,13 @@ const sentences: Readonly<Record<string, (fault: LedgerFault) => string>> = {
 
 function describe({ ok, faults: mismatches, ...counts }: LedgerVerdict): string[] {
   const { transactions, accounts, holds, allotments, usage } = counts;
-  const size = `${transactions} transactions, ${accounts} accounts, ${holds} holds, ${allotments} allotments, ${usage} usage records`;
+  const size = [
+    `${transactions} transactions`,
+    `${accounts} accounts`,
+    `${holds} holds`,
+    `${allotments} allotments`,
+    `${usage} usage records`,
+  ].join(', ');
   if (ok) return [`The ledger is consistent: ${size}.`];
   return [
     `The ledger is not consistent: ${size}.`,

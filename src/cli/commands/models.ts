@@ -1,4 +1,5 @@
 // `townhall models`: the catalog, its updates, and the check of the providers.
+//
 // `townhall models check` calls each configured provider once and reports failures. A running
 // local edition does it on request over its control socket, because only it can read the stored
 // keys; otherwise the command opens the database, if any.
@@ -72,10 +73,8 @@ function checkProviders(config: GatewayConfig, { env }: CommandContext): Promise
 }
 
 function describe(checks: readonly ProviderCheck[]): string[] {
-  const [callResults, unconfiguredProviders] = [
-    checks.filter(({ state }) => state !== 'not_configured'),
-    checks.filter(({ state }) => state === 'not_configured'),
-  ];
+  const callResults = checks.filter(({ state }) => state !== 'not_configured');
+  const unconfiguredProviders = checks.filter(({ state }) => state === 'not_configured');
   const lines = callResults.map(({ provider, key, state, model, message, duration_ms: ms }) => {
     const name = key === undefined ? provider : `${provider} (${key})`;
     const subject = state === 'well' ? `${name} is well: ${model}` : `${name} is failing: ${model}`;

@@ -5,7 +5,12 @@ import { alignColumns } from '../command-line/columns.ts';
 /** Ages are differences to `now`. */
 export function describeLedger(view: LedgerView, now: Date): string[] {
   const { user_id: userId, posted, held, owed: debt, allotments } = view;
-  const totalLine = `${userId}: ${formatCredits(posted)} posted, ${formatCredits(held)} held, ${formatCredits(debt)} owed.`;
+  const totals = [
+    `${formatCredits(posted)} posted`,
+    `${formatCredits(held)} held`,
+    `${formatCredits(debt)} owed`,
+  ];
+  const totalLine = `${userId}: ${totals.join(', ')}.`;
   if (allotments.length === 0) return [totalLine, 'No credits are set aside in a gateway.'];
   const header = [
     'allotment',

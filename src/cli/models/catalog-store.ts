@@ -10,6 +10,7 @@ import {
 import { catalogFile, gatewaySettings, type GatewayConfig } from '../../gateway/config.ts';
 import { assetPath } from '../../kernel/assets.ts';
 import { systemClock } from '../../kernel/clock.ts';
+import { errorText } from '../../kernel/error-text.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { settingOption, type CommandContext } from '../command-line/command.ts';
 import { dataOptions, readConfigHere } from '../data/gateway-config.ts';
@@ -60,8 +61,7 @@ async function requireUsable(path: string, { modelsFile }: GatewayConfig): Promi
   try {
     await requireModelsFiles({ catalogFile: path, modelsFile, clock: systemClock, guideDirectory });
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new Error(`A gateway would not start with this catalog: ${reason} Nothing was changed.`, {
+    throw new Error(`A gateway would not start with this catalog: ${errorText(error)} Nothing was changed.`, {
       cause: error,
     });
   }

@@ -56,7 +56,7 @@ export interface IdleOptions {
  */
 export function saveMemoryWhileIdle({
   growsWhileBusy = true,
-  utilization = sinceLastCall(),
+  utilization = createUtilizationMeter(),
   youngBytes = readYoungBytes,
   setFlag = setFlagsFromString,
 }: IdleOptions = {}): void {
@@ -100,7 +100,8 @@ function readYoungBytes(): number {
   return getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space')?.space_size ?? 0;
 }
 
-function sinceLastCall(): () => number {
+/** Returns a function that measures the event loop's utilization since its last call. */
+function createUtilizationMeter(): () => number {
   let previous = performance.eventLoopUtilization();
   return () => {
     const current = performance.eventLoopUtilization();

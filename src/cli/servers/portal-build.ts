@@ -13,16 +13,17 @@ export interface PortalBuild {
 
 // A build takes three seconds on an idle machine.
 const buildMs = 300_000;
-const keptOutput = 4_000;
+// The end of the output, which has the reason of a failure.
+const maxOutputLength = 4_000;
 
 /** Undefined in a package and in the executable, which bring the portal along. */
 export function portalBuild(): PortalBuild | undefined {
   const script = assetPath('scripts/docs.ts');
   if (isSingleExecutable || !existsSync(script)) return undefined;
-  const closeStart = new AbortController();
+  const shutdown = new AbortController();
   return {
-    run: () => runBuild(script, closeStart.signal),
-    close: () => closeStart.abort(),
+    run: () => runBuild(script, shutdown.signal),
+    close: () => shutdown.abort(),
   };
 }
 
@@ -39,7 +40,7 @@ function runBuild(script: string, signal: AbortSignal): Promise<void> {
     for (const stream of [child.stdout, child.stderr])
       stream
         .setEncoding('utf8')
-        .on('data', (text: string) => (output = `${output}${text}`.slice(-keptOutput)));
+        .on('data', (text: string) => (output = `${output}${text}`.slice(-maxOutputLength)));
     child.once('error', reject);
     child.once('close', (code) => {
       if (code === 0) resolve();

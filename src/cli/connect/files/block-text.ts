@@ -5,7 +5,10 @@ import { SettingError } from '../../../kernel/settings.ts';
 const openingLine = '# >>> townhall connect';
 const closingLine = '# <<< townhall connect';
 
-/** The text with the block at its end, or below the line `after`. Replaces an earlier block. */
+/**
+ * The text with the block at its end, or below the line `afterLine`. Replaces an earlier block. Throws
+ * a SettingError for a text without that line.
+ */
 export function writeBlock(text: string, lines: readonly string[], afterLine?: string): string {
   const textWithoutBlock = removeBlock(text);
   if (afterLine === undefined || textWithoutBlock.trim() === '') {
@@ -13,10 +16,10 @@ export function writeBlock(text: string, lines: readonly string[], afterLine?: s
     const gap = textWithoutBlock === '' || textWithoutBlock.endsWith('\n') ? '' : '\n';
     return `${textWithoutBlock}${gap}${[openingLine, ...head, ...lines, closingLine].join('\n')}\n`;
   }
-  const place = textWithoutBlock.split('\n').findIndex((line) => line.trimEnd() === afterLine);
+  const all = textWithoutBlock.split('\n');
+  const place = all.findIndex((line) => line.trimEnd() === afterLine);
   if (place < 0)
     throw new SettingError(`it has no line "${afterLine}"; use --print and add the lines yourself.`);
-  const all = textWithoutBlock.split('\n');
   // Items of a list have one indentation.
   const [indent = ''] = /^ *(?=- )/.exec(all.slice(place + 1).find((line) => /^ *- /.test(line)) ?? '') ?? [];
   const block = [openingLine, ...lines, closingLine].map((line) => indent + line);
