@@ -69,93 +69,115 @@ const stableAfterMs = 60_000;
 const healthIntervalMs = 100;
 const answerTimeoutMs = 10_000;
 
+/** The state of a generation, which its functions change. */
+interface GenerationData {
+  readonly spec: GenerationSpec;
+  readonly options: GenerationOptions;
+  /** Aborted when it leaves: it accepts no more connections and is not restarted. */
+  readonly shutdown: AbortSignal;
+  state: GenerationState;
+  restarts: number;
+}
+
 export function createGeneration(spec: GenerationSpec, options: GenerationOptions): Generation {
-  const { folder, socket, number, clock, log } = options;
-  const gatewaySocket = folder.gatewaySocket(number);
-  const url = localUrl(socket.host, socket.port);
   const shutdown = new AbortController();
-  let state: GenerationState = { phase: 'new' };
-  let restarts = 0;
-
-  const spawn = (): GatewayProcess => spawnGateway(spec, spec.env, options);
-
-  /** The process of this generation; spawned at the first call. */
-  function ensureGateway(): GatewayProcess {
-    const gateway = state.gateway ?? spawn();
-    if (state.phase === 'new') state = { phase: 'started', gateway };
-    return gateway;
-  }
-
-  function requireGateway(): GatewayProcess {
-    if (state.gateway === undefined) throw new Error('The gateway has not been started yet.');
-    return state.gateway;
-  }
-
-  async function serveWith(gateway: GatewayProcess): Promise<void> {
-    await gateway.ask({ kind: 'adopt', input: { url } }, answerTimeoutMs);
-    if (shutdown.signal.aborted) return;
-    state = { phase: 'serving', gateway };
-    const sinceMs = clock.monotonicMs();
-    void gateway.ended.then((reason) => {
-      if (state.phase !== 'serving' || state.gateway !== gateway) return;
-      log.error({ version: spec.version, how: reason }, 'the gateway ended and is restarted');
-      if (clock.monotonicMs() - sinceMs > stableAfterMs) restarts = 0;
-      revive();
-    });
-  }
-
-  function revive(): void {
-    state = { phase: 'reviving' };
-    void reviveUntilServing().catch((error: unknown) =>
-      log.error({ err: error }, 'the gateway could not be restarted'),
-    );
-  }
-
-  async function reviveUntilServing(): Promise<void> {
-    while (state.phase === 'reviving') {
-      const pauseMs = Math.min(firstPauseMs * 2 ** restarts, longestPauseMs);
-      restarts += 1;
-      await clock.sleep(pauseMs, shutdown.signal).catch(() => undefined);
-      if (shutdown.signal.aborted) return;
-      const gateway = spawn();
-      state = { phase: 'reviving', gateway };
-      try {
-        await startOrKill(gateway, spec, options);
-        await serveWith(gateway);
-        log.info({ version: spec.version, restarts }, 'the gateway is ready again');
-      } catch (error) {
-        await gateway.kill();
-        log.error({ err: error, version: spec.version, restarts }, 'the gateway could not be started');
-      }
-    }
-  }
-
+  const generation: GenerationData = {
+    spec,
+    options,
+    shutdown: shutdown.signal,
+    state: { phase: 'new' },
+    restarts: 0,
+  };
   return {
     ...spec,
-    socket,
+    socket: options.socket,
     get restarts() {
-      return restarts;
+      return generation.restarts;
     },
     get pid() {
-      return state.gateway?.pid;
+      return generation.state.gateway?.pid;
     },
     get isServing() {
+      const { state } = generation;
       return state.phase === 'serving' && !state.gateway.isOver();
     },
-    revive,
-    warm: () => void ensureGateway(),
-    start: () => startOrKill(ensureGateway(), spec, options),
-    adopt: () => serveWith(requireGateway()),
-    record: (city) => requireGateway().ask({ kind: 'record', input: city }, answerTimeoutMs),
+    revive: () => revive(generation),
+    warm: () => void ensureGateway(generation),
+    start: () => startOrKill(ensureGateway(generation), spec, options),
+    adopt: () => serveWith(generation, requireGateway(generation)),
+    record: (city) => requireGateway(generation).ask({ kind: 'record', input: city }, answerTimeoutMs),
     rehearse: () => rehearse(spec, options),
     async leave(leaveOptions) {
-      const { gateway } = state;
-      state = { phase: 'left', gateway };
+      const { gateway } = generation.state;
+      generation.state = { phase: 'left', gateway };
       shutdown.abort();
       const departure = await gateway?.leave(leaveOptions);
+      const gatewaySocket = options.folder.gatewaySocket(options.number);
       return { ended: Promise.resolve(departure?.ended).then(() => rm(gatewaySocket, { force: true })) };
     },
   };
+}
+
+/** The process of the generation; spawned at the first call. */
+function ensureGateway(generation: GenerationData): GatewayProcess {
+  const { spec, options, state } = generation;
+  const gateway = state.gateway ?? spawnGateway(spec, spec.env, options);
+  if (state.phase === 'new') generation.state = { phase: 'started', gateway };
+  return gateway;
+}
+
+function requireGateway({ state }: GenerationData): GatewayProcess {
+  if (state.gateway === undefined) throw new Error('The gateway has not been started yet.');
+  return state.gateway;
+}
+
+/** started or reviving → serving. The process is restarted when it ends by itself. */
+async function serveWith(generation: GenerationData, gateway: GatewayProcess): Promise<void> {
+  const { version } = generation.spec;
+  const { socket, clock, log } = generation.options;
+  const url = localUrl(socket.host, socket.port);
+  await gateway.ask({ kind: 'adopt', input: { url } }, answerTimeoutMs);
+  if (generation.shutdown.aborted) return;
+  generation.state = { phase: 'serving', gateway };
+  const sinceMs = clock.monotonicMs();
+  void gateway.ended.then((reason) => {
+    const { state } = generation;
+    if (state.phase !== 'serving' || state.gateway !== gateway) return;
+    log.error({ version, how: reason }, 'the gateway ended and is restarted');
+    if (clock.monotonicMs() - sinceMs > stableAfterMs) generation.restarts = 0;
+    revive(generation);
+  });
+}
+
+/** serving → reviving. */
+function revive(generation: GenerationData): void {
+  generation.state = { phase: 'reviving' };
+  void reviveUntilServing(generation).catch((error: unknown) =>
+    generation.options.log.error({ err: error }, 'the gateway could not be restarted'),
+  );
+}
+
+/** reviving → serving, after as many starts as it takes. */
+async function reviveUntilServing(generation: GenerationData): Promise<void> {
+  const { spec, options, shutdown } = generation;
+  const { clock, log } = options;
+  const { version } = spec;
+  while (generation.state.phase === 'reviving') {
+    const pauseMs = Math.min(firstPauseMs * 2 ** generation.restarts, longestPauseMs);
+    generation.restarts += 1;
+    await clock.sleep(pauseMs, shutdown).catch(() => undefined);
+    if (shutdown.aborted) return;
+    const gateway = spawnGateway(spec, spec.env, options);
+    generation.state = { phase: 'reviving', gateway };
+    try {
+      await startOrKill(gateway, spec, options);
+      await serveWith(generation, gateway);
+      log.info({ version, restarts: generation.restarts }, 'the gateway is ready again');
+    } catch (error) {
+      await gateway.kill();
+      log.error({ err: error, version, restarts: generation.restarts }, 'the gateway could not be started');
+    }
+  }
 }
 
 function spawnGateway(
