@@ -30,7 +30,7 @@ export interface DeployOptions {
   progress(step: Step, activity: string): void;
 }
 
-export interface Deployed {
+export interface Deployment {
   cityId: string;
   name: string;
   version: string;
@@ -52,7 +52,7 @@ interface Release {
 }
 
 /** Deploys by the plan. Throws with the reason when it fails, and then nothing has changed. */
-export async function deploy(plan: Plan, options: DeployOptions): Promise<Deployed> {
+export async function deploy(plan: Plan, options: DeployOptions): Promise<Deployment> {
   const { folder, version } = plan;
   return goLive(plan, options, {
     isNew: true,
@@ -66,7 +66,7 @@ export async function deploy(plan: Plan, options: DeployOptions): Promise<Deploy
 /**
  * Deploys a stored version again, by default the one before. The project's folder stays unchanged.
  */
-export async function rollBack(plan: Plan, to: string | null, options: DeployOptions): Promise<Deployed> {
+export async function rollBack(plan: Plan, to: string | null, options: DeployOptions): Promise<Deployment> {
   const { folder, state } = plan;
   if (state === null) throw new Error('Nothing has been deployed from here yet.');
   const target = to ?? state.previous;
@@ -75,20 +75,20 @@ export async function rollBack(plan: Plan, to: string | null, options: DeployOpt
   if (!versions.includes(target))
     throw new Error(`Version ${target} is not stored; the stored versions are ${versions.join(', ')}.`);
   if (target === plan.running?.version) throw new Error(`Version ${target} is already running.`);
-  const nothing = async (): Promise<void> => {};
+  const doNothing = async (): Promise<void> => {};
   return goLive(plan, options, {
     isNew: false,
     keep: async () => target,
-    drop: nothing,
-    raise: nothing,
-    restore: nothing,
+    drop: doNothing,
+    raise: doNothing,
+    restore: doNothing,
   });
 }
 
 /** The undo functions of the completed steps, in their order. */
 type UndoStack = (() => Promise<unknown>)[];
 
-async function goLive(plan: Plan, options: DeployOptions, release: Release): Promise<Deployed> {
+async function goLive(plan: Plan, options: DeployOptions, release: Release): Promise<Deployment> {
   await plan.folder.make();
   const lock = lockDeployment(plan.folder);
   const undo: UndoStack = [];
@@ -110,7 +110,7 @@ async function runSteps(
   plan: Plan,
   options: DeployOptions,
   { release, undo }: { release: Release; undo: UndoStack },
-): Promise<Deployed> {
+): Promise<Deployment> {
   const { folder, running } = plan;
   const { progress, runner, startMs } = options;
   const supervisor = supervisorClient(folder);
@@ -129,13 +129,13 @@ async function runSteps(
 
   progress('trial', `trying ${name}`);
   const request = { version: name, runner, env: plan.gatewayEnv, ...plan.address, startMs };
-  const bound = await withSupervisorProgress(supervisor, options, () => supervisor.trial(request));
+  const trialResult = await withSupervisorProgress(supervisor, options, () => supervisor.trial(request));
 
   progress('switch', `switching to ${name}`);
   await withSupervisorProgress(supervisor, options, () => supervisor.switch());
-  await requireHealthy(bound.url, options);
+  await requireHealthy(trialResult.url, options);
 
-  const state = nextState(plan, name, bound);
+  const state = nextState(plan, name, trialResult);
   progress('record', 'recording the City');
   await supervisor.record(recordOf(state, 'live'));
   const formerRecord = plan.state === null ? recordOf(state, 'retired') : recordOf(plan.state, 'live');
@@ -170,16 +170,16 @@ async function provision({ folder, folders, database }: Plan, { log }: DeployOpt
 function nextState(
   { declaration, address, baseUrl, state, running }: Plan,
   name: string,
-  bound: { url: string; port: number },
+  trialResult: { url: string; port: number },
 ): CityState {
   const versionBefore = running?.version ?? state?.version ?? null;
   return {
     cityId: declaration.id,
     name: declaration.name,
     host: address.host,
-    port: bound.port,
-    url: bound.url,
-    baseUrl: baseUrl ?? bound.url,
+    port: trialResult.port,
+    url: trialResult.url,
+    baseUrl: baseUrl ?? trialResult.url,
     version: name,
     previous: versionBefore === name ? (state?.previous ?? null) : versionBefore,
   };

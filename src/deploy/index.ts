@@ -1,7 +1,6 @@
 // The public interface of deployments for the command line: the declaration, the plan, its
 // execution, and the supervisor.
 export {
-  DeclarationError,
   declarationSchema,
   openProject,
   parseDeclaration,
@@ -15,26 +14,17 @@ export {
   deploy,
   rollBack,
   verify,
-  type Deployed,
+  type Deployment,
   type DeployOptions,
   type Step,
   type Verification,
 } from './deploy.ts';
-export {
-  makePlan,
-  forwardedEnv,
-  survey,
-  type DeployContext,
-  type InspectedService,
-  type Plan,
-  type PlanLine,
-  type Survey,
-} from './plan.ts';
+export { makePlan, survey, type InspectedService, type Plan, type Survey } from './plan.ts';
 export { linkInstallation } from './link.ts';
 export { makePlugin, makeProject } from './template.ts';
 export { isRendered, renderProject } from './render.ts';
 export { startDetached, supervisorClient, type SupervisorClient } from './supervisor-client.ts';
-export { readPid, startSupervisor } from './supervisor/supervisor.ts';
+export { startSupervisor } from './supervisor/supervisor.ts';
 export { openLogFile } from './supervisor/log-file.ts';
 export type { Runner } from './supervisor/gateway-process.ts';
 export {

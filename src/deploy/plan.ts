@@ -163,20 +163,20 @@ function processLines({
   address,
   baseUrl,
 }: Pick<Plan, 'running' | 'state' | 'address' | 'baseUrl'>): PlanLine[] {
-  const bound = running !== null && running.url !== null ? running : null;
+  const supervisor = running !== null && running.url !== null ? running : null;
   const port = address.port === 0 ? 'a free port' : address.port;
   const forUsers = baseUrl === null ? '' : `, for users ${baseUrl}`;
   return [
     planLine(
       'supervisor',
-      bound !== null,
-      bound === null
+      supervisor !== null,
+      supervisor === null
         ? 'a supervisor process that holds the address'
-        : `process ${bound.pid}, version ${bound.version}`,
+        : `process ${supervisor.pid}, version ${supervisor.version}`,
     ),
     planLine(
       'address',
-      bound !== null && isSameAddress(state, address),
+      supervisor !== null && isSameAddress(state, address),
       `${address.host}:${port}${forUsers}`,
     ),
   ];
@@ -226,7 +226,7 @@ const pathKeys = [
 /**
  * The variables of the environment that a gateway gets; `serviceKeys` are declared by its services.
  */
-export function forwardedEnv(
+function forwardedEnv(
   { env, isForwarded }: Pick<DeployContext, 'env' | 'isForwarded'>,
   serviceKeys: readonly string[],
 ): Record<string, string> {

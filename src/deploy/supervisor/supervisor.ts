@@ -1,8 +1,9 @@
 // The long-running process of a City. It owns the listening socket, starts the gateways that accept
 // from it, and executes requests of `townhall deploy` over its control socket.
-import { readFile, rm, writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import type { Clock } from '../../kernel/clock.ts';
 import { serveControl, type Control } from '../../kernel/control.ts';
+import { errorText } from '../../kernel/error-text.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { CityFolder, CityState } from './city-folder.ts';
@@ -60,37 +61,16 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
   const { folder, log, pid } = options;
   const supervisor = createSupervisorData(options);
   const stopCompletion = Promise.withResolvers<void>();
-  const runExclusively = exclusiveRunner(supervisor);
-  const silence = createSilenceTimer(options.silenceMs ?? 120_000, () => {
-    log.warn({}, 'the deployment sent no further request and is abandoned');
-    void runExclusively(abandonOrStop).catch((error: unknown) =>
-      log.error({ err: error }, 'a deployment could not be abandoned'),
-    );
-  });
   let pendingStop: Promise<void> | undefined;
   const stopOnce = (): Promise<void> => (pendingStop ??= stop());
-
-  /** While a candidate exists, another request of its deployment is expected. */
-  function deploymentStep<T>(work: () => Promise<T>): Promise<T> {
-    return runExclusively(async () => {
-      silence.clear();
-      try {
-        return await work();
-      } finally {
-        if (pendingStop === undefined && candidateOf(supervisor.state) !== undefined) silence.restart();
-      }
-    });
-  }
-
-  async function abandonOrStop(): Promise<void> {
-    await abandon(supervisor);
-    silence.clear();
-    // No version runs: the supervisor was started for this deployment and ends with it.
-    if (supervisor.state.phase === 'idle') void stopOnce();
-  }
+  const steps = createDeploymentSteps(supervisor, {
+    silenceMs: options.silenceMs ?? 120_000,
+    isStopping: () => pendingStop !== undefined,
+    stop: () => void stopOnce(),
+  });
 
   async function stop(): Promise<void> {
-    silence.clear();
+    steps.silence.clear();
     await endGenerations(supervisor);
     // The control socket still has to answer this request, so its close is not awaited here.
     void control?.close().then(async () => {
@@ -103,11 +83,11 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
     folder.socket,
     {
       status: async () => statusOf(supervisor, pid),
-      trial: (input) => deploymentStep(() => tryVersion(supervisor, input as TrialRequest)),
-      switch: () => deploymentStep(() => switchOver(supervisor)),
-      record: (input) => deploymentStep(() => requireCandidate(supervisor).record(input as CityRecord)),
-      confirm: (input) => deploymentStep(() => confirm(supervisor, input as CityState)),
-      abandon: () => runExclusively(abandonOrStop),
+      trial: (input) => steps.run(() => tryVersion(supervisor, input as TrialRequest)),
+      switch: () => steps.run(() => switchOver(supervisor)),
+      record: (input) => steps.run(() => requireCandidate(supervisor).record(input as CityRecord)),
+      confirm: (input) => steps.run(() => confirm(supervisor, input as CityState)),
+      abandon: steps.abandon,
       stop: stopOnce,
     },
     { log },
@@ -117,18 +97,62 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
     throw error;
   });
   // The deployment that started it may have died before its first request.
-  silence.restart();
+  steps.silence.restart();
 
   return {
     stopped: stopCompletion.promise,
     async resume(spec, state) {
-      silence.clear();
+      steps.silence.clear();
       await resumeVersion(supervisor, spec, state);
     },
     async stop() {
       await stopOnce();
       await stopCompletion.promise;
     },
+  };
+}
+
+/** Runs the requests of deployments, one at a time, and abandons a deployment that falls silent. */
+interface DeploymentSteps {
+  run<T>(work: () => Promise<T>): Promise<T>;
+  abandon(): Promise<void>;
+  /** Runs while another request of the deployment is expected. */
+  silence: SilenceTimer;
+}
+
+function createDeploymentSteps(
+  supervisor: SupervisorData,
+  { silenceMs, isStopping, stop }: { silenceMs: number; isStopping(): boolean; stop(): void },
+): DeploymentSteps {
+  const { log } = supervisor;
+  const runExclusively = exclusiveRunner(supervisor);
+  const silence = createSilenceTimer(silenceMs, () => {
+    log.warn({}, 'the deployment sent no further request and is abandoned');
+    void runExclusively(abandonOrStop).catch((error: unknown) =>
+      log.error({ err: error }, 'a deployment could not be abandoned'),
+    );
+  });
+
+  async function abandonOrStop(): Promise<void> {
+    await abandon(supervisor);
+    silence.clear();
+    // No version runs: the supervisor was started for this deployment and ends with it.
+    if (supervisor.state.phase === 'idle') stop();
+  }
+
+  return {
+    silence,
+    abandon: () => runExclusively(abandonOrStop),
+    run: (work) =>
+      runExclusively(async () => {
+        silence.clear();
+        try {
+          return await work();
+        } finally {
+          // While a candidate exists, another request of its deployment is expected.
+          if (!isStopping() && candidateOf(supervisor.state) !== undefined) silence.restart();
+        }
+      }),
   };
 }
 
@@ -202,8 +226,7 @@ function exclusiveRunner(supervisor: SupervisorData): <T>(work: () => Promise<T>
       return await work();
     } catch (cause) {
       if (cause instanceof Problem) throw cause;
-      const message = cause instanceof Error ? cause.message : String(cause);
-      throw new Problem('unavailable', 'not_ready', message, { cause });
+      throw new Problem('unavailable', 'not_ready', errorText(cause), { cause });
     } finally {
       isBusy = false;
       supervisor.step = null;
@@ -226,10 +249,4 @@ function createSilenceTimer(silenceMs: number, onSilence: () => void): SilenceTi
       timer = setTimeout(onSilence, silenceMs);
     },
   };
-}
-
-/** The process id of the running or last supervisor. */
-export async function readPid(folder: CityFolder): Promise<number | null> {
-  const text = await readFile(folder.pidFile, 'utf8').catch(() => '');
-  return /^\d+$/.test(text.trim()) ? Number(text) : null;
 }
