@@ -1,6 +1,7 @@
 // The PostgreSQL database that a project declares, on the server of DATABASE_URL:
 // checks whether it exists and creates it.
 import { connect, type Database } from '../kernel/data/database.ts';
+import { errorText } from '../kernel/error-text.ts';
 import type { Log } from '../kernel/log.ts';
 
 export interface DatabaseSituation {
@@ -57,8 +58,12 @@ export function missingRightMessage(name: string, statement: string): string {
 
 async function situationOf({ sql }: Database, name: string): Promise<DatabaseSituation> {
   const [row] = await sql<{ exists: boolean; canCreate: boolean; user: string }[]>`
-    select exists (select 1 from pg_catalog.pg_database where datname = ${name}) as "exists",
-      (select rolcreatedb or rolsuper from pg_catalog.pg_roles where rolname = current_user) as "canCreate", current_user as "user"`;
+    select
+      exists (select 1 from pg_catalog.pg_database where datname = ${name}) as "exists",
+      (
+        select rolcreatedb or rolsuper from pg_catalog.pg_roles where rolname = current_user
+      ) as "canCreate",
+      current_user as "user"`;
   return {
     exists: row?.exists ?? false,
     canCreate: row?.canCreate ?? false,
@@ -86,10 +91,9 @@ async function withServer<T>(
       failure = error;
       // invalid_catalog_name: this database does not exist, try the next.
       if ((error as { code?: string }).code === '3D000') continue;
-      throw new Error(
-        `The PostgreSQL server of DATABASE_URL cannot be reached: ${error instanceof Error ? error.message : String(error)}`,
-        { cause: error },
-      );
+      throw new Error(`The PostgreSQL server of DATABASE_URL cannot be reached: ${errorText(error)}`, {
+        cause: error,
+      });
     }
     try {
       return await work(database);

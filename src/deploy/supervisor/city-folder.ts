@@ -59,15 +59,9 @@ export function cityFolder(directory: string): CityFolder {
   const project = resolve(directory);
   const root = join(project, '.townhall');
   const gatewaySocket = (generation: number): string => join(root, `gateway-${generation}.sock`);
-  const requireSocket = (path: string): void => {
-    const surplus = Buffer.byteLength(path) - maxSocketPathBytes;
-    if (surplus > 0)
-      throw new Error(
-        `The path of ${project} is too long by ${surplus} bytes for the sockets of a deployment; move the project to a shorter path.`,
-      );
-  };
-  requireSocket(join(root, 'gateway-9999.sock'));
-  const versionPath = (version: string): string => join(root, 'versions', version);
+  requireSocketPath(join(root, 'gateway-9999.sock'), project);
+  const versionsPath = join(root, 'versions');
+  const versionPath = (version: string): string => join(versionsPath, version);
   const stateFile = join(root, 'city.json');
 
   return {
@@ -75,7 +69,7 @@ export function cityFolder(directory: string): CityFolder {
     root,
     dataPath(database) {
       const path = join(root, 'data', database);
-      requireSocket(join(path, 'control.sock'));
+      requireSocketPath(join(path, 'control.sock'), project);
       return path;
     },
     mediaPath: join(root, 'media'),
@@ -87,37 +81,21 @@ export function cityFolder(directory: string): CityFolder {
     gatewaySocket,
     versionPath,
     async make() {
-      await mkdir(join(root, 'versions'), { recursive: true, mode: 0o700 });
+      await mkdir(versionsPath, { recursive: true, mode: 0o700 });
       await chmod(root, 0o700);
     },
     async keep(version, packageText) {
-      const existing = new Set(await readdir(join(root, 'versions')));
+      const existing = new Set(await readdir(versionsPath));
       let name = version;
       for (let number = 2; existing.has(name); number += 1) name = `${version}+${number}`;
-      const staging = join(root, 'versions', `.${name}`);
-      await rm(staging, { recursive: true, force: true });
-      await mkdir(staging, { recursive: true, mode: 0o700 });
-      // cp refuses to copy a folder into itself, so the entries are copied one by one.
-      for (const entry of await readdir(project)) {
-        if (excludedNames.has(entry)) continue;
-        await cp(join(project, entry), join(staging, entry), {
-          recursive: true,
-          filter: (source) => !excludedNames.has(basename(source)),
-        });
-      }
+      const staging = join(versionsPath, `.${name}`);
+      await copyProject(project, staging);
       await writeFile(join(staging, 'package.json'), packageText);
       await rename(staging, versionPath(name));
       return name;
     },
     removeVersion: (version) => rm(versionPath(version), { recursive: true, force: true }),
-    async versions() {
-      const names = await readdir(join(root, 'versions')).catch(() => []);
-      const finishedNames = names.filter((name) => !name.startsWith('.'));
-      const versions = await Promise.all(
-        finishedNames.map(async (name) => ({ name, at: (await stat(versionPath(name))).ctimeMs })),
-      );
-      return versions.sort((a, b) => a.at - b.at).map(({ name }) => name);
-    },
+    versions: () => listVersions(versionsPath),
     async readState() {
       const text = await readFile(stateFile, 'utf8').catch(() => null);
       return text === null ? null : (JSON.parse(text) as CityState);
@@ -127,4 +105,35 @@ export function cityFolder(directory: string): CityFolder {
       await rename(`${stateFile}.new`, stateFile);
     },
   };
+}
+
+function requireSocketPath(path: string, project: string): void {
+  const surplus = Buffer.byteLength(path) - maxSocketPathBytes;
+  if (surplus > 0)
+    throw new Error(
+      `The path of ${project} is too long by ${surplus} bytes for the sockets of a deployment; move the project to a shorter path.`,
+    );
+}
+
+async function copyProject(project: string, target: string): Promise<void> {
+  await rm(target, { recursive: true, force: true });
+  await mkdir(target, { recursive: true, mode: 0o700 });
+  // cp refuses to copy a folder into itself, so the entries are copied one by one.
+  for (const entry of await readdir(project)) {
+    if (excludedNames.has(entry)) continue;
+    await cp(join(project, entry), join(target, entry), {
+      recursive: true,
+      filter: (source) => !excludedNames.has(basename(source)),
+    });
+  }
+}
+
+/** The finished copies, the oldest first. The name of an unfinished one begins with a dot. */
+async function listVersions(folder: string): Promise<string[]> {
+  const names = await readdir(folder).catch(() => []);
+  const finishedNames = names.filter((name) => !name.startsWith('.'));
+  const versions = await Promise.all(
+    finishedNames.map(async (name) => ({ name, at: (await stat(join(folder, name))).ctimeMs })),
+  );
+  return versions.sort((a, b) => a.at - b.at).map(({ name }) => name);
 }

@@ -48,7 +48,7 @@ export async function fetchCity(target: HealthTarget): Promise<{ cityId: string;
 
 function get(target: HealthTarget, path: string): Promise<{ status: number; body: Record<string, unknown> }> {
   return new Promise((resolve, reject) => {
-    const exchange = sendGet(target, path, (response) => {
+    const clientRequest = sendGet(target, path, (response) => {
       let text = '';
       response.setEncoding('utf8');
       response.on('data', (chunk: string) => {
@@ -58,12 +58,13 @@ function get(target: HealthTarget, path: string): Promise<{ status: number; body
       response.on('end', () => resolve({ status: response.statusCode ?? 0, body: parseObject(text) }));
     });
     const timer = setTimeout(
-      () => exchange.destroy(new Error(`no answer from ${path} within ${answerTimeoutMs / 1_000} seconds`)),
+      () =>
+        clientRequest.destroy(new Error(`no answer from ${path} within ${answerTimeoutMs / 1_000} seconds`)),
       answerTimeoutMs,
     );
-    exchange.once('close', () => clearTimeout(timer));
-    exchange.once('error', reject);
-    exchange.end();
+    clientRequest.once('close', () => clearTimeout(timer));
+    clientRequest.once('error', reject);
+    clientRequest.end();
   });
 }
 

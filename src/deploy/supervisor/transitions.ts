@@ -55,7 +55,7 @@ const handoverLingerMs = 3_000;
 // The successor waits for the data meanwhile. Connections in use close with their next answer, so
 // this is for idle ones.
 export const exclusiveLingerMs = 1_500;
-const keptVersions = 5;
+const maxVersions = 5;
 
 /** The recorded running generation, also while a candidate exists. */
 export function currentOf(state: SupervisorState): Generation | undefined {
@@ -194,8 +194,8 @@ async function restartExclusive(
 }
 
 function socketFor(formerGeneration: Generation | undefined, host: string, port: number): ListeningSocket {
-  const bound = formerGeneration?.socket;
-  if (bound !== undefined && bound.host === host && (port === 0 || port === bound.port)) return bound;
+  const socket = formerGeneration?.socket;
+  if (socket !== undefined && socket.host === host && (port === 0 || port === socket.port)) return socket;
   return openListeningSocket(host, port);
 }
 
@@ -207,9 +207,9 @@ function sharesEmbeddedDatabase(formerEnv: GenerationSpec['env'], newEnv: Genera
   );
 }
 
-/** Keeps the running version, the one before, and the newest others up to `keptVersions`. */
+/** Keeps `maxVersions`: the running version, the one before, and the newest others. */
 async function removeOldVersions(folder: CityFolder, { version, previous }: CityState): Promise<void> {
   const oldVersions = (await folder.versions()).filter((name) => name !== version && name !== previous);
-  for (const name of oldVersions.slice(0, Math.max(0, oldVersions.length - keptVersions + 2)))
+  for (const name of oldVersions.slice(0, Math.max(0, oldVersions.length - maxVersions + 2)))
     await folder.removeVersion(name);
 }
