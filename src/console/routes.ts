@@ -34,89 +34,97 @@ const maxCodeBytes = 1024;
 // A page has one stream while it shows a session.
 const maxStreams = 64;
 
-/** Serves one request; throws a Problem for a refused one. */
+interface Routes extends RouteOptions {
+  operations: ReturnType<typeof agentOperations>;
+  /** The number of open event streams. */
+  streams: number;
+}
+
+/** Returns a function that serves one request; it throws a Problem for a refused one. */
 export function createRoutes(options: RouteOptions): (context: ConsoleRequest) => Promise<void> {
-  const { assets, link, login, closing, baseUrl } = options;
-  const operations = agentOperations(link);
-  let streams = 0;
+  const routes: Routes = { ...options, operations: agentOperations(options.link), streams: 0 };
+  return (context) => serve(routes, context);
+}
 
-  async function redeemCode({ request, response }: ConsoleRequest): Promise<void> {
-    const { code } = await readMembers(request, maxCodeBytes);
-    const key = typeof code === 'string' ? login.redeem(code) : null;
-    if (key === null) throw unauthenticatedProblem('This code was already used, or it has expired.');
-    sendJson(response, 200, { key });
+async function serve(routes: Routes, context: ConsoleRequest): Promise<void> {
+  const { request } = context;
+  checkOrigin(request);
+  const url = parseTarget(request.url ?? '/', routes.baseUrl());
+  const { pathname, searchParams } = url;
+  if (pathname === '/open' && request.method === 'POST') return redeemCode(routes, context);
+  const asset = await routes.assets.get(pathname === '/open' ? '/' : pathname);
+  if (asset !== undefined) return sendAsset(routes, context, { asset, url });
+  const isCall = pathname.startsWith('/call/');
+  if (!isCall && pathname !== '/events')
+    throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
+  if (!routes.login.isValidKey(readBearer(request.headers.authorization)))
+    throw unauthenticatedProblem('This call needs the key of a page that was opened with a one-time code.');
+  requireMethod(request, [isCall ? 'POST' : 'GET']);
+  return isCall
+    ? callOperation(routes, context, pathname.slice('/call/'.length))
+    : streamEvents(routes, context, searchParams);
+}
+
+async function redeemCode({ login }: Routes, { request, response }: ConsoleRequest): Promise<void> {
+  const { code } = await readMembers(request, maxCodeBytes);
+  const key = typeof code === 'string' ? login.redeem(code) : null;
+  if (key === null) throw unauthenticatedProblem('This code was already used, or it has expired.');
+  sendJson(response, 200, { key });
+}
+
+// Pages contain no secret, and a page without a key must load to fetch one.
+function sendAsset(
+  { login }: Routes,
+  { request, response }: ConsoleRequest,
+  { asset, url: { pathname, searchParams } }: { asset: Asset; url: URL },
+): void {
+  const isLogin = pathname === '/open';
+  requireMethod(request, ['GET', 'HEAD', ...(isLogin ? ['POST'] : [])]);
+  const isSpent = isLogin && !login.isValidCode(searchParams.get('code') ?? '');
+  send(response, isSpent ? 401 : 200, asset.content, asset.mediaType);
+}
+
+async function callOperation(
+  { operations, closing }: Routes,
+  { request, response, requestId }: ConsoleRequest,
+  name: string,
+): Promise<void> {
+  const operation = operations.get(name);
+  if (operation === undefined)
+    throw new Problem('not_found', 'route_not_found', 'The console does not forward this operation.');
+  const members = await readMembers(request, maxBodyBytes);
+  const disconnection = new AbortController();
+  response.once('close', () => disconnection.abort());
+  const signal = AbortSignal.any([disconnection.signal, closing]);
+  try {
+    sendJson(response, 200, (await operation(members, signal)) ?? null);
+  } catch (error) {
+    if (signal.aborted) return void response.destroy();
+    const { status, body } = describeFailure(error, requestId);
+    sendJson(response, status, body);
   }
+}
 
-  // Pages contain no secret, and a page without a key must load to fetch one.
-  function sendAsset(
-    { request, response }: ConsoleRequest,
-    asset: Asset,
-    { pathname, searchParams }: URL,
-  ): void {
-    const isLogin = pathname === '/open';
-    requireMethod(request, ['GET', 'HEAD', ...(isLogin ? ['POST'] : [])]);
-    const isSpent = isLogin && !login.isValidCode(searchParams.get('code') ?? '');
-    send(response, isSpent ? 401 : 200, asset.content, asset.mediaType);
+async function streamEvents(
+  routes: Routes,
+  { response, requestId }: ConsoleRequest,
+  query: URLSearchParams,
+): Promise<void> {
+  const { sessionId, after } = readStreamQuery(query);
+  if (routes.streams >= maxStreams)
+    throw new Problem(
+      'rate_limited',
+      'rate_limited',
+      'The console already serves its maximum number of open pages.',
+      { headers: { 'retry-after': '5' } },
+    );
+  routes.streams += 1;
+  try {
+    const { link, closing: signal } = routes;
+    await streamSession(response, { link, sessionId, after, signal, requestId });
+  } finally {
+    routes.streams -= 1;
   }
-
-  async function callOperation(
-    { request, response, requestId }: ConsoleRequest,
-    name: string,
-  ): Promise<void> {
-    const operation = operations.get(name);
-    if (operation === undefined)
-      throw new Problem('not_found', 'route_not_found', 'The console does not forward this operation.');
-    const members = await readMembers(request, maxBodyBytes);
-    const disconnection = new AbortController();
-    response.once('close', () => disconnection.abort());
-    const signal = AbortSignal.any([disconnection.signal, closing]);
-    try {
-      sendJson(response, 200, (await operation(members, signal)) ?? null);
-    } catch (error) {
-      if (signal.aborted) return void response.destroy();
-      const { status, body } = describeFailure(error, requestId);
-      sendJson(response, status, body);
-    }
-  }
-
-  async function streamEvents(
-    { response, requestId }: ConsoleRequest,
-    query: URLSearchParams,
-  ): Promise<void> {
-    const { sessionId, after } = readStreamQuery(query);
-    if (streams >= maxStreams)
-      throw new Problem(
-        'rate_limited',
-        'rate_limited',
-        'The console already serves its maximum number of open pages.',
-        { headers: { 'retry-after': '5' } },
-      );
-    streams += 1;
-    try {
-      await streamSession(response, { link, sessionId, after, signal: closing, requestId });
-    } finally {
-      streams -= 1;
-    }
-  }
-
-  return async (context) => {
-    const { request } = context;
-    checkOrigin(request);
-    const url = parseTarget(request.url ?? '/', baseUrl());
-    const { pathname, searchParams } = url;
-    if (pathname === '/open' && request.method === 'POST') return redeemCode(context);
-    const asset = await assets.get(pathname === '/open' ? '/' : pathname);
-    if (asset !== undefined) return sendAsset(context, asset, url);
-    const isCall = pathname.startsWith('/call/');
-    if (!isCall && pathname !== '/events')
-      throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
-    if (!login.isValidKey(readBearer(request.headers.authorization)))
-      throw unauthenticatedProblem('This call needs the key of a page that was opened with a one-time code.');
-    requireMethod(request, [isCall ? 'POST' : 'GET']);
-    return isCall
-      ? callOperation(context, pathname.slice('/call/'.length))
-      : streamEvents(context, searchParams);
-  };
 }
 
 function readStreamQuery(query: URLSearchParams): { sessionId: string; after: number } {
