@@ -30,135 +30,161 @@ interface LastLine {
 // Above this number the text is shown without Markdown: more elements make the page slow.
 const maxElements = 20_000;
 
+/** The position in the text that is being written. */
+interface Writer {
+  readonly root: HTMLElement;
+  readonly output: Output;
+  state: State;
+  /** The parent of the rest of an unfinished line. */
+  lineParent: HTMLElement;
+  isPreview: boolean;
+}
+
 export function createBlocks(root: HTMLElement): Blocks {
   const output = createOutput();
-  let state: State = { mode: 'none' };
-  /** The parent of the rest of an unfinished line. */
-  let lineParent = root;
-  let isPreview = false;
-
-  function addInline(parent: HTMLElement, line: string): void {
-    lineParent = parent;
-    output.addInline(parent, line);
-  }
-
-  function addLine(line: string): void {
-    if (state.mode === 'fence') {
-      if (line.trimStart().startsWith(state.marker)) state = { mode: 'none' };
-      else output.addText(state.element, line, showControls);
-      return;
-    }
-    if (output.isFull()) return addPlain(line);
-    if (addTableLine(line)) return;
-    const fence = /^\s*(```+|~~~+)/.exec(line);
-    const heading = /^(#{1,6})\s+(.*)/.exec(line);
-    const marker = listMarker(line);
-    if (fence !== null) openFence(fence[1] ?? '```');
-    else if (heading !== null) {
-      addInline(output.add(root, h('p', { class: 'heading' })), heading[2] ?? '');
-      state = { mode: 'none' };
-    } else if (marker !== null) addItem(marker);
-    else if (line.trim() === '') state = { mode: 'none' };
-    else addParagraphLine(line);
-  }
-
-  /** Whether the line belongs to a table. */
-  function addTableLine(line: string): boolean {
-    if (state.mode === 'table') {
-      const cells = tableCells(line);
-      if (cells === null) return false;
-      addRow(state.body, 'td', cells, state.alignments);
-      return true;
-    }
-    if (state.mode !== 'paragraph' || state.lastLine === null) return false;
-    // The titles stay a paragraph until the row of dashes has ended, since a preview removes nothing.
-    if (isPreview) return mayBecomeAlignments(line);
-    const alignments = tableAlignments(line);
-    if (alignments?.length !== state.lastLine.cells.length) return false;
-    openTable(state.element, state.lastLine, alignments);
-    return true;
-  }
-
-  function openTable(paragraph: HTMLElement, titles: LastLine, alignments: readonly Alignment[]): void {
-    for (const node of titles.nodes) node.remove();
-    if (!paragraph.hasChildNodes()) paragraph.remove();
-    const box = output.add(
-      root,
-      h('div', { class: 'table', tabindex: '0', role: 'region', 'aria-label': 'Table' }),
-    );
-    const table = output.add(box, h('table'));
-    addRow(output.add(table, h('thead')), 'th', titles.cells, alignments);
-    state = { mode: 'table', body: output.add(table, h('tbody')), alignments };
-  }
-
-  /** Missing cells are empty; cells beyond the titles are left out. */
-  function addRow(
-    parent: HTMLElement,
-    tag: 'th' | 'td',
-    cells: readonly string[],
-    alignments: readonly Alignment[],
-  ): void {
-    const row = output.add(parent, h('tr'));
-    for (const [index, alignment] of alignments.entries())
-      addInline(output.add(row, h(tag, { class: alignment })), cells[index] ?? '');
-  }
-
-  function openFence(marker: string): void {
-    const element = output.add(output.add(root, h('pre', { tabindex: '0' })), h('code'));
-    state = { mode: 'fence', element, marker };
-  }
-
-  function addItem({ isOrdered, start, rest }: Marker): void {
-    const isSame = state.mode === 'list' && state.isOrdered === isOrdered;
-    const element = isSame
-      ? (state as { element: HTMLElement }).element
-      : output.add(root, isOrdered ? h('ol', { start }) : h('ul'));
-    addInline(output.add(element, h('li')), rest);
-    state = { mode: 'list', element, isOrdered };
-  }
-
-  function addParagraphLine(line: string): void {
-    const element = state.mode === 'paragraph' ? state.element : output.add(root, h('p'));
-    const nodeBefore = element.lastChild;
-    if (nodeBefore !== null) output.add(element, h('br'));
-    addInline(element, line);
-    const cells = tableCells(line);
-    const lastLine = cells === null ? null : { cells, nodes: nodesAfter(element, nodeBefore) };
-    state = { mode: 'paragraph', element, lastLine };
-  }
-
-  function addPlain(line: string): void {
-    if (state.mode !== 'plain')
-      state = { mode: 'plain', element: output.add(root, h('p', { class: 'verbatim' })) };
-    lineParent = state.element;
-    output.addText(state.element, line, showOverrides);
-  }
-
+  const writer: Writer = { root, output, state: { mode: 'none' }, lineParent: root, isPreview: false };
   return {
-    addLine,
-    addRest(rest) {
-      if (state.mode === 'fence') output.add(state.element, text(rest, showControls));
-      else addInline(lineParent, rest);
-      // A line of several pieces is too long for the titles of a table.
-      if (state.mode === 'paragraph') state.lastLine = null;
-    },
+    addLine: (line) => addLine(writer, line),
+    addRest: (rest) => addRest(writer, rest),
     preview(write) {
-      const stateBefore = { state, lineParent };
+      const { state, lineParent } = writer;
       output.startPreview();
-      isPreview = true;
+      writer.isPreview = true;
       write();
-      isPreview = false;
-      ({ state, lineParent } = stateBefore);
+      Object.assign(writer, { state, lineParent, isPreview: false });
     },
     discardPreview: output.discardPreview,
     clear() {
       root.replaceChildren();
       output.reset();
-      state = { mode: 'none' };
-      lineParent = root;
+      writer.state = { mode: 'none' };
+      writer.lineParent = root;
     },
   };
 }
+
+function addInline(writer: Writer, parent: HTMLElement, line: string): void {
+  writer.lineParent = parent;
+  writer.output.addInline(parent, line);
+}
+
+function addLine(writer: Writer, line: string): void {
+  const { root, output, state } = writer;
+  if (state.mode === 'fence') {
+    if (line.trimStart().startsWith(state.marker)) writer.state = { mode: 'none' };
+    else output.addText(state.element, line, showControls);
+    return;
+  }
+  if (output.isFull()) return addPlain(writer, line);
+  if (addTableLine(writer, line)) return;
+  const fence = /^\s*(```+|~~~+)/.exec(line);
+  const heading = /^(#{1,6})\s+(.*)/.exec(line);
+  const marker = listMarker(line);
+  if (fence !== null) openFence(writer, fence[1] ?? '```');
+  else if (heading !== null) {
+    addInline(writer, output.add(root, h('p', { class: 'heading' })), heading[2] ?? '');
+    writer.state = { mode: 'none' };
+  } else if (marker !== null) addItem(writer, marker);
+  else if (line.trim() === '') writer.state = { mode: 'none' };
+  else addParagraphLine(writer, line);
+}
+
+function addRest(writer: Writer, rest: string): void {
+  const { output, state, lineParent } = writer;
+  if (state.mode === 'fence') output.add(state.element, text(rest, showControls));
+  else addInline(writer, lineParent, rest);
+  // A line of several pieces is too long for the titles of a table.
+  if (state.mode === 'paragraph') state.lastLine = null;
+}
+
+/** Whether the line belongs to a table. */
+function addTableLine(writer: Writer, line: string): boolean {
+  const { state } = writer;
+  if (state.mode === 'table') {
+    const cells = tableCells(line);
+    if (cells === null) return false;
+    addRow(writer, { parent: state.body, tag: 'td', cells, alignments: state.alignments });
+    return true;
+  }
+  if (state.mode !== 'paragraph' || state.lastLine === null) return false;
+  // The titles stay a paragraph until the row of dashes has ended, since a preview removes nothing.
+  if (writer.isPreview) return mayBecomeAlignments(line);
+  const alignments = tableAlignments(line);
+  if (alignments?.length !== state.lastLine.cells.length) return false;
+  openTable(writer, { paragraph: state.element, titles: state.lastLine, alignments });
+  return true;
+}
+
+function openTable(
+  writer: Writer,
+  {
+    paragraph,
+    titles,
+    alignments,
+  }: { paragraph: HTMLElement; titles: LastLine; alignments: readonly Alignment[] },
+): void {
+  const { root, output } = writer;
+  for (const node of titles.nodes) node.remove();
+  if (!paragraph.hasChildNodes()) paragraph.remove();
+  const box = output.add(
+    root,
+    h('div', { class: 'table', tabindex: '0', role: 'region', 'aria-label': 'Table' }),
+  );
+  const table = output.add(box, h('table'));
+  addRow(writer, { parent: output.add(table, h('thead')), tag: 'th', cells: titles.cells, alignments });
+  writer.state = { mode: 'table', body: output.add(table, h('tbody')), alignments };
+}
+
+interface Row {
+  parent: HTMLElement;
+  tag: 'th' | 'td';
+  /** Missing cells are empty; cells beyond the titles are left out. */
+  cells: readonly string[];
+  alignments: readonly Alignment[];
+}
+
+function addRow(writer: Writer, { parent, tag, cells, alignments }: Row): void {
+  const row = writer.output.add(parent, h('tr'));
+  for (const [index, alignment] of alignments.entries())
+    addInline(writer, writer.output.add(row, h(tag, { class: alignment })), cells[index] ?? '');
+}
+
+function openFence(writer: Writer, marker: string): void {
+  const { root, output } = writer;
+  const element = output.add(output.add(root, h('pre', { tabindex: '0' })), h('code'));
+  writer.state = { mode: 'fence', element, marker };
+}
+
+function addItem(writer: Writer, { isOrdered, start, rest }: Marker): void {
+  const { root, output, state } = writer;
+  const element =
+    state.mode === 'list' && state.isOrdered === isOrdered
+      ? state.element
+      : output.add(root, isOrdered ? h('ol', { start }) : h('ul'));
+  addInline(writer, output.add(element, h('li')), rest);
+  writer.state = { mode: 'list', element, isOrdered };
+}
+
+function addParagraphLine(writer: Writer, line: string): void {
+  const { root, output, state } = writer;
+  const element = state.mode === 'paragraph' ? state.element : output.add(root, h('p'));
+  const nodeBefore = element.lastChild;
+  if (nodeBefore !== null) output.add(element, h('br'));
+  addInline(writer, element, line);
+  const cells = tableCells(line);
+  const lastLine = cells === null ? null : { cells, nodes: nodesAfter(element, nodeBefore) };
+  writer.state = { mode: 'paragraph', element, lastLine };
+}
+
+function addPlain(writer: Writer, line: string): void {
+  const { root, output, state } = writer;
+  const element = state.mode === 'plain' ? state.element : output.add(root, h('p', { class: 'verbatim' }));
+  writer.state = { mode: 'plain', element };
+  writer.lineParent = element;
+  output.addText(element, line, showOverrides);
+}
+
+type Output = ReturnType<typeof createOutput>;
 
 /** Appends nodes, counts them, and can remove those of a preview. */
 function createOutput() {
