@@ -4,7 +4,7 @@ import type { PluginView } from './shared/views.ts';
 import { callConsole, Refusal, refusalView, showError, runOrShowError } from './shared/agent-client.ts';
 import { loadingNotice, showAway } from './shared/connection-notice.ts';
 import { elapsedTime, emptyState, fill, h, json, pill, showCurrent } from './shared/elements.ts';
-import { createSchemaForm, FieldError, type Schema } from './shared/schema-form.ts';
+import { createSchemaForm, FieldError, type Schema, type SchemaForm } from './shared/schema-form.ts';
 import type { OpenPage } from './shared/page.ts';
 
 export const openPlugins: OpenPage = (root, [selectedName]) => {
@@ -93,42 +93,6 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
   const form = createSchemaForm(action.input as Schema, `${plugin}.${action.name}`);
   const result = h('div', { class: 'result', 'aria-live': 'polite' });
   const run = h('button', { type: 'submit', class: 'primary' }, 'Run');
-
-  async function submit(): Promise<void> {
-    if (run.getAttribute('aria-disabled') === 'true') return;
-    form.showErrors([]);
-    fill(result);
-    run.setAttribute('aria-disabled', 'true');
-    run.setAttribute('aria-busy', 'true');
-    try {
-      const answer = await callConsole<{ result: unknown }>('console.callPlugin', {
-        plugin,
-        action: action.name,
-        payload: form.read(),
-      });
-      fill(result, h('p', { class: 'label' }, 'Result'), json(answer.result));
-      result.scrollIntoView({ block: 'nearest' });
-    } catch (error) {
-      if (error instanceof FieldError)
-        form.showErrors([{ path: error.path.split('.').slice(2).join('.'), message: error.message }]);
-      else if (error instanceof Refusal)
-        fill(
-          result,
-          refusalView(
-            error,
-            form.showErrors(
-              error.details.map(({ path, message }) => ({ path: path.replace(/^payload\.?/, ''), message })),
-            ),
-          ),
-        );
-      else showError(error);
-      element.querySelector<HTMLElement>('[aria-invalid]')?.focus();
-    } finally {
-      run.removeAttribute('aria-disabled');
-      run.removeAttribute('aria-busy');
-    }
-  }
-
   const body = action.supportsApi
     ? h('form', { novalidate: true }, form.element, h('div', { class: 'row' }, run))
     : h(
@@ -138,10 +102,6 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
         action.supportsCommand && ' and the command line',
         ' can call it.',
       );
-  body.addEventListener('submit', (event) => {
-    event.preventDefault();
-    void submit();
-  });
   const element = h(
     'details',
     { class: 'card action', 'data-action': action.name },
@@ -155,5 +115,45 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
     body,
     result,
   );
+
+  async function submit(): Promise<void> {
+    if (run.getAttribute('aria-disabled') === 'true') return;
+    form.showErrors([]);
+    fill(result);
+    run.setAttribute('aria-disabled', 'true');
+    run.setAttribute('aria-busy', 'true');
+    try {
+      const payload = form.read();
+      const members = { plugin, action: action.name, payload };
+      const answer = await callConsole<{ result: unknown }>('console.callPlugin', members);
+      fill(result, h('p', { class: 'label' }, 'Result'), json(answer.result));
+      result.scrollIntoView({ block: 'nearest' });
+    } catch (error) {
+      showActionError(error, form, result);
+      element.querySelector<HTMLElement>('[aria-invalid]')?.focus();
+    } finally {
+      run.removeAttribute('aria-disabled');
+      run.removeAttribute('aria-busy');
+    }
+  }
+
+  body.addEventListener('submit', (event) => {
+    event.preventDefault();
+    void submit();
+  });
   return element;
+}
+
+/** Shows an error at the fields that it names, and the rest below the form. */
+function showActionError(error: unknown, form: SchemaForm, result: HTMLElement): void {
+  if (error instanceof FieldError) {
+    // The form's own paths begin with the plugin and the action.
+    form.showErrors([{ path: error.path.split('.').slice(2).join('.'), message: error.message }]);
+  } else if (error instanceof Refusal) {
+    const errors = error.details.map(({ path, message }) => ({
+      path: path.replace(/^payload\.?/, ''),
+      message,
+    }));
+    fill(result, refusalView(error, form.showErrors(errors)));
+  } else showError(error);
 }

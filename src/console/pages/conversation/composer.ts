@@ -71,33 +71,46 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
     area.value = joinTexts([...unsentMessages.map(({ text }) => text), area.value]);
     attachments.set([...unsentMessages.flatMap(({ files }) => files), ...attachments.read()]);
     saveDraft();
-    const mayHaveArrived = chatId !== null && isUnanswered(error);
-    const advice = mayHaveArrived
-      ? 'Your message is kept here. If it appears above, it has arrived; otherwise send it again.'
-      : 'Your message was not sent and is kept here.';
-    fill(problem, errorView(error), h('p', {}, advice));
-    problem.hidden = false;
+    showProblem(problem, error, { mayHaveArrived: chatId !== null && isUnanswered(error) });
   }
 
   area.addEventListener('input', saveDraft);
-  area.addEventListener('keydown', (event) => {
-    // During composition, Enter belongs to the input method.
-    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
-    event.preventDefault();
-    submit();
-  });
-  attendedBox.addEventListener('change', () => {
-    if (sessionId !== undefined)
-      void runOrShowError(() =>
-        callConsole<Session>('sessions.update', { sessionId, attended: attendedBox.checked }),
-      );
-  });
+  submitOnEnter(area, submit);
+  if (sessionId !== undefined) updateAttended(attendedBox, sessionId);
   const form = layOut(fields, { hasDelivery: chatId === null });
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     submit();
   });
   return form;
+}
+
+function showProblem(
+  problem: HTMLElement,
+  error: unknown,
+  { mayHaveArrived }: { mayHaveArrived: boolean },
+): void {
+  const advice = mayHaveArrived
+    ? 'Your message is kept here. If it appears above, it has arrived; otherwise send it again.'
+    : 'Your message was not sent and is kept here.';
+  fill(problem, errorView(error), h('p', {}, advice));
+  problem.hidden = false;
+}
+
+function submitOnEnter(area: HTMLTextAreaElement, submit: () => void): void {
+  area.addEventListener('keydown', (event) => {
+    // During composition, Enter belongs to the input method.
+    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    submit();
+  });
+}
+
+/** Changes the session when the box changes. */
+function updateAttended(box: HTMLInputElement, sessionId: string): void {
+  box.addEventListener('change', () => {
+    void runOrShowError(() => callConsole<Session>('sessions.update', { sessionId, attended: box.checked }));
+  });
 }
 
 /** Resolves to the id of the session that accepted the message. */
@@ -147,7 +160,7 @@ function createFields({ placeholder, isAttended }: { placeholder: string; isAtte
     else send.removeAttribute('aria-busy');
   }
 
-  return { area, send, attendedBox, attachments, delivery, problem, sending: sendingList, showSending };
+  return { area, send, attendedBox, attachments, delivery, problem, sendingList, showSending };
 }
 
 /** A file field with the names of the chosen files beside it. */
@@ -174,14 +187,14 @@ function createAttachmentField() {
 }
 
 function layOut(
-  { area, send, attendedBox, attachments, delivery, problem, sending }: Fields,
+  { area, send, attendedBox, attachments, delivery, problem, sendingList }: Fields,
   { hasDelivery }: { hasDelivery: boolean },
 ): HTMLFormElement {
   return h(
     'form',
     { class: 'composer' },
     problem,
-    sending,
+    sendingList,
     h('div', { class: 'entry' }, area, send),
     h(
       'div',

@@ -48,11 +48,7 @@ function sessionButtons(
     (operation: string, members: object = {}) =>
     (): Promise<void> =>
       runOrShowError(() => callConsole(operation, { sessionId, ...members })).then(() => {});
-  const fork = (): Promise<void> =>
-    runOrShowError(async () => {
-      const { id } = await callConsole<Session>('sessions.fork', { sessionId });
-      go(`#/sessions/${id}`);
-    }).then(() => {});
+  const fork = (): Promise<void> => forkSession({ sessionId }, go);
   return [
     isBusy &&
       button('Stop', () => void call('sessions.cancel')(), {
@@ -76,6 +72,17 @@ function sessionButtons(
           title: 'Accepts no more messages; can be undone',
         }),
   ];
+}
+
+/** Forks a session, up to a message or as a whole, and opens the fork; shows an error. */
+export async function forkSession(
+  members: { sessionId: string; messageId?: string },
+  go: (hash: string) => void,
+): Promise<void> {
+  await runOrShowError(async () => {
+    const { id } = await callConsole<Session>('sessions.fork', members);
+    go(`#/sessions/${id}`);
+  });
 }
 
 export function statusPill(status: Session['status']): HTMLElement {

@@ -1,9 +1,8 @@
 // A conversation of a chat or another session: head, messages, pending approvals, queue, composer.
-import type { Session } from '@townhall/agent';
-import { callConsole, showError, runOrShowError } from '../shared/agent-client.ts';
+import { showError, runOrShowError } from '../shared/agent-client.ts';
 import { approvalCard, createApprovalCards } from './approval-card.ts';
 import { createComposer } from './composer.ts';
-import { drawHead } from './conversation-head.ts';
+import { drawHead, forkSession } from './conversation-head.ts';
 import { fill, h } from '../shared/elements.ts';
 import { createMessageList } from './message-list.ts';
 import { drawQueue } from './queue-list.ts';
@@ -30,7 +29,7 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
   });
   const messages = createMessageList(log, {
     redraw,
-    fork,
+    fork: (messageId) => forkSession({ sessionId, messageId }, go),
     retry,
     showChanges: (changes) => createChangesView(sessionId, changes),
   });
@@ -42,13 +41,6 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
     drawApprovals(thread.approvals());
     drawQueue(queue, sessionId, thread.queue());
     keepAtEnd();
-  }
-
-  async function fork(messageId: string): Promise<void> {
-    await runOrShowError(async () => {
-      const { id } = await callConsole<Session>('sessions.fork', { sessionId, messageId });
-      go(`#/sessions/${id}`);
-    });
   }
 
   async function retry(message: Message): Promise<void> {

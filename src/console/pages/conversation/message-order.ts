@@ -1,15 +1,15 @@
 // The display order of messages. The log orders them by completion: six queued prompts precede the
 // first answer. Here each prompt precedes the answer of its own run, and queued prompts come last.
 
-/** The inputs of the order. */
-interface Placed {
+/** The members of a message that decide its place. */
+interface OrderableMessage {
   id: string;
   role: 'system' | 'user' | 'assistant';
   runId: string | null;
   isOpen: boolean;
 }
 
-export interface OrderInput<Message extends Placed> {
+export interface OrderInput<Message extends OrderableMessage> {
   /** In the order of the log. */
   messages: readonly Message[];
   queue: readonly { runId: string; queuePosition: number }[];
@@ -27,7 +27,7 @@ interface Turn<Message> {
 
 const activeRank = 1e9;
 
-export function orderMessages<Message extends Placed>({
+export function orderMessages<Message extends OrderableMessage>({
   messages,
   queue,
   activeRunId,
@@ -66,9 +66,11 @@ export function orderMessages<Message extends Placed>({
   ];
 }
 
-const keyOf = ({ id, runId }: Placed): string => runId ?? id;
+const keyOf = ({ id, runId }: OrderableMessage): string => runId ?? id;
 
-function createTurns<Message extends Placed>(messages: readonly Message[]): Map<string, Turn<Message>> {
+function createTurns<Message extends OrderableMessage>(
+  messages: readonly Message[],
+): Map<string, Turn<Message>> {
   const turns = new Map<string, Turn<Message>>();
   for (const [index, message] of messages.entries()) {
     const key = keyOf(message);
@@ -85,9 +87,9 @@ function createTurns<Message extends Placed>(messages: readonly Message[]): Map<
 // A steering prompt ends the current message of a running model: the run continues with another
 // message. Returns the id of the ended message.
 function steeredInto(
-  messages: readonly Placed[],
+  messages: readonly OrderableMessage[],
   index: number,
-  turns: ReadonlyMap<string, Turn<Placed>>,
+  turns: ReadonlyMap<string, Turn<OrderableMessage>>,
 ): string | undefined {
   let position = index + 1;
   while (messages[position]?.role === 'user') position += 1;

@@ -10,6 +10,7 @@ import {
   json,
   pill,
   showControls,
+  type Child,
 } from '../shared/elements.ts';
 import { createMarkdown, type Markdown } from '../shared/markdown.ts';
 import type { ChangesView } from './run-changes.ts';
@@ -59,16 +60,8 @@ export function createMessageView(
       element.dataset['message'] = message.id;
       const { metadata, isOpen, parts } = message;
       element.setAttribute('aria-busy', String(isOpen));
-      const createdAt = metadata['createdAt'];
       element.classList.toggle('waits', queuePosition !== null);
-      fill(
-        head,
-        h('strong', {}, role === 'user' ? 'You' : 'Agent'),
-        ' ',
-        typeof createdAt === 'string' && elapsedTime(createdAt),
-        queuePosition !== null && [' ', pill(`queued, ${queuePosition} ahead`, 'wait')],
-        metadata['status'] === 'replaced' && [' ', pill('replaced', 'plain')],
-      );
+      fill(head, headOf(role, message, queuePosition));
       const visibleParts = parts.filter((part) => part.type !== 'step-start');
       for (const [index, part] of visibleParts.entries())
         drawnParts[index] = drawInto(body, index, part, { pendingCalls, previous: drawnParts[index] });
@@ -82,27 +75,35 @@ export function createMessageView(
         changesView.update(fileChanges);
       }
       const key = JSON.stringify([isOpen, metadata]);
-      if (key !== footKey) fill(foot, isOpen ? null : footOf(message));
+      if (key !== footKey) fill(foot, isOpen ? null : footOf(message, fork));
       footKey = key;
     },
   };
+}
 
-  function footOf({ id, metadata }: Message): Node[] {
-    const { model, usage } = metadata as {
-      model?: string;
-      usage?: RunUsage;
-    };
-    const facts = [model, ...(usage === undefined ? [] : usageFacts(usage))].filter(
-      (fact) => fact !== undefined && fact !== null,
-    );
-    return [
-      h('span', { class: 'quiet' }, facts.join(' · ')),
-      button('Fork here', () => fork(id), {
-        class: 'plain small',
-        title: 'Creates a session that shares the past up to and including this message',
-      }),
-    ];
-  }
+function headOf(role: Message['role'], { metadata }: Message, queuePosition: number | null): Child {
+  const createdAt = metadata['createdAt'];
+  return [
+    h('strong', {}, role === 'user' ? 'You' : 'Agent'),
+    ' ',
+    typeof createdAt === 'string' && elapsedTime(createdAt),
+    queuePosition !== null && [' ', pill(`queued, ${queuePosition} ahead`, 'wait')],
+    metadata['status'] === 'replaced' && [' ', pill('replaced', 'plain')],
+  ];
+}
+
+function footOf({ id, metadata }: Message, fork: MessageActions['fork']): Node[] {
+  const { model, usage } = metadata as { model?: string; usage?: RunUsage };
+  const facts = [model, ...(usage === undefined ? [] : usageFacts(usage))].filter(
+    (fact) => fact !== undefined && fact !== null,
+  );
+  return [
+    h('span', { class: 'quiet' }, facts.join(' · ')),
+    button('Fork here', () => fork(id), {
+      class: 'plain small',
+      title: 'Creates a session that shares the past up to and including this message',
+    }),
+  ];
 }
 
 function usageFacts({ inputTokens, outputTokens, cachedInputTokens = 0, credits = 0 }: RunUsage): string[] {

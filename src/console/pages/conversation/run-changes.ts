@@ -28,7 +28,7 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
     h('div', { class: 'row' }, action, note),
   );
   let status: RunChanges['status'] | undefined;
-  let shownUndone: boolean | null = null;
+  let isShownUndone: boolean | null = null;
 
   function show(changes: RunChanges): void {
     ({ status } = changes);
@@ -72,8 +72,8 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
   return {
     element,
     update({ isUndone }) {
-      if (isUndone === shownUndone) return;
-      shownUndone = isUndone;
+      if (isUndone === isShownUndone) return;
+      isShownUndone = isUndone;
       fill(state, isUndone === true && pill('undone', 'wait'));
       // Its success leaves the error of an operation that is shown meanwhile.
       if (element.open) read().catch(showError);

@@ -21,10 +21,10 @@ const maxPages = 40;
 const maxRuns = 100;
 const hiddenCloseMs = 20_000;
 const reconnectMs = 2_000;
-// A run that waits may have said so this many events ago: the messages of a session do not.
-const eventsReadAgain = 50;
+// Messages do not contain that a run waits; the event may be this many events old.
+const repeatedEvents = 50;
 
-/** Throws a Refusal when the session cannot be read. `changed` is called after each event. */
+/** Throws a Refusal when the session cannot be read. `onChange` is called after each event. */
 export async function openSession(sessionId: string, onChange: () => void): Promise<SessionSource> {
   let { session, thread } = await read(sessionId);
   let stream: EventStream | null = null;
@@ -40,7 +40,7 @@ export async function openSession(sessionId: string, onChange: () => void): Prom
   function join(): void {
     leave();
     if (isClosed || document.hidden) return;
-    const after = thread.activeRunId() === null ? thread.seq() : Math.max(0, thread.seq() - eventsReadAgain);
+    const after = thread.activeRunId() === null ? thread.seq() : Math.max(0, thread.seq() - repeatedEvents);
     stream = openEventStream(`/events?session=${encodeURIComponent(sessionId)}&after=${after}`, {
       onEvent: applyServerEvent,
       onEnd: reconnect,
@@ -57,7 +57,7 @@ export async function openSession(sessionId: string, onChange: () => void): Prom
 
   function reconnect(status: number): void {
     stream = null;
-    // After a 401 the frame of the page shows the login.
+    // After a 401 the frame of the page asks for a new sign-in.
     if (status !== 401) timer = setTimeout(join, reconnectMs);
   }
 
@@ -96,28 +96,7 @@ export async function openSession(sessionId: string, onChange: () => void): Prom
 
 async function read(sessionId: string): Promise<{ session: Session; thread: Thread }> {
   const session = await callConsole<Session>('sessions.get', { sessionId });
-  const messages: UiMessage[] = [];
-  let cursor: string | undefined;
-  let seq = 0;
-  for (let page = 0; page < maxPages; page += 1) {
-    const {
-      items,
-      nextCursor,
-      seq: upTo,
-    } = await callConsole<{ items: UiMessage[]; nextCursor: string | null; seq: number }>(
-      'sessions.listMessages',
-      {
-        sessionId,
-        limit: 500,
-        ...(cursor === undefined ? {} : { cursor }),
-      },
-    );
-    messages.push(...items);
-    // The first page has the oldest sequence number; applying events twice is harmless.
-    if (page === 0) seq = upTo;
-    if (nextCursor === null) break;
-    cursor = nextCursor;
-  }
+  const { messages, seq } = await readMessages(sessionId);
   const [queue, approvals] = await Promise.all([
     callConsole<{ items: QueueItem[] }>('sessions.listQueue', { sessionId, limit: 200 }),
     callConsole<{ items: Approval[] }>('sessions.listApprovals', {
@@ -138,4 +117,30 @@ async function read(sessionId: string): Promise<{ session: Session; thread: Thre
     session,
     thread: createThread({ session, messages, seq, queue: queue.items, approvals: approvals.items, runs }),
   };
+}
+
+interface MessagePage {
+  items: UiMessage[];
+  nextCursor: string | null;
+  /** The sequence number of the last event that the messages contain. */
+  seq: number;
+}
+
+async function readMessages(sessionId: string): Promise<{ messages: UiMessage[]; seq: number }> {
+  const messages: UiMessage[] = [];
+  let cursor: string | undefined;
+  let seq = 0;
+  for (let page = 0; page < maxPages; page += 1) {
+    const answer: MessagePage = await callConsole<MessagePage>('sessions.listMessages', {
+      sessionId,
+      limit: 500,
+      ...(cursor === undefined ? {} : { cursor }),
+    });
+    messages.push(...answer.items);
+    // The first page has the oldest sequence number; applying events twice is harmless.
+    if (page === 0) ({ seq } = answer);
+    if (answer.nextCursor === null) break;
+    cursor = answer.nextCursor;
+  }
+  return { messages, seq };
 }

@@ -1,6 +1,6 @@
 // Creates the elements of the pages. Text is always set as text; nothing here accepts markup.
 
-type Child = Node | string | number | null | undefined | false | readonly Child[];
+export type Child = Node | string | number | null | undefined | false | readonly Child[];
 type Attributes = Readonly<Record<string, unknown>>;
 
 /**

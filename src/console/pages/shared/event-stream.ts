@@ -30,13 +30,13 @@ export function openEventStream(
   const abort = new AbortController();
   let isClosed = false;
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const noteByte = (): void => {
+  const restartSilenceTimer = (): void => {
     clearTimeout(timer);
     timer = setTimeout(() => abort.abort(), silenceMs);
   };
 
   async function read(): Promise<number> {
-    noteByte();
+    restartSilenceTimer();
     const response = await send(url, {
       headers: { accept: 'text/event-stream', ...keyHeaders() },
       signal: abort.signal,
@@ -50,7 +50,7 @@ export function openEventStream(
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return 0;
-      noteByte();
+      restartSilenceTimer();
       parse(decoder.decode(value, { stream: true }));
     }
   }
@@ -82,7 +82,7 @@ export function createEventParser(onEvent: (event: ServerEvent) => void): (text:
   let name = 'message';
   let data: string[] = [];
 
-  function takeLine(line: string): void {
+  function parseLine(line: string): void {
     if (line === '') {
       if (data.length > 0) onEvent({ name, data: data.join('\n') });
       name = 'message';
@@ -95,7 +95,7 @@ export function createEventParser(onEvent: (event: ServerEvent) => void): (text:
     const lines = text.split('\n');
     const rest = lines.pop() ?? '';
     for (const line of lines) {
-      takeLine(pieces.length === 0 ? line : pieces.join('') + line);
+      parseLine(pieces.length === 0 ? line : pieces.join('') + line);
       pieces = [];
     }
     if (rest !== '') pieces.push(rest);
