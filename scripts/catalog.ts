@@ -1,5 +1,5 @@
-// Generates src/gateway/ai/catalog/catalog.json, the models of every gateway. The selection is
-// written here by hand; prices come from @pydantic/genai-prices and reasoning levels from
+// Generates src/gateway/ai/catalog/catalog.json, the models of every gateway. The selection in
+// catalog/selection.ts is written by hand; prices come from @pydantic/genai-prices and reasoning levels from
 // modelparams. Models that are newer than these packages have both in the selection, with a page
 // and a date. The file is in git, so that a review shows each new price; it has the form of
 // MODELS_FILE, which can replace any entry.
@@ -13,8 +13,8 @@ import { type ConditionalPrice, findProvider, type ModelInfo, type ModelPrice } 
 import { CATALOG } from 'modelparams';
 import {
   type Efforts,
-  type Published,
-  type Selected,
+  type PublishedPrice,
+  type SelectedModel,
   type SelectedProvider,
   selection,
   type TokenPrices,
@@ -136,15 +136,15 @@ function packagedEfforts(provider: string | null, model: string): Efforts | unde
   const values = effort.values.map(String);
   const fallback = String(effort.default ?? values[0]);
   // Anthropic's models with optional thinking have the additional level `none`.
-  const canRest =
+  const canSkipThinking =
     effort.path === 'output_config.effort' && thinkingParam?.values?.includes('disabled') === true;
   return {
-    ids: canRest ? ['none', ...values] : values,
-    default: canRest && thinkingParam?.default === 'disabled' ? 'none' : fallback,
+    ids: canSkipThinking ? ['none', ...values] : values,
+    default: canSkipThinking && thinkingParam?.default === 'disabled' ? 'none' : fallback,
   };
 }
 
-interface Priced {
+interface PriceRecord {
   rates: Rates;
   tiers: { above_input_tokens: number; rates: Rates }[];
   description: string;
@@ -158,8 +158,12 @@ const { version: priceModuleVersion } = JSON.parse(readFileSync(priceModuleFile,
   version: string;
 };
 
-function readPackagedPrice(provider: SelectedProvider, selectedModel: Selected, day: string): Priced {
-  const name = selectedModel.priced ?? selectedModel.upstream ?? selectedModel.name;
+function readPackagedPrice(
+  provider: SelectedProvider,
+  selectedModel: SelectedModel,
+  day: string,
+): PriceRecord {
+  const name = selectedModel.upstream ?? selectedModel.name;
   const info = findProvider({ providerId: provider.prices })?.models.find(
     (candidate) => candidate.id === name,
   );
@@ -182,7 +186,7 @@ function creditRates(dollars: TokenPrices): Rates {
   );
 }
 
-function publishedPrice({ source, day, description, dollars, above, note }: Published): Priced {
+function publishedPrice({ source, day, description, dollars, above, note }: PublishedPrice): PriceRecord {
   return {
     rates: creditRates(dollars),
     tiers:
@@ -199,7 +203,7 @@ function publishedPrice({ source, day, description, dollars, above, note }: Publ
   };
 }
 
-function modelOf(provider: SelectedProvider, selectedModel: Selected, day: string): object {
+function modelOf(provider: SelectedProvider, selectedModel: SelectedModel, day: string): object {
   const upstream = selectedModel.upstream ?? selectedModel.name;
   if (selectedModel.media !== undefined) return mediaModelOf(provider, selectedModel, selectedModel.media);
   const price =
@@ -228,14 +232,13 @@ function modelOf(provider: SelectedProvider, selectedModel: Selected, day: strin
       ? {}
       : { tiers: tiers.map((tier) => ({ ...tier, rates: withHour(tier.rates, provider) })) }),
     ...(efforts === undefined ? {} : { reasoning: serializeEfforts(efforts) }),
-    ...(selectedModel.fallbacks === undefined ? {} : { fallbacks: selectedModel.fallbacks }),
   };
 }
 
 function mediaModelOf(
   provider: SelectedProvider,
-  selectedModel: Selected,
-  { dollars, day, description }: NonNullable<Selected['media']>,
+  selectedModel: SelectedModel,
+  { dollars, day, description }: NonNullable<SelectedModel['media']>,
 ): object {
   return {
     id: `${provider.entry.id}/${selectedModel.name}`,

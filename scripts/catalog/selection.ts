@@ -11,7 +11,7 @@ export interface TokenPrices {
 }
 
 /** The data of a model that is newer than the price package. */
-export interface Published {
+export interface PublishedPrice {
   /** The page that has all figures, its provider's where one has, and the day on which it was read. */
   source: string;
   day: string;
@@ -28,13 +28,11 @@ export interface Efforts {
   default: string;
 }
 
-export interface Selected {
+export interface SelectedModel {
   /** The model's id is the provider's id, a slash and this name. */
   name: string;
   /** The provider's own name of the model, where it differs. */
   upstream?: string;
-  /** The name in the price package, where it differs from the provider's. */
-  priced?: string;
   title: string;
   /** From the provider's documentation, for models that neither package knows. */
   maxOutputTokens: number | null;
@@ -47,10 +45,9 @@ export interface Selected {
    * package.
    */
   media?: { dollars: Record<string, number>; day: string; description: string };
-  published?: Published;
+  published?: PublishedPrice;
   /** The efforts by the provider's documentation, for models that the package of parameters lacks. */
   efforts?: Efforts;
-  fallbacks?: string[];
 }
 
 export interface SelectedProvider {
@@ -61,7 +58,7 @@ export interface SelectedProvider {
   source: string;
   /** Price of input cached for an hour as a multiple of plain input; the price package lacks it. */
   hourCacheWrite?: number;
-  models: Selected[];
+  models: SelectedModel[];
 }
 
 const visionModalities = ['text', 'image', 'file'];
@@ -73,12 +70,29 @@ const gptEffortsWithNone = { ids: ['none', ...gptEfforts.ids], default: 'medium'
 const claudeEfforts = ['low', 'medium', 'high', 'xhigh', 'max'];
 const geminiEfforts = { ids: ['low', 'medium', 'high'], default: 'medium' };
 
+// What the models of a family have in common.
+const gpt = { maxOutputTokens: 128_000, inputs: visionModalities };
+const claude = { maxOutputTokens: 128_000, inputs: visionModalities };
+const gemini = { maxOutputTokens: 65_536, inputs: media };
+
 /** The day on which the pages below were read. */
 const pagesReadOn = '2026-11-23';
 const openaiModels = 'https://developers.openai.com/api/docs/models';
 const anthropicModels = 'https://platform.claude.com/docs/en/models';
 const geminiIntroduction =
   'Half of this until 2026-11-30; the price from 2026-12-01 counts at once, so that no call is charged too little.';
+
+const solPrices = {
+  dollars: { input: 2, cached_input: 0.1, cache_write: 2.5, output: 10 },
+  above: {
+    input_tokens: 272_000,
+    dollars: { input: 4, cached_input: 0.2, cache_write: 5, output: 15 },
+  },
+};
+const largeGeminiPrices = {
+  dollars: { input: 4, cached_input: 0.2, output: 20 },
+  note: geminiIntroduction,
+};
 
 export const selection: readonly SelectedProvider[] = [
   {
@@ -97,55 +111,43 @@ export const selection: readonly SelectedProvider[] = [
       {
         name: 'gpt-6-astra',
         title: 'GPT-6 Astra',
-        maxOutputTokens: 128_000,
-        inputs: visionModalities,
+        ...gpt,
         tags: ['flagship', 'reasoning'],
         efforts: gptEfforts,
       },
       {
         name: 'gpt-6.2-sol',
         title: 'GPT-6.2 Sol',
-        maxOutputTokens: 128_000,
+        ...gpt,
         contextWindow: 1_050_000,
-        inputs: visionModalities,
         tags: ['balanced', 'reasoning'],
         efforts: gptEfforts,
         published: {
           source: `${openaiModels}/gpt-6.2-sol`,
           day: pagesReadOn,
           description: 'Model for everyday work, from coding to agents at scale.',
-          dollars: { input: 2, cached_input: 0.1, cache_write: 2.5, output: 10 },
-          above: {
-            input_tokens: 272_000,
-            dollars: { input: 4, cached_input: 0.2, cache_write: 5, output: 15 },
-          },
+          ...solPrices,
         },
       },
       {
         name: 'gpt-6.1-sol',
         title: 'GPT-6.1 Sol',
-        maxOutputTokens: 128_000,
+        ...gpt,
         contextWindow: 1_050_000,
-        inputs: visionModalities,
         tags: ['balanced', 'reasoning'],
         efforts: gptEfforts,
         published: {
           source: 'https://docs.litellm.ai/blog/gpt_6_1_sol',
           day: pagesReadOn,
           description: 'Model for complex coding, computer use and professional work.',
-          dollars: { input: 2, cached_input: 0.1, cache_write: 2.5, output: 10 },
-          above: {
-            input_tokens: 272_000,
-            dollars: { input: 4, cached_input: 0.2, cache_write: 5, output: 15 },
-          },
+          ...solPrices,
         },
       },
       {
         name: 'gpt-6.1-terra',
         title: 'GPT-6.1 Terra',
-        maxOutputTokens: 128_000,
+        ...gpt,
         contextWindow: 1_050_000,
-        inputs: visionModalities,
         tags: ['balanced', 'reasoning'],
         efforts: gptEffortsWithNone,
         published: {
@@ -162,52 +164,45 @@ export const selection: readonly SelectedProvider[] = [
       {
         name: 'gpt-6-sol',
         title: 'GPT-6 Sol',
-        maxOutputTokens: 128_000,
-        inputs: visionModalities,
+        ...gpt,
         tags: ['balanced', 'reasoning'],
         efforts: gptEffortsWithNone,
       },
       {
         name: 'gpt-6-luna',
         title: 'GPT-6 Luna',
-        maxOutputTokens: 128_000,
-        inputs: visionModalities,
+        ...gpt,
         tags: ['fast', 'reasoning'],
         efforts: gptEffortsWithNone,
       },
       {
         name: 'gpt-5.6-sol',
         title: 'GPT-5.6 Sol',
-        maxOutputTokens: 128_000,
-        inputs: visionModalities,
+        ...gpt,
         tags: ['flagship', 'reasoning'],
       },
       {
         name: 'gpt-5.6-terra',
         title: 'GPT-5.6 Terra',
-        maxOutputTokens: 128_000,
-        inputs: visionModalities,
+        ...gpt,
         tags: ['balanced', 'reasoning'],
       },
       {
         name: 'gpt-5.6-luna',
         title: 'GPT-5.6 Luna',
-        maxOutputTokens: 128_000,
-        inputs: visionModalities,
+        ...gpt,
         tags: ['fast', 'reasoning'],
       },
       {
         name: 'gpt-5.1',
         title: 'GPT-5.1',
-        maxOutputTokens: 128_000,
-        inputs: visionModalities,
+        ...gpt,
         tags: ['reasoning'],
       },
       {
         name: 'gpt-5-mini',
         title: 'GPT-5 mini',
-        maxOutputTokens: 128_000,
-        inputs: visionModalities,
+        ...gpt,
         tags: ['fast', 'reasoning'],
       },
       { name: 'gpt-4.1', title: 'GPT-4.1', maxOutputTokens: 32_768, inputs: visionModalities, tags: [] },
@@ -246,9 +241,8 @@ export const selection: readonly SelectedProvider[] = [
       {
         name: 'claude-fable-5-2',
         title: 'Claude Fable 5.2',
-        maxOutputTokens: 128_000,
+        ...claude,
         contextWindow: 1_000_000,
-        inputs: visionModalities,
         tags: ['flagship', 'reasoning'],
         efforts: { ids: claudeEfforts, default: 'high' },
         published: {
@@ -261,17 +255,15 @@ export const selection: readonly SelectedProvider[] = [
       {
         name: 'claude-opus-5-5',
         title: 'Claude Opus 5.5',
-        maxOutputTokens: 128_000,
-        inputs: visionModalities,
+        ...claude,
         tags: ['flagship', 'reasoning'],
         efforts: { ids: claudeEfforts, default: 'medium' },
       },
       {
         name: 'claude-sonnet-5-5',
         title: 'Claude Sonnet 5.5',
-        maxOutputTokens: 128_000,
+        ...claude,
         contextWindow: 1_000_000,
-        inputs: visionModalities,
         tags: ['balanced', 'reasoning'],
         efforts: { ids: claudeEfforts, default: 'high' },
         published: {
@@ -285,9 +277,8 @@ export const selection: readonly SelectedProvider[] = [
       {
         name: 'claude-haiku-5-5',
         title: 'Claude Haiku 5.5',
-        maxOutputTokens: 128_000,
+        ...claude,
         contextWindow: 1_000_000,
-        inputs: visionModalities,
         tags: ['fast', 'reasoning'],
         efforts: { ids: ['none', ...claudeEfforts], default: 'medium' },
         published: {
@@ -304,22 +295,19 @@ export const selection: readonly SelectedProvider[] = [
       {
         name: 'claude-opus-5',
         title: 'Claude Opus 5',
-        maxOutputTokens: 128_000,
-        inputs: visionModalities,
+        ...claude,
         tags: ['flagship', 'reasoning'],
       },
       {
         name: 'claude-sonnet-5',
         title: 'Claude Sonnet 5',
-        maxOutputTokens: 128_000,
-        inputs: visionModalities,
+        ...claude,
         tags: ['balanced', 'reasoning'],
       },
       {
         name: 'claude-opus-4-8',
         title: 'Claude Opus 4.8',
-        maxOutputTokens: 128_000,
-        inputs: visionModalities,
+        ...claude,
         tags: ['reasoning'],
       },
       {
@@ -347,41 +335,36 @@ export const selection: readonly SelectedProvider[] = [
       {
         name: 'gemini-4-carbon',
         title: 'Gemini 4 Carbon',
-        maxOutputTokens: 65_536,
+        ...gemini,
         contextWindow: 1_048_576,
-        inputs: media,
         tags: ['flagship', 'reasoning'],
         efforts: geminiEfforts,
         published: {
           source: 'https://docs.apiyi.com/api-capabilities/gemini-4-carbon/overview',
           day: pagesReadOn,
           description: 'For deep work in complex tasks of coding, science and law.',
-          dollars: { input: 4, cached_input: 0.2, output: 20 },
-          note: geminiIntroduction,
+          ...largeGeminiPrices,
         },
       },
       {
         name: 'gemini-4-argon',
         title: 'Gemini 4 Argon',
-        maxOutputTokens: 65_536,
+        ...gemini,
         contextWindow: 1_048_576,
-        inputs: media,
         tags: ['flagship', 'reasoning'],
         efforts: geminiEfforts,
         published: {
           source: 'https://github.com/BerriAI/litellm/discussions/46238',
           day: pagesReadOn,
           description: 'For hard tasks of software engineering and knowledge work.',
-          dollars: { input: 4, cached_input: 0.2, output: 20 },
-          note: geminiIntroduction,
+          ...largeGeminiPrices,
         },
       },
       {
         name: 'gemini-4-hydrogen',
         title: 'Gemini 4 Hydrogen',
-        maxOutputTokens: 65_536,
+        ...gemini,
         contextWindow: 1_048_576,
-        inputs: media,
         tags: ['balanced', 'reasoning'],
         efforts: { ids: [...geminiEfforts.ids, 'xhigh'], default: 'high' },
         published: {
@@ -394,24 +377,21 @@ export const selection: readonly SelectedProvider[] = [
       {
         name: 'gemini-3.8-flash',
         title: 'Gemini 3.8 Flash',
-        maxOutputTokens: 65_536,
-        inputs: media,
+        ...gemini,
         tags: ['balanced', 'reasoning'],
         efforts: geminiEfforts,
       },
       {
         name: 'gemini-3.1-pro-preview',
         title: 'Gemini 3.1 Pro Preview',
-        maxOutputTokens: 65_536,
+        ...gemini,
         contextWindow: 1_048_576,
-        inputs: media,
         tags: ['flagship', 'reasoning'],
       },
       {
         name: 'gemini-3.5-flash',
         title: 'Gemini 3.5 Flash',
-        maxOutputTokens: 65_536,
-        inputs: media,
+        ...gemini,
         tags: ['balanced', 'reasoning'],
       },
       // Audio input costs these three more than text, and the catalog has one price for input.
@@ -425,9 +405,8 @@ export const selection: readonly SelectedProvider[] = [
       {
         name: 'gemini-2.5-pro',
         title: 'Gemini 2.5 Pro',
-        maxOutputTokens: 65_536,
+        ...gemini,
         contextWindow: 1_048_576,
-        inputs: media,
         tags: [],
       },
       {
