@@ -18,7 +18,7 @@ import { type Entry, writeIndexBody } from './docs/index-page.ts';
 import { type NavigationGroup, writeHeader, writePage } from './docs/layout.ts';
 import { findBrokenLinks } from './docs/links.ts';
 import { firstSentence, markdownPage, writeLlmsText } from './docs/llms-text.ts';
-import { type Rendered, renderMarkdown } from './docs/markdown.ts';
+import { type RenderedMarkdown, renderMarkdown } from './docs/markdown.ts';
 import { missingPage, writeMissingPage } from './docs/missing-page.ts';
 import { collectOperationPages, type OperationPages } from './docs/operation-pages.ts';
 import { type PictureFile, pictureWriter, readPictures } from './docs/pictures.ts';
@@ -59,7 +59,7 @@ interface Reference {
 }
 
 /** One of our own pages before the layout is added. */
-interface Page extends Rendered {
+interface Page extends RenderedMarkdown {
   page: string;
   source: string;
   markdown: string;
@@ -84,41 +84,13 @@ async function main(folder: string, output: string): Promise<void> {
   if (options.update) updateGuides(folder);
   const stamp = `${output}.stamp`;
   const inputs = inputDigest(folder);
-  if (
-    options['if-changed'] &&
-    existsSync(output) &&
-    existsSync(stamp) &&
-    readFileSync(stamp, 'utf8') === inputs
-  ) {
+  if (options['if-changed'] && isCurrent(output, { stamp, inputs })) {
     console.log('docs: the portal is up to date');
     return;
   }
   const staging = mkdtempSync(path.join(root, 'build/docs-'));
   try {
-    // The cheapest checks run first: texts, then links, then types, and the reference pages last.
-    const references = surfaces.map(readReference);
-    const pictures = readPictures(folder);
-    const { pages, checkSampleTypes } = renderPages(folder, references, pictures);
-    const operations = collectOperations(pages, references);
-    const navigation = navigate(pages, references);
-    const ownPages = writeOwnPages({ pages, operations, navigation, references, pictures });
-    checkLinks(ownPages, references, pictures);
-    const builds = Promise.all(references.map((reference) => buildReference(reference, staging)));
-    builds.catch(() => {});
-    if (options.check) checkSampleTypes();
-    const files = new Map<string, string | Uint8Array>([
-      ...ownPages,
-      ...(await builds).flat(),
-      ...[...pictures].map(([name, { bytes }]): [string, Uint8Array] => [name, bytes]),
-      ...writeTexts(pages, navigation, references),
-      ['portal.css', `${readStyle('header.css')}${readStyle('portal.css')}`],
-      ['portal.js', await bundleScript()],
-      [missingPage, writeMissingPage(navigation)],
-      ['search-index.js', writeSearchIndex([...pages.flatMap(sectionsOf), ...operations.search])],
-      // The JSON schema with which editors validate a project's declaration; they download it from here.
-      ['townhall.schema.json', readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8')],
-    ]);
-    publish(output, files);
+    publish(output, await buildPortal(folder, staging));
     writeIfChanged(stamp, inputs);
   } finally {
     rmSync(staging, { recursive: true, force: true });
@@ -126,6 +98,43 @@ async function main(folder: string, output: string): Promise<void> {
   console.log(
     `docs: ${path.relative(process.cwd(), output) || '.'} (${Math.round(performance.now() - startedMs)} ms)`,
   );
+}
+
+/** Whether the portal exists and was built from these inputs. */
+function isCurrent(output: string, { stamp, inputs }: { stamp: string; inputs: string }): boolean {
+  return existsSync(output) && existsSync(stamp) && readFileSync(stamp, 'utf8') === inputs;
+}
+
+type PortalFiles = ReadonlyMap<string, string | Uint8Array>;
+
+/**
+ * Returns the files by their paths in the portal. The cheapest checks run first: texts, then links, then
+ * types; the reference pages are built meanwhile.
+ */
+async function buildPortal(folder: string, staging: string): Promise<PortalFiles> {
+  const references = surfaces.map(readReference);
+  const pictures = readPictures(folder);
+  const { pages, checkSampleTypes } = renderPages(folder, references, pictures);
+  const operations = collectOperations(pages, references);
+  const navigation = navigate(pages, references);
+  const ownPages = writeOwnPages({ pages, operations, navigation, references, pictures });
+  checkLinks(ownPages, references, pictures);
+  const builds = Promise.all(references.map((reference) => buildReference(reference, staging)));
+  // The await below throws the failure; until then an unhandled rejection would end the process.
+  builds.catch(() => {});
+  if (options.check) checkSampleTypes();
+  return new Map<string, string | Uint8Array>([
+    ...ownPages,
+    ...(await builds).flat(),
+    ...[...pictures].map(([name, { bytes }]): [string, Uint8Array] => [name, bytes]),
+    ...writeTexts(pages, navigation, references),
+    ['portal.css', `${readStyle('header.css')}${readStyle('portal.css')}`],
+    ['portal.js', await bundleScript()],
+    [missingPage, writeMissingPage(navigation)],
+    ['search-index.js', writeSearchIndex([...pages.flatMap(sectionsOf), ...operations.search])],
+    // The JSON schema with which editors validate a project's declaration; they download it from here.
+    ['townhall.schema.json', readFileSync(path.join(root, 'src/deploy/townhall.schema.json'), 'utf8')],
+  ]);
 }
 
 function readStyle(name: string): string {
@@ -497,7 +506,7 @@ function updateGuides(folder: string): void {
 }
 
 /** Writes changed files and removes pages that no longer exist. */
-function publish(output: string, files: ReadonlyMap<string, string | Uint8Array>): void {
+function publish(output: string, files: PortalFiles): void {
   for (const [name, text] of files) {
     const foreignAssets = typeof text === 'string' && name.endsWith('.html') ? findForeignAssets(text) : [];
     if (foreignAssets.length > 0)

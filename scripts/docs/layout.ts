@@ -74,16 +74,17 @@ function relativeLink(page: string, target: string): string {
   return path.posix.relative(path.posix.dirname(page), target);
 }
 
-const sections: readonly { title: string; page: string; has: RegExp }[] = [
-  { title: 'Guides', page: 'start.html', has: /^(?:start\.html|guides\/)/ },
-  { title: 'Operations', page: 'operations/index.html', has: /^operations\// },
-  { title: 'Reference', page: 'gateway.html', has: /^(?:gateway|agent|agent-classic)\.html$/ },
+/** The main links of the header; the pattern matches the pages of the section. */
+const sections: readonly { title: string; page: string; pattern: RegExp }[] = [
+  { title: 'Guides', page: 'start.html', pattern: /^(?:start\.html|guides\/)/ },
+  { title: 'Operations', page: 'operations/index.html', pattern: /^operations\// },
+  { title: 'Reference', page: 'gateway.html', pattern: /^(?:gateway|agent|agent-classic)\.html$/ },
 ];
 
 /** The header of every page; `controls` follow its links. */
 export function writeHeader(page: string, controls: string): string {
   const links = sections.map((section) => {
-    const current = section.has.test(page) ? ' aria-current="true"' : '';
+    const current = section.pattern.test(page) ? ' aria-current="true"' : '';
     return `<a href="${relativeLink(page, section.page)}"${current}>${section.title}</a>`;
   });
   return `<header class="bar">
@@ -120,9 +121,9 @@ ${items.join('\n')}
 
 /** The list of the page's sections; empty for a page with fewer than three. */
 function writeContents(headings: readonly Heading[]): string {
-  const listed = headings.filter(({ depth }) => depth === 2);
-  if (listed.length < 3) return '';
-  const items = listed.map(
+  const mainHeadings = headings.filter(({ depth }) => depth === 2);
+  if (mainHeadings.length < 3) return '';
+  const items = mainHeadings.map(
     ({ anchor, text }) => `<li><a href="#${escapeHtml(anchor)}">${escapeHtml(text)}</a></li>`,
   );
   return `<ul>${items.join('')}</ul>`;

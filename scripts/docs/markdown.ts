@@ -19,7 +19,7 @@ export interface Section {
   text: string;
 }
 
-export interface Rendered {
+export interface RenderedMarkdown {
   title: string;
   html: string;
   headings: Heading[];
@@ -42,7 +42,7 @@ export interface MarkdownOptions {
   writePicture: (target: string, description: string) => string;
 }
 
-export function renderMarkdown(markdown: string, options: MarkdownOptions): Rendered {
+export function renderMarkdown(markdown: string, options: MarkdownOptions): RenderedMarkdown {
   const headings: Heading[] = [];
   const parser = createMarked(options, headings);
   const html = parser.parse(markdown, { async: false });

@@ -44,11 +44,11 @@ const languages: Readonly<Record<string, string>> = { Shell: 'sh', TypeScript: '
 export function highlightSample({ lang, source }: CodeSample): string {
   const html = highlight(source, languages[lang] ?? '');
   const mark = tokenMarks[lang];
-  const marked = mark === undefined ? html : html.replaceAll(mark.pattern, mark.replacement);
-  const isMarked = marked.includes('data-quote');
+  const markedHtml = mark === undefined ? html : html.replaceAll(mark.pattern, mark.replacement);
+  const isMarked = markedHtml.includes('data-quote');
   if (/TOWNHALL_\w*TOKEN/.test(source) && !isMarked)
     throw new Error(`the token of a sample in ${lang} has another form than its mark:\n${source}`);
-  return marked;
+  return markedHtml;
 }
 
 const tokenMarks: Readonly<Record<string, { pattern: RegExp; replacement: string }>> = {

@@ -30,32 +30,15 @@ export function checkTypes(
   root: string,
   { fences, examples }: { fences: readonly Fence[]; examples: readonly string[] },
 ): string[] {
-  const { config } = ts.readConfigFile(path.join(root, 'tsconfig.json'), (name) => ts.sys.readFile(name)) as {
-    config: unknown;
-  };
-  const { options } = ts.parseJsonConfigFileContent({ ...(config as object), include: [] }, ts.sys, root);
-  // A sample need not use everything that it declares.
-  const settings: ts.CompilerOptions = { ...options, noUnusedLocals: false, noUnusedParameters: false };
+  const settings = readSettings(root);
   // A block finds the packages of the examples.
   const blocks = new Map(
     fences.map((fence, index) => [path.join(root, 'examples', `sample-${index}.ts`), fence]),
   );
-  const host = ts.createCompilerHost(settings);
-  const { fileExists, readFile } = host;
-  host.fileExists = (name) => blocks.has(path.normalize(name)) || fileExists(name);
-  host.readFile = (name) => {
-    const fence = blocks.get(path.normalize(name));
-    return fence === undefined ? readFile(name) : `${fence.code}\nexport {};\n`;
-  };
-  const getSourceFile = host.getSourceFile.bind(host);
-  host.getSourceFile = (name, ...rest) => {
-    const text = blocks.has(path.normalize(name)) ? host.readFile(name) : undefined;
-    return text === undefined ? getSourceFile(name, ...rest) : ts.createSourceFile(name, text, rest[0]);
-  };
   const program = ts.createProgram(
     [path.join(import.meta.dirname, 'sample-world.ts'), ...blocks.keys(), ...examples],
     settings,
-    host,
+    createHost(settings, blocks),
   );
   return [...blocks.keys(), ...examples].flatMap((name) => {
     const source = program.getSourceFile(name);
@@ -74,4 +57,30 @@ export function checkTypes(
       return `${place}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`;
     });
   });
+}
+
+function readSettings(root: string): ts.CompilerOptions {
+  const { config } = ts.readConfigFile(path.join(root, 'tsconfig.json'), (name) => ts.sys.readFile(name)) as {
+    config: unknown;
+  };
+  const { options } = ts.parseJsonConfigFileContent({ ...(config as object), include: [] }, ts.sys, root);
+  // A sample need not use everything that it declares.
+  return { ...options, noUnusedLocals: false, noUnusedParameters: false };
+}
+
+/** A compiler host for which each block is a file. */
+function createHost(settings: ts.CompilerOptions, blocks: ReadonlyMap<string, Fence>): ts.CompilerHost {
+  const host = ts.createCompilerHost(settings);
+  const { fileExists, readFile } = host;
+  host.fileExists = (name) => blocks.has(path.normalize(name)) || fileExists(name);
+  host.readFile = (name) => {
+    const fence = blocks.get(path.normalize(name));
+    return fence === undefined ? readFile(name) : `${fence.code}\nexport {};\n`;
+  };
+  const getSourceFile = host.getSourceFile.bind(host);
+  host.getSourceFile = (name, ...rest) => {
+    const text = blocks.has(path.normalize(name)) ? host.readFile(name) : undefined;
+    return text === undefined ? getSourceFile(name, ...rest) : ts.createSourceFile(name, text, rest[0]);
+  };
+  return host;
 }

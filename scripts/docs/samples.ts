@@ -1,5 +1,5 @@
 // Code samples come from examples/, where they are whole programs that are typechecked and run by
-// tests. A guide shows a piece of one under a marker, and this holds what it shows to what is there:
+// tests. A guide shows a piece of one under a marker; these functions compare and update the piece:
 //
 //   <!-- example: first-five-minutes.ts#stream -->     before a fenced block: the region `stream` of that file
 //   <!-- example: openai-client.ts -->                 the whole file
@@ -11,14 +11,14 @@ import path from 'node:path';
 
 const markedSample = /<!-- example: ([\w./-]+?)(?:#([\w-]+))? -->\n```(\w+)\n([\s\S]*?)\n```/g;
 
-export interface SampleFault {
+export interface SampleMismatch {
   line: number;
   message: string;
 }
 
 /** The samples of a guide that differ from their examples. */
-export function checkSamples(markdown: string, examples: string): SampleFault[] {
-  const mismatches: SampleFault[] = [];
+export function checkSamples(markdown: string, examples: string): SampleMismatch[] {
+  const mismatches: SampleMismatch[] = [];
   const lineAt = (index: number) => markdown.slice(0, index).split('\n').length;
   const blocks = [...markdown.matchAll(markedSample)];
   for (const match of blocks) {

@@ -46,21 +46,7 @@ async function search(): Promise<void> {
   ).slice(0, 12);
   selectedIndex = matches.length > 0 ? 0 : -1;
   list.replaceChildren(
-    ...matches.map((item, position) => {
-      const entry = document.createElement('li');
-      entry.id = `found-${position}`;
-      entry.setAttribute('role', 'option');
-      const link = document.createElement('a');
-      link.href = `${root}${item['address'] as string}`;
-      link.tabIndex = -1;
-      const title = document.createElement('strong');
-      title.textContent = item['title'] as string;
-      const location = document.createElement('span');
-      location.textContent = `${item['page'] as string} · ${item['excerpt'] as string}`;
-      link.append(title, location);
-      entry.append(link);
-      return entry;
-    }),
+    ...matches.map((match, position) => resultItem(match as unknown as SearchEntry, position)),
   );
   if (words !== '' && matches.length === 0) {
     list.append(emptyNote(words));
@@ -69,7 +55,23 @@ async function search(): Promise<void> {
   choose(selectedIndex);
 }
 
-/** Names the words without a match and leads on. */
+function resultItem({ address, title, page, excerpt }: SearchEntry, position: number): HTMLLIElement {
+  const item = document.createElement('li');
+  item.id = `found-${position}`;
+  item.setAttribute('role', 'option');
+  const link = document.createElement('a');
+  link.href = `${root}${address}`;
+  link.tabIndex = -1;
+  const titleElement = document.createElement('strong');
+  titleElement.textContent = title;
+  const location = document.createElement('span');
+  location.textContent = `${page} · ${excerpt}`;
+  link.append(titleElement, location);
+  item.append(link);
+  return item;
+}
+
+/** Names the words without a match, and links to the overviews. */
 function emptyNote(words: string): HTMLLIElement {
   const item = document.createElement('li');
   item.className = 'empty';
@@ -124,8 +126,9 @@ field?.addEventListener('keydown', (event) => {
 });
 document.addEventListener('keydown', (event) => {
   const isTyping = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
-  const isAsked = (event.key === '/' && !isTyping) || (event.key === 'k' && (event.ctrlKey || event.metaKey));
-  if (!isAsked || !field) return;
+  const isShortcut =
+    (event.key === '/' && !isTyping) || (event.key === 'k' && (event.ctrlKey || event.metaKey));
+  if (!isShortcut || !field) return;
   event.preventDefault();
   field.focus();
 });

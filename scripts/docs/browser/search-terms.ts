@@ -19,8 +19,8 @@ export function stem(word: string): string {
 }
 
 /**
- * Ours on the right, what a reader may type on the left. A section with one of ours is found by the
- * other too.
+ * What a reader may type on the left, and the words of the documentation for it on the right. A section
+ * with a word on the right is also a result for the one on the left.
  */
 const synonyms: Readonly<Record<string, readonly string[]>> = {
   budget: ['cap', 'allowance'],
@@ -51,18 +51,18 @@ const synonyms: Readonly<Record<string, readonly string[]>> = {
   crash: ['restart'],
 };
 
-const typedWords = invert(synonyms);
+/** The stems of what readers may type, by the stem of the documentation's word. */
+const readerStems = invert(synonyms);
 
 function invert(table: Readonly<Record<string, readonly string[]>>): ReadonlyMap<string, readonly string[]> {
-  const wordsByTerm = new Map<string, string[]>();
-  for (const [typed, term] of Object.entries(table))
-    for (const word of term)
-      wordsByTerm.set(stem(word), [...(wordsByTerm.get(stem(word)) ?? []), stem(typed)]);
-  return wordsByTerm;
+  const stems = new Map<string, string[]>();
+  for (const [readerWord, words] of Object.entries(table))
+    for (const word of words) stems.set(stem(word), [...(stems.get(stem(word)) ?? []), stem(readerWord)]);
+  return stems;
 }
 
 /** The stem of a word of a text, and the stems of what readers may type for it. */
 export function indexedTerms(word: string): string[] {
   const wordStem = stem(word);
-  return [wordStem, ...(typedWords.get(wordStem) ?? [])];
+  return [wordStem, ...(readerStems.get(wordStem) ?? [])];
 }
