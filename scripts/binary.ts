@@ -69,53 +69,74 @@ async function make(output: string): Promise<void> {
     await buildPortal(root);
     step('the program and its threads');
     const program = path.join(staging, 'townhall.cjs');
-    const bundledFiles = await bundle('scripts/binary/entry.ts', program);
-    const assets = new Map(shippedFiles(root).map((name) => [name, path.join(root, name)]));
-    for (const thread of threads) {
-      const file = path.join(staging, `${path.basename(thread)}.js`);
-      for (const name of await bundle(`${thread}.ts`, file)) bundledFiles.add(name);
-      assets.set(`${thread}.js`, file);
-    }
-    for (const [name, file] of await collectPages(staging)) assets.set(name, file);
-    for (const [name, file] of packageFiles()) assets.set(name, file);
-    const { name, version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as {
-      name: string;
-      version: string;
-    };
-    assets.set('package.json', write(staging, 'package.json', JSON.stringify({ name, version })));
-    assets.set('THIRD-PARTY.txt', write(staging, 'THIRD-PARTY.txt', thirdPartyNotice(root, bundledFiles)));
-    // The encoder is bundled into its thread; its name in the list says so.
-    const names = [
-      ...assets.keys(),
-      ...(bundledFiles.has('h264-mp4-encoder') ? ['packages/h264-mp4-encoder'] : []),
-    ];
-    assets.set('names.json', write(staging, 'names.json', JSON.stringify(names)));
-
+    const programPackages = await bundle('scripts/binary/entry.ts', program);
+    const assets = await collectAssets(staging, programPackages);
     step('the blob with the assets');
-    const blob = path.join(staging, 'townhall.blob');
-    const config = {
-      main: program,
-      output: blob,
-      disableExperimentalSEAWarning: true,
-      useCodeCache: true,
-      assets: Object.fromEntries(assets),
-    };
-    await run(
-      process.execPath,
-      ['--experimental-sea-config', write(staging, 'sea.json', JSON.stringify(config))],
-      { cwd: staging },
-    );
+    const blob = await createBlob(staging, { program, assets });
     step('the executable');
-    const executable = path.join(staging, 'townhall');
-    cpSync(process.execPath, executable, { dereference: true });
-    chmodSync(executable, 0o755);
-    await runQuietly(() => inject(executable, 'NODE_SEA_BLOB', readFileSync(blob), { sentinelFuse: fuse }));
+    const executable = await createExecutable(staging, blob);
     mkdirSync(path.dirname(output), { recursive: true });
     // Rename into place: an older executable that is running keeps its file.
     renameSync(executable, output);
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }
+}
+
+/** The files of the executable by their names; bundles the worker threads. */
+async function collectAssets(
+  staging: string,
+  programPackages: ReadonlySet<string>,
+): Promise<ReadonlyMap<string, string>> {
+  const packages = new Set(programPackages);
+  const assets = new Map(shippedFiles(root).map((name) => [name, path.join(root, name)]));
+  for (const thread of threads) {
+    const file = path.join(staging, `${path.basename(thread)}.js`);
+    for (const name of await bundle(`${thread}.ts`, file)) packages.add(name);
+    assets.set(`${thread}.js`, file);
+  }
+  for (const [name, file] of await collectPages(staging)) assets.set(name, file);
+  for (const [name, file] of packageFiles()) assets.set(name, file);
+  const { name, version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as {
+    name: string;
+    version: string;
+  };
+  assets.set('package.json', write(staging, 'package.json', JSON.stringify({ name, version })));
+  assets.set('THIRD-PARTY.txt', write(staging, 'THIRD-PARTY.txt', thirdPartyNotice(root, packages)));
+  // The encoder is bundled into its thread; its name in the list says so.
+  const names = [
+    ...assets.keys(),
+    ...(packages.has('h264-mp4-encoder') ? ['packages/h264-mp4-encoder'] : []),
+  ];
+  assets.set('names.json', write(staging, 'names.json', JSON.stringify(names)));
+  return assets;
+}
+
+/** Returns the file of the blob that Node runs as a single executable application. */
+async function createBlob(
+  staging: string,
+  { program, assets }: { program: string; assets: ReadonlyMap<string, string> },
+): Promise<string> {
+  const blob = path.join(staging, 'townhall.blob');
+  const config = {
+    main: program,
+    output: blob,
+    disableExperimentalSEAWarning: true,
+    useCodeCache: true,
+    assets: Object.fromEntries(assets),
+  };
+  const configFile = write(staging, 'sea.json', JSON.stringify(config));
+  await run(process.execPath, ['--experimental-sea-config', configFile], { cwd: staging });
+  return blob;
+}
+
+/** Returns a copy of Node's own executable with the blob in it. */
+async function createExecutable(staging: string, blob: string): Promise<string> {
+  const executable = path.join(staging, 'townhall');
+  cpSync(process.execPath, executable, { dereference: true });
+  chmodSync(executable, 0o755);
+  await runQuietly(() => inject(executable, 'NODE_SEA_BLOB', readFileSync(blob), { sentinelFuse: fuse }));
+  return executable;
 }
 
 /**
@@ -136,8 +157,7 @@ async function bundle(entry: string, output: string): Promise<Set<string>> {
     legalComments: 'none',
     metafile: true,
     logLevel: 'error',
-    // Replacements that web bundlers make for some packages, and our client from its sources
-    // instead of its build.
+    // Our client from its sources instead of its build.
     alias: { '@townhall/gateway': path.join(root, 'clients/gateway/src/index.ts') },
     define: {
       'import.meta.url': '__address',
