@@ -117,12 +117,13 @@ async function lint(): Promise<boolean> {
   const findings = totals.reduce((sum, count) => sum + count, 0);
   report(`lint: ${findings === 0 ? 'no finding' : `${findings} findings`}`, start);
   if (findings === 0 && code === 0) return true;
-  const isReadable = await runRedocly(root, [
+  // The JSON has the counts; this form has the lines of the sources.
+  const readableRun = await runRedocly(root, [
     'lint',
     '--format=codeframe',
     ...surfaces.map(({ name }) => name),
   ]);
-  console.error(`${isReadable.stdout}\n${isReadable.stderr}`);
+  console.error(`${readableRun.stdout}\n${readableRun.stderr}`);
   return false;
 }
 
@@ -170,18 +171,18 @@ async function generateAllClients(
 }
 
 /** Writes what belongs to the generated client: the types of handlers, and the maps of codes and keys. */
-function writeContract(staging: string, surface: Surface, oneOfEach: Document): void {
+function writeContract(staging: string, surface: Surface, document: Document): void {
   const client = path.join(staging, 'clients', surface.name);
   const contract = path.join(staging, 'contract', surface.name);
   const methods = path.join(client, 'sdk.gen.ts');
-  writeFileSync(methods, addMethodExamples(readFileSync(methods, 'utf8'), oneOfEach));
-  writeFileSync(path.join(client, 'error-codes.gen.ts'), writeErrorCodes(oneOfEach));
-  writeFileSync(path.join(client, 'keyed-operations.gen.ts'), writeKeyedOperations(oneOfEach));
+  writeFileSync(methods, addMethodExamples(readFileSync(methods, 'utf8'), document));
+  writeFileSync(path.join(client, 'error-codes.gen.ts'), writeErrorCodes(document));
+  writeFileSync(path.join(client, 'keyed-operations.gen.ts'), writeKeyedOperations(document));
   mkdirSync(contract, { recursive: true });
   cpSync(bundleFile(staging, surface), path.join(contract, 'bundle.json'));
   // The server uses the client's types: one contract, one set of names.
   cpSync(path.join(client, 'types.gen.ts'), path.join(contract, 'types.gen.ts'));
-  writeFileSync(path.join(contract, 'operations.gen.ts'), writeOperations(oneOfEach, surface));
+  writeFileSync(path.join(contract, 'operations.gen.ts'), writeOperations(document, surface));
 }
 
 function publishAll(staging: string): number {
@@ -256,6 +257,6 @@ function readCurrentStamp(inputs: string): Stamp | undefined {
   }
 }
 
-function report(label: string, startedMs: number): void {
-  console.log(`generate: ${label} (${Math.round(performance.now() - startedMs)} ms)`);
+function report(label: string, sinceMs: number): void {
+  console.log(`generate: ${label} (${Math.round(performance.now() - sinceMs)} ms)`);
 }

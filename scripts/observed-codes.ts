@@ -60,20 +60,23 @@ export function listedCodes(documents: readonly { name: string; document: Docume
   return [...byName.values()];
 }
 
-/** The findings as text: unobserved codes, and exceptions that are not needed. */
+/**
+ * The findings as text: unobserved codes, and exceptions that are not needed. A pair is an operationId
+ * and a code, with a space between them; the operationId is empty for a request without an operation.
+ */
 export function findUnobserved(
-  listed: readonly ListedCode[],
-  observed: ReadonlySet<string>,
+  codes: readonly ListedCode[],
+  observedPairs: ReadonlySet<string>,
   exceptions: Readonly<Record<string, string>>,
 ): string[] {
   const isSeen = ({ code, operationIds, isShared }: ListedCode) =>
     [...operationIds, ...(isShared ? [''] : [])].some((operationId) =>
-      observed.has(`${operationId} ${code}`),
+      observedPairs.has(`${operationId} ${code}`),
     );
-  const unseenNames = listed.filter((entry) => !isSeen(entry)).map(({ name }) => name);
+  const unseenNames = codes.filter((entry) => !isSeen(entry)).map(({ name }) => name);
   // A code that depends on a race of two requests may be seen in one run and not in the next.
   const racedNames = new Set(
-    listed.map(({ name }) => name).filter((name) => exceptions[name]?.startsWith('Raced') === true),
+    codes.map(({ name }) => name).filter((name) => exceptions[name]?.startsWith('Raced') === true),
   );
   return [
     ...unseenNames.filter((name) => exceptions[name] === undefined).map((name) => `no test sees ${name}`),

@@ -71,12 +71,12 @@ async function main(output: string): Promise<void> {
     const clients = path.join(staging, 'clients');
     const tarballs = path.join(staging, 'tarballs');
     mkdirSync(tarballs);
-    const builtClients = runNode(path.join(root, 'scripts/build-clients.ts'), ['--into', clients], {
+    const buildingClients = runNode(path.join(root, 'scripts/build-clients.ts'), ['--into', clients], {
       cwd: root,
       timeoutMs: 600_000,
     });
     await buildServer(path.join(staging, 'townhall'));
-    succeed(await builtClients, 'build-clients');
+    requireSuccess(await buildingClients, 'build-clients');
     step('the tarballs');
     for (const folder of [
       path.join(staging, 'townhall'),
@@ -108,19 +108,19 @@ async function main(output: string): Promise<void> {
 async function buildServer(folder: string): Promise<void> {
   const compiledFolder = path.join(folder, 'dist');
   const tsc = path.join(root, 'node_modules/typescript/bin/tsc');
-  succeed(
+  requireSuccess(
     await runNode(tsc, ['-p', path.join(root, 'scripts/pack'), '--outDir', compiledFolder], {
       cwd: root,
       timeoutMs: 600_000,
     }),
     'tsc',
   );
+  // Data files, such as the contract, which the program reads at run time.
   for (const name of shippedFiles(root)) copy(name, path.join(folder, name.replace(/^src\//, 'dist/')));
   const pages = 'src/console/pages';
   if (existsSync(path.join(root, pages)))
     for (const name of shippedFiles(root, [pages]))
       if (!name.endsWith('.ts')) copy(name, path.join(folder, name.replace(/^src\//, 'dist/')));
-  // The contract is read as a file at run time; the code needs its types only.
   mkdirSync(path.join(folder, 'bin'));
   writeFileSync(path.join(folder, 'bin/townhall.js'), commandFile, { mode: 0o755 });
   copy('scripts/pack/README.md', path.join(folder, 'README.md'));
@@ -142,15 +142,15 @@ async function createBillOfMaterials(): Promise<string> {
   const bill = JSON.parse(text) as Bill;
   const names = runtimePackages();
   bill.components = bill.components.filter((component) => names.has(component['bom-ref']));
-  const keptNames = new Set([
+  const references = new Set([
     bill.metadata.component['bom-ref'],
     ...bill.components.map((component) => component['bom-ref']),
   ]);
   bill.dependencies = bill.dependencies
-    .filter(({ ref }) => keptNames.has(ref))
+    .filter(({ ref }) => references.has(ref))
     .map(({ ref, dependsOn = [] }) => ({
       ref,
-      dependsOn: dependsOn.filter((target) => keptNames.has(target)),
+      dependsOn: dependsOn.filter((target) => references.has(target)),
     }));
   // Time and serial number of this run are no property of the program.
   delete bill.serialNumber;
@@ -207,7 +207,7 @@ function copy(name: string, targetPath: string): void {
   cpSync(path.join(root, name), targetPath);
 }
 
-function succeed(
+function requireSuccess(
   { code, stdout, stderr }: { code: number; stdout: string; stderr: string },
   label: string,
 ): void {

@@ -35,8 +35,8 @@ try {
 }
 
 /**
- * Of two scripts that start at once, such as lint and tests, the second would delete what the first
- * installs.
+ * Installs under a lock: of two scripts that start at once, such as lint and tests, the second would
+ * delete what the first installs.
  */
 async function installAlone(): Promise<void> {
   const lock = await waitForLock();
@@ -58,15 +58,15 @@ async function waitForLock(): Promise<FolderLock> {
   }
 }
 
-/** npm writes the list of what it installed at the end of an installation, so half of one has no list. */
+/** npm writes the list of packages at the end of an installation, so an unfinished one has no list. */
 function isInstalled(folder: string): boolean {
-  const installed = readPackages(folder, 'node_modules/.package-lock.json');
-  if (installed === undefined) return false;
-  const locked = readPackages(folder, 'package-lock.json') ?? {};
-  return Object.entries(locked).every(([place, { version, optional }]) => {
+  const installedPackages = readPackages(folder, 'node_modules/.package-lock.json');
+  if (installedPackages === undefined) return false;
+  const lockedPackages = readPackages(folder, 'package-lock.json') ?? {};
+  return Object.entries(lockedPackages).every(([place, { version, optional }]) => {
     if (place === '') return true;
-    const present = installed[place];
-    return present === undefined ? optional === true : present.version === version;
+    const installedPackage = installedPackages[place];
+    return installedPackage === undefined ? optional === true : installedPackage.version === version;
   });
 }
 

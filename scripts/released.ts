@@ -1,4 +1,4 @@
-// Holds the contract to what was released of it: a change that breaks a client needs a higher major version.
+// Compares the contract with its released version: a change that breaks a client needs a higher major version.
 //
 //   node scripts/released.ts                compares src/contract with openapi/released
 //   node scripts/released.ts --release      writes the contract there, when it may be released; with --replace also
@@ -28,7 +28,7 @@ const { values: options } = parseArgs({
 interface Verdict {
   name: string;
   isAllowed: boolean;
-  words: string;
+  summary: string;
   report: string;
 }
 
@@ -47,9 +47,9 @@ async function main(): Promise<number> {
       `there is no release of ${missingNames.join(', ')}; "npm run release:contract" writes the first one`,
     );
   const verdicts = await Promise.all(names.filter((name) => !missingNames.includes(name)).map(compare));
-  for (const { name, isAllowed, words, report } of verdicts) {
+  for (const { name, isAllowed, summary, report } of verdicts) {
     if (!isAllowed) console.error(report);
-    console.log(`released: ${name}: ${words}`);
+    console.log(`released: ${name}: ${summary}`);
   }
   const isRefused = verdicts.some(({ isAllowed }) => !isAllowed);
   if (isRefused && !options.replace) {
@@ -85,7 +85,7 @@ async function compare(name: string): Promise<Verdict> {
   return {
     name,
     isAllowed: !isBreaking || majorOf(currentDocument.info.version) > majorOf(releasedDocument.info.version),
-    words: `${releasedDocument.info.version} -> ${currentDocument.info.version}, ${major} breaking, ${minor} added, ${patch} other`,
+    summary: `${releasedDocument.info.version} -> ${currentDocument.info.version}, ${major} breaking, ${minor} added, ${patch} other`,
     report: stdout,
   };
 }

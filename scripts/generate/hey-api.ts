@@ -8,7 +8,7 @@ import { typeStem } from './operations.ts';
 import type { Surface } from './surfaces.ts';
 import { runNode } from './tools.ts';
 
-const expected = [
+const requiredFiles = [
   'index.ts',
   'types.gen.ts',
   'sdk.gen.ts',
@@ -65,7 +65,7 @@ export function findGaps(
   surface: Surface,
   read: (file: string) => string | undefined,
 ): string[] {
-  const gaps = expected
+  const gaps = requiredFiles
     .filter((file) => (read(file) ?? '').trim() === '')
     .map((file) => `${file} is absent or empty`);
   const types = read('types.gen.ts') ?? '';

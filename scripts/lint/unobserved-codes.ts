@@ -8,7 +8,7 @@ const callback =
   'Also listed for the login provider, whose failures come at the callback, which answers a page.';
 const mailDeadline =
   'The mail server would have to be silent until its deadline; test/gateway/accounts observes its failure.';
-const unmailedReason = 'Only where an operator removes the mail server between the letter and its code.';
+const unmailedReason = 'Only where an operator removes the mail server between the mail and its code.';
 const ledger = 'Raced below HTTP: test/gateway/credits calls the ledger itself.';
 
 export const unobservedCodes: Readonly<Record<string, string>> = {
