@@ -2,9 +2,9 @@
 // Run it beside `npm start`, in as many terminals as you like:
 //
 //   npx node examples/agent-follow.ts --session demo                       follows until Ctrl-C
-//   npx node examples/agent-follow.ts --session demo "Tell me a story"     says something, and follows until it is answered
+//   npx node examples/agent-follow.ts --session demo "Tell me a story"     sends a prompt, and follows until its answer
 //
-// All see the same. One that is killed and started again with --after SEQ, or with nothing, misses nothing.
+// All show the same messages. One that is ended may start again with --after SEQ, or from the first event.
 import { readFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { createAgentClient, type SessionEvent, type UiMessage, type UiMessagePart } from '@townhall/agent';
@@ -24,7 +24,7 @@ const agent = createAgentClient({ baseUrl, token });
 const { session: sessionId, name } = values;
 const [text] = positionals;
 
-/** The messages of a session, from nothing but its events. */
+/** The messages of a session, built from its events alone. */
 function createThread() {
   const messages = new Map<string, UiMessage>();
   const openParts = new Map<string, Extract<UiMessagePart, { type: 'text' | 'reasoning' }>>();
@@ -41,7 +41,7 @@ function createThread() {
   return {
     messages: () => [...messages.values()],
     /** Returns whether the display changes. */
-    take(event: SessionEvent): boolean {
+    apply(event: SessionEvent): boolean {
       switch (event.type) {
         case 'message.created':
           messages.set(event.messageId, { id: event.messageId, role: event.role, parts: [] });
@@ -57,7 +57,7 @@ function createThread() {
           return true;
         case 'part.delta': {
           const part = openParts.get(event.partId);
-          // The offset gives the position of the text, whatever came before.
+          // Cutting at the offset makes a repeated delta harmless.
           if (part) part.text = part.text.slice(0, event.offset) + event.delta;
           return true;
         }
@@ -118,7 +118,7 @@ for await (const event of agent.sessions.follow(
   if ('seq' in event) ({ seq } = event);
   const hasStatus = event.type === 'status.changed' || event.type === 'stream.ready';
   if (hasStatus) ({ status } = event);
-  if (thread.take(event) || hasStatus) draw(thread.messages());
+  if (thread.apply(event) || hasStatus) draw(thread.messages());
   if (!process.stdout.isTTY && event.type === 'message.completed')
     console.log(`${event.seq}  ${linesOf([event.message]).join('')}`);
 }
