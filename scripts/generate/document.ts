@@ -74,6 +74,11 @@ export function operationsOf(document: Document): PlacedOperation[] {
   );
 }
 
+/** Whether the operation refers to the parameter component of this name. */
+export function hasParameter({ parameters = [] }: Operation, component: string): boolean {
+  return parameters.some((parameter) => isReference(parameter) && parameter.$ref.endsWith(`/${component}`));
+}
+
 /** Follows references to the referenced value; throws for a dangling one. */
 export function resolve<T extends object>(document: Document, value: T | Reference): T {
   let current: unknown = value;

@@ -2,7 +2,7 @@
 // (`x-error-codes`); families here add the codes of shared code, such as authentication, bodies and
 // model calls.
 
-import { type Document, type Operation, isReference, operationsOf, resolve } from './document.ts';
+import { type Document, type Operation, hasParameter, operationsOf, resolve } from './document.ts';
 import type { Surface } from './surfaces.ts';
 
 interface CodeFamily {
@@ -32,16 +32,8 @@ function acceptsMediaType({ requestBody }: Operation, mediaType: string): boolea
   return mediaType in content;
 }
 
-function hasKey({ parameters = [] }: Operation): boolean {
-  return parameters.some((parameter) => isReference(parameter) && parameter.$ref.endsWith('/IdempotencyKey'));
-}
-
 function isPaid({ operationId = '', responses = {} }: Operation): boolean {
   return operationId.startsWith('ai.') && responses['402'] !== undefined;
-}
-
-function namesSession({ parameters = [] }: Operation): boolean {
-  return parameters.some((parameter) => isReference(parameter) && parameter.$ref.endsWith('/SessionId'));
 }
 
 const providerFailures = [
@@ -123,7 +115,7 @@ const codeFamilies: readonly CodeFamily[] = [
   {
     name: 'an Idempotency-Key',
     codes: ['idempotency_key_in_use', 'idempotency_key_reused', 'result_not_replayable'],
-    has: hasKey,
+    has: (operation) => hasParameter(operation, 'IdempotencyKey'),
   },
   {
     name: 'a paid call of a model',
@@ -146,7 +138,7 @@ const codeFamilies: readonly CodeFamily[] = [
   {
     name: 'a session',
     codes: ['session_not_found'],
-    has: namesSession,
+    has: (operation) => hasParameter(operation, 'SessionId'),
   },
   {
     name: 'an instruction',

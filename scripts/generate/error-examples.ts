@@ -36,7 +36,7 @@ interface Response {
 type ErrorOperation = Operation & { 'x-error-types'?: ErrorDialect; 'x-error-types-header'?: string };
 
 /** One use of a response by an operation. */
-interface Place {
+interface ResponseUse {
   responses: Record<string, unknown>;
   status: string;
   /** The names of its examples, in the contract's order of codes. */
@@ -48,7 +48,7 @@ interface Group {
   reference: string;
   /** Begins the names of the dialect's examples. */
   prefix: string;
-  places: Place[];
+  places: ResponseUse[];
 }
 
 const requestId = 'req_01jd6zv0c5e9fsr8m2w4x1k7qa';
@@ -128,7 +128,7 @@ function setExamples(response: Response, names: readonly string[]): void {
 function splitComponent(
   document: Document,
   { reference, prefix }: Pick<Group, 'reference' | 'prefix'>,
-  places: readonly Place[],
+  places: readonly ResponseUse[],
 ): void {
   const components = (document.components?.responses ?? {}) as Record<string, Response>;
   const originalResponse = resolve<Response>(document, { $ref: reference });

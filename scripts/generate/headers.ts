@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { parse } from 'yaml';
-import { type Document, type Operation, isReference, operationsOf, resolve } from './document.ts';
+import { type Document, type Operation, hasParameter, operationsOf, resolve } from './document.ts';
 import type { Surface } from './surfaces.ts';
 
 interface Response {
@@ -14,7 +14,7 @@ interface Response {
 }
 
 /** A response of an operation, with the properties that decide its headers. */
-interface Place {
+interface ResponseContext {
   surface: Pick<Surface, 'name'>;
   operation: Operation;
   status: number;
@@ -25,7 +25,11 @@ interface Place {
  * The shared headers: the name, the component under openapi/shared/headers and the responses that
  * have it.
  */
-const sharedHeaders: readonly { name: string; component: string; isOn: (place: Place) => boolean }[] = [
+const sharedHeaders: readonly {
+  name: string;
+  component: string;
+  isOn: (place: ResponseContext) => boolean;
+}[] = [
   ...Object.entries({
     'x-request-id': 'RequestId',
     'x-client-request-id': 'ClientRequestId',
@@ -66,26 +70,24 @@ const sharedHeaders: readonly { name: string; component: string; isOn: (place: P
   }).map(([name, component]) => ({
     name,
     component,
-    isOn: ({ mediaTypes, status }: Place) => mediaTypes.includes('text/html') || status === 303,
+    isOn: ({ mediaTypes, status }: ResponseContext) => mediaTypes.includes('text/html') || status === 303,
   })),
 ];
 
 /** The gateway counts each request whose credential it checks. */
-function isCounted({ surface, operation }: Place): boolean {
+function isCounted({ surface, operation }: ResponseContext): boolean {
   return surface.name === 'gateway' && operation['x-ignores-credential'] !== true;
 }
 
 // The gateway stores successes and failures midway, since a refused call may be repeated. The agent
 // also stores the failure of a run that a call has started, with any status.
-function canBeReplayed({ surface, operation, status }: Place): boolean {
-  const hasKey = (operation.parameters ?? []).some(
-    (parameter) => isReference(parameter) && parameter.$ref.endsWith('/IdempotencyKey'),
-  );
+function canBeReplayed({ surface, operation, status }: ResponseContext): boolean {
+  const hasKey = hasParameter(operation, 'IdempotencyKey');
   return hasKey && (surface.name !== 'gateway' || status < 300 || (status >= 500 && status !== 503));
 }
 
 // A failed model call lists its attempts like a successful one.
-function hasAttempts({ operation, status }: Place): boolean {
+function hasAttempts({ operation, status }: ResponseContext): boolean {
   const { headers } = (operation.responses?.['200'] ?? {}) as Response;
   return status >= 400 && headers?.['x-townhall-attempts'] !== undefined;
 }

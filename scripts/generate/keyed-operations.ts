@@ -1,12 +1,10 @@
 // Writes the list of operations with an Idempotency-Key, so that a client knows
 // which calls may be sent again.
-import { type Document, isReference, operationsOf } from './document.ts';
+import { type Document, hasParameter, operationsOf } from './document.ts';
 
 export function writeKeyedOperations(document: Document): string {
   const keyedOperations = operationsOf(document).filter(({ operation }) =>
-    (operation.parameters ?? []).some(
-      (parameter) => isReference(parameter) && parameter.$ref.endsWith('/IdempotencyKey'),
-    ),
+    hasParameter(operation, 'IdempotencyKey'),
   );
   const lines = keyedOperations.map(({ method, path }) => `  '${method.toUpperCase()} ${path}',\n`);
   return `// Generated from openapi/ by scripts/generate.ts; change the contract instead.
