@@ -14,7 +14,7 @@ import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { build } from 'rolldown';
 import { groupGuides } from './docs/guide-order.ts';
-import { type Entry, writeIndexBody } from './docs/index-page.ts';
+import { type DocumentEntry, writeIndexBody } from './docs/index-page.ts';
 import { type NavigationGroup, writeHeader, writePage } from './docs/layout.ts';
 import { findBrokenLinks } from './docs/links.ts';
 import { firstSentence, markdownPage, writeLlmsText } from './docs/llms-text.ts';
@@ -50,12 +50,13 @@ interface DescribedDocument extends Document {
   info: { title: string; version: string; summary?: string };
 }
 
-interface Reference {
+/** A document of the contract with the page of Redoc that shows it. */
+interface ReferencePage {
   surface: Surface;
   bundle: string;
   text: string;
   document: DescribedDocument;
-  entry: Entry;
+  entry: DocumentEntry;
 }
 
 /** One of our own pages before the layout is added. */
@@ -145,7 +146,7 @@ interface PortalParts {
   pages: readonly Page[];
   operations: OperationPages;
   navigation: NavigationGroup[];
-  references: readonly Reference[];
+  references: readonly ReferencePage[];
   pictures: ReadonlyMap<string, PictureFile>;
 }
 
@@ -181,7 +182,7 @@ function writeOwnPages({ pages, operations, navigation, references, pictures }: 
 
 function checkLinks(
   pages: ReadonlyMap<string, string>,
-  references: readonly Reference[],
+  references: readonly ReferencePage[],
   pictures: ReadonlyMap<string, PictureFile>,
 ): void {
   const brokenLinks = findBrokenLinks(
@@ -203,7 +204,7 @@ function checkLinks(
 function writeTexts(
   pages: readonly Page[],
   navigation: NavigationGroup[],
-  references: readonly Reference[],
+  references: readonly ReferencePage[],
 ): [string, string][] {
   const texts = pages.filter(hasMarkdown);
   const entries = references.map(({ entry }) => entry);
@@ -231,7 +232,7 @@ function inputDigest(folder: string): string {
 
 function renderPages(
   folder: string,
-  references: readonly Reference[],
+  references: readonly ReferencePage[],
   pictures: ReadonlyMap<string, PictureFile>,
 ): { pages: Page[]; checkSampleTypes: () => void } {
   const sources = readSources(folder);
@@ -379,7 +380,7 @@ function writeOwnPage(
   });
 }
 
-function collectOperations(pages: readonly Page[], references: readonly Reference[]): OperationPages {
+function collectOperations(pages: readonly Page[], references: readonly ReferencePage[]): OperationPages {
   const codes = pages.find(({ page }) => page === 'guides/error-codes.html')?.headings ?? [];
   return collectOperationPages(
     references.map(({ surface, document, entry }) => ({ surface, document, reference: entry.page })),
@@ -403,7 +404,7 @@ function refuse(problems: readonly string[]): void {
   if (problems.length > 0) throw new Error(`samples:\n  ${problems.join('\n  ')}`);
 }
 
-function navigate(pages: readonly Page[], references: readonly Reference[]): NavigationGroup[] {
+function navigate(pages: readonly Page[], references: readonly ReferencePage[]): NavigationGroup[] {
   const titles = new Map(pages.map(({ page, title }) => [page, title]));
   const guides = pages
     .filter(({ page }) => /^(?:start|guides\/.+)\.html$/.test(page))
@@ -438,7 +439,7 @@ function sectionsOf({ page, title, sections }: Page): Omit<SearchEntry, 'id' | '
   }));
 }
 
-function readReference(surface: Surface): Reference {
+function readReference(surface: Surface): ReferencePage {
   const bundle = path.join(root, 'src/contract', surface.name, 'bundle.json');
   if (!existsSync(bundle))
     throw new Error(`there is no bundle of ${surface.name}; run "npm run generate" first`);
@@ -457,7 +458,7 @@ function readReference(surface: Surface): Reference {
 
 /** The reference page, and beside it the document itself for tools. */
 async function buildReference(
-  { surface, bundle, text, entry }: Reference,
+  { surface, bundle, text, entry }: ReferencePage,
   staging: string,
 ): Promise<[string, string][]> {
   const page = path.join(staging, entry.page);

@@ -8,7 +8,7 @@ import { writeSampleTabs } from './operation-samples.ts';
 import { escapeHtml } from './text.ts';
 
 /** A document on the first page; file names are relative to the page. */
-export interface Entry {
+export interface DocumentEntry {
   page: string;
   document: string;
   title: string;
@@ -18,7 +18,7 @@ export interface Entry {
 }
 
 export interface IndexOptions {
-  entries: readonly Entry[];
+  entries: readonly DocumentEntry[];
   guides: readonly NavigationGroup[];
   /** The first sentence of each guide by its page. */
   descriptions: ReadonlyMap<string, string>;
@@ -79,7 +79,7 @@ function writeTask(page: string, title: string, description = ''): string {
 <p>${escapeHtml(description)}</p></li>`;
 }
 
-function writeEntry({ page, document, title, summary, version, operations }: Entry): string {
+function writeEntry({ page, document, title, summary, version, operations }: DocumentEntry): string {
   return `<li>
 <h3><a href="${escapeHtml(page)}">${escapeHtml(title)}</a></h3>
 <p>${escapeHtml(summary)}</p>

@@ -89,7 +89,9 @@ function createMarked(options: MarkdownOptions, headings: Heading[]): Marked {
       table(token: Tokens.Table) {
         const cells = (row: Tokens.TableCell[], tag: string) =>
           row.map((cell) => `<${tag}>${this.parser.parseInline(cell.tokens)}</${tag}>`).join('');
-        return `<div class="table" tabindex="0"><table><thead><tr>${cells(token.header, 'th')}</tr></thead><tbody>${token.rows.map((row) => `<tr>${cells(row, 'td')}</tr>`).join('')}</tbody></table></div>\n`;
+        const head = `<thead><tr>${cells(token.header, 'th')}</tr></thead>`;
+        const rows = token.rows.map((row) => `<tr>${cells(row, 'td')}</tr>`).join('');
+        return `<div class="table" tabindex="0"><table>${head}<tbody>${rows}</tbody></table></div>\n`;
       },
       // Comments are for authors; any other HTML is shown as text.
       html: ({ text }) => (/^\s*<!--[\s\S]*-->\s*$/.test(text) ? '' : escapeHtml(text)),
@@ -107,7 +109,9 @@ function portalLink(href: string, { source, page, pageOf }: MarkdownOptions): st
   const target = path.posix.normalize(path.posix.join(path.posix.dirname(source), file));
   const targetPage = pageOf(target);
   if (targetPage === undefined) return href;
-  return `${path.posix.relative(path.posix.dirname(page), targetPage) || path.posix.basename(targetPage)}${anchor === undefined ? '' : `#${anchor}`}`;
+  const address =
+    path.posix.relative(path.posix.dirname(page), targetPage) || path.posix.basename(targetPage);
+  return anchor === undefined ? address : `${address}#${anchor}`;
 }
 
 function sectionsOf(tokens: readonly Token[], headings: readonly Heading[]): Section[] {

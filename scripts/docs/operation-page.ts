@@ -88,7 +88,7 @@ export function tagOf({ operation }: PlacedOperation): string {
 }
 
 /** The method as a colored label. */
-export function methodTag(method: string): string {
+function methodTag(method: string): string {
   return `<span class="method ${method}">${method.toUpperCase()}</span>`;
 }
 
@@ -164,11 +164,19 @@ function writeAnswers({ document, endpoint, render }: OperationPageOptions): str
     // send.
     const members = describedMembers.map((member) => ({ ...member, isRequired: false }));
     const types = media.map(([mediaType]) => `<code>${escapeHtml(mediaType)}</code>`).join(', ');
+    const typeLine = types === '' ? '' : `<p class="quiet">${types}</p>\n`;
     const next = Object.values(links).map(
       ({ operationId = '', description: reason = '' }) =>
         `<li><a href="${escapeHtml(operationId)}.html"><code>${escapeHtml(operationId)}</code></a>: ${render(reason).replaceAll(/<\/?p>|\n/g, '')}</li>`,
     );
-    return `<h3 id="answer-${status}">${status}</h3>\n${render(description)}${types === '' ? '' : `<p class="quiet">${types}</p>\n`}${memberTable(members, render)}${next.length === 0 ? '' : `<p>Next:</p>\n<ul>${next.join('')}</ul>\n`}`;
+    const nextList = next.length === 0 ? '' : `<p>Next:</p>\n<ul>${next.join('')}</ul>\n`;
+    return [
+      `<h3 id="answer-${status}">${status}</h3>\n`,
+      render(description),
+      typeLine,
+      memberTable(members, render),
+      nextList,
+    ].join('');
   });
   return `<h2 id="answers">Answers</h2>\n${parts.join('\n')}`;
 }
@@ -238,6 +246,13 @@ export function tagAnchor(surface: Surface, tag: string): string {
   return `${surface.name}-${tag}`;
 }
 
+/** An operation as an item of a list: its summary as a link, its method and path. */
+export function operationItem(address: string, { method, path, id, operation }: PlacedOperation): string {
+  const link = `<a href="${escapeHtml(address)}">${escapeHtml(operation.summary ?? id)}</a>`;
+  const endpoint = `${methodTag(method)} <code>${escapeHtml(path)}</code>`;
+  return `<li>${link} <span class="endpoint">${endpoint}</span></li>`;
+}
+
 /** A list of all operations by document and tag. */
 export function writeOperationIndex(
   groups: readonly {
@@ -247,13 +262,16 @@ export function writeOperationIndex(
 ): string {
   const parts = groups.map(({ surface, tags }) => {
     const sections = [...tags].map(([tag, entries]) => {
-      const items = entries.map(
-        ({ page, endpoint: { method, path, id, operation } }) =>
-          `<li><a href="${escapeHtml(page.replace('operations/', ''))}">${escapeHtml(operation.summary ?? id)}</a> <span class="endpoint">${methodTag(method)} <code>${escapeHtml(path)}</code></span></li>`,
+      const items = entries.map(({ page, endpoint }) =>
+        operationItem(page.replace('operations/', ''), endpoint),
       );
       return `<h3 id="${tagAnchor(surface, tag)}">${escapeHtml(tag)}</h3>\n<ul class="operations">${items.join('\n')}</ul>`;
     });
     return `<h2 id="${surface.name}">${escapeHtml(surface.title)}</h2>\n${sections.join('\n')}`;
   });
-  return `<h1 id="operations">Operations</h1>\n<p>Each operation has a page with samples for curl, TypeScript and Python that you can copy and run against the local edition.</p>\n${parts.join('\n')}`;
+  return [
+    '<h1 id="operations">Operations</h1>',
+    '<p>Each operation has a page with samples for curl, TypeScript and Python that you can copy and run against the local edition.</p>',
+    parts.join('\n'),
+  ].join('\n');
 }

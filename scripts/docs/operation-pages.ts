@@ -8,14 +8,13 @@ import type { SearchEntry } from './browser/search-options.ts';
 import type { NavigationGroup } from './layout.ts';
 import { type GuideText, mentions } from './operation-guides.ts';
 import {
-  methodTag,
+  operationItem,
   pageOfOperation,
   tagAnchor,
   tagOf,
   writeOperationBody,
   writeOperationIndex,
 } from './operation-page.ts';
-import { escapeHtml } from './text.ts';
 
 export interface DocumentedSurface {
   surface: Surface;
@@ -24,7 +23,7 @@ export interface DocumentedSurface {
   reference: string;
 }
 
-interface Entry extends DocumentedSurface {
+interface OperationEntry extends DocumentedSurface {
   endpoint: PlacedOperation;
   page: string;
   guides: GuideText[];
@@ -91,7 +90,7 @@ function entriesOf(
   described: DocumentedSurface,
   surfaces: readonly DocumentedSurface[],
   guides: readonly GuideText[],
-): Entry[] {
+): OperationEntry[] {
   const { surface, document } = described;
   const base = surface.name.endsWith('-classic')
     ? surfaces.find((candidate) => candidate.surface.name === surface.name.replace('-classic', ''))
@@ -118,14 +117,14 @@ function isSameOperation(operation: PlacedOperation, candidate: PlacedOperation)
   return text(operation) === text(candidate);
 }
 
-function groupByTag(entries: readonly Entry[]) {
+function groupByTag(entries: readonly OperationEntry[]) {
   return [...Map.groupBy(entries, ({ surface }) => surface)].map(([surface, surfaceEntries]) => ({
     surface,
     tags: Map.groupBy(surfaceEntries, ({ endpoint }) => tagOf(endpoint)),
   }));
 }
 
-function navigationOf(entry: Entry, entries: readonly Entry[]): NavigationGroup[] {
+function navigationOf(entry: OperationEntry, entries: readonly OperationEntry[]): NavigationGroup[] {
   const group = groupByTag(entries).find(({ surface }) => surface === entry.surface);
   const tag = tagOf(entry.endpoint);
   const links = (group?.tags.get(tag) ?? []).map(({ page, endpoint }) => ({
@@ -151,7 +150,7 @@ function serviceLinks(surface: Surface, tags: readonly string[]): NavigationGrou
   };
 }
 
-function searchEntry({ endpoint, page, surface }: Entry): Omit<SearchEntry, 'id' | 'excerpt'> {
+function searchEntry({ endpoint, page, surface }: OperationEntry): Omit<SearchEntry, 'id' | 'excerpt'> {
   const { id, method, path, operation } = endpoint;
   const { summary = id, description = '' } = operation as { summary?: string; description?: string };
   return {
@@ -163,15 +162,12 @@ function searchEntry({ endpoint, page, surface }: Entry): Omit<SearchEntry, 'id'
   };
 }
 
-function isShownBy({ guides }: Entry, guide: string): boolean {
+function isShownBy({ guides }: OperationEntry, guide: string): boolean {
   return guides.some(({ page }) => page === guide);
 }
 
-function writeOperationsOfGuide(entries: readonly Entry[]): string {
+function writeOperationsOfGuide(entries: readonly OperationEntry[]): string {
   if (entries.length === 0) return '';
-  const items = entries.map(
-    ({ page, endpoint: { method, path, id, operation } }) =>
-      `<li><a href="../${escapeHtml(page)}">${escapeHtml(operation.summary ?? id)}</a> <span class="endpoint">${methodTag(method)} <code>${escapeHtml(path)}</code></span></li>`,
-  );
+  const items = entries.map(({ page, endpoint }) => operationItem(`../${page}`, endpoint));
   return `<h2 id="operations-on-this-page">Operations on this page</h2>\n<ul class="operations">${items.join('')}</ul>\n`;
 }

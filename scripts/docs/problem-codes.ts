@@ -8,6 +8,12 @@ interface CodeText {
   do: string;
 }
 
+const introduction = [
+  'Every error of both servers has a `code`, made for programs: it never changes its meaning, and new ones may be added.',
+  'The shape around it is in [errors](errors.md).',
+  "An error of a model provider keeps the provider's own code where it has one.",
+].join(' ');
+
 /**
  * Returns Markdown, which is rendered and indexed like a guide. Throws for a code without a text.
  */
@@ -34,9 +40,10 @@ export function writeProblemCodes(documents: readonly Document[]): string {
   );
   const parts = statuses.map((status) => {
     const codes = schema.enum.filter((code) => texts[code]?.status[0] === status);
-    return `## ${status === 200 ? 'Within an answer' : status}\n${codes.map((code) => entry(code, texts[code])).join('\n')}`;
+    const entries = codes.map((code) => writeEntry(code, texts[code]));
+    return `## ${status === 200 ? 'Within an answer' : status}\n${entries.join('\n')}`;
   });
-  return `# Error codes\nEvery error of both servers has a \`code\`, made for programs: it never changes its meaning, and new ones may be added. The shape around it is in [errors](errors.md). An error of a model provider keeps the provider's own code where it has one.\n\n${parts.join('\n\n')}\n`;
+  return `# Error codes\n${introduction}\n\n${parts.join('\n\n')}\n`;
 }
 
 // Errors inside successful answers (status 200) come last.
@@ -48,7 +55,7 @@ function isWhole(text: CodeText | undefined): boolean {
   return text !== undefined && text.status.length > 0 && text.means.trim() !== '' && text.do.trim() !== '';
 }
 
-function entry(code: string, text: CodeText | undefined): string {
+function writeEntry(code: string, text: CodeText | undefined): string {
   const statusNote = (text?.status.length ?? 0) > 1 ? ` Its status is ${text?.status.join(', ')}.` : '';
   return `### ${code}\n${text?.means}${statusNote} **What to do:** ${text?.do}\n`;
 }
