@@ -20,6 +20,7 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { parseArgs, promisify } from 'node:util';
 import { build, type BuildOptions } from 'esbuild';
+import { filesBelow } from './generate/files.ts';
 import { createProgress } from './pack/progress.ts';
 import { buildPortal } from './pack/portal.ts';
 import { shippedFiles } from './pack/shipped-files.ts';
@@ -178,7 +179,7 @@ async function bundle(entry: string, output: string): Promise<Set<string>> {
 async function collectPages(staging: string): Promise<[string, string][]> {
   const folder = 'src/console/pages';
   if (!existsSync(path.join(root, folder))) return [];
-  const sources = shippedFiles(root, [folder]);
+  const sources = filesBelow(root, folder);
   const scripts = sources.filter((name) => name.endsWith('.ts'));
   await build({
     absWorkingDir: root,

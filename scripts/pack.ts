@@ -18,6 +18,7 @@ import {
 } from 'node:fs';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
+import { filesBelow } from './generate/files.ts';
 import { runNode } from './generate/tools.ts';
 import { inspectTarball } from './pack/inspect.ts';
 import { serverManifest, serverNode } from './pack/manifest.ts';
@@ -119,7 +120,7 @@ async function buildServer(folder: string): Promise<void> {
   for (const name of shippedFiles(root)) copy(name, path.join(folder, name.replace(/^src\//, 'dist/')));
   const pages = 'src/console/pages';
   if (existsSync(path.join(root, pages)))
-    for (const name of shippedFiles(root, [pages]))
+    for (const name of filesBelow(root, pages))
       if (!name.endsWith('.ts')) copy(name, path.join(folder, name.replace(/^src\//, 'dist/')));
   mkdirSync(path.join(folder, 'bin'));
   writeFileSync(path.join(folder, 'bin/townhall.js'), commandFile, { mode: 0o755 });

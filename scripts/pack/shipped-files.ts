@@ -2,8 +2,9 @@
 // the repository. Code reads those of src through src/kernel/assets.ts; their folders are listed
 // here.
 
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import path from 'node:path';
+import { filesBelow } from '../generate/files.ts';
 
 const folders: readonly { folder: string; only: RegExp }[] = [
   { folder: 'src/gateway/migrations', only: /\.sql$/ },
@@ -17,23 +18,15 @@ const folders: readonly { folder: string; only: RegExp }[] = [
 ];
 const files: readonly string[] = ['build/pglite-seed.tgz', 'LICENSE'];
 
-/** The files in the wanted folders, or all of them. Throws when a required file was not generated yet. */
-export function shippedFiles(root: string, wantedFolders?: readonly string[]): string[] {
-  if (wantedFolders !== undefined) return wantedFolders.flatMap((folder) => listFilesBelow(root, folder));
+/** The paths of all data files, sorted within their folders. Throws when a required one was not generated yet. */
+export function shippedFiles(root: string): string[] {
   for (const name of [...folders.map(({ folder }) => folder), ...files])
     if (!existsSync(path.join(root, name)))
       throw new Error(`${name} is not there; run "npm run prepare" first`);
   return [
     ...folders.flatMap(({ folder, only: pattern }) =>
-      listFilesBelow(root, folder).filter((name) => pattern.test(name)),
+      filesBelow(root, folder).filter((name) => pattern.test(name)),
     ),
     ...files,
   ];
-}
-
-function listFilesBelow(root: string, folder: string): string[] {
-  return readdirSync(path.join(root, folder), { recursive: true, encoding: 'utf8' })
-    .map((name) => `${folder}/${name}`)
-    .filter((name) => statSync(path.join(root, name)).isFile())
-    .sort();
 }

@@ -4,6 +4,8 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 
+const rule = '='.repeat(80);
+
 /** The notice for packages of node_modules, sorted by name; throws for a package without a licence. */
 export function thirdPartyNotice(root: string, packages: ReadonlySet<string>): string {
   const parts = [...packages].sort().map((name) => {
@@ -18,9 +20,10 @@ export function thirdPartyNotice(root: string, packages: ReadonlySet<string>): s
     if (license === undefined && texts.length === 0)
       throw new Error(`the package ${name} does not say its licence`);
     const body = texts.map((file) => readFileSync(path.join(folder, file), 'utf8').trim()).join('\n\n');
-    return `${'='.repeat(80)}\n${name} ${version} (${license ?? 'see below'})\n\n${body || `Its licence is ${license}; the package carries no text of it.`}\n`;
+    const text = body || `Its licence is ${license}; the package carries no text of it.`;
+    return `${rule}\n${name} ${version} (${license ?? 'see below'})\n\n${text}\n`;
   });
   const node = path.join(root, 'node_modules/node/LICENSE');
-  if (existsSync(node)) parts.push(`${'='.repeat(80)}\nNode.js\n\n${readFileSync(node, 'utf8')}`);
+  if (existsSync(node)) parts.push(`${rule}\nNode.js\n\n${readFileSync(node, 'utf8')}`);
   return `Townhall contains or uses the following works of others under their own licences.\n\n${parts.join('\n')}`;
 }
