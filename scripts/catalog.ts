@@ -20,7 +20,7 @@ import {
   type TokenPrices,
 } from './catalog/selection.ts';
 
-const kinds = [
+const tokenKinds = [
   ['input', 'input_mtok'],
   ['cached_input', 'cache_read_mtok'],
   ['cache_write', 'cache_write_mtok'],
@@ -72,7 +72,7 @@ function ratesOf(prices: ModelPrice[]): {
   const rates: Rates = {};
   const tiers = new Map<number, Rates>();
   for (const price of prices) {
-    for (const [kind, member] of kinds) {
+    for (const [kind, member] of tokenKinds) {
       const amount = price[member];
       if (amount === undefined) continue;
       const { base, tiers: steps } = typeof amount === 'number' ? { base: amount, tiers: [] } : amount;
@@ -92,7 +92,7 @@ function ratesOf(prices: ModelPrice[]): {
   };
 }
 
-function withHour(rates: Rates, { hourCacheWrite }: SelectedProvider): Rates {
+function withHourRate(rates: Rates, { hourCacheWrite }: SelectedProvider): Rates {
   const { input } = rates;
   return hourCacheWrite === undefined || input === undefined
     ? rates
@@ -227,10 +227,10 @@ function modelOf(provider: SelectedProvider, selectedModel: SelectedModel, day: 
     context_window: price.contextWindow ?? selectedModel.contextWindow ?? null,
     max_output_tokens: selectedModel.maxOutputTokens,
     inputs: selectedModel.inputs,
-    rates: withHour(rates, provider),
+    rates: withHourRate(rates, provider),
     ...(tiers.length === 0
       ? {}
-      : { tiers: tiers.map((tier) => ({ ...tier, rates: withHour(tier.rates, provider) })) }),
+      : { tiers: tiers.map((tier) => ({ ...tier, rates: withHourRate(tier.rates, provider) })) }),
     ...(efforts === undefined ? {} : { reasoning: serializeEfforts(efforts) }),
   };
 }
