@@ -3,6 +3,8 @@ import { callConsole, runOrShowError } from '../shared/agent-client.ts';
 import { button, focusHome, h, json, showControls } from '../shared/elements.ts';
 import type { PendingApproval } from './thread-state.ts';
 
+type Decide = (decision: 'approve' | 'deny', scope?: 'once' | 'session' | 'project') => Promise<void>;
+
 /**
  * `more` is shown below the name, such as the session. `onDecided` is called once the agent has
  * accepted the decision.
@@ -22,10 +24,7 @@ export function approvalCard(
     autocomplete: 'off',
     placeholder: 'reason for the model, sent with a denial',
   });
-  const decide = async (
-    decision: 'approve' | 'deny',
-    scope: 'once' | 'session' | 'project' = 'once',
-  ): Promise<void> => {
+  const decide: Decide = async (decision, scope = 'once') => {
     const text = reason.value.trim();
     const isDecided = await runOrShowError(() =>
       callConsole('sessions.decideApproval', {
@@ -55,15 +54,19 @@ export function approvalCard(
         { class: 'quiet' },
         `Without an answer it is denied at ${new Date(approval.expiresAt).toLocaleTimeString()}.`,
       ),
-    h(
-      'div',
-      { class: 'row' },
-      button('Approve', () => decide('approve'), { class: 'primary' }),
-      button('Deny', () => decide('deny'), { class: 'danger' }),
-      button('Always in this session', () => decide('approve', 'session')),
-      button('Always in this project', () => decide('approve', 'project')),
-      h('label', { class: 'grow', for: reason.id }, h('span', { class: 'hidden' }, 'Reason'), reason),
-    ),
+    decisionRow(reason, decide),
+  );
+}
+
+function decisionRow(reason: HTMLInputElement, decide: Decide): HTMLElement {
+  return h(
+    'div',
+    { class: 'row' },
+    button('Approve', () => decide('approve'), { class: 'primary' }),
+    button('Deny', () => decide('deny'), { class: 'danger' }),
+    button('Always in this session', () => decide('approve', 'session')),
+    button('Always in this project', () => decide('approve', 'project')),
+    h('label', { class: 'grow', for: reason.id }, h('span', { class: 'hidden' }, 'Reason'), reason),
   );
 }
 

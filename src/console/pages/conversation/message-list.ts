@@ -65,12 +65,16 @@ export function createMessageList(
             fileChanges: thread.fileChanges(message),
           });
         children.push(view.element);
-        for (const { afterMessageId, text, tone } of thread.remarks())
-          if (afterMessageId === message.id) children.push(h('p', { class: `remark ${tone}` }, text));
+        children.push(...remarksAfter(thread, message));
       }
       arrange(log, children);
     },
   };
+}
+
+function remarksAfter(thread: Thread, { id }: Message): HTMLElement[] {
+  const remarks = thread.remarks().filter(({ afterMessageId }) => afterMessageId === id);
+  return remarks.map(({ text, tone }) => h('p', { class: `remark ${tone}` }, text));
 }
 
 // Moves only children that are out of place, since moving an element loses its focus and selection.

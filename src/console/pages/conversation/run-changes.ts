@@ -49,23 +49,17 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
     show(await callConsole<RunChanges>('sessions.getChanges', { sessionId, runId }));
   }
 
-  async function readIntoView(): Promise<void> {
-    await read();
-    showOpened(element);
-  }
-
   async function press(): Promise<void> {
-    const wasUndone = status === 'undone';
-    const operation = wasUndone ? 'sessions.redoRun' : 'sessions.undoRun';
+    const operation = status === 'undone' ? 'sessions.redoRun' : 'sessions.undoRun';
     const isDone = await runOrShowError(() => callConsole(operation, { sessionId, runId }));
-    if (isDone) note.textContent = wasUndone ? 'The changes are back.' : 'The files are set back.';
-    else note.textContent = '';
+    note.textContent = isDone ? doneNotes[operation] : '';
     // The error of the operation stays where this fails as well.
     await read().catch(() => {});
   }
 
   element.addEventListener('toggle', () => {
-    if (element.open && status === undefined) void runOrShowError(readIntoView);
+    if (element.open && status === undefined)
+      void runOrShowError(() => read().then(() => showOpened(element)));
   });
   // Captured, because `toggle` of the files inside does not bubble.
   element.addEventListener('toggle', ({ target }) => showOpened(target), { capture: true });
@@ -81,6 +75,11 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
     },
   };
 }
+
+const doneNotes = {
+  'sessions.redoRun': 'The changes are back.',
+  'sessions.undoRun': 'The files are set back.',
+} as const;
 
 // What opens below the end of the log would be out of sight.
 function showOpened(target: EventTarget | null): void {
