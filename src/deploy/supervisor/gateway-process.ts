@@ -96,11 +96,11 @@ interface Requests {
 
 /** Matches replies to requests by their ids. */
 function createRequests(child: ChildProcess): Requests {
-  const pendingCalls = new Map<number, { resolve: () => void; reject: (error: Error) => void }>();
+  const pendingRequests = new Map<number, { resolve: () => void; reject: (error: Error) => void }>();
   let nextId = 1;
   child.on('message', (reply: GatewayReply) => {
-    const request = pendingCalls.get(reply.id);
-    pendingCalls.delete(reply.id);
+    const request = pendingRequests.get(reply.id);
+    pendingRequests.delete(reply.id);
     if (reply.ok) request?.resolve();
     else request?.reject(new Error(reply.message));
   });
@@ -109,7 +109,7 @@ function createRequests(child: ChildProcess): Requests {
       const id = nextId++;
       const message: GatewayMessage = { ...request, id };
       const { promise, resolve, reject } = Promise.withResolvers<void>();
-      pendingCalls.set(id, { resolve, reject });
+      pendingRequests.set(id, { resolve, reject });
       const timer = setTimeout(() => {
         const seconds = Math.round(deadlineMs / 1_000);
         reject(new Error(`The gateway did not finish within ${seconds} seconds (${request.kind}).`));
@@ -119,12 +119,12 @@ function createRequests(child: ChildProcess): Requests {
         await promise;
       } finally {
         clearTimeout(timer);
-        pendingCalls.delete(id);
+        pendingRequests.delete(id);
       }
     },
     rejectAll(reason) {
-      for (const { reject } of pendingCalls.values()) reject(reason);
-      pendingCalls.clear();
+      for (const { reject } of pendingRequests.values()) reject(reason);
+      pendingRequests.clear();
     },
   };
 }
