@@ -8,11 +8,12 @@ const baseUrl = process.env['TOWNHALL_URL'] ?? 'http://127.0.0.1:43127';
 const client = createGatewayClient({ baseUrl, token: process.env['TOWNHALL_TOKEN'] ?? logIn });
 // #endregion
 
+let login: Promise<string> | undefined;
+
 /**
  * The local edition gives a token to every caller on the same machine; the client keeps it for
  * later calls.
  */
-let login: Promise<string> | undefined;
 function logIn(): Promise<string> {
   login ??= (async () => {
     const { login_id } = await client.accounts.startLogin({ provider: 'local', bureau_id: 'local' });
