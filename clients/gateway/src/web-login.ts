@@ -225,7 +225,10 @@ function goBack(start: string, current: URL, navigate: WebLoginOptions['navigate
  * Ends the session when the server refuses its token, such as one that was revoked. The refusal of
  * an earlier token changes nothing: the user may have signed in again meanwhile.
  */
-function createSessionFetch(baseFetch: GatewayClientOptions['fetch'], session: WebSession): typeof globalThis.fetch {
+function createSessionFetch(
+  baseFetch: GatewayClientOptions['fetch'],
+  session: WebSession,
+): typeof globalThis.fetch {
   return async (input, init) => {
     const response = await (baseFetch ?? globalThis.fetch)(input, init);
     if (response.status !== 401) return response;

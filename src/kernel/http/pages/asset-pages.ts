@@ -69,7 +69,9 @@ export function serveAssets(folder: string): ServeAssets {
     }
     const page = await finder.page(address.endsWith('/') ? `${name}index.html` : name, encoding);
     if (page !== undefined) return writePage(request, response, page);
-    const errorPage = acceptsHtml(request.headers.accept) ? await finder.page('404.html', encoding) : undefined;
+    const errorPage = acceptsHtml(request.headers.accept)
+      ? await finder.page('404.html', encoding)
+      : undefined;
     if (errorPage === undefined) return next();
     response.writeHead(404, { ...errorPage.headers, 'cache-control': 'no-store' });
     response.end(request.method === 'HEAD' ? undefined : errorPage.content);
