@@ -42,7 +42,7 @@ const stampFile = path.join(root, contractFolder, 'stamp.json');
 
 /** The members of redocly.yaml that are used here. */
 interface RedoclyConfiguration {
-  apis: Record<string, { root: string }>;
+  apis: Record<string, { root: string; output?: string }>;
 }
 
 interface Stamp {
@@ -132,12 +132,13 @@ async function bundle(staging: string): Promise<void> {
   // One run bundles all documents, since loading the tool takes as long as a bundle. It names its
   // output after the document's file, and two of ours are "openapi", so a configuration names it.
   const { apis } = parse(readFileSync(path.join(root, 'redocly.yaml'), 'utf8')) as RedoclyConfiguration;
-  const outputs = surfaces.map((surface) => [
-    surface.name,
-    { root: path.join(root, apis[surface.name]?.root ?? ''), output: bundleFile(staging, surface) },
-  ]);
+  const outputs: RedoclyConfiguration['apis'] = {};
+  for (const surface of surfaces) {
+    const document = path.join(root, apis[surface.name]?.root ?? '');
+    outputs[surface.name] = { root: document, output: bundleFile(staging, surface) };
+  }
   const configuration = path.join(staging, 'redocly.yaml');
-  writeFileSync(configuration, JSON.stringify({ telemetry: 'off', apis: Object.fromEntries(outputs) }));
+  writeFileSync(configuration, JSON.stringify({ telemetry: 'off', apis: outputs }));
   const { code, stdout, stderr } = await runRedocly(root, ['bundle', `--config=${configuration}`]);
   if (code !== 0 || surfaces.some((surface) => !existsSync(bundleFile(staging, surface))))
     throw new Error(`redocly bundle:\n${stdout}\n${stderr}`);

@@ -45,12 +45,12 @@ export function serverManifest(root: string): Manifest {
 /** The package.json of a client with its compiled files as exports; in a checkout they are its sources. */
 export function clientManifest(file: string, name: string): Record<string, unknown> {
   const manifest = JSON.parse(readFileSync(file, 'utf8')) as { exports: Record<string, string> };
-  const exports = Object.fromEntries(
-    Object.entries(manifest.exports).map(([entry, source]) => {
-      if (!source.endsWith('.ts')) return [entry, source];
-      const compiledFile = source.replace('./src/', `./dist/${name}/src/`).replace(/\.ts$/, '');
-      return [entry, { types: `${compiledFile}.d.ts`, default: `${compiledFile}.js` }];
-    }),
-  );
+  const exports: Record<string, unknown> = {};
+  for (const [entry, source] of Object.entries(manifest.exports)) {
+    const compiledFile = source.replace('./src/', `./dist/${name}/src/`).replace(/\.ts$/, '');
+    exports[entry] = source.endsWith('.ts')
+      ? { types: `${compiledFile}.d.ts`, default: `${compiledFile}.js` }
+      : source;
+  }
   return { ...manifest, exports };
 }

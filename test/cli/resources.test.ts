@@ -1,6 +1,6 @@
 // Commands such as `townhall users list`: their requests, the credential they choose, and their tables.
 import { once } from 'node:events';
-import { createServer, type IncomingMessage } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { stripVTControlCharacters } from 'node:util';
@@ -26,7 +26,8 @@ const keyPage = {
 let url = '';
 const requests: IncomingMessage[] = [];
 const bodies: string[] = [];
-const server = createServer(async (request, response) => {
+const server = createServer((request, response) => void answer(request, response));
+async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
   requests.push(request);
   bodies.push(await text(request));
   const { authorization } = request.headers;
@@ -36,7 +37,7 @@ const server = createServer(async (request, response) => {
   response.writeHead(isAllowed ? 200 : refusedStatus, { 'content-type': 'application/json' });
   const error = { code: 'forbidden_for_identity', message: 'Not you.', param: null, request_id: 'req_1' };
   response.end(`${JSON.stringify(isAllowed ? keyPage : { error })}\n`);
-});
+}
 beforeAll(async () => {
   await once(server.listen(0, '127.0.0.1'), 'listening');
   url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;

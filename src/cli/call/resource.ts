@@ -99,10 +99,10 @@ async function readSubjects(
   });
   const response = await fetch(request, { signal: AbortSignal.timeout(completionMs) });
   const { items } = (await response.json()) as { items: Record<string, unknown>[] };
-  return items.map((item) => ({
-    word: String(item[id]),
-    description: escapeControls(String(labels.map((name) => item[name]).find(Boolean) ?? '')),
-  }));
+  return items.map((item) => {
+    const label = labels.map((name) => item[name]).find((value) => typeof value === 'string' && value !== '');
+    return { word: String(item[id]), description: escapeControls(typeof label === 'string' ? label : '') };
+  });
 }
 
 /** The first word as a pair; it may have the member's name already. Throws for another member's name. */

@@ -290,8 +290,7 @@ function requirementsOf(model: CatalogModel): Requirement[] {
     if (envs.length === 1) return { key, description: `Key of the model provider ${name}.`, required: true };
     return {
       key,
-      description:
-        `One of ${envs.length} keys of the model provider ${name}; ` + 'at least one of them is required.',
+      description: `One of ${envs.length} keys of the model provider ${name}; at least one of them is required.`,
       required: false,
     };
   });

@@ -43,7 +43,7 @@ function parseHeader(header: Buffer): { name: string; isFolder: boolean; bytes: 
 
 /** Takes counts of bytes from a stream of chunks. */
 class ByteSource {
-  readonly #chunks: AsyncIterator<Buffer, undefined>;
+  readonly #chunks: AsyncIterator<Buffer, unknown>;
   #bytes: Buffer = Buffer.alloc(0);
 
   constructor(stream: AsyncIterable<Buffer>) {
@@ -69,9 +69,9 @@ class ByteSource {
   }
 
   async #readChunk(): Promise<boolean> {
-    const { done, value } = await this.#chunks.next();
-    if (done === true) return false;
-    this.#bytes = this.#bytes.length > 0 ? Buffer.concat([this.#bytes, value]) : value;
+    const chunk = await this.#chunks.next();
+    if (chunk.done === true) return false;
+    this.#bytes = this.#bytes.length > 0 ? Buffer.concat([this.#bytes, chunk.value]) : chunk.value;
     return true;
   }
 }
