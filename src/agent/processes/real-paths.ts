@@ -1,7 +1,7 @@
 // The real paths behind the configured ones. Everything that is mounted or masked is compared by
 // real paths: a link to a folder with secrets would otherwise show them under another name.
-import { realpathSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { readlinkSync, realpathSync } from 'node:fs';
+import { dirname, isAbsolute, join, resolve, sep } from 'node:path';
 import { isWithin } from '../../kernel/folder.ts';
 import { refusal } from '../refusal.ts';
 
@@ -21,7 +21,7 @@ export function resolvePaths(paths: readonly string[], writablePaths: readonly s
   for (const path of paths) {
     const target = realPathOf(path);
     if (target === undefined) continue;
-    requireOwnLink(path, target, writablePaths);
+    refuseLinkOutOfWritable(path, target, writablePaths);
     if (writablePaths.some((folder) => isWithin(target, folder))) continue;
     result.paths.push(target);
     if (target !== path) result.links.push({ path, target });
@@ -29,8 +29,8 @@ export function resolvePaths(paths: readonly string[], writablePaths: readonly s
   return result;
 }
 
-function requireOwnLink(path: string, target: string, writablePaths: readonly string[]): void {
-  const folder = folderLeft(path, target, writablePaths);
+function refuseLinkOutOfWritable(path: string, target: string, writablePaths: readonly string[]): void {
+  const folder = writableFolderLeft(path, target, writablePaths);
   if (folder === undefined) return;
   throw refusal(
     `The path ${path} of the configuration leads through a link in ${folder}, which programs ` +
@@ -41,16 +41,60 @@ function requireOwnLink(path: string, target: string, writablePaths: readonly st
 /** Whether the path leads through one of the real folders and out of it again. */
 export function leavesFolder(path: string, writablePaths: readonly string[]): boolean {
   const target = realPathOf(path);
-  return target !== undefined && folderLeft(path, target, writablePaths) !== undefined;
+  return target !== undefined && writableFolderLeft(path, target, writablePaths) !== undefined;
 }
 
-function folderLeft(path: string, target: string, writablePaths: readonly string[]): string | undefined {
-  for (let step = path; step !== dirname(step); step = dirname(step)) {
-    const realFolder = realPathOf(dirname(step));
-    const folder = writablePaths.find((entry) => realFolder !== undefined && isWithin(realFolder, entry));
-    if (folder !== undefined && !isWithin(target, folder)) return folder;
+/** The writable folder through which the path leads although its target is elsewhere. */
+function writableFolderLeft(
+  path: string,
+  target: string,
+  writablePaths: readonly string[],
+): string | undefined {
+  const passedFolders = foldersOnTheWay(path);
+  return writablePaths.find(
+    (folder) => !isWithin(target, folder) && passedFolders.some((passed) => isWithin(passed, folder)),
+  );
+}
+
+// Linux resolves as many links of one path.
+const maxLinks = 40;
+
+/**
+ * The real folder of each name of the path, and of each name of the links on its way: a link of the
+ * user may lead to a link that a program made.
+ */
+function foldersOnTheWay(path: string): string[] {
+  const folders: string[] = [];
+  const names = resolve(path).split(sep);
+  let folder: string = sep;
+  let links = 0;
+  for (let name = names.shift(); name !== undefined; name = names.shift()) {
+    if (name === '' || name === '.') continue;
+    if (name === '..') {
+      folder = dirname(folder);
+      continue;
+    }
+    folders.push(folder);
+    const entry = join(folder, name);
+    const target = linkTarget(entry);
+    if (target === undefined || links === maxLinks) {
+      folder = entry;
+      continue;
+    }
+    links += 1;
+    names.unshift(...target.split(sep));
+    if (isAbsolute(target)) folder = sep;
   }
-  return undefined;
+  return folders;
+}
+
+/** Undefined for a path that is no link. */
+function linkTarget(path: string): string | undefined {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Undefined for a path that does not exist. */

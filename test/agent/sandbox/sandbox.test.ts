@@ -284,6 +284,7 @@ describe.skipIf(!hasBubblewrap)('a sandbox with links in its paths', () => {
     await symlink(workspace, join(base, 'project'));
     await symlink(join(base, 'secrets'), join(base, 'out', 'planted'));
     await symlink(join(base, 'secrets'), join(workspace, 'planted'));
+    await symlink(join(workspace, 'planted'), join(base, 'chained'));
   });
   afterAll(() => rm(base, { recursive: true, force: true }));
 
@@ -333,7 +334,7 @@ describe.skipIf(!hasBubblewrap)('a sandbox with links in its paths', () => {
     );
   });
 
-  test.each(['out/planted', 'work/planted', 'project/planted'])(
+  test.each(['out/planted', 'work/planted', 'project/planted', 'chained'])(
     'does not follow a link that a program could have made: %s',
     async (path) => {
       const settings = { write: [join(base, 'out')], read: [join(base, path)] };
