@@ -5,6 +5,7 @@ import { withTimeout } from '../kernel/async.ts';
 import type { AgentLink } from './agent-link.ts';
 import { AgentSilentError, describeLoss } from './failures.ts';
 import { listRuns } from './run-views.ts';
+import { agentDeadlineMs } from './pages/shared/deadlines.ts';
 import type { Overview, PluginCall, PluginView, RunView } from './pages/shared/views.ts';
 
 type Members = Readonly<Record<string, unknown>>;
@@ -35,24 +36,6 @@ const contractOperations = [
   'services.callAction',
 ] as const;
 
-// A stopped process (SIGSTOP) still accepts connections, so only a deadline detects it. Operations
-// that run code of plugins have the long deadline of the link.
-const deadlinesMs: Readonly<Record<string, number>> = {
-  // It has its own deadline, after which it reports that the agent does not answer.
-  'console.overview': Infinity,
-  // git may take a minute for a worktree, and so may the copy of its files for a fork.
-  'sessions.create': 75_000,
-  'sessions.fork': 150_000,
-  // Files are compared within 15 seconds and set back within 15 more.
-  'sessions.getChanges': 35_000,
-  'sessions.undoRun': 50_000,
-  'sessions.redoRun': 50_000,
-  'services.controlService': 60_000,
-  'services.callCommand': Infinity,
-  'services.callAction': Infinity,
-  'console.callPlugin': Infinity,
-};
-const defaultDeadlineMs = 15_000;
 const overviewDeadlineMs = 6_000;
 // The overview lists the approvals of this many sessions; a person answers them one by one.
 const maxSessions = 50;
@@ -73,7 +56,7 @@ export function agentOperations(link: AgentLink): ReadonlyMap<string, Operation>
   return new Map(
     operations.map(([name, operation]) => [
       name,
-      withDeadline(operation, { ms: deadlinesMs[name] ?? defaultDeadlineMs, isRead: isRead(name) }),
+      withDeadline(operation, { ms: agentDeadlineMs(name), isRead: isRead(name) }),
     ]),
   );
 }

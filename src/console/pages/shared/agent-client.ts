@@ -1,5 +1,6 @@
 // Calls of the pages to the console, and the display of errors: the agent's message, with the
 // request id for support.
+import { pageDeadlineMs } from './deadlines.ts';
 import { fill, h } from './elements.ts';
 import { keyHeaders } from './key.ts';
 
@@ -33,20 +34,9 @@ export class Refusal extends Error {
   }
 }
 
-// The console's own deadlines for the agent are shorter; these end a call when the console itself
-// does not answer.
-const deadlinesMs: Readonly<Record<string, number>> = {
-  'console.overview': 10_000,
-  'services.controlService': 65_000,
-  'services.callCommand': 700_000,
-  'services.callAction': 700_000,
-  'console.callPlugin': 700_000,
-};
-const defaultDeadlineMs = 20_000;
-
 /** The result of an operation of the console's list. Throws a Refusal. */
 export async function callConsole<Answer>(operation: string, members: object = {}): Promise<Answer> {
-  const signal = AbortSignal.timeout(deadlinesMs[operation] ?? defaultDeadlineMs);
+  const signal = AbortSignal.timeout(pageDeadlineMs(operation));
   let response: Response;
   let body: { error?: object };
   try {
@@ -76,9 +66,7 @@ export function errorView(error: unknown): Node[] {
   return [
     h('p', {}, error instanceof Error ? error.message : String(error)),
     ...detailList(details),
-    ...(refusal === undefined || refusal.requestId === ''
-      ? []
-      : [h('p', { class: 'quiet' }, 'Request ', h('code', {}, refusal.requestId), `, ${refusal.code}`)]),
+    ...requestLine(refusal),
   ];
 }
 
@@ -122,11 +110,13 @@ export async function runOrShowError(work: () => Promise<unknown>): Promise<bool
 
 /** Shows a refusal with those of its errors that no field of a form shows. */
 export function refusalView(refusal: Refusal, unplacedErrors: readonly Detail[] = refusal.details): Node[] {
-  return [
-    h('p', { class: 'bad' }, refusal.message),
-    ...detailList(unplacedErrors),
-    h('p', { class: 'quiet' }, `Request ${refusal.requestId}, ${refusal.code}`),
-  ];
+  return [h('p', { class: 'bad' }, refusal.message), ...detailList(unplacedErrors), ...requestLine(refusal)];
+}
+
+/** Empty where no server answered. */
+function requestLine(refusal: Refusal | undefined): Node[] {
+  if (refusal === undefined || refusal.requestId === '') return [];
+  return [h('p', { class: 'quiet' }, 'Request ', h('code', {}, refusal.requestId), `, ${refusal.code}`)];
 }
 
 function detailList(details: readonly Detail[]): Node[] {
