@@ -17,19 +17,21 @@ export function openLogFile(
   let fd = openSync(path, 'a', 0o600);
   let size = statSync(path).size;
 
+  // Closes the earlier file last: without a new one, writing goes on in it.
   function rotate(): void {
-    closeSync(fd);
     for (let age = maxFiles - 1; age >= 1; age -= 1)
       renameIfExists(age === 1 ? path : `${path}.${age - 1}`, `${path}.${age}`);
+    const earlierFd = fd;
     fd = openSync(path, 'a', 0o600);
     size = 0;
+    closeSync(earlierFd);
   }
 
   return {
     write(chunk) {
       const bytes = typeof chunk === 'string' ? Buffer.from(chunk) : chunk;
-      if (size > 0 && size + bytes.length > maxBytes) rotate();
       try {
+        if (size > 0 && size + bytes.length > maxBytes) rotate();
         writeSync(fd, bytes);
         size += bytes.length;
       } catch (error) {
