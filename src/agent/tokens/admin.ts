@@ -1,7 +1,7 @@
 // Administration of an agent's tokens: create, list, revoke. Only `create` returns the token
 // itself; the database has its digest and its last four characters.
 import { id } from '../../kernel/ids.ts';
-import { Problem } from '../../kernel/problem.ts';
+import { invalidMember, Problem } from '../../kernel/problem.ts';
 import { createToken, tokenDigest, type Redactor } from '../../kernel/secrets/secret.ts';
 import type { ListedToken, TokenStore } from './store.ts';
 
@@ -43,10 +43,10 @@ export function tokenAdmin({
       redactor.hold(token);
       const tokenId = id('tok');
       const digest = tokenDigest(token);
-      await store.add({ tokenId, agentId, name, digest, last4: token.slice(-4), ttlSeconds });
+      const last4 = token.slice(-4);
+      const { expiresAt } = await store.add({ tokenId, agentId, name, digest, last4, ttlSeconds });
       onChange();
-      const row = (await store.list(agentId)).find((token) => token.tokenId === tokenId);
-      return { tokenId, name, token, expiresAt: row?.expiresAt ?? null };
+      return { tokenId, name, token, expiresAt };
     },
     list: () => store.list(agentId),
     async revoke(tokenId) {
@@ -59,16 +59,12 @@ export function tokenAdmin({
   };
 }
 
-function requireValid(name: string, ttlSeconds: number | undefined): void {
+// The control socket passes JSON that nothing has validated.
+function requireValid(name: unknown, ttlSeconds: unknown): void {
   if (typeof name !== 'string' || !/^[A-Za-z0-9._-]{1,64}$/.test(name))
-    throw new Problem(
-      'bad_request',
-      'invalid_request',
-      'The name of a token has up to 64 letters, digits, dots, hyphens and underscores.',
-    );
-  const isValidTtl =
-    ttlSeconds === undefined ||
-    (Number.isInteger(ttlSeconds) && ttlSeconds >= 1 && ttlSeconds <= maxTtlSeconds);
-  if (!isValidTtl)
-    throw new Problem('bad_request', 'invalid_request', 'A token lives from a second to ten years.');
+    throw invalidMember('name', 'must be 1 to 64 letters, digits, dots, hyphens or underscores');
+  if (ttlSeconds === undefined) return;
+  const isTtl = typeof ttlSeconds === 'number' && Number.isInteger(ttlSeconds);
+  if (!isTtl || ttlSeconds < 1 || ttlSeconds > maxTtlSeconds)
+    throw invalidMember('ttlSeconds', `must be a whole number from 1 to ${maxTtlSeconds}`);
 }

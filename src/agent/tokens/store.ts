@@ -37,7 +37,7 @@ export interface TokenStore {
     digest: Buffer;
     last4: string;
     ttlSeconds?: number | undefined;
-  }): Promise<void>;
+  }): Promise<{ expiresAt: string | null }>;
   list(agentId: string): Promise<ListedToken[]>;
   /** Returns whether the token was live; undefined when the agent has no token with this id. */
   revoke(agentId: string, tokenId: string): Promise<boolean | undefined>;
@@ -80,11 +80,13 @@ export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
       return row && { tokenId: row.token_id, agentId: row.agent_id, isLive: row.live };
     },
     async add({ tokenId, agentId, name, digest, last4, ttlSeconds = null }) {
-      await sql`
+      const [row] = await sql<{ expires_at: Date | null }[]>`
         insert into agent.tokens_tokens (token_id, agent_id, name, digest, last4, expires_at)
         values (${tokenId}, ${agentId}, ${name}, ${digest}, ${last4},
           agent.townhall_now() + make_interval(secs => ${ttlSeconds}::double precision))
-        on conflict (digest) do nothing`;
+        on conflict (digest) do nothing
+        returning expires_at`;
+      return { expiresAt: row?.expires_at?.toISOString() ?? null };
     },
     async list(agentId) {
       const rows = await sql<TokenRow[]>`

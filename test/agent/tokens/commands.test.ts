@@ -76,7 +76,7 @@ describe('townhall agent token with a running agent', () => {
 
   test.each([
     [['token'], /say "townhall agent token/],
-    [['token', 'create', 'a b'], /The name of a token/],
+    [['token', 'create', 'a b'], /`name` must be/],
     [['token', 'create', 'a', '--ttl', 'soon'], /--ttl takes/],
     [['token', 'list', '--ttl', '1d'], /--ttl belongs/],
     [['token', 'revoke'], /say "townhall agent token/],
