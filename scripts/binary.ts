@@ -103,7 +103,10 @@ async function collectAssets(
     version: string;
   };
   assets.set('package.json', write(staging, 'package.json', JSON.stringify({ name, version })));
-  assets.set('THIRD-PARTY.txt', write(staging, 'THIRD-PARTY.txt', thirdPartyNotice(root, packages)));
+  assets.set(
+    'THIRD-PARTY.txt',
+    write(staging, 'THIRD-PARTY.txt', thirdPartyNotice(root, packages, { hasNode: true })),
+  );
   // The encoder is bundled into its thread; its name in the list says so.
   const names = [
     ...assets.keys(),

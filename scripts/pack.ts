@@ -132,6 +132,7 @@ async function buildServer(folder: string): Promise<void> {
     thirdPartyNotice(
       root,
       new Set(Object.keys(manifest.dependencies).filter((name) => !name.startsWith('@townhall/'))),
+      { hasNode: false },
     ),
   );
 }
