@@ -4,6 +4,7 @@ import type { DeviceKey } from '../../../contract/gateway/types.gen.ts';
 import type { Background } from '../../../kernel/background.ts';
 import { networkOf } from '../../../kernel/http/address.ts';
 import { Problem } from '../../../kernel/problem.ts';
+import { tokenDigest } from '../../../kernel/secrets/secret.ts';
 import type { BureauState } from '../../bureaus/index.ts';
 import { originOf } from '../../identity.ts';
 import { defaultKeySeconds } from '../core/api-key.ts';
@@ -11,7 +12,7 @@ import type { AttemptLimitsStore, WindowLimit } from '../core/attempt-limits-sto
 import { tooManyAttempts } from '../core/attempt-limits.ts';
 import type { AccountsHandlers, AuditPort, CreditsPort, RequireActiveBureau } from '../core/ports.ts';
 import type { AccountsStore } from '../core/store.ts';
-import { newSecret, newUserCode, secretDigest } from '../login/sealed-secrets.ts';
+import { newSecret, newUserCode } from '../login/sealed-secrets.ts';
 import { pollDeviceLogin, type DeviceCredential } from './result.ts';
 import type { DeviceLoginStore, KeyLimits } from './store.ts';
 
@@ -157,7 +158,7 @@ async function insertLogin(
     const userCode = newUserCode();
     const result = await deviceLogins.insert(
       {
-        digest: secretDigest(deviceCode),
+        digest: tokenDigest(deviceCode),
         userCodeDigest: readUserCode(userCode).digest,
         bureauId: body.bureau_id,
         name: body.name,
@@ -178,7 +179,7 @@ async function insertLogin(
 function readUserCode(text: string): { userCode: string; digest: Buffer } {
   const letters = text.replace('-', '').toUpperCase();
   const userCode = `${letters.slice(0, 4)}-${letters.slice(4)}`;
-  return { userCode, digest: secretDigest(`device user code ${userCode}`) };
+  return { userCode, digest: tokenDigest(`device user code ${userCode}`) };
 }
 
 /**

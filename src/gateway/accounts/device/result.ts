@@ -2,12 +2,12 @@
 // the rules of API keys: it belongs to the person who confirmed and ends with the token that confirmed.
 import type { Tx } from '../../../kernel/data/database.ts';
 import { Problem } from '../../../kernel/problem.ts';
+import { tokenDigest } from '../../../kernel/secrets/secret.ts';
 import type { BureauState } from '../../bureaus/index.ts';
 import { insertApiKey } from '../core/api-key.ts';
 import type { CreditsPort } from '../core/ports.ts';
 import type { AccountsQueries, AccountsStore, Token, TokenKind } from '../core/store.ts';
 import { newUserToken } from '../core/user-token.ts';
-import { secretDigest } from '../login/sealed-secrets.ts';
 import type { DeviceLogin, DeviceLoginStore } from './store.ts';
 
 export interface DeviceCredential {
@@ -47,7 +47,7 @@ interface ResultOptions {
 /** Throws the codes of RFC 8628 as Problems until there is a credential. */
 export async function pollDeviceLogin(options: ResultOptions, deviceCode: string): Promise<DeviceCredential> {
   const { store, deviceLogins } = options;
-  const digest = secretDigest(deviceCode);
+  const digest = tokenDigest(deviceCode);
   const outcome = await store.tx(async (queries, tx): Promise<Outcome> => {
     const logins = deviceLogins.withSql(tx);
     const login = await logins.lock(digest);

@@ -3,7 +3,7 @@
 // its verifier, for a token.
 import { createHash } from 'node:crypto';
 import { Problem } from '../../../kernel/problem.ts';
-import { secretsEqual } from '../../../kernel/secrets/secret.ts';
+import { secretsEqual, tokenDigest } from '../../../kernel/secrets/secret.ts';
 import type { BureauState } from '../../bureaus/index.ts';
 import type { AccountsHandlers, RequireActiveBureau } from '../core/ports.ts';
 import { serializeUser } from '../core/serialize-user.ts';
@@ -14,7 +14,7 @@ import type { OneTimeTokenStore } from './one-time-tokens-store.ts';
 import { consumeOneTimeToken, issueOneTimeToken } from './one-time-tokens.ts';
 import { requireRedirectUri } from './redirect-target.ts';
 import { requireProof } from './result.ts';
-import { isSecret, secretDigest } from './sealed-secrets.ts';
+import { isSecret } from './sealed-secrets.ts';
 import type { LoginAttempt, LoginAttemptStore } from './store.ts';
 
 // The browser follows one redirect between the two calls.
@@ -46,7 +46,7 @@ export function appCodeHandlers(
   const { loginAttempts, oneTimeTokens } = options;
   return {
     'accounts.issueLoginCode': async ({ body }) => {
-      const digest = secretDigest(body.login_id);
+      const digest = tokenDigest(body.login_id);
       const attempt = requireAttempt(await loginAttempts.find(digest));
       const bureau = await options.requireActiveBureau(attempt.bureauId);
       requireFinished(attempt);

@@ -2,6 +2,7 @@
 // reads their results.
 import { id } from '../../../kernel/ids.ts';
 import { invalidMember, Problem } from '../../../kernel/problem.ts';
+import { tokenDigest } from '../../../kernel/secrets/secret.ts';
 import type { Bureau, BureauState } from '../../bureaus/index.ts';
 import { wrongPassword } from '../providers/password-login.ts';
 import type {
@@ -17,7 +18,7 @@ import type { AccountsStore } from '../core/store.ts';
 import type { OneTimeTokenStore } from './one-time-tokens-store.ts';
 import { issueOneTimeToken, newOneTimeSecret } from './one-time-tokens.ts';
 import type { RedirectBinding } from './redirect-target.ts';
-import { newSecret, newUserCode, seal, secretDigest, unseal } from './sealed-secrets.ts';
+import { newSecret, newUserCode, seal, unseal } from './sealed-secrets.ts';
 import type { LoginAttempt, LoginAttemptQueries, LoginAttemptStore, NewLoginAttempt } from './store.ts';
 
 export interface LoginTimes {
@@ -101,7 +102,7 @@ export function createLoginAttempts(options: LoginAttemptOptions): LoginAttempts
     async start(provider, bureau, binding) {
       const loginId = newSecret('login');
       const attempt = {
-        digest: secretDigest(loginId),
+        digest: tokenDigest(loginId),
         bureauId: bureau.bureauId,
         provider: provider.id,
         ttlSeconds: times.attemptSeconds,
@@ -121,7 +122,7 @@ export function createLoginAttempts(options: LoginAttemptOptions): LoginAttempts
     },
 
     async continue(loginId, input, { providerOf, contextOf }) {
-      const digest = secretDigest(loginId);
+      const digest = tokenDigest(loginId);
       const attempt = requireAttempt(await loginAttempts.find(digest));
       refuseUnlessActive(attempt.bureauState);
       if (attempt.state !== 'pending' || attempt.isExpired || attempt.inputsLeft === 0)

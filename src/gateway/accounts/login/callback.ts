@@ -3,6 +3,7 @@
 // a `redirect_to`, reading the token needs a code that only the finishing browser
 // receives; without one, the person compares a code on two screens first (RFC 8628).
 import { asProblem, Problem } from '../../../kernel/problem.ts';
+import { tokenDigest } from '../../../kernel/secrets/secret.ts';
 import type { Bureau, BureauState } from '../../bureaus/index.ts';
 import type { Person, RedirectProvider } from '../providers/provider.ts';
 import type { LoginAttempts, RedirectState } from './attempts.ts';
@@ -10,7 +11,7 @@ import type { OneTimeTokenStore } from './one-time-tokens-store.ts';
 import { consumeOneTimeToken, issueOneTimeToken } from './one-time-tokens.ts';
 import { pageHeaders, renderPage, type Page, type PageReply } from './pages.ts';
 import { returnAddress } from './redirect-target.ts';
-import { isSecret, newSecret, secretDigest } from './sealed-secrets.ts';
+import { isSecret, newSecret } from './sealed-secrets.ts';
 import type { LoginAttempt, LoginAttemptStore } from './store.ts';
 
 type PageStatus = 200 | 400 | 403 | 502 | 503 | 504;
@@ -127,7 +128,7 @@ async function finishWithRedirect(
   person: Person,
 ): Promise<CallbackReply> {
   const loginCode = newSecret('code');
-  await attempts.finish(digest, attempt.bureauId, person, secretDigest(loginCode));
+  await attempts.finish(digest, attempt.bureauId, person, tokenDigest(loginCode));
   return sendBack(redirectTo, 'login_code', loginCode);
 }
 

@@ -1,12 +1,6 @@
 // One-time tokens: secrets that work once, or for a few attempts, with content that only the secret decrypts.
-import {
-  newSecret,
-  seal,
-  secretDigest,
-  unseal,
-  type SealPurpose,
-  type SecretKind,
-} from './sealed-secrets.ts';
+import { tokenDigest } from '../../../kernel/secrets/secret.ts';
+import { newSecret, seal, unseal, type SealPurpose, type SecretKind } from './sealed-secrets.ts';
 import type {
   OneTimeTokenPurpose,
   OneTimeTokenQueries,
@@ -55,7 +49,7 @@ export async function issueOneTimeToken(
   const secret = token.secret ?? newOneTimeSecret(purpose);
   const sealedContent = seal(secret, kinds[purpose].seal, JSON.stringify(token.content));
   const { expiresAt } = await store.insert({
-    digest: secretDigest(secret),
+    digest: tokenDigest(secret),
     purpose,
     attemptDigest,
     sealed: sealedContent,
@@ -74,7 +68,7 @@ export async function consumeOneTimeToken<T>(
   purpose: OneTimeTokenPurpose,
   secret: string,
 ): Promise<OneTimeToken<T> | null> {
-  const token = await store.consume(secretDigest(secret), purpose);
+  const token = await store.consume(tokenDigest(secret), purpose);
   return token && unsealContent(purpose, secret, token);
 }
 
@@ -84,7 +78,7 @@ export async function useOneTimeTokenAttempt<T>(
   purpose: OneTimeTokenPurpose,
   secret: string,
 ): Promise<OneTimeToken<T> | null> {
-  const token = await store.useAttempt(secretDigest(secret), purpose);
+  const token = await store.useAttempt(tokenDigest(secret), purpose);
   return token && unsealContent(purpose, secret, token);
 }
 

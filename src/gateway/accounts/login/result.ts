@@ -2,12 +2,12 @@
 // the answer can read the same token again for a short time.
 import { createHash } from 'node:crypto';
 import { invalidMember, Problem } from '../../../kernel/problem.ts';
-import { secretsEqual } from '../../../kernel/secrets/secret.ts';
+import { secretsEqual, tokenDigest } from '../../../kernel/secrets/secret.ts';
 import type { BureauState } from '../../bureaus/index.ts';
 import type { AccountsQueries, AccountsStore, User } from '../core/store.ts';
 import { newUserToken } from '../core/user-token.ts';
 import { requireAttempt, type LoginTimes } from './attempts.ts';
-import { seal, secretDigest, unseal } from './sealed-secrets.ts';
+import { seal, unseal } from './sealed-secrets.ts';
 import type { LoginAttempt, LoginAttemptQueries, LoginAttemptStore } from './store.ts';
 
 export type LoginOutcome =
@@ -43,7 +43,7 @@ export function createResultReader({
     queries: AccountsQueries,
     attempts: LoginAttemptQueries,
   ): Promise<LoginOutcome | 'spent' | 'unproven'> {
-    const digest = secretDigest(loginId);
+    const digest = tokenDigest(loginId);
     const attempt = requireAttempt(await attempts.lock(digest, times.rereadSeconds));
     refuseUnlessActive(attempt.bureauState);
     if (attempt.isExpired && !attempt.wasRead) return { status: 'expired' };
@@ -117,7 +117,7 @@ function isProven(
   if (codeChallenge === null) return true;
   if (loginCode === undefined || codeVerifier === undefined || loginCodeDigest === null) return false;
   const challenge = createHash('sha256').update(codeVerifier, 'ascii').digest('base64url');
-  const isCode = secretsEqual(secretDigest(loginCode).toString('hex'), loginCodeDigest.toString('hex'));
+  const isCode = secretsEqual(tokenDigest(loginCode).toString('hex'), loginCodeDigest.toString('hex'));
   return secretsEqual(challenge, codeChallenge) && isCode;
 }
 
