@@ -7,7 +7,7 @@ import type { Jobs } from '../../kernel/data/jobs.ts';
 import type { Log } from '../../kernel/log.ts';
 import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import { Problem } from '../../kernel/problem.ts';
-import { tokenDigest } from '../../kernel/secrets/secret.ts';
+import { isRandomText, tokenDigest } from '../../kernel/secrets/secret.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import type { Balances } from '../credits/index.ts';
 import { originOf, type Identity } from '../identity.ts';
@@ -138,10 +138,7 @@ async function findByResultToken(
   store: PaymentsStore,
   token: string | undefined,
 ): Promise<PaymentOrder | null> {
-  // The shape of `randomText`.
-  return token !== undefined && /^[0-9A-Za-z]{43}$/.test(token)
-    ? store.findByResultToken(tokenDigest(token))
-    : null;
+  return token !== undefined && isRandomText(token) ? store.findByResultToken(tokenDigest(token)) : null;
 }
 
 interface WebhookCall {

@@ -8,6 +8,7 @@ export type TokenKind = 'usr' | 'adm' | 'agt';
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const tokenShape = /^th_(usr|adm|agt)_[0-9A-Za-z]{49}$/;
+const randomTextShape = /^[0-9A-Za-z]{43}$/;
 // 62^43 is just above 2^256 and 62^6 above 2^32.
 const payloadLength = 43;
 const checksumLength = 6;
@@ -21,6 +22,11 @@ export function createToken(kind: TokenKind): string {
 /** 256 random bits as 43 base62 characters, for secrets that are not tokens. */
 export function randomText(): string {
   return inBase62(BigInt(`0x${randomBytes(32).toString('hex')}`), payloadLength);
+}
+
+/** Whether the text has the form of `randomText`. Says nothing about validity. */
+export function isRandomText(text: string): boolean {
+  return randomTextShape.test(text);
 }
 
 /** The kind of a well-formed token; null for anything else. Says nothing about validity. */

@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import {
   createRedactor,
+  isRandomText,
   parseToken,
+  randomText,
   secretsEqual,
   createToken,
   tokenDigest,
@@ -50,6 +52,18 @@ describe('token', () => {
     expect(secretsEqual('abc', 'abc')).toBe(true);
     expect(secretsEqual('abc', 'abd')).toBe(false);
     expect(secretsEqual('abc', 'abcd')).toBe(false);
+  });
+});
+
+describe('isRandomText', () => {
+  test('accepts what randomText returns', () => {
+    for (let round = 0; round < 500; round += 1) expect(isRandomText(randomText())).toBe(true);
+  });
+
+  test('refuses another length or character', () => {
+    const text = '0'.repeat(43);
+    for (const invalidText of ['', text.slice(1), `${text}0`, `${text}\n`, `${text.slice(1)}-`])
+      expect(isRandomText(invalidText)).toBe(false);
   });
 });
 

@@ -1,7 +1,7 @@
 // Secrets that a caller holds, and texts sealed under a key derived from such a secret. The database
 // stores the secret's digest and the sealed text, so a copy of the database cannot decrypt it.
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes, randomInt } from 'node:crypto';
-import { randomText } from '../../../kernel/secrets/secret.ts';
+import { isRandomText, randomText } from '../../../kernel/secrets/secret.ts';
 
 const nonceBytes = 12;
 const tagBytes = 16;
@@ -35,7 +35,7 @@ export function newSecret(kind: SecretKind): string {
 
 /** Whether the text has the shape of such a secret. Check it before a database lookup. */
 export function isSecret(kind: SecretKind, text: string): boolean {
-  return text.startsWith(prefixes[kind]) && /^[0-9A-Za-z]{43}$/.test(text.slice(prefixes[kind].length));
+  return text.startsWith(prefixes[kind]) && isRandomText(text.slice(prefixes[kind].length));
 }
 
 /** Encrypts a text with AES-256-GCM under a key derived from the secret: nonce, ciphertext, tag. */
