@@ -11,6 +11,8 @@ export function createDialectLookup(
   const areas = operations
     .filter(({ errorDialect }) => errorDialect !== undefined)
     .map((operation) => ({ ...literalParts(operation.path), operation }))
+    // `/v1/models/x:generateContent` also ends with the empty suffix of `/v1/models/{model_id}`, which
+    // has another dialect: compare the longest suffix first.
     .sort((a, b) => b.suffix.length - a.suffix.length);
 
   return (request, match) => {
@@ -19,6 +21,7 @@ export function createDialectLookup(
     if (sibling !== undefined) return dialectFor(sibling, request);
     // With a slash, so that `/v1beta/models` counts among the paths below it.
     const enclosingAreas = areas.filter(({ prefix }) => `${request.path}/`.startsWith(prefix));
+    // Where no suffix matches (`/v1beta/models/x:unknown`), all areas of the prefix have the same dialect.
     const area = enclosingAreas.find(({ suffix }) => request.path.endsWith(suffix)) ?? enclosingAreas[0];
     return area && dialectFor(area.operation, request);
   };
