@@ -1,6 +1,6 @@
 // The differences between two catalogs, and the changes among them that an update refuses unless
 // the operator allows them: jumps of a price, and other addresses or keys of a provider.
-import type { ModelEntry, ModelsFile } from './models-file.ts';
+import type { ModelsFileEntry, ModelsFile } from './models-file.ts';
 import type { Rates } from './rates.ts';
 
 export interface MemberChange {
@@ -87,7 +87,7 @@ function compareMembers(before: object, after: object): MemberChange[] {
 
 // Rates are compared one by one, all other members as a whole.
 function flatten(entry: object): Map<string, unknown> {
-  const { rates, tiers = [], ...others } = entry as Partial<ModelEntry>;
+  const { rates, tiers = [], ...others } = entry as Partial<ModelsFileEntry>;
   const members = new Map<string, unknown>(Object.entries(others));
   if (rates === null) members.set('rates', null);
   for (const [kind, rate] of Object.entries(rates ?? {})) members.set(`rates.${kind}`, rate);
@@ -128,15 +128,15 @@ export function findPriceJumps(before: ModelsFile, after: ModelsFile, factor: nu
   });
 }
 
-function isSameModel(a: ModelEntry, b: ModelEntry): boolean {
+function isSameModel(a: ModelsFileEntry, b: ModelsFileEntry): boolean {
   return a.provider === b.provider && a.upstream_model === b.upstream_model;
 }
 
-function isFree({ rates }: ModelEntry): boolean {
+function isFree({ rates }: ModelsFileEntry): boolean {
   return Object.values(rates ?? {}).every((rate) => rate === 0);
 }
 
-function jumpOfNewModel({ id, rates }: ModelEntry): PriceJump {
+function jumpOfNewModel({ id, rates }: ModelsFileEntry): PriceJump {
   return {
     id,
     rate: 'rates',
@@ -154,7 +154,7 @@ function uniqueJumps(jumps: readonly PriceJump[]): PriceJump[] {
   ];
 }
 
-function jumpsOf(before: ModelEntry, after: ModelEntry, factor: number): PriceJump[] {
+function jumpsOf(before: ModelsFileEntry, after: ModelsFileEntry, factor: number): PriceJump[] {
   const { id } = after;
   if (before.rates === null || after.rates === null) {
     const isSame = before.rates === after.rates;
@@ -182,7 +182,7 @@ function jumpsOf(before: ModelEntry, after: ModelEntry, factor: number): PriceJu
     );
 }
 
-function kindsOf({ rates, tiers }: ModelEntry): (keyof Rates)[] {
+function kindsOf({ rates, tiers }: ModelsFileEntry): (keyof Rates)[] {
   return [rates ?? {}, ...tiers.map((tier) => tier.rates)].flatMap(
     (table) => Object.keys(table) as (keyof Rates)[],
   );
@@ -197,7 +197,7 @@ const substituteRates: Partial<Record<keyof Rates, keyof Rates>> = {
 };
 
 /** The rate in a call with more than this many input tokens. */
-function rateAt(model: ModelEntry, kind: keyof Rates, inputTokens: number): number | undefined {
+function rateAt(model: ModelsFileEntry, kind: keyof Rates, inputTokens: number): number | undefined {
   const tier = model.tiers
     .filter((candidate) => candidate.above_input_tokens <= inputTokens)
     .toSorted((a, b) => b.above_input_tokens - a.above_input_tokens)

@@ -7,7 +7,7 @@ import {
   type PriceJump,
 } from './catalog-changes.ts';
 import { overlay, type CatalogDocument, type Pin } from './catalog-document.ts';
-import { withDefaults, type ModelEntry, type ModelsFile } from './models-file.ts';
+import { withDefaults, type ModelsFileEntry, type ModelsFile } from './models-file.ts';
 
 export interface UpdateInput {
   builtIn: ModelsFile;
@@ -91,7 +91,10 @@ function applyPins(
   };
 }
 
-function withPriceOf<Model extends Partial<ModelEntry>>(model: Model, { rates, tiers }: ModelEntry): Model {
+function withPriceOf<Model extends Partial<ModelsFileEntry>>(
+  model: Model,
+  { rates, tiers }: ModelsFileEntry,
+): Model {
   return { ...model, rates, tiers };
 }
 

@@ -12,7 +12,7 @@ import {
   createModelsFileReader,
   ModelsFileError,
   type ExistingEntries,
-  type ModelEntry,
+  type ModelsFileEntry,
   type ModelsFile,
   type ModelsFileReader,
   type Modality,
@@ -23,7 +23,7 @@ import { hasUsableKey, missingKeys, keyEnvs } from './provider-keys.ts';
 import { priceLines } from './rates.ts';
 
 /** A model with the entry of its provider. */
-export interface CatalogModel extends ModelEntry {
+export interface CatalogModel extends ModelsFileEntry {
   providerEntry: ProviderEntry;
 }
 

@@ -7,7 +7,7 @@ import type {
   ModelType,
 } from '../../../contract/gateway/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import type { ModelEntry as CatalogEntry, Modality } from './models-file.ts';
+import type { Modality, ModelsFileEntry } from './models-file.ts';
 
 export interface ModelsPage {
   limit?: number | undefined;
@@ -31,12 +31,12 @@ const typeOfModality: Readonly<Record<Modality, ModelType>> = {
 };
 
 /** Models with several modalities count as chat models if chat is one of them. */
-export function modelType({ modalities }: Pick<CatalogEntry, 'modalities'>): ModelType {
+export function modelType({ modalities }: Pick<ModelsFileEntry, 'modalities'>): ModelType {
   const types = modalities.map((modality) => typeOfModality[modality]);
   return types.find((type) => type === 'chat') ?? types[0] ?? 'other';
 }
 
-export function toModelEntry(model: CatalogEntry): ModelEntry {
+export function toModelEntry(model: ModelsFileEntry): ModelEntry {
   const { id, created, provider, context_window, max_output_tokens } = model;
   return {
     id,
@@ -49,7 +49,7 @@ export function toModelEntry(model: CatalogEntry): ModelEntry {
   };
 }
 
-export function toMessagesModel(model: CatalogEntry): MessagesModel {
+export function toMessagesModel(model: ModelsFileEntry): MessagesModel {
   return {
     id: model.id,
     type: 'model',
@@ -61,7 +61,7 @@ export function toMessagesModel(model: CatalogEntry): MessagesModel {
 }
 
 /** A page of the models for chat. Throws a 400 for a page that begins at an unknown model. */
-export function toMessagesModelList(models: readonly CatalogEntry[], page: ModelsPage): MessagesModelList {
+export function toMessagesModelList(models: readonly ModelsFileEntry[], page: ModelsPage): MessagesModelList {
   const { limit = defaultLimit, after_id: afterId, before_id: beforeId } = page;
   const chatModels = models.filter((model) => modelType(model) === 'chat');
   const start = afterId === undefined ? 0 : indexOf(chatModels, 'after_id', afterId) + 1;
@@ -78,7 +78,7 @@ export function toMessagesModelList(models: readonly CatalogEntry[], page: Model
   };
 }
 
-function indexOf(models: readonly CatalogEntry[], param: string, modelId: string): number {
+function indexOf(models: readonly ModelsFileEntry[], param: string, modelId: string): number {
   const index = models.findIndex(({ id }) => id === modelId);
   if (index >= 0) return index;
   throw new Problem('bad_request', 'invalid_request', `${param} is no model of this list: ${modelId}.`, {

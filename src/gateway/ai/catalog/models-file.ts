@@ -49,7 +49,7 @@ export type Modality =
   | 'embedding'
   | 'moderation';
 
-export interface ModelEntry {
+export interface ModelsFileEntry {
   id: string;
   name: string;
   description: string;
@@ -91,7 +91,7 @@ export interface ModelEntry {
 
 export interface ModelsFile {
   providers: ProviderEntry[];
-  models: ModelEntry[];
+  models: ModelsFileEntry[];
 }
 
 /**
@@ -105,7 +105,7 @@ export class ModelsFileError extends SettingError {
 /** The file before defaults are applied. */
 export interface ModelsFileInput {
   providers?: (Partial<ProviderEntry> & Pick<ProviderEntry, 'id' | 'kind'>)[];
-  models?: (Partial<ModelEntry> & Pick<ModelEntry, 'id' | 'provider' | 'rates'>)[];
+  models?: (Partial<ModelsFileEntry> & Pick<ModelsFileEntry, 'id' | 'provider' | 'rates'>)[];
 }
 
 export type ModelsFileReader = (
@@ -257,7 +257,11 @@ function checkModels(file: ModelsFile, existing: ExistingEntries, refuse: Refuse
   }
 }
 
-function checkReasoning({ reasoning }: ModelEntry, kind: ProviderKind | undefined, refuse: Refuse): void {
+function checkReasoning(
+  { reasoning }: ModelsFileEntry,
+  kind: ProviderKind | undefined,
+  refuse: Refuse,
+): void {
   if (reasoning === undefined) return;
   const efforts = reasoning.efforts.map((effort) => effort.id);
   const supportedEfforts = kind && adapterOfKind(kind).efforts;

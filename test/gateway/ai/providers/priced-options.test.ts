@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { withDefaults, type ModelEntry } from '../../../../src/gateway/ai/catalog/models-file.ts';
+import { withDefaults, type ModelsFileEntry } from '../../../../src/gateway/ai/catalog/models-file.ts';
 import { createMediaModels } from '../../../../src/gateway/ai/providers/media-models.ts';
 import type { ImageCall, VideoCall } from '../../../../src/gateway/ai/hub/media-model.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
@@ -15,7 +15,7 @@ const [providerEntry] = withDefaults({
   providers: [{ id: 'acme', kind: 'openai-compatible', base_url: 'http://127.0.0.1' }],
 }).providers;
 
-function checkImage(options: Record<string, unknown>, entry: Partial<ModelEntry> = {}): void {
+function checkImage(options: Record<string, unknown>, entry: Partial<ModelsFileEntry> = {}): void {
   const model = {
     ...catalogModel({ rates: { image: 40 }, ...entry }),
     ...(providerEntry && { providerEntry }),
@@ -23,7 +23,7 @@ function checkImage(options: Record<string, unknown>, entry: Partial<ModelEntry>
   models.checkImage(model, { prompt: 'x', count: 1, images: [], options } as unknown as ImageCall);
 }
 
-function checkVideo(options: Record<string, unknown>, entry: Partial<ModelEntry> = {}): void {
+function checkVideo(options: Record<string, unknown>, entry: Partial<ModelsFileEntry> = {}): void {
   const model = {
     ...catalogModel({ rates: { video_second: 40 }, ...entry }),
     ...(providerEntry && { providerEntry }),

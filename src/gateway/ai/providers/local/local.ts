@@ -2,7 +2,7 @@
 // for demonstrations and tests. Their descriptions state that they are not real models.
 import type { Clock } from '../../../../kernel/clock.ts';
 import type { LanguageModel } from '../../hub/language-model.ts';
-import type { ModelEntry, ModelsFile } from '../../catalog/models-file.ts';
+import type { ModelsFileEntry, ModelsFile } from '../../catalog/models-file.ts';
 import { echoModel } from './echo.ts';
 import { guideModel } from './guide.ts';
 import { localMediaModels, localMembers, type LocalMediaModels } from './media-models.ts';
@@ -51,9 +51,9 @@ const textMembers = {
   // 64 KiB of input at four bytes a token (formats/translation/input-checks.ts).
   context_window: 16_384,
   max_output_tokens: 8_192,
-} satisfies Partial<ModelEntry>;
+} satisfies Partial<ModelsFileEntry>;
 
-const echo: ModelEntry = {
+const echo: ModelsFileEntry = {
   ...textMembers,
   id: 'local/echo',
   name: 'Echo',
@@ -71,7 +71,7 @@ const echo: ModelEntry = {
   },
 };
 
-const guide: ModelEntry = {
+const guide: ModelsFileEntry = {
   ...textMembers,
   id: 'local/guide',
   name: 'Guide',

@@ -3,13 +3,13 @@
 import { packageFile } from '../../../../kernel/assets.ts';
 import type { ImageModel, SpeechModel, VideoModel } from '../../hub/media-model.ts';
 import { createRenderPool } from './renderer/render-pool.ts';
-import type { ModelEntry } from '../../catalog/models-file.ts';
+import type { ModelsFileEntry } from '../../catalog/models-file.ts';
 import { fliteModel, fliteVoices } from './flite.ts';
 import { shapesModel } from './shapes.ts';
 import { storyboardModel } from './storyboard.ts';
 
 export interface LocalMediaModels {
-  entries: ModelEntry[];
+  entries: ModelsFileEntry[];
   /** The models by `upstream_model`. */
   images: ReadonlyMap<string, ImageModel>;
   videos: ReadonlyMap<string, VideoModel>;
@@ -42,9 +42,9 @@ export const localMembers = {
   rates: null,
   tiers: [],
   fallbacks: [],
-} satisfies Partial<ModelEntry>;
+} satisfies Partial<ModelsFileEntry>;
 
-const shapes: ModelEntry = {
+const shapes: ModelsFileEntry = {
   ...localMembers,
   id: 'local/shapes',
   name: 'Shapes',
@@ -56,7 +56,7 @@ const shapes: ModelEntry = {
   tags: ['local', 'free'],
 };
 
-const storyboard: ModelEntry = {
+const storyboard: ModelsFileEntry = {
   ...localMembers,
   id: 'local/storyboard',
   name: 'Storyboard',
@@ -66,7 +66,7 @@ const storyboard: ModelEntry = {
   tags: ['local', 'free'],
 };
 
-const flite: ModelEntry = {
+const flite: ModelsFileEntry = {
   ...localMembers,
   id: 'local/flite',
   name: 'Flite',
