@@ -60,7 +60,7 @@ export function toMessagesModel(model: ModelsFileEntry): MessagesModel {
   };
 }
 
-/** A page of the models for chat. Throws a 400 for a page that begins at an unknown model. */
+/** A page of the models for chat. Throws a 400 for an unknown model in `after_id` or `before_id`. */
 export function toMessagesModelList(models: readonly ModelsFileEntry[], page: ModelsPage): MessagesModelList {
   const { limit = defaultLimit, after_id: afterId, before_id: beforeId } = page;
   const chatModels = models.filter((model) => modelType(model) === 'chat');
@@ -81,7 +81,6 @@ export function toMessagesModelList(models: readonly ModelsFileEntry[], page: Mo
 function indexOf(models: readonly ModelsFileEntry[], param: string, modelId: string): number {
   const index = models.findIndex(({ id }) => id === modelId);
   if (index >= 0) return index;
-  throw new Problem('bad_request', 'invalid_request', `${param} is no model of this list: ${modelId}.`, {
-    param,
-  });
+  const message = `"${param}": "${modelId}" is not in this list; use first_id or last_id of another page.`;
+  throw new Problem('bad_request', 'invalid_request', message, { param });
 }

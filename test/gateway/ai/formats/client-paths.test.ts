@@ -123,7 +123,14 @@ describe("Anthropic's list of models", () => {
   test('refuses a page after an unknown model', async () => {
     expect(await list('after_id=acme/none')).toMatchObject({
       status: 400,
-      body: { type: 'error', error: { type: 'invalid_request_error', param: 'after_id' } },
+      body: {
+        type: 'error',
+        error: {
+          type: 'invalid_request_error',
+          param: 'after_id',
+          message: expect.stringContaining('use first_id or last_id of another page') as string,
+        },
+      },
     });
   });
 });
