@@ -58,12 +58,14 @@ export function openResources(options: ResourcesOptions): ResourcesOf {
     return serviceResources;
   };
   for (const service of projectServices.values()) {
-    if (service.jobs.size > 0 && declared.queue === undefined) {
+    if (service.jobs.size === 0) continue;
+    if (declared.queue === undefined) {
       throw new ProjectError(
         `service "${service.id}": jobs need a queue; declare deployment.resources.queue in townhall.json.`,
       );
     }
-    for (const [name, job] of service.jobs) defineJob({ service, name, job }, { ...options, resourcesOf });
+    for (const [name, job] of service.jobs)
+      defineJob({ service, name, job, queue: declared.queue.name }, { ...options, resourcesOf });
   }
   return resourcesOf;
 }
@@ -107,7 +109,7 @@ function queueName(prefix: string, service: ProjectService, job: string): string
 }
 
 function defineJob(
-  { service, name, job }: { service: ProjectService; name: string; job: JobDefinition },
+  { service, name, job, queue }: { service: ProjectService; name: string; job: JobDefinition; queue: string },
   options: ResourcesOptions & { resourcesOf: ResourcesOf },
 ): void {
   const policy = {
@@ -116,7 +118,7 @@ function defineJob(
     ...(job.concurrency === undefined ? {} : { concurrency: job.concurrency }),
   };
   options.queue.define<Record<string, unknown>>(
-    queueName(options.declared.queue?.name ?? '', service, name),
+    queueName(queue, service, name),
     policy,
     async (data, { id, signal }) => {
       const log = options.log.child({ service: service.id, job: name, jobId: id });
