@@ -73,7 +73,7 @@ export function openResources(options: ResourcesOptions): ResourcesOf {
 function requireEngine({ database }: DeclaredResources, engine: Database['engine']): void {
   if (database?.type === 'postgres' && engine === 'embedded') {
     throw new ProjectError(
-      'townhall.json declares a database of the type "postgres"; set DATABASE_URL to a PostgreSQL.',
+      'townhall.json declares a database of the type "postgres"; set DATABASE_URL to the URL of a PostgreSQL server.',
     );
   }
 }
@@ -97,11 +97,17 @@ function queueOf(
   return {
     [declared.binding]: {
       enqueue(job, data, options = {}) {
-        if (!service.jobs.has(job)) throw new Error(`The service ${service.id} has no job "${job}".`);
+        if (!service.jobs.has(job)) throw new Error(unknownJobMessage(service, job));
         return queue.enqueue(queueName(declared.name, service, job), data, options);
       },
     },
   };
+}
+
+function unknownJobMessage({ id, jobs }: ProjectService, job: string): string {
+  const remedy =
+    jobs.size === 0 ? 'declare it in `jobs` of the service' : `use one of ${[...jobs.keys()].join(', ')}`;
+  return `The service "${id}" has no job "${job}"; ${remedy}.`;
 }
 
 function queueName(prefix: string, service: ProjectService, job: string): string {
