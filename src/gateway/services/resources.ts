@@ -78,6 +78,8 @@ function requireEngine({ database }: DeclaredResources, engine: Database['engine
   }
 }
 
+// A new function, since Object.assign on `sql` itself would add `begin` to the shared client. The casts
+// drop the overloads of the tagged template; the arguments pass through unchanged.
 function databaseHandle({ sql, tx }: Queries): ProjectDatabase {
   const handle = ((query: never, ...parameters: never[]) =>
     (sql as unknown as (...input: unknown[]) => unknown)(query, ...parameters)) as unknown as ProjectDatabase;
