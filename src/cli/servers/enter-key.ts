@@ -18,7 +18,10 @@ export function hasEnterKey(): boolean {
   }
 }
 
-/** Calls `onEnter` for each line, also after the process came back from the background. */
+/**
+ * Calls `onEnter` for each line, also after Ctrl-Z and `fg`. A job that runs in the background (`&` or `bg`)
+ * stays unread even after `fg`: bash sends SIGCONT to stopped jobs only.
+ */
 export function listenForEnter(onEnter: () => void): void {
   if (!process.stdin.isTTY) return;
   const listen = (): void => {
