@@ -3,7 +3,7 @@
 import { Problem } from '../../src/kernel/problem.ts';
 import { startCall } from './clients.ts';
 import { noFaults } from './database-link.ts';
-import { checkBalanceRead, checkShownHeld, countUse } from './balance-reads.ts';
+import { checkBalanceRead, checkShownHeld, currentUse } from './balance-reads.ts';
 import { aftermathMs } from './invariants.ts';
 import { startGateway, type LedgerModules } from './gateway.ts';
 import { createDisk, loseUnsyncedLines, loseUnwrittenLines } from './journal-model.ts';
@@ -182,7 +182,7 @@ function readBalanceNow(world: World, machine: Machine, userId: string): void {
   const answers = world.calls.filter(
     (call) => call.plan.userId === userId && call.state === 'answered' && !hasEndedLease(world, call),
   );
-  const useBefore = countUse(world, userId);
+  const useBefore = currentUse(world, userId);
   const isLeased = !isLeaseEnding(world, userId);
   gateway.readBalance(userId).then(
     (balance) => {

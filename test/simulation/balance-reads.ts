@@ -19,8 +19,8 @@ export function checkBalanceRead(world: World, userId: string, answers: readonly
   }
 }
 
-/** The range of credits in use by calls and holds of a user between two points of time. */
-export function countUse(world: World, userId: string): { calls: CallRecord[]; holds: HoldRow[] } {
+/** The unfinished calls and the current holds of a user. */
+export function currentUse(world: World, userId: string): { calls: CallRecord[]; holds: HoldRow[] } {
   const { model } = world.server;
   return {
     calls: world.calls.filter((call) => call.plan.userId === userId && !isOver(model, call)),
@@ -30,21 +30,21 @@ export function countUse(world: World, userId: string): { calls: CallRecord[]; h
 
 /**
  * Checks the response with a balance: it shows no held credits that neither a call nor a hold uses.
- * `before`: at the request.
+ * `useBefore` is the use at the request.
  */
 export function checkShownHeld(
   world: World,
   userId: string,
   { held: shownCredits, owed: debt }: ShownBalance,
-  useBefore: ReturnType<typeof countUse>,
+  useBefore: ReturnType<typeof currentUse>,
 ): void {
   // Idle credits that will pay a debt are not available.
   if (debt > 0n || !isReachableForAll(world, userId)) return;
-  const currentUse = countUse(world, userId);
+  const useAfter = currentUse(world, userId);
   let highest = 0n;
-  for (const { amount, plan, price } of new Set([...useBefore.calls, ...currentUse.calls]))
+  for (const { amount, plan, price } of new Set([...useBefore.calls, ...useAfter.calls]))
     highest += larger(amount, plan.raiseTo ?? 0n, plan.price, price);
-  for (const { amount } of new Set([...useBefore.holds, ...currentUse.holds])) highest += amount;
+  for (const { amount } of new Set([...useBefore.holds, ...useAfter.holds])) highest += amount;
   world.coverage.count(highest === 0n ? 'balance with idle credits alone' : 'balance with credits in use');
   if (shownCredits > highest)
     fail(world, `a balance shows ${shownCredits} credits as held, and ${highest} are in use`);
