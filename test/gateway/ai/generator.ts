@@ -1,12 +1,12 @@
 // Random JSON documents from a seed, with the spacing, escapes and number forms of real clients.
 
-export interface Generator {
+export interface DocumentGenerator {
   below(limit: number): number;
   /** An object and its parsed value. Member names are not repeated. */
   document(): { text: string; value: Record<string, unknown> };
 }
 
-export function generator(seed: number): Generator {
+export function createDocumentGenerator(seed: number): DocumentGenerator {
   let state = seed >>> 0;
   // mulberry32, a 32-bit generator: the same seed gives the same documents on every machine.
   const next = () => {

@@ -2,7 +2,7 @@
 // that names the member, never an error of the gateway or the provider.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
-import { generator } from '../generator.ts';
+import { createDocumentGenerator } from '../generator.ts';
 import { testResilience, startAi, type World } from '../world.ts';
 
 type Json = Record<string, unknown>;
@@ -407,7 +407,7 @@ describe('a malformed nested member', () => {
   });
 
   test('is never an error of the gateway', { timeout: 600_000 }, async () => {
-    const { below: randomBelow } = generator(seed);
+    const { below: randomBelow } = createDocumentGenerator(seed);
     const pick = <T>(items: readonly T[]): T => items[randomBelow(items.length)] as T;
     const problems = new Set<string>();
     for (let index = 0; index < samples; index += 1) {

@@ -3,7 +3,7 @@ import type { CatalogModel } from '../../../../src/gateway/ai/catalog/catalog.ts
 import { buildProviderRequest } from '../../../../src/gateway/ai/formats/passthrough/request.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { chunkOf, errorOf, eventsOf, providerKey, startAi, type World } from '../world.ts';
-import { generator } from '../generator.ts';
+import { createDocumentGenerator } from '../generator.ts';
 
 const chat = '/v1/ai/chat/completions';
 const messages = [{ role: 'user', content: 'hi' }];
@@ -36,7 +36,7 @@ describe('buildProviderRequest for chat completions', () => {
   });
 
   test('keeps every other byte of random requests', () => {
-    const random = generator(99);
+    const random = createDocumentGenerator(99);
     for (let round = 0; round < 300; round += 1) {
       const innerText = random.document().text;
       const [head, tail] = [

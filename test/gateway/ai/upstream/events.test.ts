@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { EventSplitter } from '../../../../src/gateway/ai/upstream/event-splitter.ts';
 import { readProviderEvents } from '../../../../src/gateway/ai/upstream/events.ts';
 import { Problem } from '../../../../src/kernel/problem.ts';
-import { generator } from '../generator.ts';
+import { createDocumentGenerator } from '../generator.ts';
 
 const mebibyte = 1024 * 1024;
 const chatRules = { maxEventBytes: mebibyte, endRule: 'done', textMembers: ['choices'] } as const;
@@ -40,7 +40,7 @@ describe('EventSplitter', () => {
       .map((event) => `${event.replaceAll('\n', newline)}${newline}${newline}`)
       .join('');
     const bytes = Buffer.from(source);
-    const random = generator(3);
+    const random = createDocumentGenerator(3);
     for (let round = 0; round < 300; round += 1) {
       const splitter = new EventSplitter();
       const events: Buffer[] = [];

@@ -3,7 +3,7 @@ import { applyEdits, topLevelMembers } from '../../../../src/gateway/ai/upstream
 import { createEventCounter } from '../../../../src/gateway/ai/formats/passthrough/usage.ts';
 import { chat } from '../../../../src/gateway/ai/formats/passthrough/formats.ts';
 import type { Bill } from '../../../../src/gateway/ai/billing/bill.ts';
-import { generator } from '../generator.ts';
+import { createDocumentGenerator } from '../generator.ts';
 
 function values(text: string): Record<string, string> | undefined {
   const bytes = Buffer.from(text);
@@ -68,7 +68,7 @@ describe('topLevelMembers', () => {
   });
 
   test('agrees with JSON.parse on random documents in random spacing', () => {
-    const random = generator(20261120);
+    const random = createDocumentGenerator(20261120);
     for (let round = 0; round < 500; round += 1) {
       const { text, value } = random.document();
       const bytes = Buffer.from(text);
@@ -83,7 +83,7 @@ describe('topLevelMembers', () => {
   });
 
   test('changes one value of a random document and no byte of the others', () => {
-    const random = generator(7);
+    const random = createDocumentGenerator(7);
     for (let round = 0; round < 300; round += 1) {
       const { text } = random.document();
       const bytes = Buffer.from(text);
