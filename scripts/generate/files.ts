@@ -40,7 +40,7 @@ export function publish(source: string, target: string): number {
   let changes = 0;
   const names = filesBelow(source, '.');
   for (const file of names) {
-    if (writeIfChanged(path.join(target, file), readFileSync(path.join(source, file), 'utf8'))) changes += 1;
+    if (writeIfChanged(path.join(target, file), readFileSync(path.join(source, file)))) changes += 1;
   }
   for (const file of filesBelow(target, '.')) {
     // Temporary files may belong to another run.

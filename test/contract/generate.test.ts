@@ -256,6 +256,15 @@ describe('publishing', () => {
     expect(publish(source, target)).toBe(0);
   });
 
+  test('copies bytes that are not UTF-8', () => {
+    const [source, target] = [path.join(folder, 'binary-source'), path.join(folder, 'binary-target')];
+    const bytes = Buffer.from([0x89, 0x50, 0xff, 0x00]);
+    mkdirSync(source);
+    writeFileSync(path.join(source, 'picture.png'), bytes);
+    publish(source, target);
+    expect(readFileSync(path.join(target, 'picture.png'))).toEqual(bytes);
+  });
+
   test('changes the digest with the bytes of an input or a tool version', () => {
     mkdirSync(path.join(folder, 'inputs'));
     writeFileSync(path.join(folder, 'inputs/a.yaml'), 'one');
