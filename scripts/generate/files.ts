@@ -1,31 +1,31 @@
-// Publishes generated files one by one and only where they differ, so that a watcher or another
-// process never reads an incomplete folder, and computes the digest of their inputs.
+// Publishes generated files and computes the digest of their inputs. Each file is replaced atomically and
+// only where it differs, so that a watcher or another process never reads an incomplete file.
 
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 
 /** The sorted paths from `root` of all files below a folder or file; empty when it does not exist. */
-export function filesBelow(root: string, place: string): string[] {
-  const fullPath = path.join(root, place);
+export function filesBelow(root: string, relativePath: string): string[] {
+  const fullPath = path.join(root, relativePath);
   const stats = statSync(fullPath, { throwIfNoEntry: false });
   if (stats === undefined) return [];
-  if (stats.isFile()) return [place];
+  if (stats.isFile()) return [relativePath];
   return readdirSync(fullPath, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => path.relative(root, path.join(entry.parentPath, entry.name)))
     .sort();
 }
 
-/** A digest of the names and bytes of files and of `extra`, such as tool versions. */
+/** A digest of the names and bytes of files and of `extraInputs`, such as tool versions. */
 export function digestFiles(
   root: string,
-  places: readonly string[],
+  relativePaths: readonly string[],
   extraInputs: readonly string[] = [],
 ): string {
   const hash = createHash('sha256');
   for (const text of extraInputs) hash.update(text).update('\0');
-  for (const file of places.flatMap((place) => filesBelow(root, place))) {
+  for (const file of relativePaths.flatMap((relativePath) => filesBelow(root, relativePath))) {
     hash
       .update(file)
       .update('\0')
