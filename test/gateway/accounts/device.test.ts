@@ -157,16 +157,24 @@ describe('accounts.getDeviceLoginResult', () => {
 });
 
 describe('the credential of a device login', () => {
-  test.each([
+  const credentialKinds: [string, object][] = [
     ['a user token', {}],
     ['a key', { key: { ttl: 86_400 } }],
-  ])('ends as %s with the token that confirmed', async (_kind, options) => {
+  ];
+
+  test.each(credentialKinds)('expires as %s with the token that confirmed', async (_kind, options) => {
     const login = await start(options);
-    const owner = await logInPerson({ ttlSeconds: 60 });
-    await decide(login, 'confirm', owner);
+    await decide(login, 'confirm', await logInPerson({ ttlSeconds: 60 }));
     const credential = fields(await poll(login));
     const remainingMs = Date.parse(credential['expires_at'] ?? '') - Date.now();
     expect(remainingMs).toBeLessThanOrEqual(60_000);
+  });
+
+  test.each(credentialKinds)('is refused as %s after the logout of its owner', async (_kind, options) => {
+    const login = await start(options);
+    const owner = await logInPerson();
+    await decide(login, 'confirm', owner);
+    const credential = fields(await poll(login));
     expect((await me(credential['user_token'])).status).toBe(200);
     await world.call('POST', '/v1/accounts/logout', { token: owner });
     expect((await me(credential['user_token'])).status).toBe(401);
