@@ -13,6 +13,9 @@ const suggestions = [
   'Remember that I like short answers.',
 ];
 
+// More chats would make the list beside a chat hard to scan. The page of sessions has the older ones.
+const maxListed = 100;
+
 export const openChat: OpenPage = (root, [sessionId], { go }) => {
   const list = h('nav', { class: 'list', 'aria-label': 'Chats' }, h('p', { class: 'quiet' }, 'Reading …'));
   const content = h('div', { class: 'place' });
@@ -26,15 +29,16 @@ export const openChat: OpenPage = (root, [sessionId], { go }) => {
   let hasShownCurrent = false;
 
   async function refresh(): Promise<void> {
-    const members = { kind: 'chat', archived: false, limit: 100 };
-    const { items } = await callConsole<{ items: Session[] }>('sessions.list', members);
-    drawChats(list, items, sessionId);
+    const members = { kind: 'chat', archived: false, limit: maxListed };
+    const chats = await callConsole<ChatList>('sessions.list', members);
+    drawChats(list, chats, sessionId);
     if (!hasShownCurrent) showCurrent(list);
     hasShownCurrent = true;
   }
   void runOrShowError(refresh);
   return {
     update: ({ agent }) => {
+      // The head of the page shows an agent that is away; the next overview reads the list again.
       if (agent.state === 'here') void refresh().catch(() => {});
     },
     rejoin: () => conversation?.rejoin(),
@@ -42,25 +46,30 @@ export const openChat: OpenPage = (root, [sessionId], { go }) => {
   };
 };
 
-function drawChats(list: HTMLElement, items: readonly Session[], currentId: string | undefined): void {
-  const key = items.map(({ id, title, status, updatedAt }) => [
-    id,
-    title,
-    status,
-    agoText(updatedAt),
-    currentId,
-  ]);
-  fillWhenChanged(list, key, () =>
+interface ChatList {
+  items: readonly Session[];
+  nextCursor: string | null;
+}
+
+function drawChats(list: HTMLElement, { items, nextCursor }: ChatList, currentId: string | undefined): void {
+  const hasMore = nextCursor !== null;
+  const chats = items.map(({ id, title, status, updatedAt }) => [id, title, status, agoText(updatedAt)]);
+  fillWhenChanged(list, [chats, currentId, hasMore], () =>
     items.length === 0
       ? h('p', { class: 'quiet' }, 'No chats yet.')
-      : items.map(({ id, title, chatId, status, updatedAt }) =>
-          h(
-            'a',
-            { href: `#/chat/${id}`, 'aria-current': id === currentId ? 'page' : null },
-            h('span', { class: 'name' }, showControls(title ?? chatId ?? id)),
-            h('span', { class: 'quiet' }, status === 'idle' ? agoText(updatedAt) : statusPill(status)),
-          ),
-        ),
+      : [
+          ...items.map((chat) => chatLink(chat, chat.id === currentId)),
+          hasMore && h('a', { href: '#/sessions' }, 'Older chats: all sessions'),
+        ],
+  );
+}
+
+function chatLink({ id, title, chatId, status, updatedAt }: Session, isCurrent: boolean): HTMLElement {
+  return h(
+    'a',
+    { href: `#/chat/${id}`, 'aria-current': isCurrent ? 'page' : null },
+    h('span', { class: 'name' }, showControls(title ?? chatId ?? id)),
+    h('span', { class: 'quiet' }, status === 'idle' ? agoText(updatedAt) : statusPill(status)),
   );
 }
 

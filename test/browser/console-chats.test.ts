@@ -1,0 +1,35 @@
+// The list of chats in the console, in a real Chromium.
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { hasChromium } from '../support/chromium.ts';
+import { openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
+import { says } from '../support/scripted-gateway.ts';
+
+describe.skipIf(!hasChromium)('the list of chats', { timeout: 120_000 }, () => {
+  let world: ConsoleBrowser;
+  let page: Page;
+  beforeAll(async () => {
+    world = await openConsoleBrowser();
+    world.gateway.answer(() => says('Done.'));
+    page = await world.open('#/chat');
+  });
+  afterAll(async () => {
+    expect(world?.pageErrors).toEqual([]);
+    await world?.close();
+  });
+  const list = () => page.getByRole('navigation', { name: 'Chats' });
+  const startChat = (name: string) => world.agent.client.chat.sendMessage({ chatId: name, text: name });
+
+  test('links to all sessions where it leaves out older chats', async () => {
+    await startChat('chat-0');
+    await list().getByText('chat-0', { exact: true }).waitFor();
+    const allSessions = list().getByRole('link', { name: 'all sessions' });
+    expect(await allSessions.count()).toBe(0);
+    for (let index = 1; index <= 100; index += 1) await startChat(`chat-${index}`);
+    await allSessions.waitFor();
+    await allSessions.scrollIntoViewIfNeeded();
+    expect(await list().getByRole('link').count()).toBe(101);
+    await allSessions.click();
+    await page.getByRole('heading', { name: 'Sessions' }).waitFor();
+  });
+});
