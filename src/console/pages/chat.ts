@@ -1,6 +1,6 @@
 // The page of chats: the list on the left; on the right one chat, or the composer of a new one.
 import type { Session } from '@townhall/agent';
-import { callConsole, runOrShowError } from './shared/agent-client.ts';
+import { callConsole, runOrShowError } from './shared/console-client.ts';
 import { createComposer } from './conversation/composer.ts';
 import { statusPill } from './conversation/conversation-head.ts';
 import { createConversation } from './conversation/conversation.ts';

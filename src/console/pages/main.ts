@@ -2,7 +2,7 @@
 // the overview every 1.5 seconds while the page is visible.
 import type { Overview } from './shared/views.ts';
 import { openApprovals } from './approvals.ts';
-import { callConsole, hideError, Refusal } from './shared/agent-client.ts';
+import { callConsole, hideError, Refusal } from './shared/console-client.ts';
 import { openChat } from './chat.ts';
 import { emptyState, fill, fillWhenChanged, h, pill } from './shared/elements.ts';
 import { dropKey, fetchKey } from './shared/key.ts';

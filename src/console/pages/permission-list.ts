@@ -1,6 +1,6 @@
 // The rules that decide tool calls without an approval, with a button that ends each granted one.
 import type { Permission } from '@townhall/agent';
-import { callConsole, runOrShowError } from './shared/agent-client.ts';
+import { callConsole, runOrShowError } from './shared/console-client.ts';
 import { button, fillWhenChanged, h, pill, showControls } from './shared/elements.ts';
 
 export interface PermissionList {

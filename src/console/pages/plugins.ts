@@ -1,7 +1,7 @@
 // The page of plugins: their states, and a form for each action.
 import type { PluginActionConfig } from '@townhall/agent';
 import type { PluginView } from './shared/views.ts';
-import { callConsole, Refusal, refusalView, showError, runOrShowError } from './shared/agent-client.ts';
+import { callConsole, Refusal, refusalView, showError, runOrShowError } from './shared/console-client.ts';
 import { loadingNotice, showAway } from './shared/connection-notice.ts';
 import { elapsedTime, emptyState, fill, h, json, pill, showCurrent } from './shared/elements.ts';
 import { createSchemaForm, FieldError, type Schema, type SchemaForm } from './shared/schema-form.ts';

@@ -1,6 +1,6 @@
 // The page of services: states, controls and commands.
 import type { ServiceState } from '@townhall/agent';
-import { callConsole, Refusal, refusalView, showError, runOrShowError } from './shared/agent-client.ts';
+import { callConsole, Refusal, refusalView, showError, runOrShowError } from './shared/console-client.ts';
 import { loadingNotice, showAway } from './shared/connection-notice.ts';
 import {
   elapsedTime,

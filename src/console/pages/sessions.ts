@@ -1,6 +1,6 @@
 // The page of sessions of all kinds: the list, or one session.
 import type { Session } from '@townhall/agent';
-import { callConsole, runOrShowError } from './shared/agent-client.ts';
+import { callConsole, runOrShowError } from './shared/console-client.ts';
 import { loadingNotice, showAway } from './shared/connection-notice.ts';
 import { statusPill } from './conversation/conversation-head.ts';
 import { createConversation } from './conversation/conversation.ts';

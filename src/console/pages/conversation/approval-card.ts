@@ -1,5 +1,5 @@
 // A tool call that needs a decision: its exact input, and the buttons to approve or deny it.
-import { callConsole, runOrShowError } from '../shared/agent-client.ts';
+import { callConsole, runOrShowError } from '../shared/console-client.ts';
 import { button, focusHome, h, json, showControls } from '../shared/elements.ts';
 import type { PendingApproval } from './thread-state.ts';
 

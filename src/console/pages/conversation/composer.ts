@@ -1,7 +1,7 @@
 // The composer of a conversation. Enter sends, Shift+Enter starts a new line. The text is discarded
 // only once the agent has accepted it; a refused text comes back with the reason.
 import type { Session } from '@townhall/agent';
-import { callConsole, errorView, Refusal, runOrShowError } from '../shared/agent-client.ts';
+import { callConsole, errorView, Refusal, runOrShowError } from '../shared/console-client.ts';
 import { readDraft, writeDraft } from './drafts.ts';
 import { fill, h } from '../shared/elements.ts';
 import { createOutbox, type Outgoing } from './outbox.ts';

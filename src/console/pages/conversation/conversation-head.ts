@@ -1,6 +1,6 @@
 // The head of a conversation: title, status, and actions on the whole session.
 import type { Session } from '@townhall/agent';
-import { callConsole, runOrShowError } from '../shared/agent-client.ts';
+import { callConsole, runOrShowError } from '../shared/console-client.ts';
 import { button, fillWhenChanged, h, pill, showControls } from '../shared/elements.ts';
 import type { Thread } from './thread.ts';
 

@@ -1,5 +1,5 @@
 // A conversation of a chat or another session: head, messages, pending approvals, queue, composer.
-import { showError, runOrShowError } from '../shared/agent-client.ts';
+import { showError, runOrShowError } from '../shared/console-client.ts';
 import { approvalCard, createApprovalCards } from './approval-card.ts';
 import { createComposer } from './composer.ts';
 import { drawHead, forkSession } from './conversation-head.ts';

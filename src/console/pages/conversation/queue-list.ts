@@ -1,5 +1,5 @@
 // The queued prompts of a session.
-import { callConsole, runOrShowError } from '../shared/agent-client.ts';
+import { callConsole, runOrShowError } from '../shared/console-client.ts';
 import { button, fillWhenChanged, h, showControls } from '../shared/elements.ts';
 import type { QueuedPrompt } from './thread-state.ts';
 

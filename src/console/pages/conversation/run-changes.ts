@@ -1,7 +1,7 @@
 // What a run has changed in the files of the workspace, below its answer: the diffs, undo and redo. The
 // changes are read when the reader opens them.
 import type { RunChanges } from '@townhall/agent';
-import { callConsole, runOrShowError, showError } from '../shared/agent-client.ts';
+import { callConsole, runOrShowError, showError } from '../shared/console-client.ts';
 import { button, fill, fillWhenChanged, h, pill, showControls } from '../shared/elements.ts';
 import type { FileChanges } from './thread.ts';
 

@@ -1,6 +1,6 @@
 // Sends a prompt: to a chat through its queue, to any other session directly.
 import type { ChatSendReceipt, PromptReceipt } from '@townhall/agent';
-import { callConsole } from '../shared/agent-client.ts';
+import { callConsole } from '../shared/console-client.ts';
 
 export interface Attachment {
   type: 'document';

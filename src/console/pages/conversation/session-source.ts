@@ -1,7 +1,7 @@
 // Reads a session and follows its events. A browser has few connections per host, so a hidden page
 // closes its stream after a while and opens it again when it is visible.
 import type { Approval, QueueItem, Session, SessionEvent, UiMessage } from '@townhall/agent';
-import { callConsole, Refusal, showError } from '../shared/agent-client.ts';
+import { callConsole, Refusal, showError } from '../shared/console-client.ts';
 import { openEventStream, type EventStream, type ServerEvent } from '../shared/event-stream.ts';
 import type { RunView } from '../shared/views.ts';
 import { createThread, unexplainedRuns, type Thread } from './thread.ts';
