@@ -10,7 +10,14 @@ import {
   type Plugin,
   type ToolPermission,
 } from '../../definition/plugin.ts';
-import { applyPatch, patchedPaths, replaceText, type PatchInput, type Replacement } from './patch.ts';
+import {
+  applyPatch,
+  patchedPaths,
+  replaceText,
+  tooLarge,
+  type PatchInput,
+  type Replacement,
+} from './patch.ts';
 import { inputs, maxReadBytes } from './inputs.ts';
 import { readLines } from './read-lines.ts';
 import { findPaths, searchWorkspace } from './search.ts';
@@ -205,8 +212,7 @@ async function editFile(
   const { text } = await readText(workspace, path);
   const { text: newText, count } = replaceText(text, edit, maxReadBytes);
   const bytes = Buffer.from(newText, 'utf8');
-  if (bytes.length > maxReadBytes)
-    throw refusal(`The file ${JSON.stringify(path)} would be larger than ${maxReadBytes / 1024} KiB.`);
+  if (bytes.length > maxReadBytes) throw tooLarge(path, maxReadBytes);
   await workspace.write(path, bytes);
   return { path, bytes: bytes.length, replaced: count };
 }

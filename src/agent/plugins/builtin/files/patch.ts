@@ -55,8 +55,7 @@ export async function applyPatch(input: PatchInput, files: PatchFiles): Promise<
     throw refusal('Send either `edits` or a `diff`, and not both.');
   const changes = diff === undefined ? await planEdits(edits, files) : await planDiff(diff, files);
   for (const { path, after } of changes)
-    if (after !== null && Buffer.byteLength(after) > files.maxBytes)
-      throw refusal(`The file ${JSON.stringify(path)} would be larger than ${files.maxBytes / 1024} KiB.`);
+    if (after !== null && Buffer.byteLength(after) > files.maxBytes) throw tooLarge(path, files.maxBytes);
   await writeAll(changes, files.workspace);
   return {
     files: changes.map(({ path, before, after }) => ({
@@ -72,7 +71,12 @@ function changeKind(before: string | null, after: string | null): 'created' | 'd
   return after === null ? 'deleted' : 'changed';
 }
 
-/** Throws a Problem unless the old text is there, and once unless all are to be replaced. */
+/** The refusal of a change whose result exceeds the limit. */
+export function tooLarge(path: string, maxBytes: number): Problem {
+  return refusal(`The file ${JSON.stringify(path)} would be larger than ${maxBytes / 1024} KiB.`);
+}
+
+/** Throws a Problem when the file lacks the old text, or contains it several times without `all`. */
 export function replaceText(
   text: string,
   { path, oldText, newText, all = false }: Replacement,
@@ -87,8 +91,7 @@ export function replaceText(
       `${label} contains the old text ${count} times; add more of the lines around it, or set \`all\`.`,
     );
   // Check the length before joining: a one-letter piece replaced by a long text would make gigabytes.
-  if (text.length + count * (newText.length - oldText.length) > maxBytes)
-    throw refusal(`${label} would be larger than ${maxBytes / 1024} KiB.`);
+  if (text.length + count * (newText.length - oldText.length) > maxBytes) throw tooLarge(path, maxBytes);
   return { text: pieces.join(newText), count };
 }
 
