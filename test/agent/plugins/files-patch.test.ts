@@ -32,6 +32,20 @@ describe('files.patch with edits', () => {
     expect([await plugin.text('a.ts'), await plugin.text('b.ts')]).toEqual(['uno dos', 'tres']);
   });
 
+  test.each(['./a.ts', 'link/a.ts'])('applies edits of a.ts and %s to one file', async (otherPath) => {
+    await plugin.put({ 'a.ts': 'one two' });
+    await symlink('.', join(plugin.folder, 'link'));
+    const edits = [
+      { path: 'a.ts', oldText: 'one', newText: 'uno' },
+      { path: otherPath, oldText: 'two', newText: 'dos' },
+    ];
+    expect(await plugin.call('patch', { edits })).toMatchObject({
+      ok: true,
+      output: { files: [{ path: 'a.ts', change: 'changed', bytes: 7 }] },
+    });
+    expect(await plugin.text('a.ts')).toBe('uno dos');
+  });
+
   test('changes nothing when an edit does not fit', async () => {
     await plugin.put({ 'a.ts': 'one', 'b.ts': 'three' });
     const message = await refusalOf({
@@ -134,6 +148,14 @@ describe('files.patch with a diff', () => {
       '--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n--- /dev/null\n+++ b/a.txt/c\n@@ -0,0 +1 @@\n+x\n';
     expect(await refusalOf({ diff })).toContain('a.txt/c');
     expect(await plugin.text('a.txt')).toBe('one\n');
+  });
+
+  test('refuses two headers of one file', async () => {
+    await plugin.put({ 'a.txt': 'one\ntwo\n' });
+    const header = (path: string) => `--- a/${path}\n+++ b/${path}\n`;
+    const diff = `${header('a.txt')}@@ -1 +1 @@\n-one\n+uno\n${header('./a.txt')}@@ -2 +2 @@\n-two\n+dos\n`;
+    expect(await refusalOf({ diff })).toContain('twice');
+    expect(await plugin.text('a.txt')).toBe('one\ntwo\n');
   });
 
   test.each([

@@ -4,7 +4,7 @@ import { Problem } from '../../../../kernel/problem.ts';
 import { refusal } from '../../../refusal.ts';
 import { applyHunks, DiffError, parseUnifiedDiff, type FileDiff } from './unified-diff.ts';
 import type { Workspace } from '../workspace/workspace.ts';
-import { errorCode } from '../workspace/paths.ts';
+import { errorCode, pathSegments } from '../workspace/paths.ts';
 
 /** Either exact replacements or a unified diff. */
 export interface PatchInput {
@@ -98,10 +98,12 @@ export function replaceText(
 async function planEdits(edits: readonly Replacement[], files: PatchFiles): Promise<FileChange[]> {
   const changes = new Map<string, FileChange & { after: string }>();
   for (const [index, edit] of edits.entries()) {
-    const text = changes.get(edit.path)?.after ?? (await files.readText(edit.path));
+    const key = await fileKey(edit.path, files.workspace);
+    const earlier = changes.get(key);
+    const text = earlier?.after ?? (await files.readText(edit.path));
     try {
       const after = replaceText(text, edit, files.maxBytes).text;
-      changes.set(edit.path, { path: edit.path, before: changes.get(edit.path)?.before ?? text, after });
+      changes.set(key, { path: earlier?.path ?? edit.path, before: earlier?.before ?? text, after });
     } catch (cause) {
       throw refusal(
         `\`edits[${index}]\` does not fit, and nothing was changed. ${(cause as Error).message}`,
@@ -113,13 +115,19 @@ async function planEdits(edits: readonly Replacement[], files: PatchFiles): Prom
 }
 
 async function planDiff(diff: string, files: PatchFiles): Promise<FileChange[]> {
-  const changes: FileChange[] = [];
+  const changes = new Map<string, FileChange>();
   for (const file of parseDiff(diff)) {
-    if (changes.some(({ path }) => path === pathOf(file)))
+    const key = await fileKey(pathOf(file), files.workspace);
+    if (changes.has(key))
       throw refusal(`The diff names ${JSON.stringify(pathOf(file))} twice; put its hunks under one header.`);
-    changes.push(await planFile(file, files));
+    changes.set(key, await planFile(file, files));
   }
-  return changes;
+  return [...changes.values()];
+}
+
+/** One key for all paths of a file, such as `a.txt`, `./a.txt` and a path through a linked folder. */
+function fileKey(path: string, workspace: Workspace): Promise<string> {
+  return workspace.resolve(pathSegments(path).join('/'));
 }
 
 async function planFile(file: FileDiff, { workspace, readText }: PatchFiles): Promise<FileChange> {
