@@ -2,6 +2,9 @@
 import { mkdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { openWorkspace } from '../../../src/agent/plugins/index.ts';
+import { applyPatch } from '../../../src/agent/plugins/builtin/files/patch.ts';
+import type { Workspace } from '../../../src/agent/plugins/builtin/workspace/workspace.ts';
 import { openFilesPlugin, type FilesPlugin } from '../../support/files-plugin.ts';
 
 let plugin: FilesPlugin;
@@ -156,6 +159,30 @@ describe('files.patch with a diff', () => {
     const diff = `${header('a.txt')}@@ -1 +1 @@\n-one\n+uno\n${header('./a.txt')}@@ -2 +2 @@\n-two\n+dos\n`;
     expect(await refusalOf({ diff })).toContain('twice');
     expect(await plugin.text('a.txt')).toBe('one\ntwo\n');
+  });
+
+  test('names the files that it cannot restore', async () => {
+    await plugin.put({ 'a.txt': 'one', 'b.txt': 'one', 'c.txt': 'one' });
+    const workspace = await openWorkspace({ folder: plugin.folder, hidden: [] });
+    const fullDisk: Workspace = {
+      ...workspace,
+      async write(path, content) {
+        const isRestored = path === 'a.txt' && content.toString() === 'one';
+        if (path === 'c.txt' || isRestored) throw new Error('no space is left');
+        return workspace.write(path, content);
+      },
+    };
+    const edits = ['a.txt', 'b.txt', 'c.txt'].map((path) => ({ path, oldText: 'one', newText: 'two' }));
+    const patch = applyPatch(
+      { edits },
+      {
+        workspace: fullDisk,
+        readText: async (path) => (await workspace.read(path, 100)).toString(),
+        maxBytes: 100,
+      },
+    );
+    await expect(patch).rejects.toThrow('could not be restored: "a.txt".');
+    expect(await plugin.text('b.txt')).toBe('one');
   });
 
   test.each([

@@ -48,7 +48,10 @@ export function patchedPaths({ edits, diff }: PatchInput): string[] {
   }
 }
 
-/** Throws a Problem that names what does not fit; then no file has changed. */
+/**
+ * Throws a Problem that names what does not fit. Then no file has changed, except those that the
+ * Problem names because a failed write could not be undone for them.
+ */
 export async function applyPatch(input: PatchInput, files: PatchFiles): Promise<PatchResult> {
   const { edits = [], diff } = input;
   if ((diff === undefined) === (edits.length === 0))
@@ -174,10 +177,20 @@ async function writeAll(changes: readonly FileChange[], workspace: Workspace): P
       doneChanges.push(change);
     }
   } catch (error) {
-    for (const { path, before } of doneChanges.reverse())
-      await writeOne(workspace, path, before).catch(() => {});
-    throw error;
+    const failedPaths = await restoreAll(doneChanges.reverse(), workspace);
+    if (failedPaths.length === 0) throw error;
+    const reason = error instanceof Problem ? error.message : 'A file could not be written.';
+    const names = failedPaths.map((path) => JSON.stringify(path)).join(', ');
+    throw refusal(`${reason} These files were changed and could not be restored: ${names}.`, error);
   }
+}
+
+/** Restores each file that it can, and returns the paths of the others. */
+async function restoreAll(changes: readonly FileChange[], workspace: Workspace): Promise<string[]> {
+  const failedPaths: string[] = [];
+  for (const { path, before } of changes)
+    await writeOne(workspace, path, before).catch(() => failedPaths.push(path));
+  return failedPaths;
 }
 
 async function writeOne(workspace: Workspace, path: string, text: string | null): Promise<void> {
