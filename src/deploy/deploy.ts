@@ -56,7 +56,7 @@ export async function deploy(plan: Plan, options: DeployOptions): Promise<Deploy
   const { folder, version } = plan;
   return goLive(plan, options, {
     isNew: true,
-    keep: () => folder.keep(version.next, version.raisedText),
+    keep: async () => folder.keep(version.next, await version.raisedText()),
     drop: (name) => folder.removeVersion(name),
     raise: () => version.raise(),
     restore: () => version.restore(),

@@ -5,23 +5,61 @@ import { join } from 'node:path';
 import { JsonError, offsetOf, parseJsonWithPositions, positionOf, type JsonNode } from './json-positions.ts';
 
 const file = 'package.json';
+const versionForm = /^(\d{1,9})\.(\d{1,9})\.(\d{1,9})$/;
 
 export interface PackageVersion {
   current: string;
   /** The next patch version. */
   next: string;
-  /** The file's text with the next version. */
-  raisedText: string;
-  /** Writes the next version atomically. */
+  /** The file's present text with the next version. */
+  raisedText(): Promise<string>;
+  /** Writes the next version atomically. Throws when the file has another version than `current`. */
   raise(): Promise<void>;
-  /** Restores the former text. */
+  /** Writes the current version again if the file has the next one. */
   restore(): Promise<void>;
 }
 
 /** Throws with line and column when package.json has no version that can be raised. */
 export async function readPackageVersion(directory: string): Promise<PackageVersion> {
+  const { version: current } = await readVersion(directory);
+  // A new text replaces the file by a rename, which needs the right to write to the folder.
+  await access(directory, constants.W_OK).catch(() => {
+    throw new Error(
+      `${directory} cannot be written; a deployment replaces its ${file} to raise the version.`,
+    );
+  });
+  const [, major, minor, patch] = versionForm.exec(current) as RegExpExecArray;
+  const next = `${major}.${minor}.${Number(patch) + 1}`;
+  // Others may edit the file during a deployment. Read it again and replace only the version.
+  const raisedText = async (): Promise<string> => {
+    const { version, withVersion } = await readVersion(directory);
+    if (version !== current)
+      throw new Error(
+        `The version in ${file} changed from ${current} to ${version} during the deployment; deploy again.`,
+      );
+    return withVersion(next);
+  };
   const path = join(directory, file);
-  const text = await readFile(path, 'utf8').catch((error: unknown) => {
+  return {
+    current,
+    next,
+    raisedText,
+    raise: async () => replace(path, await raisedText()),
+    async restore() {
+      const { version, withVersion } = await readVersion(directory);
+      if (version === next) await replace(path, withVersion(current));
+    },
+  };
+}
+
+interface VersionInText {
+  version: string;
+  /** The file's text with another version. */
+  withVersion(version: string): string;
+}
+
+async function readVersion(directory: string): Promise<VersionInText> {
+  const text = await readFile(join(directory, file), 'utf8').catch((error: unknown) => {
     throw new Error(
       `${file} cannot be read in ${directory} (${(error as NodeJS.ErrnoException).code ?? 'unknown'}); a deployment raises its version.`,
     );
@@ -33,24 +71,15 @@ export async function readPackageVersion(directory: string): Promise<PackageVers
   const root = parseOrRefuse(text, refuse);
   const node = root.members?.get('version')?.node;
   if (node === undefined) return refuse(root.start, 'version is required; a deployment raises it');
-  const [, major, minor, patch] = /^(\d{1,9})\.(\d{1,9})\.(\d{1,9})$/.exec(String(node.value)) ?? [];
-  if (typeof node.value !== 'string' || patch === undefined) {
+  if (typeof node.value !== 'string' || !versionForm.test(node.value)) {
     return refuse(
       offsetOf(root, ['version']),
       'version must be three numbers such as "0.1.0", whose last one a deployment can raise',
     );
   }
-  await access(path, constants.W_OK).catch(() => {
-    throw new Error(`${file} in ${directory} cannot be written; a deployment raises its version.`);
-  });
-  const next = `${major}.${minor}.${Number(patch) + 1}`;
-  const raisedText = `${text.slice(0, node.start)}"${next}"${text.slice(node.end)}`;
   return {
-    current: node.value,
-    next,
-    raisedText,
-    raise: () => replace(path, raisedText),
-    restore: () => replace(path, text),
+    version: node.value,
+    withVersion: (version) => `${text.slice(0, node.start)}"${version}"${text.slice(node.end)}`,
   };
 }
 
