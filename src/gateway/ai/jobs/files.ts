@@ -3,6 +3,7 @@
 // leave a row without bytes, which the cleanup finds, but never bytes without a row.
 import { retry } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
+import type { Log } from '../../../kernel/log.ts';
 import type { Storage } from '../../../kernel/storage/storage.ts';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -31,16 +32,19 @@ export function jobFiles({
   store,
   storage,
   clock,
+  log,
 }: {
   store: Pick<JobsStore, 'insertMedia' | 'listExpiredMedia' | 'deleteMedia'>;
   storage: Storage;
   clock: Pick<Clock, 'sleep'>;
+  log: Log;
 }): JobFiles {
   async function storeBytes(mediaId: string, file: MediaFile | RemoteMedia): Promise<StoredMedia> {
     const { mediaType, width, height, durationSeconds } =
       'content' in file ? await upload(mediaId, file) : await download(mediaId, file);
-    const bytes = (await storage.open(mediaId))?.size ?? 0;
-    return { mediaId, mediaType, width, height, durationSeconds, bytes };
+    const storedBytes = await storage.open(mediaId);
+    if (storedBytes === null) throw new Error(`The storage lacks ${mediaId}, which was just stored in it.`);
+    return { mediaId, mediaType, width, height, durationSeconds, bytes: storedBytes.size };
   }
 
   async function upload(mediaId: string, file: MediaFile): Promise<MediaProperties> {
@@ -79,7 +83,13 @@ export function jobFiles({
         }
         return media;
       } catch (error) {
-        await deleteFiles(mediaIds);
+        // The cleanup deletes what is left, so the error of the job matters more than this one.
+        await deleteFiles(mediaIds).catch((deleteError: unknown) =>
+          log.error(
+            { err: deleteError, jobId: job.jobId, mediaIds },
+            'files of a failed job were not deleted',
+          ),
+        );
         throw error;
       }
     },

@@ -131,7 +131,7 @@ function createContext(options: MediaJobsOptions, generator: () => MediaGenerato
   const { store, storage, payments = unpaidJobs, isAlone, clock, log } = options;
   const settings = { ...defaultMediaJobsSettings, ...options.settings };
   const background = createBackground(log);
-  const files = jobFiles({ store, storage, clock });
+  const files = jobFiles({ store, storage, clock, log });
   const queue = mediaQueue({
     queue: options.queue,
     store,
