@@ -44,7 +44,7 @@ export function createApplyEvent(options: ApplyEventOptions): ApplyEvent {
   return async (event, origin) => {
     // Before the transaction: with the embedded database there is one connection, and the lookup needs it.
     const userId = await store.findUserId(event);
-    const isUserGone = userId !== null && (await isRemoved(userId, options));
+    const isUserRemoved = userId !== null && (await isRemovedUser(userId, options));
     if (userId !== null && mayTakeBack(event)) await options.balances.recallIdle(userId);
     return store.tx(async (tx) => {
       const delivery = { ...options, tx, event, origin };
@@ -52,13 +52,13 @@ export function createApplyEvent(options: ApplyEventOptions): ApplyEvent {
       await store.lockReference(tx, event);
       if (!(await store.insertEvent(tx, event, serializeEvent(event)))) return 'duplicate';
       const order = await store.lockOrder(tx, event);
-      if (order === null) return setAside(delivery);
-      return applyToOrder(delivery, order, isUserGone);
+      if (order === null) return storeUnmatched(delivery);
+      return applyToOrder(delivery, order, isUserRemoved);
     });
   };
 }
 
-async function isRemoved(userId: string, { users }: Pick<ApplyEventOptions, 'users'>): Promise<boolean> {
+async function isRemovedUser(userId: string, { users }: Pick<ApplyEventOptions, 'users'>): Promise<boolean> {
   const user = await users.findUser(userId);
   return user === null || user.state === 'removed';
 }
@@ -72,8 +72,8 @@ function mayTakeBack({ fact }: ProviderEvent): boolean {
   return fact?.kind === 'refunded' || fact?.kind === 'disputed';
 }
 
-/** An event without an order is quarantined. It is parked instead if its payment event can still arrive. */
-function setAside(delivery: Delivery): Promise<'quarantined'> {
+/** Parks an event without an order if its payment event can still arrive, and quarantines it otherwise. */
+function storeUnmatched(delivery: Delivery): Promise<'quarantined'> {
   const { checkoutId, reference, fact } = delivery.event;
   // Refunds and disputes name only the charge, and may arrive before the event that
   // connects charge and checkout.
@@ -84,7 +84,7 @@ function setAside(delivery: Delivery): Promise<'quarantined'> {
 async function applyToOrder(
   delivery: Delivery,
   order: PaymentOrder,
-  isUserGone: boolean,
+  isUserRemoved: boolean,
 ): Promise<DeliveryResult> {
   const { tx, event, store } = delivery;
   const firstRecord = await recordFacts(delivery, order);
@@ -94,7 +94,7 @@ async function applyToOrder(
     latestOrder = (await recordFacts({ ...delivery, event: parseStoredEvent(storedEvent) }, latestOrder))
       .order;
   // Without a user there is no balance. The facts stay recorded, and an operator has to refund the money.
-  if (isUserGone && netCredits(latestOrder) > latestOrder.postedCredits)
+  if (isUserRemoved && netCredits(latestOrder) > latestOrder.postedCredits)
     return quarantine(delivery, { reason: 'unknown_user', paymentId: latestOrder.paymentId });
   await postDifference(delivery, latestOrder, event.fact as Fact);
   return 'accepted';
@@ -147,7 +147,10 @@ async function postDifference(
   await store.recordPosting(tx, order, netAmount);
 }
 
-/** Stores the event without applying it. An operator should look at it, so the log warns. */
+/**
+ * Stores the event without applying it. The log warns of a quarantined event, since an operator should
+ * look at it. A parked event waits for its payment; the webhook and the audit call it quarantined too.
+ */
 async function quarantine(
   delivery: Delivery,
   { reason, paymentId, isParked = false }: { reason: string; paymentId: string | null; isParked?: boolean },
@@ -159,10 +162,9 @@ async function quarantine(
     ...(paymentId === null ? {} : { paymentId }),
   });
   await recordAudit(delivery, { action: 'payments.quarantined', paymentId, diff: { reason } });
-  log.warn(
-    { provider: event.provider, eventId: event.eventId, type: event.type, reason, paymentId },
-    'an event of a payment provider was quarantined',
-  );
+  const fields = { provider: event.provider, eventId: event.eventId, type: event.type, reason, paymentId };
+  if (isParked) log.info(fields, 'a payment event waits for its payment');
+  else log.warn(fields, 'an event of a payment provider was quarantined');
   return 'quarantined';
 }
 

@@ -177,6 +177,15 @@ describe('a payment', () => {
     ]);
   });
 
+  test('logs a parked refund without a warning', async () => {
+    const { deliver } = await openOrder('stripe');
+    const start = world.logLines.length;
+    await deliver('part');
+    const lines = world.logLines.slice(start).join('');
+    expect(lines).toContain('a payment event waits for its payment');
+    expect(lines).not.toContain('was quarantined');
+  });
+
   test('keeps the sum of the ledger at zero', async () => {
     expect(await world.ledgerSum()).toBe(0n);
   });
