@@ -16,7 +16,8 @@ export const defaultStreamLimits: StreamLimits = { heartbeatMs: 15_000, stallMs:
 /** `failed` means that the producer threw; `onError` has received the error. */
 export type StreamOutcome = 'completed' | 'client_gone' | 'stalled' | 'failed';
 
-// Writing in pieces limits the memory per stalled client to well under 1 MiB, even for a large frame.
+// A large frame is written in pieces, since the stall timer starts again for each of them: a client
+// that reads 64 KiB within `stallMs` stays connected. The frame itself stays in memory as a whole.
 const pieceBytes = 64 * 1024;
 
 export interface EventStreamOptions {
