@@ -5,7 +5,7 @@ import type { StepContext } from './loop-state.ts';
 import { isContextOverflow, isRefusal, modelProblem, saysUnsupported } from './model-problem.ts';
 import { takeStep } from './step.ts';
 
-// Each attempt shortens the prompt by a third or more.
+// An attempt may free as little as 2 % of the window, so the loop gives up after five.
 const maxShortenings = 5;
 
 /**
@@ -50,6 +50,8 @@ async function recover(
 ): Promise<boolean> {
   const problem = modelProblem(error);
   const parts = state.message.parts();
+  // Shorten before leaving out files, since the model still sees the files of a shorter prompt. A
+  // refusal may have both reasons. A prompt that stays too long is final: a repeat would fail again.
   if (!hasOutput && isContextOverflow(problem) && attempts.shortenings < maxShortenings) {
     attempts.shortenings += 1;
     if (await context.shorten(parts, step)) return true;
