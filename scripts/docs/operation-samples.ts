@@ -47,7 +47,9 @@ export function highlightSample({ lang, source }: CodeSample): string {
   const markedHtml = mark === undefined ? html : html.replaceAll(mark.pattern, mark.replacement);
   const isMarked = markedHtml.includes('data-quote');
   if (/TOWNHALL_\w*TOKEN/.test(source) && !isMarked)
-    throw new Error(`the token of a sample in ${lang} has another form than its mark:\n${source}`);
+    throw new Error(
+      `the token of a sample in ${lang} has another form than its pattern in tokenMarks; change one of them:\n${source}`,
+    );
   return markedHtml;
 }
 
