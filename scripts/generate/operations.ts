@@ -68,7 +68,7 @@ function writeScopes(document: Document): string {
   return `\n/** The operations that a credential may call for each of its scopes. */\nexport const scopeOperations = {\n${lines.sort().join('')}} as const;\n`;
 }
 
-/** hey-api's name for the types of an operation: \`ai.generateText\` has \`AiGenerateTextData\` and so on. */
+/** hey-api's name for the types of an operation: `ai.generateText` has `AiGenerateTextData` and so on. */
 export function typeStem(operationId: string): string {
   return operationId
     .split('.')
@@ -82,7 +82,7 @@ function writeEntry(
   { method, path, id, operation }: PlacedOperation,
   imports: Set<string>,
 ): string {
-  const place = `${method.toUpperCase()} ${path} (${id})`;
+  const operationLabel = `${method.toUpperCase()} ${path} (${id})`;
   const stem = typeStem(id);
   const data = `${stem}Data`;
   const locations = new Set((operation.parameters ?? []).map((parameter) => resolve(document, parameter).in));
@@ -92,7 +92,7 @@ function writeEntry(
   };
   const parameters = (location: 'path' | 'query') =>
     locations.has(location) ? `NonNullable<${use(data)}['${location}']>` : '{}';
-  const context: Context = { document, place, stem, use };
+  const context: Context = { document, operationLabel, stem, use };
   const summary = (operation.summary ?? id).replaceAll('*/', '* /');
   return `  /** ${summary}: \`${method.toUpperCase()} ${path}\` */
   '${id}': {
@@ -100,7 +100,7 @@ function writeEntry(
     path: ${parameters('path')};
     query: ${parameters('query')};
     headers: ${locations.has('header') ? `LowerCaseKeys<NonNullable<${use(data)}['headers']>>` : '{}'};
-    identity: ${identityType(surface, place, operation.security)};
+    identity: ${identityType(surface, operationLabel, operation.security)};
     reply: ${replyType(context, operation.responses ?? {})};
     passthrough: ${operation['x-passthrough'] === true};
   };
@@ -109,7 +109,8 @@ function writeEntry(
 
 interface Context {
   document: Document;
-  place: string;
+  /** The operation in errors, such as `POST /x (id)`. */
+  operationLabel: string;
   stem: string;
   /** Imports a type of types.gen.ts and returns its name. */
   use: (name: string) => string;
@@ -117,10 +118,10 @@ interface Context {
 
 function identityType(
   surface: Surface,
-  place: string,
+  operationLabel: string,
   security: Record<string, string[]>[] | undefined,
 ): string {
-  if (security === undefined) throw new Error(`${place} has no security of its own`);
+  if (security === undefined) throw new Error(`${operationLabel} has no security of its own`);
   const allKinds = [guest, ...Object.values(surface.identities)];
   const kinds =
     security.length === 0
@@ -132,7 +133,7 @@ function identityType(
             const kind = surface.identities[scheme];
             if (kind === undefined)
               throw new Error(
-                `${place} names the security scheme ${scheme}, which proves no identity of ${surface.name}`,
+                `${operationLabel} names the security scheme ${scheme}, which proves no identity of ${surface.name}`,
               );
             return kind;
           });
@@ -143,14 +144,15 @@ function identityType(
 function requestType(context: Context, body: Body | undefined): string {
   if (body === undefined) return 'undefined';
   const media = Object.entries(body.content ?? {});
-  if (media.length === 0) throw new Error(`${context.place} has a request body without a media type`);
+  if (media.length === 0)
+    throw new Error(`${context.operationLabel} has a request body without a media type`);
   const types = media.map(([mediaType, { schema }]) => {
     const typeName =
       namedSchema(schema) ??
       (media.length === 1 ? `NonNullable<${context.use(`${context.stem}Data`)}['body']>` : undefined);
     if (isJson(mediaType) || mediaType === 'multipart/form-data') {
       if (typeName === undefined || schema === undefined)
-        throw new Error(needsName(context.place, `the request body of ${mediaType}`));
+        throw new Error(needsName(context.operationLabel, `the request body of ${mediaType}`));
       if (namedSchema(schema) !== undefined) context.use(typeName);
       if (isJson(mediaType)) return typeName;
       return `Multipart<${typeName}, ${fileMembers(context.document, schema).map(quote).join(' | ') || 'never'}>`;
@@ -163,14 +165,15 @@ function requestType(context: Context, body: Body | undefined): string {
 function replyType(context: Context, responses: Record<string, Body | { $ref: string }>): string {
   const replies = Object.entries(responses).flatMap(([status, reference]) => {
     if (!/^[1-5]\d\d$/.test(status))
-      throw new Error(`${context.place} answers "${status}"; name each status by its number`);
+      throw new Error(`${context.operationLabel} answers "${status}"; name each status by its number`);
     return repliesOf(
       context,
       status,
       Object.entries(resolve<Body>(context.document, reference).content ?? {}),
     );
   });
-  if (replies.length === 0) throw new Error(`${context.place} has no reply that a handler could give`);
+  if (replies.length === 0)
+    throw new Error(`${context.operationLabel} has no reply that a handler could give`);
   return [...new Set(replies)].join(' | ');
 }
 
@@ -189,7 +192,7 @@ function repliesOf(
     if (isFailure) return [];
     const typeName = namedSchema(schema);
     if (typeName === undefined && (media.length > 1 || schema === undefined))
-      throw new Error(needsName(context.place, `the ${mediaType} of status ${status}`));
+      throw new Error(needsName(context.operationLabel, `the ${mediaType} of status ${status}`));
     const type =
       typeName === undefined
         ? `${context.use(`${context.stem}Responses`)}[${status}]`
@@ -198,8 +201,8 @@ function repliesOf(
   });
 }
 
-function needsName(place: string, label: string): string {
-  return `${place}: ${label} needs a schema in a file of its own, since it is one of several or of none`;
+function needsName(operationLabel: string, part: string): string {
+  return `${operationLabel}: ${part} needs a schema in a file of its own, whose name the generated type has`;
 }
 
 function namedSchema(schema: Schema | { $ref: string } | undefined): string | undefined {
