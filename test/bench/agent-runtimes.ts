@@ -12,7 +12,7 @@ import { join } from 'node:path';
 /** The machine's monotonic clock, so times of different processes are comparable. */
 export const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 
-export interface Said {
+export interface TurnEvent {
   /** The text so far, or the end of the turn. */
   kind: 'text' | 'end';
   text: string;
@@ -21,18 +21,18 @@ export interface Said {
 
 export interface Stream {
   /** Resolves with the first matching event; throws after 30 seconds. */
-  until(fits: (said: Said) => boolean): Promise<Said>;
+  until(matches: (event: TurnEvent) => boolean): Promise<TurnEvent>;
   close(): void;
 }
 
 export interface Replay {
   events: number;
   firstMs: number;
-  wholeMs: number;
+  totalMs: number;
   bytes: number;
 }
 
-export interface Running {
+export interface RunningRuntime {
   startedMs: number;
   residentMb(): number;
   create(): Promise<string>;
@@ -53,11 +53,12 @@ export interface Running {
 
 export interface Runtime {
   name: string;
-  start(): Promise<Running>;
+  start(): Promise<RunningRuntime>;
 }
 
-const patienceMs = 30_000;
-const startPatienceMs = 120_000;
+const eventTimeoutMs = 30_000;
+const startTimeoutMs = 120_000;
+const replayTimeoutMs = 60_000;
 
 export function townhall(folder: string, providerUrl: string): Runtime {
   const root = join(import.meta.dirname, '..', '..');
@@ -256,30 +257,30 @@ async function launch(
   }: { env: Record<string, string | undefined>; cwd: string; health: string; authorization?: string },
 ): Promise<{ child: ChildProcess; startedMs: number }> {
   mkdirSync(cwd, { recursive: true });
-  const begunMs = performance.now();
+  const startMs = performance.now();
   const child = spawn(command, argumentList, { env, cwd, stdio: ['ignore', 'ignore', 'inherit'] });
   for (;;) {
     if (child.exitCode !== null)
       throw new Error(`${command} ended with ${child.exitCode} before it answered.`);
-    if (performance.now() - begunMs > startPatienceMs)
+    if (performance.now() - startMs > startTimeoutMs)
       throw new Error(`${command} did not answer within two minutes.`);
     const answer = await fetch(health, {
       headers: authorization === undefined ? {} : { authorization },
       signal: AbortSignal.timeout(1_000),
     }).catch(() => null);
     await answer?.text().catch(() => null);
-    if (answer?.status === 200) return { child, startedMs: performance.now() - begunMs };
+    if (answer?.status === 200) return { child, startedMs: performance.now() - startMs };
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
 
 async function stop(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
-  const exit = once(child, 'exit');
+  const exitPromise = once(child, 'exit');
   child.kill('SIGTERM');
-  const killTimer = setTimeout(() => child.kill('SIGKILL'), 10_000);
-  await exit;
-  clearTimeout(killTimer);
+  const timer = setTimeout(() => child.kill('SIGKILL'), 10_000);
+  await exitPromise;
+  clearTimeout(timer);
 }
 
 /** Resident memory of the process and its descendants. */
@@ -346,13 +347,13 @@ function createClient(port: number, authorization: string) {
     },
     async stream(
       path: string,
-      readEvent: (event: unknown) => Omit<Said, 'atMs'> | null,
+      readEvent: (event: unknown) => Omit<TurnEvent, 'atMs'> | null,
     ): Promise<Stream & { ended: Promise<void> }> {
       const response = await send('GET', path);
-      const events: Said[] = [];
+      const events: TurnEvent[] = [];
       let wake = () => {};
       const connection = Promise.withResolvers<void>();
-      const exit = (async () => {
+      const ended = (async () => {
         for await (const line of readLines(response)) {
           connection.resolve();
           if (!line.startsWith('data: ')) continue;
@@ -363,13 +364,13 @@ function createClient(port: number, authorization: string) {
       })().catch(() => {});
       await connection.promise;
       return {
-        ended: exit,
+        ended,
         close: () => response.destroy(),
-        async until(fits) {
-          const lateMs = performance.now() + patienceMs;
+        async until(matches) {
+          const deadlineMs = performance.now() + eventTimeoutMs;
           for (;;) {
-            for (let event = events.shift(); event; event = events.shift()) if (fits(event)) return event;
-            if (performance.now() > lateMs) throw new Error(`Nothing that fits came from ${path}.`);
+            for (let event = events.shift(); event; event = events.shift()) if (matches(event)) return event;
+            if (performance.now() > deadlineMs) throw new Error(`Nothing that fits came from ${path}.`);
             await new Promise<void>((resolve) => {
               const timer = setTimeout(resolve, 1_000);
               wake = () => {
@@ -383,25 +384,25 @@ function createClient(port: number, authorization: string) {
       };
     },
     async replay(path: string, count: number, isDurable: (line: string) => boolean): Promise<Replay> {
-      const begunMs = performance.now();
+      const startMs = performance.now();
       const response = await send('GET', path);
       let events = 0;
       let firstMs = 0;
       let bytes = 0;
-      const killTimer = setTimeout(
+      const timer = setTimeout(
         () => response.destroy(new Error(`Only ${events} of ${count} events came from ${path}.`)),
-        2 * patienceMs,
+        replayTimeoutMs,
       );
       for await (const line of readLines(response)) {
-        firstMs ||= performance.now() - begunMs;
+        firstMs ||= performance.now() - startMs;
         bytes += line.length + 1;
         if (isDurable(line)) events += 1;
         if (events === count && line === '') break;
       }
-      clearTimeout(killTimer);
-      const wholeMs = performance.now() - begunMs;
+      clearTimeout(timer);
+      const totalMs = performance.now() - startMs;
       response.destroy();
-      return { events, firstMs, wholeMs, bytes };
+      return { events, firstMs, totalMs, bytes };
     },
   };
 }
