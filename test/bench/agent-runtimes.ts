@@ -260,10 +260,12 @@ async function launch(
   const startMs = performance.now();
   const child = spawn(command, argumentList, { env, cwd, stdio: ['ignore', 'ignore', 'inherit'] });
   for (;;) {
-    if (child.exitCode !== null)
-      throw new Error(`${command} ended with ${child.exitCode} before it answered.`);
-    if (performance.now() - startMs > startTimeoutMs)
-      throw new Error(`${command} did not answer within two minutes.`);
+    if (hasExited(child))
+      throw new Error(`${command} ended with ${child.exitCode ?? child.signalCode} before it answered.`);
+    if (performance.now() - startMs > startTimeoutMs) {
+      await stop(child);
+      throw new Error(`${command} did not answer within ${startTimeoutMs / 1_000} seconds.`);
+    }
     const answer = await fetch(health, {
       headers: authorization === undefined ? {} : { authorization },
       signal: AbortSignal.timeout(1_000),
@@ -274,8 +276,12 @@ async function launch(
   }
 }
 
+function hasExited({ exitCode, signalCode }: ChildProcess): boolean {
+  return exitCode !== null || signalCode !== null;
+}
+
 async function stop(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
+  if (hasExited(child)) return;
   const exitPromise = once(child, 'exit');
   child.kill('SIGTERM');
   const timer = setTimeout(() => child.kill('SIGKILL'), 10_000);
@@ -322,10 +328,22 @@ function createClient(port: number, authorization: string) {
     });
   }
 
+  async function requireSuccess(label: string, response: IncomingMessage): Promise<void> {
+    if ((response.statusCode ?? 500) < 300) return;
+    throw new Error(`${label} is ${response.statusCode}: ${(await read(response)).slice(0, 300)}`);
+  }
+
   async function read(response: IncomingMessage): Promise<string> {
     const pieces: Buffer[] = [];
     for await (const piece of response) pieces.push(piece as Buffer);
     return Buffer.concat(pieces).toString('utf8');
+  }
+
+  /** Sends a GET request whose response is a stream. Throws for a status other than a success. */
+  async function openStream(path: string): Promise<IncomingMessage> {
+    const response = await send('GET', path);
+    await requireSuccess(`GET ${path}`, response);
+    return response;
   }
 
   async function* readLines(response: IncomingMessage): AsyncGenerator<string> {
@@ -340,19 +358,19 @@ function createClient(port: number, authorization: string) {
   return {
     async call(method: string, path: string, body?: object): Promise<unknown> {
       const response = await send(method, path, body);
+      await requireSuccess(`${method} ${path}`, response);
       const text = await read(response);
-      if ((response.statusCode ?? 500) >= 300)
-        throw new Error(`${method} ${path} is ${response.statusCode}: ${text.slice(0, 300)}`);
       return text === '' ? null : JSON.parse(text);
     },
     async stream(
       path: string,
       readEvent: (event: unknown) => Omit<TurnEvent, 'atMs'> | null,
     ): Promise<Stream & { ended: Promise<void> }> {
-      const response = await send('GET', path);
+      const response = await openStream(path);
       const events: TurnEvent[] = [];
       let wake = () => {};
       const connection = Promise.withResolvers<void>();
+      let isOpen = true;
       const ended = (async () => {
         for await (const line of readLines(response)) {
           connection.resolve();
@@ -361,7 +379,14 @@ function createClient(port: number, authorization: string) {
           if (event) events.push({ ...event, atMs: monotonicMs() });
           wake();
         }
-      })().catch(() => {});
+      })()
+        .catch(() => {})
+        .finally(() => {
+          isOpen = false;
+          // A stream may end before its first line.
+          connection.resolve();
+          wake();
+        });
       await connection.promise;
       return {
         ended,
@@ -370,7 +395,9 @@ function createClient(port: number, authorization: string) {
           const deadlineMs = performance.now() + eventTimeoutMs;
           for (;;) {
             for (let event = events.shift(); event; event = events.shift()) if (matches(event)) return event;
-            if (performance.now() > deadlineMs) throw new Error(`Nothing that fits came from ${path}.`);
+            if (!isOpen) throw new Error(`The stream of ${path} ended before the event.`);
+            if (performance.now() > deadlineMs)
+              throw new Error(`${path} sent no such event within ${eventTimeoutMs / 1_000} seconds.`);
             await new Promise<void>((resolve) => {
               const timer = setTimeout(resolve, 1_000);
               wake = () => {
@@ -385,7 +412,7 @@ function createClient(port: number, authorization: string) {
     },
     async replay(path: string, count: number, isDurable: (line: string) => boolean): Promise<Replay> {
       const startMs = performance.now();
-      const response = await send('GET', path);
+      const response = await openStream(path);
       let events = 0;
       let firstMs = 0;
       let bytes = 0;
@@ -393,15 +420,19 @@ function createClient(port: number, authorization: string) {
         () => response.destroy(new Error(`Only ${events} of ${count} events came from ${path}.`)),
         replayTimeoutMs,
       );
-      for await (const line of readLines(response)) {
-        firstMs ||= performance.now() - startMs;
-        bytes += line.length + 1;
-        if (isDurable(line)) events += 1;
-        if (events === count && line === '') break;
+      try {
+        for await (const line of readLines(response)) {
+          firstMs ||= performance.now() - startMs;
+          bytes += line.length + 1;
+          if (isDurable(line)) events += 1;
+          if (events === count && line === '') break;
+        }
+      } finally {
+        clearTimeout(timer);
+        response.destroy();
       }
-      clearTimeout(timer);
       const totalMs = performance.now() - startMs;
-      response.destroy();
+      if (events < count) throw new Error(`${path} ended after ${events} of ${count} events.`);
       return { events, firstMs, totalMs, bytes };
     },
   };
