@@ -27,68 +27,95 @@ afterAll(async () => {
   server.close();
   await rm(folder, { recursive: true });
 });
-beforeEach(() => rm(join(folder, 'townhall'), { recursive: true, force: true }));
+beforeEach(async () => {
+  requests.length = 0;
+  await rm(join(folder, 'townhall'), { recursive: true, force: true });
+});
 
 const run = (words: string[], env: Record<string, string> = {}): Promise<CommandResult> =>
   runInProcess(words, { XDG_CONFIG_HOME: folder, ...env });
 const setShop = () =>
   run(['profile', 'set', 'shop', '--url', url, '--admin-token-file', join(folder, 'admin.token')]);
-const sentToken = () => requests.at(-1)?.headers.authorization;
+/** The credentials of all requests since the start of the test. */
+const sentTokens = () => requests.map(({ headers }) => headers.authorization);
 
 describe('a profile', () => {
   test('names the server and the credential of a command', async () => {
     await setShop();
     expect((await run(['users', 'list'])).code).toBe(0);
-    expect(sentToken()).toBe('Bearer admin-of-file');
+    expect(sentTokens()).toEqual(['Bearer admin-of-file']);
   });
 
-  test('keeps paths of credentials in a file of its owner alone', async () => {
+  test('stores the path of a credential instead of the credential', async () => {
     await setShop();
-    const file = join(folder, 'townhall/profiles.json');
-    expect(await readFile(file, 'utf8')).not.toContain('admin-of-file');
-    expect((await stat(file)).mode & 0o777).toBe(0o600);
+    const text = await readFile(join(folder, 'townhall/profiles.json'), 'utf8');
+    expect(text).toContain(join(folder, 'admin.token'));
+    expect(text).not.toContain('admin-of-file');
+  });
+
+  test('is stored in a file that only its owner can read', async () => {
+    await setShop();
+    expect((await stat(join(folder, 'townhall/profiles.json'))).mode & 0o777).toBe(0o600);
   });
 
   test('sends its own credential before one of the environment', async () => {
     await setShop();
     await run(['users', 'list'], { TOWNHALL_ADMIN_TOKEN: 'of-another-server' });
-    expect(sentToken()).toBe('Bearer admin-of-file');
+    expect(sentTokens()).toEqual(['Bearer admin-of-file']);
   });
 
-  test('sends nothing to a server that --url or TOWNHALL_URL names', async () => {
-    await run([
-      'profile',
-      'set',
-      'shop',
-      '--url',
-      'http://127.0.0.1:9',
-      '--token-file',
-      join(folder, 'user.token'),
-    ]);
-    await run(['keys', 'list', '--url', url]);
-    expect(sentToken()).toBeUndefined();
-    await run(['keys', 'list'], { TOWNHALL_URL: url });
-    expect(sentToken()).toBeUndefined();
+  test.each([
+    ['--url', () => run(['keys', 'list', '--url', url])],
+    ['TOWNHALL_URL', () => run(['keys', 'list'], { TOWNHALL_URL: url })],
+  ])('sends no credential to a server that %s names', async (_source, listKeys) => {
+    const tokenFile = join(folder, 'user.token');
+    await run(['profile', 'set', 'shop', '--url', 'http://127.0.0.1:9', '--token-file', tokenFile]);
+    await listKeys();
+    expect(sentTokens()).toEqual([undefined]);
+  });
+
+  test('is in use after it was set', async () => {
+    await setShop();
+    await run(['profile', 'set', 'down', '--url', 'http://127.0.0.1:9']);
+    await expect(run(['users', 'list'])).rejects.toThrow(/http:\/\/127\.0\.0\.1:9 does not answer/);
   });
 
   test('is chosen by TOWNHALL_PROFILE before the one in use', async () => {
     await setShop();
     await run(['profile', 'set', 'down', '--url', 'http://127.0.0.1:9']);
     expect((await run(['users', 'list'], { TOWNHALL_PROFILE: 'shop' })).code).toBe(0);
-    await expect(run(['users', 'list'])).rejects.toThrow(/http:\/\/127\.0\.0\.1:9 does not answer/);
+    expect(sentTokens()).toEqual(['Bearer admin-of-file']);
+  });
+
+  test('is required when TOWNHALL_PROFILE names it', async () => {
+    await setShop();
     await expect(run(['users', 'list'], { TOWNHALL_PROFILE: 'none' })).rejects.toThrow(/no profile "none"/);
   });
 });
 
 describe('townhall profile', () => {
-  test('lists, uses and removes profiles', async () => {
+  const setOther = () => run(['profile', 'set', 'other', '--agent-url', 'http://127.0.0.1:5314']);
+
+  test('lists profiles and marks the one in use', async () => {
     await setShop();
-    await run(['profile', 'set', 'other', '--agent-url', 'http://127.0.0.1:5314']);
+    await setOther();
     expect((await run(['profile', 'list'])).output).toEqual([
       `   shop   ${url}  -`,
       `*  other  ${'-'.padEnd(url.length)}  http://127.0.0.1:5314`,
     ]);
+  });
+
+  test('uses another profile', async () => {
+    await setShop();
+    await setOther();
     await run(['profile', 'use', 'shop']);
+    const { output } = await run(['profile', 'list', '--json']);
+    expect(JSON.parse(output.join(''))).toMatchObject({ current: 'shop' });
+  });
+
+  test('removes the profile in use', async () => {
+    await setOther();
+    await setShop();
     await run(['profile', 'remove', 'shop']);
     const { output } = await run(['profile', 'list', '--json']);
     expect(JSON.parse(output.join(''))).toEqual({
