@@ -7,15 +7,15 @@ import { startMailbox, type Mailbox } from './mailbox.ts';
 import { until } from '../../support/until.ts';
 
 let replicas: Awaited<ReturnType<typeof startReplicas>>;
-let firstGateway: GatewayWorld;
-let otherWorld: GatewayWorld;
+let firstReplica: GatewayWorld;
+let otherReplica: GatewayWorld;
 let mailbox: Mailbox;
 
 beforeAll(async () => {
   mailbox = await startMailbox();
   const env = { SMTP_URL: mailbox.url, MAIL_FROM: 'Shop <login@shop.example>' };
   replicas = await startReplicas(env);
-  ({ first: firstGateway, other: otherWorld } = replicas);
+  ({ first: firstReplica, other: otherReplica } = replicas);
 });
 afterAll(async () => {
   await replicas?.close();
@@ -30,16 +30,16 @@ interface Holder {
 }
 
 async function makeHolder(): Promise<Holder> {
-  const { bureau_id: bureauId } = await firstGateway.admin.bureaus.createBureau({
+  const { bureau_id: bureauId } = await firstReplica.admin.bureaus.createBureau({
     server_url: 'https://shop.example',
   });
-  const token = await firstGateway.admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'holder' });
+  const token = await firstReplica.admin.accounts.issueToken({ bureau_id: bureauId, external_id: 'holder' });
   return { userToken: token.user_token, tokenId: token.token_id, userId: token.user_id, bureauId };
 }
 
 async function makeKey(): Promise<Holder & { owner: string }> {
   const holder = await makeHolder();
-  const key = await firstGateway.as(holder.userToken).accounts.createKey({ name: 'for a script' });
+  const key = await firstReplica.as(holder.userToken).accounts.createKey({ name: 'for a script' });
   return { ...holder, owner: holder.userToken, userToken: key.user_token, tokenId: key.token_id };
 }
 
@@ -48,12 +48,12 @@ let addresses = 0;
 
 async function makeAccount(): Promise<string> {
   const email = `person-${++addresses}@shop.example`;
-  const { verification_id } = await firstGateway.guest.accounts.register({
+  const { verification_id } = await firstReplica.guest.accounts.register({
     bureau_id: 'local',
     email,
     password,
   });
-  await firstGateway.guest.accounts.verifyEmail({
+  await firstReplica.guest.accounts.verifyEmail({
     verification_id,
     code: (await mailbox.letterTo(email)).code,
   });
@@ -61,12 +61,12 @@ async function makeAccount(): Promise<string> {
 }
 
 async function logIn(email: string): Promise<string> {
-  const { login_id } = await firstGateway.guest.accounts.startLogin({
+  const { login_id } = await firstReplica.guest.accounts.startLogin({
     provider: 'password',
     bureau_id: 'local',
   });
-  await firstGateway.guest.accounts.continueLogin({ login_id, input: { email, password } });
-  const result = await firstGateway.guest.accounts.getLoginResult({ login_id });
+  await firstReplica.guest.accounts.continueLogin({ login_id, input: { email, password } });
+  const result = await firstReplica.guest.accounts.getLoginResult({ login_id });
   return result.status === 'done' ? result.user_token : '';
 }
 
@@ -80,18 +80,18 @@ const statusAt = (world: GatewayWorld, token: string): Promise<number> =>
     );
 
 /** Whether the gateway answers from its cache; shortly after its own change it does not. */
-async function keepsWhatItRead(world: GatewayWorld): Promise<boolean> {
-  const { userToken, tokenId } = await makeUser(firstGateway.sql, 'local');
+async function answersFromCache(world: GatewayWorld): Promise<boolean> {
+  const { userToken, tokenId } = await makeUser(firstReplica.sql, 'local');
   await statusAt(world, userToken);
   // Write directly into the table, so that no change notice is sent.
-  await revoke(firstGateway.sql, tokenId);
+  await revoke(firstReplica.sql, tokenId);
   return (await statusAt(world, userToken)) === 200;
 }
 
-/** Waits until both replicas have the identity cached. */
-async function isKnown({ userToken }: Pick<Holder, 'userToken'>): Promise<void> {
-  for (const world of [firstGateway, otherWorld]) {
-    await expect.poll(() => keepsWhatItRead(world)).toBe(true);
+/** Waits until both replicas have the identity of the token cached. */
+async function waitUntilCached({ userToken }: Pick<Holder, 'userToken'>): Promise<void> {
+  for (const world of [firstReplica, otherReplica]) {
+    await expect.poll(() => answersFromCache(world)).toBe(true);
     expect(await statusAt(world, userToken)).toBe(200);
   }
 }
@@ -101,72 +101,71 @@ describe('a token that both replicas have cached', () => {
     [
       'was revoked by its id',
       401,
-      ({ tokenId }) => firstGateway.admin.accounts.revokeTokens({ token_id: tokenId }),
+      ({ tokenId }) => firstReplica.admin.accounts.revokeTokens({ token_id: tokenId }),
     ],
     [
       'was revoked with all of its user',
       401,
-      ({ userId }) => firstGateway.admin.accounts.revokeTokens({ user_id: userId }),
+      ({ userId }) => firstReplica.admin.accounts.revokeTokens({ user_id: userId }),
     ],
     [
       'was revoked with all of its Bureau',
       401,
-      ({ bureauId }) => firstGateway.admin.accounts.revokeTokens({ bureau_id: bureauId }),
+      ({ bureauId }) => firstReplica.admin.accounts.revokeTokens({ bureau_id: bureauId }),
     ],
-    ['was logged out with', 401, ({ userToken }) => firstGateway.as(userToken).accounts.logout()],
+    ['was logged out with', 401, ({ userToken }) => firstReplica.as(userToken).accounts.logout()],
     [
       'belongs to a user who was blocked',
       401,
-      ({ userId }) => firstGateway.admin.accounts.blockUser({ user_id: userId }),
+      ({ userId }) => firstReplica.admin.accounts.blockUser({ user_id: userId }),
     ],
     [
       'belongs to a user who was removed',
       401,
-      ({ userId }) => firstGateway.admin.accounts.removeUser({ user_id: userId }),
+      ({ userId }) => firstReplica.admin.accounts.removeUser({ user_id: userId }),
     ],
     [
       'belongs to a Bureau that was paused',
       403,
-      ({ bureauId }) => firstGateway.admin.bureaus.pauseBureau({ bureau_id: bureauId }),
+      ({ bureauId }) => firstReplica.admin.bureaus.pauseBureau({ bureau_id: bureauId }),
     ],
     [
       'belongs to a Bureau that was archived',
       403,
-      ({ bureauId }) => firstGateway.admin.bureaus.archiveBureau({ bureau_id: bureauId }),
+      ({ bureauId }) => firstReplica.admin.bureaus.archiveBureau({ bureau_id: bureauId }),
     ],
-  ])('that %s is refused with %i', async (description, status, takeAway) => {
+  ])('that %s is refused with %i', async (description, status, revokeAccess) => {
     const holder = await makeHolder();
-    await isKnown(holder);
-    await takeAway(holder);
-    expect(await statusAt(firstGateway, holder.userToken)).toBe(status);
+    await waitUntilCached(holder);
+    await revokeAccess(holder);
+    expect(await statusAt(firstReplica, holder.userToken)).toBe(status);
     const ms = await until(
-      async () => (await statusAt(otherWorld, holder.userToken)) === status,
+      async () => (await statusAt(otherReplica, holder.userToken)) === status,
       description,
     );
-    console.log(`a token that ${description} was refused on the other gateway after ${Math.round(ms)} ms`);
     // The promise is one second; the bound allows for a busy machine.
     expect(ms).toBeLessThan(6_000);
   });
 
   test('is refused after its user revoked the key', async () => {
     const key = await makeKey();
-    await isKnown(key);
-    await firstGateway.as(key.owner).accounts.revokeKey({ token_id: key.tokenId });
-    expect(await statusAt(firstGateway, key.userToken)).toBe(401);
-    await until(async () => (await statusAt(otherWorld, key.userToken)) === 401, 'the key is refused');
-    expect(await statusAt(otherWorld, key.owner)).toBe(200);
+    await waitUntilCached(key);
+    await firstReplica.as(key.owner).accounts.revokeKey({ token_id: key.tokenId });
+    expect(await statusAt(firstReplica, key.userToken)).toBe(401);
+    await until(async () => (await statusAt(otherReplica, key.userToken)) === 401, 'the key is refused');
+    expect(await statusAt(otherReplica, key.owner)).toBe(200);
   });
 
   test('is refused after a password change by another login', async () => {
     const email = await makeAccount();
     const [currentToken, otherToken] = [await logIn(email), await logIn(email)];
-    for (const userToken of [currentToken, otherToken]) await isKnown({ userToken });
-    await firstGateway
+    for (const userToken of [currentToken, otherToken]) await waitUntilCached({ userToken });
+    await firstReplica
       .as(currentToken)
       .accounts.changePassword({ current_password: password, new_password: 'the library of babel' });
-    expect(await statusAt(firstGateway, otherToken)).toBe(401);
-    await until(async () => (await statusAt(otherWorld, otherToken)) === 401, 'the other login is refused');
-    expect([await statusAt(firstGateway, currentToken), await statusAt(otherWorld, currentToken)]).toEqual([
+    expect(await statusAt(firstReplica, otherToken)).toBe(401);
+    await until(async () => (await statusAt(otherReplica, otherToken)) === 401, 'the other login is refused');
+    expect([await statusAt(firstReplica, currentToken), await statusAt(otherReplica, currentToken)]).toEqual([
       200, 200,
     ]);
   });
@@ -174,38 +173,39 @@ describe('a token that both replicas have cached', () => {
   test('is refused after a password reset', async () => {
     const email = await makeAccount();
     const userToken = await logIn(email);
-    await isKnown({ userToken });
-    const { verification_id } = await firstGateway.guest.accounts.requestPasswordReset({
+    await waitUntilCached({ userToken });
+    const { verification_id } = await firstReplica.guest.accounts.requestPasswordReset({
       bureau_id: 'local',
       email,
     });
-    await firstGateway.guest.accounts.resetPassword({
+    await firstReplica.guest.accounts.resetPassword({
       verification_id,
       code: (await mailbox.letterTo(email, 2)).code,
       password: 'the library of babel',
     });
-    expect(await statusAt(firstGateway, userToken)).toBe(401);
-    await until(async () => (await statusAt(otherWorld, userToken)) === 401, 'the login is refused');
+    expect(await statusAt(firstReplica, userToken)).toBe(401);
+    await until(async () => (await statusAt(otherReplica, userToken)) === 401, 'the login is refused');
   });
 
   test('is accepted again once its user and Bureau are active again', async () => {
     const holder = await makeHolder();
-    await firstGateway.admin.accounts.blockUser({ user_id: holder.userId });
+    await waitUntilCached(holder);
+    await firstReplica.admin.accounts.blockUser({ user_id: holder.userId });
     await until(
-      async () => (await statusAt(otherWorld, holder.userToken)) === 401,
+      async () => (await statusAt(otherReplica, holder.userToken)) === 401,
       'the blocked user is refused',
     );
-    await firstGateway.admin.accounts.unblockUser({ user_id: holder.userId });
-    await firstGateway.admin.bureaus.pauseBureau({ bureau_id: holder.bureauId });
+    await firstReplica.admin.accounts.unblockUser({ user_id: holder.userId });
+    await firstReplica.admin.bureaus.pauseBureau({ bureau_id: holder.bureauId });
     await until(
-      async () => (await statusAt(otherWorld, holder.userToken)) === 403,
+      async () => (await statusAt(otherReplica, holder.userToken)) === 403,
       'the paused Bureau is refused',
     );
-    await firstGateway.admin.bureaus.activateBureau({ bureau_id: holder.bureauId });
+    await firstReplica.admin.bureaus.activateBureau({ bureau_id: holder.bureauId });
     await until(
-      async () => (await statusAt(otherWorld, holder.userToken)) === 200,
+      async () => (await statusAt(otherReplica, holder.userToken)) === 200,
       'the token is good again',
     );
-    expect(await statusAt(firstGateway, holder.userToken)).toBe(200);
+    expect(await statusAt(firstReplica, holder.userToken)).toBe(200);
   });
 });
