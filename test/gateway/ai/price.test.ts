@@ -217,7 +217,7 @@ describe(`maximumPrice (seed ${seed})`, () => {
           expect(
             priceOf(pricedModel, {
               tokens: { input, cachedInput, cacheWrite, hourCacheWrite: cacheWrite, output, reasoning },
-            }) <= maximumPrice(pricedModel, { ...mostTokens, isKeptLong: true }),
+            }) <= maximumPrice(pricedModel, { ...mostTokens, usesHourCache: true }),
           ).toBe(true);
         },
       ),

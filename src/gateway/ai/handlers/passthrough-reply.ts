@@ -14,7 +14,7 @@ import type { PassthroughCall, PassthroughResult } from '../formats/passthrough/
 import type { PassthroughFormat } from '../formats/passthrough/formats.ts';
 import { requestedOutputLimit } from '../formats/passthrough/request.ts';
 import type { Demand } from '../metering/bound.ts';
-import { isKeptLong, sizeOf } from '../metering/measure.ts';
+import { usesHourCache, sizeOf } from '../metering/measure.ts';
 
 export interface PassthroughRequest extends PaidRequest, Pick<PassthroughCall, 'rawBody' | 'timing'> {
   body: PassthroughCall['body'] & { model: string };
@@ -101,7 +101,7 @@ export function passthroughDemand(
   return {
     size: sizeOf(body, format.name),
     hasTools: Array.isArray(tools) && tools.length > 0,
-    isKeptLong: (format.name === 'messages' || format.name === 'chat') && isKeptLong(body),
+    usesHourCache: (format.name === 'messages' || format.name === 'chat') && usesHourCache(body),
     limit: model && requestedOutputLimit(body, model, format),
     limitMember:
       (format.usesProviderLimit ? model?.providerEntry.output_limit_member : undefined) ??

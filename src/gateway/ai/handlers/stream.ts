@@ -35,7 +35,7 @@ import { checkDefinitions } from '../formats/tool-definitions.ts';
 import { checkToolValues } from '../formats/translation/tool-values.ts';
 import type { ModelCall } from '../hub/language-model.ts';
 import { type Demand, requirePrice } from '../metering/bound.ts';
-import { isKeptLong, sizeOf } from '../metering/measure.ts';
+import { usesHourCache, sizeOf } from '../metering/measure.ts';
 import { generate, streamParts } from '../calls/model-calls.ts';
 import { sessionHash } from '../upstream/session-hash.ts';
 import { checkProviderTools } from '../upstream/tool-guard.ts';
@@ -143,7 +143,7 @@ function demandOf(body: StreamRequest): Demand {
   return {
     size: sizeOf(body, 'stream'),
     hasTools: (body.tools?.length ?? 0) > 0,
-    isKeptLong: isKeptLong(body),
+    usesHourCache: usesHourCache(body),
     limit: tokens === undefined ? undefined : { tokens, member },
     limitMember: member,
   };

@@ -25,7 +25,7 @@ export interface Demand {
    */
   repeatedBytes?: number | undefined;
   /** Whether the call requests that the provider caches input for an hour. */
-  isKeptLong?: boolean | undefined;
+  usesHourCache?: boolean | undefined;
   /** The caller's output limit and the name of its member. */
   limit?: { tokens: number; member: string } | undefined;
   /** The member in which the caller can send a limit. */
@@ -117,7 +117,7 @@ export function longestOutput({
  * The bound of the call on the model; `limit` is the one that is added when the caller sent none.
  */
 export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bound {
-  const { choices = 1, hasOutput = true, isKeptLong, units } = demand;
+  const { choices = 1, hasOutput = true, usesHourCache, units } = demand;
   const input = inputBound(model, demand);
   const output =
     demand.size === undefined || !hasOutput ? 0 : (demand.limit?.tokens ?? limit ?? longestOutput(model));
@@ -128,7 +128,7 @@ export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bo
     credits: maximumPrice(model, {
       input,
       output: output * choices,
-      isKeptLong,
+      usesHourCache,
       ...(units ? { units } : {}),
     }),
   };
@@ -138,9 +138,9 @@ export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bo
  * The longest answer that the credits cover on every model; -1 when they do not cover the input.
  */
 export function affordableOutput(models: readonly CatalogModel[], demand: Demand, credits: bigint): number {
-  const { choices = 1, isKeptLong } = demand;
+  const { choices = 1, usesHourCache } = demand;
   const affordableTokens = models.map((model) =>
-    affordableOutputTokens(model, { input: inputBound(model, demand), isKeptLong, credits }),
+    affordableOutputTokens(model, { input: inputBound(model, demand), usesHourCache, credits }),
   );
   const leastTokens = Math.min(...affordableTokens);
   return leastTokens < 0 ? -1 : Math.floor(leastTokens / choices);

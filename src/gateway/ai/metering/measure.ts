@@ -143,10 +143,10 @@ function isRead(value: unknown): boolean {
 }
 
 /** Whether any part of the body requests the provider's cache for an hour. */
-export function isKeptLong(value: unknown): boolean {
+export function usesHourCache(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false;
-  if (Array.isArray(value)) return value.some(isKeptLong);
-  return (value as { ttl?: unknown }).ttl === '1h' || Object.values(value).some(isKeptLong);
+  if (Array.isArray(value)) return value.some(usesHourCache);
+  return (value as { ttl?: unknown }).ttl === '1h' || Object.values(value).some(usesHourCache);
 }
 
 const turnMembers = new Set(['messages', 'prompt', 'input', 'instructions', 'documents']);

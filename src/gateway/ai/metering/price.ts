@@ -65,21 +65,21 @@ export function inputTokens({ input, cachedInput, cacheWrite }: Tokens): number 
 export interface UsageBound {
   input: number;
   output: number;
-  /** Whether input may be kept in a cache for an hour. */
-  isKeptLong?: boolean | undefined;
+  /** Whether the provider may cache input for an hour. */
+  usesHourCache?: boolean | undefined;
   units?: Units;
 }
 
 /** The highest price within the bound, over all token kinds and tiers. */
 export function maximumPrice(
   { rates, tiers }: PricedModel,
-  { input, output, isKeptLong, units = {} }: UsageBound,
+  { input, output, usesHourCache, units = {} }: UsageBound,
 ): bigint {
   if (rates === null) return 0n;
   let highestPrice = 0n;
   for (const fullRates of reachableRates(rates, tiers, input)) {
     const price = roundUp(
-      BigInt(input) * maximumInputRate(fullRates, isKeptLong) +
+      BigInt(input) * maximumInputRate(fullRates, usesHourCache) +
         BigInt(output) * maximumOutputRate(fullRates) +
         unitsPrice(fullRates.rates, units),
     );
@@ -91,12 +91,12 @@ export function maximumPrice(
 /** Output tokens that the credits cover beside the input; -1 when they do not cover the input. */
 export function affordableOutputTokens(
   { rates, tiers }: PricedModel,
-  { input, isKeptLong, credits }: Omit<UsageBound, 'output'> & { credits: bigint },
+  { input, usesHourCache, credits }: Omit<UsageBound, 'output'> & { credits: bigint },
 ): number {
   if (rates === null) return Number.MAX_SAFE_INTEGER;
   let leastTokens = Number.MAX_SAFE_INTEGER;
   for (const fullRates of reachableRates(rates, tiers, input)) {
-    const remainder = credits * million - BigInt(input) * maximumInputRate(fullRates, isKeptLong);
+    const remainder = credits * million - BigInt(input) * maximumInputRate(fullRates, usesHourCache);
     const rate = maximumOutputRate(fullRates);
     if (remainder < 0n) return -1;
     if (rate > 0n && remainder / rate < BigInt(leastTokens)) leastTokens = Number(remainder / rate);
@@ -142,10 +142,10 @@ function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates
 
 function maximumInputRate(
   { input, cachedInput, cacheWrite, hourCacheWrite }: FullRates,
-  isKeptLong = false,
+  usesHourCache = false,
 ): bigint {
   const highestRate = maximum(input, maximum(cachedInput, cacheWrite));
-  return isKeptLong ? maximum(highestRate, hourCacheWrite) : highestRate;
+  return usesHourCache ? maximum(highestRate, hourCacheWrite) : highestRate;
 }
 
 function maximumOutputRate({ output, reasoning }: FullRates): bigint {
