@@ -13,8 +13,8 @@ export interface Demand {
   /** Undefined for calls that are priced by units alone. */
   size?: Size | undefined;
   /**
-   * Tokens of all text by the encodings of published tokenizers; a model of
-   * another one counts bytes.
+   * Token counts of the text, by tokenizer. For a model whose tokenizer is not published, one
+   * token per byte is assumed.
    */
   textTokens?: TextTokens | undefined;
   /** Whether tools are offered; some providers add a long system prompt for them. */
@@ -56,6 +56,8 @@ export const minimumOutput = 16;
 // The output limit of models without a known one: longer than usual answers, and accepted by every
 // current model.
 const unknownOutput = 32_768;
+// The same for models whose window is unknown too. Providers reject a limit that exceeds the window;
+// this one is half of 16,384 tokens, as a known window is halved in longestOutput.
 const unknownOutputAndWindow = 8_192;
 
 /** The most input tokens that the provider can count. */
