@@ -14,11 +14,11 @@ export function ownerOf(identity: Identity): Owner {
     case 'admin':
       return { kind: 'admin', id: identity.adminId };
     case 'guest':
-      throw new Error('A guest owns nothing.');
+      throw new Error('A guest cannot own a job or a stored response.');
   }
 }
 
-/** One string for owners of both kinds. */
-export function ownerName({ kind, id }: Owner): string {
+/** Key of an owner of either kind, for fair shares of render threads and for limits per owner. */
+export function ownerKey({ kind, id }: Owner): string {
   return `${kind} ${id}`;
 }

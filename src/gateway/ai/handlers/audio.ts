@@ -15,7 +15,7 @@ import type { Bill } from '../billing/bill.ts';
 import { attemptHeaders, callModel, type ModelResult } from '../calls/call.ts';
 import { viewerOf } from '../catalog/catalog.ts';
 import type { SpeechAnswer, SpeechFormat, TranscriptionAnswer } from '../hub/media-model.ts';
-import { ownerName, ownerOf } from '../calls/owner.ts';
+import { ownerKey, ownerOf } from '../calls/owner.ts';
 import { mediaRequest } from '../calls/media-request.ts';
 import { audioSeconds } from '../media/audio-duration.ts';
 import { audioInputOf } from '../media/audio-input.ts';
@@ -146,7 +146,7 @@ function runSpeech(
   { body, bill }: { body: SpeechCall['body']; bill: Bill },
 ): Promise<ModelResult<SpeechAnswer>> {
   const { model: modelId, text, voice, format, speed, language, instructions } = body;
-  const owner = ownerName(ownerOf(identity));
+  const owner = ownerKey(ownerOf(identity));
   const input = { text, voice, format, speed, language, instructions, owner };
   const request = mediaRequest(options.catalog, {
     viewer: viewerOf(identity),

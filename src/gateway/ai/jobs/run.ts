@@ -11,7 +11,7 @@ import { asProblem, Problem } from '../../../kernel/problem.ts';
 import type { Hold } from '../../credits/index.ts';
 import type { GenerationContext, MediaFile, MediaProperties, RemoteMedia } from '../hub/media-model.ts';
 import type { JobFiles } from './files.ts';
-import { ownerName } from '../calls/owner.ts';
+import { ownerKey } from '../calls/owner.ts';
 import type { ClaimedJob, UpstreamJob } from './job.ts';
 import type { JobCharge, JobPayments } from './payments.ts';
 import { jobDeadlineMs, type MediaJobsSettings } from './settings.ts';
@@ -87,7 +87,7 @@ export async function runJob(
   try {
     const hold = await resumeHold(context, job);
     const generation = await context.generator().generate(job, {
-      owner: ownerName(job.owner),
+      owner: ownerKey(job.owner),
       signal: AbortSignal.any([leaseLost.signal, shutdown, deadline]),
       reportProgress: lease.reportProgress,
       upstreamJob: job.upstreamJob,

@@ -9,7 +9,7 @@ import type { Log } from '../../../kernel/log.ts';
 import { asProblem, Problem } from '../../../kernel/problem.ts';
 import type { ResponsePlan } from './plan.ts';
 import type { ResponseRuns, Run } from './runs/runs.ts';
-import { ownerName } from '../calls/owner.ts';
+import { ownerKey } from '../calls/owner.ts';
 import type { StoredResponses } from './stored/stored-responses.ts';
 import { truncatedByProvider } from '../hub/problems.ts';
 import { finalEventTypes } from '../formats/responses/answer.ts';
@@ -156,7 +156,7 @@ async function startBackground(
     runningIds.add(responseId);
     start.resolve();
   };
-  const run = runs.start<EventItem>({ runId: responseId, owner: ownerName(owner) }, async (current) => {
+  const run = runs.start<EventItem>({ runId: responseId, owner: ownerKey(owner) }, async (current) => {
     const recorder = new Recorder(current, { response, storedResponses, responseId, log });
     try {
       const reply = await answer({ signal: current.signal, remember: rememberNothing }, begin);

@@ -14,7 +14,7 @@ import {
   type StreamReply,
 } from './background.ts';
 import type { ResponseRuns, Run } from './runs/runs.ts';
-import { type Owner, ownerName } from '../calls/owner.ts';
+import { type Owner, ownerKey } from '../calls/owner.ts';
 import type { StoredResponses } from './stored/stored-responses.ts';
 
 /** A reply without its events or bytes. */
@@ -117,7 +117,7 @@ function startRun(options: JoinedStreamOptions): Run {
   const ready = Promise.withResolvers<ReplyHead & { isEvents: boolean }>();
   // Without a reader at that moment nothing else handles the rejection.
   ready.promise.catch(() => {});
-  const run = runs.start<unknown>({ runId, owner: ownerName(owner), graceMs }, async (current) => {
+  const run = runs.start<unknown>({ runId, owner: ownerKey(owner), graceMs }, async (current) => {
     try {
       const reply = await answer({ signal: current.signal, remember: rememberNothing }, row.begin);
       const { status, headers, mediaType } = reply;
