@@ -4,6 +4,9 @@ import type { Canvas } from './canvas.ts';
 
 const signature = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
 const bytesPerPixel = 3;
+// Between keyword and text of an iTXt chunk: the end of the keyword, no compression, compression
+// method 0, an empty language tag and an empty translated keyword, each ended by a zero byte.
+const uncompressedText = Buffer.alloc(5);
 
 /** Encodes the canvas. `texts` are iTXt chunks by their keyword: Software, Title, Description, Comment. */
 export function encodePng(canvas: Canvas, texts: Readonly<Record<string, string>>): Uint8Array {
@@ -19,7 +22,7 @@ export function encodePng(canvas: Canvas, texts: Readonly<Record<string, string>
     ...Object.entries(texts).map(([keyword, text]) =>
       chunk(
         'iTXt',
-        Buffer.concat([Buffer.from(`${keyword}\0\0\0\0\0`, 'latin1'), Buffer.from(text, 'utf8')]),
+        Buffer.concat([Buffer.from(keyword, 'latin1'), uncompressedText, Buffer.from(text, 'utf8')]),
       ),
     ),
     chunk('IDAT', deflateSync(filteredRows(canvas), { level: 6 })),
@@ -29,10 +32,11 @@ export function encodePng(canvas: Canvas, texts: Readonly<Record<string, string>
 
 function chunk(name: string, data: Buffer): Buffer {
   const body = Buffer.concat([Buffer.from(name, 'latin1'), data]);
-  const frame = Buffer.alloc(8);
-  frame.writeUInt32BE(data.length, 0);
-  frame.writeUInt32BE(crc32(body), 4);
-  return Buffer.concat([frame.subarray(0, 4), body, frame.subarray(4)]);
+  const length = Buffer.alloc(4);
+  length.writeUInt32BE(data.length);
+  const checksum = Buffer.alloc(4);
+  checksum.writeUInt32BE(crc32(body));
+  return Buffer.concat([length, body, checksum]);
 }
 
 /**
