@@ -8,8 +8,9 @@ import type { HandlerOptions, SessionHandlers } from './session-options.ts';
 const maxStreams = 16;
 // Events of other processes come with this delay.
 const pollMs = 500;
-// A cursor beyond it is of another clock.
-const dayMs = 24 * 60 * 60 * 1000;
+// A cursor may be any integer of 16 digits, and a Date cannot hold the largest. One that is further
+// ahead of this clock counts as a day ahead, and the reader gets new events only.
+const maxClockAheadMs = 24 * 60 * 60 * 1000;
 
 export function allSessionsHandlers(options: HandlerOptions): SessionHandlers<'sessions.followAll'> {
   const { agentId, allSessions, hasReplicas, eventLog, events, runs, clock, follow: limits } = options;
@@ -28,9 +29,9 @@ export function allSessionsHandlers(options: HandlerOptions): SessionHandlers<'s
     'sessions.followAll': async ({ query, headers, signal }) => {
       if (streams >= maxStreams) throw tooManyStreams();
       const lastEventId = headers['last-event-id'];
-      const afterPosition = lastEventId === undefined ? query.after : Number(lastEventId);
+      const requestedMs = lastEventId === undefined ? query.after : Number(lastEventId);
       const afterMs =
-        afterPosition === undefined ? null : Math.min(afterPosition, clock.now().getTime() + dayMs);
+        requestedMs === undefined ? null : Math.min(requestedMs, clock.now().getTime() + maxClockAheadMs);
       const content = followAll(
         { afterMs, signal: AbortSignal.any([signal, runs.closed]) },
         {
