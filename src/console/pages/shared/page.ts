@@ -2,9 +2,9 @@
 import type { Overview } from './views.ts';
 
 export interface Page {
-  /** Called with each new overview, and after the start if there is one. */
+  /** Called with each new overview, and once when the page opens if an overview has been read. */
   update?(overview: Overview): void;
-  /** Called when the agent is back after it was away. */
+  /** Called when the agent is reachable again. */
   rejoin?(): void;
   close?(): void;
 }
