@@ -111,7 +111,7 @@ async function run(world: World, machine: Machine, gateway: Gateway, modules: Le
       store,
       clock,
       makeId,
-      times: { recallMs: 1_000, askAgainMs: 50 },
+      times: { recallMs: 1_000, recallPollMs: 50 },
     });
   gateway.isReady = true;
 }

@@ -195,7 +195,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: `${allotments}/maintenance.ts`,
-        find: 'if (ledger.contact.unbrokenMs() < times.takeBackAfterMs) return;',
+        find: 'if (ledger.contact.unbrokenMs() < times.minimumContactMs) return;',
         replace: '',
       },
     ],

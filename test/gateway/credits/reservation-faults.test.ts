@@ -19,7 +19,7 @@ afterEach(async () => {
 afterAll(() => world?.close());
 
 /** Intervals of tests that wait for the background work. */
-const quickTimes = { tidyEveryMs: 20, renewEveryMs: 50, idleMs: 40, retryMs: 10 };
+const quickTimes = { maintenanceEveryMs: 20, renewEveryMs: 50, idleMs: 40, retryMs: 10 };
 
 type Fault = 'none' | 'before' | 'after';
 

@@ -16,14 +16,15 @@ export interface AskReportsOptions {
 
 // Gateways poll for requests ten times a second; a stopped process never responds.
 const maximumMs = 500;
-const askAgainMs = 20;
+// How often the numbers of the answers are read; a caller waits for them.
+const answerPollMs = 20;
 
 /** Resolves when every gateway has responded, or after half a second. */
 export async function askReports({ store, clock, gatewayId, userId }: AskReportsOptions): Promise<void> {
   const requests = await store.askReports(gatewayId, userId);
   const untilMs = clock.monotonicMs() + maximumMs;
   while (requests.size > 0 && clock.monotonicMs() < untilMs) {
-    await clock.sleep(askAgainMs);
+    await clock.sleep(answerPollMs);
     for (const [answering, number] of await store.answeredReports([...requests.keys()]))
       if (number >= (requests.get(answering) ?? 0)) requests.delete(answering);
   }

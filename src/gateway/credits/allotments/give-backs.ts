@@ -12,7 +12,7 @@ export interface GiveBacksOptions {
   writes: AllotmentWrites;
   clock: Pick<Clock, 'monotonicMs'>;
   gatewayId: string;
-  times: Pick<AllotmentTimes, 'idleMs' | 'tidyEveryMs'>;
+  times: Pick<AllotmentTimes, 'idleMs' | 'maintenanceEveryMs'>;
 }
 
 // Rows of one statement.
@@ -102,7 +102,7 @@ export class GiveBacks {
    */
   #isExcessive({ userId, lastUsedMs }: Allotment, nowMs: number): boolean {
     const { pool, writes, times } = this.#options;
-    if (nowMs - lastUsedMs < times.tidyEveryMs) return false;
+    if (nowMs - lastUsedMs < times.maintenanceEveryMs) return false;
     const idleAllotments = pool.idleOfUser(userId);
     return idleAllotments * 8n > writes.available(userId) + idleAllotments;
   }

@@ -12,7 +12,7 @@ export interface HoldRecallOptions {
   store: Pick<AllotmentStore, 'affordable' | 'recall'>;
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
   makeId: MakeId;
-  times: Pick<AllotmentTimes, 'recallMs' | 'askAgainMs'>;
+  times: Pick<AllotmentTimes, 'recallMs' | 'recallPollMs'>;
 }
 
 /**
@@ -44,7 +44,7 @@ export async function holdWithRecall<T>(
       }
       ticket ??= await recall(options, { userId, tokenId, need: amount });
     }
-    await clock.sleep(times.askAgainMs);
+    await clock.sleep(times.recallPollMs);
   }
 }
 

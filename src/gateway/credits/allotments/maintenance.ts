@@ -44,11 +44,11 @@ export class AllotmentMaintenance {
     const hasAllotments = () => ledger.pool.size > 0;
     this.#loops = [
       this.#repeat(times.renewEveryMs, () => this.#renew()),
-      this.#repeat(times.tidyEveryMs, () => this.#tidy()),
+      this.#repeat(times.maintenanceEveryMs, () => this.#tidy()),
       this.#repeat(times.replayEveryMs, () => this.replay()),
     ];
     // A single process closes allotments itself and sees that in every row, so it polls less often.
-    const readRecallsEveryMs = isAlone ? times.tidyEveryMs : times.readRecallsEveryMs;
+    const readRecallsEveryMs = isAlone ? times.maintenanceEveryMs : times.readRecallsEveryMs;
     this.#loops.push(
       this.#repeat(readRecallsEveryMs, async () => {
         if (hasAllotments()) await ledger.answerFlags();
@@ -66,7 +66,7 @@ export class AllotmentMaintenance {
     const appliedSeq = (await store.appliedSeqs([journal.journalId])).get(journal.journalId);
     if (appliedSeq !== undefined) journal.markApplied(appliedSeq);
     await ledger.leases.reconcile();
-    if (ledger.contact.unbrokenMs() < times.takeBackAfterMs) return;
+    if (ledger.contact.unbrokenMs() < times.minimumContactMs) return;
     const expiredAllotments = await store.takeBackExpired(takeBackLimit);
     if (expiredAllotments.length > 0)
       log.warn({ allotments: expiredAllotments.length }, 'took back credits of gateways that have ended');

@@ -15,7 +15,8 @@ export interface RecallUserOptions {
 
 // A gateway polls for recalls ten times a second; one that stopped never answers.
 const maximumMs = 1_000;
-const askAgainMs = 50;
+// How often the rows are read until the credits are back.
+const recallPollMs = 50;
 
 /**
  * Closes a user's allotments, and waits until every gateway has given its idle
@@ -38,6 +39,6 @@ export async function recallUser(userId: string, options: RecallUserOptions): Pr
       );
       return;
     }
-    await clock.sleep(askAgainMs);
+    await clock.sleep(recallPollMs);
   }
 }

@@ -21,7 +21,7 @@ export interface ReservingOptions {
   makeId: MakeId;
   log: Log;
   gatewayId: string;
-  times: Pick<AllotmentTimes, 'recallMs' | 'askAgainMs'>;
+  times: Pick<AllotmentTimes, 'recallMs' | 'recallPollMs'>;
   counters: ReservingCounters;
   /** Renews all leases of this process now. */
   renewLeases(): Promise<void>;
@@ -234,7 +234,7 @@ export class Reserving {
       const [expiredCall] = queue.take((call) => call === head);
       return expiredCall?.reject(creditsBusy('Other gateways hold the credits of this account; try again.'));
     }
-    await clock.sleep(times.askAgainMs);
+    await clock.sleep(times.recallPollMs);
   }
 
   /**

@@ -181,9 +181,6 @@ export type AllotmentScope = { userId: string } | { tokenId: string } | { bureau
  */
 export const ticketMs = 1_000;
 
-/** An allotment is taken back this long after its lease has ended. */
-export const takeBackAfterMs = 40_000;
-
 /** The flags that a gateway polls several times a second. */
 export interface GatewayFlags {
   /** Its open allotments that are recalled or closed. */
@@ -253,8 +250,8 @@ export interface AllotmentStore {
   /** Registers a journal with applied_seq 0; no effect on an existing one. */
   openJournal(journalId: string, generation: string): Promise<void>;
   /**
-   * Ends up to `limit` allotments whose lease ended `takeBackAfterMs` ago, by the database's
-   * clock under the row's lock. Ends none while the database has been up for less than 60 s.
+   * Ends up to `limit` allotments whose lease ended 40 s ago, by the database's clock under the
+   * row's lock. Ends none while the database has been up for less than 60 s.
    */
   takeBackExpired(limit: number): Promise<{ allotmentId: string; amount: bigint }[]>;
   /** The ledger's uuid. */

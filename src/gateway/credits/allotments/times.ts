@@ -9,34 +9,45 @@ export interface AllotmentTimes {
   readRecallsEveryMs: number;
   /** How long a call waits for idle credits of other gateways. */
   recallMs: number;
-  /** How often a waiting call retries. */
-  askAgainMs: number;
+  /** How often a call that waits for recalled credits retries. */
+  recallPollMs: number;
   /** How long credits stay idle in this process before they are given back. */
   idleMs: number;
-  /** How often idle credits are collected. */
-  tidyEveryMs: number;
+  /**
+   * How often idle credits are given back, allotments of ended tokens are closed and late charges
+   * are logged. A process that is alone on its database polls for recalls at this interval too, and
+   * an allotment that was used within it keeps an excess of idle credits.
+   */
+  maintenanceEveryMs: number;
   applyEveryMs: number;
   /** The pause after a failed request to the database. */
   retryMs: number;
   /** How often other processes' journals are replayed and expired allotments taken back. */
   replayEveryMs: number;
   /** Uninterrupted connection to the database that is required before allotments are taken back. */
-  takeBackAfterMs: number;
+  minimumContactMs: number;
   checkpointEveryMs: number;
 }
 
+// Conditions between these times:
+// - 3 * renewEveryMs < leaseMs: a lease survives two failed renewals.
+// - renewEveryMs < 15 s (longestGapMs in database-contact.ts): each renewal records contact with the
+//   database, and a longer gap counts as a suspension.
+// - leaseMs + 40 s (credits_take_back_expired in SQL) <= minimumContactMs: before an allotment is
+//   taken back, the database could be reached for the whole lease and the 40 s after it.
+// - maximumClockJumpMs < 40 s: a holder with a wrong clock stops before its credits are taken back.
 export const defaultAllotmentTimes: AllotmentTimes = {
   leaseMs: 20_000,
   renewEveryMs: 5_000,
   readRecallsEveryMs: 100,
   recallMs: 1_000,
-  askAgainMs: 50,
+  recallPollMs: 50,
   idleMs: 5_000,
-  tidyEveryMs: 1_000,
+  maintenanceEveryMs: 1_000,
   applyEveryMs: 50,
   retryMs: 250,
   replayEveryMs: 60_000,
-  takeBackAfterMs: 60_000,
+  minimumContactMs: 60_000,
   checkpointEveryMs: 2_000,
 };
 
