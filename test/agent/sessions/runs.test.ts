@@ -1,6 +1,7 @@
 // Runs beyond their answer: compaction when the context fills, hooks of plugins, expiry of
 // inputs, and retries of failed steps.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { AgentClient } from '@townhall/agent';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import {
   breaksAfter,
@@ -18,38 +19,64 @@ beforeAll(async () => {
 afterEach(() => world.reset());
 afterAll(() => world.close());
 
-describe('a run', () => {
-  test('keeps the messages of a conversation that it compacts', async () => {
+/** Creates the session `s`, sends it the text, and returns once the run has settled. */
+async function promptAndWait(client: AgentClient, text: string): Promise<{ runId: string }> {
+  await client.sessions.create({ id: 's' });
+  return client.sessions.prompt({ sessionId: 's', text }, { headers: { prefer: 'wait=20' } });
+}
+
+describe('a run that compacts its conversation', () => {
+  const longText = `Herring ${'and cod '.repeat(450)}`;
+
+  /** The second of two prompts fills the context window. */
+  async function compact(): Promise<AgentClient> {
     world.gateway.catalog([{ id: 'local/echo', context_window: 2_000 }]);
     world.gateway.answer((request) =>
       says(/Sum up/.test(JSON.stringify(request.prompt.at(-1))) ? 'They spoke of fish.' : 'Noted.'),
     );
     const { client } = await world.start();
-    await client.sessions.create({ id: 's' });
-    const longText = `Herring ${'and cod '.repeat(450)}`;
-    await client.sessions.prompt({ sessionId: 's', text: longText }, { headers: { prefer: 'wait=20' } });
+    await promptAndWait(client, longText);
     await client.sessions.prompt(
       { sessionId: 's', text: `Salmon ${'and eel '.repeat(450)}` },
       { headers: { prefer: 'wait=20' } },
     );
+    return client;
+  }
+
+  test('reports the compaction with its summary', async () => {
+    const client = await compact();
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(events.filter(({ type }) => type.startsWith('compaction.'))).toMatchObject([
       { type: 'compaction.started', reason: 'full' },
       { type: 'compaction.ended', outcome: 'completed', summary: 'They spoke of fish.' },
     ]);
-    // The usage of the summary is part of the usage of the run.
+  });
+
+  test('includes the usage of the summary in its own', async () => {
+    const client = await compact();
+    const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(events.findLast((event) => event.type === 'run.settled')).toMatchObject({
       usage: { inputTokens: 20, outputTokens: 6 },
     });
+  });
+
+  test('sends the summary instead of the older messages', async () => {
+    await compact();
     const prompt = JSON.stringify(world.gateway.requests.at(-1)?.prompt);
     expect(prompt).toContain('They spoke of fish.');
     expect(prompt).toContain('Salmon');
     expect(prompt).not.toContain('Herring');
+  });
+
+  test('keeps the messages in the session', async () => {
+    const client = await compact();
     const { items } = await client.sessions.listMessages({ sessionId: 's' });
     expect(items.map(({ role }) => role)).toEqual(['user', 'assistant', 'user', 'assistant']);
     expect(items[0]?.parts).toEqual([expect.objectContaining({ type: 'text', text: longText })]);
   });
+});
 
+describe('a run', () => {
   test('passes its values through the hooks in order', async () => {
     const hookNames: string[] = [];
     const note = (name: string) => () => void hookNames.push(name);
@@ -87,6 +114,7 @@ describe('a run', () => {
     expect(prompt).toContain('Look please');
     expect(prompt).toContain('Be brief.');
     await expect.poll(() => hookNames.at(-1)).toBe('prompt.after');
+    // The run may start before the effect of its submission, so the place of `enqueue.after` varies.
     expect(hookNames.filter((name) => name !== 'enqueue.after')).toEqual([
       'prompt.before',
       'step.before',
@@ -111,11 +139,7 @@ describe('a run', () => {
       hooks: { guards: { 'prompt.before': () => ({ refuse: 'Not on Sundays.' }) } },
     });
     const { client } = await world.start({ needs: { plugins: [plugin] } });
-    await client.sessions.create({ id: 's' });
-    const { runId } = await client.sessions.prompt(
-      { sessionId: 's', text: 'Now?' },
-      { headers: { prefer: 'wait=20' } },
-    );
+    const { runId } = await promptAndWait(client, 'Now?');
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
       status: 'failed',
       error: { message: expect.stringContaining('Not on Sundays.') },
@@ -163,7 +187,7 @@ describe('a run', () => {
 });
 
 describe('a step that fails', () => {
-  // A rate limit is transient, so it would be retried.
+  // An error event within the stream; the agent retries the step, since a rate limit is transient.
   const limitError = {
     type: 'error',
     error: {
@@ -174,7 +198,6 @@ describe('a step that fails', () => {
       request_id: 'req_0',
     },
   };
-  const failAfter = (partsBefore: object[]): ScriptedAnswer => ({ parts: [...partsBefore, limitError] });
   const text = [
     { type: 'text-start', id: 't' },
     { type: 'text-delta', id: 't', delta: 'A first word' },
@@ -184,11 +207,7 @@ describe('a step that fails', () => {
   test('continues a truncated text without a repetition', async () => {
     const { client } = await world.start({ settings: { modelRetries: 2 } });
     world.gateway.answer((_request, index) => (index === 0 ? breaksAfter(...text) : says(' and a second.')));
-    await client.sessions.create({ id: 's' });
-    const { runId } = await client.sessions.prompt(
-      { sessionId: 's', text: 'Go.' },
-      { headers: { prefer: 'wait=20' } },
-    );
+    const { runId } = await promptAndWait(client, 'Go.');
     const run = await client.sessions.getRun({ sessionId: 's', runId });
     expect(run).toMatchObject({ status: 'completed', text: 'A first word and a second.' });
     const prompt = world.gateway.requests[1]?.prompt ?? [];
@@ -204,14 +223,10 @@ describe('a step that fails', () => {
     expect(events.find(({ type }) => type === 'run.retrying')).toMatchObject({ step: 1, attempt: 1 });
   });
 
-  test('gives the model the results of the tools that a broken stream has called', async () => {
+  test('sends the results of tool calls before the disconnection', async () => {
     const { client } = await world.start({ settings: { modelRetries: 2 } });
     world.gateway.answer((_request, index) => (index === 0 ? breaksAfter(...tool) : says('Listed.')));
-    await client.sessions.create({ id: 's' });
-    const { runId } = await client.sessions.prompt(
-      { sessionId: 's', text: 'Go.' },
-      { headers: { prefer: 'wait=20' } },
-    );
+    const { runId } = await promptAndWait(client, 'Go.');
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ text: 'Listed.' });
     expect(world.gateway.requests[1]?.prompt.map(({ role }) => role)).toEqual([
       'system',
@@ -226,13 +241,13 @@ describe('a step that fails', () => {
       expect(events.find((event) => event.type === type)).toMatchObject({ messageId });
   });
 
-  test('is repeated without a thought that was cut off', async () => {
+  test('is retried without incomplete reasoning', async () => {
     const { client } = await world.start({ settings: { modelRetries: 2 } });
-    const thinkingParts = [
+    const reasoningParts = [
       { type: 'reasoning-start', id: 'r' },
       { type: 'reasoning-delta', id: 'r', delta: 'Let me' },
     ];
-    world.gateway.answer((_request, index) => (index === 0 ? breaksAfter(...thinkingParts) : says('Well.')));
+    world.gateway.answer((_request, index) => (index === 0 ? breaksAfter(...reasoningParts) : says('Well.')));
     expect(await client.sessions.execute({ instructions: 'Go.' })).toMatchObject({ text: 'Well.' });
     const [firstBytes, secondBytes] = world.gateway.bodies.map(promptBytes);
     expect(secondBytes).toEqual(firstBytes);
@@ -241,11 +256,7 @@ describe('a step that fails', () => {
   test('keeps its text when all retries fail', async () => {
     const { client } = await world.start({ settings: { modelRetries: 1 } });
     world.gateway.answer(() => breaksAfter(...text));
-    await client.sessions.create({ id: 's' });
-    const { runId } = await client.sessions.prompt(
-      { sessionId: 's', text: 'Go.' },
-      { headers: { prefer: 'wait=20' } },
-    );
+    const { runId } = await promptAndWait(client, 'Go.');
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
       status: 'failed',
       error: { code: 'upstream_failed' },
@@ -266,12 +277,8 @@ describe('a step that fails', () => {
     world.gateway.answer((_request, index) =>
       index === 0 ? { ...refusal, headers: { 'retry-after': '2' } } : says('At last.'),
     );
-    await client.sessions.create({ id: 's' });
     const startedMs = Date.now();
-    const { runId } = await client.sessions.prompt(
-      { sessionId: 's', text: 'Go.' },
-      { headers: { prefer: 'wait=20' } },
-    );
+    const { runId } = await promptAndWait(client, 'Go.');
     expect(Date.now() - startedMs).toBeGreaterThanOrEqual(2_000);
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ text: 'At last.' });
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
@@ -295,13 +302,13 @@ describe('a step that fails', () => {
     expect(world.gateway.requests).toHaveLength(1);
   });
 
-  const ways: [string, ScriptedAnswer][] = [
-    ['an error in the stream', failAfter([])],
-    ['a cut connection', breaksAfter()],
-    ['a status', { status: 503, error: { type: 'server_error', code: 'not_ready' } }],
+  const transientFailures: [string, ScriptedAnswer][] = [
+    ['an error event', { parts: [limitError] }],
+    ['a disconnection', breaksAfter()],
+    ['status 503', { status: 503, error: { type: 'server_error', code: 'not_ready' } }],
   ];
 
-  test.each(ways)('is repeated after %s before its first output', async (_, firstResponse) => {
+  test.each(transientFailures)('is retried after %s before its first output', async (_, firstResponse) => {
     const { client } = await world.start({ settings: { modelRetries: 2, modelWaitMs: 10_000 } });
     world.gateway.answer((_request, index) => (index === 0 ? firstResponse : says('A second answer.')));
     expect(await client.sessions.execute({ instructions: 'Go.' })).toMatchObject({
