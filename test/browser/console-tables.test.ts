@@ -22,77 +22,83 @@ describe.skipIf(!hasChromium)('a table in an answer', { timeout: 120_000 }, () =
     await world?.close();
   });
 
-  /** The markup after each of the texts, which grow. */
-  const drawing = async (...texts: string[]): Promise<string[]> =>
+  /** The markup after each of the texts, each of which continues the one before. */
+  const renderEach = async (...texts: string[]): Promise<string[]> =>
     page.evaluate(
-      ({ module: { createMarkdown }, pieces }) => {
+      ({ module: { createMarkdown }, texts }) => {
         const root = document.createElement('div');
         const view = createMarkdown(root);
-        return pieces.map((text) => {
+        return texts.map((text) => {
           view.update(text);
           root.normalize();
+          // The default alignment is left out, so that the expected markup is short.
           return root.innerHTML.replaceAll(/ class="left"/g, '');
         });
       },
       // As a string, since vitest rewrites dynamic imports in test code.
-      { module: await page.evaluateHandle<MarkdownModule>("import('/shared/markdown.js')"), pieces: texts },
+      { module: await page.evaluateHandle<MarkdownModule>("import('/shared/markdown.js')"), texts },
     );
   const table = (head: string, body: string): string =>
     `<div class="table" tabindex="0" role="region" aria-label="Table"><table><thead>${head}</thead><tbody>${body}</tbody></table></div>`;
 
   test('has titles and rows', async () => {
-    expect(await drawing('| a | b |\n| --- | --- |\n| 1 | `x` |\n')).toEqual([
+    expect(await renderEach('| a | b |\n| --- | --- |\n| 1 | `x` |\n')).toEqual([
       table('<tr><th>a</th><th>b</th></tr>', '<tr><td>1</td><td><code>x</code></td></tr>'),
     ]);
   });
 
-  test('aligns columns as its dashes say', async () => {
-    const [markup] = await drawing('| a | b |\n| :-: | --: |\n');
+  test('aligns columns by the delimiter row', async () => {
+    const [markup] = await renderEach('| a | b |\n| :-: | --: |\n');
     expect(markup).toBe(table('<tr><th class="center">a</th><th class="right">b</th></tr>', ''));
   });
 
-  test('fills missing cells and leaves out surplus ones', async () => {
-    const [markup] = await drawing('|a|b|\n|-|-|\n|1|\n|1|2|3|\n');
-    expect(markup).toContain('<tr><td>1</td><td></td></tr><tr><td>1</td><td>2</td></tr>');
+  test('fills missing cells', async () => {
+    const [markup] = await renderEach('|a|b|\n|-|-|\n|1|\n');
+    expect(markup).toContain('<tbody><tr><td>1</td><td></td></tr></tbody>');
+  });
+
+  test('drops surplus cells', async () => {
+    const [markup] = await renderEach('|a|b|\n|-|-|\n|1|2|3|\n');
+    expect(markup).toContain('<tbody><tr><td>1</td><td>2</td></tr></tbody>');
   });
 
   test('keeps escaped pipes in a cell', async () => {
-    expect((await drawing(String.raw`| a |` + '\n| - |\n' + String.raw`| x \| y |` + '\n'))[0]).toContain(
+    expect((await renderEach(String.raw`| a |` + '\n| - |\n' + String.raw`| x \| y |` + '\n'))[0]).toContain(
       '<td>x | y</td>',
     );
   });
 
-  test('follows the line before it and ends at an empty one', async () => {
-    const [markup] = await drawing('Before\n| a |\n| - |\n| 1 |\n\n| after |\n');
-    expect(markup).toBe(
-      `<p>Before</p>${table('<tr><th>a</th></tr>', '<tr><td>1</td></tr>')}<p>| after |</p>`,
-    );
+  test('interrupts a paragraph', async () => {
+    const [markup] = await renderEach('Before\n| a |\n| - |\n| 1 |\n');
+    expect(markup).toBe(`<p>Before</p>${table('<tr><th>a</th></tr>', '<tr><td>1</td></tr>')}`);
   });
 
-  test('grows row by row without its dashes in between', async () => {
-    expect(
-      await drawing(
-        '| a |',
-        '| a |\n| -',
-        '| a |\n| -- |\n',
-        '| a |\n| -- |\n| on',
-        '| a |\n| -- |\n| one |\n',
-      ),
-    ).toEqual([
+  test('ends at an empty line', async () => {
+    const [markup] = await renderEach('| a |\n| - |\n| 1 |\n\n| after |\n');
+    expect(markup).toBe(`${table('<tr><th>a</th></tr>', '<tr><td>1</td></tr>')}<p>| after |</p>`);
+  });
+
+  test('hides an incomplete delimiter row', async () => {
+    expect(await renderEach('| a |', '| a |\n| -', '| a |\n| -- |\n')).toEqual([
       '<p>| a |</p>',
       '<p>| a |</p>',
       table('<tr><th>a</th></tr>', ''),
+    ]);
+  });
+
+  test('shows an incomplete row', async () => {
+    expect(await renderEach('| a |\n| -- |\n| on', '| a |\n| -- |\n| one |\n')).toEqual([
       table('<tr><th>a</th></tr>', '<tr><td>on</td></tr>'),
       table('<tr><th>a</th></tr>', '<tr><td>one</td></tr>'),
     ]);
   });
 
   test.each([
-    ['without dashes', '| a |\n| b |\n', '<p>| a |<br>| b |</p>'],
-    ['with other columns in its dashes', '| a |\n| - | - |\n', '<p>| a |<br>| - | - |</p>'],
-    ['in a block of code', '```\n| a |\n| - |\n```\n', '<pre tabindex="0"><code>| a |\n| - |</code></pre>'],
-  ])('is none %s', async (_, text, markup) => {
-    expect(await drawing(text)).toEqual([markup]);
+    ['without a delimiter row', '| a |\n| b |\n', '<p>| a |<br>| b |</p>'],
+    ['when the delimiter row has more columns', '| a |\n| - | - |\n', '<p>| a |<br>| - | - |</p>'],
+    ['in a code block', '```\n| a |\n| - |\n```\n', '<pre tabindex="0"><code>| a |\n| - |</code></pre>'],
+  ])('is not rendered %s', async (_, text, markup) => {
+    expect(await renderEach(text)).toEqual([markup]);
   });
 
   test.each([390, 1280])('scrolls within its box in a window of %i pixels', async (width) => {

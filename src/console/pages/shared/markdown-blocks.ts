@@ -107,7 +107,7 @@ function addTableLine(writer: Writer, line: string): boolean {
     return true;
   }
   if (state.mode !== 'paragraph' || state.lastLine === null) return false;
-  // The titles stay a paragraph until the row of dashes has ended, since a preview removes nothing.
+  // The titles stay a paragraph until the delimiter row has ended, since a preview removes nothing.
   if (writer.isPreview) return mayBecomeAlignments(line);
   const alignments = tableAlignments(line);
   if (alignments?.length !== state.lastLine.cells.length) return false;

@@ -1,4 +1,4 @@
-// Tables in the Markdown of models, as in GitHub's dialect: a row of titles, a row of dashes, and rows of cells,
+// Tables in the Markdown of models, as in GitHub's dialect: a row of titles, a delimiter row, and rows of cells,
 // each line between pipes.
 
 export type Alignment = 'left' | 'center' | 'right';
@@ -18,7 +18,7 @@ export function tableCells(line: string): string[] | null {
   return cells.length > maxColumns ? null : cells;
 }
 
-/** The alignments of a row of dashes, such as `| --- | ---: |`; null for any other line. */
+/** The alignments of a delimiter row, such as `| --- | ---: |`; null for any other line. */
 export function tableAlignments(line: string): Alignment[] | null {
   const cells = tableCells(line);
   if (cells === null || !cells.every((cell) => /^:?-+:?$/.test(cell))) return null;
@@ -28,7 +28,7 @@ export function tableAlignments(line: string): Alignment[] | null {
   });
 }
 
-/** Whether the beginning of a line may become a row of dashes. */
+/** Whether the beginning of a line may become a delimiter row. */
 export function mayBecomeAlignments(line: string): boolean {
   return /^\s*\|[\s|:-]*$/.test(line);
 }
