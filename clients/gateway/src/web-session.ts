@@ -11,7 +11,7 @@ export type WebLoginState =
       readonly status: 'signed-out';
       readonly user: null;
       readonly expiresAt: null;
-      /** Null after a sign-out, and where nobody was signed in. */
+      /** Null after a sign-out, and where no user was signed in. */
       readonly endReason: SessionEnd | null;
     }
   | {

@@ -34,7 +34,7 @@ export interface UserContext {
   /** `loading` until a stored or returning login is read. */
   status: WebLoginState['status'];
   user: User | null;
-  /** When the user has to sign in again; null while nobody is signed in. */
+  /** When the user has to sign in again; null while no user is signed in. */
   expiresAt: Date | null;
   /** Why the session ended without a sign-out: `expired` or `revoked`; else null. */
   endReason: SessionEnd | null;
