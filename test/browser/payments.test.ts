@@ -59,7 +59,7 @@ describe.skipIf(!hasChromium)('a user who buys credits', () => {
       );
       expect(await page.locator('meta[http-equiv="refresh"]').count()).toBe(0);
       // The page's policy allows its own style.
-      expect(await page.locator('main').evaluate((main) => getComputedStyle(main).borderRadius)).toBe('12px');
+      expect(await page.locator('main').evaluate((main) => getComputedStyle(main).borderRadius)).toBe('16px');
       expect(await world.deliver(method, event)).toMatchObject({ outcome: 'duplicate' });
       expect([await world.balance(userId), await world.postings(userId)]).toEqual([
         { posted: 10_000_000n, owed: 0n },
