@@ -34,7 +34,10 @@ export async function startWebApp(): Promise<WebApp> {
         format: 'esm',
         platform: 'browser',
         // The examples and @townhall/react have one each, and a page needs the same.
-        alias: { react: path.join(root, 'node_modules/react') },
+        alias: {
+          react: path.join(root, 'node_modules/react'),
+          'react-dom': path.join(root, 'examples/node_modules/react-dom'),
+        },
         jsx: 'automatic',
         define: { 'process.env.NODE_ENV': '"production"' },
         write: false,
