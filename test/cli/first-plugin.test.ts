@@ -78,7 +78,7 @@ describe('your first plugin', { timeout: 120_000 }, () => {
       const words = (commands[3] ?? '').split(' ').slice(1);
       const env = { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0', CONSOLE_PORT: '0' };
       edition = townhall(words, { cwd: plugin, env });
-      await edition.waitFor(/Call a model:/);
+      await edition.waitFor(/is running\./);
     }, 120_000);
     afterAll(async () => {
       edition.process.kill('SIGTERM');
@@ -93,7 +93,7 @@ describe('your first plugin', { timeout: 120_000 }, () => {
 
     test('a changed file is loaded again', async () => {
       await edit('sum: rolls', 'total: rolls');
-      await edition.waitFor(/Call a model:[^]*Call a model:/);
+      await edition.waitFor(/is running\.[^]*is running\./);
       expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({ total: expect.any(Number) });
     });
 
@@ -101,7 +101,7 @@ describe('your first plugin', { timeout: 120_000 }, () => {
       await edit('const rolls', 'const const rolls');
       await edition.waitFor(/index\.ts cannot be loaded: .+ \(line \d+\)[^]*starts again after a change/);
       await edit('const const rolls', 'const rolls');
-      await edition.waitFor(/starts again after a change[^]*Call a model:/);
+      await edition.waitFor(/starts again after a change[^]*is running\./);
       expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({
         total: expect.any(Number),
       });
@@ -113,11 +113,11 @@ describe('your first plugin', { timeout: 120_000 }, () => {
         ['points', 'sum'],
       ] as const) {
         const file = join(plugin, 'src/index.ts');
-        const starts = [...edition.screen().matchAll(/Call a model:/g)].length;
+        const starts = [...edition.screen().matchAll(/is running\./g)].length;
         await writeFile(`${file}~`, (await readFile(file, 'utf8')).replace(`${from}: rolls`, `${to}: rolls`));
         await rename(`${file}~`, file);
         await until(
-          async () => [...edition.screen().matchAll(/Call a model:/g)].length > starts,
+          async () => [...edition.screen().matchAll(/is running\./g)].length > starts,
           'the agent has restarted',
         );
         expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({
