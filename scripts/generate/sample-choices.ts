@@ -40,6 +40,7 @@ export const choices: Readonly<Record<string, SampleChoice>> = {
   'gateway/credits.listHistory': { parameters: ['limit'] },
   'gateway/usage.getUsage': { parameters: ['group_by'] },
   'gateway/usage.listRecords': { parameters: ['model'] },
+  'gateway/audit.listEntries': { parameters: ['target_id'] },
   'gateway/services.callReadingAction': {
     values: { action: 'list' },
     call: "client.call('notes', 'list', {}, { method: 'GET' })",

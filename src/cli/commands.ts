@@ -47,7 +47,7 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: 'audit',
-    summary: 'Verify the hash chain of the audit log.',
+    summary: 'List what was changed, and verify the hash chain of this log.',
     load: () => import('./commands/audit.ts'),
   },
   {

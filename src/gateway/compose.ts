@@ -144,6 +144,7 @@ async function assemble(assembly: Assembly): Promise<Gateway> {
     tenants.admin,
     tenants.credits,
     tenants.usage,
+    infrastructure.audit,
     paymentService,
   ];
   services.push(...slices, ...project.services.listed);

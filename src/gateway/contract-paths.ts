@@ -22,5 +22,5 @@ export function reservedServiceIds(paths: Paths): ReadonlySet<string> {
     const isOnlyRead = rest === undefined && Object.keys(item).every((method) => method === 'get');
     return name === undefined || isOnlyRead ? [] : [name];
   });
-  return new Set([...parts, 'directory', 'services', 'audit']);
+  return new Set([...parts, 'directory', 'services']);
 }

@@ -1,9 +1,10 @@
-// `townhall audit verify`: reads the hash chain of the audit log and exits 1 when an entry was
-// altered or removed.
+// `townhall audit`: lists the audit log of a running gateway, and verifies the log's hash chain in the
+// gateway's data.
 import { audit, auditStore } from '../../gateway/audit/index.ts';
 import type { ChainFault, ChainVerdict } from '../../gateway/audit/index.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { SettingError } from '../../kernel/settings.ts';
+import { resourceAction, resourceNotes } from '../call/resource.ts';
 import { action, type Command } from '../command-line/command.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
 import { askServer, gatewayDatabase, withDatabase } from '../data/database-location.ts';
@@ -11,13 +12,30 @@ import { dataNotes, dataOptions, readConfigHere } from '../data/gateway-config.t
 
 export const command: Command = {
   description: [
-    'Verifies the hash chain of the audit log. Exits 1 and names the entries when one was altered, removed or inserted.',
-    'It prints the head, which is the last hash: store it elsewhere, and pass it with --head later to prove that the log',
-    'still contains its earlier entries.',
+    'Lists what administrators, users and the server itself changed, and verifies the hash chain of this log. "verify" exits 1',
+    'and names the entries when one was altered, removed or inserted. It prints the head, which is the last hash: store',
+    'it elsewhere, and pass it with --head later to prove that the log still contains its earlier entries.',
   ],
   actions: [
+    resourceAction({
+      path: 'list',
+      summary: 'The changes, the newest first; target_id=… and from=… narrow the list.',
+      operationId: 'audit.listEntries',
+      columns: [
+        'created_at',
+        'action',
+        'actor_id',
+        'target_id',
+        'outcome',
+        'actor_kind',
+        'address',
+        'target_kind',
+        'request_id',
+      ],
+    }),
     action({
       path: 'verify',
+      summary: 'Verifies the hash chain in the data of the gateway.',
       options: {
         head: {
           kind: 'value',
@@ -45,7 +63,7 @@ export const command: Command = {
       },
     }),
   ],
-  notes: dataNotes,
+  notes: [...resourceNotes, ...dataNotes],
 };
 
 function serializeVerdict({ ok, batches, entries, pending, head, faults: mismatches }: ChainVerdict) {

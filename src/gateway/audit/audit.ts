@@ -5,7 +5,9 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
+import type { Service } from '../service.ts';
 import { appendPending, deleteOldDays } from './chain.ts';
+import { auditHandlers } from './entries.ts';
 import { verifyChain, type ChainVerdict } from './verify.ts';
 import type { AuditEntry, AuditStore } from './store.ts';
 
@@ -18,7 +20,7 @@ interface AuditOptions {
   retentionDays?: number;
 }
 
-export interface Audit {
+export interface Audit extends Service<'audit'> {
   /** Writes the entry in the transaction of the change. */
   record(tx: Tx, entry: AuditEntry): Promise<void>;
   /** Writes an entry in a transaction of its own, such as for a refused login. */
@@ -65,6 +67,10 @@ export function audit({
 
   const record = (tx: Tx, entry: AuditEntry) => store.insert(tx, entry, id('log'));
   return {
+    name: 'audit',
+    title: 'Audit log',
+    env: [],
+    handlers: auditHandlers(store),
     record,
     note: (entry) => store.tx((tx) => record(tx, entry)),
     verify: (head) => verifyChain(store, head),

@@ -1,4 +1,4 @@
-// SQL of the audit log: entries, the hash chain over them, and the deletion of old days.
+// SQL of the audit log: entries, their list, the hash chain over them, and the deletion of old days.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { Origin } from '../identity.ts';
 
@@ -10,6 +10,34 @@ export interface AuditEntry extends Origin {
   outcome: 'ok' | 'failed';
   /** The changed members by the contract's names. A secret appears as a fingerprint or not at all. */
   diff?: Record<string, unknown>;
+}
+
+/** A stored entry. */
+export interface AuditRow {
+  entryId: string;
+  actorKind: Origin['actor']['kind'];
+  actorId: string | null;
+  tokenId: string | null;
+  address: string | null;
+  requestId: string | null;
+  action: string;
+  targetKind: string | null;
+  targetId: string | null;
+  outcome: AuditEntry['outcome'];
+  diff: Record<string, unknown> | null;
+  at: Date;
+}
+
+/** An undefined member does not filter. */
+export interface AuditFilter {
+  action?: string | undefined;
+  actorId?: string | undefined;
+  targetId?: string | undefined;
+  requestId?: string | undefined;
+  outcome?: AuditEntry['outcome'] | undefined;
+  from?: Date | undefined;
+  /** Exclusive. */
+  to?: Date | undefined;
 }
 
 /** The hashed form of an entry: every member in PostgreSQL's text form. */
@@ -31,6 +59,11 @@ export interface LinkedEntry {
 
 export interface AuditStore {
   insert(tx: Tx, entry: AuditEntry, entryId: string): Promise<void>;
+  /**
+   * Newest first, which is the order of the ids. Returns one row more than `limit`, which tells whether
+   * another page follows the entry `before`.
+   */
+  list(filter: AuditFilter, page: { before: string | null; limit: number }): Promise<AuditRow[]>;
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /** Whether there are entries that are not in the chain yet. */
   hasPending(): Promise<boolean>;
@@ -57,6 +90,7 @@ export function auditStore(database: Database): AuditStore {
   return {
     tx: (work) => database.tx(work),
     ...pendingQueries(database.sql),
+    ...listQueries(database.sql),
     ...chainQueries(database.sql),
     ...verificationQueries(database.sql),
     ...retentionQueries(),
@@ -103,6 +137,32 @@ function pendingQueries(
       return [...rows];
     },
   };
+}
+
+function listQueries(sql: Sql): Pick<AuditStore, 'list'> {
+  return {
+    async list(filter, { before, limit }) {
+      const rows = await sql<AuditRow[]>`
+        select entry_id as "entryId", actor_kind as "actorKind", actor_id as "actorId",
+          token_id as "tokenId", address, request_id as "requestId", action,
+          target_kind as "targetKind", target_id as "targetId", outcome, diff, at
+        from gateway.audit_entries
+        where ${matches(sql, filter)} ${before === null ? sql`` : sql`and entry_id < ${before}`}
+        order by entry_id desc limit ${limit + 1}`;
+      return [...rows];
+    },
+  };
+}
+
+function matches(sql: Sql, { action, actorId, targetId, requestId, outcome, from, to }: AuditFilter) {
+  return sql`true
+    ${action === undefined ? sql`` : sql`and action = ${action}`}
+    ${actorId === undefined ? sql`` : sql`and actor_id = ${actorId}`}
+    ${targetId === undefined ? sql`` : sql`and target_id = ${targetId}`}
+    ${requestId === undefined ? sql`` : sql`and request_id = ${requestId}`}
+    ${outcome === undefined ? sql`` : sql`and outcome = ${outcome}`}
+    ${from === undefined ? sql`` : sql`and at >= ${from}`}
+    ${to === undefined ? sql`` : sql`and at < ${to}`}`;
 }
 
 function chainQueries(sql: Sql): Pick<AuditStore, 'lockChain' | 'findLastBatch' | 'insertBatch'> {

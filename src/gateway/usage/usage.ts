@@ -9,6 +9,7 @@ import { pause } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { decodeCursor, isTimeAndId, pageLimit, pageOf } from '../../kernel/contract/page.ts';
+import { readTimeRange } from '../../kernel/contract/time-range.ts';
 import { invalidMember } from '../../kernel/problem.ts';
 import type { Service } from '../service.ts';
 import { sdkUsageHandlers } from './sdk-usage.ts';
@@ -107,10 +108,12 @@ function createListRecords({
       identity.kind === 'user'
         ? { userId: identity.userId }
         : { userId: query.user_id, bureauId: identity.bureauId ?? query.bureau_id };
-    const [from, to] = [parseTime(query.from), parseTime(query.to)];
-    if (from !== undefined && to !== undefined && from >= to)
-      throw invalidMember('from', 'must be before `to`');
-    const filter = { ...callerFilter, requestId: query.request_id, model: query.model, from, to };
+    const filter = {
+      ...callerFilter,
+      requestId: query.request_id,
+      model: query.model,
+      ...readTimeRange(query),
+    };
     const beforePosition = query.cursor === undefined ? null : decodeCursor(query.cursor, isTimeAndId);
     const limit = pageLimit(query);
     await reportCharges();
@@ -158,17 +161,14 @@ function createGetOverview({
 
 /** The time range of a report: the last thirty days by default. */
 function readRange(
-  { from, to }: { from?: string | undefined; to?: string | undefined },
+  query: { from?: string | undefined; to?: string | undefined },
   clock: Pick<Clock, 'now'>,
 ): { from: Date; to: Date } {
-  const end = parseTime(to) ?? clock.now();
-  const start = parseTime(from) ?? new Date(end.getTime() - defaultDays * dayMs);
-  if (start >= end) throw invalidMember('from', 'must be before `to`');
-  return { from: start, to: end };
-}
-
-function parseTime(text: string | undefined): Date | undefined {
-  return text === undefined ? undefined : new Date(text);
+  const range = readTimeRange(query);
+  const to = range.to ?? clock.now();
+  const from = range.from ?? new Date(to.getTime() - defaultDays * dayMs);
+  if (from >= to) throw invalidMember('from', 'must be before `to`');
+  return { from, to };
 }
 
 function serializeRange({ from, to }: { from: Date; to: Date }) {
