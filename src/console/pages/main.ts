@@ -145,9 +145,8 @@ function signOut(): void {
       h(
         'p',
         {},
-        'Sign in with a new one-time address. Press Enter in the terminal in which ',
-        h('code', {}, 'townhall console'),
-        ' runs, and open the address that it prints.',
+        'Each address signs one browser in, once and within ten minutes. For another address, press Enter in the ',
+        'terminal in which Townhall runs.',
       ),
     ),
   );
