@@ -3,6 +3,7 @@
 import { readFile, stat } from 'node:fs/promises';
 import { isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { compileDocumentSchema, type JsonSchema, type ValidationError } from '../kernel/contract/schema.ts';
+import { errorCode } from '../kernel/file-errors.ts';
 import { JsonError, offsetOf, parseJsonWithPositions, positionOf, type JsonNode } from './json-positions.ts';
 import schema from './townhall.schema.json' with { type: 'json' };
 
@@ -45,7 +46,7 @@ export async function readDeclaration(directory: string): Promise<Declaration> {
   const root = resolve(directory);
   const text = await readFile(join(root, declarationFile), 'utf8').catch((error: unknown) => {
     throw new DeclarationError(
-      `${root} is not a project: ${declarationFile} cannot be read (${(error as NodeJS.ErrnoException).code ?? 'unknown'}). Create a project with: townhall init NAME`,
+      `${root} is not a project: ${declarationFile} cannot be read (${errorCode(error) ?? 'unknown'}). Create a project with: townhall init NAME`,
     );
   });
   const { declaration, refuse } = parse(text);

@@ -2,6 +2,7 @@
 // the file keeps its format.
 import { readFile, rename, rm, stat, writeFile, access, constants } from 'node:fs/promises';
 import { join } from 'node:path';
+import { errorCode } from '../kernel/file-errors.ts';
 import { JsonError, offsetOf, parseJsonWithPositions, positionOf, type JsonNode } from './json-positions.ts';
 
 const file = 'package.json';
@@ -61,7 +62,7 @@ interface VersionInText {
 async function readVersion(directory: string): Promise<VersionInText> {
   const text = await readFile(join(directory, file), 'utf8').catch((error: unknown) => {
     throw new Error(
-      `${file} cannot be read in ${directory} (${(error as NodeJS.ErrnoException).code ?? 'unknown'}); a deployment raises its version.`,
+      `${file} cannot be read in ${directory} (${errorCode(error) ?? 'unknown'}); a deployment raises its version.`,
     );
   });
   const refuse = (offset: number, message: string): never => {

@@ -3,6 +3,7 @@
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { isSingleExecutable } from '../kernel/assets.ts';
+import { isMissing } from '../kernel/file-errors.ts';
 import { id } from '../kernel/ids.ts';
 import { declarationSchema } from './declaration.ts';
 import { linkInstallation } from './link.ts';
@@ -49,7 +50,7 @@ async function writeFolder(
 ): Promise<NewFolder> {
   const directory = resolve(path);
   const entries = await readdir(directory).catch((error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    if (isMissing(error)) return [];
     throw error;
   });
   if (entries.length > 0)

@@ -2,6 +2,7 @@
 import { constants } from 'node:fs';
 import { access, mkdir, stat } from 'node:fs/promises';
 import { dirname, resolve, sep } from 'node:path';
+import { errorCode, isMissing } from './file-errors.ts';
 import { SettingError } from './settings.ts';
 
 /** Whether a path is the folder or lies below it; both absolute and without links. */
@@ -19,14 +20,13 @@ export async function makeFolder(path: string): Promise<void> {
   try {
     await mkdir(folder, { mode: 0o700 });
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST' && (await stat(folder)).isDirectory()) return;
+    if (errorCode(error) === 'EEXIST' && (await stat(folder)).isDirectory()) return;
     const parent = dirname(folder);
-    if (code !== 'ENOENT' || parent === folder) throw error;
+    if (!isMissing(error) || parent === folder) throw error;
     // Another call may have created the parent since.
     if (!(await pathExists(parent))) await makeFolder(parent);
     await mkdir(folder, { mode: 0o700 }).catch((secondError: unknown) => {
-      if ((secondError as NodeJS.ErrnoException).code !== 'EEXIST') throw secondError;
+      if (errorCode(secondError) !== 'EEXIST') throw secondError;
     });
   }
 }
@@ -63,7 +63,7 @@ async function pathExists(path: string): Promise<boolean> {
   return stat(path).then(
     () => true,
     (error: unknown) => {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
+      if (isMissing(error)) return false;
       throw error;
     },
   );
@@ -80,7 +80,7 @@ const reasons: Readonly<Record<string, string>> = {
 
 // A full or broken disk is no error of the setting.
 function unusableError(setting: string, path: string, error: unknown): unknown {
-  const reason = reasons[(error as NodeJS.ErrnoException).code ?? ''];
+  const reason = reasons[errorCode(error) ?? ''];
   return reason === undefined
     ? error
     : new SettingError(`${setting}: the folder ${path} cannot be used: ${reason}. Name another one.`);

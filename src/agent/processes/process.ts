@@ -3,6 +3,7 @@
 import { settlesWithin } from '../../kernel/async.ts';
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Clock } from '../../kernel/clock.ts';
+import { errorCode } from '../../kernel/file-errors.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { refusal } from '../refusal.ts';
 import { markCommand, type ProcessMark } from './mark.ts';
@@ -208,8 +209,7 @@ async function waitForExit(
 }
 
 function startProblem(cause: unknown): Problem {
-  const { code = '' } = cause as NodeJS.ErrnoException;
-  const reason = startErrorReasons.get(code) ?? 'the system refuses it';
+  const reason = startErrorReasons.get(errorCode(cause) ?? '') ?? 'the system refuses it';
   return refusal(`The program cannot be started: ${reason}.`, cause);
 }
 

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
+import { errorCode } from '../../kernel/file-errors.ts';
 
 export interface ContentStore {
   /** Returns the hash. */
@@ -73,7 +74,7 @@ async function create(file: string, content: Buffer, createdFolders: Set<string>
     await writeFile(file, content, { mode: 0o600, flag: 'wx' });
     return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    if (errorCode(error) === 'EEXIST') return false;
     // The folder may have been deleted by hand.
     createdFolders.delete(folder);
     throw error;

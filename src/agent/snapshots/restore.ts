@@ -1,4 +1,5 @@
 // Restores files to an earlier state, unless they have changed since.
+import { isMissing } from '../../kernel/file-errors.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Workspace } from '../plugins/index.ts';
 import { hashOf, type ContentStore } from './content-store.ts';
@@ -114,14 +115,10 @@ async function readCurrentState(
     });
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    return isAbsent(error) ? null : 'occupied';
+    return isMissing(error.cause) ? null : 'occupied';
   }
 }
 
 function ignoreAbsent(error: unknown): void {
-  if (!(error instanceof Problem) || !isAbsent(error)) throw error;
-}
-
-function isAbsent({ cause }: Problem): boolean {
-  return (cause as NodeJS.ErrnoException | undefined)?.code === 'ENOENT';
+  if (!(error instanceof Problem) || !isMissing(error.cause)) throw error;
 }

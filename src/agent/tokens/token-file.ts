@@ -2,6 +2,7 @@
 import { constants } from 'node:fs';
 import { chmod, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { isMissing } from '../../kernel/file-errors.ts';
 import { makeFolder } from '../../kernel/folder.ts';
 import type { Log } from '../../kernel/log.ts';
 import { parseToken } from '../../kernel/secrets/secret.ts';
@@ -15,7 +16,7 @@ export async function readTokenFile(path: string, log: Log): Promise<string | nu
   try {
     text = await readFile(path, 'utf8');
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    if (isMissing(cause)) return null;
     throw new Error(`The token file ${path} cannot be read.`, { cause });
   }
   const token = text.replace(/\r?\n$/, '');

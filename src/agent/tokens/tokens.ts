@@ -1,6 +1,7 @@
 // Authentication by agent token. Opening creates the first token, so every agent has one.
 import { timingSafeEqual } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.ts';
+import { errorCode } from '../../kernel/file-errors.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { parseToken, createToken, tokenDigest, type Redactor } from '../../kernel/secrets/secret.ts';
@@ -122,8 +123,7 @@ async function createTokenFile(
     return token;
   } catch (cause) {
     // EEXIST: another replica created the file first, and its token belongs to the same agent.
-    const existingToken =
-      (cause as NodeJS.ErrnoException).code === 'EEXIST' ? await readTokenFile(path, log) : null;
+    const existingToken = errorCode(cause) === 'EEXIST' ? await readTokenFile(path, log) : null;
     if (existingToken === null) throw new Error(`The token file ${path} cannot be written.`, { cause });
     return existingToken;
   }

@@ -1,9 +1,10 @@
 // Profiles: named servers with the files of their credentials, for `townhall call` and the commands
 // about resources. They are in ~/.config/townhall/profiles.json; a credential itself is never
 // stored there.
-import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { rename, rm, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { readTextIfExists } from '../../kernel/file-errors.ts';
 import { makeFolder } from '../../kernel/folder.ts';
 import { isRecord, parseJsonOrUndefined } from '../../kernel/json-value.ts';
 import { SettingError } from '../../kernel/settings.ts';
@@ -50,11 +51,8 @@ export function profilesFile(env: Environment): string {
 /** Throws a SettingError for a file that holds anything else. */
 export async function readProfiles(env: Environment): Promise<Profiles> {
   const file = profilesFile(env);
-  const text = await readFile(file, 'utf8').catch((error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  });
-  if (text === undefined) return { current: null, profiles: {} };
+  const text = await readTextIfExists(file);
+  if (text === null) return { current: null, profiles: {} };
   const value = parseJsonOrUndefined(text);
   const { current, profiles } = isRecord(value) ? value : {};
   const isWhole =

@@ -8,6 +8,7 @@ import {
   type UpdatePlan,
 } from '../../gateway/ai/index.ts';
 import { gatewaySettings } from '../../gateway/config.ts';
+import { isMissing } from '../../kernel/file-errors.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { readLineFromTerminal } from '../admin/password.ts';
 import { action, settingOption, type Action, type CommandContext } from '../command-line/command.ts';
@@ -130,7 +131,7 @@ async function readPrevious(path: string): Promise<string> {
   try {
     return await readFile(path, 'utf8');
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    if (!isMissing(error)) throw error;
     throw new Error('There is no former catalog: nothing was updated yet.', { cause: error });
   }
 }

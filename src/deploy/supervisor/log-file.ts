@@ -1,6 +1,7 @@
 // The log file of a detached supervisor: readable by its owner only, and rotated, so that its size
 // stays bounded.
 import { closeSync, openSync, renameSync, statSync, writeSync } from 'node:fs';
+import { errorCode, isMissing } from '../../kernel/file-errors.ts';
 
 export interface LogFile {
   write(chunk: Buffer | string): void;
@@ -36,7 +37,7 @@ export function openLogFile(
         size += bytes.length;
       } catch (error) {
         // A full disk must not end the supervisor and with it the City.
-        if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
+        if (errorCode(error) !== 'ENOSPC') throw error;
       }
     },
     close: () => closeSync(fd),
@@ -47,6 +48,6 @@ function renameIfExists(from: string, to: string): void {
   try {
     renameSync(from, to);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    if (!isMissing(error)) throw error;
   }
 }

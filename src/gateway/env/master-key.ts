@@ -2,6 +2,7 @@
 // sealed yet; in every other case a missing or wrong key stops the start before anything is changed.
 import { open, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { errorCode, isMissing } from '../../kernel/file-errors.ts';
 import { makeFolder } from '../../kernel/folder.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Redactor } from '../../kernel/secrets/secret.ts';
@@ -146,7 +147,7 @@ async function readText(path: string, setting: string): Promise<string> {
     return await readFile(path, 'utf8');
   } catch (cause) {
     throw new SettingError(
-      `${setting} names ${path}, which cannot be read: ${(cause as NodeJS.ErrnoException).code ?? 'unknown'}.`,
+      `${setting} names ${path}, which cannot be read: ${errorCode(cause) ?? 'unknown'}.`,
     );
   }
 }
@@ -167,11 +168,10 @@ async function loadStoredKey(
   if (dataFolder === null) return null;
   const path = keyPath(dataFolder);
   const existing = await readFile(path, 'utf8').catch((error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    throw new Error(
-      `The master key ${path} cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}.`,
-      { cause: error },
-    );
+    if (isMissing(error)) return null;
+    throw new Error(`The master key ${path} cannot be read: ${errorCode(error) ?? 'unknown'}.`, {
+      cause: error,
+    });
   });
   if (existing !== null) return readKey(existing, `The file ${path}`, redactor);
   if (creationLog === null) return null;

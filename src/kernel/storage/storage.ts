@@ -3,6 +3,7 @@
 import { chmod, open, rename, rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { randomUUID } from 'node:crypto';
+import { errorCode, isMissing } from '../file-errors.ts';
 import { makeFolder } from '../folder.ts';
 
 export interface StoredBytes {
@@ -58,7 +59,7 @@ export function directoryStorage(path: string): Storage {
         const { size } = await stat(file);
         return { size, content: readPieces(file) };
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+        if (isMissing(error)) return null;
         throw error;
       }
     },
@@ -86,8 +87,7 @@ async function syncFolder(folder: string): Promise<void> {
     await handle.sync();
   } catch (error) {
     // Some systems cannot sync a folder; there a rename is as durable as they make it.
-    if (!['EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP'].includes((error as NodeJS.ErrnoException).code ?? ''))
-      throw error;
+    if (!['EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP'].includes(errorCode(error) ?? '')) throw error;
   } finally {
     await handle.close();
   }

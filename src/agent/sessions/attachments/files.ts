@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { mkdir, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { isMissing } from '../../../kernel/file-errors.ts';
 import { id } from '../../../kernel/ids.ts';
 import { invalidMember, Problem } from '../../../kernel/problem.ts';
 
@@ -146,7 +147,7 @@ export function attachmentFiles(dataDir: string): AttachmentFiles {
   };
 }
 
-function ignoreMissingFile(error: NodeJS.ErrnoException): null {
-  if (error.code === 'ENOENT') return null;
+function ignoreMissingFile(error: unknown): null {
+  if (isMissing(error)) return null;
   throw error;
 }

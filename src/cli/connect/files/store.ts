@@ -1,8 +1,9 @@
 // Writes the files of a tool, stores their former content, and restores it. Only its owner may read the
 // record of a connection: it contains the key, so that --undo can revoke it.
 import { createHash } from 'node:crypto';
-import { chmod, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { readIfExists, readTextIfExists } from '../../../kernel/file-errors.ts';
 import { makeFolder } from '../../../kernel/folder.ts';
 import { applyEdit, revertEdit, type FileEdit, type JsonChange } from './file-edit.ts';
 
@@ -27,7 +28,7 @@ export interface ConnectionRecord {
 export async function previewEdits(edits: readonly FileEdit[]): Promise<{ path: string; text: string }[]> {
   const texts = edits.map(async (edit) => ({
     path: edit.path,
-    text: applyEdit(edit, await readText(edit.path)).text,
+    text: applyEdit(edit, await readTextIfExists(edit.path)).text,
   }));
   return Promise.all(texts);
 }
@@ -43,7 +44,7 @@ export async function writeEdits(
 ): Promise<void> {
   const writes = [];
   for (const edit of edits) {
-    const formerBytes = await readBytes(edit.path);
+    const formerBytes = await readIfExists(edit.path);
     const { text, changes } = applyEdit(edit, formerBytes?.toString('utf8') ?? null);
     const { path, kind } = edit;
     const record = {
@@ -62,7 +63,7 @@ export async function writeEdits(
 
 /** Null where the tool is not connected. */
 export async function readRecord(recordFile: string): Promise<ConnectionRecord | null> {
-  const text = await readText(recordFile);
+  const text = await readTextIfExists(recordFile);
   return text === null ? null : (JSON.parse(text) as ConnectionRecord);
 }
 
@@ -75,7 +76,7 @@ export async function undoEdits(recordFile: string, { files }: ConnectionRecord)
 }
 
 async function undoFile({ path, kind, former, digest, changes }: FileRecord): Promise<string> {
-  const current = await readBytes(path);
+  const current = await readIfExists(path);
   if (current === null) return `${path} does not exist any more.`;
   const isUnchanged = digestOf(current) === digest;
   if (isUnchanged && former === null) {
@@ -108,17 +109,6 @@ async function replaceFile(path: string, content: string | Buffer): Promise<void
     await rm(temporaryFile, { force: true });
     throw error;
   }
-}
-
-async function readBytes(path: string): Promise<Buffer | null> {
-  return readFile(path).catch((error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    throw error;
-  });
-}
-
-async function readText(path: string): Promise<string | null> {
-  return (await readBytes(path))?.toString('utf8') ?? null;
 }
 
 function digestOf(content: string | Buffer): string {

@@ -1,8 +1,9 @@
 // The catalog file and its former content. Both are replaced by a rename, so that a gateway that
 // watches the file reads either the old or the new content.
 import { randomBytes } from 'node:crypto';
-import { open, readFile, rename, rm } from 'node:fs/promises';
+import { open, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { readTextIfExists } from '../../../kernel/file-errors.ts';
 import { makeSettingFolder } from '../../../kernel/folder.ts';
 import { parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { parseCatalogDocument, type CatalogDocument } from './catalog-document.ts';
@@ -18,8 +19,8 @@ export async function readCatalogFile(
   file: string,
   builtIn: ModelsFile,
 ): Promise<CatalogDocument | undefined> {
-  const text = await readIfPresent(file);
-  return text === undefined ? undefined : parseCatalogDocument(text, `The catalog file ${file}`, builtIn);
+  const text = await readTextIfExists(file);
+  return text === null ? undefined : parseCatalogDocument(text, `The catalog file ${file}`, builtIn);
 }
 
 export interface CatalogWrite {
@@ -47,9 +48,9 @@ export async function writeCatalogFile(
 }
 
 async function requireUnchanged(file: string, current: CatalogDocument | undefined): Promise<void> {
-  const text = await readIfPresent(file);
+  const text = await readTextIfExists(file);
   const isUnchanged =
-    text === undefined
+    text === null
       ? current === undefined
       : current !== undefined && JSON.stringify(parseJsonOrUndefined(text)) === JSON.stringify(current);
   if (!isUnchanged)
@@ -60,15 +61,6 @@ async function requireUnchanged(file: string, current: CatalogDocument | undefin
 
 function textOf(document: CatalogDocument): string {
   return `${JSON.stringify(document, null, 2)}\n`;
-}
-
-async function readIfPresent(file: string): Promise<string | undefined> {
-  try {
-    return await readFile(file, 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
 }
 
 async function replaceFile(

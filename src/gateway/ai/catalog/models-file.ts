@@ -2,6 +2,7 @@
 // rejected as a whole, with the path of the first invalid value.
 import { readFile } from 'node:fs/promises';
 import { compileSchema, type JsonSchema } from '../../../kernel/contract/schema.ts';
+import { isMissing } from '../../../kernel/file-errors.ts';
 import { SettingError } from '../../../kernel/settings.ts';
 import { adapterOfKind, type ProviderKind } from '../providers/adapters.ts';
 import type {
@@ -144,8 +145,7 @@ async function readText(path: string, name: string): Promise<string> {
   try {
     return await readFile(path, 'utf8');
   } catch (error) {
-    const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT';
-    const reason = isMissing ? 'there is no such file' : 'it cannot be read';
+    const reason = isMissing(error) ? 'there is no such file' : 'it cannot be read';
     throw new ModelsFileError(`${name}: ${reason}.`, { cause: error });
   }
 }

@@ -4,6 +4,7 @@
 import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../kernel/clock.ts';
+import { errorCode, isMissing } from '../../../kernel/file-errors.ts';
 import { makeFolder } from '../../../kernel/folder.ts';
 import { id, type MakeId } from '../../../kernel/ids.ts';
 import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
@@ -44,13 +45,13 @@ export async function copyAside(
   try {
     await mkdir(target, { mode: 0o700 });
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    if (errorCode(error) === 'EEXIST') return false;
     throw error;
   }
   await writeReason(target, 'damaged', at);
   await cp(join(directory, journalId, segment), join(target, segment)).catch((error: unknown) => {
     // A missing segment is damage too.
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    if (!isMissing(error)) throw error;
   });
   await syncFolder(target);
   return true;
@@ -85,7 +86,7 @@ async function asideNames(directory: string): Promise<string[]> {
   try {
     return (await readdir(join(directory, asideName))).sort((left, right) => left.localeCompare(right, 'en'));
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    if (isMissing(error)) return [];
     throw error;
   }
 }

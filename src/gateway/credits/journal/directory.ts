@@ -4,6 +4,7 @@ import { mkdir, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../kernel/clock.ts';
 import { type FolderLock, tryLockFolder } from '../../../kernel/data/embedded/folder-lock.ts';
+import { isMissing } from '../../../kernel/file-errors.ts';
 import { makeSettingFolder } from '../../../kernel/folder.ts';
 import { type MakeId, id } from '../../../kernel/ids.ts';
 import type { Log } from '../../../kernel/log.ts';
@@ -147,8 +148,4 @@ async function lockOrSkip(folder: string): Promise<FolderLock | null> {
     if (isThere) throw error;
     return null;
   }
-}
-
-function isMissing(error: unknown): boolean {
-  return (error as NodeJS.ErrnoException).code === 'ENOENT';
 }

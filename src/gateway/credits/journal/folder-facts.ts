@@ -1,7 +1,8 @@
 // The files of a journal's folder with the ledger that it belongs to, and the time
 // since when it is fully applied.
-import { open, readFile, rm } from 'node:fs/promises';
+import { open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { readTextIfExists } from '../../../kernel/file-errors.ts';
 import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { listSegments, syncFolder } from './segment-file.ts';
 
@@ -13,7 +14,7 @@ const appliedName = 'applied';
  * missing or unreadable.
  */
 export async function readGeneration(folder: string): Promise<string | null> {
-  const text = await readText(join(folder, identityName));
+  const text = await readTextIfExists(join(folder, identityName));
   const { generation } = asRecord(parseJsonOrUndefined(text ?? ''));
   return typeof generation === 'string' ? generation : null;
 }
@@ -26,7 +27,7 @@ export async function writeGeneration(folder: string, generation: string): Promi
 
 /** When the journal was first seen to be fully applied; null before. */
 export async function readAppliedAt(folder: string): Promise<Date | null> {
-  const text = await readText(join(folder, appliedName));
+  const text = await readTextIfExists(join(folder, appliedName));
   const time = new Date(text?.trim() ?? '');
   return Number.isNaN(time.getTime()) ? null : time;
 }
@@ -53,11 +54,4 @@ async function writeSynced(path: string, text: string): Promise<void> {
   } finally {
     await file.close();
   }
-}
-
-async function readText(path: string): Promise<string | null> {
-  return readFile(path, 'utf8').catch((error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    throw error;
-  });
 }

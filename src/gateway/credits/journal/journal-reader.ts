@@ -1,7 +1,7 @@
 // Reads the segments of a journal in the order of their lines, one segment in memory at a time.
 // Each number is delivered once, although a failed segment and its replacement may both have it.
-import { readFile } from 'node:fs/promises';
 import { nextTurn } from '../../../kernel/async.ts';
+import { readIfExists } from '../../../kernel/file-errors.ts';
 import type { ChargeLine, JournalLine } from './journal.ts';
 import { readFrames } from './line-format.ts';
 import { textToLine, toCharge } from './line-text.ts';
@@ -50,7 +50,7 @@ export async function* readLines(folder: string, facts: JournalFacts): AsyncGene
   const segments = await listSegments(folder);
   facts.lastSeq = (segments[0]?.firstSeq ?? 1) - 1;
   for (const [index, segment] of segments.entries()) {
-    const bytes = await readSegment(segment);
+    const bytes = await readIfExists(segment.path);
     if (bytes === null) continue;
     noteGap(facts, segment.firstSeq, segments[index - 1]?.name ?? segment.name);
     facts.lastSeq = Math.max(facts.lastSeq, segment.firstSeq - 1);
@@ -83,13 +83,6 @@ async function* readSegmentLines(
 
 function noteGap(facts: JournalFacts, seq: number, segment: string): void {
   if (seq > facts.lastSeq + 1) facts.gaps.push({ from: facts.lastSeq + 1, to: seq - 1, segment });
-}
-
-async function readSegment({ path }: SegmentPath): Promise<Buffer | null> {
-  return readFile(path).catch((error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    throw error;
-  });
 }
 
 /** Final lines between two numbers: above the first, up to the second. */

@@ -5,6 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { SettlementAnswer } from '../../../kernel/data/idempotency.ts';
+import { isMissing } from '../../../kernel/file-errors.ts';
 import { makeSettingFolder } from '../../../kernel/folder.ts';
 import { isRecord } from '../../../kernel/json-value.ts';
 import type { UsageFacts } from '../../usage/index.ts';
@@ -144,8 +145,4 @@ function parseSettlement(text: string): Settlement {
     answer,
     isHeldOnly: value?.isHeldOnly !== false,
   };
-}
-
-function isMissing(error: unknown): boolean {
-  return (error as NodeJS.ErrnoException).code === 'ENOENT';
 }

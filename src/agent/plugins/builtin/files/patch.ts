@@ -1,10 +1,11 @@
 // Changes several files at once: all changes are computed before the first file is written, and a
 // write that fails restores the files before it.
+import { isMissing } from '../../../../kernel/file-errors.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import { refusal } from '../../../refusal.ts';
 import { applyHunks, DiffError, parseUnifiedDiff, type FileDiff } from './unified-diff.ts';
 import type { Workspace } from '../workspace/workspace.ts';
-import { errorCode, pathSegments } from '../workspace/paths.ts';
+import { pathSegments } from '../workspace/paths.ts';
 
 /** Either exact replacements or a unified diff. */
 export interface PatchInput {
@@ -165,7 +166,7 @@ function pathOf({ oldPath, newPath }: FileDiff): string {
 async function pathExists(workspace: Workspace, path: string): Promise<boolean> {
   return workspace.read(path, 0).then(
     () => true,
-    (error: unknown) => !(error instanceof Problem && errorCode(error.cause) === 'ENOENT'),
+    (error: unknown) => !(error instanceof Problem && isMissing(error.cause)),
   );
 }
 

@@ -2,6 +2,7 @@
 // refusal is a Problem whose text fits behind the path.
 import { realpath } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { errorCode } from '../../../../kernel/file-errors.ts';
 import { isWithin } from '../../../../kernel/folder.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import { isEnvironmentFile, isPackageFile, type SecretPlaces } from './secret-places.ts';
@@ -99,9 +100,4 @@ function reasonOf(cause: unknown): string {
     default:
       return 'cannot be used';
   }
-}
-
-/** The code of a file system error, such as ENOENT. */
-export function errorCode(cause: unknown): string | undefined {
-  return (cause as NodeJS.ErrnoException | undefined)?.code;
 }

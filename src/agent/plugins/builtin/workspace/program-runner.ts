@@ -3,6 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { lstat, rename } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
+import { isMissing } from '../../../../kernel/file-errors.ts';
 import { isWithin } from '../../../../kernel/folder.ts';
 import type { Log } from '../../../../kernel/log.ts';
 import type { Sandbox, SandboxedProgram, SandboxSettings } from '../../../processes/index.ts';
@@ -11,7 +12,6 @@ import { withFolder, type FolderHandle } from './folder-handle.ts';
 import { coverPaths } from './path-budget.ts';
 import { createSharedLock } from './shared-lock.ts';
 import type { Workspace } from './workspace.ts';
-import { errorCode } from './paths.ts';
 import { makeUsable, type ProtectedEntry, type WorkspaceScan } from './scan.ts';
 
 export interface ProgramRequest {
@@ -213,7 +213,7 @@ async function renameNew(workspace: Workspace, scanBefore: WorkspaceScan): Promi
       renamedFiles.push({ from: oldPath, to: join(dirname(oldPath), name) });
     } catch (cause) {
       // It went with a folder that was renamed before.
-      if (errorCode(cause) !== 'ENOENT') failures.push(oldPath);
+      if (!isMissing(cause)) failures.push(oldPath);
     }
   }
   const unreadableFolders = scanAfter.unreadableNames.filter(
@@ -235,10 +235,7 @@ async function renameNew(workspace: Workspace, scanBefore: WorkspaceScan): Promi
 /** The new name. */
 async function renameEntry(folder: FolderHandle, name: string): Promise<string> {
   const preferredName = `${name}${suffix}`;
-  const isFree = await lstat(folder.entry(preferredName)).then(
-    () => false,
-    (error: unknown) => errorCode(error) === 'ENOENT',
-  );
+  const isFree = await lstat(folder.entry(preferredName)).then(() => false, isMissing);
   const newName = isFree ? preferredName : `${randomUUID()}${suffix}`;
   // The command may have taken the right to write from its folder.
   await makeUsable(folder.path);

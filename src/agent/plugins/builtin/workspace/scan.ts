@@ -3,12 +3,12 @@
 import { access, chmod, constants, lstat, readdir, readlink, stat } from 'node:fs/promises';
 import type { Dirent, Stats } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
+import { errorCode } from '../../../../kernel/file-errors.ts';
 import { isWithin } from '../../../../kernel/folder.ts';
 import { refusal } from '../../../refusal.ts';
 import { pathsOfConfig } from './git-config.ts';
 import { isPackageFile, isEnvironmentFile, type SecretPlaces } from './secret-places.ts';
 import { isProtectedName, isProtectedPath, repositoryParts } from './protected-files.ts';
-import { errorCode } from './paths.ts';
 
 export interface WorkspaceScan {
   /** Absolute paths of secrets; no link is among them. */

@@ -15,6 +15,7 @@ import {
   type FileHandle,
 } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
+import { errorCode } from '../../../../kernel/file-errors.ts';
 import { isWithin } from '../../../../kernel/folder.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import { pathsOfConfig } from './git-config.ts';
@@ -22,7 +23,6 @@ import { isProtectedPath } from './protected-files.ts';
 import { openChild, openFolder, withFolder, type FolderHandle } from './folder-handle.ts';
 import { isEnvironmentFile, secretPlaces, type SecretPlaces } from './secret-places.ts';
 import {
-  errorCode,
   fileSystemRefusal,
   pathGuard,
   pathRefusal,

@@ -1,6 +1,7 @@
 // The full-text index of `local/guide`: the documentation, split into sections at its headings.
 import MiniSearch from 'minisearch';
 import { listFiles, readText } from '../../../../kernel/assets.ts';
+import { isMissing } from '../../../../kernel/file-errors.ts';
 
 export interface Section {
   id: number;
@@ -35,7 +36,7 @@ const stopWords = new Set(
 /** Reads all Markdown files below the folder; a missing folder is an empty documentation. */
 export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
   const names = await listFiles(directory).catch((error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    if (isMissing(error)) return [];
     throw error;
   });
   const files = names.filter((name) => name.endsWith('.md')).sort();
