@@ -4,6 +4,7 @@
 // account delays only its own queue.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
+import { hashText } from '../../kernel/hash-text.ts';
 import { databaseUnavailable, isDatabaseUnavailable } from './allotments/problems.ts';
 import type { CreditsStore, Operation, Verdict } from './core/store.ts';
 
@@ -89,7 +90,8 @@ export function createWriteBatcher({
 
   return {
     run(operation, work) {
-      const queue = queues[queueIndex(operation, count)] as BatchQueue;
+      // The hash of the account, so that its operations always go to the same queue.
+      const queue = queues[hashText(operation.accountId) % count] as BatchQueue;
       if (clock.monotonicMs() < queue.pausedUntilMs)
         return Promise.reject(databaseUnavailable('The database does not answer at the moment.'));
       return new Promise((resolve, reject) => {
@@ -131,12 +133,4 @@ function resolveInOrder(batch: readonly PendingOperation[], verdicts: readonly V
 function applyOrder({ kind }: Operation): number {
   if (kind === 'hold') return 3;
   return kind === 'raise' ? 2 : 1;
-}
-
-/** FNV-1a hash of the account, so that its operations always go to the same queue. */
-function queueIndex({ accountId }: Operation, count: number): number {
-  let hash = 0x811c9dc5;
-  for (let index = 0; index < accountId.length; index += 1)
-    hash = Math.imul(hash ^ accountId.charCodeAt(index), 0x01000193);
-  return (hash >>> 0) % count;
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
 import { createModelRouter } from '../../../src/gateway/ai/calls/model-router.ts';
-import { hashText } from '../../../src/gateway/ai/upstream/session-hash.ts';
+import { hashText } from '../../../src/kernel/hash-text.ts';
 import { catalogModel } from './catalog-model.ts';
 
 function routerAt(clock = { nowMs: 0 }) {

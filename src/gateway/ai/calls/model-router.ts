@@ -1,9 +1,10 @@
 // The order in which the models of a call are tried: the requested model and then its fallbacks,
 // or, where the requested model has `route_by`, all of them by weight, price or latency.
 import type { Clock } from '../../../kernel/clock.ts';
+import { hashText } from '../../../kernel/hash-text.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { Rates } from '../catalog/rates.ts';
-import { hashText, mixHashes } from '../upstream/session-hash.ts';
+import { mixHashes } from '../upstream/session-hash.ts';
 
 export interface ModelRouter {
   /** The chain in the order of the call. Only the order by weight calls `session`. */

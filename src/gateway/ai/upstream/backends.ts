@@ -2,10 +2,11 @@
 // for a call: by weighted rendezvous hashing with bounded loads for calls of a session, else by the
 // least outstanding calls by weight. A backend whose key is refused or limited cools down.
 import type { Clock } from '../../../kernel/clock.ts';
+import { hashText } from '../../../kernel/hash-text.ts';
 import type { Problem } from '../../../kernel/problem.ts';
 import type { ProviderEntry } from '../catalog/models-file.ts';
 import { isSet, keysAtEndpoints, type KeyAtEndpoint } from '../catalog/provider-keys.ts';
-import { hashText, mixHashes } from './session-hash.ts';
+import { mixHashes } from './session-hash.ts';
 
 /** Why a backend cools down: the statuses 429, 401 and 402. */
 export type CoolingReason = 'rate_limited' | 'key_refused' | 'payment_required';

@@ -1,6 +1,7 @@
 // The session of a call as a number, so that all calls of a session reach the same key and the
 // provider's prompt cache stays warm. A caller's own session id comes first; without one the
 // start of the prompt identifies the session.
+import { hashText } from '../../../kernel/hash-text.ts';
 import { asRecord } from '../../../kernel/json-value.ts';
 
 // One conversation differs from another within these, and hashing them takes about a microsecond.
@@ -58,14 +59,6 @@ function startOf(value: unknown, length: number): string {
     start += typeof part === 'string' ? part : startOf(asRecord(part), length);
   }
   return start.slice(0, length);
-}
-
-/** FNV-1a of the UTF-16 units, 32 bits. */
-export function hashText(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let index = 0; index < text.length; index += 1)
-    hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
-  return hash >>> 0;
 }
 
 /** The finalizer of MurmurHash3 over both, 32 bits: hashes of similar texts become independent. */

@@ -7,7 +7,8 @@ import {
   type BackendPool,
 } from '../../../../src/gateway/ai/upstream/backends.ts';
 import { problemOfErrorResponse } from '../../../../src/gateway/ai/upstream/provider-error.ts';
-import { hashText, sessionHash } from '../../../../src/gateway/ai/upstream/session-hash.ts';
+import { sessionHash } from '../../../../src/gateway/ai/upstream/session-hash.ts';
+import { hashText } from '../../../../src/kernel/hash-text.ts';
 
 let nowMs = 0;
 let env: Map<string, string>;
