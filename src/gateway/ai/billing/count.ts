@@ -1,5 +1,6 @@
 // The charged usage of a call: the provider's report if it is plausible, otherwise
 // the gateway's own count.
+import { minBigInt } from '../../../kernel/bigint.ts';
 import type { UsageOutcome } from '../../usage/index.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { Bound, Demand } from '../metering/bound.ts';
@@ -111,11 +112,7 @@ export function priceToCharge(
   count: UsageCount,
   { bound, reserved }: { bound: Bound; reserved: bigint },
 ): bigint {
-  if (count.doubt === 'absurd') return minimum(bound.credits, reserved);
+  if (count.doubt === 'absurd') return minBigInt(bound.credits, reserved);
   const price = priceOf(model, count);
-  return count.isOwnCount ? minimum(price, reserved) : price;
-}
-
-function minimum(a: bigint, b: bigint): bigint {
-  return a < b ? a : b;
+  return count.isOwnCount ? minBigInt(price, reserved) : price;
 }

@@ -1,6 +1,7 @@
 // Generates the media of jobs: calls the requested model or a fallback, submits videos to providers
 // with asynchronous jobs, and prices the result.
 import type { CreateImageRequest, StartVideoRequest } from '../../../contract/gateway/types.gen.ts';
+import { maxBigInt } from '../../../kernel/bigint.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { callModel } from './call.ts';
 import type { Catalog, CatalogModel, Viewer } from '../catalog/catalog.ts';
@@ -38,7 +39,7 @@ export function mediaGenerator(options: MediaGenerationOptions): MediaGenerator 
       const prices = catalog
         .chain(viewerOfJob({ owner, request }), request.model, kind)
         .map((model) => maximumPrice(model, { input: 0, output: 0, units }));
-      return prices.reduce((highest, price) => (price > highest ? price : highest), 0n);
+      return prices.reduce(maxBigInt, 0n);
     },
     chargeForUpstreamJob: (job, upstreamJob) => chargeForUpstreamJob(options, job, upstreamJob),
     cancelUpstreamJob({ model: modelId, id, backend }) {

@@ -1,5 +1,6 @@
 // Payment of media jobs. The hold is created before the job and lasts as long as the job, in any
 // process. The transaction that writes the success also charges; any other end is free.
+import { minBigInt } from '../../../kernel/bigint.ts';
 import type { Tx } from '../../../kernel/data/database.ts';
 import type { Hold, Ledger, PaidCall } from '../../credits/index.ts';
 import type { UsageFacts, UsageOutcome } from '../../usage/index.ts';
@@ -93,7 +94,7 @@ export function jobPayments({ ledger }: { ledger: Pick<Ledger, 'hold' | 'resume'
     async chargeCanceled(job, { credits, facts }) {
       const hold = job.holdId === null ? null : await ledger.resume(job.holdId);
       if (hold === null) return 0n;
-      const { charged } = await hold.settle(credits < hold.amount ? credits : hold.amount, facts);
+      const { charged } = await hold.settle(minBigInt(credits, hold.amount), facts);
       return charged;
     },
   };

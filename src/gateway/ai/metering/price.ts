@@ -1,5 +1,6 @@
 // Exact price of a call: integer rates times usage in bigint arithmetic, rounded up
 // once at the end. No floating point.
+import { maxBigInt } from '../../../kernel/bigint.ts';
 import type { UsageFacts } from '../../usage/index.ts';
 import { videoResolutions, type Rates, type Tier } from '../catalog/rates.ts';
 
@@ -132,7 +133,7 @@ function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates
     // providers of its format.
     hourCacheWrite:
       tierRates.cache_write_1h === undefined
-        ? maximum(BigInt(inputRate) * 2n, cacheWrite)
+        ? maxBigInt(BigInt(inputRate) * 2n, cacheWrite)
         : BigInt(tierRates.cache_write_1h),
     output: BigInt(output),
     reasoning: BigInt(tierRates.reasoning ?? output),
@@ -144,16 +145,12 @@ function maximumInputRate(
   { input, cachedInput, cacheWrite, hourCacheWrite }: FullRates,
   usesHourCache = false,
 ): bigint {
-  const highestRate = maximum(input, maximum(cachedInput, cacheWrite));
-  return usesHourCache ? maximum(highestRate, hourCacheWrite) : highestRate;
+  const highestRate = maxBigInt(input, maxBigInt(cachedInput, cacheWrite));
+  return usesHourCache ? maxBigInt(highestRate, hourCacheWrite) : highestRate;
 }
 
 function maximumOutputRate({ output, reasoning }: FullRates): bigint {
-  return maximum(output, reasoning);
-}
-
-function maximum(a: bigint, b: bigint): bigint {
-  return a > b ? a : b;
+  return maxBigInt(output, reasoning);
 }
 
 // Rates of images, characters and seconds are in credits; the sum is in millionths of a credit, as

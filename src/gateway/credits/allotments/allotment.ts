@@ -1,6 +1,7 @@
 // One allotment in memory: credits that the database has set aside for a token in this process.
 // Invariant: the row's amount ≥ reserved + unapplied, as long as no charge exceeds its
 // reservation and what is idle.
+import { minBigInt } from '../../../kernel/bigint.ts';
 import { isLeaseValid, noLease, type Lease, type LeaseClock } from './lease.ts';
 import { SpendWindow } from './spend-window.ts';
 import type { AllotmentReport, AllotmentRow } from './store.ts';
@@ -99,8 +100,8 @@ export function chargeReservation(
   { amount, credits, nowMs }: { amount: bigint; credits: bigint; nowMs: number },
 ): bigint {
   const idleAmount = idleCredits(allotment);
-  const fromIdle = credits > amount ? minimum(credits - amount, idleAmount) : 0n;
-  const coveredCredits = minimum(credits, amount) + fromIdle;
+  const fromIdle = credits > amount ? minBigInt(credits - amount, idleAmount) : 0n;
+  const coveredCredits = minBigInt(credits, amount) + fromIdle;
   allotment.reserved -= amount;
   allotment.unapplied += coveredCredits;
   allotment.lastUsedMs = nowMs;
@@ -157,8 +158,4 @@ export function confirmReport(
 
 export function renewLease(allotment: Allotment, lease: Lease): void {
   if (lease.endsAtMs > allotment.lease.endsAtMs) allotment.lease = lease;
-}
-
-function minimum(a: bigint, b: bigint): bigint {
-  return a < b ? a : b;
 }

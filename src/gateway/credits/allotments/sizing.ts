@@ -1,10 +1,11 @@
 // How many credits to set aside for a token beyond what its calls need at the moment.
+import { maxBigInt, minBigInt } from '../../../kernel/bigint.ts';
 import { idleCredits, type Allotment } from './allotment.ts';
 
 /** The token's spending in the last two seconds, at least one bound. */
 export function targetOf(allotment: Allotment, nowMs: number): bigint {
   const spend = allotment.spend.total(nowMs);
-  return spend > allotment.latestBound ? spend : allotment.latestBound;
+  return maxBigInt(spend, allotment.latestBound);
 }
 
 /**
@@ -18,7 +19,7 @@ export function enlargementOf(
 ): bigint {
   const missingCredits = targetOf(allotment, nowMs) - idleCredits(allotment);
   const spareCredits = (available + idleOfUser) / 8n - idleOfUser;
-  const size = missingCredits < spareCredits ? missingCredits : spareCredits;
+  const size = minBigInt(missingCredits, spareCredits);
   return size > 0n ? size : 0n;
 }
 

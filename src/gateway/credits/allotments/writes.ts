@@ -1,6 +1,7 @@
 // Writes of allotments to the database: open, enlarge, lower, end. Each allotment has
 // at most one pending write. A write names the version that it expects, so a repetition
 // after an unknown outcome has no second effect: the returned row is authoritative.
+import { maxBigInt } from '../../../kernel/bigint.ts';
 import { adoptRow, idleCredits, renewLease, type Allotment } from './allotment.ts';
 import { beginLease, type LeaseClock } from './lease.ts';
 import { isInUse, type AllotmentPool } from './pool.ts';
@@ -68,7 +69,7 @@ export class AllotmentWrites {
         bureauId,
         tokenId,
         need,
-        want: want > need ? want : need,
+        want: maxBigInt(want, need),
         leaseMs,
         ticket,
       }),

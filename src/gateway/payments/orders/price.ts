@@ -1,5 +1,6 @@
 // Converts between money and credits. Credits of an amount are rounded down; the amount for
 // requested credits is rounded up, so a buyer gets at least the credits of the request.
+import { maxBigInt, minBigInt } from '../../../kernel/bigint.ts';
 import type { MinorUnits } from './currency.ts';
 
 /** The price of credits through one payment method. Amounts are in minor units. */
@@ -56,13 +57,13 @@ export function computeTariff({
   const roundUp = (amount: bigint): bigint => ((amount + step - 1n) / step) * step;
   const minimum = roundUp(ceilDivide(minimumCredits * units.perUnit, creditsPerUnit));
   const bound = (maximumCredits * units.perUnit) / creditsPerUnit;
-  const maximum = ((bound < maxAmount ? bound : maxAmount) / step) * step;
+  const maximum = (minBigInt(bound, maxAmount) / step) * step;
   const tariff = {
     currency,
     creditsPerUnit,
     perUnit: units.perUnit,
     step,
-    minimum: minimum < step ? step : minimum,
+    minimum: maxBigInt(minimum, step),
     maximum,
   };
   return tariff.minimum <= tariff.maximum && creditsFor(tariff.minimum, tariff) > 0n ? tariff : null;

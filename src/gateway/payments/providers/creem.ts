@@ -1,5 +1,6 @@
 // Creem, a merchant of record. It sells one product in whole pieces; price and currency
 // come from Creem's API. If CREEM_CURRENCY names another currency, the provider is off.
+import { maxBigInt } from '../../../kernel/bigint.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { asRecord, type JsonRecord } from '../../../kernel/json-value.ts';
@@ -298,9 +299,7 @@ function readFact(type: string, object: JsonRecord): Fact | null | 'irrelevant' 
         ? null
         : {
             kind: 'refunded',
-            amount: amounts.reduce((largestAmount, amount) =>
-              amount > largestAmount ? amount : largestAmount,
-            ),
+            amount: amounts.reduce(maxBigInt),
           };
     }
     case 'dispute.created': {
