@@ -1,5 +1,4 @@
 // The identity of a request. The bearer token alone decides it; slices read it and never construct one.
-import { Problem } from '../kernel/problem.ts';
 
 /** A guest, a user of one Bureau, or an administrator. */
 export type Identity =
@@ -76,11 +75,4 @@ function actorOf(identity: Identity): Origin['actor'] {
 export function idempotencyCaller(identity: Identity): string | null {
   if (identity.kind === 'user') return `user ${identity.userId}`;
   return identity.kind === 'admin' ? `admin ${identity.adminId}` : null;
-}
-
-/** 401 for a credential that was revoked or ended after the request was authenticated. */
-export function invalidToken(): Problem {
-  return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
-    headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
-  });
 }

@@ -85,6 +85,20 @@ export function invalidMember(param: string, message: string, cause?: unknown): 
   });
 }
 
+/** 401 for a credential that is unknown, or that was revoked or expired since it was checked. */
+export function invalidToken(): Problem {
+  return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
+    headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
+  });
+}
+
+/** 429 for every limit on guesses: a caller cannot tell from it which accounts exist. */
+export function tooManyAttempts(retryAfterSeconds: number): Problem {
+  return new Problem('rate_limited', 'rate_limited', 'Too many attempts; try again later.', {
+    headers: { 'retry-after': String(retryAfterSeconds) },
+  });
+}
+
 /** The one error body. `details` is absent rather than empty. */
 export interface ProblemBody {
   error: {

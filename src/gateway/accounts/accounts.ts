@@ -4,7 +4,7 @@ import { createBackground, type Background } from '../../kernel/background.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
-import { Problem } from '../../kernel/problem.ts';
+import { invalidToken, Problem } from '../../kernel/problem.ts';
 import { parseToken, tokenDigest } from '../../kernel/secrets/secret.ts';
 import {
   createConcurrencyLimit,
@@ -12,7 +12,7 @@ import {
   type ConcurrencyLimit,
 } from '../../kernel/secrets/concurrency-limit.ts';
 import type { Bureau, BureauState } from '../bureaus/index.ts';
-import { invalidToken, type Identity } from '../identity.ts';
+import type { Identity } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { apiKeys } from './api-keys.ts';
 import { createAttemptLimits, type AttemptLimits, type AttemptLimitSettings } from './core/attempt-limits.ts';

@@ -2,8 +2,8 @@
 import type { ApiKey } from '../../contract/gateway/types.gen.ts';
 import { pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import type { Tx } from '../../kernel/data/database.ts';
-import { Problem } from '../../kernel/problem.ts';
-import { invalidToken, originOf } from '../identity.ts';
+import { invalidToken, Problem } from '../../kernel/problem.ts';
+import { originOf } from '../identity.ts';
 import { defaultKeySeconds, insertApiKey } from './core/api-key.ts';
 import type { AccountsHandlers, AuditPort, ChangesPort, CreditsPort } from './core/ports.ts';
 import type { AccountsQueries, AccountsStore, Token } from './core/store.ts';

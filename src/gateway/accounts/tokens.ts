@@ -4,8 +4,8 @@ import { requireStorable } from '../../kernel/contract/storable.ts';
 import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../kernel/contract/page.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
-import { Problem } from '../../kernel/problem.ts';
-import { invalidToken, originOf } from '../identity.ts';
+import { invalidToken, Problem } from '../../kernel/problem.ts';
+import { originOf } from '../identity.ts';
 import { bureauFilter, canAccessBureau, type AdminIdentity } from './admin-scope.ts';
 import type { LoginAttemptStore } from './login/store.ts';
 import type {

@@ -5,7 +5,7 @@ import type { Tx } from '../../kernel/data/database.ts';
 import { networkOf } from '../../kernel/http/address.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
-import { Problem } from '../../kernel/problem.ts';
+import { invalidToken, Problem } from '../../kernel/problem.ts';
 import { parseToken, createToken, tokenDigest } from '../../kernel/secrets/secret.ts';
 import {
   createConcurrencyLimit,
@@ -13,7 +13,7 @@ import {
   type ConcurrencyLimit,
 } from '../../kernel/secrets/concurrency-limit.ts';
 import type { AuditEntry } from '../audit/index.ts';
-import { invalidToken, originOf, type Identity, type Origin } from '../identity.ts';
+import { originOf, type Identity, type Origin } from '../identity.ts';
 import type { Service } from '../service.ts';
 import { defaultAttemptLimits, type AdminAttemptLimits } from './attempt-limits.ts';
 import { createCredentials, type Credentials } from './credentials.ts';

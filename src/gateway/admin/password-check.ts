@@ -1,5 +1,5 @@
 // Checks an administrator's password: limits attempts, and takes the same time for an ID that does not exist.
-import { Problem } from '../../kernel/problem.ts';
+import { tooManyAttempts } from '../../kernel/problem.ts';
 import { checkPassword, digestPassword, dummyDigest, minimumRounds } from '../../kernel/secrets/password.ts';
 import type { ConcurrencyLimit } from '../../kernel/secrets/concurrency-limit.ts';
 import type { AdminAttemptLimits } from './attempt-limits.ts';
@@ -48,11 +48,4 @@ export function createPasswordCheck({
       slot.release();
     }
   };
-}
-
-// The same text for every limit: a caller cannot tell from it which IDs exist.
-function tooManyAttempts(retryAfterSeconds: number): Problem {
-  return new Problem('rate_limited', 'rate_limited', 'Too many attempts; try again later.', {
-    headers: { 'retry-after': String(retryAfterSeconds) },
-  });
 }

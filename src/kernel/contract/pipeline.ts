@@ -1,7 +1,7 @@
 // The pipeline of a request: match, identify, authorize, read, validate, handle.
 // Every rejection is thrown as a Problem.
 import { type Idempotency, type Remember, rememberNothing } from '../data/idempotency.ts';
-import { Problem } from '../problem.ts';
+import { invalidToken, Problem } from '../problem.ts';
 import { HandlerCall } from './call.ts';
 import { type OperationInput, readInput } from './input.ts';
 import type { ContractOperation } from './operations.ts';
@@ -203,12 +203,6 @@ function answerOptions({ method }: ContractRequest, allow: string): AnyReply {
   if (method === 'OPTIONS') return { status: 204, headers: { allow } };
   throw new Problem('method_not_allowed', 'method_not_allowed', `This path answers ${allow}.`, {
     headers: { allow },
-  });
-}
-
-function invalidToken(): Problem {
-  return new Problem('unauthenticated', 'invalid_token', 'The credential is not valid.', {
-    headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
   });
 }
 

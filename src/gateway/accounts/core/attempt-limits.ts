@@ -7,7 +7,7 @@
 // exempt from it, so strangers can slow each other down but cannot lock the owner out.
 import { createHash } from 'node:crypto';
 import { networkOf } from '../../../kernel/http/address.ts';
-import { Problem } from '../../../kernel/problem.ts';
+import { tooManyAttempts } from '../../../kernel/problem.ts';
 import type { AttemptLimitsStore, DelaySchedule, WindowLimit } from './attempt-limits-store.ts';
 
 /** The limits of one kind of attempt at one e-mail address of one Bureau. */
@@ -108,13 +108,6 @@ export function createAttemptLimits(
     forgetNetworks: (bureauId, email) => store.forgetNetworks(emailKey({ bureauId, email })),
     deleteOld: () => store.deleteOld(networkDays),
   };
-}
-
-/** The same text for every limit: a caller cannot tell from it which addresses have an account. */
-export function tooManyAttempts(retryAfterSeconds: number): Problem {
-  return new Problem('rate_limited', 'rate_limited', 'Too many attempts; try again later.', {
-    headers: { 'retry-after': String(retryAfterSeconds) },
-  });
 }
 
 // The first text of each key separates its counters from others. Stored rows depend on it.

@@ -6,9 +6,9 @@ import {
   minimumRounds,
   passwordError,
 } from '../../../kernel/secrets/password.ts';
-import { Problem } from '../../../kernel/problem.ts';
+import { Problem, tooManyAttempts } from '../../../kernel/problem.ts';
 import type { ConcurrencyLimit } from '../../../kernel/secrets/concurrency-limit.ts';
-import { tooManyAttempts, type AttemptLimits, type AttemptSource } from '../core/attempt-limits.ts';
+import type { AttemptLimits, AttemptSource } from '../core/attempt-limits.ts';
 import type { AccountsStore } from '../core/store.ts';
 
 export interface Passwords {
