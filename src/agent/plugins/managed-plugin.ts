@@ -1,10 +1,11 @@
 // One plugin as the agent runs it: settings, start and stop with deadlines, state and tools. An
 // exception or a hang of the plugin's own code changes the plugin's state and never becomes an
 // exception of the agent.
-import { TimeoutError, withTimeout } from '../../kernel/async.ts';
+import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { isRecord } from '../../kernel/json-value.ts';
 import type { Log } from '../../kernel/log.ts';
+import { describeStartError } from '../start-error.ts';
 import type { Action, Plugin } from './definition/plugin.ts';
 import {
   offeredNameShape,
@@ -212,12 +213,6 @@ const disabledAvailability: PluginAvailability = {
 
 function unavailableBecause(reason: string): PluginAvailability {
   return { enabled: true, available: false, reasons: [reason] };
-}
-
-function describeStartError(error: unknown, startMs: number): string {
-  return error instanceof TimeoutError
-    ? `It did not start within ${startMs / 1000} seconds.`
-    : 'It failed to start; the log has the details.';
 }
 
 async function askPlugin(

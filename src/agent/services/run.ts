@@ -1,10 +1,10 @@
 // One run of a service: start, health checks and stop, each with a deadline. Nothing here throws:
 // an error becomes the reason for the run's failure.
-import { pause, TimeoutError, withTimeout } from '../../kernel/async.ts';
+import { pause, withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
-import { Problem } from '../../kernel/problem.ts';
 import type { ServiceDefinition } from '../service-definition.ts';
+import { describeStartError } from '../start-error.ts';
 
 export interface RunLimits {
   /** Deadline of an attempt to start, and below of a stop. */
@@ -98,12 +98,6 @@ function fail(run: RunState, reason: string): void {
   if (run.end.signal.aborted || run.failure !== null) return;
   run.failure = String(reason).toWellFormed().slice(0, 500);
   run.failureController.abort();
-}
-
-// Texts of foreign errors may contain secrets, so only a Problem's text is shown.
-function describeStartError(error: unknown, startMs: number): string {
-  if (error instanceof TimeoutError) return `It did not start within ${startMs / 1000} seconds.`;
-  return error instanceof Problem ? error.message : 'It failed to start; the log has the details.';
 }
 
 function untilAborted(signal: AbortSignal): Promise<void> {

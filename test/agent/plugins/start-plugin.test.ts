@@ -1,4 +1,5 @@
 import { describe, expect, expectTypeOf, test } from 'vitest';
+import { refusal } from '../../../src/agent/refusal.ts';
 import { definePlugin, startPlugin } from '../../../src/index.ts';
 
 const weather = definePlugin({
@@ -83,6 +84,11 @@ describe('startPlugin', () => {
   test('keeps the exception of a failed action as its cause', async () => {
     const plugin = await startPlugin(weather);
     await expect(plugin.call('fail')).rejects.toMatchObject({ cause: { message: 'a secret detail' } });
+  });
+
+  test('throws the reason when the start is refused', async () => {
+    const refusingPlugin = { ...weather, start: () => Promise.reject(refusal('There is no compiler.')) };
+    await expect(startPlugin(refusingPlugin)).rejects.toThrow('is not available: There is no compiler.');
   });
 
   test('throws the reason when the plugin cannot start', async () => {
