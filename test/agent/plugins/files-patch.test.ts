@@ -216,6 +216,19 @@ describe('the permissions of files.patch', () => {
     ]);
   });
 
+  test('name each file once however its path is written', async () => {
+    const edit = { oldText: 'a', newText: 'b' };
+    const paths = ['a.txt', './a.txt', 'src//b.txt', 'src/./b.txt'];
+    const permissions = await plugin
+      .tool('patch')
+      .permissions({ edits: paths.map((path) => ({ path, ...edit })) }, { workspace: plugin.folder });
+    expect(permissions?.filter(({ right }) => right === undefined)).toEqual([
+      { path: 'a.txt', isProtected: false },
+      { path: 'src/b.txt', isProtected: false },
+    ]);
+    expect(permissions).toHaveLength(6);
+  });
+
   test('include an approval for a protected file', () => {
     const { needsApproval } = plugin.tool('patch');
     const edit = (path: string) => ({ edits: [{ path, oldText: 'a', newText: 'b' }] });

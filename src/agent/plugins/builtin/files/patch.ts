@@ -39,11 +39,14 @@ export interface PatchFiles {
   maxBytes: number;
 }
 
-/** The paths that the patch changes; empty for an input that `applyPatch` refuses. */
-export function patchedPaths({ edits, diff }: PatchInput): string[] {
-  if (diff === undefined) return [...new Set((edits ?? []).map(({ path }) => path))];
+/**
+ * The paths that the patch changes, each once and without empty and `.` names. Empty for an input
+ * that `applyPatch` refuses.
+ */
+export function patchedPaths({ edits = [], diff }: PatchInput): string[] {
   try {
-    return [...new Set(parseUnifiedDiff(diff).map(pathOf))];
+    const paths = diff === undefined ? edits.map(({ path }) => path) : parseUnifiedDiff(diff).map(pathOf);
+    return [...new Set(paths.map((path) => pathSegments(path).join('/')))];
   } catch {
     return [];
   }
