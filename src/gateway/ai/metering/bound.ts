@@ -53,11 +53,12 @@ const tokensPerTurn = 8;
 const tokensForTools = 512;
 /** The shortest useful answer. A call that cannot pay for it is rejected. */
 export const minimumOutput = 16;
-// The output limit of models without a known one: longer than usual answers, and accepted by every
-// current model.
+// The output limit of models without a known one: the lowest `max_output_tokens` in catalog.json,
+// so every model there accepts it.
 const unknownOutput = 32_768;
-// The same for models whose window is unknown too. Providers reject a limit that exceeds the window;
-// this one is half of 16,384 tokens, as a known window is halved in longestOutput.
+// The same for models of a models file whose window is unknown too. A provider rejects a limit
+// beyond the window, so this assumes one of 16,384 tokens, half of it for the answer as in
+// longestOutput. A model with a smaller window needs its `context_window` in the file.
 const unknownOutputAndWindow = 8_192;
 
 /** The most input tokens that the provider can count. */
