@@ -1,7 +1,7 @@
 // Limits on guessing administrators' passwords. Three counters apply to each attempt:
 // the administrator ID from one network, the ID from all networks that never logged
 // in with it, and the network over all IDs. A network that has logged in with the ID
-// is exempt from the second one, so strangers cannot lock an administrator out.
+// is exempt from the second one, so unknown networks cannot lock an administrator out.
 
 /** Every limit, so that a test can pass small ones. Times are in seconds. */
 export interface AdminAttemptLimits {
@@ -10,8 +10,8 @@ export interface AdminAttemptLimits {
   firstDelaySeconds: number;
   maximumDelaySeconds: number;
   /** Attempts at one ID from unknown networks before only one per interval is allowed. */
-  strangerTries: number;
-  strangerIntervalSeconds: number;
+  unknownNetworkTries: number;
+  unknownNetworkIntervalSeconds: number;
   /** Attempts at all IDs from one network in each window. */
   addressTries: number;
   addressWindowSeconds: number;
@@ -23,8 +23,8 @@ export const defaultAttemptLimits: AdminAttemptLimits = {
   freeTries: 5,
   firstDelaySeconds: 1,
   maximumDelaySeconds: 15 * 60,
-  strangerTries: 20,
-  strangerIntervalSeconds: 30,
+  unknownNetworkTries: 20,
+  unknownNetworkIntervalSeconds: 30,
   addressTries: 30,
   addressWindowSeconds: 10 * 60,
   forgetSeconds: 24 * 60 * 60,
@@ -61,9 +61,11 @@ export function decideAttempt({ address, id, pair }: Counters, limits: AdminAtte
     addressTries < limits.addressTries ? 0 : limits.addressWindowSeconds - address.ageSeconds;
 
   const idTries = currentTries(id);
-  const isStranger = !pair.hasSucceeded;
+  const isUnknownNetwork = !pair.hasSucceeded;
   const idWait =
-    isStranger && idTries >= limits.strangerTries ? limits.strangerIntervalSeconds - id.idleSeconds : 0;
+    isUnknownNetwork && idTries >= limits.unknownNetworkTries
+      ? limits.unknownNetworkIntervalSeconds - id.idleSeconds
+      : 0;
 
   const pairTries = currentTries(pair);
   const delayedTries = pairTries - limits.freeTries;
@@ -76,7 +78,7 @@ export function decideAttempt({ address, id, pair }: Counters, limits: AdminAtte
   if (waitSeconds > 0) return { isAllowed: false, retryAfterSeconds: Math.ceil(waitSeconds) };
   return {
     isAllowed: true,
-    tries: { address: addressTries + 1, id: isStranger ? idTries + 1 : idTries, pair: pairTries + 1 },
+    tries: { address: addressTries + 1, id: isUnknownNetwork ? idTries + 1 : idTries, pair: pairTries + 1 },
     startsWindow,
   };
 }

@@ -1,5 +1,5 @@
-// Limits on guessing the secrets of an e-mail address, by network: a stranger must not lock out the
-// owner.
+// Limits on guessing the secrets of an e-mail address, by network: an unknown network must not
+// lock out the owner.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   createAttemptLimits,
@@ -100,7 +100,7 @@ describe('attempts at one address', () => {
     expect(sentCount).toBeLessThanOrEqual(45);
   });
 
-  test('from a known network are not delayed by strangers', async () => {
+  test('from a known network are not delayed by unknown ones', async () => {
     const email = newAddress();
     await limits.count('passwords', attemptFrom(email, network(5)));
     await limits.recordSuccess('passwords', attemptFrom(email, network(5)));

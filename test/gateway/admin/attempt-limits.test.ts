@@ -104,15 +104,15 @@ describe('admin.login', () => {
   });
 
   test('does not count a login against its network', async () => {
-    const gateway = await begin({ admin: { attemptLimits: { addressTries: 3, strangerTries: 3 } } });
+    const gateway = await begin({ admin: { attemptLimits: { addressTries: 3, unknownNetworkTries: 3 } } });
     for (let count = 0; count < 6; count += 1) expect((await login(gateway, password)).status).toBe(200);
   });
 
-  test('does not let strangers lock out a known network', async () => {
+  test('does not let unknown networks lock out a known one', async () => {
     const gateway = await begin({ maxConnections: 1 });
     expect((await login(gateway, password)).status).toBe(200);
     const store = adminStore(gateway.database);
-    const slowBudgets = { ...budgets, strangerIntervalSeconds: 600 };
+    const slowBudgets = { ...budgets, unknownNetworkIntervalSeconds: 600 };
     const outcomes: unknown[] = [];
     for (let network = 0; network < 22; network += 1) {
       outcomes.push(
@@ -122,7 +122,7 @@ describe('admin.login', () => {
     expect(outcomes.slice(0, 20).every((outcome) => outcome === 'counted')).toBe(true);
     expect(outcomes[20]).toEqual({ retryAfterSeconds: expect.any(Number) });
     expect((await login(gateway, password)).status).toBe(200);
-    // Strangers have one attempt per interval.
+    // Unknown networks share one attempt per interval.
     await gateway.shiftClock('10 minutes');
     expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.1' }, slowBudgets)).toBe('counted');
     expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.2' }, slowBudgets)).not.toBe(
@@ -203,7 +203,7 @@ describe('decideAttempt', () => {
     expect(unauthorizedCount).toBe(10);
   });
 
-  test('does not count a known network among the strangers', () => {
+  test('does not count a known network among the unknown ones', () => {
     const verdict = decideAttempt(
       with_({ id: { ...noAttempts, tries: 20 }, pair: { ...noAttempts, hasSucceeded: true } }),
       budgets,

@@ -12,7 +12,7 @@ let world: World;
 beforeAll(async () => {
   world = await startWorld({
     maxConnections: 1,
-    admin: { attemptLimits: { freeTries: 1_000, addressTries: 1_000, strangerTries: 1_000 } },
+    admin: { attemptLimits: { freeTries: 1_000, addressTries: 1_000, unknownNetworkTries: 1_000 } },
   });
   await world.admin.setup(adminId, password);
 });

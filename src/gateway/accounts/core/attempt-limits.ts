@@ -4,7 +4,7 @@
 // Two counters apply to an e-mail address of a Bureau: one for each network, and one
 // shared by all networks that have never proved the address. The shared counter only
 // delays attempts, by a few minutes at most. A network that has proved the address is
-// exempt from it, so strangers can slow each other down but cannot lock the owner out.
+// exempt from it, so unknown networks slow each other down but cannot lock the owner out.
 import { createHash } from 'node:crypto';
 import { networkOf } from '../../../kernel/http/address.ts';
 import { tooManyAttempts } from '../../../kernel/problem.ts';
