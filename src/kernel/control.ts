@@ -1,5 +1,6 @@
 // The control socket in the data folder, by which commands call a server that holds the embedded
-// database. Its mode is 0600; a connection carries one JSON line each way.
+// database. Its mode is 0600; a connection carries one JSON line each way. While a handler runs,
+// the server writes a space every five seconds, which is white space in front of the answer.
 import { once } from 'node:events';
 import { chmod, lstat, rm } from 'node:fs/promises';
 import { connect, createServer, type Socket } from 'node:net';
@@ -14,13 +15,23 @@ export interface Control {
   close(): Promise<void>;
 }
 
+export interface ControlOptions {
+  log: Log;
+  /** The time between two heartbeats; 5 seconds by default. */
+  heartbeatMs?: number;
+}
+
 type ControlAnswer =
   | { ok: true; result: unknown }
   | { ok: false; error: { kind: Problem['kind']; code: Problem['code']; message: string } };
 
 const maximumLine = 16 * 1024 * 1024;
-// Deadline of the request line. The answer has none: a restore or an export takes longer.
+// Deadline of the request line.
 const requestMs = 10_000;
+const heartbeatMs = 5_000;
+// Deadline of the next byte of the answer. A backup may take longer than that, but a process that
+// is stopped or whose event loop is blocked sends no heartbeat.
+const silenceMs = 60_000;
 
 /**
  * Serves the handlers at `path`. Replaces the socket of a killed server; throws when a running
@@ -29,13 +40,13 @@ const requestMs = 10_000;
 export async function serveControl(
   path: string,
   handlers: Readonly<Record<string, ControlHandler>>,
-  { log }: { log: Log },
+  options: ControlOptions,
 ): Promise<Control> {
   await removeStale(path);
   const handlersByName = new Map(Object.entries(handlers));
   const openRequests = new Set<Promise<void>>();
   const server = createServer((socket) => {
-    const answer = answerOne(socket, handlersByName, log).finally(() => openRequests.delete(answer));
+    const answer = answerOne(socket, handlersByName, options).finally(() => openRequests.delete(answer));
     openRequests.add(answer);
   });
   const listenEvent = once(server, 'listening');
@@ -59,13 +70,20 @@ export async function serveControl(
 }
 
 /**
- * Calls the server at `path`. Throws the Problem of its handler, and `not_ready` when no server
- * runs there.
+ * Calls the server at `path`. Throws the Problem of its handler, `not_ready` when no server runs
+ * there, and an Error when the server sends nothing for `silenceMs`, 60 seconds by default.
  */
-export async function callControl(path: string, name: string, input: unknown): Promise<unknown> {
+export async function callControl(
+  path: string,
+  name: string,
+  input: unknown,
+  options: { silenceMs?: number } = {},
+): Promise<unknown> {
   const socket = await connectTo(path);
   if (!socket)
     throw new Problem('unavailable', 'not_ready', 'No running server listens at the control socket.');
+  const timeoutMs = options.silenceMs ?? silenceMs;
+  socket.setTimeout(timeoutMs, () => socket.destroy(silenceError(path, timeoutMs)));
   try {
     socket.write(`${JSON.stringify({ name, input: input ?? null })}\n`);
     const line = await readLine(socket);
@@ -78,10 +96,17 @@ export async function callControl(path: string, name: string, input: unknown): P
   }
 }
 
+function silenceError(path: string, timeoutMs: number): Error {
+  return new Error(
+    `The server at ${path} has sent nothing for ${timeoutMs / 1000} seconds and may hang. ` +
+      'Look at its log, restart it, and run the command again.',
+  );
+}
+
 async function answerOne(
   socket: Socket,
   handlers: ReadonlyMap<string, ControlHandler>,
-  log: Log,
+  { log, heartbeatMs: intervalMs = heartbeatMs }: ControlOptions,
 ): Promise<void> {
   // An interrupted command closes its socket; that is no error of the server.
   socket.on('error', () => undefined);
@@ -90,7 +115,8 @@ async function answerOne(
     const line = await readLine(socket);
     clearTimeout(timer);
     if (line === undefined) return;
-    const answer = await handle(line, handlers, log);
+    const heartbeat = setInterval(() => socket.write(' '), intervalMs);
+    const answer = await handle(line, handlers, log).finally(() => clearInterval(heartbeat));
     await new Promise<void>((resolve) => {
       socket.once('close', () => resolve());
       socket.end(`${JSON.stringify(answer)}\n`, () => resolve());

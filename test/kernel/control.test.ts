@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { spawn } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -81,6 +81,28 @@ describe('the control socket', () => {
       expect(JSON.parse(answer.toString())).toMatchObject({ ok: false, error: { kind: 'bad_request' } });
       socket.destroy();
     }
+  });
+
+  it('sends heartbeats while a handler runs', async () => {
+    const { promise, resolve } = Promise.withResolvers<string>();
+    control = await serveControl(path, { wait: () => promise }, { log: silentLog, heartbeatMs: 10 });
+    const socket = connect(path);
+    socket.write('{"name":"wait"}\n');
+    const [firstPiece] = (await once(socket, 'data')) as [Buffer];
+    expect(firstPiece.toString()).toMatch(/^ +$/);
+    const call = callControl(path, 'wait', null);
+    resolve('the result');
+    expect(await call).toBe('the result');
+    socket.destroy();
+  });
+
+  it('ends a call when the server is silent', async () => {
+    const silentServer = createServer().listen(path);
+    await once(silentServer, 'listening');
+    await expect(callControl(path, 'echo', 1, { silenceMs: 50 })).rejects.toThrow(
+      `The server at ${path} has sent nothing for 0.05 seconds`,
+    );
+    silentServer.close();
   });
 
   it('disappears with its server', async () => {
