@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { storedResponsesStore } from '../../../src/gateway/ai/responses/stored/store.ts';
 import { id } from '../../../src/kernel/ids.ts';
 import { makeDatabase } from '../../support/databases.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
@@ -224,6 +225,18 @@ describe('a response in the background', () => {
       status: 'failed',
       error: { code: 'server_error', message: expect.stringContaining('stopped') },
     });
+  });
+
+  test('is not abandoned while it runs in the same process', async () => {
+    const { id: responseId } = await start({ model: 'acme/slow' });
+    const store = storedResponsesStore(world.database);
+    const findAbandonedIds = async (runningIds: string[]) => {
+      const rows = await store.findAbandoned({ all: true, runningIds: new Set(runningIds), limit: 100 });
+      return rows.map((row) => row.responseId);
+    };
+    expect(await findAbandonedIds([])).toContain(responseId);
+    expect(await findAbandonedIds([responseId])).not.toContain(responseId);
+    await client().responses.cancel(responseId);
   });
 
   test('cannot be continued while it runs', async () => {

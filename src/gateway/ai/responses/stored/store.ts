@@ -50,8 +50,12 @@ interface LeaseQueries {
   renewLeases(responseIds: readonly string[], leaseSeconds: number): Promise<void>;
   /** The responses among these that run and are neither canceled nor deleted. */
   findUncanceled(responseIds: readonly string[]): Promise<string[]>;
-  /** Responses whose process has stopped; with `all` every one that runs. */
-  findAbandoned(options: { all: boolean; limit: number }): Promise<SealedTexts[]>;
+  /** Responses whose process has stopped; with `all` every one that runs, except `runningIds`. */
+  findAbandoned(options: {
+    all: boolean;
+    runningIds: ReadonlySet<string>;
+    limit: number;
+  }): Promise<SealedTexts[]>;
 }
 
 interface ResponseQueries {
@@ -169,10 +173,11 @@ function leaseQueries({ sql }: Database): LeaseQueries {
           and run_lease is not null and not cancel_requested`;
       return rows.map(({ responseId }) => responseId);
     },
-    async findAbandoned({ all, limit }) {
+    async findAbandoned({ all, runningIds, limit }) {
       const rows = await sql<SealedTexts[]>`
         select response_id as "responseId", input, response from gateway.ai_responses
-        where run_lease is not null and (${all} or run_lease <= gateway.townhall_now()) limit ${limit}`;
+        where run_lease is not null and (${all} or run_lease <= gateway.townhall_now())
+          and response_id <> all(${sql.array([...runningIds], textType)}) limit ${limit}`;
       return [...rows];
     },
   };

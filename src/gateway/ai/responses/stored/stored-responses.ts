@@ -150,7 +150,8 @@ function createCleanup(
 
   async function failAbandoned(all: boolean): Promise<void> {
     for (;;) {
-      const rows = await store.findAbandoned({ all, limit: cleanBatch });
+      const rows = await store.findAbandoned({ all, runningIds, limit: cleanBatch });
+      // A response may have begun since the query.
       for (const row of rows) if (!runningIds.has(row.responseId)) await failOne(options, row);
       if (rows.length < cleanBatch) return;
     }
