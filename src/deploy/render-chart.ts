@@ -45,6 +45,7 @@ appVersion: ${quote(version)}
 `;
 }
 
+/** Everything but `agent` configures the gateway. */
 function values(declaration: Declaration): string {
   const { baseUrl, resources } = declaration.deployment;
   const host = baseUrl === undefined ? '' : new URL(baseUrl).hostname;
@@ -98,7 +99,10 @@ ingress:
   tlsSecret: ""
   # Answers stream, so a proxy must not buffer them.
   annotations: {}
-# An agent of the same image, which only the pods of its namespace can call.
+${agentValues}`;
+}
+
+const agentValues = `# An agent of the same image, which only the pods of its namespace can call.
 agent:
   enabled: false
   # More than one needs PostgreSQL and sharedClaim.
@@ -139,4 +143,3 @@ agent:
     # Egress rules, such as the addresses of your gateway; all is allowed when empty.
     egress: []
 `;
-}
