@@ -28,80 +28,97 @@ const maxDownloads = 3;
 const downloadRetryMs = 1_000;
 const deletionBatch = 200;
 
-export function jobFiles({
-  store,
-  storage,
-  clock,
-  log,
-}: {
+interface JobFilesOptions {
   store: Pick<JobsStore, 'insertMedia' | 'listExpiredMedia' | 'deleteMedia'>;
   storage: Storage;
   clock: Pick<Clock, 'sleep'>;
   log: Log;
-}): JobFiles {
-  async function storeBytes(mediaId: string, file: MediaFile | RemoteMedia): Promise<StoredMedia> {
-    const { mediaType, width, height, durationSeconds } =
-      'content' in file ? await upload(mediaId, file) : await download(mediaId, file);
-    const storedBytes = await storage.open(mediaId);
-    if (storedBytes === null) throw new Error(`The storage lacks ${mediaId}, which was just stored in it.`);
-    return { mediaId, mediaType, width, height, durationSeconds, bytes: storedBytes.size };
-  }
+}
 
-  async function upload(mediaId: string, file: MediaFile): Promise<MediaProperties> {
-    await storage.put(mediaId, file.content);
-    return file;
-  }
-
-  /**
-   * Downloads again when the connection breaks: the provider keeps the file,
-   * and it is already paid for.
-   */
-  async function download(mediaId: string, file: RemoteMedia): Promise<MediaProperties> {
-    await retry(() => storage.put(mediaId, file.open()), {
-      clock,
-      isRetryable: (error, attempt) => attempt < maxDownloads && isWorthAnotherDownload(error),
-      delayMs: () => downloadRetryMs,
-    });
-    return file.properties();
-  }
-
-  async function deleteFiles(mediaIds: readonly string[]): Promise<void> {
-    for (const mediaId of mediaIds) await storage.remove(mediaId);
-    await store.deleteMedia(mediaIds);
-  }
-
+export function jobFiles(options: JobFilesOptions): JobFiles {
   return {
-    async store(job, files) {
-      const media: StoredMedia[] = [];
-      const mediaIds: string[] = [];
-      try {
-        for (const [position, file] of files.entries()) {
-          const mediaId = id('med');
-          await store.insertMedia(job, { mediaId, position, keepSeconds: unfinishedSeconds });
-          mediaIds.push(mediaId);
-          media.push(await storeBytes(mediaId, file));
-        }
-        return media;
-      } catch (error) {
-        // The cleanup deletes what is left, so the error of the job matters more than this one.
-        await deleteFiles(mediaIds).catch((deleteError: unknown) =>
-          log.error(
-            { err: deleteError, jobId: job.jobId, mediaIds },
-            'files of a failed job were not deleted',
-          ),
-        );
-        throw error;
-      }
-    },
-    delete: deleteFiles,
-    async deleteExpired() {
-      for (;;) {
-        const mediaIds = await store.listExpiredMedia(deletionBatch);
-        await deleteFiles(mediaIds);
-        if (mediaIds.length < deletionBatch) return;
-      }
-    },
+    store: (job, files) => storeAll(options, job, files),
+    delete: (mediaIds) => deleteFiles(options, mediaIds),
+    deleteExpired: () => deleteExpired(options),
   };
+}
+
+async function storeAll(
+  options: JobFilesOptions,
+  job: ClaimedJob,
+  files: readonly (MediaFile | RemoteMedia)[],
+): Promise<StoredMedia[]> {
+  const media: StoredMedia[] = [];
+  const mediaIds: string[] = [];
+  try {
+    for (const [position, file] of files.entries()) {
+      const mediaId = id('med');
+      await options.store.insertMedia(job, { mediaId, position, keepSeconds: unfinishedSeconds });
+      mediaIds.push(mediaId);
+      media.push(await storeBytes(options, mediaId, file));
+    }
+    return media;
+  } catch (error) {
+    // The cleanup deletes what is left, so the error of the job matters more than this one.
+    await deleteFiles(options, mediaIds).catch((deleteError: unknown) =>
+      options.log.error(
+        { err: deleteError, jobId: job.jobId, mediaIds },
+        'files of a failed job were not deleted',
+      ),
+    );
+    throw error;
+  }
+}
+
+async function storeBytes(
+  options: JobFilesOptions,
+  mediaId: string,
+  file: MediaFile | RemoteMedia,
+): Promise<StoredMedia> {
+  const { mediaType, width, height, durationSeconds } =
+    'content' in file ? await upload(options, mediaId, file) : await download(options, mediaId, file);
+  const storedBytes = await options.storage.open(mediaId);
+  if (storedBytes === null) throw new Error(`The storage lacks ${mediaId}, which was just stored in it.`);
+  return { mediaId, mediaType, width, height, durationSeconds, bytes: storedBytes.size };
+}
+
+async function upload(
+  { storage }: JobFilesOptions,
+  mediaId: string,
+  file: MediaFile,
+): Promise<MediaProperties> {
+  await storage.put(mediaId, file.content);
+  return file;
+}
+
+/**
+ * Downloads again when the connection breaks: the provider keeps the file,
+ * and it is already paid for.
+ */
+async function download(
+  { storage, clock }: JobFilesOptions,
+  mediaId: string,
+  file: RemoteMedia,
+): Promise<MediaProperties> {
+  await retry(() => storage.put(mediaId, file.open()), {
+    clock,
+    isRetryable: (error, attempt) => attempt < maxDownloads && isWorthAnotherDownload(error),
+    delayMs: () => downloadRetryMs,
+  });
+  return file.properties();
+}
+
+async function deleteFiles({ store, storage }: JobFilesOptions, mediaIds: readonly string[]): Promise<void> {
+  for (const mediaId of mediaIds) await storage.remove(mediaId);
+  await store.deleteMedia(mediaIds);
+}
+
+async function deleteExpired(options: JobFilesOptions): Promise<void> {
+  for (;;) {
+    const mediaIds = await options.store.listExpiredMedia(deletionBatch);
+    await deleteFiles(options, mediaIds);
+    if (mediaIds.length < deletionBatch) return;
+  }
 }
 
 function isWorthAnotherDownload(error: unknown): boolean {
