@@ -48,23 +48,9 @@ export function createUsageAlarms({
   store,
   log,
 }: UsageAlarmsOptions): UsageAlarms {
-  // The times of the alarms by user, in the order of the last alarm.
-  let timesByUser = new Map<string, number[]>();
+  let recent = createRecentAlarms(clock, alarmsToStop);
   const writes = new Set<Promise<void>>();
   let alarms = 0;
-
-  function recentTimes(userId: string): number[] {
-    const oldestMs = clock.monotonicMs() - alarmWindowMs;
-    return (timesByUser.get(userId) ?? []).filter((timeMs) => timeMs > oldestMs);
-  }
-
-  function remember(userId: string, timeMs: number): void {
-    const times = [...recentTimes(userId), timeMs].slice(-alarmsToStop);
-    timesByUser.delete(userId);
-    timesByUser.set(userId, times);
-    const [oldestUser] = timesByUser.keys();
-    if (timesByUser.size > maximumUsers && oldestUser !== undefined) timesByUser.delete(oldestUser);
-  }
 
   function save(userId: string): void {
     if (store === undefined) return;
@@ -78,33 +64,24 @@ export function createUsageAlarms({
   return {
     report(userId) {
       alarms += 1;
-      remember(userId, clock.monotonicMs());
+      recent.add(userId, clock.monotonicMs());
       save(userId);
     },
     requireFew(userId) {
-      if (!timesByUser.has(userId)) return;
-      const times = recentTimes(userId);
-      const [firstTimeMs] = times;
-      if (firstTimeMs === undefined) timesByUser.delete(userId);
-      if (firstTimeMs === undefined || times.length < alarmsToStop) return;
-      const waitSeconds = Math.ceil((firstTimeMs + alarmWindowMs - clock.monotonicMs()) / 1000);
-      throw paidCallsStopped(alarmsToStop, waitSeconds);
+      const waitMs = recent.stoppedMs(userId);
+      if (waitMs > 0) throw paidCallsStopped(alarmsToStop, Math.ceil(waitMs / 1000));
     },
-    counts: () => ({
-      alarms,
-      stoppedUsers: [...timesByUser.keys()].filter((userId) => recentTimes(userId).length >= alarmsToStop)
-        .length,
-    }),
+    counts: () => ({ alarms, stoppedUsers: recent.countStopped() }),
     async refresh() {
       if (store === undefined) return;
       try {
         const storedAlarms = await store.list(alarmWindowMs);
-        // An alarm that is being written would be lost with the former map; its own
+        // An alarm that is being written would be lost with the former alarms; its own
         // change causes the next refresh.
         if (writes.size > 0) return;
         const nowMs = clock.monotonicMs();
-        timesByUser = new Map();
-        for (const { userId, ageMs } of storedAlarms) remember(userId, nowMs - ageMs);
+        recent = createRecentAlarms(clock, alarmsToStop);
+        for (const { userId, ageMs } of storedAlarms) recent.add(userId, nowMs - ageMs);
       } catch (error) {
         log?.warn({ err: error }, 'the usage alarms could not be read');
       }
@@ -112,6 +89,38 @@ export function createUsageAlarms({
     async untilSettled() {
       await Promise.all(writes);
     },
+  };
+}
+
+/** The alarms of each user within the last hour, `alarmsToStop` of them at most. */
+function createRecentAlarms(clock: UsageAlarmsOptions['clock'], alarmsToStop: number) {
+  // The times by user, in the order of the last alarm.
+  const timesByUser = new Map<string, number[]>();
+
+  function recentTimes(userId: string): number[] {
+    const oldestMs = clock.monotonicMs() - alarmWindowMs;
+    return (timesByUser.get(userId) ?? []).filter((timeMs) => timeMs > oldestMs);
+  }
+
+  return {
+    add(userId: string, timeMs: number): void {
+      const times = [...recentTimes(userId), timeMs].slice(-alarmsToStop);
+      timesByUser.delete(userId);
+      timesByUser.set(userId, times);
+      const [oldestUser] = timesByUser.keys();
+      if (timesByUser.size > maximumUsers && oldestUser !== undefined) timesByUser.delete(oldestUser);
+    },
+    /** How long the paid calls of the user are still stopped; 0 where they are not. */
+    stoppedMs(userId: string): number {
+      if (!timesByUser.has(userId)) return 0;
+      const times = recentTimes(userId);
+      const [firstTimeMs] = times;
+      if (firstTimeMs === undefined) timesByUser.delete(userId);
+      if (firstTimeMs === undefined || times.length < alarmsToStop) return 0;
+      return firstTimeMs + alarmWindowMs - clock.monotonicMs();
+    },
+    countStopped: (): number =>
+      [...timesByUser.keys()].filter((userId) => recentTimes(userId).length >= alarmsToStop).length,
   };
 }
 
