@@ -42,74 +42,92 @@ interface Job extends CountTokens {
   resolve(tokens: number | undefined): void;
 }
 
-export function createTokenCounter(options: TokenCounterOptions = {}): TokenCounter {
-  const { deadlineMs = 10_000, maxJobs = 8, idleMs = 60_000 } = options;
+/** The queue and its thread. */
+interface CounterState {
+  readonly settings: Required<TokenCounterOptions>;
   /** The jobs in the order of their start; the thread works on the first. */
-  const jobs: Job[] = [];
-  let worker: Worker | undefined;
-  let idleTimer: NodeJS.Timeout | undefined;
-  let lastId = 0;
+  readonly jobs: Job[];
+  worker: Worker | undefined;
+  idleTimer: NodeJS.Timeout | undefined;
+  lastId: number;
+}
 
-  function finish(jobId: number, tokens: number | undefined): void {
-    const index = jobs.findIndex((job) => job.jobId === jobId);
-    const [job] = index < 0 ? [] : jobs.splice(index, 1);
-    if (job === undefined) return;
-    clearTimeout(job.deadline);
-    job.resolve(tokens);
-    if (jobs.length === 0) idleTimer = setTimeout(() => void stop(), idleMs).unref();
-    else if (index === 0) sendFirst();
-  }
+const defaultSettings = { deadlineMs: 10_000, maxJobs: 8, idleMs: 60_000 };
 
-  // A thread within a job can only be terminated.
-  function expire(jobId: number): void {
-    if (jobs[0]?.jobId === jobId) void stop();
-    finish(jobId, undefined);
-  }
-
-  function sendFirst(): void {
-    const [firstJob] = jobs;
-    if (firstJob === undefined) return;
-    const { jobId, encoding, texts } = firstJob;
-    (worker ??= start()).postMessage({ jobId, encoding, texts } satisfies CountTokens);
-  }
-
-  function start(): Worker {
-    const thread = startTokenizer();
-    thread.on('message', ({ jobId, tokens }: TokensCounted) => finish(jobId, tokens));
-    // A missing package fails the jobs too: none can be counted, and each call keeps its byte
-    // bound.
-    const fail = (): void => {
-      if (worker !== thread) return;
-      worker = undefined;
-      for (const { jobId } of jobs.slice()) finish(jobId, undefined);
-    };
-    thread.on('error', fail);
-    thread.on('exit', fail);
-    return thread;
-  }
-
-  async function stop(): Promise<void> {
-    const stoppedWorker = worker;
-    worker = undefined;
-    await stoppedWorker?.terminate();
-  }
-
+export function createTokenCounter(options: TokenCounterOptions = {}): TokenCounter {
+  const settings = { ...defaultSettings, ...options };
+  const counter: CounterState = { settings, jobs: [], worker: undefined, idleTimer: undefined, lastId: 0 };
   return {
     count(encoding, texts) {
-      if (jobs.length >= maxJobs) return Promise.resolve(undefined);
-      clearTimeout(idleTimer);
-      const jobId = ++lastId;
-      return new Promise((resolve) => {
-        const deadline = setTimeout(() => expire(jobId), deadlineMs);
-        if (jobs.push({ jobId, encoding, texts, deadline, resolve }) === 1) sendFirst();
-      });
+      if (counter.jobs.length >= settings.maxJobs) return Promise.resolve(undefined);
+      return new Promise((resolve) => addJob(counter, { encoding, texts, resolve }));
     },
     async close() {
-      await stop();
-      for (const { jobId } of jobs.slice()) finish(jobId, undefined);
-      clearTimeout(idleTimer);
+      await stopWorker(counter);
+      failAll(counter);
+      clearTimeout(counter.idleTimer);
     },
   };
+}
+
+function addJob(counter: CounterState, job: Pick<Job, 'encoding' | 'texts' | 'resolve'>): void {
+  const { settings, jobs } = counter;
+  clearTimeout(counter.idleTimer);
+  const jobId = ++counter.lastId;
+  const deadline = setTimeout(() => expire(counter, jobId), settings.deadlineMs);
+  jobs.push({ ...job, jobId, deadline });
+  if (jobs.length === 1) sendFirst(counter);
+}
+
+function sendFirst(counter: CounterState): void {
+  const [firstJob] = counter.jobs;
+  if (firstJob === undefined) return;
+  const { jobId, encoding, texts } = firstJob;
+  counter.worker ??= startWorker(counter);
+  counter.worker.postMessage({ jobId, encoding, texts } satisfies CountTokens);
+}
+
+function finish(counter: CounterState, jobId: number, tokens: number | undefined): void {
+  const { settings, jobs } = counter;
+  const index = jobs.findIndex((job) => job.jobId === jobId);
+  const [job] = index < 0 ? [] : jobs.splice(index, 1);
+  if (job === undefined) return;
+  clearTimeout(job.deadline);
+  job.resolve(tokens);
+  if (jobs.length === 0)
+    counter.idleTimer = setTimeout(() => void stopWorker(counter), settings.idleMs).unref();
+  else if (index === 0) sendFirst(counter);
+}
+
+// A thread within a job can only be terminated.
+function expire(counter: CounterState, jobId: number): void {
+  if (counter.jobs[0]?.jobId === jobId) void stopWorker(counter);
+  finish(counter, jobId, undefined);
+}
+
+function failAll(counter: CounterState): void {
+  for (const { jobId } of counter.jobs.slice()) finish(counter, jobId, undefined);
+}
+
+function startWorker(counter: CounterState): Worker {
+  const worker = startTokenizer();
+  worker.on('message', ({ jobId, tokens }: TokensCounted) => finish(counter, jobId, tokens));
+  // A missing package fails the jobs too: none can be counted, and each call keeps its byte
+  // bound.
+  const fail = (): void => {
+    if (counter.worker !== worker) return;
+    counter.worker = undefined;
+    failAll(counter);
+  };
+  worker.on('error', fail);
+  worker.on('exit', fail);
+  return worker;
+}
+
+async function stopWorker(counter: CounterState): Promise<void> {
+  const { worker } = counter;
+  counter.worker = undefined;
+  await worker?.terminate();
 }
 
 /** Starts the thread, which does not keep the process alive. */
