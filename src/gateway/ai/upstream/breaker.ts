@@ -46,73 +46,78 @@ export interface Breaker {
   follow(isOpen: boolean): void;
 }
 
-type State = { phase: 'closed' } | { phase: 'open'; untilMs: number } | { phase: 'probing' };
-
-export function createBreaker({
-  clock,
-  settings,
-  onChange = () => undefined,
-}: {
+interface BreakerOptions {
   clock: Pick<Clock, 'monotonicMs'>;
   settings: BreakerSettings;
   /** Called when the breaker opens, and when a probe closes it. */
   onChange?: (isOpen: boolean) => void;
-}): Breaker {
+}
+
+type Phase = { phase: 'closed' } | { phase: 'open'; untilMs: number } | { phase: 'probing' };
+
+interface BreakerState extends Required<BreakerOptions> {
+  failures: FailureWindow;
+  current: Phase;
+}
+
+export function createBreaker({ clock, settings, onChange = () => undefined }: BreakerOptions): Breaker {
   const failures = createFailureWindow({ clock, settings });
-  let state: State = { phase: 'closed' };
-
-  function becomeOpen(): void {
-    state = { phase: 'open', untilMs: clock.monotonicMs() + settings.openMs };
-  }
-
-  function becomeClosed(): void {
-    state = { phase: 'closed' };
-    failures.clear();
-  }
-
-  function open(): void {
-    becomeOpen();
-    onChange(true);
-  }
-
-  function recordFailure(): void {
-    failures.count({ isFailure: true });
-    // Calls that were running when the breaker opened do not extend its pause.
-    if (state.phase === 'closed' && failures.exceedLimits()) open();
-  }
-
+  const breaker: BreakerState = { clock, settings, onChange, failures, current: { phase: 'closed' } };
+  // One permit for all calls while closed: it has no state of its own.
   const closedPermit: Permit = {
     recordSuccess: () => failures.count({ isFailure: false }),
-    recordFailure,
+    recordFailure: () => recordFailure(breaker),
     release: () => {},
   };
-
-  function createProbe(): Permit {
-    const lastOpen: State = { phase: 'open', untilMs: clock.monotonicMs() };
-    state = { phase: 'probing' };
-    return {
-      recordSuccess() {
-        becomeClosed();
-        onChange(false);
-      },
-      recordFailure: open,
-      // The next call may probe at once.
-      release() {
-        state = lastOpen;
-      },
-    };
-  }
-
   return {
     tryAcquire() {
-      if (state.phase === 'closed') return closedPermit;
-      return state.phase === 'open' && clock.monotonicMs() >= state.untilMs ? createProbe() : undefined;
+      const { current } = breaker;
+      if (current.phase === 'closed') return closedPermit;
+      const isProbeDue = current.phase === 'open' && clock.monotonicMs() >= current.untilMs;
+      return isProbeDue ? startProbe(breaker) : undefined;
     },
-    recordLateFailure: recordFailure,
-    follow: (isOpen) => (isOpen ? becomeOpen() : becomeClosed()),
+    recordLateFailure: () => recordFailure(breaker),
+    follow: (isOpen) => (isOpen ? open(breaker) : close(breaker)),
     waitMs() {
-      if (state.phase === 'closed') return 0;
-      return state.phase === 'open' ? Math.max(state.untilMs - clock.monotonicMs(), 1) : 1;
+      const { current } = breaker;
+      if (current.phase === 'closed') return 0;
+      return current.phase === 'open' ? Math.max(current.untilMs - clock.monotonicMs(), 1) : 1;
+    },
+  };
+}
+
+function open(breaker: BreakerState): void {
+  breaker.current = { phase: 'open', untilMs: breaker.clock.monotonicMs() + breaker.settings.openMs };
+}
+
+function close(breaker: BreakerState): void {
+  breaker.current = { phase: 'closed' };
+  breaker.failures.clear();
+}
+
+function recordFailure(breaker: BreakerState): void {
+  breaker.failures.count({ isFailure: true });
+  // Calls that were running when the breaker opened do not extend its pause.
+  if (breaker.current.phase !== 'closed' || !breaker.failures.exceedLimits()) return;
+  open(breaker);
+  breaker.onChange(true);
+}
+
+function startProbe(breaker: BreakerState): Permit {
+  const beforeProbe: Phase = { phase: 'open', untilMs: breaker.clock.monotonicMs() };
+  breaker.current = { phase: 'probing' };
+  return {
+    recordSuccess() {
+      close(breaker);
+      breaker.onChange(false);
+    },
+    recordFailure() {
+      open(breaker);
+      breaker.onChange(true);
+    },
+    // The next call may probe at once.
+    release() {
+      breaker.current = beforeProbe;
     },
   };
 }
@@ -123,14 +128,10 @@ interface Slot {
   failures: number;
 }
 
+type FailureWindow = ReturnType<typeof createFailureWindow>;
+
 // Counts calls and failures in a sliding window of 30 slots.
-function createFailureWindow({
-  clock,
-  settings,
-}: {
-  clock: Pick<Clock, 'monotonicMs'>;
-  settings: BreakerSettings;
-}) {
+function createFailureWindow({ clock, settings }: Pick<BreakerOptions, 'clock' | 'settings'>) {
   const slotMs = settings.windowMs / 30;
   let slots: Slot[] = [];
   let consecutiveFailures = 0;
