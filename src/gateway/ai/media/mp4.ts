@@ -26,71 +26,80 @@ type ReaderState =
   | { phase: 'index'; bytesLeft: number; pieces: Uint8Array[] }
   | { phase: 'invalid' };
 
+/** A file of which the start has been read. */
+interface PartlyRead {
+  state: ReaderState;
+  boxes: number;
+  video: MediaProperties | null;
+}
+
 /** Reads one file. */
 export function createMp4Reader(): Mp4Reader {
-  let state: ReaderState = betweenBoxes();
-  let boxes = 0;
-  let video: MediaProperties | null = null;
-
-  function read(piece: Uint8Array): void {
-    for (let remainingBytes = piece; remainingBytes.length > 0 && state.phase !== 'invalid';)
-      remainingBytes =
-        state.phase === 'header' ? readHeader(state, remainingBytes) : readBody(state, remainingBytes);
-  }
-
-  function readHeader(
-    { bytes, headerBytes }: Extract<ReaderState, { phase: 'header' }>,
-    piece: Uint8Array,
-  ): Uint8Array {
-    const part = piece.subarray(0, headerBytes - bytes.length);
-    const header = Buffer.concat([bytes, part]);
-    if (header.length < headerBytes) state = { phase: 'header', bytes: header, headerBytes };
-    else if (headerBytes === shortHeaderBytes && header.readUInt32BE(0) === 1)
-      state = { phase: 'header', bytes: header, headerBytes: longHeaderBytes };
-    else openBox(header);
-    return piece.subarray(part.length);
-  }
-
-  function openBox(header: Buffer): void {
-    const name = header.toString('latin1', 4, 8);
-    const length = boxLength(header);
-    const isIndex = name === 'moov';
-    boxes += 1;
-    if ((boxes === 1 && name !== 'ftyp') || length < header.length || (isIndex && length > maxIndexBytes))
-      state = { phase: 'invalid' };
-    else enterBody(isIndex, length - header.length);
-  }
-
-  function enterBody(isIndex: boolean, bytesLeft: number): void {
-    if (bytesLeft > 0)
-      state = isIndex ? { phase: 'index', bytesLeft, pieces: [] } : { phase: 'body', bytesLeft };
-    else {
-      if (isIndex) video = videoProperties(Buffer.alloc(0));
-      state = betweenBoxes();
-    }
-  }
-
-  function readBody(box: Extract<ReaderState, { phase: 'body' | 'index' }>, piece: Uint8Array): Uint8Array {
-    const part = piece.subarray(0, Math.min(box.bytesLeft, piece.length));
-    box.bytesLeft -= part.length;
-    if (box.phase === 'index') box.pieces.push(Uint8Array.from(part));
-    if (box.bytesLeft === 0) {
-      if (box.phase === 'index') video = videoProperties(Buffer.concat(box.pieces));
-      state = betweenBoxes();
-    }
-    return piece.subarray(part.length);
-  }
-
+  const file: PartlyRead = { state: betweenBoxes(), boxes: 0, video: null };
   return {
     async *passThrough(bytes) {
       for await (const piece of bytes) {
-        read(piece);
+        read(file, piece);
         yield piece;
       }
-      if (!isComplete(state)) state = { phase: 'invalid' };
+      if (!isComplete(file.state)) file.state = { phase: 'invalid' };
     },
-    properties: () => (state.phase === 'invalid' ? null : video),
+    properties: () => (file.state.phase === 'invalid' ? null : file.video),
   };
+}
+
+function read(file: PartlyRead, piece: Uint8Array): void {
+  let rest = piece;
+  while (rest.length > 0 && file.state.phase !== 'invalid')
+    rest =
+      file.state.phase === 'header' ? readHeader(file, file.state, rest) : readBody(file, file.state, rest);
+}
+
+/** Returns the bytes behind the header. */
+function readHeader(
+  file: PartlyRead,
+  { bytes, headerBytes }: Extract<ReaderState, { phase: 'header' }>,
+  piece: Uint8Array,
+): Uint8Array {
+  const part = piece.subarray(0, headerBytes - bytes.length);
+  const header = Buffer.concat([bytes, part]);
+  if (header.length < headerBytes) file.state = { phase: 'header', bytes: header, headerBytes };
+  else if (headerBytes === shortHeaderBytes && header.readUInt32BE(0) === 1)
+    file.state = { phase: 'header', bytes: header, headerBytes: longHeaderBytes };
+  else openBox(file, header);
+  return piece.subarray(part.length);
+}
+
+function openBox(file: PartlyRead, header: Buffer): void {
+  const name = header.toString('latin1', 4, 8);
+  const length = boxLength(header);
+  const isIndex = name === 'moov';
+  const bytesLeft = length - header.length;
+  file.boxes += 1;
+  if ((file.boxes === 1 && name !== 'ftyp') || bytesLeft < 0 || (isIndex && length > maxIndexBytes))
+    file.state = { phase: 'invalid' };
+  else if (bytesLeft > 0)
+    file.state = isIndex ? { phase: 'index', bytesLeft, pieces: [] } : { phase: 'body', bytesLeft };
+  else {
+    if (isIndex) file.video = videoProperties(Buffer.alloc(0));
+    file.state = betweenBoxes();
+  }
+}
+
+/** Returns the bytes behind the part of the box. */
+function readBody(
+  file: PartlyRead,
+  box: Extract<ReaderState, { phase: 'body' | 'index' }>,
+  piece: Uint8Array,
+): Uint8Array {
+  const part = piece.subarray(0, Math.min(box.bytesLeft, piece.length));
+  box.bytesLeft -= part.length;
+  if (box.phase === 'index') box.pieces.push(Uint8Array.from(part));
+  if (box.bytesLeft === 0) {
+    if (box.phase === 'index') file.video = videoProperties(Buffer.concat(box.pieces));
+    file.state = betweenBoxes();
+  }
+  return piece.subarray(part.length);
 }
 
 function betweenBoxes(): ReaderState {
