@@ -6,6 +6,7 @@ import { asRecord, type JsonRecord } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { parseCurrency, minorUnits } from '../orders/currency.ts';
 import type { Fact, ProviderEvent } from '../orders/event.ts';
+import type { Checkout } from '../orders/order.ts';
 import {
   invalidSignature,
   parseEvent,
@@ -57,38 +58,8 @@ export function stripeProvider({
       if (!code || !creditsPerUnit || !isConfigured()) return null;
       return computeTariff({ currency: code, units: minorUnits(code), creditsPerUnit, maxAmount, ...bounds });
     },
-    async createCheckout(request) {
-      try {
-        const { checkout } = await client();
-        const session = await checkout.sessions.create(sessionParams(request), {
-          idempotencyKey: request.paymentId,
-        });
-        const [checkoutId, checkoutUrl] = [readText(session.id), readUrl(session.url)];
-        if (checkoutId === null || checkoutUrl === null)
-          throw new Error('Stripe created a checkout without an address.');
-        return { checkoutId, checkoutUrl, isLive: session.livemode };
-      } catch (error) {
-        throw explainError(error);
-      }
-    },
-    async poll(checkoutId, now) {
-      try {
-        const { checkout } = await client();
-        const session = await checkout.sessions.retrieve(checkoutId);
-        if (session.status === 'open') return null;
-        const type = session.status === 'expired' ? 'checkout.session.expired' : 'checkout.session.completed';
-        const event = {
-          // Polls of one state share an ID, so the next poll is a duplicate. Stored events have this form.
-          id: `look ${checkoutId} ${type}`,
-          type,
-          created: unixSeconds(now),
-          livemode: session.livemode,
-        };
-        return readEvent(event, asRecord(session));
-      } catch (error) {
-        throw explainError(error);
-      }
-    },
+    createCheckout: (request) => explainErrors(async () => createSession(await client(), request)),
+    poll: (checkoutId, now) => explainErrors(async () => pollSession(await client(), checkoutId, now)),
     parseWebhook({ body, signature, now }) {
       if (!verifyStripeSignature(body, signature, { secrets: readWebhookSecrets(env, 'STRIPE'), now }))
         throw invalidSignature();
@@ -96,6 +67,35 @@ export function stripeProvider({
       return readEvent(event, asRecord(asRecord(event['data'])['object']));
     },
   };
+}
+
+async function createSession({ checkout }: Stripe, request: CheckoutRequest): Promise<Checkout> {
+  const session = await checkout.sessions.create(sessionParams(request), {
+    idempotencyKey: request.paymentId,
+  });
+  const [checkoutId, checkoutUrl] = [readText(session.id), readUrl(session.url)];
+  if (checkoutId === null || checkoutUrl === null)
+    throw new Error('Stripe created a checkout without an address.');
+  return { checkoutId, checkoutUrl, isLive: session.livemode };
+}
+
+/** Null while the person has neither paid nor let the checkout expire. */
+async function pollSession(
+  { checkout }: Stripe,
+  checkoutId: string,
+  now: Date,
+): Promise<ProviderEvent | null> {
+  const session = await checkout.sessions.retrieve(checkoutId);
+  if (session.status === 'open') return null;
+  const type = session.status === 'expired' ? 'checkout.session.expired' : 'checkout.session.completed';
+  const event = {
+    // Polls of one state share an ID, so the next poll is a duplicate. Stored events have this form.
+    id: `look ${checkoutId} ${type}`,
+    type,
+    created: unixSeconds(now),
+    livemode: session.livemode,
+  };
+  return readEvent(event, asRecord(session));
 }
 
 /**
@@ -261,6 +261,14 @@ function readDispute(type: string, object: JsonRecord): Fact | null | 'irrelevan
   const isWon =
     type === 'charge.dispute.funds_reinstated' || (type === 'charge.dispute.closed' && status === 'won');
   return { kind: isWon ? 'dispute_won' : 'disputed', disputeId, amount };
+}
+
+async function explainErrors<Result>(work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    throw explainError(error);
+  }
 }
 
 /** Maps errors of the SDK to Problems. Their messages may quote the request, so they go only to the log. */
