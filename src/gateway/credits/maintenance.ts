@@ -66,64 +66,30 @@ const dropLimit = 1_000;
 const renewalGapMs = 100;
 const firstVerifyMs = 2_000;
 
+/** The loops and what ends or wakes them. */
+interface Maintenance {
+  readonly options: LedgerMaintenanceOptions;
+  readonly recovery: HoldRecovery;
+  /** Aborted at the close. */
+  readonly signal: AbortSignal;
+  /** Ends the pause of the renewals; each round has a new one. */
+  wakeUp: AbortController;
+}
+
 export function createLedgerMaintenance(options: LedgerMaintenanceOptions): LedgerMaintenance {
-  const { ledger, journal, log, clock, times } = options;
+  const recovery = createHoldRecovery(options);
   const shutdown = new AbortController();
   const { signal } = shutdown;
+  const maintenance: Maintenance = { options, recovery, signal, wakeUp: new AbortController() };
   const loops: Promise<void>[] = [];
-  let wakeUp = new AbortController();
-  const recovery = createHoldRecovery(options);
-
-  const pause = (ms: number): Promise<void> => clock.sleep(ms, signal).catch(() => undefined);
-
-  /** Logs a failure instead of ending the loop; the next round retries. */
-  async function runAndLog(failureMessage: string, work: () => Promise<unknown>): Promise<void> {
-    try {
-      await work();
-    } catch (error) {
-      if (!signal.aborted) log.warn({ err: error }, failureMessage);
-    }
-  }
-
-  async function renewLoop(): Promise<void> {
-    while (!signal.aborted) {
-      await pause(renewalGapMs);
-      await clock
-        .sleep(times.checkpointEveryMs - renewalGapMs, AbortSignal.any([signal, wakeUp.signal]))
-        .catch(() => undefined);
-      wakeUp = new AbortController();
-      await runAndLog('the open holds could not be renewed', () => ledger.renewLeases());
-      if (ledger.hasJournalEntries())
-        await runAndLog('the journal could not be settled yet', () => ledger.replay());
-    }
-  }
-
-  async function sweepLoop(): Promise<void> {
-    while (!signal.aborted) {
-      await pause(times.sweepEveryMs);
-      if (!signal.aborted) await runAndLog('holds could not be recovered', recovery.sweep);
-    }
-  }
-
-  async function verifyLoop(): Promise<void> {
-    await pause(Math.min(firstVerifyMs, times.verifyEveryMs));
-    while (!signal.aborted) {
-      await runAndLog('the ledger could not be verified', () => verifyAndLog(options, signal));
-      await runAndLog('old holds and allotments could not be dropped', () => dropOldRows(options));
-      // Another process may have left files on a shared disk.
-      await runAndLog('the journal could not be settled yet', () => ledger.replay());
-      await pause(times.verifyEveryMs);
-    }
-  }
-
   return {
     async start() {
-      await journal.prepare();
-      await runAndLog('the journal could not be settled yet', () => ledger.replay());
+      await options.journal.prepare();
+      await settleJournal(maintenance);
       await recovery.start();
-      loops.push(renewLoop(), sweepLoop(), verifyLoop());
+      loops.push(renewLoop(maintenance), sweepLoop(maintenance), verifyLoop(maintenance));
     },
-    renewSoon: () => wakeUp.abort(),
+    renewSoon: () => maintenance.wakeUp.abort(),
     recordDatabaseContact: recovery.recordDatabaseContact,
     sweep: recovery.sweep,
     async close() {
@@ -131,6 +97,64 @@ export function createLedgerMaintenance(options: LedgerMaintenanceOptions): Ledg
       await Promise.all(loops);
     },
   };
+}
+
+async function renewLoop(maintenance: Maintenance): Promise<void> {
+  const { options, signal } = maintenance;
+  const { ledger, clock, times } = options;
+  while (!signal.aborted) {
+    await pause(maintenance, renewalGapMs);
+    await clock
+      .sleep(times.checkpointEveryMs - renewalGapMs, AbortSignal.any([signal, maintenance.wakeUp.signal]))
+      .catch(() => undefined);
+    maintenance.wakeUp = new AbortController();
+    await runAndLog(maintenance, 'the open holds could not be renewed', () => ledger.renewLeases());
+    if (ledger.hasJournalEntries()) await settleJournal(maintenance);
+  }
+}
+
+async function sweepLoop(maintenance: Maintenance): Promise<void> {
+  const { options, recovery, signal } = maintenance;
+  while (!signal.aborted) {
+    await pause(maintenance, options.times.sweepEveryMs);
+    if (!signal.aborted) await runAndLog(maintenance, 'holds could not be recovered', recovery.sweep);
+  }
+}
+
+async function verifyLoop(maintenance: Maintenance): Promise<void> {
+  const { options, signal } = maintenance;
+  const { verifyEveryMs } = options.times;
+  await pause(maintenance, Math.min(firstVerifyMs, verifyEveryMs));
+  while (!signal.aborted) {
+    await runAndLog(maintenance, 'the ledger could not be verified', () => verifyAndLog(options, signal));
+    await runAndLog(maintenance, 'old holds and allotments could not be dropped', () => dropOldRows(options));
+    // Another process may have left files on a shared disk.
+    await settleJournal(maintenance);
+    await pause(maintenance, verifyEveryMs);
+  }
+}
+
+function pause({ options, signal }: Maintenance, ms: number): Promise<void> {
+  return options.clock.sleep(ms, signal).catch(() => undefined);
+}
+
+function settleJournal(maintenance: Maintenance): Promise<void> {
+  return runAndLog(maintenance, 'the journal could not be settled yet', () =>
+    maintenance.options.ledger.replay(),
+  );
+}
+
+/** Logs a failure instead of ending the loop; the next round retries. */
+async function runAndLog(
+  { options, signal }: Maintenance,
+  failureMessage: string,
+  work: () => Promise<unknown>,
+): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    if (!signal.aborted) options.log.warn({ err: error }, failureMessage);
+  }
 }
 
 async function verifyAndLog(
