@@ -21,6 +21,7 @@ import { type CloseOptions, createDrain, defaultDrainMs, type Drain } from './dr
 import type { FixedPage } from './pages/fixed-pages.ts';
 import type { FrontPage } from './pages/front-page.ts';
 import { listenAt, type ListenAddress } from './listen.ts';
+import type { Log } from '../log.ts';
 import { Problem, type Surface } from '../problem.ts';
 import { endWithProblem, refuseUnparsed } from './raw-response.ts';
 import type { HttpRequest } from './request.ts';
@@ -146,7 +147,6 @@ export function createServer(options: ServerOptions): Server {
   const timeouts = { ...defaultTimeouts, ...options.timeouts };
   const requests = new ActiveSet<HttpRequest>();
   const connections = createConnectionLimits(limits.maxPerAddress, proxies);
-  const listeners: NetServer[] = [];
 
   const responder = createResponder({
     contract,
@@ -176,9 +176,10 @@ export function createServer(options: ServerOptions): Server {
   const handle = createRequestHandler({ pages, frontPage, fixedPages, admit, dispatch, responder, log });
   const sockets = openSockets(options, { limits, budget, connections, drain: () => drain });
   const http = createHttp(handle, { limits, timeouts, connections, surface, sockets });
+  const listeners = createListeners(http, { maxConnections: limits.maxConnections, log });
   const drain = createDrain({
     http,
-    listeners,
+    listeners: listeners.all,
     requests,
     unusedSockets: connections.unusedSockets,
     abortGraceMs: timeouts.abortGraceMs,
@@ -193,13 +194,7 @@ export function createServer(options: ServerOptions): Server {
       ...[...sockets.requests].flatMap(runningSocketCall),
     ],
     async listen(address) {
-      // Node checks deadlines on the http server's own listener; further listeners only accept connections.
-      const listener =
-        listeners.length === 0 ? http : createNetServer((socket) => void http.emit('connection', socket));
-      listener.maxConnections = limits.maxConnections;
-      const bound = await listenAt(listener, address);
-      listeners.push(listener);
-      listener.on('error', (error) => log.error({ err: error }, 'the listening socket failed'));
+      const bound = await listeners.open(address);
       warmUpTimer ??= setTimeout(() => void contract.warm(log), warmAfterMs).unref();
       return bound;
     },
@@ -207,6 +202,32 @@ export function createServer(options: ServerOptions): Server {
       clearTimeout(warmUpTimer);
       sockets.close(closeOptions?.drainMs ?? defaultDrainMs);
       return drain.close(closeOptions);
+    },
+  };
+}
+
+interface Listeners {
+  readonly all: readonly NetServer[];
+  open(address: ListenAddress): ReturnType<typeof listenAt>;
+}
+
+/** The listening sockets of the server, one for each address. */
+function createListeners(
+  http: HttpServer,
+  { maxConnections, log }: { maxConnections: number; log: Log },
+): Listeners {
+  const all: NetServer[] = [];
+  return {
+    all,
+    async open(address) {
+      // Node checks deadlines on the http server's own listener; further listeners only accept connections.
+      const listener =
+        all.length === 0 ? http : createNetServer((socket) => void http.emit('connection', socket));
+      listener.maxConnections = maxConnections;
+      const bound = await listenAt(listener, address);
+      all.push(listener);
+      listener.on('error', (error) => log.error({ err: error }, 'the listening socket failed'));
+      return bound;
     },
   };
 }

@@ -105,16 +105,24 @@ export function createWebSockets(options: WebSocketOptions): WebSockets {
     requests,
     close(drainMs) {
       isClosing = true;
-      for (const session of sessions) session.end();
-      const timer = setTimeout(() => {
-        for (const request of requests) request.abort(drainingProblem());
-        setTimeout(() => {
-          for (const session of sessions) session.destroy();
-        }, closeMs).unref();
-      }, drainMs);
-      timer.unref();
+      endSessions(sessions, requests, drainMs);
     },
   };
+}
+
+function endSessions(
+  sessions: ReadonlySet<SocketSession>,
+  requests: ReadonlySet<SocketRequest>,
+  drainMs: number,
+): void {
+  for (const session of sessions) session.end();
+  const drainTimer = setTimeout(() => {
+    for (const request of requests) request.abort(drainingProblem());
+    setTimeout(() => {
+      for (const session of sessions) session.destroy();
+    }, closeMs).unref();
+  }, drainMs);
+  drainTimer.unref();
 }
 
 /** Counts the sockets of each caller. Throws a 429 beyond the limit; the result releases the socket. */
