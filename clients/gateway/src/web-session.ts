@@ -44,30 +44,18 @@ export interface WebSession {
   subscribe(listener: () => void): () => void;
 }
 
-// Timers take at most 24.8 days, and a clock may be set meanwhile, so the expiry is checked once an
-// hour at least.
-const maxCheckMs = 3_600_000;
-
 export function createWebSession(storage: () => BrowserStorage, key: string): WebSession {
   const listeners = new Set<() => void>();
   let state: WebLoginState = { status: 'loading', user: null, expiresAt: null, endReason: null };
   let endedEmail: string | undefined;
-  let timer: ReturnType<typeof setTimeout> | undefined;
+  const expiryTimer = createExpiryTimer(refresh);
 
   const stored = () => readJson<StoredSession>(storage, key);
 
   function show(next: WebLoginState): void {
-    clearTimeout(timer);
     state = next;
-    if (next.status === 'signed-in') waitForExpiry(next.expiresAt);
+    expiryTimer.restart(next.expiresAt);
     for (const listener of listeners) listener();
-  }
-
-  function waitForExpiry(expiresAt: Date): void {
-    const check = () => (remainingMs(expiresAt) <= 0 ? refresh() : waitForExpiry(expiresAt));
-    timer = setTimeout(check, Math.min(remainingMs(expiresAt), maxCheckMs));
-    // A program of Node.js ends without waiting for the expiry.
-    (timer as { unref?: () => void }).unref?.();
   }
 
   function end(reason: SessionEnd | null): void {
@@ -118,6 +106,28 @@ export function createWebSession(storage: () => BrowserStorage, key: string): We
         if (listeners.size === 0 && typeof removeEventListener === 'function')
           removeEventListener('storage', followTabs);
       };
+    },
+  };
+}
+
+// Timers take at most 24.8 days, and a clock may be set meanwhile, so the expiry is checked once an
+// hour at least.
+const maxCheckMs = 3_600_000;
+
+function createExpiryTimer(onExpiry: () => void): { restart(expiresAt: Date | null): void } {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+
+  function wait(expiresAt: Date): void {
+    const check = () => (remainingMs(expiresAt) <= 0 ? onExpiry() : wait(expiresAt));
+    timer = setTimeout(check, Math.min(remainingMs(expiresAt), maxCheckMs));
+    // A program of Node.js ends without waiting for the expiry.
+    (timer as { unref?: () => void }).unref?.();
+  }
+
+  return {
+    restart(expiresAt) {
+      clearTimeout(timer);
+      if (expiresAt !== null) wait(expiresAt);
     },
   };
 }
