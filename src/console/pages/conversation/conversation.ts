@@ -30,7 +30,9 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
   const messages = createMessageList(log, {
     redraw,
     fork: (messageId) => forkSession({ sessionId, messageId }, go),
-    retry,
+    retry: async (message) => {
+      if (source !== undefined && (await sendAgain(sessionId, source, message))) scrollDown();
+    },
     showChanges: (changes) => createChangesView(sessionId, changes),
   });
 
@@ -41,16 +43,6 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
     drawApprovals(thread.approvals());
     drawQueue(queue, sessionId, thread.queue());
     keepAtEnd();
-  }
-
-  async function retry(message: Message): Promise<void> {
-    const text = textOf(source?.thread().prompt(message));
-    if (text.trim() === '')
-      return showError('The prompt of this run had no text; attach its files again and send them.');
-    if (
-      await runOrShowError(() => sendPrompt({ sessionId, chatId: source?.session.chatId ?? null }, { text }))
-    )
-      scrollDown();
   }
 
   async function open(): Promise<void> {
@@ -83,6 +75,19 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
       source?.close();
     },
   };
+}
+
+/** Sends the prompt of the message's run again; false when it could not be sent. */
+async function sendAgain(
+  sessionId: string,
+  { session, thread }: SessionSource,
+  message: Message,
+): Promise<boolean> {
+  const text = textOf(thread().prompt(message));
+  if (text.trim() !== '')
+    return runOrShowError(() => sendPrompt({ sessionId, chatId: session.chatId }, { text }));
+  showError('The prompt of this run had no text; attach its files again and send them.');
+  return false;
 }
 
 function createLayout() {

@@ -24,74 +24,91 @@ const reconnectMs = 2_000;
 // Messages do not contain that a run waits; the event may be this many events old.
 const repeatedEvents = 50;
 
+/** An open session, and its stream or the timer of the next attempt. */
+interface OpenSession {
+  readonly sessionId: string;
+  readonly onChange: () => void;
+  session: Session;
+  thread: Thread;
+  stream: EventStream | null;
+  timer: ReturnType<typeof setTimeout> | undefined;
+  isClosed: boolean;
+}
+
 /** Throws a Refusal when the session cannot be read. `onChange` is called after each event. */
 export async function openSession(sessionId: string, onChange: () => void): Promise<SessionSource> {
-  let { session, thread } = await read(sessionId);
-  let stream: EventStream | null = null;
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  let isClosed = false;
-
-  function leave(): void {
-    clearTimeout(timer);
-    stream?.close();
-    stream = null;
-  }
-
-  function join(): void {
-    leave();
-    if (isClosed || document.hidden) return;
-    const after = thread.activeRunId() === null ? thread.seq() : Math.max(0, thread.seq() - repeatedEvents);
-    stream = openEventStream(`/events?session=${encodeURIComponent(sessionId)}&after=${after}`, {
-      onEvent: applyServerEvent,
-      onEnd: reconnect,
-    });
-  }
-
-  function applyServerEvent({ name, data }: ServerEvent): void {
-    if (name === 'failed') {
-      leave();
-      showError(new Refusal(0, (JSON.parse(data) as { error: object }).error));
-    } else if (thread.apply(JSON.parse(data) as SessionEvent)) onChange();
-    else void readAgain();
-  }
-
-  function reconnect(status: number): void {
-    stream = null;
-    // After a 401 the frame of the page asks for a new sign-in.
-    if (status !== 401) timer = setTimeout(join, reconnectMs);
-  }
-
-  async function readAgain(): Promise<void> {
-    leave();
-    try {
-      ({ session, thread } = await read(sessionId));
-      onChange();
-      join();
-    } catch {
-      // The agent is away: retry as after a lost stream.
-      if (!isClosed) timer = setTimeout(() => void readAgain(), reconnectMs);
-    }
-  }
-
-  const onVisibility = (): void => {
-    clearTimeout(timer);
-    if (document.hidden) timer = setTimeout(leave, hiddenCloseMs);
-    else if (stream === null) join();
+  const open: OpenSession = {
+    sessionId,
+    onChange,
+    ...(await read(sessionId)),
+    stream: null,
+    timer: undefined,
+    isClosed: false,
   };
+  const onVisibility = (): void => followVisibility(open);
   document.addEventListener('visibilitychange', onVisibility);
-  join();
+  join(open);
   return {
     get session() {
-      return session;
+      return open.session;
     },
-    thread: () => thread,
-    rejoin: join,
+    thread: () => open.thread,
+    rejoin: () => join(open),
     close() {
-      isClosed = true;
+      open.isClosed = true;
       document.removeEventListener('visibilitychange', onVisibility);
-      leave();
+      leave(open);
     },
   };
+}
+
+function leave(open: OpenSession): void {
+  clearTimeout(open.timer);
+  open.stream?.close();
+  open.stream = null;
+}
+
+function join(open: OpenSession): void {
+  leave(open);
+  if (open.isClosed || document.hidden) return;
+  const { sessionId, thread } = open;
+  const after = thread.activeRunId() === null ? thread.seq() : Math.max(0, thread.seq() - repeatedEvents);
+  open.stream = openEventStream(`/events?session=${encodeURIComponent(sessionId)}&after=${after}`, {
+    onEvent: (event) => applyServerEvent(open, event),
+    onEnd: (status) => reconnect(open, status),
+  });
+}
+
+function applyServerEvent(open: OpenSession, { name, data }: ServerEvent): void {
+  if (name === 'failed') {
+    leave(open);
+    showError(new Refusal(0, (JSON.parse(data) as { error: object }).error));
+  } else if (open.thread.apply(JSON.parse(data) as SessionEvent)) open.onChange();
+  else void readAgain(open);
+}
+
+function reconnect(open: OpenSession, status: number): void {
+  open.stream = null;
+  // After a 401 the frame of the page asks for a new sign-in.
+  if (status !== 401) open.timer = setTimeout(() => join(open), reconnectMs);
+}
+
+async function readAgain(open: OpenSession): Promise<void> {
+  leave(open);
+  try {
+    Object.assign(open, await read(open.sessionId));
+    open.onChange();
+    join(open);
+  } catch {
+    // The agent is away: retry as after a lost stream.
+    if (!open.isClosed) open.timer = setTimeout(() => void readAgain(open), reconnectMs);
+  }
+}
+
+function followVisibility(open: OpenSession): void {
+  clearTimeout(open.timer);
+  if (document.hidden) open.timer = setTimeout(() => leave(open), hiddenCloseMs);
+  else if (open.stream === null) join(open);
 }
 
 async function read(sessionId: string): Promise<{ session: Session; thread: Thread }> {
