@@ -1,6 +1,7 @@
 // The page of chats: the list on the left; on the right one chat, or the composer of a new one.
 import type { Session } from '@townhall/agent';
 import { callConsole, runOrShowError } from './shared/console-client.ts';
+import { createStaleNote } from './shared/connection-notice.ts';
 import { createComposer } from './conversation/composer.ts';
 import { statusPill } from './conversation/conversation-head.ts';
 import { createConversation } from './conversation/conversation.ts';
@@ -20,7 +21,8 @@ export const openChat: OpenPage = (root, [sessionId], { go }) => {
   const list = h('nav', { class: 'list', 'aria-label': 'Chats' }, h('p', { class: 'quiet' }, 'Reading …'));
   const content = h('div', { class: 'place' });
   const newChat = h('a', { class: 'button primary wide', href: '#/chat' }, 'New chat');
-  fill(root, h('div', { class: 'two' }, h('aside', {}, newChat, list), content));
+  const staleNote = createStaleNote();
+  fill(root, h('div', { class: 'two' }, h('aside', {}, newChat, list, staleNote.element), content));
   const conversation = sessionId === undefined ? undefined : createConversation(sessionId, { go });
   if (conversation === undefined) openNewChat(content, go);
   else fill(content, conversation.element);
@@ -39,7 +41,7 @@ export const openChat: OpenPage = (root, [sessionId], { go }) => {
   return {
     update: ({ agent }) => {
       // The head of the page shows an agent that is away; the next overview reads the list again.
-      if (agent.state === 'here') void refresh().catch(() => {});
+      if (agent.state === 'here') staleNote.track(refresh());
     },
     rejoin: () => conversation?.rejoin(),
     close: () => conversation?.close(),

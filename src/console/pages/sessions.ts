@@ -1,7 +1,7 @@
 // The page of sessions of all kinds: the list, or one session.
 import type { Session } from '@townhall/agent';
 import { callConsole, runOrShowError } from './shared/console-client.ts';
-import { loadingNotice, showAway } from './shared/connection-notice.ts';
+import { createStaleNote, loadingNotice, showAway } from './shared/connection-notice.ts';
 import { statusPill } from './conversation/conversation-head.ts';
 import { createConversation } from './conversation/conversation.ts';
 import {
@@ -25,9 +25,9 @@ const workspaces = [
   ['worktree', 'own worktree'],
 ] as const;
 
-// Maximum length of the list; a filter by kind finds further sessions.
-const maxListed = 500;
 const pageSize = 50;
+// The highest limit of `sessions.list`.
+const maxPerCall = 500;
 
 export const openSessions: OpenPage = (root, [sessionId], { go }) =>
   sessionId === undefined ? openList(root, go) : openOne(root, sessionId, go);
@@ -46,21 +46,17 @@ function openList(root: HTMLElement, go: (hash: string) => void): Page {
     { class: 'rows', role: 'region', 'aria-label': 'Sessions', tabindex: '0' },
     loadingNotice(),
   );
+  const staleNote = createStaleNote();
   const moreRow = h('div', {});
-  fill(root, h('div', { class: 'page' }, h('h1', {}, 'Sessions'), filters, rows, moreRow));
+  fill(root, h('div', { class: 'page' }, h('h1', {}, 'Sessions'), filters, rows, staleNote.element, moreRow));
   let limit = pageSize;
 
   async function refresh(): Promise<void> {
-    const { items, nextCursor } = await callConsole<{ items: Session[]; nextCursor: string | null }>(
-      'sessions.list',
-      {
-        limit: Math.min(limit, maxListed),
-        archived: archivedFilter.checked,
-        ...(kind.value === '' ? {} : { kind: kind.value }),
-      },
-    );
+    const { items, hasMore } = await readSessions(limit, {
+      archived: archivedFilter.checked,
+      ...(kind.value === '' ? {} : { kind: kind.value }),
+    });
     drawRows(rows, items);
-    const hasMore = nextCursor !== null && limit < maxListed;
     fillWhenChanged(moreRow, hasMore, () => hasMore && button('Show more', showMore));
   }
 
@@ -74,10 +70,34 @@ function openList(root: HTMLElement, go: (hash: string) => void): Page {
   void runOrShowError(refresh);
   return {
     update: ({ agent }) => {
-      if (agent.state === 'here') void refresh().catch(() => {});
+      if (agent.state === 'here') staleNote.track(refresh());
       else showAway(rows, agent);
     },
   };
+}
+
+/** The first sessions of the list, in as many calls as the limit needs. */
+async function readSessions(
+  limit: number,
+  filter: { archived: boolean; kind?: string },
+): Promise<{ items: Session[]; hasMore: boolean }> {
+  const items: Session[] = [];
+  let cursor: string | null = null;
+  do {
+    const page: SessionPage = await callConsole<SessionPage>('sessions.list', {
+      ...filter,
+      limit: Math.min(limit - items.length, maxPerCall),
+      ...(cursor === null ? {} : { cursor }),
+    });
+    items.push(...page.items);
+    cursor = page.nextCursor;
+  } while (cursor !== null && items.length < limit);
+  return { items, hasMore: cursor !== null };
+}
+
+interface SessionPage {
+  items: Session[];
+  nextCursor: string | null;
 }
 
 function createFilters(form: HTMLElement): {

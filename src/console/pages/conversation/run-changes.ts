@@ -54,7 +54,7 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
     const isDone = await runOrShowError(() => callConsole(operation, { sessionId, runId }));
     note.textContent = isDone ? doneNotes[operation] : '';
     // The error of the operation stays where this fails as well.
-    await read().catch(() => {});
+    await read().catch((error: unknown) => isDone && showError(error));
   }
 
   element.addEventListener('toggle', () => {

@@ -1,6 +1,6 @@
-// The state of a page without content: it is loading, or the reason why it cannot load.
+// The state of a page without current content: it is loading, or the reason why it cannot load.
 import type { AgentView } from './views.ts';
-import { emptyState, fillWhenChanged, h } from './elements.ts';
+import { emptyState, fill, fillWhenChanged, h } from './elements.ts';
 
 const titles = {
   away: 'The agent does not answer',
@@ -10,6 +10,24 @@ const titles = {
 
 export function loadingNotice(): HTMLElement {
   return h('p', { class: 'quiet placeholder' }, 'Reading …');
+}
+
+/** A line below a list that is read again with each overview. It says so while that fails. */
+export function createStaleNote(): { element: HTMLElement; track(read: Promise<unknown>): void } {
+  const element = h('p', { class: 'quiet', role: 'status' });
+  return {
+    element,
+    track(read) {
+      read.then(
+        () => fill(element),
+        (error: unknown) =>
+          fill(
+            element,
+            `This list could not be read again: ${error instanceof Error ? error.message : String(error)}`,
+          ),
+      );
+    },
+  };
 }
 
 /** Shows why there is no content. Content that was loaded before stays. */
