@@ -21,19 +21,6 @@ function show(id) {
 
 function fail(error) { byId('error').textContent = error.message; }
 
-async function call(path, body) {
-  const headers = token === '' ? {} : { authorization: 'Bearer ' + token };
-  const options = body === undefined ? { headers } : {
-    method: 'POST', body: JSON.stringify(body), headers: { ...headers, 'content-type': 'application/json' },
-  };
-  const answer = await fetch('v1/accounts/' + path, { ...options, signal: AbortSignal.timeout(20000) })
-    .catch(() => { throw new Error('The server does not answer. Try again.'); });
-  const value = await answer.json().catch(() => ({}));
-  if (answer.ok) return value;
-  const { code = '', message = 'The server answered ' + answer.status + '.' } = value.error || {};
-  throw Object.assign(new Error(message), { code });
-}
-
 /** Runs the form's action once at a time and shows its error. */
 function onSubmit(id, action) {
   byId(id).addEventListener('submit', async (event) => {
@@ -83,8 +70,6 @@ function chooseProvider() {
   const tokenInput = { name: 'token', type: 'password', label: 'Your user token', required: true };
   showInputs(choice ? choice.inputs : [tokenInput]);
 }
-
-const completions = { email: 'username', password: 'current-password', code: 'one-time-code' };
 
 function showInputs(inputs) {
   const rows = inputs.flatMap(({ name, type, label, required }) => {
@@ -146,7 +131,8 @@ async function finishSignIn() {
 }
 
 async function review() {
-  const [{ user }, login] = await Promise.all([call('me'), call('device/get', { user_code: userCode })])
+  const reads = [call('me', undefined, token), call('device/get', { user_code: userCode }, token)];
+  const [{ user }, login] = await Promise.all(reads)
     .catch((error) => {
       // An unknown code is typed again, with the same sign-in.
       if (error.code === 'login_not_found') show('code-step');
@@ -177,9 +163,9 @@ async function review() {
 
 async function decide(_form, button) {
   const decision = button && button.value === 'confirm' ? 'confirm' : 'cancel';
-  await call('device/decide', { user_code: userCode, decision });
+  await call('device/decide', { user_code: userCode, decision }, token);
   // The program's credential ends with the token that confirmed it, so only an unused one is ended.
-  if (decision === 'cancel' && isOwnLogin) await call('logout', {}).catch(() => {});
+  if (decision === 'cancel' && isOwnLogin) await call('logout', {}, token).catch(() => {});
   token = '';
   byId('end-title').textContent = decision === 'confirm' ? 'Confirmed' : 'Refused';
   byId('end-text').textContent = decision === 'confirm'

@@ -2,6 +2,7 @@
 // document that loads nothing else; the content security policy allows its style and its script by
 // their hashes.
 import type { FixedPage } from '../../kernel/http/pages/fixed-pages.ts';
+import { calls } from './calls.ts';
 import { colors } from './colors.ts';
 import { script as deviceScript } from './device-script.ts';
 import { documentHeaders, hashSource } from './document-headers.ts';
@@ -26,7 +27,7 @@ const deviceStyle = `
   dd { margin: 0; overflow-wrap: anywhere; }
 `;
 const style = `${commonStyle}${deviceStyle}`;
-const script = `'use strict';\n${colors}${deviceScript}`;
+const script = `'use strict';\n${calls}${colors}${deviceScript}`;
 
 const body = `<!doctype html>
 <html lang="en">

@@ -1,5 +1,5 @@
-// The parts of the login page's script that build elements and call the server. Texts of the server
-// are set as text, never as markup.
+// The part of the login page's script that builds elements. Texts of the server are set as text, never
+// as markup.
 export const elements = `
 const card = document.getElementById('card');
 
@@ -61,8 +61,6 @@ function showError(error, alert) {
   field.select();
 }
 
-const completions = { email: 'username', password: 'current-password', code: 'one-time-code', display_name: 'name' };
-
 function field({ name, type, label, required, value = '', completion, hint, after }) {
   const id = 'input-' + name;
   const input = el('input', {
@@ -106,22 +104,5 @@ function form({ fields, button, action, username }) {
       act(() => action(input), box);
     },
   }, box, ...owner, ...fields.flatMap(field), el('button', { className: 'main', textContent: button }));
-}
-
-async function call(path, body) {
-  const options = body === undefined ? {} : {
-    method: 'POST', body: JSON.stringify(body), headers: { 'content-type': 'application/json' },
-  };
-  const answer = await fetch('v1/accounts/' + path, { ...options, signal: AbortSignal.timeout(20000) })
-    .catch(() => { throw new Error('The server does not answer. Check your connection and try again.'); });
-  const value = await answer.json().catch(() => ({}));
-  if (answer.ok) return value;
-  const { code = '', param = null, message = 'The server answered ' + answer.status + '.' } = value.error || {};
-  const waitSeconds = Number(answer.headers.get('retry-after'));
-  const isLimited = answer.status === 429 && waitSeconds > 0;
-  const minutes = Math.ceil(waitSeconds / 60);
-  const pause = minutes > 1 ? minutes + ' minutes' : 'a minute';
-  const text = isLimited ? 'There were too many attempts. Try again in ' + pause + '.' : message;
-  throw Object.assign(new Error(text), { code, param, status: answer.status });
 }
 `;

@@ -2,6 +2,7 @@
 // for the app and returns there. The document and its script are two files of this server; no other
 // source is loaded.
 import type { FixedPage } from '../../kernel/http/pages/fixed-pages.ts';
+import { calls } from './calls.ts';
 import { colors } from './colors.ts';
 import { devicePage, devicePath } from './device.ts';
 import { documentHeaders, hashSource } from './document-headers.ts';
@@ -35,7 +36,7 @@ const page: FixedPage = {
 };
 
 const scriptFile: FixedPage = {
-  body: `'use strict';\n${elements}${colors}${views}${script}`,
+  body: `'use strict';\n${calls}${elements}${colors}${views}${script}`,
   headers: {
     'content-type': 'text/javascript; charset=utf-8',
     'cache-control': 'no-cache',

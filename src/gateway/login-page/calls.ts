@@ -1,0 +1,24 @@
+// The part of the pages' scripts that calls the server.
+export const calls = `
+// The autocomplete value of an input by its name.
+const completions = { email: 'username', password: 'current-password', code: 'one-time-code', display_name: 'name' };
+
+/** The answer of an operation of accounts. Throws an Error with the code and the text for the person. */
+async function call(path, body, token = '') {
+  const headers = token === '' ? {} : { authorization: 'Bearer ' + token };
+  const options = body === undefined ? { headers } : {
+    method: 'POST', body: JSON.stringify(body), headers: { ...headers, 'content-type': 'application/json' },
+  };
+  const answer = await fetch('v1/accounts/' + path, { ...options, signal: AbortSignal.timeout(20000) })
+    .catch(() => { throw new Error('The server does not answer. Check your connection and try again.'); });
+  const value = await answer.json().catch(() => ({}));
+  if (answer.ok) return value;
+  const { code = '', param = null, message = 'The server answered ' + answer.status + '.' } = value.error || {};
+  const waitSeconds = Number(answer.headers.get('retry-after'));
+  const isLimited = answer.status === 429 && waitSeconds > 0;
+  const minutes = Math.ceil(waitSeconds / 60);
+  const pause = minutes > 1 ? minutes + ' minutes' : 'a minute';
+  const text = isLimited ? 'There were too many attempts. Try again in ' + pause + '.' : message;
+  throw Object.assign(new Error(text), { code, param, status: answer.status });
+}
+`;
