@@ -22,8 +22,7 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
   const { sessionId, chatId, isAttended, placeholder = 'Write to the agent', onSent } = options;
   const fields = createFields({ placeholder, isAttended });
   const { area, attendedBox, attachments, delivery, problem } = fields;
-  const draftName = sessionId ?? 'new';
-  area.value = readDraft(draftName);
+  const draft = openDraft(area, sessionId ?? 'new', () => outbox.messages());
   // Kept to detect that the same text is sent again.
   let refusedMessage: Outgoing | undefined;
 
@@ -31,26 +30,15 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
     deliver: (message) => deliver(message, options, attendedBox.checked),
     onChange() {
       fields.showSending(outbox.messages());
-      saveDraft();
+      draft.save();
     },
     onAccepted(acceptedBy) {
       refusedMessage = undefined;
-      if (sessionId === undefined && area.isConnected) moveDraft(acceptedBy);
+      if (sessionId === undefined && area.isConnected) draft.moveTo(acceptedBy);
       onSent(acceptedBy);
     },
     onRefused: restore,
   });
-
-  function saveDraft(): void {
-    writeDraft(draftName, joinTexts([...outbox.messages().map(({ text }) => text), area.value]));
-  }
-
-  // Text typed while the first message creates its session belongs to the composer of that session's page.
-  function moveDraft(newSessionId: string): void {
-    writeDraft(newSessionId, area.value);
-    area.value = '';
-    saveDraft();
-  }
 
   function submit(): void {
     const text = area.value.trim();
@@ -70,11 +58,11 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
     refusedMessage = unsentMessages.length === 1 ? unsentMessages[0] : undefined;
     area.value = joinTexts([...unsentMessages.map(({ text }) => text), area.value]);
     attachments.set([...unsentMessages.flatMap(({ files }) => files), ...attachments.read()]);
-    saveDraft();
+    draft.save();
     showProblem(problem, error, { mayHaveArrived: chatId !== null && isUnanswered(error) });
   }
 
-  area.addEventListener('input', saveDraft);
+  area.addEventListener('input', draft.save);
   submitOnEnter(area, submit);
   if (sessionId !== undefined) updateAttended(attendedBox, sessionId);
   const form = layOut(fields, { hasDelivery: chatId === null });
@@ -83,6 +71,22 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
     submit();
   });
   return form;
+}
+
+/** Fills the area with the draft of that name, which has the text of the area and of unsent messages. */
+function openDraft(area: HTMLTextAreaElement, name: string, unsentMessages: () => readonly Outgoing[]) {
+  const save = (): void =>
+    writeDraft(name, joinTexts([...unsentMessages().map(({ text }) => text), area.value]));
+  area.value = readDraft(name);
+  return {
+    save,
+    // Text typed while the first message creates its session belongs to the composer of that session's page.
+    moveTo(newSessionId: string): void {
+      writeDraft(newSessionId, area.value);
+      area.value = '';
+      save();
+    },
+  };
 }
 
 function showProblem(
