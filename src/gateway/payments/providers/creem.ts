@@ -7,6 +7,7 @@ import { asRecord, type JsonRecord } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { parseCurrency, minorUnits } from '../orders/currency.ts';
 import type { Fact, ProviderEvent } from '../orders/event.ts';
+import type { Checkout } from '../orders/order.ts';
 import {
   invalidSignature,
   parseEvent,
@@ -65,22 +66,13 @@ export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: Cr
       const product = await currentProduct();
       if (product === null || amount % product.amount !== 0n)
         throw new Problem('upstream_failed', 'upstream_failed', 'Creem cannot sell this now.');
-      const checkout = await request('/v1/checkouts', {
+      return createCheckout(request, {
         product_id: key('CREEM_PRODUCT_ID'),
         request_id: paymentId,
         units: Number(amount / product.amount),
         success_url: successUrl,
         metadata: { payment_id: paymentId },
       });
-      const [checkoutId, checkoutUrl] = [readText(checkout['id']), readUrl(checkout['checkout_url'])];
-      if (checkoutId === null || checkoutUrl === null) {
-        throw new Problem(
-          'upstream_failed',
-          'upstream_failed',
-          'Creem created a checkout without an address.',
-        );
-      }
-      return { checkoutId, checkoutUrl, isLive: checkout['mode'] === 'prod' };
     },
     async poll(checkoutId, now) {
       const checkout = await request(`/v1/checkouts?checkout_id=${encodeURIComponent(checkoutId)}`);
@@ -97,6 +89,14 @@ export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: Cr
       return readEvent(event, asRecord(event['object']));
     },
   };
+}
+
+async function createCheckout(request: CreemRequest, body: object): Promise<Checkout> {
+  const checkout = await request('/v1/checkouts', body);
+  const [checkoutId, checkoutUrl] = [readText(checkout['id']), readUrl(checkout['checkout_url'])];
+  if (checkoutId === null || checkoutUrl === null)
+    throw new Problem('upstream_failed', 'upstream_failed', 'Creem created a checkout without an address.');
+  return { checkoutId, checkoutUrl, isLive: checkout['mode'] === 'prod' };
 }
 
 type CreemRequest = (path: string, body?: object) => Promise<JsonRecord>;
