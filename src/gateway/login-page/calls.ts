@@ -1,7 +1,9 @@
 // The part of the pages' scripts that calls the server.
 export const calls = `
 // The autocomplete value of an input by its name.
-const completions = { email: 'username', password: 'current-password', code: 'one-time-code', display_name: 'name' };
+const completions = {
+  email: 'username', password: 'current-password', code: 'one-time-code', display_name: 'name',
+};
 
 /** The answer of an operation of accounts. Throws an Error with the code and the text for the person. */
 async function call(path, body, token = '') {
@@ -13,7 +15,8 @@ async function call(path, body, token = '') {
     .catch(() => { throw new Error('The server does not answer. Check your connection and try again.'); });
   const value = await answer.json().catch(() => ({}));
   if (answer.ok) return value;
-  const { code = '', param = null, message = 'The server answered ' + answer.status + '.' } = value.error || {};
+  const status = 'The server answered ' + answer.status + '.';
+  const { code = '', param = null, message = status } = value.error || {};
   const waitSeconds = Number(answer.headers.get('retry-after'));
   const isLimited = answer.status === 429 && waitSeconds > 0;
   const minutes = Math.ceil(waitSeconds / 60);

@@ -44,7 +44,9 @@ async function act(action, box) {
   }
 }
 
-function alertBox(id, text = '') { return el('div', { id, textContent: text, attributes: { role: 'alert' } }); }
+function alertBox(id, text = '') {
+  return el('div', { id, textContent: text, attributes: { role: 'alert' } });
+}
 
 function showError(error, alert) {
   if (!alert) return showEnd('Something went wrong', error.message);
@@ -67,7 +69,10 @@ function field({ name, type, label, required, value = '', completion, hint, afte
     id, name, required, value, autocomplete: completion || completions[name] || 'off', spellcheck: false,
     type: ['email', 'password'].includes(type) ? type : 'text', maxLength: 320,
   });
-  if (type === 'code') Object.assign(input, { className: 'code', inputMode: 'numeric', autocapitalize: 'characters', maxLength: 20 });
+  if (type === 'code')
+    Object.assign(input, {
+      className: 'code', inputMode: 'numeric', autocapitalize: 'characters', maxLength: 20,
+    });
   if (completion === 'new-password') input.minLength = 12;
   if (hint) input.setAttribute('aria-describedby', id + '-hint');
   return [
@@ -96,7 +101,9 @@ function revealButton(input) {
 function form({ fields, button, action, username }) {
   const box = alertBox('form-error');
   // A password manager stores a new password under this name.
-  const owner = username ? [el('input', { type: 'email', autocomplete: 'username', value: username, hidden: true })] : [];
+  const owner = username
+    ? [el('input', { type: 'email', autocomplete: 'username', value: username, hidden: true })]
+    : [];
   return el('form', {
     onsubmit: (event) => {
       event.preventDefault();

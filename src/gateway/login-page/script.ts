@@ -17,7 +17,9 @@ const rules = { code_challenge: /^[A-Za-z0-9_-]{43}$/, state: /^[!-~]{1,512}$/ }
 function requestError(query) {
   const missing = ['client_id', 'redirect_uri', 'code_challenge', 'state'].filter((name) => !query.get(name));
   if (missing.length > 0) return 'Missing in the address: ' + missing.join(', ');
-  if ((query.get('response_type') || 'code') !== 'code' || (query.get('code_challenge_method') || 'S256') !== 'S256')
+  const type = query.get('response_type') || 'code';
+  const method = query.get('code_challenge_method') || 'S256';
+  if (type !== 'code' || method !== 'S256')
     return 'The address asks for something other than a code with PKCE (S256).';
   const invalidNames = Object.keys(rules).filter((name) => !rules[name].test(query.get(name)));
   if (!URL.canParse(query.get('redirect_uri'))) invalidNames.push('redirect_uri');
@@ -74,7 +76,8 @@ async function sendCode(input, notice) {
 /** An attempt that has ended cannot take another input, so the person starts again. */
 function restartWhenSpent(error) {
   if (error.code === 'login_spent' || error.code === 'login_not_found')
-    throw Object.assign(new Error('This code has expired or was tried too often. Send another one.'), { code: error.code });
+    throw Object.assign(
+      new Error('This code has expired or was tried too often. Send another one.'), { code: error.code });
   throw error;
 }
 
@@ -98,7 +101,10 @@ async function requestReset(input, notice) {
     title: 'Set a new password',
     button: 'Set password and sign in', notice, username: email,
     again: () => requestReset({ email }, codeSentNotice),
-    fields: [{ name: 'password', type: 'password', label: 'New password', required: true, completion: 'new-password', hint: passwordHint }],
+    fields: [{
+      name: 'password', type: 'password', label: 'New password', required: true,
+      completion: 'new-password', hint: passwordHint,
+    }],
     action: async ({ code, password }) => {
       await call('password/reset', { verification_id: id, code, password });
       await signInWithPassword({ email, password });
@@ -119,7 +125,8 @@ async function leaveFor(provider) {
   const challenge = base64Url(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier)));
   const redirectTo = location.origin + location.pathname;
   const startedLogin = await start(provider, { redirect_to: redirectTo, code_challenge: challenge });
-  sessionStorage.setItem(storageKey, JSON.stringify({ loginId: startedLogin.login_id, verifier, search: location.search }));
+  const attempt = { loginId: startedLogin.login_id, verifier, search: location.search };
+  sessionStorage.setItem(storageKey, JSON.stringify(attempt));
   location.assign(startedLogin.url);
 }
 
@@ -129,7 +136,8 @@ async function leaveFor(provider) {
  */
 async function returnToApp(login) {
   const { redirectUri, challenge, state } = app;
-  const { url } = await call('login/code', { ...login, redirect_uri: redirectUri, code_challenge: challenge, state });
+  const request = { ...login, redirect_uri: redirectUri, code_challenge: challenge, state };
+  const { url } = await call('login/code', request);
   showWait('You are signed in');
   location.replace(url);
 }
@@ -150,7 +158,8 @@ function readReturn() {
   sessionStorage.removeItem(storageKey);
   history.replaceState(null, '', location.pathname + (storedLogin ? storedLogin.search : ''));
   // Without the tab's own verifier the return may belong to the login of another person.
-  if (!storedLogin) throw new Error('This sign-in was started elsewhere or is over. Start again from the app.');
+  if (!storedLogin)
+    throw new Error('This sign-in was started elsewhere or is over. Start again from the app.');
   return { code, refusal, ...storedLogin };
 }
 
@@ -161,7 +170,9 @@ async function main() {
     await loadBureau();
     if (loginReturn && loginReturn.code !== null) {
       showWait('Signing you in');
-      const login = { login_id: loginReturn.loginId, login_code: loginReturn.code, code_verifier: loginReturn.verifier };
+      const login = {
+        login_id: loginReturn.loginId, login_code: loginReturn.code, code_verifier: loginReturn.verifier,
+      };
       return await returnToApp(login).catch((error) => showSignIn(error.message));
     }
     if (loginReturn) return showSignIn(refusals[loginReturn.refusal] || 'The sign-in failed. Try again.');

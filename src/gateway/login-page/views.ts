@@ -2,7 +2,8 @@
 // ones. Each replaces the content of the card.
 export const views = `
 function mark() {
-  return el('div', { className: 'mark', textContent: initialOf(bureau.name), attributes: { 'aria-hidden': 'true' } });
+  const attributes = { 'aria-hidden': 'true' };
+  return el('div', { className: 'mark', textContent: initialOf(bureau.name), attributes });
 }
 
 function destination() {
@@ -16,7 +17,9 @@ function isolated(text) { return el('bdi', { textContent: text }); }
 function showView({ title, heading: head = [title], lead, error, notice, children, links = [] }) {
   show([
     mark(), heading(...head), lead, alertBox('view-error', error),
-    notice ? el('p', { className: 'notice', textContent: notice, attributes: { role: 'status' } }) : undefined,
+    notice
+      ? el('p', { className: 'notice', textContent: notice, attributes: { role: 'status' } })
+      : undefined,
     ...children,
     links.length > 0 ? el('div', { className: 'links' }, ...links) : undefined,
   ], title);
@@ -39,7 +42,9 @@ function showSignIn(error) {
     title, heading: ['Sign in to ', isolated(bureau.name)], lead: destination(), error,
     children: [
       buttons.length > 0 ? el('div', { className: 'others' }, ...buttons) : undefined,
-      local ? el('p', { className: 'hint', textContent: 'Works without a password, on this machine only.' }) : undefined,
+      local
+        ? el('p', { className: 'hint', textContent: 'Works without a password, on this machine only.' })
+        : undefined,
       buttons.length > 0 && mainForm ? el('div', { className: 'or', textContent: 'or' }) : undefined,
       mainForm,
     ],
@@ -83,7 +88,9 @@ function showEmail() {
   rememberEmail();
   showView({
     title: 'Sign in with a code',
-    lead: el('p', { className: 'lead', textContent: 'We send a code to your e-mail address. You need no password.' }),
+    lead: el('p', {
+      className: 'lead', textContent: 'We send a code to your e-mail address. You need no password.',
+    }),
     children: [emailForm()],
     links: [link('Back', () => showSignIn())],
   });
@@ -117,7 +124,10 @@ function showRegistration() {
       fields: [
         { name: 'display_name', type: 'text', label: 'Your name (optional)', required: false },
         { name: 'email', type: 'email', label: 'E-mail address', required: true, value: email },
-        { name: 'password', type: 'password', label: 'Password', required: true, completion: 'new-password', hint: passwordHint },
+        {
+          name: 'password', type: 'password', label: 'Password', required: true,
+          completion: 'new-password', hint: passwordHint,
+        },
       ],
       button: 'Create account',
       action: register,
