@@ -1,8 +1,10 @@
-// Compares the contract with its released version: a change that breaks a client needs a higher major version.
+// Compares the contract with its released version: a change that breaks a client needs a higher
+// major version.
 //
 //   node scripts/released.ts                compares src/contract with openapi/released
-//   node scripts/released.ts --release      writes the contract there, when it may be released; with --replace also
-//                                           over a version that was written but never published
+//   node scripts/released.ts --release      writes the contract there, when it may be released; with
+//                                           --replace also over a version that was written but
+//                                           never published
 //   --contract DIR, --released DIR          other folders than these
 
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

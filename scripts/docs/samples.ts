@@ -1,7 +1,8 @@
 // Code samples come from examples/, where they are whole programs that are typechecked and run by
 // tests. A guide shows a piece of one under a marker; these functions compare and update the piece:
 //
-//   <!-- example: first-five-minutes.ts#stream -->     before a fenced block: the region `stream` of that file
+//   <!-- example: first-five-minutes.ts#stream -->     before a fenced block: the region `stream`
+//                                                      of that file
 //   <!-- example: openai-client.ts -->                 the whole file
 //
 // A region begins at `// #region stream` (or `# #region stream`) and ends at the next `#endregion`.

@@ -153,7 +153,10 @@ function openContract(
   });
 }
 
-/** After each change on any replica, ends calls of revoked credentials and reads the limits of Bureaus again. */
+/**
+ * After each change on any replica, ends calls of revoked credentials and reads the limits of
+ * Bureaus again.
+ */
 function followChanges(
   { options: { log }, closers }: Assembly,
   { changes }: Infrastructure,

@@ -1,4 +1,7 @@
-/** Breaks a text between words into lines of at most `width` characters; a longer word is a line of its own. */
+/**
+ * Breaks a text between words into lines of at most `width` characters; a longer word is a line of
+ * its own.
+ */
 export function wrapText(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = '';

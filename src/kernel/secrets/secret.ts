@@ -37,7 +37,10 @@ export function parseToken(text: string): TokenKind | null {
   return text.endsWith(checksumOf(textWithoutChecksum)) ? (match[1] as TokenKind) : null;
 }
 
-/** The stored form of a token or another random secret, its SHA-256. A plain hash suffices for 256 random bits. */
+/**
+ * The stored form of a token or another random secret, its SHA-256. A plain hash suffices for 256
+ * random bits.
+ */
 export function tokenDigest(text: string): Buffer {
   return hash('sha256', text, 'buffer');
 }

@@ -26,7 +26,10 @@ export function agentDeadlineMs(operation: string): number {
   return agentDeadlinesMs[operation] ?? defaultAgentDeadlineMs;
 }
 
-/** How long a page waits for the console: longer than the console for the agent, so that it gets the console's error. */
+/**
+ * How long a page waits for the console: longer than the console for the agent, so that it gets the
+ * console's error.
+ */
 export function pageDeadlineMs(operation: string): number {
   if (operation === 'console.overview') return 10_000;
   return Math.min(agentDeadlineMs(operation) + 5_000, longestPageDeadlineMs);

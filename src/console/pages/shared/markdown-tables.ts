@@ -1,5 +1,5 @@
-// Tables in the Markdown of models, as in GitHub's dialect: a row of titles, a delimiter row, and rows of cells,
-// each line between pipes.
+// Tables in the Markdown of models, as in GitHub's dialect: a row of titles, a delimiter row, and
+// rows of cells, each line between pipes.
 
 export type Alignment = 'left' | 'center' | 'right';
 

@@ -1,5 +1,6 @@
-// The polls of a device login by its program. The first poll after the confirmation creates the credential, by
-// the rules of API keys: it belongs to the person who confirmed and ends with the token that confirmed.
+// The polls of a device login by its program. The first poll after the confirmation creates the
+// credential, by the rules of API keys: it belongs to the person who confirmed and ends with the
+// token that confirmed.
 import type { Tx } from '../../../kernel/data/database.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { tokenDigest } from '../../../kernel/secrets/secret.ts';

@@ -1,5 +1,5 @@
-// The request of an image, a video, a speech or a transcription for `callModel`: each model of the chain needs
-// a price of its modality.
+// The request of an image, a video, a speech or a transcription for `callModel`: each model of the
+// chain needs a price of its modality.
 import type { ModelAttempt, ModelRequest } from './call.ts';
 import type { Catalog, CatalogModel, Viewer } from '../catalog/catalog.ts';
 import type { Modality } from '../catalog/models-file.ts';

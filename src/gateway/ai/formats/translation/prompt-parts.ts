@@ -21,7 +21,10 @@ export interface TranslateOptions extends PromptContext {
   signal: AbortSignal;
 }
 
-/** A file at a URL, or in a data URL of base64. Throws a 400 for another text, a 422 for an unsupported type. */
+/**
+ * A file at a URL, or in a data URL of base64. Throws a 400 for another text, a 422 for an
+ * unsupported type.
+ */
 export function fileOfUrl(
   model: CatalogModel,
   url: string,

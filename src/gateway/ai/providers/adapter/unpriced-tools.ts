@@ -16,7 +16,7 @@ const unpricedTools = [
   'mcp',
 ];
 
-/** Whether one of Anthropic's or Google's own tools, by its name without the prefix, costs its tokens alone. */
+/** Whether a tool of Anthropic or Google, by its name without the prefix, costs its tokens alone. */
 export function isOwnToolPriced(name: string): boolean {
   return !startsWithOneOf(name, unpricedTools);
 }
