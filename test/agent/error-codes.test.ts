@@ -78,7 +78,7 @@ async function start(settings: AgentOptions['settings'] = {}): Promise<TestAgent
     gatewayUrl: gateway.url,
     database: world.database,
     settings: { drainMs: 0, ...settings },
-    needs: { plugins: [probe] },
+    createOptions: { plugins: [probe] },
   });
   agents.push(agent);
   return agent;

@@ -65,7 +65,7 @@ async function start(options: Partial<AgentOptions> = {}): Promise<TestAgent> {
     gatewayUrl: gateway.url,
     name: 'keyed',
     database: world.database,
-    needs: { plugins: [bell] },
+    createOptions: { plugins: [bell] },
     ...options,
   });
   agents.push(agent);

@@ -36,7 +36,7 @@ test('a run is exported as one trace that the gateway joins', async () => {
       : says('CANARY-answer'),
   );
   const { client } = await world.start({
-    needs: { plugins: [plugin] },
+    createOptions: { plugins: [plugin] },
     settings: { otlpEndpoint: collector.url, name: 'watched' },
   });
   await client.sessions.execute({ instructions: 'CANARY-prompt' });

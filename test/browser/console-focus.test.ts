@@ -20,7 +20,7 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
   let page: Page;
 
   beforeAll(async () => {
-    world = await openConsoleBrowser({ needs: { plugins: [oven] } });
+    world = await openConsoleBrowser({ createOptions: { plugins: [oven] } });
     page = await world.open();
   });
   afterAll(async () => {

@@ -117,7 +117,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
         workspace: join(folder, 'workspace'),
         database: database.database,
         settings: { drainMs: 0, port },
-        needs: { plugins: [kitchen] },
+        createOptions: { plugins: [kitchen] },
       });
     afterAll(async () => {
       await browser?.close();

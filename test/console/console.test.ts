@@ -184,7 +184,7 @@ describe('the login', () => {
   });
 
   test.each(['/events?session=a', '/call/console.overview'])('refuses %s without a key', async (path) => {
-    const cookie = `townhall_console_${new URL(testConsole.url).port}=${await testConsole.enter()}`;
+    const cookie = `townhall_console_${new URL(testConsole.url).port}=${await testConsole.logIn()}`;
     for (const headers of [{}, bearer('wrong'), { cookie }]) {
       const isCall = path.startsWith('/call/');
       const answer = await fetch(`${testConsole.url}${path}`, {
@@ -210,7 +210,7 @@ describe('the login', () => {
 
 describe('the request guard', () => {
   test('refuses foreign hosts, origins and sites on every path, even with a key', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     const { port, host } = new URL(testConsole.url);
     const foreignHeaders: Record<string, [string, string][]> = {
       'a foreign host': [['Host', `evil.test:${port}`]],
@@ -287,7 +287,7 @@ describe('the request guard', () => {
   });
 
   test('accepts a call only from its own page', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     const { host } = new URL(testConsole.url);
     const base: [string, string][] = [
       ['Host', host],
@@ -357,7 +357,7 @@ describe('the request guard', () => {
   });
 
   test('sends security headers with every response', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     for (const path of ['/', '/main.js', '/nothing', '/open?code=x']) {
       const { headers } = await fetch(`${testConsole.url}${path}`, { headers: bearer(key) });
       expect(headers.get('content-security-policy')).toMatch(
@@ -385,7 +385,7 @@ describe('the request guard', () => {
 
 describe('a forwarded call', () => {
   test('carries the agent’s current token, which no response contains', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     agent.setAnswer(() => ({ status: 200, body: { items: [], nextCursor: null } }));
     const answer = await testConsole.call('sessions.list', { limit: 3 }, key);
     expect([answer.status, await answer.json()]).toEqual([200, { items: [], nextCursor: null }]);
@@ -414,13 +414,13 @@ describe('a forwarded call', () => {
     '..%2fmain.js',
     '',
   ])('is refused when it is not on the list: %s', async (operation) => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     expect((await testConsole.call(operation, {}, key)).status).toBe(404);
     expect(agent.requests).toEqual([]);
   });
 
   test('is a JSON object by POST that cannot leave its path', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     expect((await testConsole.call('sessions.get', { sessionId: '..' }, key)).status).toBe(400);
     expect((await testConsole.call('sessions.get', {}, key)).status).toBe(400);
     expect((await testConsole.call('sessions.list', [], key)).status).toBe(400);
@@ -435,7 +435,7 @@ describe('a forwarded call', () => {
   });
 
   test('returns the agent’s error with details and request id', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     const error = {
       type: 'invalid_request_error',
       code: 'invalid_request',
@@ -468,7 +468,7 @@ describe('a forwarded call', () => {
   });
 
   test('is aborted at the agent when the page disconnects', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     agent.setAnswer(() => ({ status: 200, hang: true }));
     const page = new AbortController();
     const { host } = new URL(testConsole.url);
@@ -494,7 +494,7 @@ describe('the stream of a session', () => {
     fetch(`${testConsole.url}/events?${query}`, { headers, ...(signal ? { signal } : {}) });
 
   test('resumes at the page’s position', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     agent.setAnswer(() => ({ status: 200, events: [readyFrame(7, 8), updateFrame(8, 'New')] }));
     const page = new AbortController();
     const { body, headers } = await open('session=s&after=7', bearer(key), page.signal);
@@ -511,7 +511,7 @@ describe('the stream of a session', () => {
   });
 
   test('ends with an event that gives the reason', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     agent.setAnswer(() => ({
       status: 404,
       body: {
@@ -533,7 +533,7 @@ describe('the stream of a session', () => {
   });
 
   test('reads from the agent no faster than the page reads', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     const title = 'x'.repeat(64 * 1024);
     const events = function* () {
       yield readyFrame(0, 4_000);
@@ -565,7 +565,7 @@ describe('the stream of a session', () => {
 
 describe('console.overview', () => {
   test('reports why the agent cannot be reached, and its return', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     const readOverview = async () =>
       (await (await testConsole.call('console.overview', {}, key)).json()) as {
         agent: { state: string; message?: string; variant?: string };
@@ -626,7 +626,7 @@ describe('console.runs', () => {
   };
 
   test('returns the reasons of runs, also from an ancestor of a fork', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     agent.setAnswer(({ url }) => {
       if (url === '/api/sdk/sessions/fork') return { status: 200, body: { parentSessionId: 'parent' } };
       if (url === '/api/sdk/sessions/parent') return { status: 200, body: { parentSessionId: null } };
@@ -659,7 +659,7 @@ describe('console.runs', () => {
     { sessionId: 's', runIds: [1] },
     { sessionId: 's', runIds: Array.from({ length: 101 }, () => 'a') },
   ])('refuses a request of another form %#', async (members) => {
-    const answer = await testConsole.call('console.runs', members, await testConsole.enter());
+    const answer = await testConsole.call('console.runs', members, await testConsole.logIn());
     expect([answer.status, await answer.json()]).toMatchObject([400, { error: { code: 'invalid_request' } }]);
     expect(agent.requests).toEqual([]);
   });

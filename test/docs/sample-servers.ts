@@ -103,7 +103,7 @@ export async function startSampleServers(): Promise<SampleServers> {
       return { respond: (response) => new Promise((resolve) => response.once('close', () => resolve())) };
     return says('Good morning.');
   });
-  const agentOptions = { gatewayUrl: model.url, model: 'local/echo', needs: { plugins: [house] } };
+  const agentOptions = { gatewayUrl: model.url, model: 'local/echo', createOptions: { plugins: [house] } };
   const agents = {
     current: await startAgent({ ...agentOptions, settings: { drainMs: 0 } }),
     classic: await startAgent({ ...agentOptions, settings: { drainMs: 0 }, variant: 'classic' }),

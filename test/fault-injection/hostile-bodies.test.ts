@@ -13,7 +13,7 @@ describe('the event loop', () => {
   let servers: WatchedServers;
   beforeAll(async () => {
     servers = await startWatchedServers();
-    await Promise.all([servers.gateway.settled(), servers.agent.settled()]);
+    await Promise.all([servers.gateway.waitForIdle(), servers.agent.waitForIdle()]);
   });
   afterAll(() => servers?.close());
 
@@ -21,7 +21,7 @@ describe('the event loop', () => {
     for (const server of [servers.gateway, servers.agent]) {
       await server.reset();
       await server.hold(2 * limitMs);
-      expect((await server.settled()).holdMs).toBeGreaterThan(limitMs);
+      expect((await server.waitForIdle()).holdMs).toBeGreaterThan(limitMs);
     }
   });
 

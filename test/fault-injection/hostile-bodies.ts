@@ -31,7 +31,7 @@ const print = (line: string): void => {
 const servers = await startWatchedServers();
 const measurements: Measurement[] = [];
 try {
-  await Promise.all([servers.gateway.settled(), servers.agent.settled()]);
+  await Promise.all([servers.gateway.waitForIdle(), servers.agent.waitForIdle()]);
   print(
     'operation | body | MB | status | longest hold of the loop (ms, as on a quiet machine) | by the clock (ms) | runs',
   );

@@ -329,11 +329,11 @@ export async function profile(
 ): Promise<string[]> {
   const server = servers[operation.surface];
   const path = await pathOf(server, operation);
-  await server.settled();
-  await server.profile();
+  await server.waitForIdle();
+  await server.startProfile();
   await send(server, operation, { path, ...body });
-  await server.settled();
-  return server.profiled();
+  await server.waitForIdle();
+  return server.stopProfile();
 }
 
 /**
@@ -354,10 +354,10 @@ export async function measure(
     const path = await pathOf(server, operation);
     servers.provider.reset();
     // The previous run left the server idle, except for creating a session.
-    if (path !== operation.path) await server.settled();
+    if (path !== operation.path) await server.waitForIdle();
     await server.reset();
     status = await send(server, operation, { path, ...body });
-    const { holdMs, clockMs } = await server.settled();
+    const { holdMs, clockMs } = await server.waitForIdle();
     const quietMs = holdMs / Math.max((await server.referenceMs()) / quietReferenceMs, 1);
     holds.push(quietMs);
     clocks.push(clockMs);

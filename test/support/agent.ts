@@ -26,7 +26,7 @@ export interface AgentOptions {
    */
   database?: Database;
   settings?: Partial<AgentConfig>;
-  needs?: Partial<CreateOptions>;
+  createOptions?: Partial<CreateOptions>;
 }
 
 export interface TestAgent {
@@ -69,7 +69,13 @@ export async function startAgent(options: AgentOptions): Promise<TestAgent> {
       unsafeShell: !hasBubblewrap,
       ...options.settings,
     },
-    { log: silentLog, redactor: createRedactor(), validateResponses: true, database, ...options.needs },
+    {
+      log: silentLog,
+      redactor: createRedactor(),
+      validateResponses: true,
+      database,
+      ...options.createOptions,
+    },
   );
   const { url } = await agent.listen();
   const token = (await readFile(agent.tokenFile, 'utf8')).trim();

@@ -12,7 +12,7 @@ export interface TestConsole {
   url: string;
   console: Console;
   /** Exchanges a one-time code for a key as a page does. */
-  enter(): Promise<string>;
+  logIn(): Promise<string>;
   /** Calls an operation as a page does; an empty key sends none. */
   call(operation: string, members: object, key: string, headers?: Record<string, string>): Promise<Response>;
   close(): Promise<void>;
@@ -20,15 +20,18 @@ export interface TestConsole {
 
 export async function startConsole(
   agent: { url: string; tokenFile: string },
-  options: { config?: Partial<ConsoleConfig>; needs?: Partial<ConsoleOptions> } = {},
+  options: { config?: Partial<ConsoleConfig>; createOptions?: Partial<ConsoleOptions> } = {},
 ): Promise<TestConsole> {
   const config = readConsoleConfig({ port: '0', 'agent-url': agent.url, 'token-file': agent.tokenFile }, {});
-  const console = await createConsole({ ...config, ...options.config }, { log: silentLog, ...options.needs });
+  const console = await createConsole(
+    { ...config, ...options.config },
+    { log: silentLog, ...options.createOptions },
+  );
   const { url } = await console.listen();
   return {
     url,
     console,
-    async enter() {
+    async logIn() {
       const { key } = (await (await redeem(console.loginUrl())).json()) as { key: string };
       return key;
     },

@@ -62,13 +62,13 @@ export interface Oidc {
   /** The person who logs in. */
   account: OidcAccount;
   /** True when the person denies the login. */
-  refuses: boolean;
+  deniesLogin: boolean;
   /** Number of code exchanges, successful or not. */
   exchanges: number;
   /**
    * Changes the ID token: new claims are signed with the provider's key; a string is sent as it is.
    */
-  bend:
+  rewriteIdToken:
     | ((token: {
         header: Record<string, unknown>;
         claims: Record<string, unknown>;
@@ -76,7 +76,7 @@ export interface Oidc {
       }) => string)
     | undefined;
   /** Paths that get no answer. */
-  hangs: Set<string>;
+  hangingPaths: Set<string>;
   /**
    * Follows redirects from the address and returns the URL at which the browser leaves the
    * provider.
@@ -102,10 +102,10 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
     clientId,
     clientSecret,
     account: { sub: 'ada' },
-    refuses: false,
+    deniesLogin: false,
     exchanges: 0,
-    bend: undefined,
-    hangs: new Set(),
+    rewriteIdToken: undefined,
+    hangingPaths: new Set(),
     browse: (url) => browse(url, issuer),
     async close() {
       for (const response of openResponses) response.destroy();
@@ -153,12 +153,12 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
 
   handle = async (request, response) => {
     const { pathname } = new URL(request.url ?? '/', issuer);
-    if (oidc.hangs.has(pathname)) {
+    if (oidc.hangingPaths.has(pathname)) {
       openResponses.add(response);
       return;
     }
     if (pathname.startsWith('/interaction/')) {
-      const answer = oidc.refuses
+      const answer = oidc.deniesLogin
         ? { error: 'access_denied', error_description: 'no' }
         : { login: { accountId: oidc.account.sub } };
       await provider.interactionFinished(request, response, answer, { mergeWithLastSubmission: false });
@@ -166,20 +166,24 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
     }
     if (pathname === '/token') {
       oidc.exchanges += 1;
-      if (oidc.bend) bendAnswer(response, oidc.bend, privateKey);
+      if (oidc.rewriteIdToken) rewriteAnswer(response, oidc.rewriteIdToken, privateKey);
     }
     await serve(request, response);
   };
   return oidc;
 }
 
-function bendAnswer(response: ServerResponse, bend: NonNullable<Oidc['bend']>, key: KeyObject): void {
+function rewriteAnswer(
+  response: ServerResponse,
+  rewrite: NonNullable<Oidc['rewriteIdToken']>,
+  key: KeyObject,
+): void {
   const end = response.end.bind(response) as (body: string) => ServerResponse;
   response.end = ((body: unknown) => {
     const answer = JSON.parse(String(body)) as { id_token?: string };
     if (answer.id_token !== undefined) {
       const [header = '', claims = ''] = answer.id_token.split('.');
-      answer.id_token = bend({
+      answer.id_token = rewrite({
         header: decode(header),
         claims: decode(claims),
         sign: (newHeader, newClaims) => sign(newHeader, newClaims, key),

@@ -20,12 +20,12 @@ export interface WatchedServer {
   /** Resets the measurement. */
   reset(): Promise<void>;
   /** Waits until the server is idle, then returns the longest block since the reset. */
-  settled(): Promise<LoopReport>;
+  waitForIdle(): Promise<LoopReport>;
   /** Blocks the event loop, to check that the measurement sees it. */
   hold(ms: number): Promise<void>;
-  /** Samples the running functions until `profiled`, which returns the ones with the most time. */
-  profile(): Promise<void>;
-  profiled(): Promise<string[]>;
+  /** Samples the running functions until `stopProfile`, which returns the ones with the most time. */
+  startProfile(): Promise<void>;
+  stopProfile(): Promise<string[]>;
   /** Processor time of a fixed piece of work now, in milliseconds. */
   referenceMs(): Promise<number>;
 }
@@ -187,10 +187,10 @@ function watchCalls(
     tokens,
     reset: async () => void (await request({ watch: 'reset' })),
     hold: async (ms) => void (await request({ watch: 'hold', ms })),
-    profile: async () => void (await request({ watch: 'profile' })),
-    profiled: async () => (await request<{ lines: string[] }>({ watch: 'profiled' })).lines,
+    startProfile: async () => void (await request({ watch: 'profile' })),
+    stopProfile: async () => (await request<{ lines: string[] }>({ watch: 'profiled' })).lines,
     referenceMs: async () => (await request<{ referenceMs: number }>({ watch: 'reference' })).referenceMs,
-    async settled() {
+    async waitForIdle() {
       // Idle means less than 8 ms of work in a tenth of a second; processor time has steps of 4 ms.
       let report = await request({ watch: 'read' });
       for (let round = 0; round < 300; round += 1) {

@@ -328,7 +328,7 @@ describe('a plugin that cannot say what a call needs', () => {
   });
 
   test.each(Object.keys(brokenPlugin.actions))('asks for an approval when it %s', async (action) => {
-    const agent = await world.start({ needs: { plugins: [brokenPlugin] } });
+    const agent = await world.start({ createOptions: { plugins: [brokenPlugin] } });
     await agent.client.sessions.create({ id: 's' });
     await agent.client.permissions.create({ tool: 'broken', effect: 'allow' });
     expect(await callTool(agent, 's', `broken_${action}`, {})).toContain('needs an approval');
@@ -340,7 +340,7 @@ describe('a plugin that cannot say what a call needs', () => {
   });
 
   test('adds no rule for a call that is approved once', async () => {
-    const agent = await world.start({ needs: { plugins: [brokenPlugin] } });
+    const agent = await world.start({ createOptions: { plugins: [brokenPlugin] } });
     await agent.client.sessions.create({ id: 's', attended: true });
     const answer = { decision: 'approve', scope: 'session' };
     const events = await decideOnce(agent, 's', {}, answer, undefined, 'broken_throws');
@@ -349,7 +349,7 @@ describe('a plugin that cannot say what a call needs', () => {
   });
 
   test('is denied by a rule for the action', async () => {
-    const agent = await world.start({ needs: { plugins: [brokenPlugin] } });
+    const agent = await world.start({ createOptions: { plugins: [brokenPlugin] } });
     await agent.client.sessions.create({ id: 's' });
     await agent.client.permissions.create({ tool: 'broken', effect: 'deny' });
     expect(await callTool(agent, 's', 'broken_throws', {})).toContain('refuses the call');
@@ -361,7 +361,7 @@ describe('a plugin that cannot say what a call needs', () => {
     };
     const actions = { act: { description: 'Acts.', input, run, check } };
     const uncheckedPlugin = definePlugin({ name: 'unchecked', title: 'Unchecked', description: '', actions });
-    const agent = await world.start({ needs: { plugins: [uncheckedPlugin] } });
+    const agent = await world.start({ createOptions: { plugins: [uncheckedPlugin] } });
     await agent.client.sessions.create({ id: 's' });
     expect(await callTool(agent, 's', 'unchecked_act', {})).toContain('could not be checked');
   });
@@ -369,7 +369,7 @@ describe('a plugin that cannot say what a call needs', () => {
   test('falls under the rules for the action when it names another right', async () => {
     const actions = { act: { description: 'Acts.', input, run, permissions: () => [{ right: 'other' }] } };
     const evadingPlugin = definePlugin({ name: 'evading', title: 'Evading', description: '', actions });
-    const agent = await world.start({ needs: { plugins: [evadingPlugin] } });
+    const agent = await world.start({ createOptions: { plugins: [evadingPlugin] } });
     await agent.client.sessions.create({ id: 's' });
     await agent.client.permissions.create({ tool: 'evading', effect: 'deny' });
     expect(await callTool(agent, 's', 'evading_act', {})).toContain('refuses the call');

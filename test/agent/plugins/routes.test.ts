@@ -120,7 +120,7 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
       gatewayUrl: gateway.url,
       variant,
       settings: { toolTimeoutMs: 400 },
-      needs: { plugins: [probe, brokenPlugin] },
+      createOptions: { plugins: [probe, brokenPlugin] },
     });
     const classic = createClassicClient({ baseUrl: agent.url, token: agent.token });
     const current = agent.client;

@@ -473,7 +473,7 @@ describe('a machine without bubblewrap', () => {
   test('reports why shell is unavailable', async () => {
     const agent = await world.start({
       settings: { unsafeShell: false },
-      needs: { env: { PATH: '/nowhere' } },
+      createOptions: { env: { PATH: '/nowhere' } },
     });
     const { availability } = await agent.client.plugins.checkAvailability({ plugin_name: 'shell' });
     expect(availability).toMatchObject({

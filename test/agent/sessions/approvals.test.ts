@@ -38,7 +38,7 @@ describe('sessions.decideApproval', () => {
     world.gateway.answer((_, index) =>
       index === 0 ? calls({ name: 'careful_act', input: { what: 'it' } }) : says('So be it.'),
     );
-    return world.start({ needs: { plugins: [approvalPlugin] }, settings });
+    return world.start({ createOptions: { plugins: [approvalPlugin] }, settings });
   };
 
   test.each([

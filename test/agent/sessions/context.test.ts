@@ -83,7 +83,7 @@ describe('a long output of a tool', () => {
       );
       return calls({ name: 'context_read', input: { seq, offset: 60_000, length: 100 }, id: 'middle' });
     });
-    const { client } = await world.start({ needs: { plugins: [reader] } });
+    const { client } = await world.start({ createOptions: { plugins: [reader] } });
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
     const prompt = JSON.stringify(toolResults(world.gateway.requests[1] as StreamRequest));
@@ -110,7 +110,7 @@ describe('old outputs of tools', () => {
       hasAsked = true;
       return calls({ name: 'context_read', input: { seq: Number(seqInNote) }, id: 'again' });
     });
-    const { client } = await world.start({ needs: { plugins: [reader] } });
+    const { client } = await world.start({ createOptions: { plugins: [reader] } });
     await client.sessions.create({ id: 's' });
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
@@ -134,7 +134,7 @@ describe('old outputs of tools', () => {
   test('stay notes in the next run', async () => {
     world.gateway.catalog([{ id: model, context_window: 16_000 }]);
     world.gateway.answer(readsPages(20));
-    const { client } = await world.start({ needs: { plugins: [reader] } });
+    const { client } = await world.start({ createOptions: { plugins: [reader] } });
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
     const promptBefore = promptBytes(world.gateway.bodies.at(-1) as string);
@@ -152,7 +152,7 @@ describe('a run of many steps', () => {
   test('summarizes the steps between its input and the last ones', async () => {
     world.gateway.catalog([{ id: model, context_window: 12_000 }]);
     world.gateway.answer(readsPages(50, shortLength));
-    const { client } = await world.start({ needs: { plugins: [reader] } });
+    const { client } = await world.start({ createOptions: { plugins: [reader] } });
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Read all pages.' }, wait);
     const events = await eventsOf(client, 's');
@@ -189,7 +189,7 @@ describe('a run of many steps', () => {
           }
         : pages(request),
     );
-    const { client } = await world.start({ needs: { plugins: [reader] } });
+    const { client } = await world.start({ createOptions: { plugins: [reader] } });
     await client.sessions.create({ id: 's' });
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read all pages.' }, wait);
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
@@ -220,7 +220,7 @@ describe('a prompt that no summary shortens', () => {
   test('is summarized only where that frees a tenth of the window', async () => {
     world.gateway.catalog([{ id: model, context_window: 14_000 }]);
     world.gateway.answer(readsPages(30, 900));
-    const { client } = await world.start({ needs: { plugins: [reader, wordyPlugin] } });
+    const { client } = await world.start({ createOptions: { plugins: [reader, wordyPlugin] } });
     await client.sessions.create({ id: 's' });
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read all pages.' }, wait);
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
@@ -230,7 +230,7 @@ describe('a prompt that no summary shortens', () => {
   test('ends the run with an error that says what fills the window', async () => {
     world.gateway.catalog([{ id: model, context_window: 14_000 }]);
     world.gateway.answer(() => refusal);
-    const { client } = await world.start({ needs: { plugins: [reader, wordyPlugin] } });
+    const { client } = await world.start({ createOptions: { plugins: [reader, wordyPlugin] } });
     await client.sessions.create({ id: 's' });
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' });
     await eventsOf(client, 's');
@@ -254,7 +254,7 @@ test('a length error removes no output that the model has yet to read', async ()
       ? { status: 400, error: { code: 'upstream_refused', message: 'prompt is too long' } }
       : pages(request),
   );
-  const { client } = await world.start({ needs: { plugins: [reader] } });
+  const { client } = await world.start({ createOptions: { plugins: [reader] } });
   await client.sessions.create({ id: 's' });
   const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
   expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
@@ -528,7 +528,7 @@ test('an error that quotes a megabyte takes no room in the prompt', async () => 
       ? says('Done.')
       : calls({ name: `pages_${'x'.repeat(1024 * 1024)}`, input: {}, id: 'long' }),
   );
-  const { client } = await world.start({ needs: { plugins: [reader] } });
+  const { client } = await world.start({ createOptions: { plugins: [reader] } });
   await client.sessions.create({ id: 's' });
   const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
   expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
@@ -544,7 +544,7 @@ test('two calls of one step with the same id get their own results', async () =>
           { name: 'pages_read', input: { page: 2 }, id: 'same' },
         ),
   );
-  const { client } = await world.start({ needs: { plugins: [reader] } });
+  const { client } = await world.start({ createOptions: { plugins: [reader] } });
   await client.sessions.create({ id: 's' });
   await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
   const results = toolResults(world.gateway.requests.at(-1) as StreamRequest);
@@ -635,7 +635,7 @@ test('an agent reports once which tools exceed the limits of the gateway', async
   world.gateway.answer((_, index) =>
     index === 0 ? calls({ name: 'files_list', input: {} }) : says('Done.'),
   );
-  const { client } = await world.start({ needs: { plugins: [wordyPlugin] } });
+  const { client } = await world.start({ createOptions: { plugins: [wordyPlugin] } });
   await client.sessions.create({ id: 's' });
   await client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
   const bytes = Buffer.byteLength(JSON.stringify(world.gateway.requests[0]?.tools));

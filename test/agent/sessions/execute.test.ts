@@ -71,7 +71,7 @@ const start = async (options: Partial<AgentOptions> = {}) => {
     name,
     model: 'local/echo',
     database: world.database,
-    needs: { plugins: [trouble] },
+    createOptions: { plugins: [trouble] },
     ...options,
   });
   agents.push(agent);

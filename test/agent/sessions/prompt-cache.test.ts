@@ -73,7 +73,7 @@ describe('the prompts of a session', () => {
     world.gateway.answer((_, index) => (index < 19 ? step(index) : says('Done.')));
     const agent = await world.start({
       name,
-      needs: { plugins: [lookup] },
+      createOptions: { plugins: [lookup] },
       ...(dataDir === undefined ? {} : { dataDir }),
     });
     await agent.client.sessions.create({ id: 's' });
@@ -115,7 +115,7 @@ describe('the prompts of a session', () => {
     const { client } = await world.start({
       name: 'restarted',
       dataDir,
-      needs: { plugins: [lookup] },
+      createOptions: { plugins: [lookup] },
     });
     await client.sessions.prompt({ sessionId: 's', text: 'More.' }, { headers: { prefer: 'wait=20' } });
     expectPrefix(beforeRestart, promptBytes(world.gateway.bodies.at(-1) as string));
@@ -127,7 +127,7 @@ describe('the prompts of a session', () => {
   });
 
   test('leave out the reasoning of another model', async () => {
-    const { client } = await world.start({ needs: { plugins: [lookup] } });
+    const { client } = await world.start({ createOptions: { plugins: [lookup] } });
     world.gateway.answer((_, index) => (index === 0 ? step(0) : says('Done.')));
     await client.sessions.create({ id: 's' });
     const wait = { headers: { prefer: 'wait=20' } };

@@ -152,7 +152,7 @@ describe('a repair task on a small context', () => {
       name: 'repairer',
       dataDir: join(folder, 'data'),
       workspace: join(folder, 'repository'),
-      needs: { plugins: [checks] },
+      createOptions: { plugins: [checks] },
       settings: { maxSteps: 500, modelRetries: 5, modelWaitMs: 60_000 },
     });
 

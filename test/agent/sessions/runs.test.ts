@@ -108,7 +108,7 @@ describe('a run', () => {
     world.gateway.answer((_, index) =>
       index === 0 ? calls({ name: 'files_list', input: {} }) : says('two files'),
     );
-    const { client } = await world.start({ needs: { plugins: [plugin] } });
+    const { client } = await world.start({ createOptions: { plugins: [plugin] } });
     expect(await client.sessions.execute({ instructions: 'Look' })).toMatchObject({ text: 'TWO FILES' });
     const prompt = JSON.stringify(world.gateway.requests[0]?.prompt);
     expect(prompt).toContain('Look please');
@@ -138,7 +138,7 @@ describe('a run', () => {
       actions: {},
       hooks: { guards: { 'prompt.before': () => ({ refuse: 'Not on Sundays.' }) } },
     });
-    const { client } = await world.start({ needs: { plugins: [plugin] } });
+    const { client } = await world.start({ createOptions: { plugins: [plugin] } });
     const { runId } = await promptAndWait(client, 'Now?');
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
       status: 'failed',

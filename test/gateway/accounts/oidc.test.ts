@@ -22,9 +22,9 @@ beforeAll(async () => {
 });
 beforeEach(() => world.shiftClock('0'));
 afterEach(() => {
-  oidc.bend = undefined;
-  oidc.refuses = false;
-  oidc.hangs.clear();
+  oidc.rewriteIdToken = undefined;
+  oidc.deniesLogin = false;
+  oidc.hangingPaths.clear();
 });
 afterAll(async () => {
   await oidc?.close();
@@ -155,7 +155,7 @@ describe('a redirect login with redirect_to', () => {
   });
 
   test('sends the browser back with the reason of a refusal', async () => {
-    oidc.refuses = true;
+    oidc.deniesLogin = true;
     const { loginId, url } = await start({ redirect_to: redirectTo, code_challenge: proof().challenge });
     const callbackAnswer = await comeBack(await oidc.browse(url));
     expect([callbackAnswer.status, callbackAnswer.headers.location]).toEqual([
@@ -267,7 +267,7 @@ describe('the callback', () => {
     expect((await getPage(pathOf(secondUrl))).status).toBe(400);
   });
 
-  test.each<[string, NonNullable<Oidc['bend']>]>([
+  test.each<[string, NonNullable<Oidc['rewriteIdToken']>]>([
     ['another nonce', ({ header, claims, sign }) => sign(header, { ...claims, nonce: 'another' })],
     ['no nonce', ({ header, claims: { nonce: _nonce, ...claims }, sign }) => sign(header, claims)],
     ['another audience', ({ header, claims, sign }) => sign(header, { ...claims, aud: 'another' })],
@@ -309,11 +309,11 @@ describe('the callback', () => {
       ({ header, claims, sign }) =>
         [encode(header), encode({ ...claims, sub: 'eve' }), sign(header, claims).split('.')[2]].join('.'),
     ],
-  ])('refuses an ID token with %s without creating a user', async (_name, bend) => {
+  ])('refuses an ID token with %s without creating a user', async (_name, rewriteIdToken) => {
     const countsBefore = await counts();
     const { loginId, url } = await start();
     const callbackUrl = await oidc.browse(url);
-    oidc.bend = bend;
+    oidc.rewriteIdToken = rewriteIdToken;
     const { status, text } = await getPage(pathOf(callbackUrl));
     expect([status, text]).toEqual([400, expect.stringContaining('is invalid')]);
     expect(text).not.toContain('name="confirmation"');
@@ -338,7 +338,7 @@ describe('the callback', () => {
   test('answers 504 when the provider does not answer in time', async () => {
     const { loginId, url } = await start();
     const callbackUrl = await oidc.browse(url);
-    oidc.hangs.add('/token');
+    oidc.hangingPaths.add('/token');
     const startedMs = performance.now();
     const { status, text } = await getPage(pathOf(callbackUrl));
     expect([status, text]).toEqual([504, expect.stringContaining('did not answer in time')]);
@@ -493,9 +493,9 @@ describe('the provider', () => {
     try {
       const begin = () =>
         world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local' } });
-      otherProvider.hangs.add('/.well-known/openid-configuration');
+      otherProvider.hangingPaths.add('/.well-known/openid-configuration');
       expect((await begin()).body.error.code).toBe('upstream_timeout');
-      otherProvider.hangs.clear();
+      otherProvider.hangingPaths.clear();
       Object.assign(world.env, { OIDC_CLIENT_SECRET: otherProvider.clientSecret });
       expect((await begin()).status).toBe(200);
       await otherProvider.close();
