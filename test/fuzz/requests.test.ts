@@ -1,7 +1,7 @@
 // Arbitrary requests at every operation by every kind of caller. A valid one is rejected only by a rule that
 // names the member, an invalid one never succeeds, and each response is as the document declares it: status,
-// media type, body, headers and code. The seed is fixed unless FUZZ_SEED gives another (`random` for any);
-// FUZZ_RUNS is the number of valid and of invalid requests per operation: `npm run fuzz` sends 500.
+// media type, body, headers and code. FUZZ_RUNS is the number of valid and of invalid requests per operation:
+// `npm run fuzz` sends 500.
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { prepare } from '../contract/identity-table.ts';
@@ -10,11 +10,9 @@ import { agentCallers, gatewayCallers, type FuzzedCaller } from './callers.ts';
 import { type FuzzedOperation, readFuzzedDocument } from './document.ts';
 import { type Answer, findMismatches } from './judge.ts';
 import { type FuzzedRequest, invalidRequests, validRequests } from './requests.ts';
+import { readFuzzSettings } from './settings.ts';
 
-const seedText = process.env['FUZZ_SEED'] ?? '490667659';
-const seed = seedText === 'random' ? Math.floor(Math.random() * 2 ** 31) : Number(seedText);
-const runs = Number(process.env['FUZZ_RUNS'] ?? 10);
-console.log(`fuzz: FUZZ_SEED=${seed} FUZZ_RUNS=${runs}`);
+const { seed, runs } = readFuzzSettings(10);
 
 let servers: SampleServers;
 beforeAll(async () => {
@@ -36,7 +34,12 @@ const surfaces: Record<string, { url: () => string; callers: () => FuzzedCaller[
 
 describe.each(Object.entries(surfaces))('the %s', (surface, { url, callers }) => {
   const document = readFuzzedDocument(surface);
-  const cases = document.operations.map((operation) => [operation.id, operation] as const);
+  /** The operations for which there are such requests. */
+  const casesOf = (requestsOf: typeof validRequests) =>
+    document.operations.flatMap((operation) => {
+      const requests = requestsOf(document, operation);
+      return requests === undefined ? [] : [[operation.id, operation, requests] as const];
+    });
 
   async function judge(
     operation: FuzzedOperation,
@@ -50,11 +53,7 @@ describe.each(Object.entries(surfaces))('the %s', (surface, { url, callers }) =>
     expect(outcome, `${place} → ${answer.status} ${answer.text.slice(0, 400)}`).toBeNull();
   }
 
-  async function judgeAll(
-    operation: FuzzedOperation,
-    requests: fc.Arbitrary<FuzzedRequest> | undefined,
-  ): Promise<void> {
-    if (requests === undefined) return;
+  async function judgeAll(operation: FuzzedOperation, requests: fc.Arbitrary<FuzzedRequest>): Promise<void> {
     const all = callers();
     const admittedCallers = all.filter((caller) => caller.expected(operation) === 'in');
     const senders = fc.oneof(
@@ -67,13 +66,25 @@ describe.each(Object.entries(surfaces))('the %s', (surface, { url, callers }) =>
     );
   }
 
-  test.each(cases)('%s answers valid requests as declared', { timeout: 900_000 }, (_id, operation) =>
-    expect(judgeAll(operation, validRequests(document, operation))).resolves.toBeUndefined(),
+  test.each(casesOf(validRequests))(
+    '%s answers valid requests as declared',
+    { timeout: 900_000 },
+    (_id, operation, requests) => expect(judgeAll(operation, requests)).resolves.toBeUndefined(),
   );
 
-  test.each(cases)('%s refuses invalid requests', { timeout: 900_000 }, (_id, operation) =>
-    expect(judgeAll(operation, invalidRequests(document, operation))).resolves.toBeUndefined(),
+  test.each(casesOf(invalidRequests))(
+    '%s refuses invalid requests',
+    { timeout: 900_000 },
+    (_id, operation, requests) => expect(judgeAll(operation, requests)).resolves.toBeUndefined(),
   );
+
+  test('gets valid requests at all operations but those with form bodies', () => {
+    const ids = new Set(casesOf(validRequests).map(([id]) => id));
+    const otherOperations = document.operations.filter(({ id }) => !ids.has(id));
+    for (const { id, body } of otherOperations)
+      expect(Object.keys(body?.content ?? {}), id).toEqual([expect.stringMatching(/form/)]);
+    expect(ids.size).toBeGreaterThan(30);
+  });
 });
 
 async function send(
