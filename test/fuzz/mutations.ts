@@ -33,11 +33,11 @@ export const hostileValues: readonly Json[] = [
 ];
 
 /** The paths of all members and items of a document, including the root. */
-export function placesOf(value: Json, path: readonly (string | number)[] = []): (string | number)[][] {
+function pathsOf(value: Json, path: readonly (string | number)[] = []): (string | number)[][] {
   const entries: [string | number, Json][] = Array.isArray(value)
     ? value.map((item, index) => [index, item])
     : Object.entries(value !== null && typeof value === 'object' ? value : {});
-  const descendants = entries.flatMap(([step, member]) => placesOf(member, [...path, step]));
+  const descendants = entries.flatMap(([step, member]) => pathsOf(member, [...path, step]));
   return [[...path], ...descendants];
 }
 
@@ -56,9 +56,9 @@ export function mutationsOf(base: Json): fc.Arbitrary<Json> {
   return fc.array(change, { minLength: 1, maxLength: 3 }).map((changes) => {
     let document = structuredClone(base);
     for (const [position, mutation] of changes) {
-      const places = placesOf(document);
-      const place = places[position % places.length] ?? [];
-      document = changeAt(document, place, (value) => {
+      const paths = pathsOf(document);
+      const path = paths[position % paths.length] ?? [];
+      document = changeAt(document, path, (value) => {
         if (mutation.kind === 'replace') return mutation.value;
         if (mutation.kind === 'nest') return nestValue(value ?? null, mutation.depth);
         if (mutation.kind === 'add')
@@ -80,15 +80,15 @@ function nestValue(value: Json, depth: number): Json {
 
 function changeAt(
   document: Json,
-  place: readonly (string | number)[],
+  path: readonly (string | number)[],
   change: (value: Json | undefined) => Json | undefined,
 ): Json {
-  const [step, ...innerPlace] = place;
+  const [step, ...innerPath] = path;
   if (step === undefined) return change(document) ?? null;
   if (Array.isArray(document)) {
     return document.flatMap((item, index) => {
       if (index !== step) return [item];
-      if (innerPlace.length > 0) return [changeAt(item, innerPlace, change)];
+      if (innerPath.length > 0) return [changeAt(item, innerPath, change)];
       const changedItem = change(item);
       return changedItem === undefined ? [] : [changedItem];
     });
@@ -96,7 +96,7 @@ function changeAt(
   if (document === null || typeof document !== 'object') return document;
   const entries = Object.entries(document).flatMap(([name, member]): [string, Json][] => {
     if (name !== step) return [[name, member]];
-    if (innerPlace.length > 0) return [[name, changeAt(member, innerPlace, change)]];
+    if (innerPath.length > 0) return [[name, changeAt(member, innerPath, change)]];
     const changedMember = change(member);
     return changedMember === undefined ? [] : [[name, changedMember]];
   });

@@ -8,7 +8,7 @@ import { prepare } from '../contract/identity-table.ts';
 import { startSampleServers, type SampleServers } from '../docs/sample-servers.ts';
 import { agentCallers, gatewayCallers, type FuzzedCaller } from './callers.ts';
 import { type FuzzedOperation, readFuzzedDocument } from './document.ts';
-import { type Answer, findMismatches } from './judge.ts';
+import { type Answer, findMismatches } from './mismatches.ts';
 import { type FuzzedRequest, invalidRequests, validRequests } from './requests.ts';
 import { readFuzzSettings } from './settings.ts';
 
@@ -41,19 +41,19 @@ describe.each(Object.entries(surfaces))('the %s', (surface, { url, callers }) =>
       return requests === undefined ? [] : [[operation.id, operation, requests] as const];
     });
 
-  async function judge(
+  async function check(
     operation: FuzzedOperation,
     caller: FuzzedCaller,
     request: FuzzedRequest,
   ): Promise<void> {
     const answer = await send(url(), request, await caller.credential());
-    const place = `${caller.name}: ${request.method} ${request.target} ${request.body?.slice(0, 600) ?? ''}`;
-    expect(findMismatches(document, operation, answer), place).toEqual([]);
+    const description = `${caller.name}: ${request.method} ${request.target} ${request.body?.slice(0, 600) ?? ''}`;
+    expect(findMismatches(document, operation, answer), description).toEqual([]);
     const outcome = unexpectedOutcome(operation, caller, { request, answer });
-    expect(outcome, `${place} → ${answer.status} ${answer.text.slice(0, 400)}`).toBeNull();
+    expect(outcome, `${description} → ${answer.status} ${answer.text.slice(0, 400)}`).toBeNull();
   }
 
-  async function judgeAll(operation: FuzzedOperation, requests: fc.Arbitrary<FuzzedRequest>): Promise<void> {
+  async function checkAll(operation: FuzzedOperation, requests: fc.Arbitrary<FuzzedRequest>): Promise<void> {
     const all = callers();
     const admittedCallers = all.filter((caller) => caller.expected(operation) === 'in');
     const senders = fc.oneof(
@@ -61,7 +61,7 @@ describe.each(Object.entries(surfaces))('the %s', (surface, { url, callers }) =>
       fc.constantFrom(...all),
     );
     await fc.assert(
-      fc.asyncProperty(requests, senders, (request, caller) => judge(operation, caller, request)),
+      fc.asyncProperty(requests, senders, (request, caller) => check(operation, caller, request)),
       { seed, numRuns: runs, endOnFailure: runs > 100 },
     );
   }
@@ -69,13 +69,13 @@ describe.each(Object.entries(surfaces))('the %s', (surface, { url, callers }) =>
   test.each(casesOf(validRequests))(
     '%s answers valid requests as declared',
     { timeout: 900_000 },
-    (_id, operation, requests) => expect(judgeAll(operation, requests)).resolves.toBeUndefined(),
+    (_id, operation, requests) => expect(checkAll(operation, requests)).resolves.toBeUndefined(),
   );
 
   test.each(casesOf(invalidRequests))(
     '%s refuses invalid requests',
     { timeout: 900_000 },
-    (_id, operation, requests) => expect(judgeAll(operation, requests)).resolves.toBeUndefined(),
+    (_id, operation, requests) => expect(checkAll(operation, requests)).resolves.toBeUndefined(),
   );
 
   test('gets valid requests at all operations but those with form bodies', () => {

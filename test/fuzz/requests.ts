@@ -1,5 +1,5 @@
 // Arbitrary requests of an operation: valid ones as the document describes them, and
-// invalid ones that differ from a valid one at a single place.
+// invalid ones that differ from a valid one in a single part.
 import fc from 'fast-check';
 import type { FuzzedDocument, FuzzedOperation, Parameter } from './document.ts';
 import { type Json, mutationsOf } from './mutations.ts';
@@ -43,48 +43,56 @@ export function invalidRequests(
   operation: FuzzedOperation,
 ): fc.Arbitrary<FuzzedRequest> | undefined {
   const validArbitrary = validRequests(document, operation);
-  const media = operation.body?.content['application/json'];
   if (validArbitrary === undefined) return undefined;
-  const wrongRequests: fc.Arbitrary<FuzzedRequest>[] = [];
   const queries = operation.parameters.filter((parameter) => parameter.in === 'query');
-  if (media?.schema !== undefined) {
-    const { schema } = media;
-    const isInvalid = (value: Json) =>
-      document.check(schema, JSON.parse(JSON.stringify(value ?? null))) !== null;
-    const wrongBodies = filterValues(
-      validBodies(document, operation).chain((body) => mutationsOf(body ?? {})),
-      isInvalid,
-    );
-    if (wrongBodies !== undefined)
-      wrongRequests.push(
-        fc
-          .tuple(validArbitrary, wrongBodies)
-          .map(([request, body]) => withBody(request, JSON.stringify(body), 'a body off its schema')),
-      );
-    wrongRequests.push(
-      fc
-        .tuple(validArbitrary, fc.constantFrom('{', '', 'null', '{"a":1,"a":2}', '[1', '"text"', '\u00ff'))
-        .filter(([, text]) => text !== '' || operation.body?.required === true)
-        .map(([request, text]) => withBody(request, text, 'a body that is no JSON of the schema')),
-      validArbitrary
-        .filter(({ body }) => body !== undefined)
-        .map((request) => ({
-          ...request,
-          headers: { ...request.headers, 'content-type': 'application/x-unknown' },
-          fault: 'an unknown media type',
-        })),
-    );
-  }
-  if (!operation.toleratesQuery)
-    wrongRequests.push(
-      validArbitrary.map((request) => ({
-        ...request,
-        target: `${request.target}${request.target.includes('?') ? '&' : '?'}undeclared_member=1`,
-        fault: 'an undeclared query parameter',
-      })),
-    );
-  for (const parameter of queries) wrongRequests.push(...wrongQueries(document, validArbitrary, parameter));
+  const wrongRequests = [
+    ...wrongBodies(document, operation, validArbitrary),
+    ...(operation.toleratesQuery ? [] : [withUndeclaredQuery(validArbitrary)]),
+    ...queries.flatMap((parameter) => wrongQueries(document, validArbitrary, parameter)),
+  ];
   return wrongRequests.length === 0 ? undefined : fc.oneof(...wrongRequests);
+}
+
+function wrongBodies(
+  document: FuzzedDocument,
+  operation: FuzzedOperation,
+  valid: fc.Arbitrary<FuzzedRequest>,
+): fc.Arbitrary<FuzzedRequest>[] {
+  const { schema } = operation.body?.content['application/json'] ?? {};
+  if (schema === undefined) return [];
+  const invalidBodies = filterValues(
+    validBodies(document, operation).chain((body) => mutationsOf(body ?? {})),
+    (value) => document.check(schema, JSON.parse(JSON.stringify(value ?? null))) !== null,
+  );
+  const wrongTexts = fc.constantFrom('{', '', 'null', '{"a":1,"a":2}', '[1', '"text"', '\u00ff');
+  return [
+    ...(invalidBodies === undefined
+      ? []
+      : [
+          fc
+            .tuple(valid, invalidBodies)
+            .map(([request, body]) => withBody(request, JSON.stringify(body), 'a body off its schema')),
+        ]),
+    fc
+      .tuple(valid, wrongTexts)
+      .filter(([, text]) => text !== '' || operation.body?.required === true)
+      .map(([request, text]) => withBody(request, text, 'a body that is no JSON of the schema')),
+    valid
+      .filter(({ body }) => body !== undefined)
+      .map((request) => ({
+        ...request,
+        headers: { ...request.headers, 'content-type': 'application/x-unknown' },
+        fault: 'an unknown media type',
+      })),
+  ];
+}
+
+function withUndeclaredQuery(valid: fc.Arbitrary<FuzzedRequest>): fc.Arbitrary<FuzzedRequest> {
+  return valid.map((request) => ({
+    ...request,
+    target: `${request.target}${request.target.includes('?') ? '&' : '?'}undeclared_member=1`,
+    fault: 'an undeclared query parameter',
+  }));
 }
 
 function wrongQueries(
@@ -114,7 +122,7 @@ function wrongQueries(
           }),
         ];
   if (required !== true) return replacements;
-  const unknownPaths = valid.map((request) => {
+  const withoutParameter = valid.map((request) => {
     const { path, query } = removeParameter(request);
     return {
       ...request,
@@ -122,7 +130,7 @@ function wrongQueries(
       fault: `no ${name} in the query`,
     };
   });
-  return [...replacements, unknownPaths];
+  return [...replacements, withoutParameter];
 }
 
 /** The values that the text of a query may represent, lists included. */
@@ -135,9 +143,9 @@ function readings(text: string): unknown[] {
 }
 
 /** Whether a URL or a header can carry the value; fetch and URLs reject or change others. */
-function canStandIn(place: Parameter['in'], value: Json): boolean {
-  if (place === 'header') return /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(textOf(value));
-  if (place !== 'path') return true;
+function fitsIn(location: Parameter['in'], value: Json): boolean {
+  if (location === 'header') return /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(textOf(value));
+  if (location !== 'path') return true;
   // Such a path is rejected before the caller is identified.
   return /^[^\p{Cc}\s/\\]+$/u.test(textOf(value)) && !['.', '..'].includes(textOf(value));
 }
@@ -145,14 +153,15 @@ function canStandIn(place: Parameter['in'], value: Json): boolean {
 function parameterValues(
   document: FuzzedDocument,
   operation: FuzzedOperation,
-  place: Parameter['in'],
+  location: Parameter['in'],
 ): fc.Arbitrary<Values> {
-  const parameters = operation.parameters.filter((parameter) => parameter.in === place);
+  const parameters = operation.parameters.filter((parameter) => parameter.in === location);
   const values = parameters.map(({ name, schema = {}, example }) => {
     const generatedValue = filterValues(
       valuesOf(schema, document.resolve),
-      (value) => document.check(schema, value) === null && canStandIn(place, value),
+      (value) => document.check(schema, value) === null && fitsIn(location, value),
     );
+    // Twice, since an example reaches more code than most generated values.
     const exampleValue = example === undefined ? undefined : fc.constant(example);
     const arbitraries = [generatedValue, exampleValue, exampleValue].filter(
       (arbitrary) => arbitrary !== undefined,

@@ -1,7 +1,7 @@
 // Arbitrary values of a JSON Schema of the contract. They follow the keywords that the contract uses; the
 // validator that filters the values afterwards checks other keywords, such as `not` or `dependentSchemas`.
 import fc from 'fast-check';
-import { isRecord } from '../../src/kernel/json-value.ts';
+import { asRecord, isRecord } from '../../src/kernel/json-value.ts';
 import type { Json } from './mutations.ts';
 
 export type Schema = Record<string, unknown>;
@@ -42,7 +42,7 @@ export function valuesOf(schema: unknown, resolve: Resolve, depth = 0): fc.Arbit
 /** The members of both; a variant of a union usually only requires members that the union describes. */
 function mergeSchemas(base: Schema, variant: Schema): Schema {
   if (Object.keys(base).every((name) => ['title', 'description'].includes(name))) return variant;
-  const properties = { ...recordOf(base['properties']), ...recordOf(variant['properties']) };
+  const properties = { ...asRecord(base['properties']), ...asRecord(variant['properties']) };
   const required = [...listOf(base['required']), ...listOf(variant['required'])];
   return { ...base, ...variant, properties, required };
 }
@@ -133,7 +133,7 @@ function lists(schema: Schema, resolve: Resolve, depth: number): fc.Arbitrary<Js
 }
 
 function objects(schema: Schema, resolve: Resolve, depth: number): fc.Arbitrary<Json> {
-  const properties = recordOf(schema['properties']);
+  const properties = asRecord(schema['properties']);
   const required = listOf(schema['required']) as string[];
   const names = Object.keys(properties).filter((name) => required.includes(name) || depth <= fullDepth);
   const members = Object.fromEntries(
@@ -146,10 +146,6 @@ function objects(schema: Schema, resolve: Resolve, depth: number): fc.Arbitrary<
 
 function numberOf(value: unknown, fallback: number): number {
   return typeof value === 'number' ? value : fallback;
-}
-
-function recordOf(value: unknown): Schema {
-  return isRecord(value) ? value : {};
 }
 
 function listOf(value: unknown): unknown[] {
