@@ -60,19 +60,24 @@ describe('the error codes of an operation', () => {
     ]);
   });
 
-  test('must be known, covered by a status and not of a family', () => {
-    expect(() => codesWithFamilies({ 'x-error-codes': ['job_not_found', 'jobs_lost'] })).toThrow(
+  test.each<[string, Partial<Operation>, string]>([
+    [
+      'an unknown code',
+      { 'x-error-codes': ['job_not_found', 'jobs_lost'] },
       'jobs.get lists the unknown code jobs_lost',
-    );
-    expect(() => codesWithFamilies({ 'x-error-codes': ['job_not_found', 'invalid_token'] })).toThrow(
+    ],
+    [
+      'a code of a family',
+      { 'x-error-codes': ['job_not_found', 'invalid_token'] },
       'jobs.get lists invalid_token, which every such operation has',
-    );
-    expect(() =>
-      codesWithFamilies({
-        'x-error-codes': ['job_not_found'],
-        responses: { '400': problem, '500': problem },
-      }),
-    ).toThrow('jobs.get lists job_not_found and declares none of its statuses');
+    ],
+    [
+      'a code without a declared status',
+      { 'x-error-codes': ['job_not_found'], responses: { '400': problem, '500': problem } },
+      'jobs.get lists job_not_found and declares none of its statuses',
+    ],
+  ])('may not include %s', (_name, operation, message) => {
+    expect(() => codesWithFamilies(operation)).toThrow(message);
   });
 
   test('cover every declared error status', () => {

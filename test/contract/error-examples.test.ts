@@ -91,15 +91,14 @@ describe.each(surfaces.map(({ name }) => name))('the examples of errors of %s', 
 describe('an example of an error', () => {
   const gateway = readDocument('gateway');
 
-  test("has the operation's own shape", () => {
-    const [example] = examplesOf(gateway, 'ai.generateText').get('404') ?? [];
-    expect(example).toMatchObject({ error: { type: 'invalid_request_error', code: 'model_not_found' } });
-    const [anthropic] = examplesOf(gateway, 'ai.createMessage').get('404') ?? [];
-    expect(anthropic).toMatchObject({ type: 'error', error: { type: 'not_found_error' } });
-    const [google] = examplesOf(gateway, 'ai.generateGeminiContent').get('404') ?? [];
-    expect(google).toMatchObject({ error: { code: 404, status: 'NOT_FOUND' } });
-    const [agent] = examplesOf(readDocument('agent'), 'sessions.getRun').get('404') ?? [];
-    expect(agent).toMatchObject({ success: false });
+  test.each([
+    ['gateway', 'ai.generateText', { error: { type: 'invalid_request_error', code: 'model_not_found' } }],
+    ['gateway', 'ai.createMessage', { type: 'error', error: { type: 'not_found_error' } }],
+    ['gateway', 'ai.generateGeminiContent', { error: { code: 404, status: 'NOT_FOUND' } }],
+    ['agent', 'sessions.getRun', { success: false }],
+  ])('has the shape of the operation: %s %s', (name, id, shape) => {
+    const [example] = examplesOf(readDocument(name), id).get('404') ?? [];
+    expect(example).toMatchObject(shape);
   });
 
   test('has a message that the code of the servers contains', () => {

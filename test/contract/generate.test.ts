@@ -66,7 +66,7 @@ describe('the Operations map', () => {
     expect(() => entryOf({ security: [{ otherKey: [] }] })).toThrow(/otherKey, which proves no identity/);
   });
 
-  test('knows the kind of each success: JSON, events, bytes, nothing', () => {
+  test('types each kind of success', () => {
     const text = entryOf(
       {
         responses: {
@@ -127,8 +127,11 @@ describe('the Operations map', () => {
     expect(entryOf({})).toContain('passthrough: false;');
   });
 
-  test('refuses a non-numeric status and unnamed schemas', () => {
+  test('refuses a non-numeric status', () => {
     expect(() => entryOf({ responses: { default: json } })).toThrow(/name each status by its number/);
+  });
+
+  test('refuses an unnamed schema of events', () => {
     expect(() =>
       entryOf({
         responses: {
@@ -145,12 +148,19 @@ describe('the Operations map', () => {
 });
 
 describe('the bundle', () => {
-  test('is refused for a dangling or outside reference', () => {
-    const document = documentWith({});
+  const document = documentWith({});
+
+  test('passes with resolvable references', () => {
     expect(() => checkReferences(document, gateway)).not.toThrow();
+  });
+
+  test('is refused for a dangling reference', () => {
     expect(() => checkReferences({ ...document, components: { schemas: {} } }, gateway)).toThrow(
       /leads nowhere: #\/components\/schemas\/Thing/,
     );
+  });
+
+  test('is refused for a reference to another file', () => {
     expect(() => checkReferences(documentWith({ requestBody: { $ref: './other.yaml' } }), gateway)).toThrow(
       /leads nowhere: .\/other.yaml/,
     );
@@ -158,22 +168,27 @@ describe('the bundle', () => {
 });
 
 describe('the problem codes', () => {
-  const operationWithCodes = (codes: string[]) => ({
+  const documentWithCodes = (codes: string[]) => ({
     components: { schemas: { ProblemCode: { type: 'string', enum: codes } } },
   });
+
   test('are one list for all documents', () => {
-    expect(
-      writeProblemCodes([
-        { name: 'gateway', document: operationWithCodes(['a', 'b']) },
-        { name: 'agent', document: {} },
-      ]),
-    ).toContain("  | 'a'\n  | 'b';");
-    expect(() =>
-      writeProblemCodes([
-        { name: 'gateway', document: operationWithCodes(['a']) },
-        { name: 'agent', document: operationWithCodes(['b']) },
-      ]),
-    ).toThrow(/different problem codes/);
+    const documents = [
+      { name: 'gateway', document: documentWithCodes(['a', 'b']) },
+      { name: 'agent', document: {} },
+    ];
+    expect(writeProblemCodes(documents)).toContain("  | 'a'\n  | 'b';");
+  });
+
+  test('may not differ between documents', () => {
+    const documents = [
+      { name: 'gateway', document: documentWithCodes(['a']) },
+      { name: 'agent', document: documentWithCodes(['b']) },
+    ];
+    expect(() => writeProblemCodes(documents)).toThrow(/different problem codes/);
+  });
+
+  test('may not be absent', () => {
     expect(() => writeProblemCodes([{ name: 'gateway', document: {} }])).toThrow(
       /there are no problem codes/,
     );
@@ -264,14 +279,19 @@ describe('publishing', () => {
     publish(source, target);
     expect(readFileSync(path.join(target, 'picture.png'))).toEqual(bytes);
   });
+});
 
-  test('changes the digest with the bytes of an input or a tool version', () => {
+describe('the digest of the inputs', () => {
+  test('changes with the bytes of a file', () => {
     mkdirSync(path.join(folder, 'inputs'));
     writeFileSync(path.join(folder, 'inputs/a.yaml'), 'one');
     const digestBefore = digestFiles(folder, ['inputs']);
     expect(digestFiles(folder, ['inputs'])).toBe(digestBefore);
     writeFileSync(path.join(folder, 'inputs/a.yaml'), 'two');
     expect(digestFiles(folder, ['inputs'])).not.toBe(digestBefore);
+  });
+
+  test('changes with the version of a tool', () => {
     expect(digestFiles(folder, ['inputs'], ['tool@2'])).not.toBe(digestFiles(folder, ['inputs'], ['tool@1']));
   });
 });

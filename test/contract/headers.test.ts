@@ -18,9 +18,12 @@ function headersOf(document: Document, operationId: string, status: string): str
 }
 
 describe('the shared headers', () => {
-  test('are declared for the gateway’s rate limits and not for the agent', () => {
+  test('include rate limits only where the gateway counts calls', () => {
     expect(headersOf(gateway, 'ai.listModels', '200')).toContain('ratelimit');
     expect(headersOf(gateway, 'directory.getHealth', '200')).not.toContain('ratelimit');
+  });
+
+  test('include no rate limits of the agent', () => {
     expect(JSON.stringify(agent.components?.headers)).not.toContain('RateLimit');
     expect(headersOf(agent, 'sessions.prompt', '429')).not.toContain('ratelimit');
   });
@@ -30,8 +33,11 @@ describe('the shared headers', () => {
     expect(headersOf(gateway, 'ai.listModels', '200')).not.toContain('idempotent-replayed');
   });
 
-  test('name the attempts of a failed model call and the preference of a prompt', () => {
+  test('include the attempts of a failed model call', () => {
     expect(headersOf(gateway, 'ai.generateText', '502')).toContain('x-townhall-attempts');
+  });
+
+  test('include the applied preference of a prompt', () => {
     expect(headersOf(agent, 'sessions.prompt', '202')).toContain('preference-applied');
   });
 

@@ -1,5 +1,5 @@
-// Every regular expression of the contracts that callers' text is matched against runs in time
-// proportional to the text's length.
+// The regular expressions of the contracts, which the servers match against the texts of callers, run in
+// time proportional to the text's length.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import classic from '../../src/contract/agent-classic/bundle.json' with { type: 'json' };
@@ -19,7 +19,7 @@ const lengths = [
   10_000,
   100_000,
 ];
-const mostMs = 1_000;
+const limitMs = 1_000;
 
 function patternsOf(value: unknown): string[] {
   if (typeof value !== 'object' || value === null) return [];
@@ -59,32 +59,38 @@ function pumpSamples(sample: string, length: number): string[] {
 }
 
 /** The slowest text and its time. The first text above the limit ends the search. */
-function slowest(pattern: RegExp): { ms: number; text: string } {
-  let worstMatch = { ms: 0, text: '' };
+function findSlowest(pattern: RegExp): { ms: number; text: string } {
+  let slowest = { ms: 0, text: '' };
   const samples = samplesOf(pattern);
   for (const length of lengths) {
     for (const text of samples.flatMap((sample) => pumpSamples(sample, length))) {
-      const startedMs = performance.now();
+      const startedMs = processorMs();
       pattern.test(text);
-      const ms = performance.now() - startedMs;
-      if (ms > worstMatch.ms) worstMatch = { ms, text: text.slice(0, 60) };
-      if (ms > mostMs) return worstMatch;
+      const ms = processorMs() - startedMs;
+      if (ms > slowest.ms) slowest = { ms, text: text.slice(0, 60) };
+      if (ms > limitMs) return slowest;
     }
   }
-  return worstMatch;
+  return slowest;
+}
+
+/** Processor time of this thread, which does not grow while other work has the processor. */
+function processorMs(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1_000;
 }
 
 const patterns = [...new Set([gateway, agent, classic].flatMap(patternsOf))];
 
-describe('the patterns of the contracts', () => {
-  test('are more than 30', () => expect(patterns.length).toBeGreaterThan(30));
+describe('a pattern of the contracts', () => {
+  test('is one of more than 30', () => expect(patterns.length).toBeGreaterThan(30));
 
-  test.each(patterns)('%s takes below a second for any text', (pattern) => {
-    const { ms, text } = slowest(new RegExp(pattern, 'u'));
-    expect(ms, JSON.stringify(text)).toBeLessThan(mostMs);
+  test.each(patterns)('takes below a second for any text: %s', (pattern) => {
+    const { ms, text } = findSlowest(new RegExp(pattern, 'u'));
+    expect(ms, JSON.stringify(text)).toBeLessThan(limitMs);
   });
+});
 
-  test.each(['^(a+)+$', '^a*a*a*b$'])('the measurement finds the exponential %s', (pattern) => {
-    expect(slowest(new RegExp(pattern, 'u')).ms).toBeGreaterThan(mostMs);
-  });
+test.each(['^(a+)+$', '^a*a*a*b$'])('the measurement of patterns finds the slow %s', (pattern) => {
+  expect(findSlowest(new RegExp(pattern, 'u')).ms).toBeGreaterThan(limitMs);
 });

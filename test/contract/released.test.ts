@@ -47,6 +47,12 @@ async function gateWith(change: (document: Contract) => void) {
   }
 }
 
+function addEnumValue({ components }: Contract, schema: string, value: string): void {
+  const values = components.schemas[schema]?.enum;
+  if (values === undefined) throw new Error(`${schema} is no enumeration.`);
+  values.push(value);
+}
+
 describe('the contract against its release', () => {
   test('passes unchanged', { timeout: 240_000 }, async () => {
     const { code, stdout } = await gate();
@@ -60,15 +66,13 @@ describe('the contract against its release', () => {
     expect(code).toBe(1);
   });
 
-  test('fails for a new requirement of a call', { timeout: 240_000 }, async () => {
-    const { code } = await gateWith(({ paths }) => {
+  test('fails for a new required parameter', { timeout: 240_000 }, async () => {
+    const { code, stderr } = await gateWith(({ paths }) => {
       const operation = paths['/v1/ai/models']?.['get'];
-      if (operation)
-        operation.parameters = [
-          ...(operation.parameters ?? []),
-          { name: 'kind', in: 'query', required: true, schema: { type: 'string' } },
-        ];
+      const parameter = { name: 'kind', in: 'query', required: true, schema: { type: 'string' } };
+      if (operation) operation.parameters = [...(operation.parameters ?? []), parameter];
     });
+    expect(stderr).toMatch(/needs a higher major version/);
     expect(code).toBe(1);
   });
 
@@ -82,21 +86,17 @@ describe('the contract against its release', () => {
   });
 
   test('fails with a new value of a closed enumeration', { timeout: 240_000 }, async () => {
-    const { code, stderr } = await gateWith(({ components }) =>
-      components.schemas['PaymentState']?.enum?.push('lost'),
-    );
+    const { code, stderr } = await gateWith((document) => addEnumValue(document, 'PaymentState', 'lost'));
     expect(stderr).toMatch(/Enum of .* gained values: 'lost'/);
     expect(code).toBe(1);
   });
 
   test('passes with a new value of an open enumeration', { timeout: 240_000 }, async () => {
-    const { code } = await gateWith(({ components }) =>
-      components.schemas['PaymentMethodId']?.enum?.push('cash'),
-    );
+    const { code } = await gateWith((document) => addEnumValue(document, 'PaymentMethodId', 'cash'));
     expect(code).toBe(0);
   });
 
-  test('accepts a breaking change only with a new major version', { timeout: 240_000 }, async () => {
+  test('may break only with a new major version', { timeout: 240_000 }, async () => {
     const breakAs = (version: string) =>
       gateWith((document) => {
         document.info.version = version;
@@ -106,7 +106,7 @@ describe('the contract against its release', () => {
     expect((await breakAs('1.0.0')).code).toBe(0);
   });
 
-  test('reads the documents in the repository', { timeout: 240_000 }, async () => {
+  test('passes for the documents in the repository', { timeout: 240_000 }, async () => {
     const { code, stdout, stderr } = await runNode(script, [], { cwd: root });
     expect(stdout + stderr).toMatch(/gateway: .*0 breaking/);
     expect(code).toBe(0);
