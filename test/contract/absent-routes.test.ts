@@ -1,6 +1,5 @@
 // Tests the lint of absent routes: it tells a served route from an absent one and from one with
 // another method.
-
 import { describe, expect, test } from 'vitest';
 import { compareRoutes, specifiedRoutes } from '../../scripts/absent-routes.ts';
 import type { Document } from '../../scripts/generate/document.ts';

@@ -1,6 +1,5 @@
 // Tests that the generator fails where its tools would stay silent: a document without typable
 // handlers, a dangling reference, a client that lacks a part of its bundle.
-
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, utimesSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';

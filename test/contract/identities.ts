@@ -2,7 +2,6 @@
 // differs from the contract. It creates a local edition and removes it again.
 //
 //   node test/contract/identities.ts
-
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +10,7 @@ import { readGatewayConfig } from '../../src/gateway/config.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { createLog } from '../../src/kernel/log.ts';
 import { createRedactor } from '../../src/kernel/secrets/secret.ts';
-import { prepare, render, walk } from './identity-table.ts';
+import { callAll, insertBureaus, renderTable } from './identity-table.ts';
 
 const folder = await mkdtemp(join(tmpdir(), 'townhall-identities-'));
 const env = {
@@ -36,10 +35,10 @@ try {
     clock: systemClock,
     validateResponses: true,
   });
-  await prepare(gateway.database.sql);
+  await insertBureaus(gateway.database.sql);
   const { url } = await gateway.listen();
-  const findings = await walk(url, gateway.database.sql);
-  console.log(render(findings));
+  const findings = await callAll(url, gateway.database.sql);
+  console.log(renderTable(findings));
   const mismatches = findings.filter(({ mismatch }) => mismatch !== null);
   for (const { operation, caller, status, code, mismatch } of mismatches)
     console.error(`${operation.operationId} for ${caller}: ${status} ${code ?? ''}; ${mismatch}`);

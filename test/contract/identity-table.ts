@@ -39,8 +39,8 @@ interface Operation {
   statuses: readonly string[];
 }
 
-/** `in`: authentication and authorization pass, so the answer is neither 401 nor 403. */
-export type Expected = 'in' | { status: 400 | 401 | 403; code: string };
+/** `admitted`: authentication and authorization pass, so the answer is neither 401 nor 403. */
+export type Expected = 'admitted' | { status: 400 | 401 | 403; code: string };
 
 export interface Finding {
   operation: Operation;
@@ -52,7 +52,7 @@ export interface Finding {
   mismatch: string | null;
 }
 
-interface Declared {
+interface DeclaredOperation {
   operationId: string;
   security: Record<string, string[]>[];
   responses: Record<string, unknown>;
@@ -60,7 +60,7 @@ interface Declared {
 }
 
 export function operations(): Operation[] {
-  return Object.entries(bundle.paths as unknown as Record<string, Record<string, Declared>>).flatMap(
+  return Object.entries(bundle.paths as unknown as Record<string, Record<string, DeclaredOperation>>).flatMap(
     ([path, item]) =>
       ['get', 'post', 'put', 'patch', 'delete'].flatMap((method) => {
         const operation = item[method];
@@ -84,13 +84,15 @@ export function expectedOf(
   operation: Pick<Operation, 'isOpen' | 'schemes' | 'ignoresCredential'>,
   caller: Caller,
 ): Expected {
-  if (operation.ignoresCredential) return 'in';
+  if (operation.ignoresCredential) return 'admitted';
   const { isOpen } = operation;
   const admits = (scheme: string): Expected =>
-    isOpen || operation.schemes.includes(scheme) ? 'in' : { status: 403, code: 'forbidden_for_identity' };
+    isOpen || operation.schemes.includes(scheme)
+      ? 'admitted'
+      : { status: 403, code: 'forbidden_for_identity' };
   switch (caller) {
     case 'none':
-      return isOpen ? 'in' : { status: 401, code: 'authentication_required' };
+      return isOpen ? 'admitted' : { status: 401, code: 'authentication_required' };
     case 'user':
     case 'user of another Bureau':
       return admits('userToken');
@@ -102,7 +104,7 @@ export function expectedOf(
     case 'machine of another Bureau':
       return admits('machineCredential');
     case 'user by key header':
-      return takesKeyHeader(operation) ? 'in' : expectedOf(operation, 'none');
+      return takesKeyHeader(operation) ? 'admitted' : expectedOf(operation, 'none');
     case 'admin by key header':
       return takesKeyHeader(operation)
         ? { status: 403, code: 'forbidden_for_identity' }
@@ -112,19 +114,19 @@ export function expectedOf(
         ? { status: 400, code: 'invalid_request' }
         : expectedOf(operation, 'user');
     case 'machine with unknown scopes':
-      return isOpen ? 'in' : { status: 403, code: 'forbidden_for_identity' };
+      return isOpen ? 'admitted' : { status: 403, code: 'forbidden_for_identity' };
     default:
       return { status: 401, code: 'invalid_token' };
   }
 }
 
-/** Other operations do not look at the header. */
+/** Whether the operation reads the key header; others ignore it. */
 function takesKeyHeader({ schemes }: Pick<Operation, 'schemes'>): boolean {
   return schemes.includes('xApiKey');
 }
 
 /** Creates the Bureaus that the callers need. */
-export async function prepare(sql: Sql): Promise<void> {
+export async function insertBureaus(sql: Sql): Promise<void> {
   for (const [bureauId, state] of [
     ['matrix_one', 'active'],
     ['matrix_other', 'active'],
@@ -140,22 +142,21 @@ export async function prepare(sql: Sql): Promise<void> {
  * Calls every operation as every caller. Each call uses its own credential, since some operations
  * revoke the one in use.
  */
-export async function walk(url: string, sql: Sql): Promise<Finding[]> {
+export async function callAll(url: string, sql: Sql): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (const operation of operations()) {
     for (const caller of callers)
-      findings.push(await ask(url, operation, { caller, credentials: await credentialsOf(sql, caller) }));
+      findings.push(await callAs(url, operation, { caller, credentials: await credentialsOf(sql, caller) }));
   }
   return findings;
 }
 
-async function ask(
+async function callAs(
   url: string,
   operation: Operation,
-  who: { caller: Caller; credentials: Record<string, string> },
+  { caller, credentials }: { caller: Caller; credentials: Record<string, string> },
 ): Promise<Finding> {
-  const { caller, credentials } = who;
-  const gate = new AbortController();
+  const abort = new AbortController();
   const answer = await fetch(url + operation.path.replace(/\{\w+\}/g, 'nothing'), {
     method: operation.method,
     headers: {
@@ -166,7 +167,7 @@ async function ask(
     // nothing.
     ...(operation.method === 'GET' ? {} : { body: '{}' }),
     redirect: 'manual',
-    signal: gate.signal,
+    signal: abort.signal,
   });
   const isJson = answer.headers.get('content-type')?.startsWith('application/json') === true;
   const code = isJson ? codeOf((await answer.json()) as ErrorBody) : null;
@@ -176,7 +177,8 @@ async function ask(
     code,
     challenge: answer.headers.get('www-authenticate'),
   });
-  gate.abort();
+  // Some streams have no end.
+  abort.abort();
   return { operation, caller, expected, status: answer.status, code, mismatch };
 }
 
@@ -193,12 +195,11 @@ function codeOf({ error }: ErrorBody): string | null {
 function describeMismatch(
   operation: Operation,
   expected: Expected,
-  got: { status: number; code: string | null; challenge: string | null },
+  { status, code, challenge }: { status: number; code: string | null; challenge: string | null },
 ): string | null {
-  const { status, code, challenge } = got;
   if (!operation.statuses.includes(String(status))) return `${status} is not declared`;
   if (status >= 500) return `it answered ${status}`;
-  if (expected !== 'in')
+  if (expected !== 'admitted')
     return status === expected.status && code === expected.code && (status === 401) === (challenge !== null)
       ? null
       : `expected ${expected.status} ${expected.code}`;
@@ -210,7 +211,7 @@ function describeMismatch(
     'forbidden_for_identity',
     'bureau_paused',
   ].includes(code ?? '');
-  return isAccessCheck ? 'expected to be let in' : null;
+  return isAccessCheck ? 'expected access' : null;
 }
 
 /** The headers of a fresh credential of the caller. */
@@ -320,7 +321,7 @@ const shortNames: Partial<Record<Caller, string>> = {
 };
 
 /** The table as text: a line per operation, a column per caller. */
-export function render(findings: readonly Finding[]): string {
+export function renderTable(findings: readonly Finding[]): string {
   const byOperation = Map.groupBy(findings, ({ operation }) => operation.operationId);
   const width = Math.max(...[...byOperation.keys()].map((operationId) => operationId.length));
   const headings = callers.map((caller) => shortNames[caller] ?? caller);

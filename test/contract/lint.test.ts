@@ -1,7 +1,6 @@
 // Tests every lint rule of the contract: it reports a bad document and accepts a good one. All
 // samples are linted in one run of the real tool under the project's redocly.yaml, so a rule that
 // was switched off fails.
-
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';

@@ -2,7 +2,6 @@
 // It creates a session, prompts it, and reads its events in every way that the contract names. It
 // works against any server that has the contract. Prints a line per check and exits 1 when one
 // fails.
-import { isMain } from './is-main.ts';
 
 interface Frame {
   id?: string;
@@ -25,28 +24,82 @@ export interface Finding {
   broken: string | null;
 }
 
+/** How the promise is broken; null when it is kept. */
+type Violation = string | null;
+type Check = [promise: string, findViolation: () => Promise<Violation> | Violation];
+
+/** The events of one session with one run, as they were streamed live and as they are replayed. */
+interface Recording {
+  sessionId: string;
+  runId: string;
+  liveFrames: Frame[];
+  replay: EventConnection;
+  frames: Frame[];
+  durableFrames: Frame[];
+}
+
 export async function checkEventStream(
   url: string,
   token: string,
-  { patienceMs = 30_000 } = {},
+  { timeoutMs = 30_000 } = {},
 ): Promise<Finding[]> {
+  const sessions = new Sessions(url, token, timeoutMs);
+  const recording = await record(sessions);
+  const checks = [
+    ...frameChecks(recording),
+    ...replayChecks(recording),
+    ...cursorChecks(sessions, recording),
+    ...refusalChecks(sessions, recording),
+    ...ndjsonChecks(sessions, recording),
+  ];
   const findings: Finding[] = [];
-  const base = `${url.replace(/\/+$/, '')}/api/sdk/sessions`;
-  const authorization = `Bearer ${token}`;
-  const send = (method: string, path: string, body?: unknown) =>
-    fetch(`${base}${path}`, {
+  for (const [promise, findViolation] of checks) {
+    try {
+      findings.push({ promise, broken: await findViolation() });
+    } catch (error) {
+      findings.push({ promise, broken: `the check failed: ${String(error)}` });
+    }
+  }
+  await sessions.send('DELETE', `/${recording.sessionId}`);
+  return findings;
+}
+
+/** The routes of sessions at one server. */
+class Sessions {
+  readonly base: string;
+  readonly #authorization: string;
+  readonly #timeoutMs: number;
+
+  constructor(url: string, token: string, timeoutMs: number) {
+    this.base = `${url.replace(/\/+$/, '')}/api/sdk/sessions`;
+    this.#authorization = `Bearer ${token}`;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  send(method: string, path: string, body?: unknown): Promise<Response> {
+    return fetch(`${this.base}${path}`, {
       method,
-      headers: { authorization, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      headers: {
+        authorization: this.#authorization,
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
+  }
 
-  async function open(query: string, headers: Record<string, string> = {}): Promise<EventConnection> {
-    const stop = new AbortController();
-    const response = await fetch(`${base}/${sessionId}/events${query}`, {
-      headers: { authorization, ...headers },
-      signal: stop.signal,
+  /** Opens the event stream of a session. */
+  async open(
+    sessionId: string,
+    query: string,
+    headers: Record<string, string> = {},
+  ): Promise<EventConnection> {
+    const abort = new AbortController();
+    const response = await fetch(`${this.base}/${sessionId}/events${query}`, {
+      headers: { authorization: this.#authorization, ...headers },
+      signal: abort.signal,
     });
     const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+    const timeoutMs = this.#timeoutMs;
     let text = '';
     let isEnded = false;
     return {
@@ -54,9 +107,9 @@ export async function checkEventStream(
       headers: response.headers,
       text: () => text,
       ended: () => isEnded,
-      close: () => stop.abort(),
+      close: () => abort.abort(),
       async until(predicate) {
-        const deadline = setTimeout(() => stop.abort(), patienceMs);
+        const deadline = setTimeout(() => abort.abort(), timeoutMs);
         try {
           while (!predicate(text)) {
             const chunk = await reader?.read();
@@ -67,7 +120,7 @@ export async function checkEventStream(
             text += chunk.value;
           }
         } catch {
-          // The deadline or the reader aborts it.
+          // The deadline or `close` aborts it; the checks see an incomplete text.
         } finally {
           clearTimeout(deadline);
         }
@@ -75,183 +128,263 @@ export async function checkEventStream(
     };
   }
 
-  async function read(query: string, headers: Record<string, string> = {}): Promise<EventConnection> {
-    const connection = await open(query, headers);
+  /** Reads the event stream of a session to its end. */
+  async read(
+    sessionId: string,
+    query: string,
+    headers: Record<string, string> = {},
+  ): Promise<EventConnection> {
+    const connection = await this.open(sessionId, query, headers);
     await connection.until(() => false);
     return connection;
   }
 
-  async function hold(
-    promise: string,
-    check: () => Promise<string | null | undefined> | string | null | undefined,
-  ): Promise<void> {
-    try {
-      findings.push({ promise, broken: (await check()) ?? null });
-    } catch (error) {
-      findings.push({ promise, broken: `It could not be examined: ${String(error)}` });
-    }
+  /** The durable frames of a replay. */
+  async readDurable(
+    sessionId: string,
+    query: string,
+    headers: Record<string, string> = {},
+  ): Promise<Frame[]> {
+    return durableOf(readFrames((await this.read(sessionId, query, headers)).text()));
   }
+}
 
-  const session = (await (await send('POST', '', { title: 'Conformance' })).json()) as { id: string };
-  const sessionId = session.id;
-  const liveStream = await open('');
-  const receipt = (await (await send('POST', `/${sessionId}/prompt`, { text: 'Say something.' })).json()) as {
-    runId: string;
-  };
+async function record(sessions: Sessions): Promise<Recording> {
+  const created = await sessions.send('POST', '', { title: 'Conformance' });
+  const { id: sessionId } = (await created.json()) as { id: string };
+  const liveStream = await sessions.open(sessionId, '');
+  const receipt = await sessions.send('POST', `/${sessionId}/prompt`, { text: 'Say something.' });
+  const { runId } = (await receipt.json()) as { runId: string };
   await liveStream.until(
     (text) => text.includes('run.settled') && /"status":\s*"idle"[^\n]*\n\n$/.test(text),
   );
   liveStream.close();
-  const wholeText = await read('?until=idle');
-  const frames = readFrames(wholeText.text());
-  const durableFrames = frames.filter(({ id }) => id !== undefined);
-  const head = durableFrames.length;
+  const replay = await sessions.read(sessionId, '?until=idle');
+  const frames = readFrames(replay.text());
+  return {
+    sessionId,
+    runId,
+    liveFrames: readFrames(liveStream.text()),
+    replay,
+    frames,
+    durableFrames: durableOf(frames),
+  };
+}
 
-  await hold('the answer is text/event-stream and is not kept by caches', () => {
-    const contentType = wholeText.headers.get('content-type') ?? '';
-    const cacheControl = wholeText.headers.get('cache-control') ?? '';
-    if (!contentType.startsWith('text/event-stream')) return `content-type is ${contentType}`;
-    return /no-store|no-cache/.test(cacheControl) ? null : `cache-control is ${cacheControl}`;
-  });
-  await hold('lines end with a single line feed', () =>
-    wholeText.text().includes('\r') ? 'there is a carriage return' : null,
-  );
-  await hold('the first frame is stream.ready, without an id', () =>
-    frames[0]?.data['type'] === 'stream.ready' && frames[0].id === undefined
-      ? null
-      : `it is ${JSON.stringify(frames[0])}`,
-  );
-  await hold('the time to wait before coming back is given', () =>
-    /^retry: \d+$/m.test(wholeText.text()) ? null : 'there is no retry line',
-  );
-  await hold('the seq of durable events has no gap and begins at 1', () =>
-    firstGap(
-      durableFrames.map(({ data }) => Number(data['seq'])),
-      1,
-    ),
-  );
-  await hold('the id of a frame is its seq, and only durable events have either', () => {
-    const unexpectedFrame = frames.find(
-      ({ id, data }) =>
-        (id === undefined) !== (data['seq'] === undefined) ||
-        (id !== undefined && id !== String(data['seq'])),
-    );
-    return unexpectedFrame ? JSON.stringify(unexpectedFrame) : null;
-  });
-  await hold('data is one flat object whose type is the name of the frame, with session and time', () => {
-    const unexpectedFrame = frames.find(
-      ({ event, data }) =>
-        data['type'] !== event ||
-        data['sessionId'] !== sessionId ||
-        Number.isNaN(Date.parse(String(data['time']))),
-    );
-    return unexpectedFrame ? JSON.stringify(unexpectedFrame) : null;
-  });
-  await hold('a run has exactly one run.settled with its outcome', () => {
-    const settledFrames = frames.filter(
-      ({ data }) => data['type'] === 'run.settled' && data['runId'] === receipt.runId,
-    );
-    return settledFrames.length === 1 && typeof settledFrames[0]?.data['outcome'] === 'string'
-      ? null
-      : `there are ${settledFrames.length}`;
-  });
-  await hold('what was told live is what is told again', () => {
-    const liveFrames = readFrames(liveStream.text()).filter(({ id }) => id !== undefined);
-    const framesById = new Map(durableFrames.map((frame) => [frame.id, frame]));
-    const unexpectedFrame = liveFrames.find(
-      (frame) =>
-        JSON.stringify(sortMembers(frame.data)) !==
-        JSON.stringify(sortMembers(framesById.get(frame.id)?.data)),
-    );
-    if (liveFrames.length !== head) return `${liveFrames.length} live and ${head} again`;
-    return unexpectedFrame
-      ? `${JSON.stringify(unexpectedFrame)} was ${JSON.stringify(framesById.get(unexpectedFrame.id))}`
-      : null;
-  });
-  await hold('deltas carry part and offset, and make the text that the part ends with', () => {
-    const texts = new Map<string, string>();
-    for (const { data } of readFrames(liveStream.text())) {
-      const partId = String(data['partId']);
-      if (data['type'] === 'part.snapshot') texts.set(partId, String(data['text']));
-      if (data['type'] === 'part.delta') {
-        const text = texts.get(partId) ?? '';
-        if (data['offset'] !== text.length)
-          return `offset ${String(data['offset'])} where ${text.length} was due`;
-        texts.set(partId, text + String(data['delta']));
-      }
-      if (data['type'] === 'part.ended' && texts.has(partId) && texts.get(partId) !== data['text'])
-        return `${JSON.stringify(texts.get(partId))} became ${JSON.stringify(data['text'])}`;
+/** The headers, the lines and each frame by itself. */
+function frameChecks({ sessionId, replay, frames, durableFrames }: Recording): Check[] {
+  return [
+    [
+      'the answer is text/event-stream and is not cached',
+      () => {
+        const contentType = replay.headers.get('content-type') ?? '';
+        const cacheControl = replay.headers.get('cache-control') ?? '';
+        if (!contentType.startsWith('text/event-stream')) return `content-type is ${contentType}`;
+        return /no-store|no-cache/.test(cacheControl) ? null : `cache-control is ${cacheControl}`;
+      },
+    ],
+    [
+      'lines end with a single line feed',
+      () => (replay.text().includes('\r') ? 'there is a carriage return' : null),
+    ],
+    [
+      'the first frame is stream.ready, without an id',
+      () =>
+        frames[0]?.data['type'] === 'stream.ready' && frames[0].id === undefined
+          ? null
+          : `it is ${JSON.stringify(frames[0])}`,
+    ],
+    [
+      'a retry line sets the delay of a reconnection',
+      () => (/^retry: \d+$/m.test(replay.text()) ? null : 'there is no retry line'),
+    ],
+    [
+      'the seq of durable events begins at 1 and has no gap',
+      () =>
+        findGap(
+          durableFrames.map(({ data }) => Number(data['seq'])),
+          1,
+        ),
+    ],
+    [
+      'the id of a frame is its seq, and only durable events have either',
+      () =>
+        describeFrame(
+          frames.find(
+            ({ id, data }) =>
+              (id === undefined) !== (data['seq'] === undefined) ||
+              (id !== undefined && id !== String(data['seq'])),
+          ),
+        ),
+    ],
+    [
+      'data is one flat object with session and time, whose type is the name of the frame',
+      () =>
+        describeFrame(
+          frames.find(
+            ({ event, data }) =>
+              data['type'] !== event ||
+              data['sessionId'] !== sessionId ||
+              Number.isNaN(Date.parse(String(data['time']))),
+          ),
+        ),
+    ],
+  ];
+}
+
+/** The run as a whole, live and replayed. */
+function replayChecks({ runId, liveFrames, replay, frames, durableFrames }: Recording): Check[] {
+  return [
+    [
+      'a run has exactly one run.settled with its outcome',
+      () => {
+        const settledFrames = frames.filter(
+          ({ data }) => data['type'] === 'run.settled' && data['runId'] === runId,
+        );
+        return settledFrames.length === 1 && typeof settledFrames[0]?.data['outcome'] === 'string'
+          ? null
+          : `there are ${settledFrames.length}`;
+      },
+    ],
+    [
+      'a replay has the durable events of the live stream',
+      () => {
+        const liveDurable = durableOf(liveFrames);
+        if (liveDurable.length !== durableFrames.length)
+          return `${liveDurable.length} live and ${durableFrames.length} replayed`;
+        const index = liveDurable.findIndex(
+          ({ data }, position) => !isSameData(data, durableFrames[position]?.data),
+        );
+        return index < 0
+          ? null
+          : `${JSON.stringify(liveDurable[index])} was ${JSON.stringify(durableFrames[index])}`;
+      },
+    ],
+    ['deltas carry part and offset, and add up to the text of the part', () => findDeltaError(liveFrames)],
+    ['until=idle ends the stream', () => (replay.ended() ? null : 'it did not end')],
+  ];
+}
+
+function findDeltaError(liveFrames: readonly Frame[]): Violation {
+  const texts = new Map<string, string>();
+  for (const { data } of liveFrames) {
+    const partId = String(data['partId']);
+    if (data['type'] === 'part.snapshot') texts.set(partId, String(data['text']));
+    if (data['type'] === 'part.delta') {
+      const text = texts.get(partId) ?? '';
+      if (data['offset'] !== text.length) return `offset ${String(data['offset'])} instead of ${text.length}`;
+      texts.set(partId, text + String(data['delta']));
     }
-    return null;
-  });
-  for (const afterSeq of [0, 1, Math.floor(head / 2), head - 1, head]) {
-    await hold(`after=${afterSeq} of ${head} begins with the next`, async () => {
-      const tail = readFrames((await read(`?until=idle&after=${afterSeq}`)).text()).filter(
-        ({ id }) => id !== undefined,
-      );
-      return tail.length !== head - afterSeq
-        ? `${tail.length} events came`
-        : firstGap(
-            tail.map(({ id }) => Number(id)),
-            afterSeq + 1,
-          );
-    });
+    if (data['type'] === 'part.ended' && texts.has(partId) && texts.get(partId) !== data['text'])
+      return `${JSON.stringify(texts.get(partId))} became ${JSON.stringify(data['text'])}`;
   }
-  await hold('Last-Event-ID counts before after', async () => {
-    const tail = readFrames(
-      (await read(`?until=idle&after=0`, { 'last-event-id': String(head - 1) })).text(),
-    ).filter(({ id }) => id !== undefined);
-    return tail.length === 1 && tail[0]?.id === String(head)
-      ? null
-      : `ids ${tail.map(({ id }) => id).join(', ')}`;
-  });
-  for (const [query, headers] of [
+  return null;
+}
+
+function cursorChecks(sessions: Sessions, { sessionId, durableFrames }: Recording): Check[] {
+  const head = durableFrames.length;
+  const positions = [0, 1, Math.floor(head / 2), head - 1, head];
+  return [
+    ...positions.map((afterSeq): Check => [
+      `after=${afterSeq} of ${head} begins with the next event`,
+      async () => {
+        const tail = await sessions.readDurable(sessionId, `?until=idle&after=${afterSeq}`);
+        if (tail.length !== head - afterSeq) return `there are ${tail.length} events`;
+        return findGap(
+          tail.map(({ id }) => Number(id)),
+          afterSeq + 1,
+        );
+      },
+    ]),
+    [
+      'Last-Event-ID overrides after',
+      async () => {
+        const cursor = { 'last-event-id': String(head - 1) };
+        const tail = await sessions.readDurable(sessionId, '?until=idle&after=0', cursor);
+        return tail.length === 1 && tail[0]?.id === String(head)
+          ? null
+          : `the ids are ${tail.map(({ id }) => id).join(', ')}`;
+      },
+    ],
+  ];
+}
+
+function refusalChecks(sessions: Sessions, { sessionId, durableFrames }: Recording): Check[] {
+  const head = durableFrames.length;
+  const wrongCursors: [query: string, headers: Record<string, string>][] = [
     [`?after=${head + 1}`, {}],
     ['?after=x', {}],
     ['?after=-1', {}],
     ['?after=1.5', {}],
     ['', { 'last-event-id': String(head + 1_000) }],
     ['', { 'last-event-id': 'x' }],
-  ] as const) {
-    await hold(`${query || JSON.stringify(headers)} is 400`, async () => {
-      const connection = await open(query, headers);
-      connection.close();
-      return connection.status === 400 ? null : `it is ${connection.status}`;
-    });
-  }
-  await hold('an unknown session is 404', async () => {
-    const response = await fetch(`${base}/no-such-session/events`, { headers: { authorization } });
-    await response.body?.cancel();
-    return response.status === 404 ? null : `it is ${response.status}`;
-  });
-  await hold('without a credential it is 401', async () => {
-    const response = await fetch(`${base}/${sessionId}/events`);
-    await response.body?.cancel();
-    return response.status === 401 ? null : `it is ${response.status}`;
-  });
-  await hold('as lines of JSON the same events come', async () => {
-    const lines = await read('?until=idle', { accept: 'application/x-ndjson' });
-    if (!(lines.headers.get('content-type') ?? '').startsWith('application/x-ndjson'))
-      return `content-type is ${lines.headers.get('content-type')}`;
-    const events = lines
-      .text()
-      .split('\n')
-      .filter((line) => line !== '')
-      .map((line) => JSON.parse(line) as Record<string, unknown>)
-      .filter((event) => event['seq'] !== undefined);
-    const unexpectedEvent = events.find(
-      (event, index) =>
-        JSON.stringify(sortMembers(event)) !== JSON.stringify(sortMembers(durableFrames[index]?.data)),
-    );
-    if (events.length !== head) return `${events.length} of ${head} events`;
-    return unexpectedEvent ? JSON.stringify(unexpectedEvent) : null;
-  });
-  await hold('until=idle ends by itself', () => (wholeText.ended() ? null : 'it did not'));
-  await send('DELETE', `/${sessionId}`);
-  return findings;
+  ];
+  const compareStatus = (status: number, expected: number): Violation =>
+    status === expected ? null : `it is ${status}`;
+  return [
+    ...wrongCursors.map(([query, headers]): Check => [
+      `${query || JSON.stringify(headers)} is 400`,
+      async () => {
+        const connection = await sessions.open(sessionId, query, headers);
+        connection.close();
+        return compareStatus(connection.status, 400);
+      },
+    ]),
+    [
+      'an unknown session is 404',
+      async () => {
+        const connection = await sessions.open('no-such-session', '');
+        connection.close();
+        return compareStatus(connection.status, 404);
+      },
+    ],
+    [
+      'a request without a credential is 401',
+      async () => {
+        const response = await fetch(`${sessions.base}/${sessionId}/events`);
+        await response.body?.cancel();
+        return compareStatus(response.status, 401);
+      },
+    ],
+  ];
 }
 
-export function readFrames(text: string): Frame[] {
+function ndjsonChecks(sessions: Sessions, { sessionId, durableFrames }: Recording): Check[] {
+  return [
+    [
+      'application/x-ndjson has the same events',
+      async () => {
+        const lines = await sessions.read(sessionId, '?until=idle', { accept: 'application/x-ndjson' });
+        const contentType = lines.headers.get('content-type') ?? '';
+        if (!contentType.startsWith('application/x-ndjson')) return `content-type is ${contentType}`;
+        const events = lines
+          .text()
+          .split('\n')
+          .filter((line) => line !== '')
+          .map((line) => JSON.parse(line) as Record<string, unknown>)
+          .filter((event) => event['seq'] !== undefined);
+        if (events.length !== durableFrames.length)
+          return `${events.length} of ${durableFrames.length} events`;
+        const unexpectedEvent = events.find((event, index) => !isSameData(event, durableFrames[index]?.data));
+        return unexpectedEvent === undefined ? null : JSON.stringify(unexpectedEvent);
+      },
+    ],
+  ];
+}
+
+function durableOf(frames: readonly Frame[]): Frame[] {
+  return frames.filter(({ id }) => id !== undefined);
+}
+
+function describeFrame(unexpectedFrame: Frame | undefined): Violation {
+  return unexpectedFrame === undefined ? null : JSON.stringify(unexpectedFrame);
+}
+
+function isSameData(one: unknown, other: unknown): boolean {
+  return JSON.stringify(sortMembers(one)) === JSON.stringify(sortMembers(other));
+}
+
+function readFrames(text: string): Frame[] {
   return text.split('\n\n').flatMap((block) => {
     const frame: { id?: string; event?: string; data: string[] } = { data: [] };
     for (const line of block.split('\n')) {
@@ -265,9 +398,9 @@ export function readFrames(text: string): Frame[] {
   });
 }
 
-function firstGap(numbers: readonly number[], fromNumber: number): string | null {
+function findGap(numbers: readonly number[], fromNumber: number): string | null {
   const gapIndex = numbers.findIndex((number, index) => number !== fromNumber + index);
-  return gapIndex < 0 ? null : `${numbers[gapIndex]} where ${fromNumber + gapIndex} was due`;
+  return gapIndex < 0 ? null : `${numbers[gapIndex]} instead of ${fromNumber + gapIndex}`;
 }
 
 function sortMembers(value: unknown): unknown {
@@ -280,14 +413,16 @@ function sortMembers(value: unknown): unknown {
   );
 }
 
-if (isMain(import.meta.url)) {
+if (import.meta.main) {
   const usage = [
     'Usage: node test/contract/sse-conformance.ts URL TOKEN',
     '',
-    'Holds the event stream of the agent at URL, such as http://127.0.0.1:5314, against what it promises: the first frame,',
-    'ids without gaps, resuming after each kind of cursor, refusals, deltas and their offsets, lines of JSON, the end.',
-    'TOKEN is a bearer token of that agent. It makes one session, prompts it once with the default model, and removes it.',
-    'Prints a line a promise; exits 0 when all are kept, 1 when one is broken, 2 when it was not told what to ask.',
+    'Checks the event stream of the agent at URL, such as http://127.0.0.1:5314, against the contract:',
+    'the first frame, ids without gaps, resuming after each kind of cursor, refusals, deltas and their',
+    'offsets, lines of JSON, the end. TOKEN is a bearer token of that agent. The program creates one',
+    'session, prompts it once with the default model, and removes it. It prints a line per promise.',
+    '',
+    'Exit codes: 0 all promises are kept, 1 one is broken, 2 URL or TOKEN is missing.',
   ].join('\n');
   const [url, token] = process.argv.slice(2);
   if (url === '--help' || url === '-h') {

@@ -40,9 +40,13 @@ export function gatewayCallers(sql: Sql): FuzzedCaller[] {
 
 export function agentCallers(token: string): FuzzedCaller[] {
   const refusal = (operation: FuzzedOperation, code: string): Expected =>
-    isOpen(operation) || operation.ignoresCredential ? 'in' : { status: 401, code };
+    isOpen(operation) || operation.ignoresCredential ? 'admitted' : { status: 401, code };
   return [
-    { name: 'agent', expected: () => 'in', credential: async () => ({ authorization: `Bearer ${token}` }) },
+    {
+      name: 'agent',
+      expected: () => 'admitted',
+      credential: async () => ({ authorization: `Bearer ${token}` }),
+    },
     {
       name: 'none',
       expected: (operation) => refusal(operation, 'authentication_required'),

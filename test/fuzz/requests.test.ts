@@ -4,7 +4,7 @@
 // `npm run fuzz` sends 500.
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { prepare } from '../contract/identity-table.ts';
+import { insertBureaus } from '../contract/identity-table.ts';
 import { startSampleServers, type SampleServers } from '../docs/sample-servers.ts';
 import { agentCallers, gatewayCallers, type FuzzedCaller } from './callers.ts';
 import { type FuzzedOperation, readFuzzedDocument } from './document.ts';
@@ -17,7 +17,7 @@ const { seed, runs } = readFuzzSettings(10);
 let servers: SampleServers;
 beforeAll(async () => {
   servers = await startSampleServers();
-  await prepare(servers.gateway.sql);
+  await insertBureaus(servers.gateway.sql);
 });
 afterAll(() => servers?.close());
 
@@ -55,7 +55,7 @@ describe.each(Object.entries(surfaces))('the %s', (surface, { url, callers }) =>
 
   async function checkAll(operation: FuzzedOperation, requests: fc.Arbitrary<FuzzedRequest>): Promise<void> {
     const all = callers();
-    const admittedCallers = all.filter((caller) => caller.expected(operation) === 'in');
+    const admittedCallers = all.filter((caller) => caller.expected(operation) === 'admitted');
     const senders = fc.oneof(
       { weight: 3, arbitrary: fc.constantFrom(...(admittedCallers.length > 0 ? admittedCallers : all)) },
       fc.constantFrom(...all),
@@ -116,7 +116,7 @@ function unexpectedOutcome(
   const { status, text } = answer;
   const code = /"(?:code|reason)":"(\w+)"/.exec(text)?.[1];
   const expected = caller.expected(operation);
-  if (expected !== 'in')
+  if (expected !== 'admitted')
     return status === expected.status && code === expected.code
       ? null
       : `expected ${expected.status} ${expected.code}`;

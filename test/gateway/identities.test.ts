@@ -1,14 +1,14 @@
 // Every operation with every kind of credential: the answer is the one of the contract.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { callers, operations, prepare, walk, type Finding } from '../contract/identity-table.ts';
+import { callers, operations, insertBureaus, callAll, type Finding } from '../contract/identity-table.ts';
 import { startGateway, type GatewayWorld } from '../support/gateway.ts';
 
 let world: GatewayWorld;
 let findings: Finding[];
 beforeAll(async () => {
   world = await startGateway({ withAdmin: true });
-  await prepare(world.sql);
-  findings = await walk(world.url, world.sql);
+  await insertBureaus(world.sql);
+  findings = await callAll(world.url, world.sql);
 }, 240_000);
 afterAll(() => world?.close());
 
@@ -31,7 +31,9 @@ describe('operations × identities', () => {
     const letIn = (caller: string) =>
       findings.some(
         (finding) =>
-          finding.caller === caller && finding.expected === 'in' && !finding.operation.ignoresCredential,
+          finding.caller === caller &&
+          finding.expected === 'admitted' &&
+          !finding.operation.ignoresCredential,
       );
     expect(callers.filter(letIn)).toEqual([
       'none',
