@@ -33,7 +33,7 @@ const measurements: Measurement[] = [];
 try {
   await Promise.all([servers.gateway.waitForIdle(), servers.agent.waitForIdle()]);
   print(
-    'operation | body | MB | status | longest hold of the loop (ms, as on a quiet machine) | by the clock (ms) | runs',
+    'operation | body | MB | status | longest block of the loop (ms, as on an idle machine) | by the clock (ms) | runs',
   );
   for (const operation of hostileOperations().filter(({ operationId }) =>
     operationId.includes(options.operation),
@@ -44,17 +44,17 @@ try {
     })) {
       const measurement = await measure(servers, operation, body, { runs, limitMs });
       measurements.push(measurement);
-      const { operationId, bytes, status, holdMs, clockMs } = measurement;
+      const { operationId, bytes, status, blockedMs, clockMs } = measurement;
       print(
         [
           operationId,
           body.name,
           (bytes / 1e6).toFixed(1),
           status,
-          holdMs.toFixed(0),
+          blockedMs.toFixed(0),
           clockMs.toFixed(0),
           measurement.runs,
-        ].join(' | ') + (holdMs > limitMs ? ' | TOO LONG' : ''),
+        ].join(' | ') + (blockedMs > limitMs ? ' | TOO LONG' : ''),
       );
       if (options.profile) for (const line of await profile(servers, operation, body)) print(`    ${line}`);
     }
@@ -62,9 +62,9 @@ try {
 } finally {
   await servers.close();
 }
-const slowMeasurements = measurements.filter(({ holdMs }) => holdMs > limitMs);
+const slowMeasurements = measurements.filter(({ blockedMs }) => blockedMs > limitMs);
 print(
-  `${measurements.length} bodies, ${slowMeasurements.length} of them held the loop for more than ${limitMs} ms`,
+  `${measurements.length} bodies, ${slowMeasurements.length} of them blocked the loop for more than ${limitMs} ms`,
 );
 const folder = join(import.meta.dirname, '../../build');
 mkdirSync(folder, { recursive: true });

@@ -18,7 +18,7 @@ interface Filler {
 }
 
 /** Texts that make superlinear text scanners slow. */
-const texts: readonly Filler[] = [
+const fillers: readonly Filler[] = [
   { name: 'letters', unit: 'a' },
   { name: 'spaces', unit: ' ' },
   { name: 'digits', unit: '7' },
@@ -73,7 +73,7 @@ export interface HostileOptions {
    */
   only?: (name: string) => boolean;
   /** Maximum bytes of a text by member name, where an operation allows less than its body limit. */
-  mostBytes?: Readonly<Record<string, number>>;
+  maxTextBytes?: Readonly<Record<string, number>>;
 }
 
 /** Bodies of at most `maxBytes` each. */
@@ -195,26 +195,26 @@ function hostileRoots(
 function hostileMembers(
   example: Json,
   maxBytes: number,
-  { prefix, few = false, only = () => true, mostBytes = {} }: HostileOptions & { prefix: string },
+  { prefix, few = false, only = () => true, maxTextBytes = {} }: HostileOptions & { prefix: string },
 ): HostileBody[] {
-  const places = placesOf(example);
+  const members = membersOf(example);
   const bodies: HostileBody[] = [];
-  const add = (name: string, path: Place['path'], write: (budget: number) => string): void => {
+  const add = (name: string, path: Member['path'], write: (budget: number) => string): void => {
     if (only(`${prefix}${name}`))
-      bodies.push({ name: `${prefix}${name}`, bytes: fillParameters(example, path, maxBytes, write) });
+      bodies.push({ name: `${prefix}${name}`, bytes: replaceAt(example, path, maxBytes, write) });
   };
-  const longStrings = places.filter(
+  const longStrings = members.filter(
     ({ value, path }) => typeof value === 'string' && !selectingMembers.has(String(path.at(-1))),
   );
   for (const [index, { path }] of longStrings.entries()) {
     // The first position gets all fillers; the others get those that were slow somewhere.
     const selection =
       few || index > 0
-        ? texts.filter(({ name }) =>
+        ? fillers.filter(({ name }) =>
             ['accents and <file', 'quotes', 'spaces', 'words', 'an endless data URL'].includes(name),
           )
-        : texts;
-    const maximum = mostBytes[String(path.at(-1))];
+        : fillers;
+    const maximum = maxTextBytes[String(path.at(-1))];
     for (const filler of selection) {
       const { name } = filler;
       add(`${dottedPath(path)}: ${name}`, path, (budget) => textOf(filler, budget, Number.POSITIVE_INFINITY));
@@ -234,14 +234,14 @@ function hostileMembers(
       (budget) => `[${repeatMembers((item) => String(item % 50_000), budget, 300_000)}]`,
     );
   }
-  for (const { path, value } of places) {
+  for (const { path, value } of members) {
     if (Array.isArray(value) && value.length > 0) {
       const items = value.map((item) => JSON.stringify(item));
       add(
         `${dottedPath(path)}: many items`,
         path,
         (budget) =>
-          `[${repeatMembers((item) => items[item % items.length] as string, budget, mostItems(items))}]`,
+          `[${repeatMembers((item) => items[item % items.length] as string, budget, maxItems(items))}]`,
       );
     } else if (value !== null && typeof value === 'object' && !Array.isArray(value) && path.length > 0) {
       add(
@@ -260,18 +260,22 @@ function hostileMembers(
   return bodies;
 }
 
-/** Repeats the unit as often as it fits: `room` bytes as written, and `most` bytes as parsed. */
+/** Repeats the unit as often as it fits: `budget` bytes as written, and `maximum` bytes as parsed. */
 function textOf({ unit, head = '' }: Filler, budget: number, maximum: number): string {
-  const readBytes = Buffer.byteLength(JSON.parse(`"${unit}"`) as string);
+  const parsedBytes = Buffer.byteLength(JSON.parse(`"${unit}"`) as string);
   const remaining = budget - head.length;
-  return `"${head}${unit.repeat(Math.min(Math.floor(remaining / Buffer.byteLength(unit)), Math.floor((maximum - head.length) / readBytes)))}"`;
+  const repetitions = Math.min(
+    Math.floor(remaining / Buffer.byteLength(unit)),
+    Math.floor((maximum - head.length) / parsedBytes),
+  );
+  return `"${head}${unit.repeat(repetitions)}"`;
 }
 
 /**
  * Returns as many items as the parser accepts; each bracket and each pair of quotes counts as one
  * value.
  */
-function mostItems(items: readonly string[]): number {
+function maxItems(items: readonly string[]): number {
   const parts =
     items.reduce(
       (sum, item) =>
@@ -281,16 +285,17 @@ function mostItems(items: readonly string[]): number {
   return Math.floor(95_000 / Math.max(parts, 1));
 }
 
-interface Place {
+interface Member {
   path: (string | number)[];
   value: Json;
 }
 
-function placesOf(value: Json, path: (string | number)[] = []): Place[] {
+/** The value and its members at any depth; of each list the first two items. */
+function membersOf(value: Json, path: (string | number)[] = []): Member[] {
   const entries: [string | number, Json][] = Array.isArray(value)
     ? value.slice(0, 2).map((item, index) => [index, item])
     : Object.entries(value !== null && typeof value === 'object' ? value : {});
-  const descendants = entries.flatMap(([step, member]) => placesOf(member, [...path, step]));
+  const descendants = entries.flatMap(([step, member]) => membersOf(member, [...path, step]));
   return [{ path, value }, ...descendants];
 }
 
@@ -298,8 +303,8 @@ function dottedPath(path: readonly (string | number)[]): string {
   return path.length === 0 ? 'body' : path.join('.');
 }
 
-/** The example with another value at the path; `write` gets the number of bytes left. */
-function fillParameters(
+/** The example with another JSON text at the path; `write` gets the number of remaining bytes. */
+function replaceAt(
   example: Json,
   path: readonly (string | number)[],
   maxBytes: number,

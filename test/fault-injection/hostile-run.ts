@@ -28,7 +28,7 @@ export interface Measurement {
    * The longest block of the event loop: the median over the runs, in milliseconds of its thread's
    * processor time, scaled to an idle machine.
    */
-  holdMs: number;
+  blockedMs: number;
   /** The same by wall clock. */
   clockMs: number;
   runs: number;
@@ -41,7 +41,7 @@ interface Parameter {
   example?: string | number;
   $ref?: string;
 }
-interface Declared {
+interface DeclaredOperation {
   operationId: string;
   security: Record<string, unknown>[];
   parameters?: Parameter[];
@@ -51,7 +51,7 @@ interface Declared {
 
 // The reference work of loop-watch.ts on two idle cores of 2026. Threads that share a core and its
 // caches take up to three times as much processor time for it.
-const quietReferenceMs = 4;
+const idleReferenceMs = 4;
 const defaultMaxBytes = 256 * 1024;
 
 /** The operations of both servers. */
@@ -60,7 +60,7 @@ export function hostileOperations(): HostileOperation[] {
     const document = JSON.parse(
       readFileSync(new URL(`../../src/contract/${surface}/bundle.json`, import.meta.url), 'utf8'),
     ) as {
-      paths: Record<string, Record<string, Declared>>;
+      paths: Record<string, Record<string, DeclaredOperation>>;
       components: { parameters?: Record<string, Parameter> };
     };
     const parameterOf = (parameter: Parameter): Parameter =>
@@ -105,7 +105,7 @@ function headersOf(parameters: readonly Parameter[], operationId: string): Recor
   return headers;
 }
 
-function examplesOf({ requestBody }: Declared): Json[] {
+function examplesOf({ requestBody }: DeclaredOperation): Json[] {
   const media = requestBody?.content['application/json'];
   if (media === undefined) return [];
   return media.example === undefined
@@ -272,16 +272,17 @@ const providerExamples: Readonly<Record<string, Json[]>> = {
 };
 
 // The limits of an input's own text and of all its attachments together.
-const agentTexts = { instructions: 2 * 1024 * 1024, text: 2 * 1024 * 1024, content: 8 * 1024 * 1024 };
+const agentTextBytes = { instructions: 2 * 1024 * 1024, text: 2 * 1024 * 1024, content: 8 * 1024 * 1024 };
 
 /** The bodies for the operation, as large as it accepts. */
 export function bodiesFor(
   { surface, maxBytes, mediaTypes, examples }: HostileOperation,
   options: Pick<HostileOptions, 'few' | 'only'> = {},
 ): (HostileBody & { mediaType: string })[] {
-  const mostBytes = surface === 'agent' ? agentTexts : {};
+  const maxTextBytes = surface === 'agent' ? agentTextBytes : {};
   const bodiesOf = (mediaType: string): HostileBody[] => {
-    if (mediaType === 'application/json') return hostileBodies(examples, maxBytes, { ...options, mostBytes });
+    if (mediaType === 'application/json')
+      return hostileBodies(examples, maxBytes, { ...options, maxTextBytes });
     return mediaType === 'multipart/form-data' ? hostileForms(maxBytes) : hostileQueries(maxBytes);
   };
   return mediaTypes.flatMap((mediaType) => {
@@ -347,7 +348,7 @@ export async function measure(
   { runs, limitMs }: { runs: number; limitMs: number },
 ): Promise<Measurement> {
   const server = servers[operation.surface];
-  const holds: number[] = [];
+  const blocks: number[] = [];
   const clocks: number[] = [];
   let status = 0;
   for (let run = 0; run < runs; run += 1) {
@@ -357,20 +358,20 @@ export async function measure(
     if (path !== operation.path) await server.waitForIdle();
     await server.reset();
     status = await send(server, operation, { path, ...body });
-    const { holdMs, clockMs } = await server.waitForIdle();
-    const quietMs = holdMs / Math.max((await server.referenceMs()) / quietReferenceMs, 1);
-    holds.push(quietMs);
+    const { blockedMs, clockMs } = await server.waitForIdle();
+    const idleMs = blockedMs / Math.max((await server.referenceMs()) / idleReferenceMs, 1);
+    blocks.push(idleMs);
     clocks.push(clockMs);
-    if (run === 0 && quietMs < limitMs / 2) break;
+    if (run === 0 && idleMs < limitMs / 2) break;
   }
   return {
     operationId: operation.operationId,
     body: body.name,
     bytes: body.bytes.byteLength,
     status,
-    holdMs: median(holds),
+    blockedMs: median(blocks),
     clockMs: median(clocks),
-    runs: holds.length,
+    runs: blocks.length,
   };
 }
 

@@ -18,7 +18,7 @@ const endless = definePlugin<{ hang: object }>({
   description: 'Never ends.',
   actions: {
     hang: {
-      description: 'Leaves a sign that it has begun, and never ends.',
+      description: 'Writes the file `begun`, and never ends.',
       input: { type: 'object' },
       async run(_, { workspace }) {
         await writeFile(join(workspace, 'begun'), '');

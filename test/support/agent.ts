@@ -45,10 +45,9 @@ export interface TestAgent {
 }
 
 export async function startAgent(options: AgentOptions): Promise<TestAgent> {
-  const folder = options.dataDir === undefined ? await mkdtemp(join(tmpdir(), 'townhall-agent-')) : undefined;
-  const dataDir = options.dataDir ?? (folder as string);
-  const ownDatabase = options.database === undefined ? await testDatabase() : undefined;
-  const database = options.database ?? (ownDatabase as { database: Database }).database;
+  const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'townhall-agent-')));
+  const { database, close: closeDatabase } =
+    options.database === undefined ? await testDatabase() : { database: options.database, close: undefined };
   const flags = {
     'data-dir': dataDir,
     'gateway-url': options.gatewayUrl,
@@ -92,8 +91,8 @@ export async function startAgent(options: AgentOptions): Promise<TestAgent> {
     fetch: (path, init) => fetch(`${url}${path}`, init),
     async close() {
       await agent.close();
-      await ownDatabase?.close();
-      if (folder !== undefined) await rm(folder, { recursive: true, force: true });
+      await closeDatabase?.();
+      if (options.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
     },
   };
 }

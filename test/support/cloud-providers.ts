@@ -1,5 +1,5 @@
 // Entries of a models file for the kinds of providers with credentials of their own, all with one scripted
-// provider behind them, and the check of a signature as a server of AWS makes it.
+// provider behind them, and the signature check of an AWS server.
 import { createHash, createHmac } from 'node:crypto';
 import type { ProviderCall } from './provider.ts';
 import { clientSecret, type TokenEndpoint } from './token-endpoint.ts';
@@ -55,7 +55,7 @@ export function cloudEnvironment(tokens: TokenEndpoint): Record<string, string> 
   return { ...awsKeys, AZURE_SECRET: clientSecret, GOOGLE_KEY_FILE: tokens.keyFile };
 }
 
-/** Whether the request as it arrived is signed with the secret, by the steps of AWS's documentation. */
+/** Whether the received request is signed with the secret, by the steps of AWS Signature Version 4. */
 export function isSignedFor(call: ProviderCall, secret: string): boolean {
   const [, id, scope = '', names = '', signature] =
     /^AWS4-HMAC-SHA256 Credential=([^/]+)\/([^,]+), SignedHeaders=([^,]+), Signature=([0-9a-f]{64})$/.exec(
@@ -63,17 +63,13 @@ export function isSignedFor(call: ProviderCall, secret: string): boolean {
     ) ?? [];
   const sha = (content: string | Buffer) => createHash('sha256').update(content).digest('hex');
   // The path arrives encoded once, and the canonical path is that encoded again.
-  const path = call.path
-    .replaceAll('%', '%25')
-    .replaceAll(/[^A-Za-z0-9/%._~-]/g, (sign) => encodeURIComponent(sign));
+  const path = call.path.replaceAll('%', '%25').replaceAll(/[^A-Za-z0-9/%._~-]/g, encodeURIComponent);
   const lines = names.split(';').map((name) => `${name}:${String(call.headers[name])}\n`);
   const canonicalRequest = `${call.method}\n${path}\n\n${lines.join('')}\n${names}\n${sha(call.body)}`;
   const text = `AWS4-HMAC-SHA256\n${String(call.headers['x-amz-date'])}\n${scope}\n${sha(canonicalRequest)}`;
   let key: string | Buffer = `AWS4${secret}`;
   for (const part of scope.split('/')) key = createHmac('sha256', key).update(part).digest();
-  const isFresh =
-    scope === `${String(call.headers['x-amz-date']).slice(0, 8)}/eu-central-1/bedrock/aws4_request`;
-  return (
-    isFresh && id === awsKeys.AWS_ID && createHmac('sha256', key).update(text).digest('hex') === signature
-  );
+  const expectedScope = `${String(call.headers['x-amz-date']).slice(0, 8)}/eu-central-1/bedrock/aws4_request`;
+  const expectedSignature = createHmac('sha256', key).update(text).digest('hex');
+  return scope === expectedScope && id === awsKeys.AWS_ID && signature === expectedSignature;
 }

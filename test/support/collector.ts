@@ -1,7 +1,6 @@
 // A scripted OTLP collector: receives spans over HTTP with JSON, and can be slow or unreachable.
-import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { closeServer, listenLocally, readBody } from './local-server.ts';
 
 export interface CollectedSpan {
   name: string;
@@ -48,29 +47,29 @@ interface RawSpan {
   attributes?: Attributes;
 }
 
+const spanTimeoutMs = 60_000;
+
 /** `silent` accepts connections and never answers. */
 export async function startCollector({ silent = false } = {}): Promise<Collector> {
   const spans: CollectedSpan[] = [];
   const bodies: string[] = [];
   const headers: Record<string, unknown>[] = [];
   const watchers = new Set<() => void>();
+  const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const body = (await readBody(request)).toString('utf8');
+    if (silent) return;
+    bodies.push(body);
+    headers.push({ ...request.headers, path: request.url });
+    spans.push(...spansIn(body));
+    for (const check of watchers) check();
+    response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+  };
   const server = createServer((request, response) => {
-    const chunks: Buffer[] = [];
-    request.on('data', (chunk: Buffer) => chunks.push(chunk));
-    request.on('end', () => {
-      if (silent) return;
-      const body = Buffer.concat(chunks).toString('utf8');
-      bodies.push(body);
-      headers.push({ ...request.headers, path: request.url });
-      spans.push(...spansIn(body));
-      for (const check of watchers) check();
-      response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
-    });
+    // The sender may break off before the end of its request.
+    serve(request, response).catch(() => response.destroy());
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: await listenLocally(server),
     spans,
     bodies,
     headers,
@@ -78,7 +77,7 @@ export async function startCollector({ silent = false } = {}): Promise<Collector
       new Promise((resolve, reject) => {
         const timer = setTimeout(
           () => reject(new Error(`No such span among: ${spans.map(({ name }) => name).join(', ')}`)),
-          60_000,
+          spanTimeoutMs,
         );
         const check = () => {
           const span = spans.find(matches);
@@ -90,11 +89,7 @@ export async function startCollector({ silent = false } = {}): Promise<Collector
         watchers.add(check);
         check();
       }),
-    async close() {
-      const closePromise = new Promise((resolve) => server.close(resolve));
-      server.closeAllConnections();
-      await closePromise;
-    },
+    close: () => closeServer(server),
   };
 }
 

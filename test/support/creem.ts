@@ -1,8 +1,8 @@
 // A double of Creem's API with the parts that the gateway calls: one product, checkouts of whole
-// pieces of it, and events with Creem's signature.
+// units of it, and events with Creem's signature.
 import { createHmac, randomBytes } from 'node:crypto';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { closeServer, listenLocally, readBody } from './local-server.ts';
 
 export interface CreemCheckout {
   id: string;
@@ -25,34 +25,43 @@ export interface CreemEvent {
   object: Record<string, unknown>;
 }
 
-export interface CreemDouble {
-  url: string;
-  apiKey: string;
-  webhookSecret: string;
-  env: Record<string, string>;
-  product: {
-    id: string;
-    price: number;
-    currency: string;
-    billing_type: string;
-    tax_mode: string;
-    status: string;
-  };
-  checkouts: Map<string, CreemCheckout>;
-  requests: { method: string; path: string; body: Record<string, unknown> }[];
-  failures: (number | 'hang')[];
-  pay(checkoutId: string): CreemEvent;
-  event(type: string, object: Record<string, unknown>, overrides?: Partial<CreemEvent>): CreemEvent;
-  refund(checkoutId: string, refunded: number, inAll?: number): CreemEvent;
-  dispute(checkoutId: string, amount?: number): CreemEvent;
-  sign(event: CreemEvent | string, secret?: string): { body: string; signature: string };
-  close(): Promise<void>;
+interface CreemOrder {
+  id: string;
+  object: 'order';
+  product: string;
+  amount: number;
+  amount_due: number;
+  amount_paid: number;
+  currency: string;
+  status: string;
+  type: string;
+  transaction: string;
+  mode: 'test';
+}
+
+interface CreemTransaction {
+  id: string;
+  object: 'transaction';
+  amount: number;
+  amount_paid: number;
+  currency: string;
+  refunded_amount: number;
+  order: string;
+  mode: 'test';
 }
 
 export async function startCreem(): Promise<CreemDouble> {
-  const apiKey = `creem_test_CANARY${randomBytes(12).toString('hex')}`;
-  const webhookSecret = `whsec_CANARY${randomBytes(12).toString('hex')}`;
-  const product = {
+  const creem = new CreemDouble();
+  await creem.listen();
+  return creem;
+}
+
+export class CreemDouble {
+  url = '';
+  readonly apiKey = `creem_test_CANARY${randomBytes(12).toString('hex')}`;
+  readonly webhookSecret = `whsec_CANARY${randomBytes(12).toString('hex')}`;
+  /** Tests change it. */
+  readonly product = {
     id: 'prod_credits',
     object: 'product',
     name: 'Credits',
@@ -63,37 +72,126 @@ export async function startCreem(): Promise<CreemDouble> {
     status: 'active',
     mode: 'test',
   };
-  const checkouts = new Map<string, CreemCheckout>();
-  const requests: CreemDouble['requests'] = [];
-  const failures: CreemDouble['failures'] = [];
-
-  const server = createServer((request, response) => {
-    void (async () => {
-      const chunks: Buffer[] = [];
-      for await (const chunk of request) chunks.push(chunk as Buffer);
-      const text = Buffer.concat(chunks).toString('utf8');
-      const body = (text === '' ? {} : JSON.parse(text)) as Record<string, unknown>;
-      const url = new URL(request.url ?? '/', 'http://creem');
-      requests.push({ method: request.method ?? '', path: url.pathname, body });
-      const answer = (status: number, value: object): void => {
-        response.writeHead(status, { 'content-type': 'application/json' });
-        response.end(JSON.stringify(value));
-      };
-      const failure = failures.shift();
-      if (failure === 'hang') return;
-      if (failure !== undefined) return answer(failure, { status: failure, error: 'No.' });
-      if (request.headers['x-api-key'] !== apiKey) return answer(403, { status: 403, error: 'Forbidden' });
-      if (url.pathname === '/v1/products' && url.searchParams.get('product_id') === product.id)
-        return answer(200, product);
-      if (url.pathname === '/v1/checkouts' && request.method === 'POST') return answer(200, create(body));
-      const checkout = checkouts.get(url.searchParams.get('checkout_id') ?? '');
-      return url.pathname === '/v1/checkouts' && checkout
-        ? answer(200, checkout)
-        : answer(404, { status: 404, error: 'Not found' });
-    })();
+  readonly checkouts = new Map<string, CreemCheckout>();
+  /** The received requests, the newest last. */
+  readonly requests: { method: string; path: string; body: Record<string, unknown> }[] = [];
+  /** Statuses to answer instead, one for each request; `hang` never answers. */
+  readonly failures: (number | 'hang')[] = [];
+  readonly #server = createServer((request, response) => {
+    this.#serve(request, response).catch(() => response.destroy());
   });
 
-  function create(body: Record<string, unknown>): CreemCheckout {
+  /** The gateway's settings for this double. */
+  get env(): Record<string, string> {
+    return {
+      CREEM_API_KEY: this.apiKey,
+      CREEM_WEBHOOK_SECRET: this.webhookSecret,
+      CREEM_PRODUCT_ID: this.product.id,
+      CREEM_CURRENCY: 'EUR',
+      CREEM_BASE_URL: this.url,
+    };
+  }
+
+  async listen(): Promise<void> {
+    this.url = await listenLocally(this.#server);
+  }
+
+  close(): Promise<void> {
+    return closeServer(this.#server);
+  }
+
+  /** Pays as the buyer; returns the event that Creem then sends. */
+  pay(checkoutId: string): CreemEvent {
+    const checkout = this.#checkout(checkoutId);
+    Object.assign(checkout, { status: 'completed', order: this.#order(checkoutId) });
+    return this.event('checkout.completed', { ...checkout, product: { ...this.product } });
+  }
+
+  event(type: string, object: Record<string, unknown>, overrides: Partial<CreemEvent> = {}): CreemEvent {
+    return {
+      id: `evt_${randomBytes(11).toString('hex')}`,
+      eventType: type,
+      created_at: Date.now(),
+      object,
+      ...overrides,
+    };
+  }
+
+  /** The event of a refund; `total` includes earlier refunds of the payment. */
+  refund(checkoutId: string, refunded: number, total = refunded): CreemEvent {
+    const { request_id, metadata } = this.#checkout(checkoutId);
+    return this.event('refund.created', {
+      id: `ref_${randomBytes(11).toString('hex')}`,
+      object: 'refund',
+      status: 'succeeded',
+      refund_amount: refunded,
+      refund_currency: this.product.currency,
+      transaction: this.#transaction(checkoutId, total),
+      order: this.#order(checkoutId),
+      checkout: {
+        id: checkoutId,
+        object: 'checkout',
+        request_id,
+        metadata,
+        status: 'completed',
+        mode: 'test',
+      },
+      mode: 'test',
+    });
+  }
+
+  dispute(checkoutId: string, amount = this.#order(checkoutId).amount_paid): CreemEvent {
+    const { units } = this.#checkout(checkoutId);
+    return this.event('dispute.created', {
+      id: `disp_${checkoutId.slice(3)}`,
+      object: 'dispute',
+      amount,
+      currency: this.product.currency,
+      transaction: this.#transaction(checkoutId, amount),
+      order: this.#order(checkoutId),
+      checkout: {
+        id: checkoutId,
+        object: 'checkout',
+        product: this.product.id,
+        units,
+        status: 'completed',
+        mode: 'test',
+      },
+      mode: 'test',
+    });
+  }
+
+  /** Body and signature header of one delivery. */
+  sign(event: CreemEvent | string, secret = this.webhookSecret): { body: string; signature: string } {
+    const body = typeof event === 'string' ? event : JSON.stringify(event);
+    return { body, signature: createHmac('sha256', secret).update(body).digest('hex') };
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const text = (await readBody(request)).toString('utf8');
+    const body = (text === '' ? {} : JSON.parse(text)) as Record<string, unknown>;
+    const url = new URL(request.url ?? '/', 'http://creem');
+    this.requests.push({ method: request.method ?? '', path: url.pathname, body });
+    const failure = this.failures.shift();
+    if (failure === 'hang') return;
+    const [status, value] =
+      failure === undefined ? this.#answer(request, url, body) : [failure, { status: failure, error: 'No.' }];
+    response.writeHead(status, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(value));
+  }
+
+  #answer(request: IncomingMessage, url: URL, body: Record<string, unknown>): [number, object] {
+    if (request.headers['x-api-key'] !== this.apiKey) return [403, { status: 403, error: 'Forbidden' }];
+    if (url.pathname === '/v1/products' && url.searchParams.get('product_id') === this.product.id)
+      return [200, this.product];
+    if (url.pathname === '/v1/checkouts' && request.method === 'POST') return [200, this.#create(body)];
+    const checkout = this.checkouts.get(url.searchParams.get('checkout_id') ?? '');
+    return url.pathname === '/v1/checkouts' && checkout
+      ? [200, checkout]
+      : [404, { status: 404, error: 'Not found' }];
+  }
+
+  #create(body: Record<string, unknown>): CreemCheckout {
     const id = `ch_${randomBytes(11).toString('hex')}`;
     const checkout: CreemCheckout = {
       id,
@@ -107,114 +205,44 @@ export async function startCreem(): Promise<CreemDouble> {
       metadata: (body['metadata'] ?? {}) as Record<string, unknown>,
       product: String(body['product_id']),
     };
-    checkouts.set(id, checkout);
+    this.checkouts.set(id, checkout);
     return checkout;
   }
 
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-
-  const event: CreemDouble['event'] = (eventType, object, members = {}) => ({
-    id: `evt_${randomBytes(11).toString('hex')}`,
-    eventType,
-    created_at: Date.now(),
-    object,
-    ...members,
-  });
-
-  function checkoutOf(id: string): CreemCheckout {
-    const checkout = checkouts.get(id);
+  #checkout(id: string): CreemCheckout {
+    const checkout = this.checkouts.get(id);
     if (!checkout) throw new Error(`There is no checkout ${id}.`);
     return checkout;
   }
 
-  function orderOf(id: string): Record<string, unknown> {
-    const { units } = checkoutOf(id);
-    const amount = product.price * units;
+  #order(checkoutId: string): CreemOrder {
+    const amount = this.product.price * this.#checkout(checkoutId).units;
     return {
-      id: `ord_${id.slice(3)}`,
+      id: `ord_${checkoutId.slice(3)}`,
       object: 'order',
-      product: product.id,
+      product: this.product.id,
       amount,
       amount_due: amount,
       amount_paid: amount,
-      currency: product.currency,
+      currency: this.product.currency,
       status: 'paid',
       type: 'onetime',
-      transaction: `tran_${id.slice(3)}`,
+      transaction: `tran_${checkoutId.slice(3)}`,
       mode: 'test',
     };
   }
 
-  function transactionOf(id: string, refunded: number): Record<string, unknown> {
-    const order = orderOf(id);
+  #transaction(checkoutId: string, refunded: number): CreemTransaction {
+    const { id, transaction, amount, amount_paid } = this.#order(checkoutId);
     return {
-      id: order['transaction'],
+      id: transaction,
       object: 'transaction',
-      amount: order['amount'],
-      amount_paid: order['amount_paid'],
-      currency: product.currency,
+      amount,
+      amount_paid,
+      currency: this.product.currency,
       refunded_amount: refunded,
-      order: order['id'],
+      order: id,
       mode: 'test',
     };
   }
-
-  return {
-    url,
-    apiKey,
-    webhookSecret,
-    env: {
-      CREEM_API_KEY: apiKey,
-      CREEM_WEBHOOK_SECRET: webhookSecret,
-      CREEM_PRODUCT_ID: product.id,
-      CREEM_CURRENCY: 'EUR',
-      CREEM_BASE_URL: url,
-    },
-    product,
-    checkouts,
-    requests,
-    failures,
-    event,
-    pay(id) {
-      const checkout = checkoutOf(id);
-      Object.assign(checkout, { status: 'completed', order: orderOf(id) });
-      return event('checkout.completed', { ...checkout, product: { ...product } });
-    },
-    refund(id, refunded, inAll = refunded) {
-      const { request_id, metadata } = checkoutOf(id);
-      return event('refund.created', {
-        id: `ref_${randomBytes(11).toString('hex')}`,
-        object: 'refund',
-        status: 'succeeded',
-        refund_amount: refunded,
-        refund_currency: product.currency,
-        transaction: transactionOf(id, inAll),
-        order: orderOf(id),
-        checkout: { id, object: 'checkout', request_id, metadata, status: 'completed', mode: 'test' },
-        mode: 'test',
-      });
-    },
-    dispute(id, amount = Number(orderOf(id)['amount_paid'])) {
-      const { units } = checkoutOf(id);
-      return event('dispute.created', {
-        id: `disp_${id.slice(3)}`,
-        object: 'dispute',
-        amount,
-        currency: product.currency,
-        transaction: transactionOf(id, amount),
-        order: orderOf(id),
-        checkout: { id, object: 'checkout', product: product.id, units, status: 'completed', mode: 'test' },
-        mode: 'test',
-      });
-    },
-    sign(payload, secret = webhookSecret) {
-      const body = typeof payload === 'string' ? payload : JSON.stringify(payload);
-      return { body, signature: createHmac('sha256', secret).update(body).digest('hex') };
-    },
-    async close() {
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
-    },
-  };
 }

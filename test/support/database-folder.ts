@@ -1,5 +1,5 @@
-// Folder of the test databases: in memory if there is room, since they end with their test and a
-// commit waits for the disk; otherwise the folder of temporary files.
+// Folder of the test databases: in memory if there is room, since a commit waits for the disk;
+// otherwise the folder of temporary files.
 import { existsSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 

@@ -70,7 +70,8 @@ async function readSnapshot(sql: Sql): Promise<Snapshot> {
   const relations = await sql<{ name: string; kind: string }[]>`
     select format('%I.%I', n.nspname, c.relname) as name, c.relkind as kind
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
-    where c.relkind in ('r', 'p', 'S') and n.nspname in ('gateway', 'agent', 'pgboss') and not c.relispartition
+    where c.relkind in ('r', 'p', 'S') and n.nspname in ('gateway', 'agent', 'pgboss')
+      and not c.relispartition
     order by 1`;
   const tables = relations
     .filter(({ name, kind }) => kind !== 'S' && !/\.(?:migrations|version)$/.test(name))
@@ -92,12 +93,18 @@ async function readSnapshot(sql: Sql): Promise<Snapshot> {
 
 async function fingerprint(sql: Sql): Promise<string> {
   const [row] = await sql<{ fingerprint: string }[]>`
-    with ours as (select oid, nspname from pg_namespace where nspname not like 'pg\\_%' and nspname <> 'information_schema'),
+    with ours as (
+      select oid, nspname from pg_namespace
+      where nspname not like 'pg\\_%' and nspname <> 'information_schema'
+    ),
     parts as (
-      select concat_ws('/', 'class', c.oid, c.relname, c.relkind::text, c.relnatts) as part from pg_class c join ours on ours.oid = c.relnamespace
+      select concat_ws('/', 'class', c.oid, c.relname, c.relkind::text, c.relnatts) as part
+        from pg_class c join ours on ours.oid = c.relnamespace
       union all select concat_ws('/', 'trigger', t.oid, t.tgenabled::text) from pg_trigger t
-      union all select concat_ws('/', 'constraint', k.oid, pg_get_constraintdef(k.oid)) from pg_constraint k join ours on ours.oid = k.connamespace
-      union all select concat_ws('/', 'function', p.oid, md5(p.prosrc)) from pg_proc p join ours on ours.oid = p.pronamespace
+      union all select concat_ws('/', 'constraint', k.oid, pg_get_constraintdef(k.oid))
+        from pg_constraint k join ours on ours.oid = k.connamespace
+      union all select concat_ws('/', 'function', p.oid, md5(p.prosrc))
+        from pg_proc p join ours on ours.oid = p.pronamespace
       union all select concat_ws('/', 'schema', nspname) from ours
     )
     select md5(string_agg(part, ',' order by part)) as fingerprint from parts`;

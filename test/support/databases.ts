@@ -1,4 +1,4 @@
-// A database for one world on the engine of the run. Two worlds share nothing.
+// A database for one test file or server, on the engine of the run. No two share anything.
 import { randomBytes } from 'node:crypto';
 import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -38,8 +38,8 @@ export interface DatabasePlace {
   remove(): Promise<void>;
 }
 
-// A test machine is busier than a server, so statements may wait longer for a connection.
-const patientLimits: Partial<DatabaseLimits> = { queueMs: 15_000, lockMs: 10_000, connectMs: 15_000 };
+// A test machine is busier than a server, so statements may wait longer for a connection and a lock.
+const testLimits: Partial<DatabaseLimits> = { queueMs: 15_000, lockMs: 10_000, connectMs: 15_000 };
 
 /** The environment variables with which a command opens this database. */
 export function databaseEnv(options: ConnectOptions): Record<string, string> {
@@ -51,12 +51,12 @@ export function databaseFlags(options: ConnectOptions): string[] {
   return 'url' in options ? ['--database-url', options.url] : [];
 }
 
-/** The location of a world's data, not opened yet. */
+/** A new database that is not open yet. */
 export async function makeDatabase({
   isEmpty = false,
   limits: overrides = {},
 }: TestDatabaseOptions = {}): Promise<DatabasePlace> {
-  const limits = { ...patientLimits, ...overrides };
+  const limits = { ...testLimits, ...overrides };
   const source = inject('databaseSource');
   if (source?.engine === 'postgres') return makeClone(source, isEmpty, limits);
   return makeFolder(source, { isEmpty, limits });

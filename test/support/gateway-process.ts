@@ -14,7 +14,8 @@ const gateway = await createGateway(config, { env: process.env, log, redactor, c
 // The local edition creates this Bureau itself; on PostgreSQL the tests use the same user in the
 // same Bureau.
 await gateway.database.sql`
-  insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1:43127') on conflict do nothing`;
+  insert into gateway.bureaus_records (bureau_id, name, server_url)
+  values ('local', 'Local', 'http://127.0.0.1:43127') on conflict do nothing`;
 const { url } = await gateway.listen();
 limitStreamGarbage();
 const { userToken } = await gateway.issueLocalToken();

@@ -4,19 +4,15 @@ import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createGatewayClient } from '@townhall/gateway';
-import type { GatewayClient } from '@townhall/gateway';
-import { createGateway } from '../../src/gateway/compose.ts';
-import type { Gateway } from '../../src/gateway/compose.ts';
+import { createGatewayClient, type GatewayClient } from '@townhall/gateway';
+import { createGateway, type Gateway } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
 import type { ServiceDefinition } from '../../src/index.ts';
-import { systemClock } from '../../src/kernel/clock.ts';
-import type { Clock } from '../../src/kernel/clock.ts';
+import { systemClock, type Clock } from '../../src/kernel/clock.ts';
 import type { Database, Sql } from '../../src/kernel/data/database.ts';
 import { createLog } from '../../src/kernel/log.ts';
 import { createRedactor } from '../../src/kernel/secrets/secret.ts';
-import { databaseEnv, makeDatabase, makeServerDatabase } from './databases.ts';
-import type { DatabasePlace } from './databases.ts';
+import { databaseEnv, makeDatabase, makeServerDatabase, type DatabasePlace } from './databases.ts';
 
 /** The administrator of test gateways with `withAdmin`. */
 export const testAdministrator = { adminId: 'admin', password: 'a password for tests only' };
@@ -63,12 +59,13 @@ export interface GatewayWorld {
  */
 export async function startGateway(options: GatewayWorldOptions = {}): Promise<GatewayWorld> {
   const ownPlace = options.place === undefined ? await makeServerDatabase() : undefined;
-  const place = options.place ?? (ownPlace as DatabasePlace);
-  const removePlace = async (): Promise<void> => {
+  const place = options.place ?? ownPlace;
+  if (place === undefined) throw new Error('The gateway has no database.');
+  const journal = join(tmpdir(), `townhall-journal-${randomUUID()}`);
+  const removeData = async (): Promise<void> => {
     await rm(journal, { recursive: true, force: true });
     await ownPlace?.remove();
   };
-  const journal = join(tmpdir(), `townhall-journal-${randomUUID()}`);
   // An embedded database keeps the journal in its own folder.
   const databaseSettings = {
     ...databaseEnv(place.options),
@@ -132,12 +129,12 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
       logLines,
       async close() {
         await gateway.close();
-        await removePlace();
+        await removeData();
       },
     };
   } catch (error) {
     await gateway.close();
-    await removePlace();
+    await removeData();
     throw error;
   }
 }

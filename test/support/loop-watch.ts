@@ -4,51 +4,50 @@
 import { Session } from 'node:inspector/promises';
 import { isMainThread } from 'node:worker_threads';
 
-/**
- * The longest block since the last reset, and the main thread's total processor time, in
- * milliseconds.
- */
 export interface LoopReport {
-  holdMs: number;
+  /** The longest block since the last reset, in processor time of the main thread. */
+  blockedMs: number;
+  /** The longest block by wall clock. */
   clockMs: number;
+  /** All processor time of the main thread. */
   spentMs: number;
 }
 
 export type LoopRequest =
   | { watch: 'reset' | 'read' }
-  | { watch: 'hold'; ms: number }
-  | { watch: 'reference' | 'profile' | 'profiled' };
+  | { watch: 'block'; ms: number }
+  | { watch: 'reference' | 'startProfile' | 'stopProfile' };
 
-const everyMs = 2;
+const intervalMs = 2;
 
 if (isMainThread && process.send !== undefined) watch(process.send.bind(process));
 
 function watch(send: (message: object) => void): void {
-  let longestHold: LoopReport = { holdMs: 0, clockMs: 0, spentMs: 0 };
+  let longestBlock: LoopReport = { blockedMs: 0, clockMs: 0, spentMs: 0 };
   let lastReading = { clock: performance.now(), spent: spentMs() };
   const measure = (): void => {
     const currentReading = { clock: performance.now(), spent: spentMs() };
-    const clockMs = Math.max(currentReading.clock - lastReading.clock - everyMs, 0);
+    const clockMs = Math.max(currentReading.clock - lastReading.clock - intervalMs, 0);
     // Processor time is counted in steps of up to 4 ms, so it may run ahead of the clock.
-    const holdMs = Math.min(currentReading.spent - lastReading.spent, clockMs);
-    longestHold = {
-      holdMs: Math.max(longestHold.holdMs, holdMs),
-      clockMs: Math.max(longestHold.clockMs, clockMs),
+    const blockedMs = Math.min(currentReading.spent - lastReading.spent, clockMs);
+    longestBlock = {
+      blockedMs: Math.max(longestBlock.blockedMs, blockedMs),
+      clockMs: Math.max(longestBlock.clockMs, clockMs),
       spentMs: currentReading.spent,
     };
     lastReading = currentReading;
   };
-  setInterval(measure, everyMs).unref();
+  setInterval(measure, intervalMs).unref();
   const session = new Session();
   process.on('message', (request: LoopRequest) => {
-    if (request.watch === 'profile') return void startProfile(session).then(() => send({}));
-    if (request.watch === 'profiled') return void endProfile(session).then((lines) => send({ lines }));
-    if (request.watch === 'hold') hold(request.ms);
+    if (request.watch === 'startProfile') return void startProfile(session).then(() => send({}));
+    if (request.watch === 'stopProfile') return void stopProfile(session).then((lines) => send({ lines }));
+    if (request.watch === 'block') block(request.ms);
     if (request.watch === 'read') measure();
-    const answer = request.watch === 'reference' ? { referenceMs: referenceMs() } : longestHold;
+    const answer = request.watch === 'reference' ? { referenceMs: referenceMs() } : longestBlock;
     if (request.watch === 'reset') {
       lastReading = { clock: performance.now(), spent: spentMs() };
-      longestHold = { holdMs: 0, clockMs: 0, spentMs: lastReading.spent };
+      longestBlock = { blockedMs: 0, clockMs: 0, spentMs: lastReading.spent };
     }
     send(answer);
     return undefined;
@@ -62,7 +61,7 @@ function spentMs(): number {
   return (user + system) / 1_000;
 }
 
-function hold(ms: number): void {
+function block(ms: number): void {
   const endMs = spentMs() + ms;
   while (spentMs() < endMs);
 }
@@ -84,7 +83,7 @@ async function startProfile(session: Session): Promise<void> {
 }
 
 /** The functions in which the most time was spent, with their locations. */
-async function endProfile(session: Session): Promise<string[]> {
+async function stopProfile(session: Session): Promise<string[]> {
   const { profile } = await session.post('Profiler.stop');
   session.disconnect();
   const milliseconds = new Map<string, number>();

@@ -1,11 +1,10 @@
 // A real OpenID provider in this process, and a scripted browser that performs its login. Tests can
-// change the answers of its token endpoint, signed with the provider's own key, to check that the
-// gateway detects it.
+// rewrite the ID tokens, signed with the provider's own key, to check that the gateway refuses them.
 import { createSign, generateKeyPairSync, randomBytes, type KeyObject } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-/** @ts-ignore: the package comes without types; what is used of it is described below. */
+/** @ts-ignore: the package comes without types; the interfaces below describe the part in use. */
 import * as oidcProvider from 'oidc-provider';
+import { closeServer, listenLocally } from './local-server.ts';
 
 interface Grant {
   addOIDCScope(scope: string): void;
@@ -55,6 +54,12 @@ export interface OidcAccount {
   name?: string;
 }
 
+type RewriteIdToken = (token: {
+  header: Record<string, unknown>;
+  claims: Record<string, unknown>;
+  sign: (header: object, claims: object) => string;
+}) => string;
+
 export interface Oidc {
   issuer: string;
   clientId: string;
@@ -68,13 +73,7 @@ export interface Oidc {
   /**
    * Changes the ID token: new claims are signed with the provider's key; a string is sent as it is.
    */
-  rewriteIdToken:
-    | ((token: {
-        header: Record<string, unknown>;
-        claims: Record<string, unknown>;
-        sign: (header: object, claims: object) => string;
-      }) => string)
-    | undefined;
+  rewriteIdToken: RewriteIdToken | undefined;
   /** Paths that get no answer. */
   hangingPaths: Set<string>;
   /**
@@ -94,8 +93,7 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
 
   let handle: (request: IncomingMessage, response: ServerResponse) => unknown = () => undefined;
   const server = createServer((request, response) => void handle(request, response));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const issuer = await listenLocally(server);
 
   const oidc: Oidc = {
     issuer,
@@ -109,8 +107,7 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
     browse: (url) => browse(url, issuer),
     async close() {
       for (const response of openResponses) response.destroy();
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
+      await closeServer(server);
     },
   };
 
@@ -173,11 +170,7 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
   return oidc;
 }
 
-function rewriteAnswer(
-  response: ServerResponse,
-  rewrite: NonNullable<Oidc['rewriteIdToken']>,
-  key: KeyObject,
-): void {
+function rewriteAnswer(response: ServerResponse, rewrite: RewriteIdToken, key: KeyObject): void {
   const end = response.end.bind(response) as (body: string) => ServerResponse;
   response.end = ((body: unknown) => {
     const answer = JSON.parse(String(body)) as { id_token?: string };
@@ -206,7 +199,7 @@ function sign(header: object, claims: object, key: KeyObject): string {
   return `${signedText}.${createSign('RSA-SHA256').update(signedText).sign(key).toString('base64url')}`;
 }
 
-// Each visit has a new cookie jar, like a new browser profile.
+// Each login has a new cookie jar, like a new browser profile.
 async function browse(start: string, issuer: string): Promise<URL> {
   const cookies = new Map<string, string>();
   let url = new URL(start);
@@ -226,5 +219,5 @@ async function browse(start: string, issuer: string): Promise<URL> {
     url = new URL(location, url);
     if (url.origin !== issuer) return url;
   }
-  throw new Error('The provider sent the browser in circles.');
+  throw new Error('The provider redirected the browser ten times.');
 }

@@ -1,5 +1,5 @@
 // Third-party validators of our answers: JSON Schemas generated from the published types of the AI
-// SDK and of OpenAI's client. The first test that needs them generates them; they are cached under
+// SDK and of OpenAI's client. The first test that uses them generates them; they are cached under
 // build/ by package version.
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,10 +15,7 @@ const folder = path.join(root, 'build', 'oracles');
 /** Throws with the path when the value does not match the published type. */
 export type Oracle = (value: unknown) => void;
 
-/**
- * Generates the schemas. It takes half a minute on a busy machine, so a test awaits it before its
- * other work.
- */
+/** Time limit for a test that generates the schemas, which takes half a minute on a busy machine. */
 export const oraclesMs = 240_000;
 
 /** A stream part of the language-model specification, version 3. */
@@ -57,9 +54,8 @@ function oracle(source: Source): Oracle {
     // JSON has no dates and no undefined; how a client converts them is up to the client.
     if (check(value)) return;
     const [error] = check.errors ?? [];
-    throw new Error(
-      `This is no ${source.type}: ${error?.instancePath} ${error?.message} ${JSON.stringify(error?.params)} in ${JSON.stringify(value).slice(0, 500)}`,
-    );
+    const reason = `${error?.instancePath} ${error?.message} ${JSON.stringify(error?.params)}`;
+    throw new Error(`This is no ${source.type}: ${reason} in ${JSON.stringify(value).slice(0, 500)}`);
   };
 }
 
@@ -69,15 +65,15 @@ function compile(schema: object): ValidateFunction {
   return ajv.compile(schema);
 }
 
-// Raise it with a change of the corrections below: the cached schemas are then generated anew.
-const repairs = 2;
+// Increase it when the generation below changes: the cached schemas are then generated again.
+const generation = 3;
 
 function schemaOf(source: Source): object {
   const { version } = JSON.parse(
     readFileSync(path.join(packageFolder(source.package), 'package.json'), 'utf8'),
   ) as { version: string };
   const key = createHash('sha256')
-    .update(JSON.stringify([source, version, repairs]))
+    .update(JSON.stringify([source, version, generation]))
     .digest('hex')
     .slice(0, 12);
   const cacheFile = path.join(folder, `${source.type}-${key}.json`);
@@ -87,9 +83,10 @@ function schemaOf(source: Source): object {
   const temporaryFile = `${cacheFile}.${process.pid}`;
   // The generator finds types that a file declares, but not those that it re-exports.
   const entry = `${temporaryFile}.ts`;
+  const declaration = `${packageFolder(source.package)}/${source.file}`;
   writeFileSync(
     entry,
-    `import type { ${source.type} as Published } from '${packageFolder(source.package)}/${source.file}';\nexport type Judged = Published;\n`,
+    `import type { ${source.type} as Published } from '${declaration}';\nexport type Checked = Published;\n`,
   );
   const schema = createGenerator({
     path: entry,
@@ -97,7 +94,7 @@ function schemaOf(source: Source): object {
     // Refuse members beyond the published ones unless the type allows any.
     additionalProperties: false,
     skipTypeCheck: true,
-  }).createSchema('Judged');
+  }).createSchema('Checked');
   rmSync(entry);
   // A self-referencing index signature is generated as an object without members; allow any member.
   const text = JSON.stringify(schema).replaceAll(

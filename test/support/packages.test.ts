@@ -9,7 +9,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 const run = promisify(execFile);
 const root = path.join(import.meta.dirname, '../..');
 const lock = JSON.stringify({ packages: { '': {}, 'node_modules/one': { version: '1.0.0' } } });
-// Like npm, it deletes what is installed and writes its list at the end.
+// Like npm, it deletes the installed packages first and writes its list at the end. The sleep makes
+// concurrent installations overlap.
 const npm = `#!/bin/sh
 rm -rf node_modules && mkdir node_modules && echo run >> runs && sleep 0.5
 cp package-lock.json node_modules/.package-lock.json
@@ -42,7 +43,7 @@ describe('packages', () => {
     expect(await countRuns()).toBe(1);
   });
 
-  test('installs again over half of an installation', async () => {
+  test('repeats an incomplete installation', async () => {
     await mkdir(path.join(folder, 'test/node_modules'));
     await writeFile(path.join(folder, 'test/node_modules/.package-lock.json'), lock.slice(0, 20));
     await install();

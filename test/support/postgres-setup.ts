@@ -11,9 +11,8 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
   const server = externalUrl ? { url: externalUrl, stop: async () => undefined } : await startServer();
   const migratedTemplate = `townhall_template_${randomBytes(4).toString('hex')}`;
   const admin = await connect({ url: server.url }, { log: silentLog });
-  console.log(
-    `[${project.name}] runs on ${externalUrl ? 'the server of DATABASE_URL' : 'a server of its own'}: ${admin.version}`,
-  );
+  const origin = externalUrl ? 'the server of DATABASE_URL' : 'a server of its own';
+  console.log(`[${project.name}] runs on ${origin}: ${admin.version}`);
   const session = admin.session({ deadlineMs: 60_000 });
   await session.sql.unsafe(`create database ${migratedTemplate}`);
   const template = await connect({ url: databaseUrl(server.url, migratedTemplate) }, { log: silentLog });

@@ -1,4 +1,4 @@
-// Processes of the system, for tests of their ends.
+// Whether a process runs, and how to end it.
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
@@ -9,8 +9,9 @@ export async function isRunning(pid: number): Promise<boolean> {
   return stat !== '' && !/^\d+ \(.*\) [ZX]/.test(stat);
 }
 
-/** Kills the process with SIGKILL and waits for its exit. */
+/** Kills the process with SIGKILL, unless it has ended, and waits for its exit. */
 export async function kill(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
   const exit = once(child, 'exit');
   child.kill('SIGKILL');
   await exit;

@@ -1,5 +1,5 @@
-// The patterns of vitest.config.ts match existing files: a renamed test file must not silently
-// change its project. And the folders with packages of their own use the versions that the product uses.
+// The configuration of the test runs: a renamed test file must not silently change its project, and the
+// folders with packages of their own must use the versions of the product.
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
@@ -26,10 +26,10 @@ test('each pattern of the projects matches a test file', () => {
   expect(unmatchedPatterns).toEqual([]);
 });
 
-// @arethetypeswrong/cli prints with version 10 of it, and no test imports it.
-const ofTools = ['highlight.js'];
+// @arethetypeswrong/cli uses version 10, and no test imports it.
+const differingPackages = ['highlight.js'];
 
-test('all folders have one version of a package that they share', () => {
+test('all folders have the same version of a shared package', () => {
   const rootNames = readNames('package.json');
   const versions = new Map<string, Set<string>>();
   for (const folder of ['.', 'examples', 'scripts', 'test']) {
@@ -43,7 +43,7 @@ test('all folders have one version of a package that they share', () => {
   }
   expect([...versions.keys()]).toContain('openai');
   const names = [...versions].filter(([, { size }]) => size > 1).map(([name]) => name);
-  expect(names).toEqual(ofTools);
+  expect(names).toEqual(differingPackages);
 });
 
 function readNames(manifest: string): string[] {
@@ -59,6 +59,6 @@ function readVersions(lockFile: string): Map<string, string | undefined> {
     packages: Record<string, { version?: string }>;
   };
   return new Map(
-    Object.entries(packages).map(([place, { version }]) => [place.replace(/^node_modules\//, ''), version]),
+    Object.entries(packages).map(([folder, { version }]) => [folder.replace(/^node_modules\//, ''), version]),
   );
 }

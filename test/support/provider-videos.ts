@@ -8,14 +8,14 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 export interface VideoScene {
   request: IncomingMessage;
   response: ServerResponse;
-  /** The model's name with script and parameters; only the request that creates a job has one. */
-  named: string;
+  /** Name of the model with script and parameters; only the request that creates a job has one. */
+  model: string;
   end(rest?: string | Buffer): void;
 }
 
-interface Order {
+interface VideoJob {
   script: string;
-  knobs: URLSearchParams;
+  parameters: URLSearchParams;
   polls: number;
   fetches: number;
 }
@@ -24,108 +24,119 @@ const json = { 'content-type': 'application/json' };
 
 /** Plays videos for one provider; false for a request of another kind. */
 export function createVideos(): (scene: VideoScene) => boolean {
-  const orders = new Map<string, Order>();
+  const jobs = new Map<string, VideoJob>();
 
-  function resolveUrl(reference: string): string {
-    const [script = '', knobs = ''] = decodeURIComponent(reference).split(/[?~]/);
-    const id = `video_${orders.size + 1}`;
-    orders.set(id, { script, knobs: new URLSearchParams(knobs), polls: 0, fetches: 0 });
+  function createJob(model: string): string {
+    const [script = '', parameters = ''] = decodeURIComponent(model).split(/[?~]/);
+    const id = `video_${jobs.size + 1}`;
+    jobs.set(id, { script, parameters: new URLSearchParams(parameters), polls: 0, fetches: 0 });
     return id;
   }
 
-  return ({ request, response, named: reference, end }) => {
+  return ({ request, response, model, end }) => {
     const url = new URL(request.url ?? '', `http://${request.headers.host ?? 'provider'}`);
-    const say = (value: object, status = 200) => {
+    const answer = (value: object, status = 200) => {
       response.writeHead(status, json);
       end(JSON.stringify(value));
       return true;
     };
-    const origin = `${url.origin}/v1`;
-    if (request.method === 'POST' && reference.startsWith('film')) {
+    if (request.method === 'POST' && model.startsWith('film')) {
       if (url.pathname.endsWith(':predictLongRunning'))
-        return say({ name: `models/veo/operations/${resolveUrl(reference)}` });
-      if (url.pathname.endsWith('/videos/generations')) return say({ request_id: resolveUrl(reference) });
+        return answer({ name: `models/veo/operations/${createJob(model)}` });
+      if (url.pathname.endsWith('/videos/generations')) return answer({ request_id: createJob(model) });
       if (url.pathname.endsWith('/videos'))
-        return say({ id: resolveUrl(reference), object: 'video', status: 'queued', progress: 0 });
+        return answer({ id: createJob(model), object: 'video', status: 'queued', progress: 0 });
     }
     const [, kind = '', id = '', rest = ''] =
       /^\/v1\/(videos|models\/veo\/operations|files)\/(video_\d+)(.*)$/.exec(url.pathname) ?? [];
-    const order = orders.get(id);
-    if (order === undefined)
-      return kind === '' ? false : say({ error: { message: `There is no ${id}.`, code: 'not_found' } }, 404);
-    if (request.method === 'DELETE') return say({ id, object: 'video.deleted', deleted: true });
+    const job = jobs.get(id);
+    if (job === undefined)
+      return kind === ''
+        ? false
+        : answer({ error: { message: `There is no ${id}.`, code: 'not_found' } }, 404);
+    if (request.method === 'DELETE') return answer({ id, object: 'video.deleted', deleted: true });
     if (kind === 'files' || rest === '/content') {
-      order.fetches += 1;
-      return fetchResult(order, { response, end });
+      job.fetches += 1;
+      return sendVideo(job, { response, end });
     }
-    order.polls += 1;
-    if (order.script === 'film-vanished')
-      return say({ error: { message: `There is no ${id}.`, code: 'not_found' } }, 404);
-    if (order.polls <= Number(order.knobs.get('failing') ?? 0))
-      return say({ error: { message: 'Busy.', code: 'server_error' } }, 503);
-    const polls = Number(order.knobs.get('polls') ?? 1);
-    const isWaiting = order.script === 'film-forever' || order.polls <= polls;
-    const finalState = order.script === 'film-failed' || order.script === 'film-held' ? 'failed' : 'ready';
-    const state = isWaiting ? 'waiting' : finalState;
-    const progress = Math.min(Math.round((order.polls * 100) / (polls + 1)), 99);
-    const error = {
-      code: order.knobs.get('code') ?? 'moderation_blocked',
-      message: order.knobs.get('message') ?? 'The prompt is not allowed.',
-    };
-    const place = order.knobs.get('to') ?? `${origin}/files/${id}:download?alt=media`;
-    if (kind.startsWith('models')) return say(operation(order, { state, id, error, place }));
-    // xAI and OpenAI use the same path; the job's script says which of them it is.
-    if (order.knobs.has('xai')) {
-      if (state === 'waiting') return say({ status: 'pending', progress }, 202);
-      if (order.script === 'film-held')
-        return say({ status: 'done', video: { url: place, respect_moderation: false } });
-      return say(
-        state === 'failed'
-          ? { status: 'failed', error }
-          : { status: 'done', video: { url: place, duration: 4, respect_moderation: true } },
-      );
-    }
-    if (state === 'waiting') return say({ id, object: 'video', status: 'in_progress', progress });
-    if (state === 'failed') return say({ id, object: 'video', status: 'failed', error });
-    return say({ id, object: 'video', status: 'completed', progress: 100, seconds: '4', error: null });
+    job.polls += 1;
+    if (job.script === 'film-vanished')
+      return answer({ error: { message: `There is no ${id}.`, code: 'not_found' } }, 404);
+    if (job.polls <= Number(job.parameters.get('failing') ?? 0))
+      return answer({ error: { message: 'Busy.', code: 'server_error' } }, 503);
+    const status = statusOf(job, id, `${url.origin}/v1`);
+    if (kind.startsWith('models')) return answer(googleOperation(status));
+    // xAI and OpenAI use the same path; the parameters of the job say which of them it is.
+    if (!job.parameters.has('xai')) return answer(openaiVideo(status));
+    return answer(xaiVideo(status), status.state === 'waiting' ? 202 : 200);
   };
 }
 
-function operation(
-  { script }: Order,
-  { state, id, error, place }: { state: string; id: string; error: { message: string }; place: string },
-): object {
+interface JobStatus {
+  id: string;
+  state: 'waiting' | 'failed' | 'withheld' | 'ready';
+  progress: number;
+  error: { code: string; message: string };
+  downloadUrl: string;
+}
+
+function statusOf({ script, parameters, polls }: VideoJob, id: string, origin: string): JobStatus {
+  const waitingPolls = Number(parameters.get('polls') ?? 1);
+  const finalStates: Record<string, JobStatus['state']> = {
+    'film-failed': 'failed',
+    'film-held': 'withheld',
+  };
+  const isWaiting = script === 'film-forever' || polls <= waitingPolls;
+  return {
+    id,
+    state: isWaiting ? 'waiting' : (finalStates[script] ?? 'ready'),
+    progress: Math.min(Math.round((polls * 100) / (waitingPolls + 1)), 99),
+    error: {
+      code: parameters.get('code') ?? 'moderation_blocked',
+      message: parameters.get('message') ?? 'The prompt is not allowed.',
+    },
+    downloadUrl: parameters.get('to') ?? `${origin}/files/${id}:download?alt=media`,
+  };
+}
+
+function openaiVideo({ id, state, progress, error }: JobStatus): object {
+  const video = { id, object: 'video' };
+  if (state === 'waiting') return { ...video, status: 'in_progress', progress };
+  if (state !== 'ready') return { ...video, status: 'failed', error };
+  return { ...video, status: 'completed', progress: 100, seconds: '4', error: null };
+}
+
+function xaiVideo({ state, progress, error, downloadUrl }: JobStatus): object {
+  if (state === 'waiting') return { status: 'pending', progress };
+  if (state === 'failed') return { status: 'failed', error };
+  if (state === 'withheld') return { status: 'done', video: { url: downloadUrl, respect_moderation: false } };
+  return { status: 'done', video: { url: downloadUrl, duration: 4, respect_moderation: true } };
+}
+
+function googleOperation({ id, state, error, downloadUrl }: JobStatus): object {
   const name = `models/veo/operations/${id}`;
   if (state === 'waiting') return { name };
-  if (script === 'film-held')
-    return {
-      name,
-      done: true,
-      response: {
-        generateVideoResponse: { raiMediaFilteredCount: 1, raiMediaFilteredReasons: [error.message] },
-      },
-    };
   if (state === 'failed')
     return { name, done: true, error: { code: 3, status: 'INVALID_ARGUMENT', message: error.message } };
-  return {
-    name,
-    done: true,
-    response: { generateVideoResponse: { generatedSamples: [{ video: { uri: place } }] } },
-  };
+  const generateVideoResponse =
+    state === 'withheld'
+      ? { raiMediaFilteredCount: 1, raiMediaFilteredReasons: [error.message] }
+      : { generatedSamples: [{ video: { uri: downloadUrl } }] };
+  return { name, done: true, response: { generateVideoResponse } };
 }
 
-function fetchResult(
-  { script, knobs, fetches }: Order,
+function sendVideo(
+  { script, parameters, fetches }: VideoJob,
   { response, end }: Pick<VideoScene, 'response' | 'end'>,
 ): true {
-  const redirectUrl = knobs.get('to');
+  const redirectUrl = parameters.get('to');
   if (script === 'film-elsewhere' && redirectUrl !== null) {
     response.writeHead(302, { location: redirectUrl });
     end();
     return true;
   }
-  const seconds = Number(knobs.get('seconds') ?? 4);
-  const film = scriptedFilm({ seconds, bytes: Number(knobs.get('bytes') ?? 2_000) });
+  const seconds = Number(parameters.get('seconds') ?? 4);
+  const film = scriptedFilm({ seconds, bytes: Number(parameters.get('bytes') ?? 2_000) });
   response.writeHead(200, {
     'content-type': 'video/mp4',
     ...(script === 'film-cut' && fetches === 1 ? { 'content-length': String(film.length) } : {}),

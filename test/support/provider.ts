@@ -2,8 +2,8 @@
 // its script, such as `stream?chunks=5&gap=10` or `status?code=429`, so a models file alone decides
 // the provider's behaviour. It records every call: what was requested and what was delivered.
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
+import { closeServer, listenLocally, readBody } from './local-server.ts';
 import { modelInPath, playForeign } from './provider-formats.ts';
 import { createVideos } from './provider-videos.ts';
 
@@ -39,7 +39,7 @@ export interface ScriptedProvider {
    * Content of a models file: provider `acme` with this address, and a model `acme/<name>` for each
    * script.
    */
-  modelsFile(scripts: Record<string, string>, overrides?: ModelsFileMore): string;
+  modelsFile(scripts: Record<string, string>, overrides?: ModelsFileOverrides): string;
   /**
    * Makes every call with this key get the answer instead of its script; without `answer`, the
    * script again.
@@ -61,7 +61,7 @@ export function keyOf({ headers }: Pick<ProviderCall, 'headers'>): string {
   return bearer ?? String(headers['x-api-key'] ?? headers['x-goog-api-key'] ?? '');
 }
 
-export interface ModelsFileMore {
+export interface ModelsFileOverrides {
   /** Additional members of the provider and of each model. */
   provider?: Record<string, unknown>;
   model?: Record<string, unknown>;
@@ -78,8 +78,8 @@ interface Scene {
   calls: readonly ProviderCall[];
   /** The parsed request body. */
   body: RequestBody;
-  /** The parameters of the script. */
-  knobs: URLSearchParams;
+  /** Of the script. */
+  parameters: URLSearchParams;
   /** Resolves after the time or when the caller disconnects. */
   sleep(ms: number): Promise<void>;
 }
@@ -105,18 +105,16 @@ export async function startProvider(): Promise<ScriptedProvider> {
   };
 
   const server = createServer((request, response) => {
-    void serve(request, response).catch(() => response.destroy());
+    serve(request, response).catch(() => response.destroy());
   });
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const pieces: Buffer[] = [];
-    for await (const piece of request) pieces.push(piece as Buffer);
-    const body = Buffer.concat(pieces);
+    const body = await readBody(request);
     const path = request.url ?? '';
     const input = parseBody(body);
     const modelName = input.model ?? modelInPath(path) ?? 'ok';
     // Google has the model in the path, where a question mark is not possible; `~` replaces it.
-    const [script = '', knobs = ''] = modelName.split(/[?~]/);
+    const [script = '', parameters = ''] = modelName.split(/[?~]/);
     count += 1;
     const call: ProviderCall = {
       id: count,
@@ -135,22 +133,15 @@ export async function startProvider(): Promise<ScriptedProvider> {
       notify();
     });
     const keyAnswer = keyAnswers.get(keyOf(call));
-    if (keyAnswer !== undefined) {
-      response.writeHead(keyAnswer.status, {
-        'content-type': 'application/json',
-        ...(keyAnswer.retryAfter === undefined ? {} : { 'retry-after': String(keyAnswer.retryAfter) }),
-      });
-      response.end(JSON.stringify({ error: { message: 'not this key', type: 'scripted' } }));
-      return;
-    }
+    if (keyAnswer !== undefined) return sendKeyAnswer(response, keyAnswer);
     const scene: Scene = {
       request,
       response,
       call,
       calls,
       body: input,
-      knobs: new URLSearchParams(knobs),
-      sleep: (ms) => sleep(ms, response),
+      parameters: new URLSearchParams(parameters),
+      sleep: (ms) => sleepWhileOpen(ms, response, timers),
     };
     const foreignScene = {
       path: path.split('?')[0] ?? '',
@@ -159,34 +150,19 @@ export async function startProvider(): Promise<ScriptedProvider> {
       body: input as Record<string, unknown>,
       end: (lastPart?: string | Buffer) => end(scene, lastPart),
     };
-    const isFilm = playVideo({
+    const isVideo = playVideo({
       request,
       response,
-      named: modelName,
+      model: modelName,
       end: (lastPart) => end(scene, lastPart),
     });
-    if (!isFilm && !playForeign(foreignScene)) await (scripts[script] ?? scripts.unknown)?.(scene);
+    if (!isVideo && !playForeign(foreignScene)) await (scripts[script] ?? scripts.unknown)?.(scene);
     notify();
-  }
-
-  function sleep(ms: number, response: ServerResponse): Promise<void> {
-    return new Promise((resolve) => {
-      const finish = () => {
-        clearTimeout(timer);
-        timers.delete(timer);
-        response.off('close', finish);
-        resolve();
-      };
-      const timer = setTimeout(finish, ms);
-      timers.add(timer);
-      response.on('close', finish);
-    });
   }
 
   let connections = 0;
   server.on('connection', () => (connections += 1));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+  const url = `${await listenLocally(server)}/v1`;
 
   return {
     url,
@@ -197,51 +173,8 @@ export async function startProvider(): Promise<ScriptedProvider> {
       if (lastCall === undefined) throw new Error('The provider was not called.');
       return lastCall;
     },
-    until(holds, deadlineMs = 30_000) {
-      return new Promise((resolve, reject) => {
-        const timer = setTimeout(
-          () =>
-            settle(() => reject(new Error('The calls did not satisfy the predicate before the deadline.'))),
-          deadlineMs,
-        );
-        const settle = (act: () => void) => {
-          clearTimeout(timer);
-          watchers.delete(check);
-          act();
-        };
-        const check = () => {
-          if (holds(calls)) settle(resolve);
-        };
-        watchers.add(check);
-        check();
-      });
-    },
-    modelsFile(names, overrides = {}) {
-      return JSON.stringify({
-        providers: [
-          {
-            id: 'acme',
-            name: 'Acme',
-            kind: 'openai-compatible',
-            base_url: url,
-            api_key_env: 'ACME_API_KEY',
-            usage: 'ask',
-            ...overrides.provider,
-          },
-          ...(overrides.providers ?? []),
-        ],
-        models: [
-          ...Object.entries(names).map(([name, script]) => ({
-            id: `acme/${name}`,
-            provider: 'acme',
-            upstream_model: script,
-            rates: null,
-            ...overrides.model,
-          })),
-          ...(overrides.models ?? []),
-        ],
-      });
-    },
+    until: (holds, deadlineMs = 30_000) => waitForCalls({ calls, watchers, holds, deadlineMs }),
+    modelsFile: (names, overrides = {}) => writeModelsFile(url, names, overrides),
     answerKey(key, answer) {
       if (answer === undefined) keyAnswers.delete(key);
       else keyAnswers.set(key, answer);
@@ -252,12 +185,88 @@ export async function startProvider(): Promise<ScriptedProvider> {
     },
     close() {
       for (const timer of timers) clearTimeout(timer);
-      return new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      });
+      return closeServer(server);
     },
   };
+}
+
+function sendKeyAnswer(response: ServerResponse, { status, retryAfter }: KeyAnswer): void {
+  response.writeHead(status, {
+    'content-type': 'application/json',
+    ...(retryAfter === undefined ? {} : { 'retry-after': String(retryAfter) }),
+  });
+  response.end(JSON.stringify({ error: { message: 'not this key', type: 'scripted' } }));
+}
+
+/** Resolves after the time or when the caller disconnects. */
+function sleepWhileOpen(ms: number, response: ServerResponse, timers: Set<NodeJS.Timeout>): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = () => {
+      clearTimeout(timer);
+      timers.delete(timer);
+      response.off('close', finish);
+      resolve();
+    };
+    const timer = setTimeout(finish, ms);
+    timers.add(timer);
+    response.on('close', finish);
+  });
+}
+
+function waitForCalls({
+  calls,
+  watchers,
+  holds,
+  deadlineMs,
+}: {
+  calls: readonly ProviderCall[];
+  watchers: Set<() => void>;
+  holds: (calls: readonly ProviderCall[]) => boolean;
+  deadlineMs: number;
+}): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const settle = (act: () => void) => {
+      clearTimeout(timer);
+      watchers.delete(check);
+      act();
+    };
+    const timer = setTimeout(
+      () => settle(() => reject(new Error('The calls did not satisfy the predicate before the deadline.'))),
+      deadlineMs,
+    );
+    const check = () => {
+      if (holds(calls)) settle(resolve);
+    };
+    watchers.add(check);
+    check();
+  });
+}
+
+function writeModelsFile(
+  url: string,
+  scripts: Record<string, string>,
+  overrides: ModelsFileOverrides,
+): string {
+  const provider = {
+    id: 'acme',
+    name: 'Acme',
+    kind: 'openai-compatible',
+    base_url: url,
+    api_key_env: 'ACME_API_KEY',
+    usage: 'ask',
+    ...overrides.provider,
+  };
+  const models = Object.entries(scripts).map(([name, script]) => ({
+    id: `acme/${name}`,
+    provider: 'acme',
+    upstream_model: script,
+    rates: null,
+    ...overrides.model,
+  }));
+  return JSON.stringify({
+    providers: [provider, ...(overrides.providers ?? [])],
+    models: [...models, ...(overrides.models ?? [])],
+  });
 }
 
 type Script = (scene: Scene) => void | Promise<void>;
@@ -291,6 +300,15 @@ function usageChunk(scene: Scene, usage: unknown): string {
   });
 }
 
+/** The usage of the tokens that were sent. */
+function usageOf({ call }: Scene, inputTokens = 10): object {
+  return {
+    prompt_tokens: inputTokens,
+    completion_tokens: call.tokens,
+    total_tokens: inputTokens + call.tokens,
+  };
+}
+
 function completion(
   scene: Scene,
   message: Record<string, unknown> = {},
@@ -319,9 +337,9 @@ async function deltas(
   scene: Scene,
   frame: (data: string) => string = (data) => `data: ${data}\n\n`,
 ): Promise<boolean> {
-  const { response, call, knobs, sleep } = scene;
-  const chunkCount = Number(knobs.get('chunks') ?? 5);
-  const gapMs = Number(knobs.get('gap') ?? 0);
+  const { response, call, parameters, sleep } = scene;
+  const chunkCount = Number(parameters.get('chunks') ?? 5);
+  const gapMs = Number(parameters.get('gap') ?? 0);
   for (let index = 0; index < chunkCount; index += 1) {
     if (response.destroyed) return false;
     const delta = index === 0 ? { role: 'assistant', content: 'tok0 ' } : { content: `tok${index} ` };
@@ -349,12 +367,9 @@ function finish(
   scene: Scene,
   { reason = 'stop', usage, done = true }: { reason?: string; usage?: unknown; done?: boolean } = {},
 ): void {
-  const { response, call, body: input } = scene;
+  const { response, body: input } = scene;
   response.write(`data: ${chunk(scene, {}, { finish_reason: reason })}\n\n`);
-  const tokenUsage =
-    usage === undefined
-      ? { prompt_tokens: 10, completion_tokens: call.tokens, total_tokens: 10 + call.tokens }
-      : usage;
+  const tokenUsage = usage === undefined ? usageOf(scene) : usage;
   if (tokenUsage !== null && input.stream_options?.include_usage === true)
     response.write(`data: ${usageChunk(scene, tokenUsage)}\n\n`);
   if (done) response.write('data: [DONE]\n\n');
@@ -423,12 +438,14 @@ const scripts: Record<string, Script> = {
     );
   },
   'images-slow': async (scene) => {
-    await scene.sleep(Number(scene.knobs.get('ms') ?? 600_000));
+    await scene.sleep(Number(scene.parameters.get('ms') ?? 600_000));
     if (!scene.response.destroyed) await scripts.images?.(scene);
   },
   // images-later?calls=1: leaves the first `calls` calls without an answer.
   'images-later': (scene) =>
-    scene.call.id <= Number(scene.knobs.get('calls') ?? 1) ? scene.sleep(600_000) : scripts.images?.(scene),
+    scene.call.id <= Number(scene.parameters.get('calls') ?? 1)
+      ? scene.sleep(600_000)
+      : scripts.images?.(scene),
   'images-elsewhere': (scene) =>
     answer(
       scene,
@@ -438,7 +455,7 @@ const scripts: Record<string, Script> = {
   speech: (scene) => answer(scene, 200, scriptedSound, { 'content-type': 'audio/mpeg' }),
   // speech-long?mb=40: `mb` megabytes of audio.
   'speech-long': (scene) =>
-    answer(scene, 200, Buffer.alloc(Number(scene.knobs.get('mb') ?? 40) * 1024 * 1024), {
+    answer(scene, 200, Buffer.alloc(Number(scene.parameters.get('mb') ?? 40) * 1024 * 1024), {
       'content-type': 'audio/mpeg',
     }),
   whisper: (scene) =>
@@ -459,8 +476,8 @@ const scripts: Record<string, Script> = {
 
   // verbatim?sse=…&json=…: exactly these bytes, streamed or whole.
   verbatim: streamOrWhole(
-    (scene) => end(scene, scene.knobs.get('sse') ?? ''),
-    (scene) => answer(scene, 200, scene.knobs.get('json') ?? ''),
+    (scene) => end(scene, scene.parameters.get('sse') ?? ''),
+    (scene) => answer(scene, 200, scene.parameters.get('json') ?? ''),
   ),
 
   unknown: (scene) =>
@@ -490,7 +507,7 @@ const scripts: Record<string, Script> = {
 
   // delay?ms=500 before the headers.
   delay: async (scene) => {
-    await scene.sleep(Number(scene.knobs.get('ms') ?? 100));
+    await scene.sleep(Number(scene.parameters.get('ms') ?? 100));
     if (!scene.response.destroyed) await scripts.ok?.(scene);
   },
   'never-headers': async (scene) => scene.sleep(600_000),
@@ -503,13 +520,13 @@ const scripts: Record<string, Script> = {
 
   // status?code=429&retry_after=1
   status: (scene) => {
-    const code = Number(scene.knobs.get('code') ?? 500);
-    const retryAfter = scene.knobs.get('retry_after');
+    const code = Number(scene.parameters.get('code') ?? 500);
+    const retryAfter = scene.parameters.get('retry_after');
     const error = {
-      message: scene.knobs.get('message') ?? `scripted ${code}`,
+      message: scene.parameters.get('message') ?? `scripted ${code}`,
       type: 'scripted',
-      param: scene.knobs.get('param'),
-      code: scene.knobs.get('error_code') ?? 'scripted_code',
+      param: scene.parameters.get('param'),
+      code: scene.parameters.get('error_code') ?? 'scripted_code',
     };
     answer(scene, code, JSON.stringify({ error }), {
       ...json,
@@ -520,8 +537,8 @@ const scripts: Record<string, Script> = {
   // succeed.
   flaky: (scene) => {
     const earlierCalls = scene.calls.filter((call) => call.script === scene.call.script).length - 1;
-    if (earlierCalls >= Number(scene.knobs.get('fails') ?? 1)) return scripts.ok?.(scene);
-    if (scene.knobs.get('code') === 'hangup') return scripts.hangup?.(scene);
+    if (earlierCalls >= Number(scene.parameters.get('fails') ?? 1)) return scripts.ok?.(scene);
+    if (scene.parameters.get('code') === 'hangup') return scripts.hangup?.(scene);
     return scripts.status?.(scene);
   },
 
@@ -529,35 +546,37 @@ const scripts: Record<string, Script> = {
   // common places.
   'refuses-usage': (scene) => {
     if (scene.body.stream_options === undefined) return scripts['usage-none']?.(scene);
-    const place = scene.knobs.get('as') ?? 'message';
+    const mention = scene.parameters.get('as') ?? 'message';
     const bodies: Record<string, object> = {
       message: { error: { message: 'Unrecognized request argument supplied: stream_options' } },
       param: { error: { message: 'Unknown parameter.', param: 'stream_options.include_usage' } },
       location: { detail: [{ type: 'extra_forbidden', loc: ['body', 'stream_options'] }] },
       nothing: { error: { message: 'Bad request.' } },
     };
-    answer(scene, place === 'location' ? 422 : 400, JSON.stringify(bodies[place]));
+    answer(scene, mention === 'location' ? 422 : 400, JSON.stringify(bodies[mention]));
   },
 
   // html?code=502
   html: (scene) =>
     answer(
       scene,
-      Number(scene.knobs.get('code') ?? 200),
+      Number(scene.parameters.get('code') ?? 200),
       '<html><body>internal host db01.corp:5432 is down</body></html>',
       { 'content-type': 'text/html' },
     ),
   // Repeats the key in the error message.
   'key-echo': (scene) => {
-    const message = `Bad request with ${scene.request.headers.authorization} at http://${scene.request.headers.host}/v1 (10.1.2.3:8080)`;
+    const { authorization, host } = scene.request.headers;
+    const message = `Bad request with ${authorization} at http://${host}/v1 (10.1.2.3:8080)`;
     answer(
       scene,
-      Number(scene.knobs.get('code') ?? 400),
+      Number(scene.parameters.get('code') ?? 400),
       JSON.stringify({ error: { message, param: 'messages', code: 'context_length_exceeded' } }),
     );
   },
   // redirect?to=http://…
-  redirect: (scene) => answer(scene, 302, '', { location: scene.knobs.get('to') ?? 'http://127.0.0.1:1/' }),
+  redirect: (scene) =>
+    answer(scene, 302, '', { location: scene.parameters.get('to') ?? 'http://127.0.0.1:1/' }),
   hangup: (scene) => {
     scene.call.finishedAt = performance.now();
     scene.request.socket.destroy();
@@ -590,7 +609,7 @@ const scripts: Record<string, Script> = {
       200,
       Buffer.concat([
         Buffer.from(head),
-        Buffer.alloc(Number(scene.knobs.get('mb') ?? 40) * 1024 * 1024, 'x'),
+        Buffer.alloc(Number(scene.parameters.get('mb') ?? 40) * 1024 * 1024, 'x'),
         Buffer.from(tail),
       ]),
     );
@@ -632,9 +651,8 @@ const scripts: Record<string, Script> = {
   'error-event': streamOrWhole(
     async (scene) => {
       await deltas(scene);
-      scene.response.write(
-        `data: ${JSON.stringify({ error: { message: `boom ${scene.request.headers.authorization}`, code: 'server_error' } })}\n\n`,
-      );
+      const error = { message: `boom ${scene.request.headers.authorization}`, code: 'server_error' };
+      scene.response.write(`data: ${JSON.stringify({ error })}\n\n`);
       end(scene, 'data: [DONE]\n\n');
     },
     (scene) => answer(scene, 200, JSON.stringify({ error: { message: 'boom', code: 'server_error' } })),
@@ -662,27 +680,23 @@ const scripts: Record<string, Script> = {
   'usage-late': streamOrWhole(async (scene) => {
     if (!(await deltas(scene))) return;
     scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop' })}\n\n`);
-    await scene.sleep(Number(scene.knobs.get('ms') ?? 300));
+    await scene.sleep(Number(scene.parameters.get('ms') ?? 300));
     if (scene.response.destroyed) return;
-    const input = Number(scene.knobs.get('in') ?? 10);
-    scene.response.write(
-      `data: ${usageChunk(scene, { prompt_tokens: input, completion_tokens: scene.call.tokens, total_tokens: input + scene.call.tokens })}\n\n`,
-    );
+    const input = Number(scene.parameters.get('in') ?? 10);
+    scene.response.write(`data: ${usageChunk(scene, usageOf(scene, input))}\n\n`);
     end(scene, 'data: [DONE]\n\n');
   }, wholeAnswer),
   // letters?count=256: an answer of `count` letters, one a chunk, without usage.
   letters: streamOrWhole((scene) => {
-    for (let index = 0; index < Number(scene.knobs.get('count') ?? 256); index += 1)
+    for (let index = 0; index < Number(scene.parameters.get('count') ?? 256); index += 1)
       scene.response.write(`data: ${chunk(scene, { content: 'x' })}\n\n`);
     scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop' })}\n\n`);
     end(scene, 'data: [DONE]\n\n');
   }, wholeAnswer),
-  // Sends its usage and then breaks off.
+  // Sends its usage and then resets the connection.
   'usage-then-cut': streamOrWhole(async (scene) => {
     await deltas(scene);
-    scene.response.write(
-      `data: ${usageChunk(scene, { prompt_tokens: 10, completion_tokens: scene.call.tokens, total_tokens: 10 + scene.call.tokens })}\n\n`,
-    );
+    scene.response.write(`data: ${usageChunk(scene, usageOf(scene))}\n\n`);
     await scene.sleep(30);
     scene.call.finishedAt = performance.now();
     scene.request.socket.resetAndDestroy();
@@ -690,19 +704,13 @@ const scripts: Record<string, Script> = {
   // Sends the usage so far, and then nothing.
   'usage-then-silence': streamOrWhole(async (scene) => {
     await deltas(scene);
-    scene.response.write(
-      `data: ${usageChunk(scene, { prompt_tokens: 10, completion_tokens: scene.call.tokens, total_tokens: 10 + scene.call.tokens })}\n\n`,
-    );
+    scene.response.write(`data: ${usageChunk(scene, usageOf(scene))}\n\n`);
     await scene.sleep(600_000);
   }, wholeAnswer),
   'usage-on-choices': streamOrWhole(async (scene) => {
     await deltas(scene);
-    const usage = {
-      prompt_tokens: 10,
-      completion_tokens: scene.call.tokens,
-      total_tokens: 10 + scene.call.tokens,
-    };
-    scene.response.write(`data: ${chunk(scene, {}, { finish_reason: 'stop', usage })}\n\n`);
+    const members = { finish_reason: 'stop', usage: usageOf(scene) };
+    scene.response.write(`data: ${chunk(scene, {}, members)}\n\n`);
     end(scene, 'data: [DONE]\n\n');
   }, wholeAnswer),
   'usage-cached': withUsage({
@@ -719,7 +727,7 @@ const scripts: Record<string, Script> = {
     scene.response.write('data: {"id":"');
     for (
       let sentCount = 0;
-      sentCount < Number(scene.knobs.get('mb') ?? 50) * 16 && !scene.response.destroyed;
+      sentCount < Number(scene.parameters.get('mb') ?? 50) * 16 && !scene.response.destroyed;
       sentCount += 1
     ) {
       if (!scene.response.write(piece)) await waitForDrain(scene.response);
@@ -760,8 +768,8 @@ const scripts: Record<string, Script> = {
   ),
   // lines?end=cr|crlf|lf&bom=1: the other line ends that the format allows.
   lines: streamOrWhole(async (scene) => {
-    const newline = { cr: '\r', crlf: '\r\n', lf: '\n' }[scene.knobs.get('end') ?? 'lf'] ?? '\n';
-    if (scene.knobs.get('bom') !== null) scene.response.write('\ufeff');
+    const newline = { cr: '\r', crlf: '\r\n', lf: '\n' }[scene.parameters.get('end') ?? 'lf'] ?? '\n';
+    if (scene.parameters.get('bom') !== null) scene.response.write('\ufeff');
     const frame = (data: string) => `data: ${data}${newline}${newline}`;
     await deltas(scene, frame);
     scene.response.write(frame(chunk(scene, {}, { finish_reason: 'stop' })));
@@ -770,11 +778,11 @@ const scripts: Record<string, Script> = {
   comments: streamOrWhole(async (scene) => {
     for (
       let index = 0;
-      index < Number(scene.knobs.get('count') ?? 10_000) && !scene.response.destroyed;
+      index < Number(scene.parameters.get('count') ?? 10_000) && !scene.response.destroyed;
       index += 1
     ) {
       scene.response.write(': still here\n\n');
-      await scene.sleep(Number(scene.knobs.get('gap') ?? 20));
+      await scene.sleep(Number(scene.parameters.get('gap') ?? 20));
     }
     end(scene);
   }, wholeAnswer),
@@ -784,7 +792,7 @@ const scripts: Record<string, Script> = {
     for (const character of text) {
       if (scene.response.destroyed) return;
       scene.response.write(character);
-      await scene.sleep(Number(scene.knobs.get('gap') ?? 1000));
+      await scene.sleep(Number(scene.parameters.get('gap') ?? 1000));
     }
     finish(scene);
   }, wholeAnswer),
@@ -808,9 +816,8 @@ const scripts: Record<string, Script> = {
     (scene) => {
       const call = (part: Record<string, unknown>) => chunk(scene, { tool_calls: [{ index: 0, ...part }] });
       scene.response.write(`data: ${chunk(scene, { role: 'assistant', content: null })}\n\n`);
-      scene.response.write(
-        `data: ${call({ id: 'call_1', type: 'function', function: { name: 'get_weather', arguments: '' } })}\n\n`,
-      );
+      const weatherTool = { name: 'get_weather', arguments: '' };
+      scene.response.write(`data: ${call({ id: 'call_1', type: 'function', function: weatherTool })}\n\n`);
       scene.response.write(`data: ${call({ function: { arguments: '{"city":' } })}\n\n`);
       scene.response.write(`data: ${call({ function: { arguments: '"Oslo"}' } })}\n\n`);
       scene.call.tokens = 8;

@@ -1,5 +1,5 @@
-// Program of its own, so that a test can run commands in the sandbox as another user:
-// the workspace and the commands are its arguments, and it prints their outputs.
+// A program that runs commands in the sandbox, so that a test can start it as another user. The
+// workspace and the commands are its arguments; it prints their outputs.
 import { createProgramRunner } from '../../src/agent/plugins/builtin/workspace/program-runner.ts';
 import { openWorkspace } from '../../src/agent/plugins/builtin/workspace/workspace.ts';
 import { openSandbox, runProcess } from '../../src/agent/processes/index.ts';

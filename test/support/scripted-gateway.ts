@@ -1,8 +1,7 @@
 // A scripted gateway that implements `/v1/ai/stream` only, for cases that a real model cannot
 // produce. The end-to-end test uses the real gateway.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { once } from 'node:events';
+import { closeServer, listenLocally, readBody } from './local-server.ts';
 
 /** One answer: its stream parts, an HTTP error, or a function that writes the response. */
 export type ScriptedAnswer =
@@ -102,16 +101,33 @@ export function stream(response: ServerResponse, answer: ScriptedAnswer): void {
   response.end('data: [DONE]\n\n');
 }
 
+function sendError(
+  response: ServerResponse,
+  status: number,
+  members: Record<string, unknown>,
+  headers: Record<string, string> = {},
+): void {
+  const error = {
+    type: 'invalid_request_error',
+    code: 'invalid_request',
+    message: 'No.',
+    param: null,
+    request_id: 'req_0',
+    ...members,
+  };
+  response
+    .writeHead(status, { 'content-type': 'application/json', ...headers })
+    .end(JSON.stringify({ error }));
+}
+
 export async function scriptedGateway(): Promise<ScriptedGateway> {
   const requests: StreamRequest[] = [];
   const bodies: string[] = [];
   let script: (request: StreamRequest, index: number) => ScriptedAnswer = () => says('Nothing was scripted.');
-
   let models: object[] | undefined;
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const chunks: Buffer[] = [];
-    for await (const chunk of request) chunks.push(chunk as Buffer);
+    const text = (await readBody(request)).toString('utf8');
     if (request.method === 'GET' && models !== undefined && request.url?.split('?')[0] === '/v1/ai/models') {
       response
         .writeHead(200, { 'content-type': 'application/json' })
@@ -119,14 +135,11 @@ export async function scriptedGateway(): Promise<ScriptedGateway> {
       return;
     }
     if (request.method !== 'POST' || request.url !== '/v1/ai/stream') {
-      response
-        .writeHead(404, { 'content-type': 'application/json' })
-        .end(
-          '{"error":{"type":"invalid_request_error","code":"route_not_found","message":"There is nothing at this path.","param":null,"request_id":"req_0"}}',
-        );
-      return;
+      return sendError(response, 404, {
+        code: 'route_not_found',
+        message: 'There is nothing at this path.',
+      });
     }
-    const text = Buffer.concat(chunks).toString('utf8');
     bodies.push(text);
     const body = {
       ...JSON.parse(text),
@@ -135,30 +148,15 @@ export async function scriptedGateway(): Promise<ScriptedGateway> {
     } as StreamRequest;
     const answer = script(body, requests.push(body) - 1);
     if ('respond' in answer) return answer.respond(response);
-    if ('status' in answer) {
-      const error = {
-        type: 'invalid_request_error',
-        code: 'invalid_request',
-        message: 'No.',
-        param: null,
-        request_id: 'req_0',
-        ...answer.error,
-      };
-      response
-        .writeHead(answer.status, { 'content-type': 'application/json', ...answer.headers })
-        .end(JSON.stringify({ error }));
-      return;
-    }
+    if ('status' in answer) return sendError(response, answer.status, answer.error, answer.headers);
     stream(response, answer);
   }
 
   const server = createServer((request, response) => {
     serve(request, response).catch(() => response.destroy());
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: await listenLocally(server),
     requests,
     bodies,
     answer: (next) => {
@@ -167,11 +165,6 @@ export async function scriptedGateway(): Promise<ScriptedGateway> {
     catalog: (next) => {
       models = next;
     },
-    async close() {
-      const closeEvent = once(server, 'close');
-      server.close();
-      server.closeAllConnections();
-      await closeEvent;
-    },
+    close: () => closeServer(server),
   };
 }

@@ -1,13 +1,12 @@
 // Shared by the tests of sessions: agents with a scripted gateway, and answers that a test
 // controls.
 import { randomUUID } from 'node:crypto';
-import { request } from 'node:http';
 import { once } from 'node:events';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { request, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { SessionEvent } from '@townhall/agent';
 import { startAgent, type AgentOptions, type TestAgent } from './agent.ts';
 import { testDatabase, type TestDatabase } from './databases.ts';
-import { scriptedGateway, type ScriptedAnswer, type ScriptedGateway } from './scripted-gateway.ts';
+import { finish, scriptedGateway, type ScriptedAnswer, type ScriptedGateway } from './scripted-gateway.ts';
 
 export interface World {
   gateway: ScriptedGateway;
@@ -60,41 +59,37 @@ export interface ControlledAnswer {
 
 /** An answer that a test writes piece by piece. */
 export function holdAnswer(): ControlledAnswer {
-  const arrival = Promise.withResolvers<ServerResponse>();
+  const requestResponse = Promise.withResolvers<ServerResponse>();
   const disconnection = Promise.withResolvers<void>();
   let response: ServerResponse | undefined;
   const send = (part: object) => response?.write(`data: ${JSON.stringify(part)}\n\n`);
   return {
     answer: {
-      async respond(streamRequest) {
-        response = streamRequest;
-        streamRequest.once('close', () => disconnection.resolve());
-        streamRequest.writeHead(200, { 'content-type': 'text/event-stream' });
+      async respond(streamResponse) {
+        response = streamResponse;
+        streamResponse.once('close', () => disconnection.resolve());
+        streamResponse.writeHead(200, { 'content-type': 'text/event-stream' });
         for (const part of [
           { type: 'stream-start', warnings: [] },
           { type: 'text-start', id: 't' },
         ])
           send(part);
-        arrival.resolve(streamRequest);
+        requestResponse.resolve(streamResponse);
         await disconnection.promise;
       },
     },
-    request: arrival.promise,
+    request: requestResponse.promise,
     disconnection: disconnection.promise,
     say: (delta) => void send({ type: 'text-delta', id: 't', delta }),
     end() {
       send({ type: 'text-end', id: 't' });
-      send({
-        type: 'finish',
-        finishReason: { unified: 'stop' },
-        usage: { inputTokens: { total: 10 }, outputTokens: { total: 3 } },
-      });
+      send(finish('stop'));
       response?.end('data: [DONE]\n\n');
     },
   };
 }
 
-/** All events up to type `last`, or up to the end of the stream. */
+/** All events up to and including the last one, or up to the end of the stream. */
 export async function collect(
   events: AsyncIterable<SessionEvent>,
   isLast: (event: SessionEvent) => boolean = () => false,

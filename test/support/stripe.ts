@@ -1,9 +1,9 @@
 // A double of Stripe's API with the parts that the gateway calls: Checkout Sessions in form
 // encoding with idempotency, and events signed by Stripe's own package.
-import { createServer, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { randomBytes } from 'node:crypto';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import Stripe from 'stripe';
+import { closeServer, listenLocally, readBody } from './local-server.ts';
 
 export interface StripeSession {
   id: string;
@@ -31,106 +31,178 @@ export interface StripeEvent {
   data: { object: Record<string, unknown> };
 }
 
-export interface StripeDouble {
-  url: string;
-  secretKey: string;
-  webhookSecret: string;
-  /** The gateway's settings for this double. */
-  env: Record<string, string>;
-  sessions: Map<string, StripeSession>;
-  /** The forms that it received, the newest last. */
-  requests: { path: string; form: Record<string, string>; headers: IncomingMessage['headers'] }[];
-  /** Errors to answer instead, one for each request. */
-  failures: ({ status: number; code?: string; type?: string } | 'hang')[];
-  /** Pays as the buyer; returns the event that Stripe then sends. */
-  pay(sessionId: string): StripeEvent;
-  event(type: string, object: Record<string, unknown>, overrides?: Partial<StripeEvent>): StripeEvent;
-  refund(sessionId: string, refunded: number): StripeEvent;
-  dispute(
-    type: 'created' | 'closed' | 'funds_withdrawn' | 'funds_reinstated',
-    sessionId: string,
-    members?: Record<string, unknown>,
-  ): StripeEvent;
-  /** Body and signature header of one delivery. */
-  sign(
-    event: StripeEvent | string,
-    options?: { secret?: string; atSeconds?: number; scheme?: string },
-  ): { body: string; signature: string };
-  close(): Promise<void>;
+interface StripeFailure {
+  status: number;
+  code?: string;
+  type?: string;
 }
 
 export async function startStripe(): Promise<StripeDouble> {
-  const secretKey = `sk_test_CANARY${randomBytes(12).toString('hex')}`;
-  const webhookSecret = `whsec_CANARY${randomBytes(12).toString('hex')}`;
-  const signer = new Stripe(secretKey);
-  const sessions = new Map<string, StripeSession>();
-  const byKey = new Map<string, { form: string; id: string }>();
-  const requests: StripeDouble['requests'] = [];
-  const failures: StripeDouble['failures'] = [];
-  const nowSeconds = (): number => Math.floor(Date.now() / 1000);
+  const stripe = new StripeDouble();
+  await stripe.listen();
+  return stripe;
+}
 
-  const server = createServer((request, response) => {
-    void (async () => {
-      const chunks: Buffer[] = [];
-      for await (const chunk of request) chunks.push(chunk as Buffer);
-      const text = Buffer.concat(chunks).toString('utf8');
-      const form = Object.fromEntries(new URLSearchParams(text));
-      const path = new URL(request.url ?? '/', 'http://stripe').pathname;
-      requests.push({ path, form, headers: request.headers });
-      const answer = (status: number, body: object): void => {
-        response.writeHead(status, { 'content-type': 'application/json', 'request-id': 'req_test' });
-        response.end(JSON.stringify(body));
-      };
-      const failure = failures.shift();
-      if (failure === 'hang') return;
-      if (failure)
-        return answer(failure.status, {
-          error: { type: failure.type ?? 'api_error', code: failure.code, message: 'No.' },
-        });
-      if (request.headers.authorization !== `Bearer ${secretKey}`)
-        return answer(401, {
-          error: {
-            type: 'invalid_request_error',
-            message: `Invalid API Key provided: ${String(request.headers.authorization)}`,
-          },
-        });
-      if (request.method === 'POST' && path === '/v1/checkout/sessions')
-        return create(request, { text, form, answer });
-      const session = sessions.get(/^\/v1\/checkout\/sessions\/(\w+)$/.exec(path)?.[1] ?? '');
-      return session
-        ? answer(200, session)
-        : answer(404, { error: { type: 'invalid_request_error', message: 'No such session.' } });
-    })();
+export class StripeDouble {
+  url = '';
+  readonly secretKey = `sk_test_CANARY${randomBytes(12).toString('hex')}`;
+  readonly webhookSecret = `whsec_CANARY${randomBytes(12).toString('hex')}`;
+  readonly sessions = new Map<string, StripeSession>();
+  /** The received forms, the newest last. */
+  readonly requests: {
+    path: string;
+    form: Record<string, string>;
+    headers: IncomingMessage['headers'];
+  }[] = [];
+  /** Errors to answer instead, one for each request; `hang` never answers. */
+  readonly failures: (StripeFailure | 'hang')[] = [];
+  readonly #signer = new Stripe(this.secretKey);
+  readonly #requestsByKey = new Map<string, { text: string; sessionId: string }>();
+  readonly #server = createServer((request, response) => {
+    this.#serve(request, response).catch(() => response.destroy());
   });
 
-  function create(
-    request: IncomingMessage,
+  /** The gateway's settings for this double. */
+  get env(): Record<string, string> {
+    return {
+      STRIPE_SECRET_KEY: this.secretKey,
+      STRIPE_WEBHOOK_SECRET: this.webhookSecret,
+      STRIPE_BASE_URL: this.url,
+    };
+  }
+
+  async listen(): Promise<void> {
+    this.url = await listenLocally(this.#server);
+  }
+
+  close(): Promise<void> {
+    return closeServer(this.#server);
+  }
+
+  /** Pays as the buyer; returns the event that Stripe then sends. */
+  pay(sessionId: string): StripeEvent {
+    const session = this.#session(sessionId);
+    this.#paymentIntent(session);
+    Object.assign(session, { payment_status: 'paid', status: 'complete' });
+    return this.event('checkout.session.completed', { ...session });
+  }
+
+  event(type: string, object: Record<string, unknown>, overrides: Partial<StripeEvent> = {}): StripeEvent {
+    return {
+      id: `evt_${randomBytes(12).toString('hex')}`,
+      object: 'event',
+      type,
+      created: nowSeconds(),
+      livemode: false,
+      data: { object },
+      ...overrides,
+    };
+  }
+
+  /** The event of a refund; `refunded` is the sum of all refunds of the payment. */
+  refund(sessionId: string, refunded: number): StripeEvent {
+    const session = this.#session(sessionId);
+    return this.event('charge.refunded', {
+      id: `ch_${sessionId.slice(8)}`,
+      object: 'charge',
+      amount: session.amount_total,
+      amount_refunded: refunded,
+      currency: session.currency,
+      metadata: session.metadata,
+      payment_intent: this.#paymentIntent(session),
+    });
+  }
+
+  dispute(
+    type: 'created' | 'closed' | 'funds_withdrawn' | 'funds_reinstated',
+    sessionId: string,
+    overrides: Record<string, unknown> = {},
+  ): StripeEvent {
+    const session = this.#session(sessionId);
+    return this.event(`charge.dispute.${type}`, {
+      id: `dp_${sessionId.slice(8)}`,
+      object: 'dispute',
+      amount: session.amount_total,
+      currency: session.currency,
+      charge: `ch_${sessionId.slice(8)}`,
+      payment_intent: this.#paymentIntent(session),
+      metadata: {},
+      status: 'needs_response',
+      ...overrides,
+    });
+  }
+
+  /** Body and signature header of one delivery. */
+  sign(
+    event: StripeEvent | string,
     {
-      text,
-      form,
-      answer,
-    }: { text: string; form: Record<string, string>; answer: (status: number, body: object) => void },
-  ): void {
-    const key = String(request.headers['idempotency-key'] ?? '');
-    const earlierRequest = byKey.get(key);
-    if (earlierRequest && earlierRequest.form !== text)
-      return answer(400, {
-        error: {
-          type: 'idempotency_error',
-          message: 'Keys for idempotent requests can only be used with the same parameters.',
-        },
-      });
-    if (earlierRequest) return answer(200, sessions.get(earlierRequest.id) as StripeSession);
+      secret = this.webhookSecret,
+      atSeconds = nowSeconds(),
+      scheme = 'v1',
+    }: { secret?: string; atSeconds?: number; scheme?: string } = {},
+  ): { body: string; signature: string } {
+    const body = typeof event === 'string' ? event : JSON.stringify(event);
+    const signature = this.#signer.webhooks.generateTestHeaderString({
+      payload: body,
+      secret,
+      timestamp: atSeconds,
+      scheme,
+    });
+    return { body, signature };
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const text = (await readBody(request)).toString('utf8');
+    const form = Object.fromEntries(new URLSearchParams(text));
+    const path = new URL(request.url ?? '/', 'http://stripe').pathname;
+    this.requests.push({ path, form, headers: request.headers });
+    const failure = this.failures.shift();
+    if (failure === 'hang') return;
+    const [status, body] =
+      failure === undefined
+        ? this.#answer(request, path, { text, form })
+        : [failure.status, errorBody(failure.type ?? 'api_error', 'No.', failure.code)];
+    response.writeHead(status, { 'content-type': 'application/json', 'request-id': 'req_test' });
+    response.end(JSON.stringify(body));
+  }
+
+  #answer(
+    { method, headers }: IncomingMessage,
+    path: string,
+    content: { text: string; form: Record<string, string> },
+  ): [number, object] {
+    if (headers.authorization !== `Bearer ${this.secretKey}`) {
+      const message = `Invalid API Key provided: ${String(headers.authorization)}`;
+      return [401, errorBody('invalid_request_error', message)];
+    }
+    if (method === 'POST' && path === '/v1/checkout/sessions')
+      return this.#createIdempotently(String(headers['idempotency-key'] ?? ''), content);
+    const session = this.sessions.get(/^\/v1\/checkout\/sessions\/(\w+)$/.exec(path)?.[1] ?? '');
+    return session ? [200, session] : [404, errorBody('invalid_request_error', 'No such session.')];
+  }
+
+  #createIdempotently(
+    key: string,
+    { text, form }: { text: string; form: Record<string, string> },
+  ): [number, object] {
+    const earlierRequest = this.#requestsByKey.get(key);
+    if (earlierRequest !== undefined && earlierRequest.text !== text) {
+      const message = 'Keys for idempotent requests can only be used with the same parameters.';
+      return [400, errorBody('idempotency_error', message)];
+    }
+    if (earlierRequest !== undefined) return [200, this.#session(earlierRequest.sessionId)];
     const amount =
       Number(form['line_items[0][price_data][unit_amount]']) * Number(form['line_items[0][quantity]']);
-    if (!Number.isInteger(amount) || amount < 50)
-      return answer(400, {
-        error: {
-          type: 'invalid_request_error',
-          code: 'amount_too_small',
-          message: 'The amount must be at least 50 cents.',
-        },
-      });
+    if (!Number.isInteger(amount) || amount < 50) {
+      const message = 'The amount must be at least 50 cents.';
+      return [400, errorBody('invalid_request_error', message, 'amount_too_small')];
+    }
+    const session = this.#create(form, amount);
+    if (key !== '') this.#requestsByKey.set(key, { text, sessionId: session.id });
+    return [200, session];
+  }
+
+  #create(form: Record<string, string>, amount: number): StripeSession {
     const id = `cs_test_${randomBytes(12).toString('hex')}`;
     const session: StripeSession = {
       id,
@@ -148,94 +220,27 @@ export async function startStripe(): Promise<StripeDouble> {
       cancel_url: form['cancel_url'] ?? '',
       url: `https://checkout.stripe.test/c/pay/${id}`,
     };
-    sessions.set(id, session);
-    if (key !== '') byKey.set(key, { form: text, id });
-    return answer(200, session);
+    this.sessions.set(id, session);
+    return session;
   }
 
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-
-  function sessionOf(id: string): StripeSession {
-    const session = sessions.get(id);
+  #session(id: string): StripeSession {
+    const session = this.sessions.get(id);
     if (!session) throw new Error(`There is no session ${id}.`);
     return session;
   }
 
   /** Stripe creates the payment intent when the buyer pays. */
-  function intentOf(id: string): string {
-    const session = sessionOf(id);
-    session.payment_intent ??= `pi_${id.slice(8)}`;
+  #paymentIntent(session: StripeSession): string {
+    session.payment_intent ??= `pi_${session.id.slice(8)}`;
     return session.payment_intent;
   }
+}
 
-  const event: StripeDouble['event'] = (type, object, members = {}) => ({
-    id: `evt_${randomBytes(12).toString('hex')}`,
-    object: 'event',
-    type,
-    created: nowSeconds(),
-    livemode: false,
-    data: { object },
-    ...members,
-  });
+function errorBody(type: string, message: string, code?: string): object {
+  return { error: { type, code, message } };
+}
 
-  return {
-    url,
-    secretKey,
-    webhookSecret,
-    env: { STRIPE_SECRET_KEY: secretKey, STRIPE_WEBHOOK_SECRET: webhookSecret, STRIPE_BASE_URL: url },
-    sessions,
-    requests,
-    failures,
-    event,
-    pay(id) {
-      const session = sessionOf(id);
-      intentOf(id);
-      Object.assign(session, { payment_status: 'paid', status: 'complete' });
-      return event('checkout.session.completed', { ...session });
-    },
-    refund(id, refunded) {
-      const { amount_total: amount, currency, metadata } = sessionOf(id);
-      return event('charge.refunded', {
-        id: `ch_${id.slice(8)}`,
-        object: 'charge',
-        amount,
-        amount_refunded: refunded,
-        currency,
-        metadata,
-        payment_intent: intentOf(id),
-      });
-    },
-    dispute(type, id, members = {}) {
-      const { amount_total: amount, currency } = sessionOf(id);
-      const dispute = {
-        id: `dp_${id.slice(8)}`,
-        object: 'dispute',
-        amount,
-        currency,
-        charge: `ch_${id.slice(8)}`,
-        payment_intent: intentOf(id),
-        metadata: {},
-        status: 'needs_response',
-        ...members,
-      };
-      return event(`charge.dispute.${type}`, dispute);
-    },
-    sign(payload, { secret = webhookSecret, atSeconds = nowSeconds(), scheme = 'v1' } = {}) {
-      const body = typeof payload === 'string' ? payload : JSON.stringify(payload);
-      return {
-        body,
-        signature: signer.webhooks.generateTestHeaderString({
-          payload: body,
-          secret,
-          timestamp: atSeconds,
-          scheme,
-        }),
-      };
-    },
-    async close() {
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
-    },
-  };
+function nowSeconds(): number {
+  return Math.floor(Date.now() / 1000);
 }

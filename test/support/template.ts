@@ -1,4 +1,4 @@
-// Shared by the global setups and the worlds: schemas, addresses and a silent log.
+// Shared by the global setups and the databases of tests: schemas, addresses and a silent log.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { migrate, type Database } from '../../src/kernel/data/database.ts';
@@ -8,7 +8,7 @@ import { silentLog } from '../../src/kernel/log.ts';
 declare module 'vitest' {
   interface ProvidedContext {
     /**
-     * The source of the run's databases; absent in `once`, whose few worlds start from the seed.
+     * The source of the run's databases; absent in the project `once`, whose few worlds migrate their own.
      */
     databaseSource: DatabaseSource | undefined;
   }
@@ -19,7 +19,8 @@ export type DatabaseSource =
       engine: 'embedded';
       emptyFolder: string;
       migratedFolder: string;
-      /** Options of all worlds. */ worldsFolder: string;
+      /** The folder of all worlds. */
+      worldsFolder: string;
     }
   | { engine: 'postgres'; url: string; migratedTemplate: string; isOurs: boolean };
 
@@ -47,5 +48,4 @@ export function databaseUrl(url: string, database: string): string {
   return serverUrl.href;
 }
 
-/** Keeps log lines out of the test output. */
 export { silentLog };

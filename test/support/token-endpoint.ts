@@ -1,14 +1,15 @@
 // A scripted token endpoint of OAuth 2.0, for Microsoft Entra ID and for Google's service accounts.
-// It verifies the assertion of a service account with the public half of a key that it makes.
+// It verifies the assertion of a service account with the public half of its generated key.
 import { createPublicKey, generateKeyPairSync, verify } from 'node:crypto';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { closeServer, listenLocally, readBody } from './local-server.ts';
 
 export interface TokenEndpoint {
   url: string;
   /** The forms of the requests so far. */
   requests: URLSearchParams[];
-  /** The next answers; an endpoint without any issues tokens for an hour. */
+  /** The next answers; without one the endpoint issues a token. */
   answers: { status: number; body: string; delayMs?: number }[];
   /** Seconds until issued tokens expire. */
   lifetimeSeconds: number;
@@ -25,13 +26,10 @@ export async function startTokenEndpoint(): Promise<TokenEndpoint> {
 
   const server = createServer((request, response) => {
     void (async () => {
-      const pieces: Buffer[] = [];
-      for await (const piece of request) pieces.push(piece as Buffer);
-      const form = new URLSearchParams(Buffer.concat(pieces).toString());
+      const form = new URLSearchParams((await readBody(request)).toString());
       endpoint.requests.push(form);
       const answer = endpoint.answers.shift();
-      if (answer?.delayMs !== undefined)
-        await new Promise((resolve) => setTimeout(resolve, answer.delayMs).unref());
+      if (answer?.delayMs !== undefined) await sleep(answer.delayMs, undefined, { ref: false });
       response.setHeader('content-type', 'application/json');
       if (answer !== undefined) response.writeHead(answer.status).end(answer.body);
       else if (!isGranted(form)) response.writeHead(400).end('{"error":"invalid_grant"}');
@@ -65,8 +63,7 @@ export async function startTokenEndpoint(): Promise<TokenEndpoint> {
     );
   }
 
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/token`;
+  const url = `${await listenLocally(server)}/token`;
   const endpoint: TokenEndpoint = {
     url,
     requests: [],
@@ -79,11 +76,7 @@ export async function startTokenEndpoint(): Promise<TokenEndpoint> {
       private_key: privateKey.export({ type: 'pkcs8', format: 'pem' }),
       token_uri: url,
     }),
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
+    close: () => closeServer(server),
   };
   return endpoint;
 }

@@ -1,4 +1,4 @@
-// Waiting for something that another part of the program does in its own time.
+// Waiting for a condition that other code makes true.
 
 /**
  * Polls until the condition is true and resolves with the milliseconds that it took; rejects at the

@@ -6,10 +6,12 @@ import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createGatewayClient } from '@townhall/gateway';
 import type { LoopReport, LoopRequest } from './loop-watch.ts';
 import { cloudEnvironment, cloudKinds, cloudProviders } from './cloud-providers.ts';
+import { readListeningUrl } from './listening-url.ts';
+import { kill } from './processes.ts';
 import { type ScriptedProvider, startProvider } from './provider.ts';
 import { startTokenEndpoint, type TokenEndpoint } from './token-endpoint.ts';
 
@@ -22,7 +24,7 @@ export interface WatchedServer {
   /** Waits until the server is idle, then returns the longest block since the reset. */
   waitForIdle(): Promise<LoopReport>;
   /** Blocks the event loop, to check that the measurement sees it. */
-  hold(ms: number): Promise<void>;
+  block(ms: number): Promise<void>;
   /** Samples the running functions until `stopProfile`, which returns the ones with the most time. */
   startProfile(): Promise<void>;
   stopProfile(): Promise<string[]>;
@@ -39,6 +41,10 @@ export interface WatchedServers {
 
 const root = join(import.meta.dirname, '..', '..');
 const preload = join(import.meta.dirname, 'loop-watch.ts');
+// Idle means at most this processor time in a tenth of a second; the system counts it in steps of 4 ms.
+const idleWorkMs = 8;
+const idleRoundMs = 100;
+const idleRounds = 300;
 const administrator = { admin_id: 'admin', password: 'a password for tests only' };
 
 /** Starts the servers. They log only errors, to this process's standard error. */
@@ -61,7 +67,7 @@ export async function startWatchedServers(): Promise<WatchedServers> {
     return { child, url: await readListeningUrl(child) };
   };
   const close = async (): Promise<void> => {
-    await Promise.all(children.map(stop));
+    await Promise.all(children.map(kill));
     await provider.close();
     await endpoint.close();
     await rm(folder, { recursive: true, force: true });
@@ -128,7 +134,7 @@ function modelsOf(provider: ScriptedProvider, endpoint: TokenEndpoint): string {
   };
   return provider.modelsFile(scripts, {
     provider: formats,
-    model: { ...model, modalities: modalities },
+    model: { ...model, modalities },
     providers: [
       ...otherKinds.map((kind) => ({
         id: kind,
@@ -160,18 +166,6 @@ async function issueGatewayTokens(baseUrl: string): Promise<{ userToken: string;
   };
 }
 
-async function readListeningUrl({ stdout }: ChildProcess): Promise<string> {
-  if (stdout === null) throw new Error('The server has no output to read.');
-  const lines = createInterface({ input: stdout });
-  for await (const line of lines) {
-    const { msg, url } = JSON.parse(line) as { msg?: string; url?: string };
-    if (msg !== 'listening' || url === undefined) continue;
-    stdout.resume();
-    return url;
-  }
-  throw new Error('The server ended before it listened.');
-}
-
 function watchCalls(
   { child, url }: { child: ChildProcess; url: string },
   tokens: Readonly<Record<string, string>>,
@@ -186,27 +180,19 @@ function watchCalls(
     url,
     tokens,
     reset: async () => void (await request({ watch: 'reset' })),
-    hold: async (ms) => void (await request({ watch: 'hold', ms })),
-    startProfile: async () => void (await request({ watch: 'profile' })),
-    stopProfile: async () => (await request<{ lines: string[] }>({ watch: 'profiled' })).lines,
+    block: async (ms) => void (await request({ watch: 'block', ms })),
+    startProfile: async () => void (await request({ watch: 'startProfile' })),
+    stopProfile: async () => (await request<{ lines: string[] }>({ watch: 'stopProfile' })).lines,
     referenceMs: async () => (await request<{ referenceMs: number }>({ watch: 'reference' })).referenceMs,
     async waitForIdle() {
-      // Idle means less than 8 ms of work in a tenth of a second; processor time has steps of 4 ms.
       let report = await request({ watch: 'read' });
-      for (let round = 0; round < 300; round += 1) {
-        await new Promise((resolve) => setTimeout(resolve, 100));
+      for (let round = 0; round < idleRounds; round += 1) {
+        await sleep(idleRoundMs);
         const next = await request({ watch: 'read' });
-        if (next.spentMs - report.spentMs <= 8) return next;
+        if (next.spentMs - report.spentMs <= idleWorkMs) return next;
         report = next;
       }
-      throw new Error('The server did not come to rest within 30 seconds.');
+      throw new Error('The server was not idle within 30 seconds.');
     },
   };
-}
-
-async function stop(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const exit = once(child, 'exit');
-  child.kill('SIGKILL');
-  await exit;
 }
