@@ -1,5 +1,6 @@
 // Checks each balance that a client reads: charges it must contain, and held credits it may show.
-import { isOver, isReachableForAll, larger } from './invariants.ts';
+import { larger } from './bigint.ts';
+import { isOver, isReachableForAll } from './invariants.ts';
 import type { HoldRow, ShownBalance } from './store-model.ts';
 import { type CallRecord, fail, type World } from './world.ts';
 

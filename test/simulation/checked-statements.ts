@@ -6,7 +6,7 @@ import {
   type AllotResult,
   type GiveBackRequest,
 } from '../../src/gateway/credits/allotments/store.ts';
-import { larger } from './invariants.ts';
+import { larger } from './bigint.ts';
 import { fail, type Gateway, type World } from './world.ts';
 
 /**

@@ -22,7 +22,7 @@ export function startCall(world: World, machine: Machine, plan: CallPlan): void 
     state: 'reserving',
     amount: plan.bound,
     price: 0n,
-    isExcused: false,
+    mayBeRefused: false,
     mayBePaid: false,
     hasRivals: false,
     isSent: false,
@@ -70,7 +70,7 @@ async function send(world: World, record: CallRecord, reservation: Reservation, 
       model: 'model',
       provider: 'provider',
       inputCredits: plan.inputCredits,
-      facts: facts(plan, 'upstream_failed'),
+      facts: facts('upstream_failed'),
     });
     record.isSent = true;
     await clock.sleep(attempt + 1 < plan.attempts ? 5 : 0);
@@ -84,7 +84,7 @@ async function send(world: World, record: CallRecord, reservation: Reservation, 
   for (let part = 1; part <= plan.checkpoints; part += 1) {
     await clock.sleep(plan.answerMs / (plan.checkpoints + 1));
     const credits = (plan.price * BigInt(part)) / BigInt(plan.checkpoints + 1);
-    reservation.checkpoint(credits, facts(plan, 'upstream_failed'), part * 300);
+    reservation.checkpoint(credits, facts('upstream_failed'), part * 300);
   }
   await clock.sleep(plan.answerMs / (plan.checkpoints + 1));
   await settle(world, record, reservation, plan.price);
@@ -99,10 +99,10 @@ async function settle(
   const { plan } = record;
   record.state = 'settling';
   record.price = credits;
-  const settlement = reservation.settle(credits, facts(plan, 'completed'));
+  const settlement = reservation.settle(credits, facts('completed'));
   if (plan.end === 'settle twice') {
     world.coverage.count('settle twice');
-    await Promise.all([settlement, reservation.settle(credits, facts(plan, 'completed'))]);
+    await Promise.all([settlement, reservation.settle(credits, facts('completed'))]);
     reservation.release();
   }
   await settlement;
@@ -150,7 +150,7 @@ export function paidCall(plan: Pick<CallPlan, 'requestId' | 'userId' | 'tokenId'
   };
 }
 
-function facts(_plan: CallPlan, outcome: UsageFacts['outcome']): UsageFacts {
+function facts(outcome: UsageFacts['outcome']): UsageFacts {
   return {
     action: 'stream',
     model: 'model',

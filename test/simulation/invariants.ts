@@ -1,6 +1,7 @@
 // The promises of the ledger. `checkStep` runs after each step, the others where a
 // client gets an answer, a lease is used or the world is quiet.
 import type { Problem } from '../../src/kernel/problem.ts';
+import { larger, smaller } from './bigint.ts';
 import type { JournalFolder } from './journal-model.ts';
 import type { CallPlan } from './schedule.ts';
 import type { Process } from './scheduler.ts';
@@ -27,7 +28,7 @@ export function checkStep(world: World, process: Process | null): void {
     checkCovered(world, gateway);
     checkKnown(world, gateway);
   }
-  for (const call of world.openCalls) if (call.state === 'reserving') excuse(world, call);
+  for (const call of world.openCalls) if (call.state === 'reserving') noteShortage(world, call);
 }
 
 /** No balance and no cap below zero; accounts and keys hold what holds and allotments are. */
@@ -159,31 +160,31 @@ export function checkAnswer(world: World, { plan, gateway, price }: CallRecord):
 }
 
 /**
- * A 402 needs a lack of credits: of account or key, all idle allotments included.
- * And a lack of credits needs a 402.
+ * A 402 is allowed only while account or key lack the credits, all idle allotments included. While they
+ * lack them, no other error is allowed.
  */
 export function checkRefusal(world: World, call: CallRecord, { status, code }: Problem): void {
   const { requestId } = call.plan;
   if (status !== 402 && world.isCalm && !call.mayBePaid)
     fail(world, `${requestId} got ${code}, and not 402, although credits lacked while it waited`);
-  if (call.isExcused) return;
-  if (status === 402) fail(world, `${requestId} got 402 although ${call.amount} credits could be had`);
+  if (call.mayBeRefused) return;
+  if (status === 402) fail(world, `${requestId} got 402 although ${call.amount} credits were available`);
   else if (world.isCalm && !call.hasRivals)
     fail(world, `${requestId} got ${code} in a world without faults or rivals`);
 }
 
 /**
- * Notes that a waiting call may be refused: credits lack, others want them too, or a holder does not answer.
+ * Marks a waiting call that may be refused: credits lack, others want them too, or a holder does not answer.
  */
-function excuse(world: World, call: CallRecord): void {
-  if (world.isCalm) call.mayBePaid ||= mostCredits(world, call) >= call.plan.bound;
-  if (call.isExcused) return;
+function noteShortage(world: World, call: CallRecord): void {
+  if (world.isCalm) call.mayBePaid ||= maximumCredits(world, call) >= call.plan.bound;
+  if (call.mayBeRefused) return;
   const { userId, bound } = call.plan;
-  call.isExcused = !isReachableForAll(world, userId) || spareCredits(world, call) < bound;
+  call.mayBeRefused = !isReachableForAll(world, userId) || spareCredits(world, call) < bound;
 }
 
 /** The most that the call could get at this moment: all of the balance that other calls have not reserved. */
-function mostCredits(world: World, call: CallRecord): bigint {
+function maximumCredits(world: World, call: CallRecord): bigint {
   const { userId, bound } = call.plan;
   let highestCredits = world.server.model.accounts.get(userId)?.posted ?? 0n;
   for (const openCall of world.openCalls) {
@@ -333,12 +334,4 @@ function folderOf(gateway: Gateway): JournalFolder | undefined {
 
 function addTo(sums: Map<string, bigint>, key: string, credits: bigint): void {
   sums.set(key, (sums.get(key) ?? 0n) + credits);
-}
-
-export function larger(...credits: bigint[]): bigint {
-  return credits.reduce((highest, credit) => (credit > highest ? credit : highest), 0n);
-}
-
-function smaller(a: bigint, b: bigint): bigint {
-  return a < b ? a : b;
 }

@@ -10,15 +10,18 @@ import {
 import { seededRandom } from './random.ts';
 import { createScheduler, type Process, type Scheduler } from './scheduler.ts';
 
-interface Setting {
+interface JournalWorld {
   disk: Disk;
   scheduler: Scheduler;
+  /** Opens a journal in a new process. */
   open(journalId: string): Promise<{ journal: Journal; process: Process }>;
+  /** The charges of abandoned journals, as another process reads them. */
   charges(): Promise<ChargeLine[]>;
+  /** Runs the scheduler until the work is done. */
   run<T>(work: Promise<T>): Promise<T>;
 }
 
-function createSetting(): Setting {
+function createJournalWorld(): JournalWorld {
   const disk = createDisk();
   const random = seededRandom(1);
   const scheduler = createScheduler(random);
@@ -106,7 +109,7 @@ function finalLine(usageId: string, credits: bigint): JournalLine {
 
 describe('journal model', () => {
   test('keeps written lines of a killed process', async () => {
-    const { disk, scheduler, open, charges } = createSetting();
+    const { disk, scheduler, open, charges } = createJournalWorld();
     const { journal, process } = await open('gwy_1');
     journal.append(finalLine('use_1', 5n));
     scheduler.kill(process);
@@ -115,7 +118,7 @@ describe('journal model', () => {
   });
 
   test('keeps synced lines over a power cut', async () => {
-    const { disk, scheduler, open, charges, run } = createSetting();
+    const { disk, scheduler, open, charges, run } = createJournalWorld();
     const { journal, process } = await open('gwy_1');
     await run(journal.sync(journal.append(finalLine('use_1', 5n))));
     for (let line = 2; line < 50; line += 1) journal.append(finalLine(`use_${line}`, 1n));
@@ -127,7 +130,7 @@ describe('journal model', () => {
   });
 
   test('charges the last checkpoint of a call that was sent', async () => {
-    const { disk, scheduler, open, charges } = createSetting();
+    const { disk, scheduler, open, charges } = createJournalWorld();
     const { journal, process } = await open('gwy_1');
     journal.append(sentLine);
     journal.append({ kind: 'checkpoint', usageId: 'use_1', credits: 8n, facts: {} });
@@ -139,15 +142,15 @@ describe('journal model', () => {
     expect(await charges()).toHaveLength(1);
   });
 
-  test('leaves the journal of a live process alone', async () => {
-    const { open, charges } = createSetting();
+  test('reads no journal of a live process', async () => {
+    const { open, charges } = createJournalWorld();
     const { journal } = await open('gwy_1');
     journal.append(finalLine('use_1', 5n));
     expect(await charges()).toEqual([]);
   });
 
   test('keeps only final lines while the disk fails', async () => {
-    const { disk, open, run } = createSetting();
+    const { disk, open, run } = createJournalWorld();
     const { journal } = await open('gwy_1');
     disk.isFailing = true;
     const seq = journal.append(finalLine('use_1', 5n));

@@ -10,6 +10,7 @@ import type {
   JournalDirectory,
   JournalLine,
 } from '../../src/gateway/credits/journal/journal.ts';
+import { larger } from './bigint.ts';
 import type { Random } from './random.ts';
 import type { Process, Scheduler } from './scheduler.ts';
 
@@ -311,8 +312,4 @@ function syncMs(random: Random): number {
 
 function journalUnavailable(): Problem {
   return new Problem('unavailable', 'journal_unavailable', 'The journal cannot be written.');
-}
-
-function larger(a: bigint, b: bigint): bigint {
-  return a > b ? a : b;
 }

@@ -32,7 +32,7 @@ function findBug(name: string): PlantedBug {
   const bug = plantedBugs.find((plantedBug) => plantedBug.name === name);
   if (bug === undefined)
     throw new Error(
-      `There is no bug "${name}"; use one of: ${plantedBugs.map((plantedBug) => plantedBug.name).join(', ')}.`,
+      `There is no bug "${name}"; use one of: ${plantedBugs.map((planted) => planted.name).join(', ')}.`,
     );
   return bug;
 }
@@ -62,8 +62,6 @@ function changedSource(
   source: string,
 ): string {
   if (source.split(find).length !== 2)
-    throw new Error(
-      `The bug "${name}" does not fit ${file} any more: this text should be there once: ${find}`,
-    );
+    throw new Error(`The bug "${name}" does not fit ${file} any more; it must have this text once: ${find}`);
   return source.replace(find, () => replace);
 }

@@ -17,9 +17,12 @@ async function findBug(name: string, seed: number): Promise<string> {
 }
 
 describe('simulation', () => {
-  test.each(plantedBugs.map(({ name, seed }) => [name, seed] as const))('finds: %s', async (name, seed) => {
-    const output = await findBug(name, seed);
-    console.log(`${name}: ${output.split('\n')[0]}`);
-    expect(output).toMatch(/^seed \d+: /);
-  });
+  test.each(plantedBugs.map(({ name, seed }) => [name, seed] as const))(
+    'finds the planted bug: %s',
+    async (name, seed) => {
+      const output = await findBug(name, seed);
+      console.log(`${name}: ${output.split('\n')[0]}`);
+      expect(output).toMatch(/^seed \d+: /);
+    },
+  );
 });

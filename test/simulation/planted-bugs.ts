@@ -82,9 +82,12 @@ export const plantedBugs: readonly PlantedBug[] = [
       },
       {
         file: `${allotments}/writes.ts`,
-        find: '  const { allotmentId, version, amount, charged, recall } = allotment;\n  return { allotmentId, version, amount, charged, recall, end: isLast };',
+        find:
+          '  const { allotmentId, version, amount, charged, recall } = allotment;\n' +
+          '  return { allotmentId, version, amount, charged, recall, end: isLast };',
         replace:
-          '  const { allotmentId, version, charged, recall } = allotment;\n  return { allotmentId, version, amount: lowered, charged, recall, end: isLast };',
+          '  const { allotmentId, version, charged, recall } = allotment;\n' +
+          '  return { allotmentId, version, amount: lowered, charged, recall, end: isLast };',
       },
     ],
   },
@@ -99,9 +102,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: model,
-        find: 'grantable: least(accountFree - accountPromised, keyFree === null ? null : keyFree - keyPromised),',
-        replace:
-          'grantable: least(accountFree - accountPromised, keyFree === null || keyFree <= 0n ? keyFree : null),',
+        find: 'keyFree === null ? null : keyFree - keyPromised),',
+        replace: 'keyFree === null || keyFree <= 0n ? keyFree : null),',
       },
     ],
   },
@@ -116,7 +118,15 @@ export const plantedBugs: readonly PlantedBug[] = [
       ((request: Parameters<AllotmentStore['allot']>[0]) =>
         store.allot(request).catch(() => ({
           outcome: 'granted' as const,
-          row: { ...request, version: version + 1, amount: allotment.amount + need, charged: allotment.charged, recall: 0n, isRecalled: false, isClosed: false },
+          row: {
+            ...request,
+            version: version + 1,
+            amount: allotment.amount + need,
+            charged: allotment.charged,
+            recall: 0n,
+            isRecalled: false,
+            isClosed: false,
+          },
           available: 0n,
           idleElsewhere: 0n,
         })))({`,

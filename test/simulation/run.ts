@@ -50,8 +50,9 @@ export async function runSchedules(modules: LedgerModules, options: RunOptions):
   const missingCoverage = schedules >= completeSchedules ? missingStates(coverage) : [];
   if (schedules > 1) printCoverage(coverage, missingCoverage);
   print(
-    `${schedules} schedules from seed ${firstSeed}, ${failures.length} failed; ${Math.round(steps / schedules)} steps and ` +
-      `${Math.round(virtualMs / schedules / 1_000)} virtual seconds each; ${Math.round(schedules / seconds)} schedules a second ` +
+    `${schedules} schedules from seed ${firstSeed}, ${failures.length} failed; ` +
+      `${Math.round(steps / schedules)} steps and ${Math.round(virtualMs / schedules / 1_000)} virtual seconds each; ` +
+      `${Math.round(schedules / seconds)} schedules a second ` +
       `(${((cpu.user + cpu.system) / 1_000 / schedules).toFixed(1)} ms of processor time each)`,
   );
   const failedCount = failures.length + (missingCoverage.length > 0 ? 1 : 0);
@@ -64,9 +65,8 @@ async function explain(modules: LedgerModules, schedule: Schedule): Promise<void
   const isFailing = async (candidate: Schedule): Promise<boolean> =>
     (await simulate({ schedule: candidate, modules })).failure !== null;
   const smallestSchedule = await shrink(schedule, isFailing);
-  print(
-    `\nseed ${schedule.seed}, shrunk from ${schedule.actions.length} to ${smallestSchedule.actions.length} actions:`,
-  );
+  const [before, after] = [schedule.actions.length, smallestSchedule.actions.length];
+  print(`\nseed ${schedule.seed}, shrunk from ${before} to ${after} actions:`);
   print(printSchedule(smallestSchedule));
   const { failure } = await simulate({ schedule: smallestSchedule, modules, trace: print });
   print(`${failure}\n`);

@@ -113,7 +113,7 @@ describe('virtual clock', () => {
     await expect(sleep).rejects.toBe('enough');
   });
 
-  test('stands still on a suspended machine except for wall time', async () => {
+  test('stops on a suspended machine except for wall time', async () => {
     const scheduler = createScheduler(seededRandom(1));
     const process = newProcess();
     const clock = createVirtualClock(scheduler, process);

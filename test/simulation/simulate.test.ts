@@ -11,33 +11,27 @@ const program = new URL('main.ts', import.meta.url).pathname;
 
 describe('simulation', () => {
   test('keeps the promises of the ledger in 150 schedules', async () => {
-    const { stdout } = await run(process.execPath, [
-      program,
-      '--seed',
-      '1',
-      '--schedules',
-      '150',
-      '--seconds',
-      '80',
-    ]);
+    const options = ['--seed', '1', '--schedules', '150', '--seconds', '80'];
+    const { stdout } = await run(process.execPath, [program, ...options]);
     expect(stdout).toMatch(/^150 schedules from seed 1, 0 failed/m);
   });
 
   test('gives the same trace for the same seed', async () => {
-    const trace = async (): Promise<string> =>
-      (await run(process.execPath, [program, '--seed', '11', '--trace'], { maxBuffer: 1e8 })).stdout.replace(
-        /\d+ schedules from.*/,
-        '',
-      );
-    expect(await trace()).toBe(await trace());
+    const trace = async (): Promise<string> => {
+      const { stdout } = await run(process.execPath, [program, '--seed', '11', '--trace'], {
+        maxBuffer: 1e8,
+      });
+      // The last line has durations.
+      return stdout.replace(/\d+ schedules from.*/, '');
+    };
+    const firstTrace = await trace();
+    expect(firstTrace.length).toBeGreaterThan(1_000);
+    expect(await trace()).toBe(firstTrace);
   });
 
-  test.each(plantedBugs.map((bug) => [bug.name, bug] as const))(
-    'has the text that the planted bug replaces: %s',
-    (_name, bug) => {
-      expect(() => requirePlantable(bug)).not.toThrow();
-    },
-  );
+  test.each(plantedBugs.map((bug) => [bug.name, bug] as const))('can plant the bug: %s', (_name, bug) => {
+    expect(() => requirePlantable(bug)).not.toThrow();
+  });
 
   test('draws the same schedule from the same seed', () => {
     expect(drawSchedule(5)).toEqual(drawSchedule(5));
@@ -46,9 +40,9 @@ describe('simulation', () => {
 
   test('shrinks a failing schedule to the actions that matter', async () => {
     const schedule = drawSchedule(3);
-    const culprit = schedule.actions[7];
+    const failingAction = schedule.actions[7];
     const smallestSchedule = await shrink(schedule, (candidate) =>
-      Promise.resolve(candidate.actions.some(({ atMs }) => atMs === culprit?.atMs)),
+      Promise.resolve(candidate.actions.some(({ atMs }) => atMs === failingAction?.atMs)),
     );
     expect(smallestSchedule.actions).toHaveLength(1);
     expect(smallestSchedule.machines).toBe(1);

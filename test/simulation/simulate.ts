@@ -57,7 +57,7 @@ export async function simulate({
     endFaults(world, modules);
     steps += await run(world, lastMs + quietMs, () => isQuiet(world));
   }
-  if (world.failure === null && !isQuiet(world)) fail(world, describeUnrest(world));
+  if (world.failure === null && !isQuiet(world)) fail(world, describeUnfinished(world));
   if (world.failure === null) checkQuiet(world);
   if (world.failure === null && schedule.seed % 4 === 0) steps += await spendTheRest(world);
   return { steps, durationMs: world.scheduler.nowMs(), failure: world.failure };
@@ -187,7 +187,7 @@ function isApplied(
   );
 }
 
-function describeUnrest(world: World): string {
+function describeUnfinished(world: World): string {
   const { model } = world.server;
   const lines = [...world.openCalls].map(({ plan, state }) => `${plan.requestId} is ${state}`);
   for (const { allotmentId, gatewayId, amount, leaseUntilMs } of model.allotments.values())

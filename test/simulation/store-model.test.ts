@@ -42,7 +42,7 @@ function charge(seq: number, credits: bigint): ChargeLine {
 }
 
 describe('store model', () => {
-  test('grants what account and key have, at least the need', () => {
+  test('grants at most the free credits of account and key', () => {
     const { store } = createStore(150n);
     expect(store.allot({ ...request, want: 400n })).toMatchObject({
       outcome: 'granted',
@@ -87,7 +87,7 @@ describe('store model', () => {
     expect(store.keys.get('token')).toMatchObject({ spent: 30n, held: 70n });
   });
 
-  test('leaves other reservations of the allotment alone', () => {
+  test('charges no more than the covered credits of the allotment', () => {
     const { store } = createStore(100n);
     store.openJournal('gwy_1', 'generation');
     store.allot(request);
@@ -97,7 +97,7 @@ describe('store model', () => {
     expect(store.allotments.get('alt_1')?.amount).toBe(40n);
   });
 
-  test('charges late lines from what the account has', () => {
+  test('charges late lines to the account', () => {
     const { store, advance } = createStore();
     store.openJournal('gwy_1', 'generation');
     store.allot(request);
@@ -116,7 +116,7 @@ describe('store model', () => {
     expect(store.accounts.get('user')).toMatchObject({ posted: 995n, held: 0n });
   });
 
-  test('keeps what comes back for the oldest ticket for a second', () => {
+  test('reserves returned credits for the oldest ticket for a second', () => {
     const { store, advance } = createStore();
     store.allot({ ...request, need: 1_000n, want: 1_000n });
     const ticket = { ...owner, gatewayId: 'gwy_2', ticket: 'tkt_1', need: 600n };
@@ -129,7 +129,7 @@ describe('store model', () => {
     expect(store.allot(thirdRequest).outcome).toBe('granted');
   });
 
-  test('pays a debt from what is given back', () => {
+  test('pays a debt from returned credits', () => {
     const { store } = createStore();
     store.allot({ ...request, need: 1_000n, want: 1_000n });
     expect(store.takeBack('user', 300n, true)).toBe(0n);

@@ -16,6 +16,7 @@ import type {
   RecallRequest,
 } from '../../src/gateway/credits/allotments/store.ts';
 import type { ChargeLine } from '../../src/gateway/credits/journal/journal.ts';
+import { larger, smaller } from './bigint.ts';
 
 export interface AccountRow {
   userId: string;
@@ -710,12 +711,4 @@ function refill<T extends object>(rows: Map<string, T>, entries: readonly [strin
 function existing<T>(row: T | undefined, id: string): T {
   if (row === undefined) throw new Error(`There is no row "${id}".`);
   return row;
-}
-
-function smaller(a: bigint, b: bigint): bigint {
-  return a < b ? a : b;
-}
-
-function larger(a: bigint, b: bigint): bigint {
-  return a > b ? a : b;
 }

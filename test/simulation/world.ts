@@ -77,8 +77,8 @@ export interface CallRecord {
   /** The reserved credits; a raise increases them. */
   amount: bigint;
   price: bigint;
-  /** A 402 or 503 would be justified: holders did not answer, or others wanted the same credits. */
-  isExcused: boolean;
+  /** A 402 or 503 is allowed: holders did not answer, or others wanted the same credits. */
+  mayBeRefused: boolean;
   /** At some moment of its wait the credits may have sufficed. */
   mayBePaid: boolean;
   /** Another call of the account waited at the same time. */
