@@ -84,9 +84,15 @@ describe('the Operations map', () => {
       },
       { Event: { type: 'object' } },
     );
-    expect(text).toContain(
-      "reply: { status: 200; json: Thing } | { status: 200; events: Event } | { status: 200; media: 'audio/mpeg' } | { status: 200; media: `image/${string}` } | { status: 204 } | { status: 303 };",
-    );
+    const replies = [
+      '{ status: 200; json: Thing }',
+      '{ status: 200; events: Event }',
+      "{ status: 200; media: 'audio/mpeg' }",
+      '{ status: 200; media: `image/${string}` }',
+      '{ status: 204 }',
+      '{ status: 303 }',
+    ];
+    expect(text).toContain(`reply: ${replies.join(' | ')};`);
   });
 
   test('lets a handler return an error page but throw problems', () => {
@@ -236,8 +242,9 @@ describe('the generated client', () => {
       'client/client.gen.ts': 'x',
       'client/index.ts': 'x',
       'core/types.gen.ts': 'x',
-      'types.gen.ts':
-        'export type Thing = {};\nexport type ThingsCreateThingData = {};\nexport type ThingsCreateThingResponses = {};\n',
+      'types.gen.ts': ['Thing', 'ThingsCreateThingData', 'ThingsCreateThingResponses']
+        .map((name) => `export type ${name} = {};\n`)
+        .join(''),
       'sdk.gen.ts': 'public createThing<T>() {}\nexport class GatewayOperations extends Base {}',
     };
     const gaps = (changedFiles: Record<string, string>) =>

@@ -127,15 +127,12 @@ function takesKeyHeader({ schemes }: Pick<Operation, 'schemes'>): boolean {
 
 /** Creates the Bureaus that the callers need. */
 export async function insertBureaus(sql: Sql): Promise<void> {
-  for (const [bureauId, state] of [
-    ['matrix_one', 'active'],
-    ['matrix_other', 'active'],
-    ['matrix_paused', 'paused'],
-  ]) {
-    await sql`
-      insert into gateway.bureaus_records (bureau_id, name, server_url, state) values (${bureauId ?? ''}, 'Matrix', 'https://matrix.example', ${state ?? ''})
-      on conflict do nothing`;
-  }
+  await sql`
+    insert into gateway.bureaus_records (bureau_id, name, server_url, state)
+    values ('matrix_one', 'Matrix', 'https://matrix.example', 'active'),
+      ('matrix_other', 'Matrix', 'https://matrix.example', 'active'),
+      ('matrix_paused', 'Matrix', 'https://matrix.example', 'paused')
+    on conflict do nothing`;
 }
 
 /**
@@ -272,7 +269,8 @@ async function insertUserToken(sql: Sql, bureauId: string, end?: 'expired' | 're
   await sql`
     insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, expires_at, revoked_at)
     values (${id('tok')}, ${userId}, 'user', ${digest(credential)}, ${credential.slice(-4)},
-      now() + make_interval(hours => ${end === 'expired' ? -1 : 1}), ${end === 'revoked' ? sql`now()` : null})`;
+      now() + make_interval(hours => ${end === 'expired' ? -1 : 1}),
+      ${end === 'revoked' ? sql`now()` : null})`;
   return credential;
 }
 
@@ -289,7 +287,8 @@ async function insertMachineCredential(
   const credential = createToken('adm');
   await sql`
     insert into gateway.admin_machines (credential_id, bureau_id, scopes, digest, last4, expires_at)
-    values (${id('adm')}, ${bureauId}, ${scopeNames}::text[], ${digest(credential)}, ${credential.slice(-4)}, now() + interval '1 hour')`;
+    values (${id('adm')}, ${bureauId}, ${scopeNames}::text[], ${digest(credential)},
+      ${credential.slice(-4)}, now() + interval '1 hour')`;
   return credential;
 }
 
@@ -301,7 +300,8 @@ async function insertAdminSession(sql: Sql): Promise<string> {
   if (!administrator) throw new Error('The table needs a server with an administrator.');
   await sql`
     insert into gateway.admin_sessions (session_id, admin_id, digest, last4, expires_at)
-    values (${id('adm')}, ${administrator.adminId}, ${digest(credential)}, ${credential.slice(-4)}, now() + interval '1 hour')`;
+    values (${id('adm')}, ${administrator.adminId}, ${digest(credential)}, ${credential.slice(-4)},
+      now() + interval '1 hour')`;
   return credential;
 }
 
@@ -325,8 +325,10 @@ export function renderTable(findings: readonly Finding[]): string {
   const byOperation = Map.groupBy(findings, ({ operation }) => operation.operationId);
   const width = Math.max(...[...byOperation.keys()].map((operationId) => operationId.length));
   const headings = callers.map((caller) => shortNames[caller] ?? caller);
-  const line = (name: string, cells: readonly string[]) =>
-    `${name.padEnd(width)}  ${cells.map((cell, index) => cell.padEnd(Math.max((headings[index] ?? '').length, 4))).join('  ')}`.trimEnd();
+  const line = (name: string, cells: readonly string[]) => {
+    const columns = cells.map((cell, index) => cell.padEnd(Math.max((headings[index] ?? '').length, 4)));
+    return [name.padEnd(width), ...columns].join('  ').trimEnd();
+  };
   const rows = [...byOperation].map(([operationId, row]) =>
     line(
       operationId,

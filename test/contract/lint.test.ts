@@ -76,7 +76,8 @@ function goodFiles(): Files {
         {
           name: 'bureaus',
           description:
-            'The tenants of this sample, each with an entrypoint. Begin with pausing one, since nothing else can be done with them here.',
+            'The tenants of this sample, each with an entrypoint. Begin with pausing one, since nothing ' +
+            'else can be done with them here.',
         },
       ],
       paths: {

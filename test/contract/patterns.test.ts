@@ -49,10 +49,9 @@ function pumpSamples(sample: string, length: number): string[] {
   for (let start = 0; start <= sample.length; start += 1) {
     for (const width of length > 10_000 ? [1] : [1, 2, 3]) {
       const piece = sample.slice(start, start + width);
-      if (piece.length === width)
-        texts.push(
-          `${sample.slice(0, start)}${piece.repeat(Math.ceil(length / width))}${sample.slice(start + width)}\0`,
-        );
+      if (piece.length !== width) continue;
+      const repetition = piece.repeat(Math.ceil(length / width));
+      texts.push(`${sample.slice(0, start)}${repetition}${sample.slice(start + width)}\0`);
     }
   }
   return texts;

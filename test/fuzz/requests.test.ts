@@ -47,7 +47,8 @@ describe.each(Object.entries(surfaces))('the %s', (surface, { url, callers }) =>
     request: FuzzedRequest,
   ): Promise<void> {
     const answer = await send(url(), request, await caller.credential());
-    const description = `${caller.name}: ${request.method} ${request.target} ${request.body?.slice(0, 600) ?? ''}`;
+    const { method, target, body = '' } = request;
+    const description = `${caller.name}: ${method} ${target} ${body.slice(0, 600)}`;
     expect(findMismatches(document, operation, answer), description).toEqual([]);
     const outcome = unexpectedOutcome(operation, caller, { request, answer });
     expect(outcome, `${description} → ${answer.status} ${answer.text.slice(0, 400)}`).toBeNull();
