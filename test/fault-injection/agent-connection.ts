@@ -1,90 +1,107 @@
-// Drops the connection of an event stream at a random byte, fifty times during one turn, and
-// reconnects: node test/fault-injection/agent-connection.ts [SEED]. The received events together
-// must be the whole log, in order and each once.
+// Drops the connection of an event stream at a random byte, fifty times during one run, and reconnects. The
+// received events together must be the whole log, in order and each once.
+//
+//   node test/fault-injection/agent-connection.ts [SEED]
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { request, type IncomingMessage } from 'node:http';
-import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createAgentClient } from '@townhall/agent';
-import { chance, readSeed, speakingGateway, startAgentProcess } from './agent-world.ts';
+import { startAgentProcess, startGatewayDouble, type AgentProcess } from './agent-world.ts';
+import { readSeed, seededRandom } from './random.ts';
 
 const drops = 50;
-const random = chance(readSeed());
+const sessionId = 'dropped';
+const maximumBytes = 3_000;
+
+interface StreamEvent {
+  type: string;
+  seq?: number;
+  text?: string;
+  offset?: number;
+  delta?: string;
+}
+
+/** What the reader knows of the session after all connections so far. */
+interface Reader {
+  sequences: number[];
+  text: string;
+  isOver: boolean;
+}
+
+const random = seededRandom(readSeed());
 const dataDir = await mkdtemp(join(tmpdir(), 'townhall-drop-'));
-const gateway = await speakingGateway({ chunks: 250, gapMs: 20 });
+const gateway = await startGatewayDouble({ chunks: 250, gapMs: 20 });
 const agent = await startAgentProcess(dataDir, gateway.url);
 try {
   const client = createAgentClient({ baseUrl: agent.url, token: agent.token });
-  await client.sessions.create({ id: 'dropped' });
-  await client.sessions.prompt({ sessionId: 'dropped', text: 'item-1' });
-  const sequences: number[] = [];
-  let text = '';
+  await client.sessions.create({ id: sessionId });
+  await client.sessions.prompt({ sessionId, text: 'item-1' });
+  const reader: Reader = { sequences: [], text: '', isOver: false };
   let droppedConnections = 0;
-  let isOver = false;
-  while (!isOver) {
-    const { hostname, port } = new URL(agent.url);
-    const call = request({
-      hostname,
-      port,
-      path: '/api/sdk/sessions/dropped/events',
-      headers: {
-        authorization: `Bearer ${agent.token}`,
-        ...(sequences.length > 0 ? { 'last-event-id': String(sequences.at(-1)) } : {}),
-      },
-    });
-    call.on('error', () => {});
-    call.end();
-    const [response] = (await once(call, 'response')) as [IncomingMessage];
-    if (response.statusCode !== 200) throw new Error(`The answer is ${response.statusCode}.`);
+  while (!reader.isOver) {
     // The last connection stays, to see the end.
-    let remainingBytes =
-      droppedConnections < drops ? 1 + Math.floor(random() * 3_000) : Number.POSITIVE_INFINITY;
-    let pendingBytes = Buffer.alloc(0);
-    response.on('error', () => {});
-    for await (const chunk of response as AsyncIterable<Buffer>) {
-      const part = chunk.subarray(0, Math.min(chunk.length, remainingBytes));
-      remainingBytes -= part.length;
-      pendingBytes = Buffer.concat([pendingBytes, part]);
-      for (let end = pendingBytes.indexOf('\n\n'); end >= 0; end = pendingBytes.indexOf('\n\n')) {
-        const block = pendingBytes.subarray(0, end).toString('utf8');
-        pendingBytes = pendingBytes.subarray(end + 2);
-        const data = /^data: (.*)$/m.exec(block)?.[1];
-        if (data === undefined) continue;
-        const event = JSON.parse(data) as {
-          type: string;
-          seq?: number;
-          text?: string;
-          offset?: number;
-          delta?: string;
-          status?: string;
-          queueLength?: number;
-        };
-        if (event.seq !== undefined) sequences.push(event.seq);
-        if (event.type === 'part.snapshot') text = event.text ?? '';
-        if (event.type === 'part.delta') {
-          if ((event.offset ?? 0) > text.length)
-            throw new Error(`A delta begins at ${event.offset}, and ${text.length} is known.`);
-          text = text.slice(0, event.offset) + (event.delta ?? '');
-        }
-        if (event.type === 'part.ended' && event.text !== text)
-          throw new Error('The text of the part is not what was told of it.');
-        if (event.type === 'run.settled') isOver = true;
-      }
-      if (remainingBytes === 0 || isOver) break;
-    }
-    call.destroy();
-    if (!isOver) droppedConnections += 1;
+    const isDropped = droppedConnections < drops;
+    await readPart(agent, reader, isDropped ? 1 + Math.floor(random() * maximumBytes) : Infinity);
+    if (!reader.isOver) droppedConnections += 1;
   }
-  const { headSeq } = await client.sessions.get({ sessionId: 'dropped' });
-  const gaps = sequences.filter((seq, index) => seq !== index + 1);
-  if (gaps.length > 0) throw new Error(`The union has a gap or a repetition: ${sequences.join(' ')}`);
-  if (droppedConnections < drops) throw new Error(`The turn was over after ${droppedConnections} drops.`);
+  const { headSeq } = await client.sessions.get({ sessionId });
+  const { sequences, text } = reader;
+  if (sequences.some((seq, index) => seq !== index + 1))
+    throw new Error(`The events have a gap or a repetition: ${sequences.join(' ')}`);
+  if (sequences.length !== headSeq)
+    throw new Error(`${sequences.length} of ${headSeq} durable events were received.`);
+  if (droppedConnections < drops) throw new Error(`The run was over after ${droppedConnections} drops.`);
   console.log(
-    `ok: ${droppedConnections} drops, ${sequences.length} durable events of ${headSeq} in order and each once, ${text.length} characters of text whole`,
+    `ok: ${droppedConnections} drops, ${headSeq} durable events in order and each once, ` +
+      `${text.length} characters of text`,
   );
 } finally {
   await agent.kill();
   await gateway.close();
   await rm(dataDir, { recursive: true, force: true });
+}
+
+/** Reads at most this many bytes of the stream after the last event of the reader, then disconnects. */
+async function readPart({ url, token }: AgentProcess, reader: Reader, bytes: number): Promise<void> {
+  const lastSeq = reader.sequences.at(-1);
+  const call = request(`${url}/api/sdk/sessions/${sessionId}/events`, {
+    headers: {
+      authorization: `Bearer ${token}`,
+      ...(lastSeq === undefined ? {} : { 'last-event-id': String(lastSeq) }),
+    },
+  });
+  call.on('error', () => {});
+  call.end();
+  const [response] = (await once(call, 'response')) as [IncomingMessage];
+  if (response.statusCode !== 200) throw new Error(`The answer is ${response.statusCode}.`);
+  response.on('error', () => {});
+  let remainingBytes = bytes;
+  let pendingBytes = Buffer.alloc(0);
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    const part = chunk.subarray(0, Math.min(chunk.length, remainingBytes));
+    remainingBytes -= part.length;
+    pendingBytes = Buffer.concat([pendingBytes, part]);
+    for (let end = pendingBytes.indexOf('\n\n'); end >= 0; end = pendingBytes.indexOf('\n\n')) {
+      const data = /^data: (.*)$/m.exec(pendingBytes.subarray(0, end).toString('utf8'))?.[1];
+      pendingBytes = pendingBytes.subarray(end + 2);
+      if (data !== undefined) apply(reader, JSON.parse(data) as StreamEvent);
+    }
+    if (remainingBytes === 0 || reader.isOver) break;
+  }
+  call.destroy();
+}
+
+function apply(reader: Reader, { type, seq, text, offset = 0, delta = '' }: StreamEvent): void {
+  if (seq !== undefined) reader.sequences.push(seq);
+  if (type === 'part.snapshot') reader.text = text ?? '';
+  if (type === 'part.delta') {
+    if (offset > reader.text.length)
+      throw new Error(`A delta begins at ${offset}, after a text of ${reader.text.length} characters.`);
+    reader.text = reader.text.slice(0, offset) + delta;
+  }
+  if (type === 'part.ended' && text !== reader.text)
+    throw new Error('The deltas of the part do not add up to its text.');
+  if (type === 'run.settled') reader.isOver = true;
 }

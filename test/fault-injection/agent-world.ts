@@ -1,122 +1,111 @@
-// Shared by the fault scripts of the agent: seeded random numbers, a model whose prompt sets the
-// answer, and an agent in its own process, started like the command.
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
+// Shared by the fault scripts of the agent: a gateway whose model follows the prompt, and an agent in its
+// own process, started like the command.
+import { spawn } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { readListeningUrl } from '../support/listening-url.ts';
+import { closeServer, listenLocally, readBody } from '../support/local-server.ts';
+import { kill } from '../support/processes.ts';
 
-/** Numbers from 0 up to 1, the same for the same seed. */
-export function chance(seed: number): () => number {
-  let state = seed % 2147483647 || 1;
-  return () => (state = (state * 48271) % 2147483647) / 2147483647;
-}
-
-/**
- * The seed given on the command line, or a new one. It is printed at once, so that a failure can be
- * repeated.
- */
-export function readSeed(): number {
-  const seedArgument = process.argv.slice(2).find((word) => !word.startsWith('--'));
-  const seed = Number(seedArgument ?? (Date.now() % 1_000_000) + 1);
-  if (!Number.isSafeInteger(seed) || seed < 1) throw new Error('The seed is a whole number from 1 on.');
-  console.log(`seed ${seed}`);
-  return seed;
-}
-
-export interface SpeakingGateway {
+export interface GatewayDouble {
   url: string;
   /** The received prompts, in order; `<name> tool` for one answered with a tool call. */
   prompts: string[];
-  /** Pieces of text that have been sent, by the prompt, with the time. */
-  sent: Map<string, { text: string; atMs: number }[]>;
+  /** The pieces of text that were sent, by the prompt, with the time. */
+  sentPieces: Map<string, { text: string; atMs: number }[]>;
   close(): Promise<void>;
 }
 
+interface Prompt {
+  name: string;
+  /** The name of the file to write; undefined without a tool call or after it. */
+  file: string | undefined;
+}
+
+const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } };
+
 /**
- * A gateway whose model says `chunks` pieces with `gapMs` between them. A prompt
- * that holds `WRITE:name` first has a file of that name written.
+ * A gateway whose model streams `chunks` pieces of text with `gapMs` between them. For a prompt with
+ * `WRITE:name` the model first calls the tool that writes a file of that name.
  */
-export async function speakingGateway({
+export async function startGatewayDouble({
   chunks,
   gapMs,
 }: {
   chunks: number;
   gapMs: number;
-}): Promise<SpeakingGateway> {
+}): Promise<GatewayDouble> {
   const prompts: string[] = [];
-  const sentPieces = new Map<string, { text: string; atMs: number }[]>();
-  const server: Server = createServer((request, response) => {
-    void (async () => {
-      const body: Buffer[] = [];
-      for await (const chunk of request) body.push(chunk as Buffer);
-      if (request.url !== '/v1/ai/stream')
-        return void response.writeHead(404, { 'content-type': 'application/json' }).end('{}');
-      const { prompt } = JSON.parse(Buffer.concat(body).toString()) as {
-        prompt: { role: string; content: unknown }[];
-      };
-      const lastMessage = prompt.findLast(({ role }) => role === 'user');
-      const name = /item-\d+/.exec(JSON.stringify(lastMessage?.content))?.[0] ?? 'none';
-      const wantsFile = /WRITE:([\w-]+)/.exec(JSON.stringify(lastMessage?.content))?.[1];
-      const hasResult = prompt.at(-1)?.role === 'tool';
-      const send = (part: object) => response.write(`data: ${JSON.stringify(part)}\n\n`);
-      response.writeHead(200, { 'content-type': 'text/event-stream' });
-      send({ type: 'stream-start', warnings: [] });
-      const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } };
-      if (wantsFile !== undefined && !hasResult) {
-        prompts.push(`${name} tool`);
-        send({
-          type: 'tool-call',
-          toolCallId: `call_${name}`,
-          toolName: 'files_write',
-          input: JSON.stringify({ path: `${wantsFile}.txt`, content: 'once' }),
-        });
-        send({ type: 'finish', finishReason: { unified: 'tool-calls' }, usage });
-      } else {
-        prompts.push(name);
-        const pieces: { text: string; atMs: number }[] = [];
-        sentPieces.set(name, pieces);
-        send({ type: 'text-start', id: 't' });
-        for (let index = 0; index < chunks && !response.destroyed; index += 1) {
-          const text = `${name}:${index} `;
-          send({ type: 'text-delta', id: 't', delta: text });
-          pieces.push({ text, atMs: performance.now() });
-          if (gapMs > 0) await new Promise((resolve) => setTimeout(resolve, gapMs));
-        }
-        send({ type: 'text-end', id: 't' });
-        send({ type: 'finish', finishReason: { unified: 'stop' }, usage });
-      }
-      response.end('data: [DONE]\n\n');
-    })().catch(() => response.destroy());
+  const sentPieces: GatewayDouble['sentPieces'] = new Map();
+
+  async function streamText(response: ServerResponse, name: string): Promise<void> {
+    const pieces: { text: string; atMs: number }[] = [];
+    sentPieces.set(name, pieces);
+    sendPart(response, { type: 'text-start', id: 't' });
+    for (let index = 0; index < chunks && !response.destroyed; index += 1) {
+      const text = `${name}:${index} `;
+      sendPart(response, { type: 'text-delta', id: 't', delta: text });
+      pieces.push({ text, atMs: performance.now() });
+      await sleep(gapMs);
+    }
+    sendPart(response, { type: 'text-end', id: 't' });
+    sendPart(response, { type: 'finish', finishReason: { unified: 'stop' }, usage });
+  }
+
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const body = await readBody(request);
+    if (request.url !== '/v1/ai/stream')
+      return void response.writeHead(404, { 'content-type': 'application/json' }).end('{}');
+    const { name, file } = readPrompt(body);
+    prompts.push(file === undefined ? name : `${name} tool`);
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    sendPart(response, { type: 'stream-start', warnings: [] });
+    if (file === undefined) await streamText(response, name);
+    else sendToolCall(response, name, file);
+    response.end('data: [DONE]\n\n');
+  }
+
+  const server = createServer((request, response) => {
+    serve(request, response).catch(() => response.destroy());
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  return { url: await listenLocally(server), prompts, sentPieces, close: () => closeServer(server) };
+}
+
+function readPrompt(body: Buffer): Prompt {
+  const { prompt } = JSON.parse(body.toString()) as { prompt: { role: string; content: unknown }[] };
+  const text = JSON.stringify(prompt.findLast(({ role }) => role === 'user')?.content);
+  const hasResult = prompt.at(-1)?.role === 'tool';
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    prompts,
-    sent: sentPieces,
-    async close() {
-      server.closeAllConnections();
-      server.close();
-      await once(server, 'close');
-    },
+    name: /item-\d+/.exec(text)?.[0] ?? 'none',
+    file: hasResult ? undefined : /WRITE:([\w-]+)/.exec(text)?.[1],
   };
+}
+
+function sendToolCall(response: ServerResponse, name: string, file: string): void {
+  sendPart(response, {
+    type: 'tool-call',
+    toolCallId: `call_${name}`,
+    toolName: 'files_write',
+    input: JSON.stringify({ path: `${file}.txt`, content: 'once' }),
+  });
+  sendPart(response, { type: 'finish', finishReason: { unified: 'tool-calls' }, usage });
+}
+
+function sendPart(response: ServerResponse, part: object): void {
+  response.write(`data: ${JSON.stringify(part)}\n\n`);
 }
 
 export interface AgentProcess {
   url: string;
   token: string;
-  startedInMs: number;
-  child: ChildProcess;
+  /** Time from the spawn to the first accepted request. */
+  startMs: number;
   kill(): Promise<void>;
 }
 
-/**
- * On the embedded database, or on the PostgreSQL at `databaseUrl`, where a replica
- * is given up after `leaseMs`.
- */
+/** Uses the embedded database, or the PostgreSQL at `databaseUrl`, where a lease ends after `leaseMs`. */
 export async function startAgentProcess(
   dataDir: string,
   gatewayUrl: string,
@@ -147,23 +136,7 @@ export async function startAgentProcess(
       stdio: ['ignore', 'pipe', 'inherit'],
     },
   );
-  for await (const line of createInterface({ input: child.stdout })) {
-    const entry = JSON.parse(line) as { msg?: string; url?: string };
-    if (entry.msg !== 'listening' || entry.url === undefined) continue;
-    child.stdout.resume();
-    const token = (await readFile(join(dataDir, 'agent.token'), 'utf8')).trim();
-    return {
-      url: entry.url,
-      token,
-      startedInMs: performance.now() - startedMs,
-      child,
-      async kill() {
-        if (child.exitCode !== null || child.signalCode !== null) return;
-        const exit = once(child, 'exit');
-        child.kill('SIGKILL');
-        await exit;
-      },
-    };
-  }
-  throw new Error('The agent ended before it listened.');
+  const url = await readListeningUrl(child);
+  const token = (await readFile(join(dataDir, 'agent.token'), 'utf8')).trim();
+  return { url, token, startMs: performance.now() - startedMs, kill: () => kill(child) };
 }

@@ -12,12 +12,12 @@ export interface DatabaseProxy {
    * From now on drops this share of the responses together with their connections;
    * the statements are executed.
    */
-  dropAnswers(part: number): void;
+  dropAnswers(share: number): void;
   /**
    * Holds back all responses on a connection from the first statement with this text
    * on. Resolves when one arrived.
    */
-  keepBackFrom(text: string): Promise<void>;
+  holdBackFrom(text: string): Promise<void>;
   /** Delivers the responses that were held back. */
   release(): void;
   close(): Promise<void>;
@@ -25,20 +25,21 @@ export interface DatabaseProxy {
 
 interface Link {
   client: Socket;
-  kept: Buffer[] | null;
+  /** Responses that are held back; null while they pass. */
+  pendingBytes: Buffer[] | null;
 }
 
 export async function startDatabaseProxy(databaseUrl: string, random: () => number): Promise<DatabaseProxy> {
   const target = new URL(databaseUrl);
   const links = new Set<Link>();
   let isCut = false;
-  let droppedPart = 0;
+  let droppedShare = 0;
   let awaitedText: { text: string; resolve(): void } | null = null;
 
   const server = createServer((client) => {
     if (isCut) return void client.destroy();
     const database = connect(Number(target.port), target.hostname);
-    const link: Link = { client, kept: null };
+    const link: Link = { client, pendingBytes: null };
     links.add(link);
     const end = (): void => {
       links.delete(link);
@@ -48,16 +49,16 @@ export async function startDatabaseProxy(databaseUrl: string, random: () => numb
     for (const socket of [client, database]) socket.on('error', end).on('close', end);
     client.on('data', (bytes) => {
       if (awaitedText !== null && bytes.includes(awaitedText.text)) {
-        link.kept = [];
+        link.pendingBytes = [];
         awaitedText.resolve();
         awaitedText = null;
       }
       database.write(bytes);
     });
     database.on('data', (bytes) => {
-      if (random() < droppedPart) end();
-      else if (link.kept === null) client.write(bytes);
-      else link.kept.push(bytes);
+      if (random() < droppedShare) end();
+      else if (link.pendingBytes === null) client.write(bytes);
+      else link.pendingBytes.push(bytes);
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -74,12 +75,12 @@ export async function startDatabaseProxy(databaseUrl: string, random: () => numb
       endAll();
     },
     heal: () => void (isCut = false),
-    dropAnswers: (part) => void (droppedPart = part),
-    keepBackFrom: (text) => new Promise((resolve) => (awaitedText = { text, resolve })),
+    dropAnswers: (share) => void (droppedShare = share),
+    holdBackFrom: (text) => new Promise((resolve) => (awaitedText = { text, resolve })),
     release() {
       for (const link of links) {
-        for (const bytes of link.kept ?? []) link.client.write(bytes);
-        link.kept = null;
+        for (const bytes of link.pendingBytes ?? []) link.client.write(bytes);
+        link.pendingBytes = null;
       }
     },
     close() {

@@ -1,17 +1,18 @@
 // Sends SIGTERM to a gateway with many paid streams open, some longer than its drain time, and
 // reports the outcome of each. `brokenPromises` lists what the result violates.
-import { spawn } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { connect as dial } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createGatewayClient } from '@townhall/gateway';
 import { connect, type ConnectOptions } from '../../src/kernel/data/database.ts';
-import { createLog } from '../../src/kernel/log.ts';
-import { createRedactor } from '../../src/kernel/secrets/secret.ts';
-import { startProvider } from '../support/provider.ts';
+import { issueGatewayTokens } from '../support/gateway-tokens.ts';
+import { readListeningUrl } from '../support/listening-url.ts';
+import { kill } from '../support/processes.ts';
+import { startProvider, type ScriptedProvider } from '../support/provider.ts';
+import { silentLog } from '../support/template.ts';
 
 export interface DrainOptions {
   streams: number;
@@ -28,7 +29,7 @@ export interface DrainOptions {
   database?: ConnectOptions;
 }
 
-export interface Drained {
+export interface DrainResult {
   streams: number;
   /** Streams that ran to their own end. */
   completeStreams: number;
@@ -45,116 +46,132 @@ export interface Drained {
 }
 
 const program = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
-const administrator = { ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a password for tests only' };
+const administrator = { admin_id: 'admin', password: 'a password for tests only' };
 const shortChunks = 40;
 const longChunks = 120;
 const end = 'data: [DONE]\n\n';
 
-export async function drainUnderStreams(options: DrainOptions): Promise<Drained> {
-  const { streams: count, longStreams, drainMs } = options;
+export async function drainUnderStreams(options: DrainOptions): Promise<DrainResult> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-drain-'));
   const provider = await startProvider();
-  const modelsFile = join(folder, 'models.json');
-  const scripts = {
-    short: `ok?chunks=${shortChunks}&gap=${options.shortMs / shortChunks}`,
-    long: `ok?chunks=${longChunks}&gap=${options.longMs / longChunks}`,
-  };
-  await writeFile(
-    modelsFile,
-    provider.modelsFile(scripts, {
-      model: {
-        rates: { input: 1_000_000, output: 1_000_000 },
-        max_output_tokens: 1_000,
-        context_window: 8_000,
-      },
-    }),
-  );
   const database = options.database ?? { path: join(folder, 'townhall.db') };
-  const databaseSettings = {
-    PATH: process.env['PATH'],
-    TOWNHALL_MASTER_KEY: Buffer.alloc(32, 'draining').toString('base64'),
-    ...('path' in database
-      ? { DATABASE_PATH: database.path }
-      : {
-          DATABASE_URL: database.url,
-          STORAGE_PATH: join(folder, 'media'),
-          JOURNAL_PATH: join(folder, 'journal'),
-        }),
-  };
-  const gateway = spawn(process.execPath, [program, 'gateway'], {
-    cwd: folder,
-    env: {
-      ...databaseSettings,
-      ...administrator,
-      HOST: '127.0.0.1',
-      PORT: '0',
-      LOG_LEVEL: 'warn',
-      MODELS_FILE: modelsFile,
-      ACME_API_KEY: 'key-of-the-script',
-      RATE_LIMIT_USER: 'off',
-      RATE_LIMIT_GUEST: 'off',
-      STARTING_CREDITS: '1000000000',
-      TIMEOUT_DRAIN_MS: String(drainMs),
-    },
-    stdio: ['ignore', 'pipe', 'inherit'],
+  const databaseSettings = settingsOf(database, folder);
+  const modelsFile = join(folder, 'models.json');
+  await writeFile(modelsFile, writeModels(provider, options));
+  const gateway = startGateway(folder, {
+    ...databaseSettings,
+    MODELS_FILE: modelsFile,
+    TIMEOUT_DRAIN_MS: String(options.drainMs),
   });
   const exit = new Promise<number | string | null>((resolve) =>
     gateway.once('exit', (code, signal) => resolve(code ?? signal)),
   );
   try {
-    const url = await addressOf(gateway.stdout, exit);
-    const token = await userToken(url);
-    const texts: string[] = [];
-    let startedStreams = 0;
-    const allUnderway = Promise.withResolvers<void>();
-    const streams = Array.from({ length: count }, (_, index) =>
-      readStream(
-        `${url}/v1/ai/chat/completions`,
-        { token, model: index < longStreams ? 'acme/long' : 'acme/short' },
-        (text) => {
-          if (texts[index] === undefined && ++startedStreams === count) allUnderway.resolve();
-          texts[index] = (texts[index] ?? '') + text;
-        },
-      ),
-    );
-    await Promise.race([
-      allUnderway.promise,
-      Promise.all(streams).then(() =>
-        Promise.reject(new Error(`only ${startedStreams} of ${count} streams began: ${texts.join('')}`)),
-      ),
-    ]);
-
+    const url = await readListeningUrl(gateway);
+    const { userToken: token } = await issueGatewayTokens(url, administrator);
+    const { texts, finished } = await openStreams(url, token, options);
     const signalledMs = performance.now();
     gateway.kill('SIGTERM');
-    const refusedMs = (await untilRefused(url)) - signalledMs;
-    await Promise.all(streams);
+    const refusedMs = (await waitForRefusal(url)) - signalledMs;
+    await finished;
     const code = await exit;
     const endedMs = performance.now() - signalledMs;
-    const completeStreams = texts.filter((text) => text.endsWith(end)).length;
-    const endedByRule = texts.filter(
-      (text) => !text.endsWith(end) && text.includes('"code":"draining"'),
-    ).length;
+    const cutTexts = texts.filter((text) => !text.endsWith(end));
     return {
-      streams: count,
-      completeStreams,
-      endedByRule,
+      streams: texts.length,
+      completeStreams: texts.length - cutTexts.length,
+      endedByRule: cutTexts.filter((text) => text.includes('"code":"draining"')).length,
       refusedMs: Math.round(refusedMs),
       endedMs: Math.round(endedMs),
       code,
-      ...(await settledIn(database)),
+      ...(await countSettlements(database)),
       ledgerCode: await verifyLedger(folder, databaseSettings),
     };
   } finally {
-    if (gateway.exitCode === null) gateway.kill('SIGKILL');
-    await exit;
+    await kill(gateway);
     await provider.close();
     await rm(folder, { recursive: true, force: true });
   }
 }
 
+function settingsOf(database: ConnectOptions, folder: string): NodeJS.ProcessEnv {
+  const locations =
+    'path' in database
+      ? { DATABASE_PATH: database.path }
+      : {
+          DATABASE_URL: database.url,
+          STORAGE_PATH: join(folder, 'media'),
+          JOURNAL_PATH: join(folder, 'journal'),
+        };
+  return {
+    PATH: process.env['PATH'],
+    TOWNHALL_MASTER_KEY: Buffer.alloc(32, 'draining').toString('base64'),
+    ...locations,
+  };
+}
+
+function writeModels(provider: ScriptedProvider, { shortMs, longMs }: DrainOptions): string {
+  const scripts = {
+    short: `ok?chunks=${shortChunks}&gap=${shortMs / shortChunks}`,
+    long: `ok?chunks=${longChunks}&gap=${longMs / longChunks}`,
+  };
+  return provider.modelsFile(scripts, {
+    model: {
+      rates: { input: 1_000_000, output: 1_000_000 },
+      max_output_tokens: 1_000,
+      context_window: 8_000,
+    },
+  });
+}
+
+function startGateway(folder: string, settings: NodeJS.ProcessEnv): ChildProcess {
+  return spawn(process.execPath, [program, 'gateway'], {
+    cwd: folder,
+    env: {
+      ADMIN_ID: administrator.admin_id,
+      ADMIN_PASSWORD: administrator.password,
+      HOST: '127.0.0.1',
+      PORT: '0',
+      LOG_LEVEL: 'warn',
+      ACME_API_KEY: 'key-of-the-script',
+      RATE_LIMIT_USER: 'off',
+      RATE_LIMIT_GUEST: 'off',
+      STARTING_CREDITS: '1000000000',
+      ...settings,
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+}
+
+/** Resolves when each stream has begun. `texts` grow with the streams; `finished` resolves at their ends. */
+async function openStreams(
+  url: string,
+  token: string,
+  { streams: count, longStreams }: DrainOptions,
+): Promise<{ texts: string[]; finished: Promise<unknown> }> {
+  const texts: string[] = Array.from({ length: count }, () => '');
+  const allBegun = Promise.withResolvers<void>();
+  const streams = texts.map((_, index) =>
+    readStream(
+      `${url}/v1/ai/chat/completions`,
+      { token, model: index < longStreams ? 'acme/long' : 'acme/short' },
+      (text) => {
+        texts[index] += text;
+        if (texts.every((other) => other !== '')) allBegun.resolve();
+      },
+    ),
+  );
+  const finished = Promise.all(streams);
+  const failure = finished.then(() => {
+    if (texts.some((text) => text === '')) throw new Error(`not all streams began: ${texts.join('')}`);
+  });
+  await Promise.race([allBegun.promise, failure]);
+  return { texts, finished };
+}
+
 /** The violations of a result, as texts. */
 export function brokenPromises(
-  result: Drained,
+  result: DrainResult,
   { longStreams, drainMs, toleranceMs = 0 }: DrainOptions,
 ): string[] {
   const {
@@ -192,30 +209,6 @@ export function brokenPromises(
   return promises.flatMap(([holds, violation]) => (holds ? [] : [violation]));
 }
 
-function addressOf(output: NodeJS.ReadableStream, exit: Promise<unknown>): Promise<string> {
-  return new Promise((resolve, reject) => {
-    let stdout = '';
-    output.on('data', (piece: Buffer) => {
-      stdout += piece.toString('utf8');
-      const [, url] = /"url":"(http[^"]+)","msg":"listening"/.exec(stdout) ?? [];
-      if (url !== undefined) resolve(url);
-    });
-    void exit.then((code) =>
-      reject(new Error(`the gateway ended with ${String(code)} before it listened:\n${stdout}`)),
-    );
-  });
-}
-
-async function userToken(baseUrl: string): Promise<string> {
-  const { session_token } = await createGatewayClient({ baseUrl }).admin.login({
-    admin_id: administrator.ADMIN_ID,
-    password: administrator.ADMIN_PASSWORD,
-  });
-  const admin = createGatewayClient({ baseUrl, token: session_token });
-  const { bureau_id } = await admin.bureaus.createBureau({ server_url: 'https://example.test' });
-  return (await admin.accounts.issueToken({ bureau_id, external_id: 'ada' })).user_token;
-}
-
 /** Resolves when the answer has ended in any way. */
 function readStream(
   url: string,
@@ -244,9 +237,9 @@ function readStream(
 }
 
 /** Milliseconds until a new connection is first refused. */
-async function untilRefused(url: string): Promise<number> {
+async function waitForRefusal(url: string): Promise<number> {
   const { port, hostname } = new URL(url);
-  const lateMs = performance.now() + 10_000;
+  const deadlineMs = performance.now() + 10_000;
   for (;;) {
     const isRefused = await new Promise<boolean>((resolve) => {
       const socket = dial(Number(port), hostname, () => {
@@ -255,17 +248,15 @@ async function untilRefused(url: string): Promise<number> {
       });
       socket.once('error', () => resolve(true));
     });
-    if (isRefused || performance.now() > lateMs) return performance.now();
+    if (isRefused || performance.now() > deadlineMs) return performance.now();
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
 
-async function settledIn(
+async function countSettlements(
   options: ConnectOptions,
-): Promise<Pick<Drained, 'records' | 'charged' | 'openHolds'>> {
-  const database = await connect(options, {
-    log: createLog({ level: 'silent', redactor: createRedactor() }),
-  });
+): Promise<Pick<DrainResult, 'records' | 'charged' | 'openHolds'>> {
+  const database = await connect(options, { log: silentLog });
   try {
     const [row] = await database.sql<{ records: number; charged: number; openHolds: number }[]>`
       select (select count(*)::int from gateway.usage_records) as "records",
@@ -277,7 +268,7 @@ async function settledIn(
   }
 }
 
-async function verifyLedger(cwd: string, env: Record<string, string | undefined>): Promise<number | null> {
+async function verifyLedger(cwd: string, env: NodeJS.ProcessEnv): Promise<number | null> {
   const child = spawn(process.execPath, [program, 'ledger', 'verify'], {
     cwd,
     env,

@@ -249,11 +249,11 @@ function hostileMembers(
         path,
         (budget) => `{${repeatMembers((item) => `"k${item}":{"type":"string"}`, budget, 9_900)}}`,
       );
+      const nestedSchema = `${'{"properties":'.repeat(25)}{}${'}'.repeat(25)}`;
       add(
         `${dottedPath(path)}: nesting`,
         path,
-        (budget) =>
-          `{"a":[${repeatMembers(() => '{"properties":'.repeat(25) + '{}' + '}'.repeat(25), budget, 1_800)}]}`,
+        (budget) => `{"a":[${repeatMembers(() => nestedSchema, budget, 1_800)}]}`,
       );
     }
   }

@@ -299,8 +299,12 @@ function hostileForms(maxBytes: number): HostileBody[] {
   const part = (head: string, content: string) =>
     `--hostile\r\nContent-Disposition: form-data; ${head}\r\n\r\n${content}\r\n`;
   const wholeBody = (content: string) =>
-    Buffer.from(
-      `${part('name="model"', 'acme/whisper')}${part('name="file"; filename="a.wav"', content)}--hostile--\r\n`,
+    Buffer.concat(
+      [
+        part('name="model"', 'acme/whisper'),
+        part('name="file"; filename="a.wav"', content),
+        '--hostile--\r\n',
+      ].map((text) => Buffer.from(text)),
     );
   const budget = maxBytes - 300;
   const fill = (unit: string) => unit.repeat(Math.floor(budget / unit.length));

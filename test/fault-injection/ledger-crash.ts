@@ -5,73 +5,81 @@
 // acknowledgements stand for the answers to clients.
 //
 //  node test/fault-injection/ledger-crash.ts [SEED] [KILLS=40] [STOPS=5] [GATEWAYS=2]
-//  FAULTS_ENGINE=embedded node test/fault-injection/ledger-crash.ts [SEED] [KILLS=40]  # one process, embedded engine
+//  FAULTS_ENGINE=embedded node test/fault-injection/ledger-crash.ts [SEED] [KILLS=40]
+//
+// The second form runs one process on the embedded engine.
 import { type ChildProcess, fork } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import type { Credits } from '../../src/gateway/credits/index.ts';
 import { connect, type Database } from '../../src/kernel/data/database.ts';
 import { id } from '../../src/kernel/ids.ts';
 import { startServer, type PostgresServer } from '../support/postgres-server.ts';
+import { kill } from '../support/processes.ts';
 import { migrateAll, silentLog } from '../support/template.ts';
-import { facts, openLedger, type WorkerPlace } from './ledger-worker.ts';
+import { facts, openLedger, type LedgerLocation } from './ledger-worker.ts';
+import { seededRandom } from './random.ts';
 
 const isEmbedded = process.env['FAULTS_ENGINE'] === 'embedded';
-// A process without a journal has its allotments taken back a minute after its end, in a round that
+// The allotments of a process without a journal are taken back a minute after its end, in a round that
 // runs once a minute.
-const boundMs = 150_000;
+const releaseLimitMs = 150_000;
+/** The bound of each call. */
 const boundCredits = 100;
+const startingCredits = 1_000_000_000;
 
-/** A worker's messages: calls that it sends, and charges that it acknowledged. */
-type Told =
+/** A worker's messages: calls that it sends, charges that it acknowledges, and refused calls. */
+type WorkerMessage =
   | { kind: 'sent' | 'acknowledged'; requestId: string; credits: number }
   | { kind: 'refused'; code: string };
 
 if (process.argv[2] === 'work')
-  await work(JSON.parse(process.argv[3] ?? '{}') as WorkerPlace & { userIds: string[] });
+  await work(JSON.parse(process.argv[3] ?? '{}') as LedgerLocation & { userIds: string[] });
 else await run();
 
 /** Makes twenty calls at a time until it is killed. */
-async function work({ userIds, ...place }: WorkerPlace & { userIds: string[] }): Promise<void> {
-  const { service } = await openLedger(place);
-  const report = (message: Told): void => void process.send?.(message);
-  await Promise.all(
-    Array.from({ length: 20 }, async () => {
-      for (;;) {
-        try {
-          const userId = userIds[Math.floor(Math.random() * userIds.length)] as string;
-          const requestId = id('req');
-          const reservation = await service.ledger.reserve(
-            {
-              requestId,
-              userId,
-              bureauId: 'local',
-              tokenId: `tok_of_${userId}`,
-              action: 'text',
-              model: 'acme/fast',
-              provider: 'acme',
-            },
-            BigInt(boundCredits),
-          );
-          reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 10n, facts: {} });
-          report({ kind: 'sent', requestId, credits: 0 });
-          await sleep(Math.random() * 60);
-          const price = BigInt(11 + Math.floor(Math.random() * 90));
-          const { charged } = await reservation.settle(price, facts);
-          report({ kind: 'acknowledged', requestId, credits: Number(charged) });
-        } catch (error) {
-          report({
-            kind: 'refused',
-            code: error instanceof Error && 'code' in error ? String(error.code) : String(error),
-          });
-          await sleep(100);
-        }
+async function work({ userIds, ...location }: LedgerLocation & { userIds: string[] }): Promise<void> {
+  const { service } = await openLedger(location);
+  const callForever = async (): Promise<void> => {
+    for (;;) {
+      const userId = userIds[Math.floor(Math.random() * userIds.length)] as string;
+      try {
+        await makeCall(service, userId);
+      } catch (error) {
+        const code = error instanceof Error && 'code' in error ? String(error.code) : String(error);
+        report({ kind: 'refused', code });
+        await sleep(100);
       }
-    }),
-  );
+    }
+  };
+  await Promise.all(Array.from({ length: 20 }, callForever));
+}
+
+async function makeCall({ ledger }: Credits, userId: string): Promise<void> {
+  const requestId = id('req');
+  const call = {
+    requestId,
+    userId,
+    bureauId: 'local',
+    tokenId: `tok_of_${userId}`,
+    action: 'text',
+    model: 'acme/fast',
+    provider: 'acme',
+  };
+  const reservation = await ledger.reserve(call, BigInt(boundCredits));
+  reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 10n, facts: {} });
+  report({ kind: 'sent', requestId, credits: 0 });
+  await sleep(Math.random() * 60);
+  const price = BigInt(11 + Math.floor(Math.random() * 90));
+  const { charged } = await reservation.settle(price, facts);
+  report({ kind: 'acknowledged', requestId, credits: Number(charged) });
+}
+
+function report(message: WorkerMessage): void {
+  process.send?.(message);
 }
 
 async function run(): Promise<void> {
@@ -80,18 +88,18 @@ async function run(): Promise<void> {
     .map(Number);
   const [stops = 5, gateways = 2] = isEmbedded ? [0, 1] : shape;
   console.log(`seed ${seed}: ${kills} kills, ${stops} stops of the database, ${gateways} gateways`);
-  const random = createRandom(seed);
+  const random = seededRandom(seed);
   const folder = await mkdtemp(join(tmpdir(), 'townhall-ledger-crash-'));
   const server = isEmbedded ? null : await startServer();
-  let isHeld = false;
+  let isKept = false;
   try {
-    isHeld = await storm({ server, folder, random, kills, stops, gateways });
+    isKept = await storm({ server, folder, random, kills, stops, gateways });
   } finally {
     await server?.stop();
     await rm(folder, { recursive: true, force: true });
   }
-  console.log(isHeld ? `held, seed ${seed}` : `broken, seed ${seed}`);
-  process.exit(isHeld ? 0 : 1);
+  console.log(isKept ? `held, seed ${seed}` : `broken, seed ${seed}`);
+  process.exit(isKept ? 0 : 1);
 }
 
 interface Storm {
@@ -104,107 +112,140 @@ interface Storm {
   gateways: number;
 }
 
-async function storm({ server, folder, random, kills, stops, gateways }: Storm): Promise<boolean> {
-  const place: WorkerPlace = {
+/** What the workers reported. */
+interface Reports {
+  sentIds: Set<string>;
+  acknowledgedCredits: Map<string, number>;
+  doubleAcknowledgements: number;
+  refusals: Record<string, number>;
+}
+
+async function storm(options: Storm): Promise<boolean> {
+  const { server, folder } = options;
+  const location: LedgerLocation = {
     database: server === null ? { path: join(folder, 'townhall.db') } : { url: server.url },
     journal: join(folder, 'journal'),
   };
-  const userIds = Array.from({ length: 10 }, () => id('usr'));
-  const setupDatabase = await connect(place.database, { log: silentLog });
-  await migrateAll(setupDatabase);
-  await setupDatabase.sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1')`;
-  for (const userId of userIds) {
-    await setupDatabase.sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
-    await setupDatabase.sql`select gateway.credits_post(${userId}, 'grant', ${userId}, 1000000000, 'for the storm')`;
-  }
-  await setupDatabase.close();
-
-  const acknowledgedCredits = new Map<string, number>();
-  const sentIds = new Set<string>();
-  const refusals: Record<string, number> = {};
-  let doubleCharges = 0;
-  const spawn = (): ChildProcess => {
-    const child = fork(fileURLToPath(import.meta.url), ['work', JSON.stringify({ ...place, userIds })], {
-      stdio: ['ignore', 'inherit', 'ignore', 'ipc'],
-    });
-    child.on('message', (message: Told) => {
-      if (message.kind === 'refused') refusals[message.code] = (refusals[message.code] ?? 0) + 1;
-      else if (message.kind === 'sent') sentIds.add(message.requestId);
-      else {
-        if (acknowledgedCredits.has(message.requestId)) doubleCharges += 1;
-        acknowledgedCredits.set(message.requestId, message.credits);
-      }
-    });
-    return child;
+  const userIds = await makeUsers(location);
+  const reports: Reports = {
+    sentIds: new Set(),
+    acknowledgedCredits: new Map(),
+    doubleAcknowledgements: 0,
+    refusals: {},
   };
-  const children = Array.from({ length: gateways }, spawn);
-  await sleep(1_500);
-  const stopAt = new Set(
-    Array.from({ length: stops }, (_, n) => Math.floor(((n + 1) * kills) / (stops + 1))),
-  );
-  for (let kill = 0; kill < kills; kill += 1) {
-    await sleep(150 + random() * 400);
-    // The embedded engine takes a while to open; the kill has to hit it at work.
-    if (server === null) await sleep(1_500);
-    if (server !== null && stopAt.has(kill)) {
-      await server.crash();
-      await sleep(500 + random() * 1_500);
-      await server.startAgain();
-    }
-    const gatewayIndex = Math.floor(random() * gateways);
-    const victim = children[gatewayIndex] as ChildProcess;
-    if (victim.exitCode === null && victim.signalCode === null) {
-      victim.kill('SIGKILL');
-      await once(victim, 'exit');
-    }
-    children[gatewayIndex] = spawn();
-  }
-  await sleep(2_000);
-  for (const child of children) {
-    child.kill('SIGKILL');
-    await once(child, 'exit');
-  }
+  await killWorkers(options, () => startWorker(location, userIds, reports));
   const endedMs = performance.now();
 
   // The remaining gateway applies the journals of the others and ends their allotments.
-  const { database, service } = await openLedger(place);
+  const { database, service } = await openLedger(location);
   try {
-    const finalBalance = await waitForCredits(database, endedMs);
+    const heldCredits = await waitForCredits(database, endedMs);
     const seconds = Math.round((performance.now() - endedMs) / 1_000);
-    const rows = await database.sql<{ requestId: string; credits: bigint; outcome: string }[]>`
-      select request_id as "requestId", credits, outcome from gateway.usage_records`;
-    const byId = new Map(rows.map((row) => [row.requestId, row]));
-    const lostIds = [...acknowledgedCredits.keys()].filter((requestId) => !byId.has(requestId));
-    const wrongCalls = [...acknowledgedCredits].filter(
-      ([requestId, credits]) => byId.has(requestId) && byId.get(requestId)?.credits !== BigInt(credits),
-    );
-    const repeatedRows = rows.length - byId.size;
-    const excessiveRows = rows.filter(({ credits }) => credits > BigInt(boundCredits));
-    const estimates = rows.filter(({ outcome }) => outcome === 'upstream_failed');
+    console.log(`${heldCredits} credits held after ${seconds} s`);
+    const isCharged = await checkCharges(database, reports);
     const verdict = await service.verify();
-    console.log(
-      `${sentIds.size} calls, ${acknowledgedCredits.size} acknowledged charges, ${[...acknowledgedCredits.values()].reduce((a, b) => a + b, 0)} credits; refused ${JSON.stringify(refusals)}`,
-    );
-    console.log(
-      `acknowledged and not charged ${lostIds.length}, charged otherwise ${wrongCalls.length}, acknowledged twice ${doubleCharges}, charged twice ${repeatedRows}, beyond the bound ${excessiveRows.length}`,
-    );
-    console.log(
-      `${estimates.length} charged by their estimates; ${finalBalance} credits held after ${seconds} s`,
-    );
-    console.log(
-      `the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself: ${verdict.transactions} transactions`,
-    );
+    const agreement = verdict.ok ? 'agrees' : 'DOES NOT AGREE';
+    console.log(`the ledger ${agreement} with itself: ${verdict.transactions} transactions`);
     if (!verdict.ok) console.log(verdict.faults.slice(0, 5));
-    return (
-      lostIds.length + wrongCalls.length + doubleCharges + repeatedRows + excessiveRows.length === 0 &&
-      finalBalance === 0n &&
-      verdict.ok &&
-      acknowledgedCredits.size > 0
-    );
+    return isCharged && heldCredits === 0n && verdict.ok;
   } finally {
     await service.close();
     await database.close();
   }
+}
+
+async function makeUsers({ database: options }: LedgerLocation): Promise<string[]> {
+  const userIds = Array.from({ length: 10 }, () => id('usr'));
+  const database = await connect(options, { log: silentLog });
+  const { sql } = database;
+  await migrateAll(database);
+  await sql`
+    insert into gateway.bureaus_records (bureau_id, name, server_url)
+    values ('local', 'Local', 'http://127.0.0.1')`;
+  for (const userId of userIds) {
+    await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
+    await sql`
+      select gateway.credits_post(${userId}, 'grant', ${userId}, ${startingCredits}, 'for the storm')`;
+  }
+  await database.close();
+  return userIds;
+}
+
+function startWorker(location: LedgerLocation, userIds: readonly string[], reports: Reports): ChildProcess {
+  const child = fork(fileURLToPath(import.meta.url), ['work', JSON.stringify({ ...location, userIds })], {
+    stdio: ['ignore', 'inherit', 'ignore', 'ipc'],
+  });
+  child.on('message', (message: WorkerMessage) => {
+    const { refusals, sentIds, acknowledgedCredits } = reports;
+    if (message.kind === 'refused') refusals[message.code] = (refusals[message.code] ?? 0) + 1;
+    else if (message.kind === 'sent') sentIds.add(message.requestId);
+    else {
+      if (acknowledgedCredits.has(message.requestId)) reports.doubleAcknowledgements += 1;
+      acknowledgedCredits.set(message.requestId, message.credits);
+    }
+  });
+  return child;
+}
+
+/** Kills and restarts workers, and stops the database in between; kills all of them at the end. */
+async function killWorkers(
+  { server, random, kills, stops, gateways }: Storm,
+  start: () => ChildProcess,
+): Promise<void> {
+  const children = Array.from({ length: gateways }, start);
+  await sleep(1_500);
+  const stopAt = new Set(
+    Array.from({ length: stops }, (_, index) => Math.floor(((index + 1) * kills) / (stops + 1))),
+  );
+  for (let round = 0; round < kills; round += 1) {
+    await sleep(150 + random() * 400);
+    // The embedded engine takes a while to open; the kill has to hit it at work.
+    if (server === null) await sleep(1_500);
+    if (server !== null && stopAt.has(round)) {
+      await server.crash();
+      await sleep(500 + random() * 1_500);
+      await server.startAgain();
+    }
+    const index = Math.floor(random() * gateways);
+    await kill(children[index] as ChildProcess);
+    children[index] = start();
+  }
+  await sleep(2_000);
+  for (const child of children) await kill(child);
+}
+
+/** Compares the usage records with the reports; false when a promise is broken. */
+async function checkCharges(
+  { sql }: Database,
+  { sentIds, acknowledgedCredits, doubleAcknowledgements, refusals }: Reports,
+): Promise<boolean> {
+  const rows = await sql<{ requestId: string; credits: bigint; outcome: string }[]>`
+    select request_id as "requestId", credits, outcome from gateway.usage_records`;
+  const byId = new Map(rows.map((row) => [row.requestId, row]));
+  const acknowledged = [...acknowledgedCredits];
+  const lost = acknowledged.filter(([requestId]) => !byId.has(requestId));
+  const wrong = acknowledged.filter(
+    ([requestId, credits]) => byId.has(requestId) && byId.get(requestId)?.credits !== BigInt(credits),
+  );
+  const violations = {
+    'acknowledged and not charged': lost.length,
+    'charged differently': wrong.length,
+    'acknowledged twice': doubleAcknowledgements,
+    'charged twice': rows.length - byId.size,
+    'above the bound': rows.filter(({ credits }) => credits > BigInt(boundCredits)).length,
+  };
+  const credits = acknowledged.reduce((sum, [, charged]) => sum + charged, 0);
+  const estimates = rows.filter(({ outcome }) => outcome === 'upstream_failed');
+  console.log(
+    `${sentIds.size} calls, ${acknowledged.length} acknowledged charges of ${credits} credits, ` +
+      `${estimates.length} charged by their estimates; refused ${JSON.stringify(refusals)}`,
+  );
+  console.log(
+    Object.entries(violations)
+      .map(([name, count]) => `${name} ${count}`)
+      .join(', '),
+  );
+  return acknowledged.length > 0 && Object.values(violations).every((count) => count === 0);
 }
 
 /** Waits until no credits are held, for the time limit at most, and returns the held credits. */
@@ -213,18 +254,7 @@ async function waitForCredits({ sql }: Database, endedMs: number): Promise<bigin
     const [row] = await sql<{ held: bigint }[]>`
       select coalesce(sum(held), 0)::bigint as held from gateway.credits_accounts`;
     const credits = row?.held ?? 0n;
-    if (credits === 0n || performance.now() - endedMs > boundMs) return credits;
+    if (credits === 0n || performance.now() - endedMs > releaseLimitMs) return credits;
     await sleep(500);
   }
-}
-
-/** mulberry32: small, and the same everywhere. */
-function createRandom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let bits = Math.imul(state ^ (state >>> 15), 1 | state);
-    bits = (bits + Math.imul(bits ^ (bits >>> 7), 61 | bits)) ^ bits;
-    return ((bits ^ (bits >>> 14)) >>> 0) / 2 ** 32;
-  };
 }

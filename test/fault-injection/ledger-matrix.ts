@@ -5,8 +5,10 @@
 // balance is never overspent, and all of it can be spent except less than the bound of one more
 // call. Exits 1 otherwise.
 //
-//  node test/fault-injection/ledger-matrix.ts [SEED]  # the whole matrix, on its own PostgreSQL
-//  FAULTS_ENGINE=embedded node test/fault-injection/ledger-matrix.ts …  # one process, embedded engine
+//  node test/fault-injection/ledger-matrix.ts [SEED]
+//  FAULTS_ENGINE=embedded node test/fault-injection/ledger-matrix.ts [SEED]
+//
+// The first form runs on its own PostgreSQL, the second runs one process on the embedded engine.
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -15,23 +17,23 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Credits } from '../../src/gateway/credits/index.ts';
-import type { ConnectOptions, Database } from '../../src/kernel/data/database.ts';
-import { connect } from '../../src/kernel/data/database.ts';
+import { connect, type ConnectOptions, type Database } from '../../src/kernel/data/database.ts';
 import { id } from '../../src/kernel/ids.ts';
 import { startServer } from '../support/postgres-server.ts';
 import { migrateAll, silentLog } from '../support/template.ts';
-import { openLedger, runTask, type Task, type TaskResult, type WorkerPlace } from './ledger-worker.ts';
+import { openLedger, runTask, type Task, type TaskResult, type LedgerLocation } from './ledger-worker.ts';
+import { seededRandom } from './random.ts';
 
 const seed = Number(process.argv[2] ?? Math.floor(Math.random() * 2 ** 31));
 const isEmbedded = process.env['FAULTS_ENGINE'] === 'embedded';
-const worker = fileURLToPath(new URL('./ledger-worker.ts', import.meta.url));
-const random = createRandom(seed);
+const workerFile = fileURLToPath(new URL('./ledger-worker.ts', import.meta.url));
+const random = seededRandom(seed);
 const problems: string[] = [];
 console.log(`seed ${seed}`);
 
 type Run = (task: Task) => Promise<TaskResult>;
 
-async function cell(
+async function checkCell(
   runs: readonly Run[],
   ledger: { database: Database; service: Credits },
   shape: { credits: number; price: number; calls: number },
@@ -59,7 +61,10 @@ async function cell(
     (runs.length > 1 || busyCount === 0) &&
     posted === BigInt(credits - expected * price) &&
     held === 0n;
-  const line = `${runs.length} gateways, ${credits} credits, price ${price}, ${calls} calls: ${grantedCount} granted of ${expected}, ${refusals} refused (${busyCount} busy), balance ${posted}, held ${held}`;
+  const line =
+    `${runs.length} gateways, ${credits} credits, price ${price}, ${calls} calls: ` +
+    `${grantedCount} granted of ${expected}, ${refusals} refused (${busyCount} busy), ` +
+    `balance ${posted}, held ${held}`;
   console.log(
     `${isRight ? 'ok    ' : 'BROKEN'} ${line}${failures.length > 0 ? ` failed ${failures.join(' ')}` : ''}`,
   );
@@ -67,7 +72,7 @@ async function cell(
 }
 
 /** Calls whose price is known only afterwards, in waves until none is granted. */
-async function checkAfterCrash(
+async function checkLatePrices(
   runs: readonly Run[],
   ledger: { database: Database; service: Credits },
   credits: number,
@@ -88,7 +93,9 @@ async function checkAfterCrash(
   const { posted, held } = await balanceOf(ledger, userId, credits - charged);
   const isRight =
     posted >= 0n && posted < BigInt(bound) && held === 0n && posted === BigInt(credits - charged);
-  const line = `${runs.length} gateways, ${credits} credits, prices of 1 to ${bound} known afterwards: ${granted} granted, ${charged} charged, ${posted} left`;
+  const line =
+    `${runs.length} gateways, ${credits} credits, prices of 1 to ${bound} known afterwards: ` +
+    `${granted} granted, ${charged} charged, ${posted} remain`;
   console.log(`${isRight ? 'ok    ' : 'BROKEN'} ${line}`);
   if (!isRight) problems.push(line);
 }
@@ -129,48 +136,43 @@ async function balanceOf(
 }
 
 async function readBalance({ sql }: Database, userId: string): Promise<{ posted: bigint; held: bigint }> {
-  const [row] = await sql<
-    { posted: bigint; held: bigint }[]
-  >`select posted, held from gateway.credits_accounts where account_id = ${userId}`;
+  const [row] = await sql<{ posted: bigint; held: bigint }[]>`
+    select posted, held from gateway.credits_accounts where account_id = ${userId}`;
   if (row === undefined) throw new Error('The account is gone.');
   return row;
 }
 
 async function matrix(options: ConnectOptions, folder: string): Promise<void> {
-  const place: WorkerPlace = { database: options, journal: join(folder, 'journal') };
+  const location: LedgerLocation = { database: options, journal: join(folder, 'journal') };
   const setupDatabase = await connect(options, { log: silentLog });
   await migrateAll(setupDatabase);
-  await setupDatabase.sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
+  await setupDatabase.sql`
+    insert into gateway.bureaus_records (bureau_id, name, server_url)
+    values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
   await setupDatabase.close();
-  const ledger = await openLedger(place);
+  const ledger = await openLedger(location);
   const children: ChildProcess[] = [];
   try {
-    const runs: Run[] = isEmbedded ? [(task) => runTask(ledger.service, task)] : [];
-    if (!isEmbedded) {
-      for (let n = 0; n < 3; n += 1) {
-        const child = fork(worker, ['serve', JSON.stringify(place)]);
-        children.push(child);
-        await once(child, 'message');
-        runs.push(async (task) => {
-          child.send(task);
-          const [result] = (await once(child, 'message')) as [TaskResult];
-          return result;
-        });
-      }
-    }
+    for (let count = 0; count < (isEmbedded ? 0 : 3); count += 1)
+      children.push(fork(workerFile, ['serve', JSON.stringify(location)]));
+    await Promise.all(children.map((child) => once(child, 'message')));
+    const runs: Run[] = isEmbedded
+      ? [(task) => runTask(ledger.service, task)]
+      : children.map((child) => (task) => runInWorker(child, task));
     for (let gateways = 1; gateways <= runs.length; gateways += 1) {
       const runningGateways = runs.slice(0, gateways);
       for (const credits of [1, 100, 500]) {
         for (const price of [1, 10]) {
           for (const calls of [50, 51 + Math.floor(random() * 400), 1_000])
-            await cell(runningGateways, ledger, { credits, price, calls });
+            await checkCell(runningGateways, ledger, { credits, price, calls });
         }
-        await checkAfterCrash(runningGateways, ledger, credits);
+        await checkLatePrices(runningGateways, ledger, credits);
       }
     }
     const verdict = await ledger.service.verify();
+    const agreement = verdict.ok ? 'agrees' : 'DOES NOT AGREE';
     console.log(
-      `${verdict.transactions} transactions, ${verdict.holds} holds: the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself`,
+      `${verdict.transactions} transactions, ${verdict.holds} holds: the ledger ${agreement} with itself`,
     );
     if (!verdict.ok) problems.push(JSON.stringify(verdict.faults));
   } finally {
@@ -180,23 +182,18 @@ async function matrix(options: ConnectOptions, folder: string): Promise<void> {
   }
 }
 
+async function runInWorker(child: ChildProcess, task: Task): Promise<TaskResult> {
+  child.send(task);
+  const [result] = (await once(child, 'message')) as [TaskResult];
+  return result;
+}
+
 function split(total: number, parts: number): number[] {
   return Array.from({ length: parts }, (_, n) => Math.floor(total / parts) + (n < total % parts ? 1 : 0));
 }
 
 function sum(values: readonly number[]): number {
   return values.reduce((a, b) => a + b, 0);
-}
-
-/** mulberry32: small, and the same everywhere. */
-function createRandom(startSeed: number): () => number {
-  let state = startSeed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let bits = Math.imul(state ^ (state >>> 15), 1 | state);
-    bits = (bits + Math.imul(bits ^ (bits >>> 7), 61 | bits)) ^ bits;
-    return ((bits ^ (bits >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 const folder = await mkdtemp(join(tmpdir(), 'townhall-ledger-matrix-'));

@@ -1,4 +1,4 @@
-// A process with its own ledger that replaces a gateway in the fault runs. It takes one task per
+// A process with its own ledger in place of a gateway, for the fault runs. It takes one task per
 // message and answers with the outcomes of its calls. It has no shutdown, since a run kills it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -16,7 +16,7 @@ import { id } from '../../src/kernel/ids.ts';
 import { Problem } from '../../src/kernel/problem.ts';
 import { silentLog } from '../support/template.ts';
 
-export interface WorkerPlace {
+export interface LedgerLocation {
   database: ConnectOptions;
   journal: string;
   /** Shorter leases, so that a run need not wait for the default ones. */
@@ -48,7 +48,7 @@ export async function openLedger({
   database: options,
   journal,
   times,
-}: WorkerPlace): Promise<{ database: Database; service: Credits }> {
+}: LedgerLocation): Promise<{ database: Database; service: Credits }> {
   const database = await connect(options, { log: silentLog });
   const service = credits({
     store: creditsStore(database),
@@ -75,9 +75,9 @@ export async function runTask(
 ): Promise<TaskResult> {
   const result: TaskResult = { granted: 0, refused: 0, failed: {}, charged: 0 };
   await Promise.all(
-    Array.from({ length: calls }, async (_, n) => {
+    Array.from({ length: calls }, async (_, index) => {
       try {
-        const userId = userIds[n % userIds.length] as string;
+        const userId = userIds[index % userIds.length] as string;
         const reservation = await ledger.reserve(
           {
             requestId: id('req'),
@@ -122,7 +122,7 @@ function codeOf(error: unknown): string {
 }
 
 if (process.argv[2] === 'serve') {
-  const { service } = await openLedger(JSON.parse(process.argv[3] ?? '{}') as WorkerPlace);
+  const { service } = await openLedger(JSON.parse(process.argv[3] ?? '{}') as LedgerLocation);
   process.on('message', (task: Task) => void runTask(service, task).then((result) => process.send?.(result)));
   process.send?.('ready');
 }

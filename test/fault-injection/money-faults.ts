@@ -1,19 +1,21 @@
 // Single faults that may affect money, on gateways as processes: each has a database of its own, causes
 // one fault, and compares the responses of clients with the ledger. Exits 1 on a violated promise.
 //
-//   node test/fault-injection/money-faults.ts [--seed N] [NAME…]     all of them, or those of the list below
+//   node test/fault-injection/money-faults.ts [--seed N] [NAME…]
+//
+// Without names it runs all scenarios of the list below.
 import { parseArgs } from 'node:util';
 import { startInstalledPostgres } from '../support/installed-postgres.ts';
 import { startServer } from '../support/postgres-server.ts';
-import { chance } from './agent-world.ts';
+import { seededRandom } from './random.ts';
 import { deduction, loweredCap, refund, sixtyKeys } from './money/balances.ts';
 import { clockAhead } from './money/clock-ahead.ts';
-import { goneJournal } from './money/gone-journal.ts';
+import { lostJournal } from './money/lost-journal.ts';
 import { journalErrors } from './money/journal-errors.ts';
 import { lostAnswers } from './money/lost-answers.ts';
 import { pauses } from './money/pauses.ts';
-import { restored } from './money/restored.ts';
-import { runOnStage, type Scenario } from './money/stage.ts';
+import { restoredLedger } from './money/restore.ts';
+import { runScenario, type Scenario } from './money/scenario.ts';
 
 const scenarios: Record<string, Scenario> = {
   'sixty-keys': sixtyKeys,
@@ -23,8 +25,8 @@ const scenarios: Record<string, Scenario> = {
   'lost-answers': lostAnswers,
   'journal-errors': journalErrors,
   'clock-ahead': clockAhead,
-  restored,
-  'gone-journal': goneJournal,
+  restored: restoredLedger,
+  'lost-journal': lostJournal,
   pauses,
 };
 
@@ -38,7 +40,7 @@ if (unknownName !== undefined)
 const names = positionals.length > 0 ? positionals : Object.keys(scenarios);
 const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
 console.log(`seed ${seed}`);
-const random = chance(seed);
+const random = seededRandom(seed);
 const failures: string[] = [];
 const server = await startServer();
 try {
@@ -56,7 +58,7 @@ process.exit(failures.length === 0 ? 0 : 1);
 
 async function run(name: string): Promise<readonly string[]> {
   const scenario = scenarios[name] as Scenario;
-  if (name !== 'restored') return runOnStage(server.url, scenario, random);
+  if (name !== 'restored') return runScenario(server.url, scenario, random);
   // A backup needs pg_dump of the server's release.
   const installedPostgres = await startInstalledPostgres();
   if (installedPostgres === null) {
@@ -64,7 +66,7 @@ async function run(name: string): Promise<readonly string[]> {
     return [];
   }
   try {
-    return await runOnStage(installedPostgres.url, scenario, random);
+    return await runScenario(installedPostgres.url, scenario, random);
   } finally {
     await installedPostgres.stop();
   }

@@ -6,6 +6,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createGatewayClient, type GatewayClient } from '@townhall/gateway';
 import { creditsStore, verifyLedger } from '../../src/gateway/credits/index.ts';
 import { connect, type ConnectOptions, type Database } from '../../src/kernel/data/database.ts';
@@ -43,8 +44,8 @@ export interface MoneyWorld {
   startGateway(place?: GatewayPlace): Promise<GatewayProcess>;
   /** Calls this gateway as an administrator. */
   logIn(gateway: GatewayProcess): Promise<GatewayClient>;
-  /** Records whether a promise holds. */
-  hold(isHeld: boolean, promise: string): void;
+  /** Prints the promise and records it as a failure when it is broken. */
+  check(isKept: boolean, promise: string): void;
   /** The violated promises. */
   readonly failures: readonly string[];
   /** Kills the running gateways and removes everything. */
@@ -97,9 +98,9 @@ export async function startMoneyWorld(options: ConnectOptions | null): Promise<M
       const { session_token: token } = await createGatewayClient({ baseUrl: url }).admin.login(administrator);
       return createGatewayClient({ baseUrl: url, token });
     },
-    hold(isHeld, promise) {
-      console.log(`${isHeld ? 'ok    ' : 'BROKEN'} ${promise}`);
-      if (!isHeld) failures.push(promise);
+    check(isKept, promise) {
+      console.log(`${isKept ? 'ok    ' : 'BROKEN'} ${promise}`);
+      if (!isKept) failures.push(promise);
     },
     async close() {
       for (const gateway of processes) await stopGateway(gateway, 'SIGKILL');
@@ -198,8 +199,8 @@ export async function speak(url: string, token: string, credits: number): Promis
   }
 }
 
-/** A complete response of a client. */
-export interface Acknowledged {
+/** The usage in a response that a client received completely. */
+export interface CompleteAnswer {
   requestId: string;
   inputTokens: number;
   outputTokens: number;
@@ -210,7 +211,7 @@ export async function chat(
   url: string,
   token: string,
   { model, stream, timeoutMs = 15_000 }: { model: string; stream: boolean; timeoutMs?: number },
-): Promise<Acknowledged | null> {
+): Promise<CompleteAnswer | null> {
   const answer = await fetch(`${url}/v1/ai/chat/completions`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
@@ -245,7 +246,7 @@ export interface Books {
   held: bigint;
   /** Charges of the user's usage records. */
   charged: bigint;
-  /** Prices in these responses, when they contain one: credits by request id. */
+  /** The charges of the usage records, by request id. */
   byRequest: Map<string, bigint[]>;
 }
 
@@ -268,24 +269,25 @@ export async function readBooks({ sql }: Database, userId: string): Promise<Book
 /** The ledger is consistent, no call was recorded twice, and no balance is below zero. */
 export async function checkLedger(world: MoneyWorld, database: Database): Promise<void> {
   const verdict = await verifyLedger(creditsStore(database), retentionDays);
-  world.hold(verdict.ok, `the ledger agrees with itself ${JSON.stringify(verdict.faults.slice(0, 3))}`);
+  world.check(verdict.ok, `the ledger agrees with itself ${JSON.stringify(verdict.faults.slice(0, 3))}`);
   const [row] = await database.sql<{ doubles: bigint; negative: bigint; sum: bigint }[]>`
     select (select count(*) from (
-        select 1 from gateway.usage_records where user_id is not null group by request_id having count(*) > 1) d) as doubles,
+        select 1 from gateway.usage_records where user_id is not null
+        group by request_id having count(*) > 1) d) as doubles,
       (select count(*) from gateway.credits_accounts where posted < 0 or posted < held) as negative,
       (select coalesce(sum(amount), 0)::bigint from gateway.credits_entries) as sum`;
-  world.hold(
+  world.check(
     row?.doubles === 0n && row.negative === 0n && row.sum === 0n,
-    `${row?.doubles} calls charged twice, ${row?.negative} balances below zero, all entries add up to ${row?.sum}`,
+    `${row?.doubles} calls charged twice, ${row?.negative} balances below zero, sum of entries ${row?.sum}`,
   );
 }
 
-/** Waits until the condition holds; false after the deadline. */
-export async function waitUntil(condition: () => Promise<boolean>, ms: number): Promise<boolean> {
-  const untilMs = performance.now() + ms;
+/** Waits until the condition is true; false after the deadline. */
+export async function waitUntil(condition: () => Promise<boolean>, deadlineMs: number): Promise<boolean> {
+  const untilMs = performance.now() + deadlineMs;
   while (performance.now() < untilMs) {
     if (await condition()) return true;
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await sleep(100);
   }
   return condition();
 }

@@ -8,12 +8,14 @@
 // Exits 1 on a broken promise. Faults one by one: money-faults.ts.
 //
 //   node test/fault-injection/money.ts [SEED] [KILLS=40] [STOPS=5]
-//   FAULTS_ENGINE=embedded node test/fault-injection/money.ts [SEED] [KILLS=40]     one process on the embedded database
+//   FAULTS_ENGINE=embedded node test/fault-injection/money.ts [SEED] [KILLS=40]
+//
+// The second form runs one process on the embedded database.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createGatewayClient, type GatewayClient } from '@townhall/gateway';
 import type { Database } from '../../src/kernel/data/database.ts';
 import { startServer, type PostgresServer } from '../support/postgres-server.ts';
-import { chance } from './agent-world.ts';
+import { seededRandom } from './random.ts';
 import {
   chat,
   countBy,
@@ -21,18 +23,19 @@ import {
   speak,
   startMoneyWorld,
   stopGateway,
-  type Acknowledged,
+  type CompleteAnswer,
   type GatewayProcess,
 } from './money-world.ts';
 
 const isEmbedded = process.env['FAULTS_ENGINE'] === 'embedded';
 const [seed = Math.floor(Math.random() * 2 ** 31), kills = 40, stops = 5] = process.argv.slice(2).map(Number);
-const random = chance(seed);
+const random = seededRandom(seed);
+const startingCredits = 1_000_000_000;
 console.log(`seed ${seed}, ${isEmbedded ? 'the embedded database' : 'PostgreSQL'}`);
 
 const server: PostgresServer | null = isEmbedded ? null : await startServer();
 const world = await startMoneyWorld(server === null ? null : { url: server.url });
-const { provider, hold, startGateway } = world;
+const { provider, check, startGateway } = world;
 
 async function matrix(
   gateways: readonly GatewayProcess[],
@@ -61,9 +64,10 @@ async function matrix(
     (counts['402 insufficient_credits'] ?? 0) === calls - paidCalls &&
     available === credits - paidCalls * price &&
     held === 0;
-  hold(
+  check(
     isRight,
-    `${gateways.length} gateways, ${credits} credits, price ${price}, ${calls} at once: ${JSON.stringify(counts)}, ${paidCalls} expected, ${available} left, ${held} held`,
+    `${gateways.length} gateways, ${credits} credits, price ${price}, ${calls} at once: ` +
+      `${JSON.stringify(counts)}, ${paidCalls} expected, ${available} left, ${held} held`,
   );
 }
 
@@ -72,8 +76,8 @@ async function load(
   gateways: readonly GatewayProcess[],
   tokens: readonly string[],
   end: AbortSignal,
-): Promise<Acknowledged[]> {
-  const acknowledgedCalls: Acknowledged[] = [];
+): Promise<CompleteAnswer[]> {
+  const acknowledgedCalls: CompleteAnswer[] = [];
   const pick = <T>(items: readonly T[]): T => items[Math.floor(Math.random() * items.length)] as T;
   const client = async (): Promise<void> => {
     while (!end.aborted) {
@@ -88,7 +92,7 @@ async function load(
   return acknowledgedCalls;
 }
 
-async function storm(gateways: GatewayProcess[], tokens: readonly string[]): Promise<Acknowledged[]> {
+async function storm(gateways: GatewayProcess[], tokens: readonly string[]): Promise<CompleteAnswer[]> {
   const end = new AbortController();
   const loadResult = load(gateways, tokens, end.signal);
   const stopAt = new Set(
@@ -120,13 +124,12 @@ async function storm(gateways: GatewayProcess[], tokens: readonly string[]): Pro
 
 async function verify(
   database: Database,
-  acknowledged: readonly Acknowledged[],
+  acknowledged: readonly CompleteAnswer[],
   userIds: readonly string[],
 ): Promise<void> {
-  const records = await database.sql<
-    { requestId: string; outcome: string; credits: bigint; tokens: bigint }[]
-  >`
-    select request_id as "requestId", outcome, credits, input_tokens + output_tokens as tokens from gateway.usage_records where action <> 'tts' and user_id = any(${[...userIds]})`;
+  const records = await database.sql<{ requestId: string; outcome: string; credits: bigint }[]>`
+    select request_id as "requestId", outcome, credits from gateway.usage_records
+    where action <> 'tts' and user_id = any(${[...userIds]})`;
   const byRequest = Map.groupBy(records, ({ requestId }) => requestId);
   const lostCalls = acknowledged.filter(
     ({ requestId }) => !byRequest.get(requestId)?.some(({ outcome }) => outcome === 'completed'),
@@ -142,26 +145,27 @@ async function verify(
     (total, { tokens, finishedAt }) => total + 10 + (finishedAt === undefined ? tokens : Math.max(tokens, 4)),
     0,
   );
-  const [balance] = await database.sql<{ spent: bigint; held: bigint }[]>`
-    select sum(1000000000 - posted)::bigint as spent, sum(held)::bigint as held from gateway.credits_accounts where account_id = any(${[...userIds]})`;
+  const [balance] = await database.sql<{ spent: bigint }[]>`
+    select sum(${startingCredits} - posted)::bigint as spent from gateway.credits_accounts
+    where account_id = any(${[...userIds]})`;
   const [entries] = await database.sql<
     { sum: bigint }[]
   >`select coalesce(sum(amount), 0)::bigint as sum from gateway.credits_entries`;
-  hold(
+  check(
     acknowledged.length > 0 && lostCalls.length === 0,
-    `${acknowledged.length} answers held whole by clients, ${lostCalls.length} of them not recorded as completed`,
+    `${acknowledged.length} complete answers, ${lostCalls.length} of them not recorded as completed`,
   );
-  hold(wrongCalls.length === 0, `${wrongCalls.length} of them charged otherwise than their usage says`);
-  hold(duplicates.length === 0, `${duplicates.length} calls charged twice`);
-  hold(
+  check(wrongCalls.length === 0, `${wrongCalls.length} of them not charged by their usage`);
+  check(duplicates.length === 0, `${duplicates.length} calls charged twice`);
+  check(
     Number(chargedCredits) <= producedCredits,
-    `${chargedCredits} credits charged for ${producedCredits} that the provider produced over ${chats.length} calls`,
+    `${chargedCredits} credits charged for ${producedCredits} of the provider in ${chats.length} calls`,
   );
-  hold(
+  check(
     balance?.spent === chargedCredits,
     `the balances lost ${balance?.spent}, the records say ${chargedCredits}`,
   );
-  hold(entries?.sum === 0n, `all entries add up to ${entries?.sum}`);
+  check(entries?.sum === 0n, `all entries add up to ${entries?.sum}`);
 }
 
 /** Waits up to 75 seconds until the remaining gateway has released the holds of the killed ones. */
@@ -176,7 +180,7 @@ async function awaitCredits({ url }: GatewayProcess, tokens: readonly string[]):
   while ((await readHeldCredits()) > 0 && performance.now() - startedMs < 75_000) await sleep(500);
   const remaining = await readHeldCredits();
   const seconds = Math.round((performance.now() - startedMs) / 1_000);
-  hold(remaining === 0, `${remaining} credits held ${seconds} s after the storm`);
+  check(remaining === 0, `${remaining} credits held ${seconds} s after the storm`);
 }
 
 try {
@@ -189,7 +193,7 @@ try {
         for (const calls of [50, 300, 1_000]) await matrix(gateways, admin, { credits, price, calls });
   }
   const customers = await Promise.all(
-    Array.from({ length: 10 }, (_, n) => makeCustomer(admin, `storm-${n}`, 1_000_000_000)),
+    Array.from({ length: 10 }, (_, n) => makeCustomer(admin, `storm-${n}`, startingCredits)),
   );
   const tokens = customers.map(({ token }) => token);
   provider.reset();

@@ -5,182 +5,172 @@
 //  node test/fault-injection/payments-kill.ts [SEED] [PAYMENTS=100] [FAULTS=30]
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { connect as dial, createServer, type AddressInfo, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from '../../src/kernel/data/database.ts';
-import { startCreem } from '../support/creem.ts';
 import { startServer } from '../support/postgres-server.ts';
-import { startStripe } from '../support/stripe.ts';
+import { kill } from '../support/processes.ts';
 import { silentLog } from '../support/template.ts';
-import { chance, readSeed } from './agent-world.ts';
-import { clientOf, deliver, gatewayEnv, sell, type Sold } from './payments-world.ts';
+import { startDatabaseProxy } from './database-proxy.ts';
+import {
+  clientOf,
+  closeProviderDoubles,
+  deliver,
+  gatewayEnv,
+  sell,
+  startProviderDoubles,
+  type Sale,
+} from './payments-world.ts';
+import { readSeed, seededRandom } from './random.ts';
 
-const random = chance(readSeed());
-const [payments, faultCount] = [Number(process.argv[3] ?? 100), Number(process.argv[4] ?? 30)];
-const failures: string[] = [];
-const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-
-const server = await startServer();
-const providers = { stripe: await startStripe(), creem: await startCreem() };
-
-// A proxy between gateways and database, to cut the connection and restore it.
-let isAway = false;
-const sockets = new Set<Socket>();
-const target = new URL(server.url);
-const proxy = createServer((client) => {
-  if (isAway) return void client.destroy();
-  const upstream = dial(Number(target.port), target.hostname);
-  for (const socket of [client, upstream]) {
-    sockets.add(socket);
-    socket.on('error', () => undefined);
-    socket.on('close', () => {
-      sockets.delete(socket);
-      client.destroy();
-      upstream.destroy();
-    });
-  }
-  client.pipe(upstream).pipe(client);
-});
-await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
-const proxyUrl = new URL(server.url);
-proxyUrl.port = String((proxy.address() as AddressInfo).port);
-
-interface Running {
+interface GatewayProcess {
   child: ChildProcess;
   url: string;
   userToken: string;
 }
 
-async function start(): Promise<Running> {
+const random = seededRandom(readSeed());
+const [payments, faultCount] = [Number(process.argv[3] ?? 100), Number(process.argv[4] ?? 30)];
+const customers = 4;
+const failures: string[] = [];
+const counts = { answered: 0, redelivered: 0, early: 0, kills: 0, cuts: 0 };
+const sales: Sale[] = [];
+const gateways: GatewayProcess[] = [];
+const server = await startServer();
+const providers = await startProviderDoubles();
+const proxy = await startDatabaseProxy(server.url, random);
+// Another connection than those of the gateways, which sees committed rows only.
+const watcher = await connect({ url: server.url }, { log: silentLog });
+let hasFaultsLeft = true;
+let checkoutCount = 0;
+try {
+  gateways.push(await startGateway(), await startGateway());
+  const { url, userToken } = pickGateway();
+  const { user } = await clientOf(url, userToken).accounts.getMe();
+  const faults = injectFaults();
+  await Promise.all(Array.from({ length: customers }, buy));
+  await faults;
+  await redeliverAll();
+  await checkBalance(user.user_id);
+} finally {
+  for (const { child } of gateways) await kill(child);
+  await watcher.close();
+  await proxy.close();
+  await closeProviderDoubles(providers);
+  await server.stop();
+}
+for (const failure of failures.slice(0, 20)) console.log(`BROKEN: ${failure}`);
+console.log(failures.length === 0 ? 'held' : 'broken');
+process.exit(failures.length === 0 ? 0 : 1);
+
+async function startGateway(): Promise<GatewayProcess> {
   for (;;) {
     const child = spawn(process.execPath, [join(import.meta.dirname, '../support/gateway-process.ts')], {
-      env: { PATH: process.env.PATH, ...gatewayEnv(proxyUrl.href, providers) },
+      env: { PATH: process.env.PATH, ...gatewayEnv(proxy.url, providers) },
       stdio: ['ignore', 'pipe', 'ignore'],
     });
     const exit = once(child, 'exit');
-    const firstLine = await Promise.race([once(createInterface({ input: child.stdout }), 'line'), exit]);
-    const line = String(firstLine[0]);
-    if (line.startsWith('{')) return { child, ...(JSON.parse(line) as { url: string; userToken: string }) };
-    // The database was away at this moment.
-    await pause(200);
+    const [line] = await Promise.race([once(createInterface({ input: child.stdout }), 'line'), exit]);
+    if (typeof line === 'string' && line.startsWith('{'))
+      return { child, ...(JSON.parse(line) as { url: string; userToken: string }) };
+    // The database was unreachable at this moment.
+    await sleep(200);
   }
 }
 
-async function kill({ child }: Running): Promise<void> {
-  const exit = once(child, 'exit');
-  child.kill('SIGKILL');
-  await exit;
+function pickGateway(): GatewayProcess {
+  return gateways[Math.floor(random() * gateways.length)] as GatewayProcess;
 }
 
-const gateways: Running[] = [];
-const watcher = await connect({ url: server.url }, { log: silentLog });
-const sales: Sold[] = [];
-const counts = { answered: 0, again: 0, early: 0, kills: 0, cuts: 0 };
-try {
-  gateways.push(await start(), await start());
-  const client = clientOf(gateways[0]?.url ?? '', gateways[0]?.userToken ?? '');
-  const { user } = await client.accounts.getMe();
-  let hasFaultsLeft = true;
-
-  async function deliverUntilStored(sale: Sold): Promise<void> {
-    for (;;) {
-      const { url } = gateways[Math.floor(random() * gateways.length)] as Running;
-      const { status } = await deliver(url, sale, providers);
-      if (status === 200) {
-        counts.answered += 1;
-        // Reads over another connection, which sees committed rows only.
-        const [order] = await watcher.sql<
-          { posted: bigint }[]
-        >`select posted_credits as posted from gateway.payments_orders where payment_id = ${sale.paymentId}`;
-        if (order?.posted !== BigInt(sale.credits)) {
-          counts.early += 1;
-          failures.push(`${sale.paymentId} was answered with 200 and is not credited`);
-        }
-        return;
-      }
-      if (status !== 503 && status !== 0) failures.push(`${sale.paymentId} was answered with ${status}`);
-      counts.again += 1;
-      await pause(20 + random() * 80);
+async function injectFaults(): Promise<void> {
+  for (let count = 0; count < faultCount; count += 1) {
+    await sleep(150 + random() * 400);
+    if (random() < 0.3) {
+      counts.cuts += 1;
+      proxy.cut();
+      await sleep(300 + random() * 700);
+      proxy.heal();
+    } else {
+      counts.kills += 1;
+      const gateway = pickGateway();
+      await kill(gateway.child);
+      gateways[gateways.indexOf(gateway)] = await startGateway();
     }
   }
+  hasFaultsLeft = false;
+}
 
-  async function injectFaults(): Promise<void> {
-    for (let n = 0; n < faultCount; n += 1) {
-      await pause(150 + random() * 400);
-      if (random() < 0.3) {
-        counts.cuts += 1;
-        isAway = true;
-        for (const socket of sockets) socket.destroy();
-        await pause(300 + random() * 700);
-        isAway = false;
-      } else {
-        counts.kills += 1;
-        const index = Math.floor(random() * gateways.length);
-        await kill(gateways[index] as Running);
-        gateways[index] = await start();
-      }
+/** Buys until all payments are made and all faults have happened. */
+async function buy(): Promise<void> {
+  while (checkoutCount < payments || hasFaultsLeft) {
+    checkoutCount += 1;
+    const { url, userToken } = pickGateway();
+    const method = random() < 0.5 ? 'stripe' : 'creem';
+    const sale = await sell(clientOf(url, userToken), method, providers).catch(() => null);
+    if (sale === null) {
+      // When a fault hits a checkout, the buyer has to start it again.
+      checkoutCount -= 1;
+      await failInterruptedCheckouts();
+      await sleep(100);
+      continue;
     }
-    hasFaultsLeft = false;
+    sales.push(sale);
+    await deliverUntilStored(sale);
+    await sleep(random() * 100);
   }
+}
 
-  const injection = injectFaults();
-  let checkoutCount = 0;
-  await Promise.all(
-    Array.from({ length: 4 }, async () => {
-      while (checkoutCount < payments || hasFaultsLeft) {
-        checkoutCount += 1;
-        const { url, userToken } = gateways[Math.floor(random() * gateways.length)] as Running;
-        // When a fault hits a checkout, the buyer has to start it again.
-        const sale = await sell(
-          clientOf(url, userToken),
-          random() < 0.5 ? 'stripe' : 'creem',
-          providers,
-        ).catch(() => null);
-        if (sale === null) {
-          checkoutCount -= 1;
-          await watcher.sql`update gateway.payments_orders set failed_at = now() where checkout_id is null and failed_at is null and created_at < now() - interval '20 seconds'`;
-          await pause(100);
-          continue;
-        }
-        sales.push(sale);
-        await deliverUntilStored(sale);
-        await pause(random() * 100);
-      }
-    }),
-  );
-  await injection;
-  isAway = false;
-  // Redeliver all events, as a provider does that got no answer.
-  const lastGateway = gateways[0] as Running;
-  for (const entry of sales)
-    if ((await deliver(lastGateway.url, entry, providers)).outcome !== 'duplicate')
-      failures.push(`${entry.paymentId} was applied a second time`);
-  const rows = await watcher.sql<{ posted: bigint; credits: bigint; postings: number }[]>`
-    select posted_credits as posted, credits, postings from gateway.payments_orders where payment_id = any(${sales.map(({ paymentId }) => paymentId)}::text[])`;
-  const mismatches = rows.filter(
-    ({ posted, credits, postings }) => posted !== credits || postings !== 1,
-  ).length;
-  const [account] = await watcher.sql<
-    { posted: bigint }[]
-  >`select posted from gateway.credits_accounts where account_id = ${user.user_id}`;
-  const [ledger] = await watcher.sql<
-    { sum: string }[]
-  >`select coalesce(sum(amount), 0)::text as sum from gateway.credits_entries`;
+async function failInterruptedCheckouts(): Promise<void> {
+  await watcher.sql`
+    update gateway.payments_orders set failed_at = now()
+    where checkout_id is null and failed_at is null and created_at < now() - interval '20 seconds'`;
+}
+
+async function deliverUntilStored(sale: Sale): Promise<void> {
+  for (;;) {
+    const { status } = await deliver(pickGateway().url, sale, providers);
+    if (status === 200) break;
+    if (status !== 503 && status !== 0) failures.push(`${sale.paymentId} was answered with ${status}`);
+    counts.redelivered += 1;
+    await sleep(20 + random() * 80);
+  }
+  counts.answered += 1;
+  const [order] = await watcher.sql<{ posted: bigint }[]>`
+    select posted_credits as posted from gateway.payments_orders where payment_id = ${sale.paymentId}`;
+  if (order?.posted === BigInt(sale.credits)) return;
+  counts.early += 1;
+  failures.push(`${sale.paymentId} was answered with 200 and is not credited`);
+}
+
+/** Delivers each event once more, as a provider does that got no answer. */
+async function redeliverAll(): Promise<void> {
+  for (const sale of sales) {
+    const { outcome } = await deliver(pickGateway().url, sale, providers);
+    if (outcome !== 'duplicate') failures.push(`${sale.paymentId} was applied a second time`);
+  }
+}
+
+async function checkBalance(userId: string): Promise<void> {
+  const { sql } = watcher;
+  const rows = await sql<{ posted: bigint; credits: bigint; postings: number }[]>`
+    select posted_credits as posted, credits, postings from gateway.payments_orders
+    where payment_id = any(${sales.map(({ paymentId }) => paymentId)}::text[])`;
+  const mismatches = rows.filter(({ posted, credits, postings }) => posted !== credits || postings !== 1);
+  const [account] = await sql<{ posted: bigint }[]>`
+    select posted from gateway.credits_accounts where account_id = ${userId}`;
+  const [ledger] = await sql<{ sum: string }[]>`
+    select coalesce(sum(amount), 0)::text as sum from gateway.credits_entries`;
   const expected = sales.reduce((sum, { credits }) => sum + BigInt(credits), 0n);
   console.log(
-    `${sales.length} payments, ${counts.kills} kills and ${counts.cuts} cuts of the database: ${counts.answered} answered with 200, ${counts.again} sent again, ${counts.early} answered too early, ${mismatches} credited wrongly; balance ${account?.posted} of ${expected}, the ledger adds up to ${ledger?.sum}`,
+    [
+      `${sales.length} payments, ${counts.kills} kills and ${counts.cuts} cuts of the database`,
+      `${counts.answered} answered with 200, ${counts.redelivered} redelivered`,
+      `${counts.early} answered too early, ${mismatches.length} credited wrongly`,
+      `balance ${account?.posted} of ${expected}, the ledger adds up to ${ledger?.sum}`,
+    ].join('; '),
   );
-  if (mismatches > 0 || account?.posted !== expected || ledger?.sum !== '0')
-    failures.push('the balance is not what was paid');
-} finally {
-  for (const gateway of gateways) await kill(gateway).catch(() => undefined);
-  await watcher.close();
-  for (const socket of sockets) socket.destroy();
-  proxy.close();
-  await Promise.all([providers.stripe.close(), providers.creem.close()]);
-  await server.stop();
+  if (sales.length === 0) failures.push('there was no payment');
+  if (mismatches.length > 0 || account?.posted !== expected || ledger?.sum !== '0')
+    failures.push('the balance does not match the payments');
 }
-for (const fault of failures.slice(0, 20)) console.log(`BROKEN: ${fault}`);
-console.log(failures.length === 0 ? 'held' : 'broken');
-process.exit(failures.length === 0 ? 0 : 1);

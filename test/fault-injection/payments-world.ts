@@ -2,15 +2,17 @@
 // providers.
 import { randomBytes } from 'node:crypto';
 import { createGatewayClient, type GatewayClient } from '@townhall/gateway';
-import type { CreemDouble, CreemEvent } from '../support/creem.ts';
-import type { StripeDouble, StripeEvent } from '../support/stripe.ts';
+import { startCreem, type CreemDouble, type CreemEvent } from '../support/creem.ts';
+import { startStripe, type StripeDouble, type StripeEvent } from '../support/stripe.ts';
 
-export const masterKey = randomBytes(32).toString('base64');
+export interface ProviderDoubles {
+  stripe: StripeDouble;
+  creem: CreemDouble;
+}
 
-export function gatewayEnv(
-  url: string,
-  doubles: { stripe: StripeDouble; creem: CreemDouble },
-): Record<string, string> {
+const masterKey = randomBytes(32).toString('base64');
+
+export function gatewayEnv(url: string, doubles: ProviderDoubles): Record<string, string> {
   return {
     HOST: '127.0.0.1',
     PORT: '0',
@@ -27,19 +29,28 @@ export function gatewayEnv(
   };
 }
 
-export interface Sold {
+export async function startProviderDoubles(): Promise<ProviderDoubles> {
+  return { stripe: await startStripe(), creem: await startCreem() };
+}
+
+export async function closeProviderDoubles({ stripe, creem }: ProviderDoubles): Promise<void> {
+  await Promise.all([stripe.close(), creem.close()]);
+}
+
+/** A paid checkout. */
+export interface Sale {
   paymentId: string;
   credits: number;
   method: 'stripe' | 'creem';
   event: StripeEvent | CreemEvent;
 }
 
-/** Makes a payment at the provider; its event is not delivered yet. */
+/** Creates a checkout and pays it at the provider. The event is not delivered. */
 export async function sell(
   client: GatewayClient,
   method: 'stripe' | 'creem',
-  doubles: { stripe: StripeDouble; creem: CreemDouble },
-): Promise<Sold> {
+  doubles: ProviderDoubles,
+): Promise<Sale> {
   const checkout = await client.payments.createCheckout({ method, amount: 1_000 });
   const event = doubles[method].pay(checkout.checkout_url?.split('/').at(-1) ?? '');
   return { paymentId: checkout.payment_id, credits: checkout.credits, method, event };
@@ -48,8 +59,8 @@ export async function sell(
 /** Delivers an event; returns the status and the outcome, status 0 without an answer. */
 export async function deliver(
   url: string,
-  { method, event }: Pick<Sold, 'method' | 'event'>,
-  doubles: { stripe: StripeDouble; creem: CreemDouble },
+  { method, event }: Pick<Sale, 'method' | 'event'>,
+  doubles: ProviderDoubles,
 ): Promise<{ status: number; outcome: string }> {
   const { body, signature } =
     method === 'stripe' ? doubles.stripe.sign(event as StripeEvent) : doubles.creem.sign(event as CreemEvent);
@@ -60,8 +71,8 @@ export async function deliver(
       body,
       signal: AbortSignal.timeout(15_000),
     });
-    const read = (await answer.json()) as { outcome?: string; error?: { code: string } };
-    return { status: answer.status, outcome: read.outcome ?? read.error?.code ?? '' };
+    const { outcome, error } = (await answer.json()) as { outcome?: string; error?: { code: string } };
+    return { status: answer.status, outcome: outcome ?? error?.code ?? '' };
   } catch {
     return { status: 0, outcome: 'no answer' };
   }

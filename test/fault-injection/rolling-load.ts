@@ -48,7 +48,7 @@ export function startLoad({
   const tally: Tally = { requests: 0, streams: 0, failures: [], cutStreams: 0, longestMs: 0 };
   let isRunning = true;
 
-  async function ask(): Promise<void> {
+  async function sendPlain(): Promise<void> {
     const startedMs = performance.now();
     tally.requests += 1;
     try {
@@ -98,7 +98,7 @@ export function startLoad({
   }
 
   const workers = [
-    ...Array.from({ length: plainWorkers }, () => work(ask)),
+    ...Array.from({ length: plainWorkers }, () => work(sendPlain)),
     ...Array.from({ length: streamWorkers }, () => work(stream)),
   ];
   return {

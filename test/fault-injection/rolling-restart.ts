@@ -6,9 +6,11 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { request } from 'node:http';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { createGatewayClient } from '@townhall/gateway';
+import { issueGatewayTokens } from '../support/gateway-tokens.ts';
+import { readListeningUrl } from '../support/listening-url.ts';
 import { startServer } from '../support/postgres-server.ts';
 import { startLoad } from './rolling-load.ts';
 
@@ -20,7 +22,7 @@ const { values } = parseArgs({
   },
 });
 const program = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
-const administrator = { ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a password for tests only' };
+const administrator = { admin_id: 'admin', password: 'a password for tests only' };
 
 interface Backend {
   process: ChildProcess;
@@ -40,20 +42,12 @@ async function startGateway(databaseUrl: string): Promise<Backend> {
       STARTING_CREDITS: '1000000000',
       RATE_LIMIT_USER: 'off',
       RATE_LIMIT_GUEST: 'off',
-      ...administrator,
+      ADMIN_ID: administrator.admin_id,
+      ADMIN_PASSWORD: administrator.password,
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  const url = await new Promise<string>((resolve, reject) => {
-    let output = '';
-    child.stdout.on('data', (piece: Buffer) => {
-      output += piece.toString('utf8');
-      const [, listeningUrl] =
-        /"url":"(http[^"]+)","msg":"listening"|"msg":"listening","url":"(http[^"]+)"/.exec(output) ?? [];
-      if (listeningUrl !== undefined) resolve(listeningUrl);
-    });
-    child.once('exit', (code) => reject(new Error(`a gateway ended with ${code}:\n${output}`)));
-  });
+  const url = await readListeningUrl(child);
   return { process: child, url, isReady: false };
 }
 
@@ -121,22 +115,12 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
   };
 }
 
-async function untilReady(backend: Backend): Promise<void> {
-  const lateMs = performance.now() + 60_000;
+async function waitForReady(backend: Backend): Promise<void> {
+  const deadlineMs = performance.now() + 60_000;
   while (!backend.isReady) {
-    if (performance.now() > lateMs) throw new Error('a gateway was not ready in time');
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    if (performance.now() > deadlineMs) throw new Error('a gateway was not ready in time');
+    await sleep(50);
   }
-}
-
-async function userToken(baseUrl: string): Promise<string> {
-  const { session_token } = await createGatewayClient({ baseUrl }).admin.login({
-    admin_id: administrator.ADMIN_ID,
-    password: administrator.ADMIN_PASSWORD,
-  });
-  const admin = createGatewayClient({ baseUrl, token: session_token });
-  const { bureau_id } = await admin.bureaus.createBureau({ server_url: 'https://example.test' });
-  return (await admin.accounts.issueToken({ bureau_id, external_id: 'ada' })).user_token;
 }
 
 const database = await startServer();
@@ -145,8 +129,8 @@ backends.push(await startGateway(database.url));
 const proxy = await startProxy(backends);
 let hasFailed = false;
 try {
-  for (const backend of backends) if (backend) await untilReady(backend);
-  const token = await userToken(backends[0]?.url ?? '');
+  for (const backend of backends) if (backend) await waitForReady(backend);
+  const { userToken: token } = await issueGatewayTokens(backends[0]?.url ?? '', administrator);
   const load = startLoad({
     url: proxy.url,
     token,
@@ -154,7 +138,8 @@ try {
     plainWorkers: Number(values.plain),
     streamWorkers: Number(values.streams),
   });
-  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  // The load runs before the first restart.
+  await sleep(1_000);
   let restarts = 0;
   for (let round = 0; round < Number(values.rounds); round += 1) {
     for (const index of [0, 1]) {
@@ -165,7 +150,7 @@ try {
       if (code !== 0) load.tally.failures.push(`a gateway ended with ${code}`);
       const next = await startGateway(database.url);
       backends[index] = next;
-      await untilReady(next);
+      await waitForReady(next);
       restarts += 1;
     }
   }

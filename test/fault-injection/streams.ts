@@ -9,7 +9,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { Agent, request, type IncomingMessage } from 'node:http';
+import { Agent, request, type ClientRequest, type IncomingMessage } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -52,6 +52,8 @@ const { url, userToken } = JSON.parse(firstLine.toString('utf8')) as { url: stri
 const { hostname, port } = new URL(url);
 const agent = new Agent({ keepAlive: true, maxSockets: Number.POSITIVE_INFINITY });
 
+const inMegabytes = (bytes: number): string => (bytes / megabyte).toFixed(1);
+
 async function readResidentBytes(): Promise<number> {
   const status = await readFile(`/proc/${gateway.pid}/status`, 'utf8');
   return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? Number.NaN) * 1024;
@@ -61,20 +63,20 @@ const bodyOf = (model: string): string =>
   JSON.stringify({ model: `acme/${model}`, stream: true, messages: [{ role: 'user', content: 'hi' }] });
 const headers = { 'content-type': 'application/json', authorization: `Bearer ${userToken}` };
 
-function ask(model: string): { call: ReturnType<typeof request>; answered: Promise<IncomingMessage> } {
+function requestStream(model: string): { call: ClientRequest; answer: Promise<IncomingMessage> } {
   const call = request({ hostname, port, agent, path: '/v1/ai/chat/completions', method: 'POST', headers });
   const response = new Promise<IncomingMessage>((resolve, reject) =>
     call.on('response', resolve).on('error', reject),
   );
   response.catch(() => {});
   call.end(bodyOf(model));
-  return { call, answered: response };
+  return { call, answer: response };
 }
 
 const failures: string[] = [];
-const hold = (isHeld: boolean, promise: string): void => {
-  console.log(`${isHeld ? 'held  ' : 'BROKEN'}  ${promise}`);
-  if (!isHeld) failures.push(promise);
+const check = (isKept: boolean, promise: string): void => {
+  console.log(`${isKept ? 'ok    ' : 'BROKEN'} ${promise}`);
+  if (!isKept) failures.push(promise);
 };
 const percentile = (sortedTimes: number[], share: number): number =>
   sortedTimes[Math.min(Math.floor(sortedTimes.length * share), sortedTimes.length - 1)] ?? Number.NaN;
@@ -84,7 +86,7 @@ const percentile = (sortedTimes: number[], share: number): number =>
  * was clean.
  */
 async function readAll(): Promise<{ tokens: number; isOrdered: boolean; isWhole: boolean }> {
-  const response = await ask('steady').answered;
+  const response = await requestStream('steady').answer;
   let [tokens, isOrdered, unfinishedText] = [0, true, ''];
   for await (const piece of response as AsyncIterable<Buffer>) {
     unfinishedText += piece.toString('utf8');
@@ -126,17 +128,18 @@ async function checkReadStreams(): Promise<void> {
     ),
   );
   const peakBytes = Math.max(idleBytes, memory.stop());
+  const elapsedSeconds = ((performance.now() - startedMs) / 1000).toFixed(1);
   const expectedEvents = seconds * eventsPerSecond;
   const completeStreams = results.filter(
     ({ tokens, isOrdered, isWhole }) => tokens === expectedEvents && isOrdered && isWhole,
   ).length;
-  hold(
+  check(
     completeStreams === streams,
-    `${streams} streams of ${eventsPerSecond} events/s: ${completeStreams} whole and in order, in ${((performance.now() - startedMs) / 1000).toFixed(1)} s`,
+    `${streams} streams of ${eventsPerSecond} events/s: ${completeStreams} whole, in ${elapsedSeconds} s`,
   );
-  hold(
+  check(
     peakBytes < 400 * megabyte,
-    `resident memory ${(idleBytes / megabyte).toFixed(0)} MB idle, ${(peakBytes / megabyte).toFixed(0)} MB at most`,
+    `resident memory ${inMegabytes(idleBytes)} MB idle, ${inMegabytes(peakBytes)} MB at most`,
   );
 }
 
@@ -146,9 +149,14 @@ async function openStalledReader(): Promise<Socket> {
   socket.on('error', () => {});
   await once(socket, 'connect');
   const body = bodyOf('flood');
-  socket.write(
-    `POST /v1/ai/chat/completions HTTP/1.1\r\nhost: ${hostname}:${port}\r\nauthorization: ${headers.authorization}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
-  );
+  const head = [
+    'POST /v1/ai/chat/completions HTTP/1.1',
+    `host: ${hostname}:${port}`,
+    `authorization: ${headers.authorization}`,
+    'content-type: application/json',
+    `content-length: ${Buffer.byteLength(body)}`,
+  ];
+  socket.write(`${head.join('\r\n')}\r\n\r\n${body}`);
   socket.pause();
   return socket;
 }
@@ -160,39 +168,41 @@ async function checkStalledReaders(): Promise<void> {
   const memory = watchMemory(100);
   const countAborted = () => provider.calls.filter(({ abortedAt }) => abortedAt !== undefined).length;
   await provider.until(() => countAborted() === stalledReaders, 40_000).catch(() => {});
-  hold(
+  check(
     countAborted() === stalledReaders,
-    `${stalledReaders} readers that read nothing of 150 MB: ${countAborted()} dropped, the provider let go`,
+    `${stalledReaders} readers that read nothing of 150 MB: ${countAborted()} provider requests aborted`,
   );
   const addedBytes = Math.max(bytesBefore, memory.stop()) - bytesBefore;
   for (const socket of sockets) socket.destroy();
-  hold(addedBytes < 64 * megabyte, `they cost ${(addedBytes / megabyte).toFixed(1)} MB in all`);
+  check(addedBytes < 64 * megabyte, `they cost ${inMegabytes(addedBytes)} MB in all`);
 }
 
 async function checkDisconnections(): Promise<void> {
   const abortTimesMs: number[] = [];
   for (let round = 0; round < aborts; round += 1) {
     provider.reset();
-    const { call, answered: answer } = ask('slow');
+    const { call, answer } = requestStream('slow');
     const response = await answer;
     response.on('error', () => {});
     await once(response, 'data');
-    const leftMs = performance.now();
+    const abortedMs = performance.now();
     call.destroy();
     await provider.until((calls) => calls[0]?.abortedAt !== undefined);
-    abortTimesMs.push((provider.lastCall().abortedAt ?? Number.POSITIVE_INFINITY) - leftMs);
+    abortTimesMs.push((provider.lastCall().abortedAt ?? Number.POSITIVE_INFINITY) - abortedMs);
   }
   abortTimesMs.sort((a, b) => a - b);
+  const [median, p99, maximum] = [0.5, 0.99, 1].map((share) => percentile(abortTimesMs, share).toFixed(1));
   const lateCount = abortTimesMs.filter((ms) => ms > 50).length;
-  hold(
+  check(
     lateCount === 0,
-    `${aborts} clients gone: the provider's socket closed after ${percentile(abortTimesMs, 0.5).toFixed(1)} ms (median), ${percentile(abortTimesMs, 0.99).toFixed(1)} (p99), ${(abortTimesMs.at(-1) ?? 0).toFixed(1)} (most); ${lateCount} later than 50 ms`,
+    `${aborts} clients disconnected: provider's socket closed after ${median} ms (p50), ${p99} ms (p99), ` +
+      `${maximum} ms (maximum); ${lateCount} later than 50 ms`,
   );
 }
 
 try {
   // One call of each kind first, to compile its code before the measurement.
-  for (let round = 0; round < 20; round += 1) (await ask('slow').answered).destroy();
+  for (let round = 0; round < 20; round += 1) (await requestStream('slow').answer).destroy();
   await checkReadStreams();
   await checkStalledReaders();
   await checkDisconnections();

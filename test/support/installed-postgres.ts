@@ -21,51 +21,29 @@ export interface InstalledPostgres {
 }
 
 export async function startInstalledPostgres(): Promise<InstalledPostgres | null> {
-  const candidates = globSync('/usr/lib/postgresql/*/bin/postgres').map((path) => dirname(path));
-  const binaries = candidates
-    .filter((folder) => ['initdb', 'pg_dump', 'pg_restore'].every((name) => existsSync(join(folder, name))))
-    .sort()
-    .at(-1);
-  const owner = userInfo().uid === 0 ? await findPostgresUser() : undefined;
-  if (binaries === undefined || (userInfo().uid === 0 && owner === undefined)) return null;
+  const binaries = findBinaries();
+  const isRoot = userInfo().uid === 0;
+  // PostgreSQL refuses to run as root.
+  const owner = isRoot ? await findPostgresUser() : undefined;
+  if (binaries === undefined || (isRoot && owner === undefined)) return null;
   const folder = await mkdtemp(join(tmpdir(), 'townhall-installed-pg-'));
   await chmod(folder, 0o755);
-  const data = join(folder, 'data');
   if (owner !== undefined) await chown(folder, owner.uid, owner.gid);
-  const account = owner ?? {};
-  await run(
-    join(binaries, 'initdb'),
-    ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C'],
-    account,
-  );
+  const data = join(folder, 'data');
+  const cluster = ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C'];
+  await run(join(binaries, 'initdb'), cluster, owner ?? {});
   const port = await freePort();
-  const server = spawn(
-    join(binaries, 'postgres'),
-    [
-      '-D',
-      data,
-      '-p',
-      String(port),
-      '-c',
-      'listen_addresses=127.0.0.1',
-      '-c',
-      `unix_socket_directories=${folder}`,
-      '-c',
-      'shared_buffers=32MB',
-    ],
-    { ...account, stdio: 'ignore' },
-  );
+  const settings = [
+    'listen_addresses=127.0.0.1',
+    `unix_socket_directories=${folder}`,
+    'shared_buffers=32MB',
+  ].flatMap((setting) => ['-c', setting]);
+  const server = spawn(join(binaries, 'postgres'), ['-D', data, '-p', String(port), ...settings], {
+    ...owner,
+    stdio: 'ignore',
+  });
   const exit = new Promise((resolve) => server.once('close', resolve));
-  const deadlineMs = performance.now() + startMs;
-  for (;;) {
-    const isUp = await run(join(binaries, 'pg_isready'), ['-h', '127.0.0.1', '-p', String(port)]).then(
-      () => true,
-      () => false,
-    );
-    if (isUp) break;
-    if (performance.now() > deadlineMs) throw new Error('The installed PostgreSQL does not start.');
-    await sleep(pollMs);
-  }
+  await waitForServer(binaries, port);
   return {
     url: `postgres://postgres:CANARY-db-password@127.0.0.1:${port}/postgres`,
     binaries,
@@ -75,6 +53,28 @@ export async function startInstalledPostgres(): Promise<InstalledPostgres | null
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** The folder of the newest version that has the client programs. */
+function findBinaries(): string | undefined {
+  return globSync('/usr/lib/postgresql/*/bin/postgres')
+    .map((path) => dirname(path))
+    .filter((folder) => ['initdb', 'pg_dump', 'pg_restore'].every((name) => existsSync(join(folder, name))))
+    .sort()
+    .at(-1);
+}
+
+async function waitForServer(binaries: string, port: number): Promise<void> {
+  const deadlineMs = performance.now() + startMs;
+  for (;;) {
+    const isUp = await run(join(binaries, 'pg_isready'), ['-h', '127.0.0.1', '-p', String(port)]).then(
+      () => true,
+      () => false,
+    );
+    if (isUp) return;
+    if (performance.now() > deadlineMs) throw new Error('The installed PostgreSQL does not start.');
+    await sleep(pollMs);
+  }
 }
 
 async function findPostgresUser(): Promise<{ uid: number; gid: number } | undefined> {

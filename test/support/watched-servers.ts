@@ -7,9 +7,9 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createGatewayClient } from '@townhall/gateway';
-import type { LoopReport, LoopRequest } from './loop-watch.ts';
 import { cloudEnvironment, cloudKinds, cloudProviders } from './cloud-providers.ts';
+import { issueGatewayTokens } from './gateway-tokens.ts';
+import type { LoopReport, LoopRequest } from './loop-watch.ts';
 import { readListeningUrl } from './listening-url.ts';
 import { kill } from './processes.ts';
 import { type ScriptedProvider, startProvider } from './provider.ts';
@@ -53,16 +53,8 @@ export async function startWatchedServers(): Promise<WatchedServers> {
   const provider = await startProvider();
   const endpoint = await startTokenEndpoint();
   const children: ChildProcess[] = [];
-  const start = async (command: string, flags: readonly string[], env: Record<string, string>) => {
-    const child = spawn(
-      process.execPath,
-      ['--import', preload, join(root, 'src/cli/main.ts'), command, ...flags],
-      {
-        cwd: folder,
-        env: { PATH: process.env['PATH'], HOME: folder, LOG_LEVEL: 'info', ...env },
-        stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
-      },
-    );
+  const start = async (command: string, flags: readonly string[], env: NodeJS.ProcessEnv) => {
+    const child = spawnServer(folder, [command, ...flags], env);
     children.push(child);
     return { child, url: await readListeningUrl(child) };
   };
@@ -75,23 +67,8 @@ export async function startWatchedServers(): Promise<WatchedServers> {
   try {
     const modelsFile = join(folder, 'models.json');
     await writeFile(modelsFile, modelsOf(provider, endpoint));
-    const gateway = await start('gateway', [], {
-      HOST: '127.0.0.1',
-      PORT: '0',
-      DATABASE_PATH: join(folder, 'gateway.db'),
-      TOWNHALL_MASTER_KEY: Buffer.alloc(32, 'watched').toString('base64'),
-      ADMIN_ID: administrator.admin_id,
-      ADMIN_PASSWORD: administrator.password,
-      MODELS_FILE: modelsFile,
-      ACME_API_KEY: 'key-of-the-script',
-      ...cloudEnvironment(endpoint),
-      STARTING_CREDITS: '1000000000000',
-      RATE_LIMIT_USER: 'off',
-      RATE_LIMIT_GUEST: 'off',
-      RATE_LIMIT_ADMIN: 'off',
-      RATE_LIMIT_LOGIN: 'off',
-    });
-    const tokens = await issueGatewayTokens(gateway.url);
+    const gateway = await start('gateway', [], gatewaySettings(folder, modelsFile, endpoint));
+    const tokens = await issueGatewayTokens(gateway.url, administrator);
     const dataDir = join(folder, 'agent');
     const agent = await start(
       'agent',
@@ -113,6 +90,33 @@ export async function startWatchedServers(): Promise<WatchedServers> {
     await close();
     throw error;
   }
+}
+
+function spawnServer(folder: string, words: readonly string[], env: NodeJS.ProcessEnv): ChildProcess {
+  return spawn(process.execPath, ['--import', preload, join(root, 'src/cli/main.ts'), ...words], {
+    cwd: folder,
+    env: { PATH: process.env['PATH'], HOME: folder, LOG_LEVEL: 'info', ...env },
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+  });
+}
+
+function gatewaySettings(folder: string, modelsFile: string, endpoint: TokenEndpoint): NodeJS.ProcessEnv {
+  return {
+    HOST: '127.0.0.1',
+    PORT: '0',
+    DATABASE_PATH: join(folder, 'gateway.db'),
+    TOWNHALL_MASTER_KEY: Buffer.alloc(32, 'watched').toString('base64'),
+    ADMIN_ID: administrator.admin_id,
+    ADMIN_PASSWORD: administrator.password,
+    MODELS_FILE: modelsFile,
+    ACME_API_KEY: 'key-of-the-script',
+    ...cloudEnvironment(endpoint),
+    STARTING_CREDITS: '1000000000000',
+    RATE_LIMIT_USER: 'off',
+    RATE_LIMIT_GUEST: 'off',
+    RATE_LIMIT_ADMIN: 'off',
+    RATE_LIMIT_LOGIN: 'off',
+  };
 }
 
 /**
@@ -154,16 +158,6 @@ function modelsOf(provider: ScriptedProvider, endpoint: TokenEndpoint): string {
       modalities: ['text', 'stream', 'openai'],
     })),
   });
-}
-
-async function issueGatewayTokens(baseUrl: string): Promise<{ userToken: string; adminSession: string }> {
-  const { session_token: adminSession } = await createGatewayClient({ baseUrl }).admin.login(administrator);
-  const admin = createGatewayClient({ baseUrl, token: adminSession });
-  const { bureau_id } = await admin.bureaus.createBureau({ server_url: 'https://example.test' });
-  return {
-    userToken: (await admin.accounts.issueToken({ bureau_id, external_id: 'ada' })).user_token,
-    adminSession,
-  };
 }
 
 function watchCalls(

@@ -3,8 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createGatewayClient } from '@townhall/gateway';
 import { sqlAllotmentStore } from '../../../src/gateway/credits/index.ts';
-import { startCreem } from '../../support/creem.ts';
-import { startStripe, type StripeEvent } from '../../support/stripe.ts';
+import type { StripeEvent } from '../../support/stripe.ts';
 import {
   chat,
   checkLedger,
@@ -15,11 +14,11 @@ import {
   stopGateway,
   waitUntil,
 } from '../money-world.ts';
-import { deliver, sell } from '../payments-world.ts';
-import type { Stage } from './stage.ts';
+import { closeProviderDoubles, deliver, sell, startProviderDoubles } from '../payments-world.ts';
+import type { ScenarioContext } from './scenario.ts';
 
 /** Sixty keys of one user with 300 credits call at once, over two gateways, each for ten. */
-export async function sixtyKeys({ world }: Stage): Promise<void> {
+export async function sixtyKeys({ world }: ScenarioContext): Promise<void> {
   const [firstGateway, secondGateway] = [await world.startGateway(), await world.startGateway()];
   const urls = [firstGateway.url, secondGateway.url];
   const admin = await world.logIn(firstGateway);
@@ -31,18 +30,18 @@ export async function sixtyKeys({ world }: Stage): Promise<void> {
     keys.map(async (key, n) => (await speak(urls[n % 2] as string, key, 10)).status),
   );
   const counts = countBy(statuses, (status) => status);
-  world.hold(
+  world.check(
     counts[200] === 30 && (counts[402] ?? 0) + (counts[503] ?? 0) === 30,
     `60 keys, 10 credits each on 300: ${JSON.stringify(counts)}, 30 expected`,
   );
   await admin.credits.grantCredits({ user_id: userId, credits: 25, reason: 'for the storm' });
   const { status } = await speak(secondGateway.url, keys[6] as string, 25);
-  world.hold(status === 200, `25 more credits can be spent by any key on any gateway: ${status}`);
+  world.check(status === 200, `25 more credits can be spent by any key on any gateway: ${status}`);
   await endAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted: 0n });
 }
 
 /** An administrator deducts idle credits of allotments of two gateways. */
-export async function deduction({ world }: Stage): Promise<void> {
+export async function deduction({ world }: ScenarioContext): Promise<void> {
   const [firstGateway, secondGateway] = [await world.startGateway(), await world.startGateway()];
   const admin = await world.logIn(firstGateway);
   const { userId, token } = await makeCustomer(admin, 'deducted', 1_000);
@@ -54,7 +53,7 @@ export async function deduction({ world }: Stage): Promise<void> {
     credits: posted - 30,
     reason: 'for the storm',
   });
-  world.hold(
+  world.check(
     deduction.available === 30,
     `${posted - 30} of ${posted} credits deducted, ${deduction.available} left`,
   );
@@ -63,13 +62,13 @@ export async function deduction({ world }: Stage): Promise<void> {
     (await speak(firstGateway.url, token, 30)).status,
     (await speak(secondGateway.url, token, 1)).status,
   ];
-  world.hold(statuses.join() === '402,200,402', `calls of 31, 30 and 1 on them: ${statuses.join()}`);
+  world.check(statuses.join() === '402,200,402', `calls of 31, 30 and 1 on them: ${statuses.join()}`);
   await endAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted: 0n });
 }
 
 /** A payment is refunded while a stream runs on its credits. */
-export async function refund({ world }: Stage): Promise<void> {
-  const providers = { stripe: await startStripe(), creem: await startCreem() };
+export async function refund({ world }: ScenarioContext): Promise<void> {
+  const providers = await startProviderDoubles();
   const env = {
     ...providers.stripe.env,
     ...providers.creem.env,
@@ -93,22 +92,22 @@ export async function refund({ world }: Stage): Promise<void> {
     const { outcome } = await deliver(firstGateway.url, { method: 'stripe', event }, providers);
     const balance = await client.credits.getBalance();
     const refusal = await speak(firstGateway.url, token, 1);
-    world.hold(
+    world.check(
       outcome === 'accepted' && balance.available <= 0 && refusal.status === 402,
-      `${available} credits refunded during a stream (${outcome}): ${balance.available} available, ${balance.held} held, ${balance.owed} owed; a call ${refusal.status}`,
+      `${available} credits refunded during a stream (${outcome}): ${balance.available} available, ` +
+        `${balance.held} held, ${balance.owed} owed; a call ${refusal.status}`,
     );
     const answer = await stream;
-    world.hold(answer !== null, 'the stream ends whole');
+    world.check(answer !== null, 'the stream ends whole');
     const price = (answer?.inputTokens ?? 0) + (answer?.outputTokens ?? 0);
     const isPaid = await waitUntil(async () => {
       const { owed: debt } = await client.credits.getBalance();
       return debt === price;
     }, 10_000);
-    world.hold(isPaid, `what came free paid the debt but for the ${price} credits that the stream cost`);
+    world.check(isPaid, `released credits paid the debt, except for the ${price} credits of the stream`);
     await endAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted: 0n });
   } finally {
-    await providers.stripe.close();
-    await providers.creem.close();
+    await closeProviderDoubles(providers);
   }
 }
 
@@ -116,7 +115,7 @@ export async function refund({ world }: Stage): Promise<void> {
  * Lowers the cap of a key while two gateways have its allotments open. No operation does that
  * yet, so the statements are those that one would run: close, wait for idle credits, lower.
  */
-export async function loweredCap({ world }: Stage): Promise<void> {
+export async function loweredCap({ world }: ScenarioContext): Promise<void> {
   const [firstGateway, secondGateway] = [await world.startGateway(), await world.startGateway()];
   const { userId, token } = await makeCustomer(await world.logIn(firstGateway), 'capped', 10_000);
   const user = createGatewayClient({ baseUrl: firstGateway.url, token });
@@ -139,9 +138,11 @@ export async function loweredCap({ world }: Stage): Promise<void> {
       ),
     );
     const successes = statuses.filter((status) => status === 200).length;
-    world.hold(
-      row?.cap === 200n && successes === Math.floor(remainingCredits / 10),
-      `a cap of 5000 lowered to ${row?.cap} at ${row?.spent} spent: ${JSON.stringify(countBy(statuses, (status) => status))}, ${Math.floor(remainingCredits / 10)} expected`,
+    const expected = Math.floor(remainingCredits / 10);
+    world.check(
+      row?.cap === 200n && successes === expected,
+      `a cap of 5000 lowered to ${row?.cap} at ${row?.spent} spent: ` +
+        `${JSON.stringify(countBy(statuses, (status) => status))}, ${expected} expected`,
     );
     const { posted } = await readBooks(database, userId);
     await endAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted });
@@ -156,7 +157,7 @@ async function endAndCheck({
   userId,
   posted,
 }: {
-  world: Stage['world'];
+  world: ScenarioContext['world'];
   gateways: Parameters<typeof stopGateway>[0][];
   userId: string;
   posted: bigint;
@@ -165,7 +166,7 @@ async function endAndCheck({
   const database = await world.connect();
   try {
     const books = await readBooks(database, userId);
-    world.hold(
+    world.check(
       books.posted === posted && books.held === 0n,
       `at the end ${books.posted} credits are left and ${books.held} are held`,
     );

@@ -5,9 +5,9 @@ import { connect, type Database } from '../../../src/kernel/data/database.ts';
 import { sqlAllotmentStore } from '../../../src/gateway/credits/index.ts';
 import { silentLog } from '../../support/template.ts';
 import { chat, checkLedger, makeCustomer, readBooks, speak, stopGateway } from '../money-world.ts';
-import { chatUntil, checkAcknowledged, type Stage } from './stage.ts';
+import { chatUntil, checkAcknowledged, type ScenarioContext } from './scenario.ts';
 
-export async function clockAhead({ world, databaseUrl }: Stage): Promise<void> {
+export async function clockAhead({ world, databaseUrl }: ScenarioContext): Promise<void> {
   const gateways = [await world.startGateway(), await world.startGateway()];
   const urls = gateways.map(({ url }) => url);
   const admin = await world.logIn(gateways[0] as (typeof gateways)[0]);
@@ -27,7 +27,7 @@ export async function clockAhead({ world, databaseUrl }: Stage): Promise<void> {
       { url: databaseUrl, limits: { maxConnections: 1 } },
       { log: silentLog },
     );
-    const takenBack = await takeBackFor(aheadDatabase, 3_000);
+    const endedCount = await takeBackFor(aheadDatabase, 3_000);
     await aheadDatabase.close();
     const { status } = await speak(urls[0] as string, poorCustomer.token, 390);
     await setClock(database, name, '0');
@@ -37,18 +37,19 @@ export async function clockAhead({ world, databaseUrl }: Stage): Promise<void> {
     const { acknowledged, refusals } = await chats;
     for (const gateway of gateways) await stopGateway(gateway, 'SIGTERM');
 
-    world.hold(takenBack > 0, `${takenBack} allotments of live gateways were taken back`);
-    const [ofRich, ofPoor] = [
+    world.check(endedCount > 0, `${endedCount} allotments of live gateways were taken back`);
+    const [richBooks, poorBooks] = [
       await readBooks(database, richCustomer.userId),
       await readBooks(database, poorCustomer.userId),
     ];
-    const ofStreams = answers.slice(0, 2).flatMap((entry) => entry ?? []);
-    checkAcknowledged(world, [...acknowledged, ...ofStreams], ofRich);
-    world.hold(
-      ofRich.posted === 1_000_000n - ofRich.charged && ofPoor.posted === 400n - ofPoor.charged,
-      `the balances lost what was charged: ${ofRich.charged} and ${ofPoor.charged} (a call of 390 beside the stream: ${status})`,
+    const streamAnswers = answers.slice(0, 2).flatMap((entry) => entry ?? []);
+    checkAcknowledged(world, [...acknowledged, ...streamAnswers], richBooks);
+    world.check(
+      richBooks.posted === 1_000_000n - richBooks.charged && poorBooks.posted === 400n - poorBooks.charged,
+      `the balances lost the charges: ${richBooks.charged} and ${poorBooks.charged} ` +
+        `(a call of 390 beside the stream: ${status})`,
     );
-    world.hold(ofRich.held === 0n && ofPoor.held === 0n, 'nothing is held');
+    world.check(richBooks.held === 0n && poorBooks.held === 0n, 'nothing is held');
     console.log(`       ${refusals} chats were refused meanwhile`);
     await checkLedger(world, database);
   } finally {
@@ -59,7 +60,9 @@ export async function clockAhead({ world, databaseUrl }: Stage): Promise<void> {
 /** Affects all sessions of the database: those of the gateways are terminated, so that they reconnect. */
 async function setClock({ sql }: Database, name: string, interval: string): Promise<void> {
   await sql.unsafe(`alter database ${name} set townhall.clock_shift = '${interval}'`);
-  await sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = ${name} and pid <> pg_backend_pid()`;
+  await sql`
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where datname = ${name} and pid <> pg_backend_pid()`;
 }
 
 /** Runs the round of a third gateway at this time. Returns the number of ended allotments. */

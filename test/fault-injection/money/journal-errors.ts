@@ -4,9 +4,9 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { checkLedger, makeCustomer, readBooks, speak, stopGateway, waitUntil } from '../money-world.ts';
-import { chatUntil, checkAcknowledged, type Stage } from './stage.ts';
+import { chatUntil, checkAcknowledged, type ScenarioContext } from './scenario.ts';
 
-export async function journalErrors({ world }: Stage): Promise<void> {
+export async function journalErrors({ world }: ScenarioContext): Promise<void> {
   const gateway = await world.startGateway();
   const { pid } = gateway.process;
   if (pid === undefined) throw new Error('The gateway has no process.');
@@ -21,15 +21,15 @@ export async function journalErrors({ world }: Stage): Promise<void> {
   await failedSync.end();
   const isServing = async (): Promise<boolean> =>
     (await isReady()) && (await speak(gateway.url, token, 10)).status === 200;
-  world.hold(await waitUntil(isServing, 15_000), 'after failed syncs calls are taken');
+  world.check(await waitUntil(isServing, 15_000), 'after failed syncs calls are taken');
 
   const fullDisk = await injectErrors(pid, ['pwrite64:error=ENOSPC', 'fdatasync:error=ENOSPC']);
   const isFailed = await waitUntil(async () => !(await isReady()), 8_000);
   const refusal = await speak(gateway.url, token, 10);
-  world.hold(isFailed && refusal.status === 503, `on a full disk: a call ${refusal.status}, not ready`);
+  world.check(isFailed && refusal.status === 503, `on a full disk: a call ${refusal.status}, not ready`);
   await sleep(8_000);
   await fullDisk.end();
-  world.hold(await waitUntil(isServing, 20_000), 'with room on the disk calls are taken again');
+  world.check(await waitUntil(isServing, 20_000), 'with room on the disk calls are taken again');
 
   end.abort();
   const { acknowledged, refusals } = await chats;
@@ -37,7 +37,7 @@ export async function journalErrors({ world }: Stage): Promise<void> {
   const next = await world.startGateway();
   const database = await world.connect();
   try {
-    world.hold(
+    world.check(
       await waitUntil(async () => (await readBooks(database, userId)).held === 0n, 30_000),
       'nothing stays held',
     );

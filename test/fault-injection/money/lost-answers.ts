@@ -12,11 +12,11 @@ import {
   waitUntil,
   type GatewayProcess,
 } from '../money-world.ts';
-import { chatUntil, checkAcknowledged, type Stage } from './stage.ts';
+import { chatUntil, checkAcknowledged, type ScenarioContext } from './scenario.ts';
 
-const lostPart = 0.03;
+const lostShare = 0.03;
 
-export async function lostAnswers({ world, databaseUrl, random }: Stage): Promise<void> {
+export async function lostAnswers({ world, databaseUrl, random }: ScenarioContext): Promise<void> {
   const proxies = [
     await startDatabaseProxy(databaseUrl, random),
     await startDatabaseProxy(databaseUrl, random),
@@ -27,7 +27,7 @@ export async function lostAnswers({ world, databaseUrl, random }: Stage): Promis
   const admin = await world.logIn(gateways[0] as GatewayProcess);
   const richCustomer = await makeCustomer(admin, 'rich', 1_000_000);
   const poorCustomer = await makeCustomer(admin, 'poor', 500);
-  for (const proxy of proxies) proxy.dropAnswers(lostPart);
+  for (const proxy of proxies) proxy.dropAnswers(lostShare);
   const end = new AbortController();
   const chats = chatUntil(end.signal, { urls, token: richCustomer.token, clients: 10 });
   const speechCalls = Array.from({ length: 200 }, async (_, n) => {
@@ -46,21 +46,19 @@ export async function lostAnswers({ world, databaseUrl, random }: Stage): Promis
     const isFree = async (): Promise<boolean> =>
       (await readBooks(database, poorCustomer.userId)).held === 0n &&
       (await readBooks(database, richCustomer.userId)).held === 0n;
-    world.hold(await waitUntil(isFree, 150_000), 'nothing stays held');
+    world.check(await waitUntil(isFree, 150_000), 'nothing stays held');
     const booksBefore = await readBooks(database, poorCustomer.userId);
     const successes = speeches.filter(({ status }) => status === 200);
-    world.hold(
+    world.check(
       successes.every(({ requestId }) => booksBefore.byRequest.get(requestId)?.join() === '20') &&
         booksBefore.posted === 500n - booksBefore.charged,
-      `200 calls of 20 credits on 500: ${JSON.stringify(countBy(speeches, ({ status }) => status))}, ${booksBefore.charged} charged, ${booksBefore.posted} left`,
+      `200 calls of 20 credits on 500: ${JSON.stringify(countBy(speeches, ({ status }) => status))}, ` +
+        `${booksBefore.charged} charged, ${booksBefore.posted} left`,
     );
     const remainingCredits = Number(booksBefore.posted);
     const remainder =
       remainingCredits === 0 ? 200 : (await speak(survivor.url, poorCustomer.token, remainingCredits)).status;
-    world.hold(
-      remainder === 200,
-      `the ${remainingCredits} credits that were left can be spent: ${remainder}`,
-    );
+    world.check(remainder === 200, `the remaining ${remainingCredits} credits can be spent: ${remainder}`);
     await stopGateway(survivor, 'SIGTERM');
     console.log(`       ${refusals} chats were refused or broke off`);
     checkAcknowledged(world, acknowledged, await readBooks(database, richCustomer.userId));

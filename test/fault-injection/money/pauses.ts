@@ -1,6 +1,7 @@
 // One gateway is stopped for 90 s between reservation and request, and one in the middle of a stream. Their
 // leases expire, another gateway takes their allotments back and spends the credits; then they continue.
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Database } from '../../../src/kernel/data/database.ts';
 import {
   chat,
   checkLedger,
@@ -9,19 +10,21 @@ import {
   speak,
   stopGateway,
   waitUntil,
-  type Acknowledged,
+  type Books,
+  type CompleteAnswer,
   type Customer,
   type GatewayProcess,
+  type MoneyWorld,
 } from '../money-world.ts';
 import { startDatabaseProxy } from '../database-proxy.ts';
-import type { Stage } from './stage.ts';
+import type { ScenarioContext } from './scenario.ts';
 
 // Take-backs run every minute of a gateway's life, the first with an uninterrupted
 // connection of a minute at 120 s; a lease can be taken back 60 s after its last renewal.
 const stopAtMs = 45_000;
 const stopMs = 90_000;
 
-export async function pauses({ world, databaseUrl, random }: Stage): Promise<void> {
+export async function pauses({ world, databaseUrl, random }: ScenarioContext): Promise<void> {
   const startedMs = performance.now();
   const otherGateway = await world.startGateway();
   const proxy = await startDatabaseProxy(databaseUrl, random);
@@ -36,17 +39,18 @@ export async function pauses({ world, databaseUrl, random }: Stage): Promise<voi
     makeCustomer(admin, 'rich', 10_000),
   ]);
   const database = await world.connect();
-  const isSetAside = async ({ userId }: Customer, isOpen: boolean): Promise<boolean> => {
+  const hasAllotment = async ({ userId }: Customer): Promise<boolean> => {
     const rows = await database.sql`
-      select 1 from gateway.credits_allotments where account_id = ${userId} and ended_at is null and amount > 0`;
-    return rows.length > 0 === isOpen;
+      select 1 from gateway.credits_allotments
+      where account_id = ${userId} and ended_at is null and amount > 0`;
+    return rows.length > 0;
   };
   try {
     await sleep(Math.max(0, stopAtMs - (performance.now() - startedMs)));
-    const reservation = proxy.keepBackFrom('gateway.credits_allot(');
+    const reservation = proxy.holdBackFrom('gateway.credits_allot(');
     const lateCall = speak(reservingGateway.url, waitingCustomer.token, 60);
     await reservation;
-    await waitUntil(() => isSetAside(waitingCustomer, true), 5_000);
+    await waitUntil(() => hasAllotment(waitingCustomer), 5_000);
     const streams = [poorCustomer, richCustomer].map(({ token }) => stream(streamingGateway, token));
     await sleep(1_500);
     for (const { process } of [reservingGateway, streamingGateway]) process.kill('SIGSTOP');
@@ -54,18 +58,15 @@ export async function pauses({ world, databaseUrl, random }: Stage): Promise<voi
     proxy.release();
 
     const areAllTakenBack = await waitUntil(
-      async () =>
-        (await Promise.all([waitingCustomer, poorCustomer].map((entry) => isSetAside(entry, false)))).every(
-          (isTakenBack) => isTakenBack,
-        ),
+      async () => !(await hasAllotment(waitingCustomer)) && !(await hasAllotment(poorCustomer)),
       stopMs - 5_000,
     );
-    world.hold(areAllTakenBack, `allotments taken back ${seconds(stoppedMs)} s after the stop`);
+    world.check(areAllTakenBack, `allotments taken back ${seconds(stoppedMs)} s after the stop`);
     const speeches = [
       await speak(otherGateway.url, waitingCustomer.token, 60),
       await speak(otherGateway.url, poorCustomer.token, 390),
     ];
-    world.hold(
+    world.check(
       speeches.every(({ status }) => status === 200),
       `another gateway spends them: ${speeches.map(({ status }) => status).join(' and ')}`,
     );
@@ -74,30 +75,18 @@ export async function pauses({ world, databaseUrl, random }: Stage): Promise<voi
 
     const { status } = await lateCall;
     const requests = world.provider.calls.filter(({ path }) => path.endsWith('/audio/speech')).length;
-    world.hold(
+    world.check(
       (status === 402 || status === 503) && requests === 2,
-      `the call that was reserved before the stop: ${status}, ${requests - speeches.length} requests of it upstream`,
+      `a call reserved before the stop: ${status}, ${requests - speeches.length} upstream requests of it`,
     );
     const [poorAnswer = null, richAnswer = null] = await Promise.all(streams);
     for (const gateway of [reservingGateway, streamingGateway, otherGateway])
       await stopGateway(gateway, 'SIGTERM');
-    const books = await Promise.all(
-      [waitingCustomer, poorCustomer, richCustomer].map(({ userId }) => readBooks(database, userId)),
-    );
-    const [ofWaiting, ofPoor, ofRich] = books as [Books, Books, Books];
-    world.hold(ofWaiting.posted === 40n, `the waiting user has ${ofWaiting.posted} of 100 credits left`);
-    world.hold(
-      ofPoor.posted >= 0n && ofPoor.posted <= 10n && ofPoor.charged === 400n - ofPoor.posted,
-      `the poor user has ${ofPoor.posted} left; the stream ended ${describe(poorAnswer)} and took what there was`,
-    );
-    world.hold(
-      ofRich.posted === 10_000n - ofRich.charged && isCharged(richAnswer, ofRich),
-      `the rich user was charged ${ofRich.charged} for a stream that ended ${describe(richAnswer)}`,
-    );
-    world.hold(
-      books.every(({ held }) => held === 0n),
-      `nothing is held: ${books.map(({ held }) => held).join(', ')}`,
-    );
+    await checkBooks(world, database, {
+      waiting: { customer: waitingCustomer },
+      poor: { customer: poorCustomer, answer: poorAnswer },
+      rich: { customer: richCustomer, answer: richAnswer },
+    });
     await checkLedger(world, database);
   } finally {
     await database.close();
@@ -105,19 +94,46 @@ export async function pauses({ world, databaseUrl, random }: Stage): Promise<voi
   }
 }
 
-type Books = Awaited<ReturnType<typeof readBooks>>;
+interface Stream {
+  customer: Customer;
+  answer: CompleteAnswer | null;
+}
 
-function stream({ url }: GatewayProcess, token: string): Promise<Acknowledged | null> {
+async function checkBooks(
+  world: MoneyWorld,
+  database: Database,
+  { waiting, poor, rich }: { waiting: { customer: Customer }; poor: Stream; rich: Stream },
+): Promise<void> {
+  const waitingBooks = await readBooks(database, waiting.customer.userId);
+  const poorBooks = await readBooks(database, poor.customer.userId);
+  const richBooks = await readBooks(database, rich.customer.userId);
+  world.check(waitingBooks.posted === 40n, `the waiting user has ${waitingBooks.posted} of 100 credits left`);
+  world.check(
+    poorBooks.posted >= 0n && poorBooks.posted <= 10n && poorBooks.charged === 400n - poorBooks.posted,
+    `the stream ended ${describe(poor.answer)} and left the poor user ${poorBooks.posted} credits`,
+  );
+  world.check(
+    richBooks.posted === 10_000n - richBooks.charged && isCharged(rich.answer, richBooks),
+    `the rich user was charged ${richBooks.charged} for a stream that ended ${describe(rich.answer)}`,
+  );
+  const books = [waitingBooks, poorBooks, richBooks];
+  world.check(
+    books.every(({ held }) => held === 0n),
+    `nothing is held: ${books.map(({ held }) => held).join(', ')}`,
+  );
+}
+
+function stream({ url }: GatewayProcess, token: string): Promise<CompleteAnswer | null> {
   return chat(url, token, { model: 'acme/slow-40', stream: true, timeoutMs: 300_000 }).catch(() => null);
 }
 
-function isCharged(answer: Acknowledged | null, { charged, byRequest }: Books): boolean {
+function isCharged(answer: CompleteAnswer | null, { charged, byRequest }: Books): boolean {
   // A truncated stream costs at most the output that the provider produced.
   if (answer === null) return byRequest.size === 1 && charged > 0n && charged <= 50n;
   return byRequest.size === 1 && charged === BigInt(answer.inputTokens + answer.outputTokens);
 }
 
-function describe(answer: Acknowledged | null): string {
+function describe(answer: CompleteAnswer | null): string {
   return answer === null ? 'early' : `whole with ${answer.inputTokens + answer.outputTokens} tokens`;
 }
 

@@ -5,9 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { entry } from '../../cli/townhall.ts';
 import { checkLedger, makeCustomer, masterKey, readBooks, stopGateway, waitUntil } from '../money-world.ts';
-import { chatUntil, checkAcknowledged, type Stage } from './stage.ts';
+import { chatUntil, checkAcknowledged, type ScenarioContext } from './scenario.ts';
 
-export async function restored({ world, databaseUrl }: Stage): Promise<void> {
+export async function restoredLedger({ world, databaseUrl }: ScenarioContext): Promise<void> {
   const townhall = async (...words: string[]): Promise<void> => {
     const env = {
       PATH: process.env['PATH'],
@@ -29,7 +29,7 @@ export async function restored({ world, databaseUrl }: Stage): Promise<void> {
     const firstResult = await firstLoad;
     const file = join(world.folder, 'first.backup');
     await townhall('db', 'backup', file);
-    const backedUp = await readBooks(database, userId);
+    const backupBooks = await readBooks(database, userId);
 
     const secondAbort = new AbortController();
     const secondLoad = load(secondAbort.signal);
@@ -39,9 +39,9 @@ export async function restored({ world, databaseUrl }: Stage): Promise<void> {
     await townhall('db', 'restore', file);
     const isBack = await waitUntil(async () => {
       const books = await readBooks(database, userId).catch(() => null);
-      return books !== null && books.byRequest.size > backedUp.byRequest.size;
+      return books !== null && books.byRequest.size > backupBooks.byRequest.size;
     }, 30_000);
-    world.hold(isBack, 'the gateway goes on in the restored ledger without a restart');
+    world.check(isBack, 'the gateway continues in the restored ledger without a restart');
     await sleep(2_000);
     secondAbort.abort();
     const { acknowledged, refusals } = await secondLoad;
@@ -51,12 +51,14 @@ export async function restored({ world, databaseUrl }: Stage): Promise<void> {
     checkAcknowledged(world, firstResult.acknowledged, books);
     const inLedger = acknowledged.filter(({ requestId }) => books.byRequest.has(requestId));
     checkAcknowledged(world, inLedger, books);
-    world.hold(
+    world.check(
       books.posted === 1_000_000n - books.charged && books.held === 0n,
-      `${backedUp.posted} credits in the backup, ${posted} before the restore, ${books.posted} at the end, which ${books.charged} charged credits explain; ${books.held} held`,
+      `${backupBooks.posted} credits in the backup, ${posted} before the restore, ` +
+        `${books.posted} at the end with ${books.charged} charged credits; ${books.held} held`,
     );
     console.log(
-      `       of ${acknowledged.length} answers during the restore ${inLedger.length} are in the restored ledger, the others in journals of the former; ${refusals} refused`,
+      `       of ${acknowledged.length} answers during the restore ${inLedger.length} are in the restored ` +
+        `ledger, the others in journals of the former; ${refusals} refused`,
     );
     await checkLedger(world, database);
   } finally {

@@ -1,21 +1,21 @@
-// The environment of each fault: a database of its own on the run's PostgreSQL, and
-// a world of gateways on it.
+// The environment of each fault: a database of its own on the PostgreSQL of the run, and
+// gateways on it.
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from '../../../src/kernel/data/database.ts';
 import { databaseUrl, silentLog } from '../../support/template.ts';
-import { chat, startMoneyWorld, type Acknowledged, type Books, type MoneyWorld } from '../money-world.ts';
+import { chat, startMoneyWorld, type CompleteAnswer, type Books, type MoneyWorld } from '../money-world.ts';
 
-export interface Stage {
+export interface ScenarioContext {
   world: MoneyWorld;
   databaseUrl: string;
   random: () => number;
 }
 
-export type Scenario = (stage: Stage) => Promise<void>;
+export type Scenario = (context: ScenarioContext) => Promise<void>;
 
 /** Runs the scenario in a new database of the server. Returns the violated promises. */
-export async function runOnStage(
+export async function runScenario(
   serverUrl: string,
   scenario: Scenario,
   random: () => number,
@@ -32,7 +32,7 @@ export async function runOnStage(
   try {
     await scenario({ world, databaseUrl: url, random });
   } catch (error) {
-    world.hold(false, `the run itself: ${error instanceof Error ? error.stack : String(error)}`);
+    world.check(false, `the run itself: ${error instanceof Error ? error.stack : String(error)}`);
   } finally {
     await world.close();
   }
@@ -43,8 +43,8 @@ export async function runOnStage(
 export async function chatUntil(
   end: AbortSignal,
   { urls, token, clients }: { urls: readonly string[]; token: string; clients: number },
-): Promise<{ acknowledged: Acknowledged[]; refusals: number }> {
-  const acknowledged: Acknowledged[] = [];
+): Promise<{ acknowledged: CompleteAnswer[]; refusals: number }> {
+  const acknowledged: CompleteAnswer[] = [];
   let refusals = 0;
   const client = async (_: unknown, index: number): Promise<void> => {
     const url = urls[index % urls.length] as string;
@@ -66,15 +66,15 @@ export async function chatUntil(
 /** Each complete response is recorded once, at the price of its usage. */
 export function checkAcknowledged(
   world: MoneyWorld,
-  acknowledged: readonly Acknowledged[],
+  acknowledged: readonly CompleteAnswer[],
   { byRequest }: Books,
 ): void {
   const wrongCalls = acknowledged.filter(({ requestId, inputTokens, outputTokens }) => {
     const charges = byRequest.get(requestId) ?? [];
     return charges.length !== 1 || charges[0] !== BigInt(inputTokens + outputTokens);
   });
-  world.hold(
+  world.check(
     acknowledged.length > 0 && wrongCalls.length === 0,
-    `${acknowledged.length} answers held whole by clients, ${wrongCalls.length} of them not charged once as their usage says`,
+    `${acknowledged.length} complete answers, ${wrongCalls.length} of them not charged once by their usage`,
   );
 }

@@ -1,6 +1,6 @@
 // A gateway's machine is lost with its journal, which has charges that the database never
-// received. Its credits are released after a minute; the journal is found later and
-// charged once, and again without an effect after retention has dropped the usage records.
+// received. Its credits are released after a minute. A later replay of the journal charges them once,
+// and another one has no effect after retention has dropped the usage records.
 import { cp, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -16,14 +16,14 @@ import {
   speak,
   stopGateway,
   waitUntil,
-  type Acknowledged,
+  type CompleteAnswer,
 } from '../money-world.ts';
-import { checkAcknowledged, type Stage } from './stage.ts';
+import { checkAcknowledged, type ScenarioContext } from './scenario.ts';
 
 // See pauses.ts: the survivor's first take-back is at 120 s.
-const goneAtMs = 45_000;
+const lossAtMs = 45_000;
 
-export async function goneJournal({ world, databaseUrl, random }: Stage): Promise<void> {
+export async function lostJournal({ world, databaseUrl, random }: ScenarioContext): Promise<void> {
   const startedMs = performance.now();
   const survivor = await world.startGateway();
   const proxy = await startDatabaseProxy(databaseUrl, random);
@@ -34,7 +34,7 @@ export async function goneJournal({ world, databaseUrl, random }: Stage): Promis
   const poorCustomer = await makeCustomer(admin, 'poor', 1_000);
   const database = await world.connect();
   try {
-    await sleep(Math.max(0, goneAtMs - (performance.now() - startedMs)));
+    await sleep(Math.max(0, lossAtMs - (performance.now() - startedMs)));
     const calls = [richCustomer, poorCustomer].flatMap(({ token }) =>
       Array.from({ length: 3 }, () =>
         chat(lostGateway.url, token, { model: 'acme/slow-40', stream: true, timeoutMs: 60_000 }).catch(
@@ -45,46 +45,48 @@ export async function goneJournal({ world, databaseUrl, random }: Stage): Promis
     await sleep(1_500);
     proxy.cut();
     const answers = await Promise.all(calls);
-    const [ofRich, ofPoor] = [answers.slice(0, 3), answers.slice(3)].map((customerAnswers) =>
-      customerAnswers.filter((entry): entry is Acknowledged => entry !== null),
-    ) as [Acknowledged[], Acknowledged[]];
+    const [richAnswers, poorAnswers] = [answers.slice(0, 3), answers.slice(3)].map((customerAnswers) =>
+      customerAnswers.filter((entry): entry is CompleteAnswer => entry !== null),
+    ) as [CompleteAnswer[], CompleteAnswer[]];
     await stopGateway(lostGateway, 'SIGKILL');
-    await rename(journal, `${journal}-gone`);
-    world.hold(
-      ofRich.length + ofPoor.length === 6 && (await readBooks(database, richCustomer.userId)).charged === 0n,
-      `${ofRich.length + ofPoor.length} of 6 streams ended without a database; their charges are in the journal alone`,
+    await rename(journal, `${journal}-lost`);
+    world.check(
+      richAnswers.length + poorAnswers.length === 6 &&
+        (await readBooks(database, richCustomer.userId)).charged === 0n,
+      `${richAnswers.length + poorAnswers.length} of 6 streams ended without a database; ` +
+        'only the journal has their charges',
     );
 
     const isFree = async (): Promise<boolean> => (await readBooks(database, poorCustomer.userId)).held === 0n;
-    world.hold(await waitUntil(isFree, 150_000), 'credits of a gateway without a journal come free');
+    world.check(await waitUntil(isFree, 150_000), 'the credits of a gateway without a journal are released');
     const { status } = await speak(survivor.url, poorCustomer.token, 990);
-    world.hold(status === 200, `another gateway spends them: ${status}`);
+    world.check(status === 200, `another gateway spends them: ${status}`);
 
-    await cp(`${journal}-gone`, `${journal}-copy`, { recursive: true });
-    await rename(`${journal}-gone`, journal);
+    await cp(`${journal}-lost`, `${journal}-copy`, { recursive: true });
+    await rename(`${journal}-lost`, journal);
     await stopGateway(await world.startGateway({ journal }), 'SIGTERM');
-    checkAcknowledged(world, ofRich, await readBooks(database, richCustomer.userId));
+    checkAcknowledged(world, richAnswers, await readBooks(database, richCustomer.userId));
     const poorBooks = await readBooks(database, poorCustomer.userId);
-    world.hold(
+    world.check(
       // Late charges do not reduce the survivor's own allotment: an eighth of the remaining credits.
       poorBooks.posted >= 0n &&
         poorBooks.posted <= 2n &&
         poorBooks.charged === 1_000n - poorBooks.posted &&
-        ofPoor.every(({ requestId }) => poorBooks.byRequest.get(requestId)?.length === 1),
-      `the poor user pays what there is for late charges: ${poorBooks.posted} left, ${poorBooks.charged} charged`,
+        poorAnswers.every(({ requestId }) => poorBooks.byRequest.get(requestId)?.length === 1),
+      `late charges take the rest of the poor user: ${poorBooks.posted} left, ${poorBooks.charged} charged`,
     );
     await checkLedger(world, database);
 
-    await dropEverythingOld(database);
+    await runRetention(database);
     const booksBefore = await readBooks(database, richCustomer.userId);
     await cp(`${journal}-copy`, journal, { recursive: true });
     await stopGateway(await world.startGateway({ journal }), 'SIGTERM');
     const booksAfter = await readBooks(database, richCustomer.userId);
-    world.hold(
+    world.check(
       booksBefore.byRequest.size === 0 &&
         booksAfter.posted === booksBefore.posted &&
         booksAfter.byRequest.size === 0,
-      `found again after retention, the journal charges ${booksBefore.posted - booksAfter.posted}`,
+      `replayed again after retention, the journal charges ${booksBefore.posted - booksAfter.posted}`,
     );
   } finally {
     await database.close();
@@ -93,7 +95,7 @@ export async function goneJournal({ world, databaseUrl, random }: Stage): Promis
 }
 
 /** Runs the deletions of retention as if all rows were old. */
-async function dropEverythingOld(database: Database): Promise<void> {
+async function runRetention(database: Database): Promise<void> {
   await usageStore(database).deleteOld(0, 1_000_000);
   await sqlAllotmentStore(database).dropOld(0, 1_000_000);
   await creditsStore(database).dropOldHolds(0, 1_000_000);
