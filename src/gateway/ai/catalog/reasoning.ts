@@ -40,8 +40,9 @@ export function checkEffort(
 export function effortOrDefault(
   model: ReasoningModel,
   requestedEffort: string | undefined,
+  param?: string,
 ): string | undefined {
-  return checkEffort(model, requestedEffort) ?? model.reasoning?.default_effort;
+  return checkEffort(model, requestedEffort, param) ?? model.reasoning?.default_effort;
 }
 
 /**

@@ -115,6 +115,7 @@ export async function callInFormat<T>(
   const modelId = requireModelId(body, headers['ai-language-model-id']);
   const chain = context.catalog.chain(viewerOf(identity), modelId, 'stream');
   const requestedEffort = specification.requestedEffort(body);
+  const effortMember = body.reasoning_effort === undefined ? 'reasoning' : 'reasoning_effort';
   const hub = specification.toModelCall(body, undefined, signal);
   checkToolValues(hub);
   const bill = openBill(context, call, { action, demand: demandOf(body) });
@@ -131,7 +132,7 @@ export async function callInFormat<T>(
       checkAnswerFormat(model, hub.responseFormat, 'responseFormat');
       checkProviderTools(model, body.tools);
     },
-    effort: (model) => effortOrDefault(model, requestedEffort),
+    effort: (model) => effortOrDefault(model, requestedEffort, effortMember),
     send: (attempt) => send(attempt, { hub, bill }),
   };
   return { ...(await callModel(request, { ...context, bill })), bill };

@@ -1,3 +1,4 @@
+// The AI SDK's language-model format at ai.streamText: parts, prompts and failures.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { errorOf, partsOf, startAi, type World } from '../world.ts';
@@ -34,7 +35,6 @@ describe('ai.streamText', () => {
     provider = await startProvider();
     const scripts = {
       ok: 'ok',
-      mirror: 'ok',
       tools: 'tools',
       reasoning: 'reasoning',
       none: 'usage-none',
@@ -165,7 +165,7 @@ describe('ai.streamText', () => {
     expectWellFormed(
       await partsOf(
         await stream({
-          model: 'acme/mirror',
+          model: 'acme/ok',
           prompt,
           toolChoice: { type: 'auto' },
           responseFormat: { type: 'json', schema: { type: 'object' }, name: 'n' },
@@ -200,28 +200,36 @@ describe('ai.streamText', () => {
     });
   });
 
-  test('refuses a body whose model differs from the header', async () => {
-    expectWellFormed(
-      await partsOf(await stream({ prompt: say('x') }, { 'ai-language-model-id': 'local/echo' })),
-    );
-    expect((await stream({ prompt: say('x') })).status).toBe(400);
-    expect(
-      (await stream({ model: 'local/guide', prompt: say('x') }, { 'ai-language-model-id': 'local/echo' }))
-        .status,
-    ).toBe(400);
+  const modelHeader = { 'ai-language-model-id': 'local/echo' };
+
+  test('takes the model from the header', async () => {
+    expectWellFormed(await partsOf(await stream({ prompt: say('x') }, modelHeader)));
   });
 
-  test('checks and sends the requested effort', async () => {
-    expect((await stream({ model: 'acme/ok', prompt: say('x'), reasoning_effort: 'huge' })).status).toBe(422);
-    await (
-      await stream({
-        model: 'acme/ok',
-        prompt: say('x'),
-        reasoning_effort: 'deep',
-        providerOptions: { acme: { user: 'u' } },
-      })
-    ).text();
-    expect(lastRequest()).toMatchObject({ reasoning_effort: 'deep', user: 'u' });
+  test.each([
+    ['no model', {}, {}],
+    ['a model that differs from the header', { model: 'local/guide' }, modelHeader],
+  ])('refuses a body with %s', async (_name, members, headers) => {
+    const response = await stream({ prompt: say('x'), ...members }, headers);
+    expect(response.status).toBe(400);
+    expect((await errorOf(response)).message).toContain('model');
+  });
+
+  test.each(['reasoning_effort', 'reasoning'])(
+    'refuses an effort that the model lacks in %s',
+    async (member) => {
+      const response = await stream({ model: 'acme/ok', prompt: say('x'), [member]: 'medium' });
+      expect(response.status).toBe(422);
+      expect(await errorOf(response)).toMatchObject({ code: 'unsupported_reasoning_effort', param: member });
+    },
+  );
+
+  test.each([
+    ['the requested effort', { reasoning_effort: 'deep' }, { reasoning_effort: 'deep' }],
+    ['options of the provider', { providerOptions: { acme: { user: 'u' } } }, { user: 'u' }],
+  ])('sends %s', async (_name, members, expected) => {
+    await (await stream({ model: 'acme/ok', prompt: say('x'), ...members })).text();
+    expect(lastRequest()).toMatchObject(expected);
   });
 
   test.each([
