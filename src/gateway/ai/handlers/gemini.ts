@@ -24,6 +24,7 @@ import { sizeOf } from '../metering/measure.ts';
 import { tokensOfRequest } from '../metering/token-count.ts';
 import type { StreamPart, Warning } from '../hub/language-model.ts';
 import { generate, streamParts } from '../calls/model-calls.ts';
+import { type RenameMember, withMemberNames } from './member-names.ts';
 import { callInFormat, type StreamCall } from './stream.ts';
 import { warningHeaders } from './warning-headers.ts';
 
@@ -52,11 +53,13 @@ async function generateContent(
   call: GenerateCall,
 ): Promise<Reply<Operations['ai.generateGeminiContent']>> {
   const streamCall = toStreamCall(call);
-  const result = await callInFormat(context, streamCall, {
-    action: 'generateContent',
-    streams: false,
-    send: (attempt, { hub, bill }) => generate(context, attempt, { hub, bill }),
-  });
+  const result = await withMemberNames(geminiMember, () =>
+    callInFormat(context, streamCall, {
+      action: 'generateContent',
+      streams: false,
+      send: (attempt, { hub, bill }) => generate(context, attempt, { hub, bill }),
+    }),
+  );
   const options = answerOptions(call.body, result);
   const { body, headers } = await settleAndRender<GeminiAnswer>(streamCall, result.bill, (credits) => ({
     body: serializeAnswer(result.answer, options),
@@ -70,16 +73,19 @@ async function streamContent(
   call: Call<Operations['ai.streamGeminiContent'], Identity>,
 ): Promise<Reply<Operations['ai.streamGeminiContent']>> {
   let warnings: readonly Warning[] = [];
-  const result = await callInFormat(context, toStreamCall(call), {
-    action: 'streamGenerateContent',
-    streams: true,
-    send: async (attempt, { hub, bill }) => {
-      const parts = withWarnings(streamParts(context, attempt, { hub, bill }), (list) => {
-        warnings = list;
-      });
-      return waitForFirst(serializeChunks(parts, answerOptions(call.body, attempt)));
-    },
-  });
+  const streamCall = toStreamCall(call);
+  const result = await withMemberNames(geminiMember, () =>
+    callInFormat(context, streamCall, {
+      action: 'streamGenerateContent',
+      streams: true,
+      send: async (attempt, { hub, bill }) => {
+        const parts = withWarnings(streamParts(context, attempt, { hub, bill }), (list) => {
+          warnings = list;
+        });
+        return waitForFirst(serializeChunks(parts, answerOptions(call.body, attempt)));
+      },
+    }),
+  );
   return {
     status: 200,
     events: asEvents(result.answer, (error) => context.health.recordStreamFailure(result, error)),
@@ -97,6 +103,13 @@ async function* withWarnings(
     yield part;
   }
 }
+
+/** The prompt has further messages, so the places of contents differ. */
+const geminiMember: RenameMember = (member) => {
+  if (/^prompt(?:$|\[)/.test(member)) return 'contents';
+  if (member === 'reasoning_effort') return 'generationConfig.thinkingConfig.thinkingLevel';
+  return member === 'maxOutputTokens' ? 'generationConfig.maxOutputTokens' : undefined;
+};
 
 function toStreamCall(call: GenerateCall | Call<Operations['ai.streamGeminiContent'], Identity>): StreamCall {
   const { headers, path, body } = call;

@@ -56,6 +56,11 @@ const post = (
     body: JSON.stringify(body),
   });
 const hello = { contents: [{ role: 'user', parts: [{ text: 'Hello' }] }] };
+interface ChatRequest {
+  messages: { role: string; content: unknown }[];
+  tools: { function: { parameters: unknown } }[];
+}
+const lastRequest = () => JSON.parse(provider.lastCall().body.toString()) as ChatRequest;
 
 describe.each(['local/echo', 'acme/ok', 'google/ok'])("Google's client on %s", (model) => {
   test('gets a whole answer with its usage', async () => {
@@ -105,9 +110,7 @@ test('members may be in snake case', async () => {
     generation_config: { max_output_tokens: 7 },
   });
   expect(response.status).toBe(200);
-  const request = JSON.parse(provider.lastCall().body.toString()) as {
-    messages: { role: string; content: unknown }[];
-  };
+  const request = lastRequest();
   expect(request).toMatchObject({ max_tokens: 7, messages: [{ role: 'system' }, { role: 'user' }] });
   expect(JSON.stringify(request.messages[1])).toContain('data:image/png;base64,iVBORw0KGgo=');
 });
@@ -141,9 +144,9 @@ describe('a function', () => {
       ],
       config: { tools: [weather] },
     });
-    const request = JSON.parse(provider.lastCall().body.toString()) as { messages: { role: string }[] };
-    expect(request.messages.map(({ role }) => role)).toEqual(['user', 'assistant', 'tool']);
-    expect(request.messages[2]).toMatchObject({ tool_call_id: 'call_1', content: '{"output":"Rain."}' });
+    const { messages } = lastRequest();
+    expect(messages.map(({ role }) => role)).toEqual(['user', 'assistant', 'tool']);
+    expect(messages[2]).toMatchObject({ tool_call_id: 'call_1', content: '{"output":"Rain."}' });
   });
 
   test('has its schema as a JSON schema at the provider', async () => {
@@ -152,10 +155,7 @@ describe('a function', () => {
       contents: 'Hello',
       config: { tools: [weather] },
     });
-    const request = JSON.parse(provider.lastCall().body.toString()) as {
-      tools: { function: { parameters: unknown } }[];
-    };
-    expect(request.tools[0]?.function.parameters).toMatchObject({
+    expect(lastRequest().tools[0]?.function.parameters).toMatchObject({
       type: 'object',
       properties: { city: { type: ['string', 'null'] }, days: { type: 'integer' } },
       required: ['city'],
@@ -182,10 +182,7 @@ describe('a function', () => {
     });
     expect(response.status).toBe(200);
     expect(response.headers.get('x-townhall-warnings')).toContain('tools.functionDeclarations.response');
-    const request = JSON.parse(provider.lastCall().body.toString()) as {
-      tools: { function: { parameters: unknown } }[];
-    };
-    expect(request.tools.map((tool) => tool.function.parameters)).toEqual([
+    expect(lastRequest().tools.map((tool) => tool.function.parameters)).toEqual([
       { type: 'object', response_json_schema: 1 },
       { type: 'object', properties: { first_day: { anyOf: [{ type: 'string', minLength: 1 }] } } },
     ]);
@@ -208,7 +205,7 @@ describe('a setting', () => {
       contents: 'Hello',
       config: { systemInstruction: 'Be brief.', maxOutputTokens: 50, temperature: 0.5, stopSequences: ['x'] },
     });
-    expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({
+    expect(lastRequest()).toMatchObject({
       messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user' }],
       max_tokens: 50,
       temperature: 0.5,
@@ -222,9 +219,10 @@ describe('a setting', () => {
       safetySettings: [{ category: 'HARM_CATEGORY_HARASSMENT', threshold: 'BLOCK_NONE' }],
       generationConfig: { thinkingConfig: { thinkingBudget: 100 } },
     });
-    expect(response.headers.get('x-townhall-warnings')).toBe(
-      'safetySettings: is not sent to this model; generationConfig.thinkingConfig.thinkingBudget: is not sent to this model',
-    );
+    expect(response.headers.get('x-townhall-warnings')?.split('; ')).toEqual([
+      'safetySettings: is not sent to this model',
+      'generationConfig.thinkingConfig.thinkingBudget: is not sent to this model',
+    ]);
   });
 
   test.each(['generateContent', 'streamGenerateContent?alt=sse'])(
@@ -243,23 +241,36 @@ describe('a setting', () => {
   );
 
   test.each([
-    ['several candidates', { generationConfig: { candidateCount: 2 } }, 422],
-    ["Google's search", { tools: [{ googleSearch: {} }] }, 422],
-    ['cached content', { cachedContent: 'cachedContents/1' }, 422],
+    ['several candidates', { generationConfig: { candidateCount: 2 } }, 422, 'candidateCount'],
+    ["Google's search", { tools: [{ googleSearch: {} }] }, 422, 'googleSearch'],
+    ['cached content', { cachedContent: 'cachedContents/1' }, 422, 'cachedContent'],
     [
       'an effort that the model lacks',
       { generationConfig: { thinkingConfig: { thinkingLevel: 'HIGH' } } },
       422,
+      'generationConfig.thinkingConfig.thinkingLevel',
     ],
-    ['an unknown member', { generationConfig: { unheard: 1 } }, 400],
-  ])('is refused by name: %s', async (_name, members, status) => {
+    ['an unknown member', { generationConfig: { unknownMember: 1 } }, 400, 'unknownMember'],
+  ])('is refused by name: %s', async (_name, members, status, member) => {
     const response = await post('/v1beta/models/acme/ok:generateContent', { ...hello, ...members });
     expect(response.status).toBe(status);
+    expect(await response.text()).toContain(member);
     expect(provider.calls).toHaveLength(0);
   });
 });
 
 describe('an error', () => {
+  test("names the member of Google's format", async () => {
+    const image = { inlineData: { mimeType: 'image/png', data: 'iVBORw0KGgo=' } };
+    const response = await post('/v1beta/models/local/echo:generateContent', {
+      contents: [{ role: 'user', parts: [image] }],
+    });
+    expect([response.status, await response.json()]).toMatchObject([
+      422,
+      { error: { details: [{ reason: 'unsupported_by_model', metadata: { param: 'contents' } }] } },
+    ]);
+  });
+
   test('is mapped by the client', async () => {
     const failure = await client('nonsense')
       .models.generateContent({ model: 'acme/ok', contents: 'Hello' })
@@ -301,13 +312,14 @@ describe('an error', () => {
 });
 
 describe('a paid call', () => {
+  // The provider reports 10 tokens of input and 4 of output, or 5 in a stream, at 1 credit each.
   test.each([
-    ['generateContent', 'whole'],
-    ['streamGenerateContent?alt=sse', 'streamed'],
-  ])('of %s is charged by its usage', async (method) => {
+    ['generateContent', 14n],
+    ['streamGenerateContent?alt=sse', 15n],
+  ])('of %s is charged by its usage', async (method, credits) => {
     const balanceBefore = world.ledger.balance;
     await (await post(`/v1beta/models/acme/ok:${method}`, hello)).text();
-    expect(balanceBefore - world.ledger.balance).toBeGreaterThan(0n);
+    expect(balanceBefore - world.ledger.balance).toBe(credits);
   });
 
   test('of a failing provider is free', async () => {
