@@ -138,30 +138,32 @@ describe('ai.createChatCompletion with a local model', () => {
       response_format: { type: 'json_schema', json_schema: { name: 'n', schema } },
     });
     expect(new Ajv2020().validate(schema, JSON.parse(choices[0]?.message.content ?? ''))).toBe(true);
+  });
+
+  test('answers in JSON without a schema', async () => {
     expect(
       await (await post({ messages: user('x'), response_format: { type: 'json_object' } })).json(),
     ).toMatchObject({ choices: [{ message: { content: '{"text":"x"}' } }] });
   });
 
-  test('applies the output limit and the stop sequences', async () => {
-    expect(await (await post({ messages: user('a b c'), max_tokens: 2 })).json()).toMatchObject({
-      choices: [{ message: { content: 'a b' }, finish_reason: 'length' }],
-    });
-    expect(
-      await (await post({ messages: user('a b c'), max_completion_tokens: 1, max_tokens: null })).json(),
-    ).toMatchObject({ choices: [{ message: { content: 'a' } }] });
-    expect(await (await post({ messages: user('a b c'), stop: 'c' })).json()).toMatchObject({
-      choices: [{ message: { content: 'a b ' }, finish_reason: 'stop' }],
-    });
-    expect(await (await post({ messages: user('a b c'), stop: ['z', 'b'] })).json()).toMatchObject({
-      choices: [{ message: { content: 'a ' } }],
+  test.each([
+    [{ max_tokens: 2 }, 'a b', 'length'],
+    [{ max_completion_tokens: 1, max_tokens: null }, 'a', 'length'],
+    [{ stop: 'c' }, 'a b ', 'stop'],
+    [{ stop: ['z', 'b'] }, 'a ', 'stop'],
+  ])('ends the text at a limit or stop sequence: %j', async (members, content, reason) => {
+    expect(await (await post({ messages: user('a b c'), ...members })).json()).toMatchObject({
+      choices: [{ message: { content }, finish_reason: reason }],
     });
   });
 
-  test('ends a failure midway with one error event and no [DONE]', async () => {
+  test('ends a failure midway with an error instead of [DONE]', async () => {
     const events = await eventsOf(await post({ messages: user('@fail-after 1\na b c'), stream: true }));
     expect(events).not.toContain('[DONE]');
     expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ error: { code: 'upstream_failed' } });
+  });
+
+  test("makes OpenAI's client throw for a failure midway", async () => {
     await expect(async () => {
       for await (const _chunk of await world.openai().chat.completions.create({
         model: 'local/echo',
@@ -176,9 +178,9 @@ describe('ai.createChatCompletion with a local model', () => {
     expect((await post({ messages: user('@fail'), stream: true })).status).toBe(502);
   });
 
-  test('accepts text parts and both names of system messages', async () => {
+  test.each(['developer', 'system'])('accepts text parts beside a %s message', async (role) => {
     const messages = [
-      { role: 'developer', content: [{ type: 'text', text: 'Be brief.' }] },
+      { role, content: [{ type: 'text', text: 'Be brief.' }] },
       {
         role: 'user',
         content: [
