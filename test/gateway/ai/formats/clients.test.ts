@@ -1,3 +1,4 @@
+// Chats, tools and errors with OpenAI's client, LangChain and OpenAI's agents, all unmodified.
 import { Agent, OpenAIProvider, Runner, tool as agentTool } from '@openai/agents';
 import { HumanMessage, type ToolMessage } from '@langchain/core/messages';
 import { tool as chainTool } from '@langchain/core/tools';
@@ -83,6 +84,9 @@ describe("OpenAI's client", () => {
         .chat.completions.runTools({ model: 'local/echo', messages: user(toolPrompt), tools, stream: true })
         .finalContent(),
     ).toBe('It rains in Oslo.');
+  });
+
+  test('gets a tool call of a provider', async () => {
     expect(
       (await client().chat.completions.create({ model: 'acme/tools', messages: user('hi') })).choices[0]
         ?.message.tool_calls,
@@ -172,10 +176,9 @@ describe('LangChain', () => {
     const question = new HumanMessage(toolPrompt);
     const toolCall = await modelWithTool.invoke([question]);
     expect(toolCall.tool_calls).toMatchObject([{ name: 'get_weather', args: { city: 'Oslo' } }]);
-    const result = (await weather.invoke({
-      ...toolCall.tool_calls?.[0],
-      type: 'tool_call',
-    } as never)) as unknown as ToolMessage;
+    const [call] = toolCall.tool_calls ?? [];
+    if (call === undefined) throw new Error('The model called no tool.');
+    const result: ToolMessage = await weather.invoke({ ...call, type: 'tool_call' });
     expect((await modelWithTool.invoke([question, toolCall, result])).content).toBe('It rains in Oslo.');
   });
 
