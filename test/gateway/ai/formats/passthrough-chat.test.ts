@@ -1,3 +1,4 @@
+// Chat completions that pass through: the bytes of a request, the server's answers, and refused members.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { CatalogModel } from '../../../../src/gateway/ai/catalog/catalog.ts';
 import { buildProviderRequest } from '../../../../src/gateway/ai/formats/passthrough/request.ts';
@@ -25,7 +26,9 @@ describe('buildProviderRequest for chat completions', () => {
 
   test('changes only the model', () => {
     const text =
-      ' {\n "messages" : [ {"role":"user","content":"\\u0041 \\"model\\": \\"x\\"","model":"inner"} ] ,"seed":12345678901234567890123,"temperature":1.50,\t"model"\t:\t"acme\\/fast" , "x":{"model":"deep"}, "n":null } ';
+      ' {\n "messages" : [ {"role":"user","content":"\\u0041 \\"model\\": \\"x\\"","model":"inner"} ] ,' +
+      '"seed":12345678901234567890123,"temperature":1.50,' +
+      '\t"model"\t:\t"acme\\/fast" , "x":{"model":"deep"}, "n":null } ';
     expect(providerRequest(text, model())).toBe(text.replace('"acme\\/fast"', '"fast \\"1\\""'));
   });
 
@@ -157,7 +160,9 @@ const stream = (model: string, members: object = {}) =>
 
 describe('a request of ai.createChatCompletion through a provider', () => {
   test('sends the original bytes with the credential of the provider only', async () => {
-    const body = `{ "messages":[{"role":"user","content":"h\\u00ed","x":1e2}],"model" : "acme/mirror","seed":9007199254740993 }`;
+    const body =
+      '{ "messages":[{"role":"user","content":"h\\u00ed","x":1e2}],' +
+      '"model" : "acme/mirror","seed":9007199254740993 }';
     const response = await world.post(chat, body, { headers: { 'x-custom': 'mine', cookie: 'a=b' } });
     const call = provider.lastCall();
     expect(call.body.toString()).toBe(body.replace('acme/mirror', 'mirror'));
@@ -232,6 +237,11 @@ describe('a request of ai.createChatCompletion through a provider', () => {
   test('refuses an effort that the model lacks', async () => {
     const response = await world.post(chat, { model: 'acme/ok', messages, reasoning_effort: 'high' });
     expect(response.status).toBe(422);
+    expect(await errorOf(response)).toMatchObject({ param: 'reasoning_effort' });
+    expect(provider.calls).toHaveLength(0);
+  });
+
+  test('adds no effort for a model without efforts', async () => {
     await world.post(chat, { model: 'acme/ok', messages });
     expect(provider.lastCall().body.toString()).not.toContain('reasoning_effort');
   });
@@ -242,14 +252,20 @@ describe('an answer of ai.createChatCompletion through a provider', () => {
     const response = await world.post(chat, { model: 'acme/ok', messages });
     expect(response.headers.get('content-type')).toContain('application/json');
     expect(await response.text()).toBe(
-      '{"id":"chatcmpl-scripted","object":"chat.completion","created":1700000000,"model":"acme/ok","choices":[{"index":0,"message":{"role":"assistant","content":"Hello from the provider.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":4,"total_tokens":14},"service_tier":"default"}',
+      '{"id":"chatcmpl-scripted","object":"chat.completion","created":1700000000,"model":"acme/ok",' +
+        '"choices":[{"index":0,' +
+        '"message":{"role":"assistant","content":"Hello from the provider.","refusal":null},' +
+        '"logprobs":null,"finish_reason":"stop"}],' +
+        '"usage":{"prompt_tokens":10,"completion_tokens":4,"total_tokens":14},"service_tier":"default"}',
     );
   });
 
   test('changes only the model and unrequested usage in chunks', async () => {
     const events = await eventsOf(await stream('acme/ok'));
     expect(events[0]).toBe(
-      '{"id":"chatcmpl-scripted","object":"chat.completion.chunk","created":1700000000,"model":"acme/ok","choices":[{"index":0,"delta":{"role":"assistant","content":"tok0 "},"logprobs":null,"finish_reason":null}]}',
+      '{"id":"chatcmpl-scripted","object":"chat.completion.chunk","created":1700000000,"model":"acme/ok",' +
+        '"choices":[{"index":0,"delta":{"role":"assistant","content":"tok0 "},' +
+        '"logprobs":null,"finish_reason":null}]}',
     );
     expect(events.at(-1)).toBe('[DONE]');
     expect(events).toHaveLength(7);
@@ -276,9 +292,13 @@ describe('an answer of ai.createChatCompletion through a provider', () => {
     });
   });
 
-  test.each(['acme/crlf', 'acme/cr'])('keeps the line ends of the provider (%s)', async (model) => {
+  test.each([
+    ['acme/crlf', '\r\n'],
+    ['acme/cr', '\r'],
+  ])('keeps the line ends of the provider (%s)', async (model, lineEnd) => {
     const text = await (await stream(model)).text();
-    const data = text.split(/\r\n|\r|\n/).filter((line) => line.startsWith('data: '));
+    expect(text.match(/\r\n|\r|\n/g)).toEqual(Array.from({ length: 14 }, () => lineEnd));
+    const data = text.split(lineEnd).filter((line) => line.startsWith('data: '));
     expect(data).toHaveLength(7);
     expect(data.slice(0, -1).every((line) => chunkOf(line.slice(6)).model === model)).toBe(true);
     expect(text).not.toContain('\ufeff');
@@ -313,13 +333,16 @@ describe('an answer of ai.createChatCompletion through a provider', () => {
     expect(text).toMatch(/data: \{"error":\{"type":"upstream_error","code":"upstream_truncated".*\n\n$/);
   });
 
-  test('keeps tool calls and reasoning unchanged', async () => {
+  test('keeps the arguments of tool calls', async () => {
     expect(
       (await eventsOf(await stream('acme/tools')))
         .map((event) => event.match(/"arguments":"((?:[^"\\]|\\.)*)"/)?.[1])
         .filter(Boolean)
         .join(''),
     ).toBe('{\\"city\\":\\"Oslo\\"}');
+  });
+
+  test('keeps the reasoning', async () => {
     expect((await eventsOf(await stream('acme/reasoning'))).join()).toContain(
       '"reasoning_content":"Let me think. "',
     );
@@ -347,7 +370,7 @@ describe('ai.createChatCompletion through a provider', () => {
     expect(provider.calls).toHaveLength(0);
   });
 
-  test('refuses these members inside extra_body too', async () => {
+  test('refuses the member api_base inside extra_body', async () => {
     const response = await world.post(chat, {
       model: 'acme/ok',
       messages,
@@ -411,26 +434,12 @@ describe('ai.createChatCompletion through a provider', () => {
   });
 });
 
-test("ai.createChatCompletion works with OpenAI's client", async () => {
-  const client = world.openai();
-  const completion = await client.chat.completions.create({
-    model: 'acme/ok',
-    messages: [{ role: 'user', content: 'hi' }],
-  });
-  expect(completion.choices[0]?.message.content).toBe('Hello from the provider.');
-  let text = '';
-  for await (const chunk of await client.chat.completions.create({
-    model: 'acme/ok',
-    messages: [{ role: 'user', content: 'hi' }],
-    stream: true,
-  })) {
-    text += chunk.choices[0]?.delta.content ?? '';
-  }
-  expect(text).toBe('tok0 tok1 tok2 tok3 tok4 ');
-  const finalCompletion = await client.chat.completions
-    .stream({ model: 'acme/tools', messages: [{ role: 'user', content: 'hi' }] })
+test("OpenAI's client assembles a streamed tool call", async () => {
+  const { choices } = await world
+    .openai()
+    .chat.completions.stream({ model: 'acme/tools', messages: [{ role: 'user', content: 'hi' }] })
     .finalChatCompletion();
-  expect(finalCompletion.choices[0]?.message.tool_calls?.[0]).toMatchObject({
+  expect(choices[0]?.message.tool_calls?.[0]).toMatchObject({
     id: 'call_1',
     function: { name: 'get_weather', arguments: '{"city":"Oslo"}' },
   });

@@ -1,3 +1,4 @@
+// The bytes of a stream that passes through, and how long it waits for the first content.
 import { describe, expect, test } from 'vitest';
 import {
   chat,
@@ -35,17 +36,21 @@ function read(
   });
 }
 
-/** Returns what the caller gets when the provider's stream arrives in pieces of this size. */
-async function forward(source: string, format: PassthroughFormat, pieceBytes: number): Promise<string> {
+/** The writes to the caller when the provider's stream arrives in pieces of this size. */
+async function readWrites(source: string, format: PassthroughFormat, pieceBytes: number): Promise<string[]> {
   const bytes = Buffer.from(source);
   async function* body(): AsyncGenerator<Uint8Array> {
     for (let offset = 0; offset < bytes.length; offset += pieceBytes)
       yield bytes.subarray(offset, offset + pieceBytes);
   }
-  const content = await read(body(), format);
-  const parts: Uint8Array[] = [];
-  for await (const part of content) parts.push(part);
-  return Buffer.concat(parts).toString();
+  const writes: string[] = [];
+  for await (const part of await read(body(), format)) writes.push(Buffer.from(part).toString());
+  return writes;
+}
+
+/** Everything that the caller gets. */
+async function forward(source: string, format: PassthroughFormat, pieceBytes: number): Promise<string> {
+  return (await readWrites(source, format, pieceBytes)).join('');
 }
 
 const texts = ['one', 'two words', 'ü🌍', 'a\\nline', 'last'];
@@ -63,12 +68,12 @@ describe('a stream of events that differ in their text', () => {
   });
 
   test('keeps every byte of the messages format', async () => {
-    const source = `${texts
-      .map(
-        (text) =>
-          `event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"${text}"}}\n\n`,
-      )
-      .join('')}event: message_stop\ndata: {"type":"message_stop"}\n\n`;
+    const deltas = texts.map(
+      (text) =>
+        'event: content_block_delta\n' +
+        `data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"${text}"}}\n\n`,
+    );
+    const source = `${deltas.join('')}event: message_stop\ndata: {"type":"message_stop"}\n\n`;
     for (const pieceBytes of [50, 10_000]) expect(await forward(source, messages, pieceBytes)).toBe(source);
   });
 });
@@ -112,7 +117,9 @@ describe('a stream before its first content', () => {
   });
 
   test('is held back until its first content', async () => {
-    expect(await forward(openingFrame + content, messages, 40)).toBe(openingFrame + content);
+    const writes = await readWrites(openingFrame + content, messages, 40);
+    expect(writes[0]).toMatch(/^event: message_start[^]+content_block_start/);
+    expect(writes.join('')).toBe(openingFrame + content);
   });
 
   test('is held back up to 1,000 events only', async () => {
