@@ -76,7 +76,7 @@ describe.each(['', '/', '/v1/ai', '/v1/ai/'])("Anthropic's client by key at %s",
 
   test('creates a message', async () => {
     const { content } = await client().messages.create(message);
-    expect(content[0]).toMatchObject({ type: 'text' });
+    expect(content).toMatchObject([{ type: 'text', text: 'Hello from the provider.' }]);
   });
 
   test('pages through the models for chat', async () => {
@@ -95,10 +95,13 @@ describe.each(['', '/', '/v1/ai', '/v1/ai/'])("Anthropic's client by key at %s",
     });
   });
 
-  test('maps a wrong key and an unknown model to its own errors', async () => {
+  test('maps a wrong key to its own error', async () => {
     await expect(client('nonsense').messages.create(message)).rejects.toBeInstanceOf(
       Anthropic.AuthenticationError,
     );
+  });
+
+  test('maps an unknown model to its own error', async () => {
     await expect(client().models.retrieve('acme/none')).rejects.toBeInstanceOf(Anthropic.NotFoundError);
   });
 });
@@ -183,7 +186,7 @@ describe('a call at an alias', () => {
   });
 });
 
-test('an administrator reads the list with a session', async () => {
+test('an administrator may list the models', async () => {
   const response = await world.get('/v1/models', { token: adminToken });
   expect(response.status).toBe(200);
 });
