@@ -25,6 +25,7 @@ export interface MemberTable {
 const schema = { type: 'object', properties: { city: { type: 'string' } } };
 const png = 'iVBORw0KGgo=';
 const pdf = 'JVBERg==';
+
 /** The providers of the columns, by their headings. */
 export const providers = {
   'OpenAI-compatible': 'acme',
@@ -35,14 +36,17 @@ export const providers = {
   local: 'local',
 } as const;
 
+const toProbes = (rows: readonly [member: string, body: object][]): Probe[] =>
+  rows.map(([member, body]) => ({ member, body: { ...body } }));
+
 const user = (content: unknown) => ({ messages: [{ role: 'user', content }] });
 const messageTools = [{ name: 'f', input_schema: schema }];
-const usedMembers = [
+const toolCallTurns = [
   { role: 'user', content: 'hi' },
   { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: 'f', input: {} }] },
 ];
 
-const messageProbes: Probe[] = [
+const messageProbes = toProbes([
   ['text, `system`, several turns', { system: 'Be brief.', ...user('hi') }],
   [
     'images in base64',
@@ -63,7 +67,7 @@ const messageProbes: Probe[] = [
     '`tool_result` with text',
     {
       messages: [
-        ...usedMembers,
+        ...toolCallTurns,
         { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'a', content: 'x' }] },
       ],
     },
@@ -111,12 +115,12 @@ const messageProbes: Probe[] = [
   ['`output_format`', { ...user('hi'), output_format: { type: 'json_schema', schema } }],
   ['`stream`', { ...user('hi'), stream: true }],
   ['`container`, `mcp_servers`', { ...user('hi'), container: 'a' }],
-].map(([member, body]) => ({ member, body: { max_tokens: 100, ...(body as object) } }) as Probe);
+]).map(({ member, body }) => ({ member, body: { max_tokens: 100, ...body } }));
 
 const input = (content: unknown) => ({ input: [{ role: 'user', content }] });
 const tools = [{ type: 'function', name: 'f', parameters: schema, strict: false }];
 
-const responseProbes: Probe[] = [
+const responseProbes = toProbes([
   ['text, `instructions`, several turns', { instructions: 'Be brief.', ...input('hi') }],
   ['`input_image`', input([{ type: 'input_image', image_url: `data:image/png;base64,${png}` }])],
   [
@@ -182,13 +186,13 @@ const responseProbes: Probe[] = [
   ['`conversation`', { ...input('hi'), conversation: 'a' }],
   ['`prompt`', { ...input('hi'), prompt: { id: 'a' } }],
   ['`top_logprobs`', { ...input('hi'), top_logprobs: 2 }],
-].map(([member, body]) => ({ member, body }) as Probe);
+]);
 
 const chat = (content: unknown) => ({ messages: [{ role: 'user', content }] });
 const chatTools = [{ type: 'function', function: { name: 'f', parameters: schema } }];
 const jsonSchema = { type: 'json_schema', json_schema: { name: 'a', schema } };
 
-const chatProbes: Probe[] = [
+const chatProbes = toProbes([
   [
     'text, system message, several turns',
     { messages: [{ role: 'system', content: 'Be brief.' }, ...chat('hi').messages] },
@@ -245,13 +249,13 @@ const chatProbes: Probe[] = [
     '`prompt_cache_key`, `prompt_cache_retention`',
     { ...chat('hi'), prompt_cache_key: 'a', prompt_cache_retention: '24h' },
   ],
-].map(([member, body]) => ({ member, body }) as Probe);
+]);
 
 const contents = (...parts: unknown[]) => ({ contents: [{ role: 'user', parts }] });
 const generate = (config: object) => ({ ...contents({ text: 'hi' }), generationConfig: config });
 const declarations = [{ functionDeclarations: [{ name: 'f', parametersJsonSchema: schema }] }];
 
-const geminiProbes: Probe[] = [
+const geminiProbes = toProbes([
   [
     'text, `systemInstruction`',
     { ...contents({ text: 'hi' }), systemInstruction: { parts: [{ text: 'Be brief.' }] } },
@@ -286,13 +290,13 @@ const geminiProbes: Probe[] = [
   ['`responseModalities: ["IMAGE"]`', generate({ responseModalities: ['IMAGE'] })],
   ['`cachedContent`', { ...contents({ text: 'hi' }), cachedContent: 'cachedContents/a' }],
   ['`safetySettings`, `labels`', { ...contents({ text: 'hi' }), safetySettings: [], labels: { a: 'b' } }],
-].map(([member, body]) => ({ member, body }) as Probe);
+]);
 
 const prompt = (...content: unknown[]) => ({ prompt: [{ role: 'user', content }] });
 const hi = prompt({ type: 'text', text: 'hi' });
 const sdkTools = [{ type: 'function', name: 'f', inputSchema: schema }];
 const inlineFile = (mediaType: string, data: string) => prompt({ type: 'file', mediaType, data });
-const calledTool = [
+const toolCallMessages = [
   { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'a', toolName: 'f', input: {} }] },
   {
     role: 'tool',
@@ -302,7 +306,7 @@ const calledTool = [
   },
 ];
 
-const languageModelProbes: Probe[] = [
+const languageModelProbes = toProbes([
   [
     'text, system message, several turns',
     { prompt: [{ role: 'system', content: 'Be brief.' }, ...hi.prompt] },
@@ -315,7 +319,7 @@ const languageModelProbes: Probe[] = [
     '`tools` of a provider',
     { ...hi, tools: [{ type: 'provider', id: 'anthropic.bash_20250124', name: 'bash', args: {} }] },
   ],
-  ['`tool-call` and `tool-result`', { prompt: [...hi.prompt, ...calledTool], tools: sdkTools }],
+  ['`tool-call` and `tool-result`', { prompt: [...hi.prompt, ...toolCallMessages], tools: sdkTools }],
   ['`toolChoice`', { ...hi, tools: sdkTools, toolChoice: { type: 'required' } }],
   [
     '`reasoning` of earlier turns',
@@ -346,7 +350,7 @@ const languageModelProbes: Probe[] = [
   ['`presencePenalty`, `frequencyPenalty`', { ...hi, presencePenalty: 0.5, frequencyPenalty: 0.5 }],
   ['`stopSequences`', { ...hi, stopSequences: ['x'] }],
   ['`seed`', { ...hi, seed: 1 }],
-].map(([member, body]) => ({ member, body }) as Probe);
+]);
 
 export const memberTables: readonly MemberTable[] = [
   {
