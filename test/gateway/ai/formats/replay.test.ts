@@ -246,35 +246,39 @@ describe('the bytes', () => {
   });
 });
 
-test.each([
-  ['many packed texts', Array.from({ length: 2_001 }, () => 'townhall.1.e30')],
-  ['long packed texts', ['townhall.1.'.padEnd(4_200_000, 'x')]],
-])('%s are 413 in each format', async (_what, signatures) => {
-  const thinkingBlocks = signatures.map((signature) => ({ type: 'thinking', thinking: '', signature }));
-  const turn = { role: 'assistant', content: thinkingBlocks };
-  const items = signatures.map((text) => ({ type: 'reasoning', summary: [], encrypted_content: text }));
-  const details = signatures.map((signature) => ({ type: 'reasoning.text', signature }));
-  const parts = signatures.map((thoughtSignature) => ({ text: 'x', thoughtSignature }));
-  const bodies: [string, Json][] = [
-    ['/v1/ai/messages', { model: 'own/ok', max_tokens: 16, messages: [question, turn, nextQuestion] }],
-    ['/v1/ai/messages', { model: 'gemini/signed', max_tokens: 16, messages: [question, turn, nextQuestion] }],
-    ['/v1/ai/responses', { model: 'direct/ok', input: [question, ...items] }],
-    [
-      '/v1/ai/chat/completions',
-      {
-        model: 'direct/ok',
-        messages: [question, { role: 'assistant', content: 'x', reasoning_details: details }],
-      },
-    ],
-    ['/v1beta/models/gemini%2Fsigned:generateContent', { contents: [{ role: 'model', parts }] }],
-  ];
-  for (const [path, body] of bodies) expect((await world.post(path, body)).status, path).toBe(413);
-  expect(provider.calls).toHaveLength(0);
-});
+describe('a limit of packed texts', () => {
+  test.each([
+    ['too many texts', Array.from({ length: 2_001 }, () => 'townhall.1.e30')],
+    ['texts that are too long', ['townhall.1.'.padEnd(4_200_000, 'x')]],
+  ])('refuses %s in each format', async (_name, signatures) => {
+    const thinkingBlocks = signatures.map((signature) => ({ type: 'thinking', thinking: '', signature }));
+    const turn = { role: 'assistant', content: thinkingBlocks };
+    const items = signatures.map((text) => ({ type: 'reasoning', summary: [], encrypted_content: text }));
+    const details = signatures.map((signature) => ({ type: 'reasoning.text', signature }));
+    const parts = signatures.map((thoughtSignature) => ({ text: 'x', thoughtSignature }));
+    const bodies: [string, Json][] = [
+      ['/v1/ai/messages', { model: 'own/ok', max_tokens: 16, messages: [question, turn, nextQuestion] }],
+      [
+        '/v1/ai/messages',
+        { model: 'gemini/signed', max_tokens: 16, messages: [question, turn, nextQuestion] },
+      ],
+      ['/v1/ai/responses', { model: 'direct/ok', input: [question, ...items] }],
+      [
+        '/v1/ai/chat/completions',
+        {
+          model: 'direct/ok',
+          messages: [question, { role: 'assistant', content: 'x', reasoning_details: details }],
+        },
+      ],
+      ['/v1beta/models/gemini%2Fsigned:generateContent', { contents: [{ role: 'model', parts }] }],
+    ];
+    for (const [path, body] of bodies) expect((await world.post(path, body)).status, path).toBe(413);
+    expect(provider.calls).toHaveLength(0);
+  });
 
-test('a packed text of many values is scanned in linear time', () => {
-  const hostileReplay = `townhall.1.${Buffer.from(`{"options":${'['.repeat(3_000_000)}`).toString('base64url')}`;
-  const startedMs = performance.now();
-  expect(decodeReplay(hostileReplay)).toBeUndefined();
-  expect(performance.now() - startedMs).toBeLessThan(5_000);
+  // A quadratic scan would take hours.
+  test('scans a text of many values in linear time', () => {
+    const hostileText = `{"options":${'['.repeat(3_000_000)}`;
+    expect(decodeReplay(`townhall.1.${Buffer.from(hostileText).toString('base64url')}`)).toBeUndefined();
+  });
 });
