@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { waitForEnd, endedVideo } from './media/media-world.ts';
+import { waitForEnd, waitForVideo } from './media/media-world.ts';
 
 const messages = [{ role: 'user' as const, content: 'hi' }];
 const rates = {
@@ -446,7 +446,7 @@ describe('a paid job', () => {
         prompt: 'A red sun rises.',
         duration_seconds: 1,
       });
-      expect(await endedVideo(world.user, job.job_id)).toMatchObject({
+      expect(await waitForVideo(world.user, job.job_id)).toMatchObject({
         status: 'succeeded',
         metadata: { credits: 25 },
       });

@@ -9,7 +9,7 @@ import { connect, type ConnectOptions } from '../../../../src/kernel/data/databa
 import { databaseEnv, makeDatabase, silentLog } from '../../../support/databases.ts';
 import { testMasterKey } from '../../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
-import { waitForEnd, endedVideo, imagesOf } from '../media/media-world.ts';
+import { waitForEnd, waitForVideo, imagesOf } from '../media/media-world.ts';
 
 describe.concurrent('a killed server', { timeout: 240_000 }, () => {
   it('leaves its image job to the next server', async () => {
@@ -51,7 +51,7 @@ describe.concurrent('a killed server', { timeout: 240_000 }, () => {
       await firstGateway.exited;
       await expireLeases();
       const secondGateway = await begin();
-      expect(await endedVideo(secondGateway.client, job_id, 120_000)).toMatchObject({
+      expect(await waitForVideo(secondGateway.client, job_id, 120_000)).toMatchObject({
         status: 'succeeded',
         videos: [{ width: 1280, height: 720, duration_seconds: 4 }],
       });

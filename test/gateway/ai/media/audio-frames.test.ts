@@ -3,8 +3,7 @@
 import { describe, expect, test } from 'vitest';
 import { audioSeconds } from '../../../../src/gateway/ai/media/audio-duration.ts';
 import { billableSeconds } from '../../../../src/gateway/ai/media/billable-audio.ts';
-
-const repeat = (unit: Buffer, count: number) => Buffer.alloc(unit.length * count, unit);
+import { box, repeat } from './file-builders.ts';
 
 function crc8(bytes: Buffer): number {
   let crc = 0;
@@ -45,12 +44,6 @@ function opus(packets: number, granule: number): Buffer {
   return Buffer.concat([oggPage(0, [head]), oggPage(0, [Buffer.from('OpusTags')]), ...pages]);
 }
 
-const box = (name: string, ...content: Buffer[]) => {
-  const head = Buffer.alloc(8);
-  head.writeUInt32BE(8 + content.reduce((sum, { length }) => sum + length, 0), 0);
-  head.write(name, 4, 'latin1');
-  return Buffer.concat([head, ...content]);
-};
 const numbers = (...values: number[]) => Buffer.from(Uint32Array.from(values).buffer).swap32();
 
 /** AAC at 16 kHz with `samples` samples of 1,024; the header declares `seconds`. */

@@ -5,15 +5,10 @@ import { describe, expect, test } from 'vitest';
 import { audioSeconds } from '../../../../src/gateway/ai/media/audio-duration.ts';
 import { billableSeconds } from '../../../../src/gateway/ai/media/billable-audio.ts';
 import { detectImage } from '../../../../src/gateway/ai/media/image-type.ts';
+import { box, repeat } from './file-builders.ts';
 
-const parts = 100_001;
-const repeat = (unit: Buffer, count: number) => Buffer.alloc(unit.length * count, unit);
-const box = (name: string, body: Buffer = Buffer.alloc(0)) => {
-  const head = Buffer.alloc(8);
-  head.writeUInt32BE(8 + body.length, 0);
-  head.write(name, 4, 'latin1');
-  return Buffer.concat([head, body]);
-};
+/** One part more than the parsers search. */
+const tooManyParts = 100_001;
 
 describe('audioSeconds', () => {
   const format = Buffer.from('fmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\x01\0\x08\0', 'latin1');
@@ -47,7 +42,7 @@ describe('audioSeconds', () => {
     ['webm', webm, 3],
   ])('bounds the search of a %s file', (_name, file, seconds) => {
     expect(audioSeconds(file(10))).toBe(seconds);
-    expect(audioSeconds(file(parts))).toBe(null);
+    expect(audioSeconds(file(tooManyParts))).toBe(null);
   });
 
   test('counts every frame of a long mp3 file', () => {
@@ -85,12 +80,6 @@ describe('billableSeconds', () => {
   });
 
   test('ignores the duration of an mp4 without a track', () => {
-    const box = (name: string, content: Buffer) =>
-      Buffer.concat([
-        Buffer.from(Uint32Array.of(8 + content.length).buffer).swap32(),
-        Buffer.from(name, 'latin1'),
-        content,
-      ]);
     const header = Buffer.alloc(100);
     header.writeUInt32BE(1_000, 12);
     header.writeUInt32BE(1, 16);

@@ -4,8 +4,9 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { GatewayClient, GeneratedImage, GeneratedVideo, ImageJob, VideoJob } from '@townhall/gateway';
+import { vi } from 'vitest';
 import { startGateway, type GatewayWorld, type GatewayWorldOptions } from '../../../support/gateway.ts';
-import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
+import { startProvider, type ProviderCall, type ScriptedProvider } from '../../../support/provider.ts';
 import { id } from '../../../../src/kernel/ids.ts';
 import { createToken, tokenDigest } from '../../../../src/kernel/secrets/secret.ts';
 
@@ -49,7 +50,7 @@ const scripts = {
 
 // A model that fails and has a fallback.
 const failingModel = {
-  id: 'acme/leaning',
+  id: 'acme/with-fallback',
   provider: 'acme',
   upstream_model: 'status?code=500',
   rates: null,
@@ -132,28 +133,27 @@ export async function waitForEnd(
   jobId: string,
   deadlineMs = 45_000,
 ): Promise<ImageJob> {
-  return untilEnd(() => client.ai.getImage({ job_id: jobId }), deadlineMs);
+  return pollUntilEnd(() => client.ai.getImage({ job_id: jobId }), deadlineMs);
 }
 
-export async function endedVideo(
+/** Polls until the video's job has ended. */
+export async function waitForVideo(
   client: GatewayClient,
   jobId: string,
   deadlineMs = 90_000,
 ): Promise<VideoJob> {
-  return untilEnd(async () => (await client.ai.startVideo({ job_id: jobId })) as VideoJob, deadlineMs);
+  return pollUntilEnd(async () => (await client.ai.startVideo({ job_id: jobId })) as VideoJob, deadlineMs);
 }
 
-async function untilEnd<Job extends { status: string }>(
-  ask: () => Promise<Job>,
+function pollUntilEnd<Job extends { status: string }>(
+  readJob: () => Promise<Job>,
   deadlineMs: number,
 ): Promise<Job> {
-  const endsAt = performance.now() + deadlineMs;
-  for (;;) {
-    const job = await ask();
-    if (job.status !== 'queued' && job.status !== 'running') return job;
-    if (performance.now() > endsAt) throw new Error(`The job is still ${job.status}.`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
+  const readEnd = async () => {
+    const job = await readJob();
+    return job.status === 'queued' || job.status === 'running' ? null : job;
+  };
+  return vi.waitUntil(readEnd, { interval: 100, timeout: deadlineMs });
 }
 
 /** The images of a job; throws for a job that has none. */
@@ -168,6 +168,12 @@ export function videosOf(job: VideoJob): GeneratedVideo[] {
   return job.videos;
 }
 
+/** The form that the provider received. */
+export async function formOf({ body, headers }: ProviderCall): Promise<FormData> {
+  const init = { headers: { 'content-type': headers['content-type'] ?? '' } };
+  return new Response(new Uint8Array(body), init).formData();
+}
+
 /** Downloads a link without a credential. */
 export async function download(url: string): Promise<{ status: number; headers: Headers; bytes: Buffer }> {
   const response = await fetch(url);
@@ -179,10 +185,14 @@ export async function download(url: string): Promise<{ status: number; headers: 
 }
 
 async function issueStrangerToken({ sql }: GatewayWorld): Promise<string> {
+  const userId = 'usr_00000000000000000000000001';
   const userToken = createToken('usr');
-  await sql`insert into gateway.accounts_users (user_id, bureau_id) values ('usr_00000000000000000000000001', 'local') on conflict do nothing`;
+  await sql`
+    insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')
+    on conflict do nothing`;
   await sql`
     insert into gateway.accounts_tokens (token_id, kind, digest, last4, user_id, expires_at)
-    values (${id('tok')}, 'user', ${tokenDigest(userToken)}, ${userToken.slice(-4)}, 'usr_00000000000000000000000001', now() + interval '1 day')`;
+    values (${id('tok')}, 'user', ${tokenDigest(userToken)}, ${userToken.slice(-4)}, ${userId},
+      now() + interval '1 day')`;
   return userToken;
 }

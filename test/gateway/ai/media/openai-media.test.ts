@@ -4,7 +4,7 @@ import type { OpenAiImageList } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scriptedPicture } from '../../../support/provider.ts';
 import { decodePng } from './png-decoder.ts';
-import { download, silence, startMedia, type MediaWorld } from './media-world.ts';
+import { download, formOf, silence, startMedia, type MediaWorld } from './media-world.ts';
 
 let world: MediaWorld;
 beforeAll(async () => {
@@ -47,9 +47,7 @@ describe.each(['/v1', '/v1/ai'])('images at %s', { timeout: 120_000 }, (base) =>
     expect(data?.[0]?.b64_json?.length).toBeGreaterThan(0);
     const call = world.provider.lastCall();
     expect(call.path).toBe('/v1/images/edits');
-    const form = await new Response(new Uint8Array(call.body), {
-      headers: { 'content-type': call.headers['content-type'] ?? '' },
-    }).formData();
+    const form = await formOf(call);
     expect(form.getAll('image[]')).toHaveLength(2);
     expect(form.get('quality')).toBe('high');
   });
@@ -155,8 +153,10 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
       { headers: { 'idempotency-key': key } },
     );
   const balance = async () => (await world.user.credits.getBalance()).posted;
-  const jobs = async () =>
-    (await world.sql<{ count: bigint }[]>`select count(*) as count from gateway.ai_jobs`)[0]?.count;
+  const countJobs = async () => {
+    const [row] = await world.sql<{ count: bigint }[]>`select count(*) as count from gateway.ai_jobs`;
+    return Number(row?.count);
+  };
 
   it('above 64 KiB are replayed and charged once', async () => {
     const key = newKey();
@@ -175,17 +175,18 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
 
   it('are joined by a call that comes while they are generated', async () => {
     const key = newKey();
-    const stateBefore = [await balance(), await jobs()] as const;
+    const balanceBefore = await balance();
+    const jobsBefore = await countJobs();
     const callCount = world.provider.calls.length;
-    const first = generate(key, 'acme/paid-later');
+    const firstCall = generate(key, 'acme/paid-later');
     await world.provider.until((calls) => calls.length > callCount);
-    const [firstAnswer, secondAnswer] = await Promise.all([first, generate(key, 'acme/paid-later')]);
+    const [firstAnswer, secondAnswer] = await Promise.all([firstCall, generate(key, 'acme/paid-later')]);
     expect([firstAnswer.status, secondAnswer.status]).toEqual([200, 200]);
-    expect(Number(await jobs()) - Number(stateBefore[1])).toBe(1);
-    expect(stateBefore[0] - (await balance())).toBe(40_000);
+    expect((await countJobs()) - jobsBefore).toBe(1);
+    expect(balanceBefore - (await balance())).toBe(40_000);
   });
 
-  it('are found again by a client that has disconnected', async () => {
+  it('are returned to a client that has disconnected and asks again', async () => {
     const key = newKey();
     const balanceBefore = await balance();
     const callCount = world.provider.calls.length;
@@ -271,22 +272,13 @@ describe.each(['/v1', '/v1/ai'])('audio at %s', { timeout: 60_000 }, (base) => {
     });
   });
 
-  it('names the member of the request that it refuses', async () => {
+  it.each([
+    ['input', { input: '\u4f60\u597d' }],
+    ['response_format', { input: 'Hello', response_format: 'opus' as const }],
+  ])('is refused by the name of %s', async (param, members) => {
     await expect(
-      client(base).audio.speech.create({
-        model: 'local/flite',
-        input: '\u4f60\u597d',
-        voice: undefined as never,
-      }),
-    ).rejects.toMatchObject({ status: 422, param: 'input' });
-    await expect(
-      client(base).audio.speech.create({
-        model: 'local/flite',
-        input: 'Hello',
-        voice: undefined as never,
-        response_format: 'opus',
-      }),
-    ).rejects.toMatchObject({ status: 422, param: 'response_format' });
+      client(base).audio.speech.create({ model: 'local/flite', voice: undefined as never, ...members }),
+    ).rejects.toMatchObject({ status: 422, param });
   });
 
   const transcribe = async (members: object) =>
@@ -315,7 +307,7 @@ describe.each(['/v1', '/v1/ai'])('audio at %s', { timeout: 60_000 }, (base) => {
     ['text', 'Good morning.\n'],
     ['srt', '1\n00:00:00,000 --> 00:00:01,250\nGood morning.\n'],
     ['vtt', 'WEBVTT\n\n00:00:00.000 --> 00:00:01.250\nGood morning.\n'],
-  ])('is written down as %s', async (format, text) => {
+  ])('is transcribed as %s', async (format, text) => {
     expect(await transcribe({ response_format: format })).toBe(text);
   });
 

@@ -1,8 +1,9 @@
 // Videos of local/storyboard: their jobs, their MP4 boxes and their pictures in a browser.
 import type { AcceptedJob, VideoJob } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Page } from 'playwright-core';
 import { hasChromium, launchChromium } from '../../../support/chromium.ts';
-import { download, endedVideo, startMedia, videosOf, type MediaWorld } from './media-world.ts';
+import { download, waitForVideo, startMedia, videosOf, type MediaWorld } from './media-world.ts';
 
 let world: MediaWorld;
 let film: { job: VideoJob; url: string; bytes: Buffer };
@@ -17,11 +18,74 @@ beforeAll(async () => {
     fps: 10,
     seed: 3,
   })) as AcceptedJob;
-  const job = await endedVideo(world.user, submission.job_id);
+  const job = await waitForVideo(world.user, submission.job_id);
   const url = videosOf(job)[0]?.url ?? '';
   film = { job, url, bytes: (await download(url)).bytes };
 }, 150_000);
 afterAll(() => world?.close());
+
+/** Plays the film in the page and counts the red and yellow pixels of an early and a late frame. */
+function readFrames(page: Page, film: Buffer) {
+  return page.evaluate(
+    async (source) => {
+      const video = document.createElement('video');
+      video.muted = true;
+      const waitForEvent = (name: string) =>
+        new Promise((resolve, reject) => {
+          video.addEventListener(name, resolve, { once: true });
+          video.addEventListener('error', () => reject(new Error(video.error?.message ?? 'no video')), {
+            once: true,
+          });
+        });
+      const dataLoaded = waitForEvent('loadeddata');
+      video.src = source;
+      await dataLoaded;
+      const canvas = document.createElement('canvas');
+      canvas.width = video.videoWidth;
+      canvas.height = video.videoHeight;
+      const context = canvas.getContext('2d') as CanvasRenderingContext2D;
+
+      /** Draws the frame at this time. A seek may resolve before, so the frame's own time decides. */
+      async function drawFrame(seconds: number): Promise<void> {
+        const seek = waitForEvent('seeked');
+        video.currentTime = seconds;
+        await seek;
+        const deadline = performance.now() + 20_000;
+        for (;;) {
+          const frame = new VideoFrame(video);
+          const frameSeconds = frame.timestamp / 1e6;
+          context.drawImage(frame, 0, 0);
+          frame.close();
+          if (Math.abs(frameSeconds - seconds) <= 0.15) return;
+          if (performance.now() > deadline)
+            throw new Error(`The film stands at ${frameSeconds} s and not at ${seconds} s.`);
+          await new Promise((resolve) => setTimeout(resolve, 20));
+        }
+      }
+
+      async function countColors(seconds: number): Promise<{ red: number; yellow: number }> {
+        await drawFrame(seconds);
+        const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+        const counts = { red: 0, yellow: 0 };
+        for (let index = 0; index < data.length; index += 4) {
+          const [r = 0, g = 0, b = 0] = data.slice(index, index + 3);
+          if (r > 150 && g < 110 && b < 120) counts.red += 1;
+          if (r > 170 && g > 140 && b < 130) counts.yellow += 1;
+        }
+        return counts;
+      }
+
+      return {
+        width: video.videoWidth,
+        height: video.videoHeight,
+        duration: video.duration,
+        early: await countColors(0.7),
+        late: await countColors(2.4),
+      };
+    },
+    `data:video/mp4;base64,${film.toString('base64')}`,
+  );
+}
 
 describe('ai.startVideo', { timeout: 120_000 }, () => {
   it('renders H.264 video with the requested frames and duration', () => {
@@ -30,7 +94,7 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
       progress: 1,
       videos: [{ media_type: 'video/mp4', width: 320, height: 180, duration_seconds: 3 }],
     });
-    const movie = boxes(film.bytes);
+    const movie = readBoxes(film.bytes);
     expect(film.bytes.toString('latin1', 4, 8)).toBe('ftyp');
     const header = movie.get('moov/mvhd');
     expect((header?.readUInt32BE(16) ?? 0) / (header?.readUInt32BE(12) ?? 1)).toBeCloseTo(3, 1);
@@ -40,7 +104,7 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
     expect(description?.toString('latin1', 12, 16)).toBe('avc1');
     // Without an stss box every sample has to be a sync sample.
     expect(movie.has('moov/trak/mdia/minf/stbl/stss')).toBe(false);
-    expect(keyframes(film.bytes, sizes)).toBe(30);
+    expect(countKeyframes(film.bytes, sizes)).toBe(30);
     // Width and height of the visual sample entry.
     expect([description?.readUInt16BE(40), description?.readUInt16BE(42)]).toEqual([320, 180]);
   });
@@ -48,63 +112,7 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
   it.skipIf(!hasChromium)('renders two scenes that a browser plays', async () => {
     const browser = await launchChromium();
     try {
-      const page = await browser.newPage();
-      const frames = await page.evaluate(
-        async (source) => {
-          const video = document.createElement('video');
-          video.muted = true;
-          const waitForEvent = (name: string) =>
-            new Promise((resolve, reject) => {
-              video.addEventListener(name, resolve, { once: true });
-              video.addEventListener('error', () => reject(new Error(video.error?.message ?? 'no video')), {
-                once: true,
-              });
-            });
-          const dataLoaded = waitForEvent('loadeddata');
-          video.src = source;
-          await dataLoaded;
-          const canvas = document.createElement('canvas');
-          canvas.width = video.videoWidth;
-          canvas.height = video.videoHeight;
-          const context = canvas.getContext('2d') as CanvasRenderingContext2D;
-          const pixelsAt = async (seconds: number) => {
-            const seek = waitForEvent('seeked');
-            video.currentTime = seconds;
-            await seek;
-            // A seek may resolve before the frame can be drawn, so each frame is awaited by its
-            // own time.
-            for (
-              const deadline = performance.now() + 20_000, frameTime = { at: Number.NaN };
-              !(Math.abs(frameTime.at - seconds) <= 0.15);
-            ) {
-              if (performance.now() > deadline)
-                throw new Error(`the film stands at ${frameTime.at} s and not at ${seconds}`);
-              const frame = new VideoFrame(video);
-              frameTime.at = frame.timestamp / 1e6;
-              context.drawImage(frame, 0, 0);
-              frame.close();
-              await new Promise((resolve) => setTimeout(resolve, 20));
-            }
-            const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
-            let red = 0;
-            let yellowPixels = 0;
-            for (let index = 0; index < data.length; index += 4) {
-              const [r = 0, g = 0, b = 0] = data.slice(index, index + 3);
-              if (r > 150 && g < 110 && b < 120) red += 1;
-              if (r > 170 && g > 140 && b < 130) yellowPixels += 1;
-            }
-            return { red, yellow: yellowPixels };
-          };
-          return {
-            width: video.videoWidth,
-            height: video.videoHeight,
-            duration: video.duration,
-            early: await pixelsAt(0.7),
-            late: await pixelsAt(2.4),
-          };
-        },
-        `data:video/mp4;base64,${film.bytes.toString('base64')}`,
-      );
+      const frames = await readFrames(await browser.newPage(), film.bytes);
       expect(frames).toMatchObject({ width: 320, height: 180 });
       expect(frames.duration).toBeCloseTo(3, 1);
       expect(frames.early.red).toBeGreaterThan(1_000);
@@ -124,10 +132,10 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
     })) as AcceptedJob;
     let answers = 0;
     for (let status = 'queued'; status !== 'succeeded'; answers += 1) {
-      const startedMs = performance.now();
+      const startMs = performance.now();
       status = ((await world.user.ai.startVideo({ job_id })) as VideoJob).status;
-      expect(performance.now() - startedMs).toBeLessThan(5_000);
-      expect(status).not.toBe('failed');
+      expect(performance.now() - startMs).toBeLessThan(5_000);
+      expect(['queued', 'running', 'succeeded']).toContain(status);
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
     // Rendering takes seconds; a blocked event loop would have answered once or twice.
@@ -166,7 +174,7 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
     ],
     ['a model that makes images', { model: 'local/shapes', prompt: 'x' }, 422, 'unsupported_by_model'],
     ['a job that never was', { job_id: 'job_00000000000000000000000000' }, 404, 'job_not_found'],
-  ])('refuses %s', async (_what, body, status, code) => {
+  ])('refuses %s', async (_name, body, status, code) => {
     const response = await world.send('/v1/ai/video', body);
     expect(response.status).toBe(status);
     expect(await response.json()).toMatchObject({ error: { code } });
@@ -177,7 +185,7 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
  * Counts samples that begin with a parameter set or an IDR picture; the samples lie one after the
  * other.
  */
-function keyframes(file: Buffer, sizes: Buffer | undefined): number {
+function countKeyframes(file: Buffer, sizes: Buffer | undefined): number {
   let offset = file.indexOf('mdat') + 4;
   let count = 0;
   for (let index = 0; index < (sizes?.readUInt32BE(8) ?? 0); index += 1) {
@@ -191,7 +199,7 @@ function keyframes(file: Buffer, sizes: Buffer | undefined): number {
 const containers = new Set(['moov', 'trak', 'mdia', 'minf', 'stbl']);
 
 /** The content of each box by its path. */
-function boxes(file: Buffer, path = ''): Map<string, Buffer> {
+function readBoxes(file: Buffer, path = ''): Map<string, Buffer> {
   const contents = new Map<string, Buffer>();
   for (let offset = 0; offset + 8 <= file.length;) {
     const length = file.readUInt32BE(offset);
@@ -200,7 +208,7 @@ function boxes(file: Buffer, path = ''): Map<string, Buffer> {
     const content = file.subarray(offset + 8, offset + length);
     contents.set(name, content);
     if (containers.has(name.split('/').at(-1) ?? ''))
-      for (const [innerName, body] of boxes(content, `${name}/`)) contents.set(innerName, body);
+      for (const [innerName, body] of readBoxes(content, `${name}/`)) contents.set(innerName, body);
     offset += length;
   }
   return contents;

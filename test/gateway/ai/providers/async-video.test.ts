@@ -15,7 +15,7 @@ import {
   type ScriptedProvider,
 } from '../../../support/provider.ts';
 import { scriptedFilm } from '../../../support/provider-videos.ts';
-import { download, endedVideo, videosOf } from '../media/media-world.ts';
+import { download, formOf, waitForVideo, videosOf } from '../media/media-world.ts';
 
 const rates = { video_second: 25 };
 const maxBytes = 200_000;
@@ -39,83 +39,65 @@ let folder: string;
 /** A server on another origin that records its requests. */
 let otherHost: { server: Server; url: string; requests: Record<string, unknown>[] };
 
+/** The models file; `filmUrl` is the encoded address of a film on the other host. */
+function videoModels(filmUrl: string): string {
+  const members = { modalities: ['video'], rates };
+  const google = {
+    film: 'film~polls=1',
+    held: 'film-held~message=not%20this',
+    failing: 'film-failed~message=no%20such%20voice',
+    elsewhere: `film~to=${filmUrl}`,
+    forever: 'film-forever',
+  };
+  const xai = { film: 'film?polls=1&xai=1', held: 'film-held?xai=1', elsewhere: `film?xai=1&to=${filmUrl}` };
+  const modelsOf = (owner: string, ownScripts: Record<string, string>) =>
+    Object.entries(ownScripts).map(([name, script]) => ({
+      id: `${owner}/${name}`,
+      provider: owner,
+      upstream_model: script,
+      ...members,
+    }));
+  const acme = (name: string, script: string, overrides: object) => ({
+    id: `acme/${name}`,
+    provider: 'acme',
+    upstream_model: script,
+    ...members,
+    ...overrides,
+  });
+  const ratesByLines = { video_second: 25, video_second_720: 40, video_second_1080: 100 };
+  return provider.modelsFile(
+    { ...scripts, moved: `film-elsewhere?to=${filmUrl}` },
+    {
+      model: members,
+      providers: [
+        { id: 'goog', kind: 'google', base_url: provider.url, api_key_env: 'GOOG_API_KEY' },
+        {
+          id: 'grok',
+          kind: 'openai-compatible',
+          base_url: provider.url,
+          api_key_env: 'GROK_API_KEY',
+          video_format: 'xai',
+        },
+      ],
+      models: [
+        ...modelsOf('goog', google),
+        ...modelsOf('grok', xai),
+        acme('text-only', 'film', { inputs: ['text'] }),
+        acme('second', 'status?code=503&retry_after=0&x=1', { fallbacks: ['acme/film'] }),
+        acme('by-lines', 'film?polls=1&x=lines', { rates: ratesByLines }),
+        acme('by-lines-later', 'film-forever?x=lines', { rates: ratesByLines }),
+        acme('unpriced', 'film', { rates: { input: 1 } }),
+      ],
+    },
+  );
+}
+
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-films-'));
   provider = await startProvider();
   otherHost = await startOtherHost();
-  const otherHostFilm = encodeURIComponent(`${otherHost.url}/film.mp4`);
-  const videoMembers = { modalities: ['video'], rates };
   const modelsFile = join(folder, 'models.json');
-  await writeFile(
-    modelsFile,
-    provider.modelsFile(
-      { ...scripts, moved: `film-elsewhere?to=${otherHostFilm}` },
-      {
-        model: videoMembers,
-        providers: [
-          { id: 'goog', kind: 'google', base_url: provider.url, api_key_env: 'GOOG_API_KEY' },
-          {
-            id: 'grok',
-            kind: 'openai-compatible',
-            base_url: provider.url,
-            api_key_env: 'GROK_API_KEY',
-            video_format: 'xai',
-          },
-        ],
-        models: [
-          ...[
-            'film~polls=1',
-            'film-held~message=not%20this',
-            'film-failed~message=no%20such%20voice',
-            `film~to=${otherHostFilm}`,
-            'film-forever',
-          ].map((script, index) => ({
-            id: `goog/${['film', 'held', 'failing', 'elsewhere', 'forever'][index]}`,
-            provider: 'goog',
-            upstream_model: script,
-            ...videoMembers,
-          })),
-          ...['film?polls=1&xai=1', 'film-held?xai=1', `film?xai=1&to=${otherHostFilm}`].map(
-            (script, index) => ({
-              id: `grok/${['film', 'held', 'elsewhere'][index]}`,
-              provider: 'grok',
-              upstream_model: script,
-              ...videoMembers,
-            }),
-          ),
-          { id: 'acme/blind', provider: 'acme', upstream_model: 'film', inputs: ['text'], ...videoMembers },
-          {
-            id: 'acme/second',
-            provider: 'acme',
-            upstream_model: 'status?code=503&retry_after=0&x=1',
-            fallbacks: ['acme/film'],
-            ...videoMembers,
-          },
-          {
-            id: 'acme/by-lines',
-            provider: 'acme',
-            upstream_model: 'film?polls=1&x=lines',
-            modalities: ['video'],
-            rates: { video_second: 25, video_second_720: 40, video_second_1080: 100 },
-          },
-          {
-            id: 'acme/by-lines-later',
-            provider: 'acme',
-            upstream_model: 'film-forever?x=lines',
-            modalities: ['video'],
-            rates: { video_second: 25, video_second_720: 40, video_second_1080: 100 },
-          },
-          {
-            id: 'acme/unpriced',
-            provider: 'acme',
-            upstream_model: 'film',
-            modalities: ['video'],
-            rates: { input: 1 },
-          },
-        ],
-      },
-    ),
-  );
+  await writeFile(modelsFile, videoModels(encodeURIComponent(`${otherHost.url}/film.mp4`)));
   world = await startGateway({
     withAdmin: true,
     env: {
@@ -145,10 +127,10 @@ beforeEach(() => {
 const start = async (model: string, overrides: Partial<StartVideoRequest> = {}): Promise<string> =>
   ((await world.user.ai.startVideo({ model, prompt: 'a boat', ...overrides })) as AcceptedJob).job_id;
 const generate = async (model: string, overrides: Partial<StartVideoRequest> = {}): Promise<VideoJob> =>
-  endedVideo(world.user, await start(model, overrides));
+  waitForVideo(world.user, await start(model, overrides));
 const submissions = (): ProviderCall[] => provider.calls.filter(({ method }) => method === 'POST');
 const heldCredits = async () => (await world.user.credits.getBalance()).held;
-const listStored = () => readdir(join(folder, 'storage')).catch(() => []);
+const listStoredFiles = () => readdir(join(folder, 'storage')).catch(() => []);
 
 async function startOtherHost(): Promise<typeof otherHost> {
   const requests: Record<string, unknown>[] = [];
@@ -162,15 +144,17 @@ async function startOtherHost(): Promise<typeof otherHost> {
 }
 
 describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
+  const openaiVideo: Partial<StartVideoRequest> = {
+    duration_seconds: 4,
+    size: '1280x720',
+    seed: 7,
+    provider_options: { style: 'noir' },
+    images: [{ data: scriptedPicture.toString('base64'), media_type: 'image/png' }],
+  };
+
   it('generates and charges a video in OpenAI’s format', async () => {
     const postedBefore = (await world.user.credits.getBalance()).posted;
-    const job = await generate('acme/film', {
-      duration_seconds: 4,
-      size: '1280x720',
-      seed: 7,
-      provider_options: { style: 'noir' },
-      images: [{ data: scriptedPicture.toString('base64'), media_type: 'image/png' }],
-    });
+    const job = await generate('acme/film', openaiVideo);
     expect(job).toMatchObject({
       status: 'succeeded',
       progress: 1,
@@ -180,15 +164,24 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     const { bytes, headers } = await download(videosOf(job)[0]?.url ?? '');
     expect(bytes).toEqual(scriptedFilm());
     expect(headers.get('content-type')).toBe('video/mp4');
-    const [submission, ...furtherCalls] = provider.calls;
-    expect([submission?.method, submission?.path, submission?.headers.authorization]).toEqual([
-      'POST',
-      '/v1/videos',
-      'Bearer key-of-acme',
+    expect(provider.calls.map(({ method, path }) => `${method} ${path.replace(/video_\d+/, 'id')}`)).toEqual([
+      'POST /v1/videos',
+      'GET /v1/videos/id',
+      'GET /v1/videos/id',
+      'GET /v1/videos/id',
+      'GET /v1/videos/id/content',
     ]);
-    const form = await new Response(new Uint8Array(submission?.body ?? []), {
-      headers: { 'content-type': submission?.headers['content-type'] ?? '' },
-    }).formData();
+    for (const { headers: sentHeaders } of provider.calls)
+      expect(sentHeaders.authorization).toBe('Bearer key-of-acme');
+    expect(postedBefore - (await world.user.credits.getBalance()).posted).toBe(100);
+    expect(await heldCredits()).toBe(0);
+  });
+
+  it('submits a form in OpenAI’s format', async () => {
+    await generate('acme/film', openaiVideo);
+    const [submission] = submissions();
+    if (submission === undefined) throw new Error('The provider got no submission.');
+    const form = await formOf(submission);
     const picture = form.get('input_reference') as File;
     expect(Buffer.from(await picture.arrayBuffer())).toEqual(scriptedPicture);
     form.delete('input_reference');
@@ -200,17 +193,9 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
       seed: '7',
       style: 'noir',
     });
-    expect(furtherCalls.map(({ method, path }) => `${method} ${path.replace(/video_\d+/, 'id')}`)).toEqual([
-      'GET /v1/videos/id',
-      'GET /v1/videos/id',
-      'GET /v1/videos/id',
-      'GET /v1/videos/id/content',
-    ]);
-    expect(postedBefore - (await world.user.credits.getBalance()).posted).toBe(100);
-    expect(await heldCredits()).toBe(0);
   });
 
-  it('charges for the resolution, at most the requested one', async () => {
+  it('charges for the resolution up to the requested one', async () => {
     // The scripted video has 720 lines and lasts 4 seconds.
     expect((await generate('acme/by-lines', { duration_seconds: 4 })).metadata.credits).toBe(160);
     expect(
@@ -328,15 +313,15 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
       'content_filtered',
       expect.stringContaining('rules for content'),
     ],
-  ])('charges nothing for %s', async (_what, model, code, message) => {
-    const filesBefore = await listStored();
+  ])('charges nothing for %s', async (_name, model, code, message) => {
+    const filesBefore = await listStoredFiles();
     const { posted } = await world.user.credits.getBalance();
     const job = await generate(model);
     expect(job).toMatchObject({ status: 'failed', error: { code, message } });
     expect(submissions()).toHaveLength(1);
     await expect.poll(heldCredits).toBe(0);
     expect((await world.user.credits.getBalance()).posted).toBe(posted);
-    expect(await listStored()).toEqual(filesBefore);
+    expect(await listStoredFiles()).toEqual(filesBefore);
   });
 
   it('downloads a video again after a broken connection', async () => {
@@ -374,7 +359,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     ['a redirection', 'acme/moved'],
     ['an address', 'goog/elsewhere'],
     ['an address of xAI’s', 'grok/elsewhere'],
-  ])('sends no request to a private address in %s', async (_what, model) => {
+  ])('sends no request to a private address in %s', async (_name, model) => {
     expect(await generate(model)).toMatchObject({
       status: 'failed',
       error: { code: 'upstream_failed', message: expect.stringContaining('not public') },
@@ -397,7 +382,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     ],
     [
       'images for a model that takes text',
-      'acme/blind',
+      'acme/text-only',
       { images: [{ data: scriptedPicture.toString('base64'), media_type: 'image/png' as const }] },
       422,
       'images',
@@ -427,7 +412,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
       'provider_options.seconds',
     ],
     ['a model without a price for films', 'acme/unpriced', {}, 422, 'model'],
-  ])('refuses %s before a submission', async (_what, model, members, status, param) => {
+  ])('refuses %s before a submission', async (_name, model, members, status, param) => {
     await expect(start(model, members)).rejects.toMatchObject({ status, param });
     expect(provider.calls).toEqual([]);
   });
