@@ -83,7 +83,7 @@ function paeth(leftPixel: number, pixelAbove: number, corner: number): number {
   return toAbove <= toCorner ? pixelAbove : corner;
 }
 
-/** Counts connected regions of at least `minimum` pixels that satisfy the predicate. */
+/** Counts connected regions of `atLeast` pixels or more that satisfy the predicate. */
 export function regionsOf(
   { width, height, pixel }: Picture,
   holds: (color: readonly number[]) => boolean,

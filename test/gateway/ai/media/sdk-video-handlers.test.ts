@@ -13,7 +13,7 @@ const identity = { kind: 'user', userId: 'usr_01jd6zv0c5e9fsr8m2w4x1k7qa', token
 type VideoHandlers = ReturnType<typeof sdkVideoHandlers>;
 type Input<Id extends keyof VideoHandlers> = Parameters<VideoHandlers[Id]>[0];
 
-function handlers(jobs: object): VideoHandlers {
+function createHandlers(jobs: object): VideoHandlers {
   const options = {
     catalog: { chain: () => [model] },
     billing: { requirePayer: () => {} },
@@ -28,11 +28,11 @@ function handlers(jobs: object): VideoHandlers {
 
 describe('ai.generateSdkVideo', () => {
   it('cancels the job of a caller that leaves before the head of the answer', async () => {
-    const leave = new AbortController();
+    const disconnection = new AbortController();
     const canceledIds: string[] = [];
-    const generate = handlers({
+    const generate = createHandlers({
       create: async () => {
-        leave.abort(new Error('The caller has left.'));
+        disconnection.abort(new Error('The caller has left.'));
         return jobId;
       },
       find: async () => runningJob,
@@ -45,7 +45,7 @@ describe('ai.generateSdkVideo', () => {
       identity,
       headers: { 'ai-model-id': model.id },
       body: { prompt: 'A boat' },
-      signal: leave.signal,
+      signal: disconnection.signal,
       remember: rememberNothing,
     };
     const { events } = await generate(call as unknown as Input<'ai.generateSdkVideo'>);
@@ -57,7 +57,7 @@ describe('ai.generateSdkVideo', () => {
 
 describe('ai.getSdkVideo', () => {
   it('has an error for a video that is deleted while it is read', async () => {
-    const getVideo = handlers({
+    const getVideo = createHandlers({
       find: async () => ({ ...runningJob, status: 'succeeded', media: [film], readAt: new Date() }),
       openMedia: async () => null,
     })['ai.getSdkVideo'];

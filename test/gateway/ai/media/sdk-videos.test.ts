@@ -158,10 +158,10 @@ describe('ai.generateSdkVideo', { timeout: 120_000 }, () => {
   });
 
   it('cancels the video of a caller that leaves', async () => {
-    const leave = new AbortController();
+    const disconnection = new AbortController();
     const answer = await fetch(`${world.url}/v1/ai/video-model`, {
       method: 'POST',
-      signal: leave.signal,
+      signal: disconnection.signal,
       headers: {
         'content-type': 'application/json',
         authorization: `Bearer ${world.userToken}`,
@@ -172,7 +172,7 @@ describe('ai.generateSdkVideo', { timeout: 120_000 }, () => {
     expect(answer.status).toBe(200);
     const videos = async () => (await world.user.ai.listClientVideos({ limit: 1 })).data;
     expect((await videos())[0]).toMatchObject({ model: 'acme/film-forever' });
-    leave.abort();
+    disconnection.abort();
     await expect.poll(videos, { timeout: 10_000 }).toMatchObject([{ error: { code: 'canceled' } }]);
   });
 

@@ -1,3 +1,4 @@
+// Speech of local/flite and of a provider. The tests measure the samples of the audio.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scriptedSound } from '../../../support/provider.ts';
 import { startMedia, type MediaWorld } from './media-world.ts';
@@ -16,7 +17,7 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     expect(response.status).toBe(200);
     expect(response.headers.get('content-type')).toBe('audio/wav');
     expect(response.headers.get('x-townhall-model')).toBe('local/flite');
-    const sound = wav(Buffer.from(await response.arrayBuffer()));
+    const sound = measureWav(Buffer.from(await response.arrayBuffer()));
     expect(sound).toMatchObject({ channels: 1, bits: 16 });
     expect(sound.seconds).toBeGreaterThan(1.5);
     expect(sound.seconds).toBeLessThan(5);
@@ -27,7 +28,7 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
 
   it('follows the speed, the text and the voice', async () => {
     const speak = async (members: object) =>
-      wav(
+      measureWav(
         Buffer.from(
           await (
             await world.send('/v1/ai/tts', { model: 'local/flite', text: sentence, ...members })
@@ -45,10 +46,13 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     expect(otherVoice.samples.equals(usualSpeech.samples)).toBe(false);
   });
 
-  it('answers JSON on request', async () => {
+  it('has the audio of a local model in JSON on request', async () => {
     const speech = await world.user.ai.synthesizeSpeech({ model: 'local/flite', text: sentence });
     expect(speech).toMatchObject({ model: 'local/flite', media_type: 'audio/wav' });
-    expect(wav(Buffer.from(speech.audio, 'base64')).seconds).toBeCloseTo(speech.duration_seconds ?? 0, 2);
+    expect(measureWav(Buffer.from(speech.audio, 'base64')).seconds).toBeCloseTo(
+      speech.duration_seconds ?? 0,
+      2,
+    );
   });
 
   it.each([
@@ -62,7 +66,7 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     ['nothing to say', { model: 'local/flite', text: ' ... ' }, 422, 'text'],
     ['a model that does not speak', { model: 'local/echo', text: 'x' }, 422, 'model'],
     ['an unknown model', { model: 'local/nobody', text: 'x' }, 404, 'model'],
-  ])('refuses %s', async (_what, body, status, param) => {
+  ])('refuses %s', async (_name, body, status, param) => {
     const response = await world.send('/v1/ai/tts', body);
     expect(response.status).toBe(status);
     expect(await response.json()).toMatchObject({ error: { param } });
@@ -88,6 +92,9 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
       speed: 1.5,
       instructions: 'be glad',
     });
+  });
+
+  it('has the audio of the provider in JSON on request', async () => {
     const document = await world.send(
       '/v1/ai/tts',
       { model: 'acme/speaker', text: 'Hi', format: 'opus' },
@@ -101,12 +108,14 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     });
   });
 
-  it('returns failures of the provider', async () => {
-    expect((await world.send('/v1/ai/tts', { model: 'acme/broken', text: 'Hi' })).status).toBe(502);
-    const notSound = await world.send('/v1/ai/tts', { model: 'acme/listener', text: 'Hi' });
-    expect([notSound.status, ((await notSound.json()) as { error: { code: string } }).error.code]).toEqual([
+  it.each([
+    ['an error', 'acme/broken'],
+    ['an answer without sound', 'acme/listener'],
+  ])('is 502 for %s of the provider', async (_name, model) => {
+    const response = await world.send('/v1/ai/tts', { model, text: 'Hi' });
+    expect([response.status, await response.json()]).toMatchObject([
       502,
-      'upstream_failed',
+      { error: { code: 'upstream_failed' } },
     ]);
   });
 
@@ -122,18 +131,12 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     await world.provider.until((calls) => calls.length === 1);
     clientAbort.abort();
     await expect(call).rejects.toMatchObject({ name: 'AbortError' });
-    await world.provider.until(([first]) => first?.abortedAt !== undefined);
+    await world.provider.until(([providerCall]) => providerCall?.abortedAt !== undefined);
   });
 });
 
-function wav(file: Buffer): {
-  channels: number;
-  bits: number;
-  seconds: number;
-  loudness: number;
-  loudnessRatio: number;
-  samples: Buffer;
-} {
+/** The format and the loudness of a WAV file; the ratio is of its loudest tenth of a second to its quietest. */
+function measureWav(file: Buffer) {
   expect([file.toString('latin1', 0, 4), file.toString('latin1', 8, 16)]).toEqual(['RIFF', 'WAVEfmt ']);
   const [channels, rate, bits] = [file.readUInt16LE(22), file.readUInt32LE(24), file.readUInt16LE(34)];
   const start = file.indexOf('data') + 8;
