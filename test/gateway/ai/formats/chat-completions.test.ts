@@ -1,3 +1,4 @@
+// Chat completions on local models, with raw requests and OpenAI's client.
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { chunkOf, errorOf, eventsOf, startAi, type World } from '../world.ts';
@@ -5,14 +6,14 @@ import { chunkOf, errorOf, eventsOf, startAi, type World } from '../world.ts';
 const user = (content: unknown) => [{ role: 'user', content }];
 const chat = '/v1/ai/chat/completions';
 
-describe('ai.createChatCompletion with a local model', () => {
-  let world: World;
-  beforeAll(async () => {
-    world = await startAi();
-  });
-  afterAll(() => world.close());
-  const post = (body: object) => world.post(chat, { model: 'local/echo', ...body });
+let world: World;
+beforeAll(async () => {
+  world = await startAi();
+});
+afterAll(() => world.close());
+const post = (body: object) => world.post(chat, { model: 'local/echo', ...body });
 
+describe('an answer of ai.createChatCompletion', () => {
   test('answers with a whole completion', async () => {
     expect(await (await post({ messages: user('Good morning') })).json()).toEqual({
       id: expect.stringMatching(/^chatcmpl-[0-9a-z]{26}$/),
@@ -156,7 +157,9 @@ describe('ai.createChatCompletion with a local model', () => {
       choices: [{ message: { content }, finish_reason: reason }],
     });
   });
+});
 
+describe('a failure of ai.createChatCompletion', () => {
   test('ends a failure midway with an error instead of [DONE]', async () => {
     const events = await eventsOf(await post({ messages: user('@fail-after 1\na b c'), stream: true }));
     expect(events).not.toContain('[DONE]');
@@ -177,7 +180,9 @@ describe('ai.createChatCompletion with a local model', () => {
     expect((await post({ messages: user('@fail') })).status).toBe(502);
     expect((await post({ messages: user('@fail'), stream: true })).status).toBe(502);
   });
+});
 
+describe('a request of ai.createChatCompletion', () => {
   test.each(['developer', 'system'])('accepts text parts beside a %s message', async (role) => {
     const messages = [
       { role, content: [{ type: 'text', text: 'Be brief.' }] },

@@ -28,53 +28,53 @@ function expectWellFormed({ parts, done }: { parts: Part[]; done: boolean }): vo
 const textOf = (parts: Part[]) =>
   parts.map((part) => (part.type === 'text-delta' ? part.delta : '')).join('');
 
-describe('ai.streamText', () => {
-  let provider: ScriptedProvider;
-  let world: World;
-  beforeAll(async () => {
-    provider = await startProvider();
-    const scripts = {
-      ok: 'ok',
-      tools: 'tools',
-      reasoning: 'reasoning',
-      none: 'usage-none',
-      zero: 'usage-zero',
-      negative: 'usage-negative',
-      absurd: 'usage-absurd',
-      reset: 'reset?chunks=3',
-      'no-done': 'no-done',
-      'no-finish': 'no-finish',
-      error: 'error-event',
-      first: 'error-first',
-      refused: 'status?code=400&error_code=context_length_exceeded',
-      silence: 'silence?chunks=2',
-      utf8: 'invalid-utf8',
-      cut: 'not-json',
-    };
-    world = await startAi({
-      models: provider.modelsFile(scripts, {
-        model: {
-          reasoning: {
-            efforts: [
-              { id: 'low', name: 'Low' },
-              { id: 'deep', name: 'Deep' },
-            ],
-            default_effort: 'low',
-          },
+let provider: ScriptedProvider;
+let world: World;
+beforeAll(async () => {
+  provider = await startProvider();
+  const scripts = {
+    ok: 'ok',
+    tools: 'tools',
+    reasoning: 'reasoning',
+    none: 'usage-none',
+    zero: 'usage-zero',
+    negative: 'usage-negative',
+    absurd: 'usage-absurd',
+    reset: 'reset?chunks=3',
+    'no-done': 'no-done',
+    'no-finish': 'no-finish',
+    error: 'error-event',
+    first: 'error-first',
+    refused: 'status?code=400&error_code=context_length_exceeded',
+    silence: 'silence?chunks=2',
+    utf8: 'invalid-utf8',
+    cut: 'not-json',
+  };
+  world = await startAi({
+    models: provider.modelsFile(scripts, {
+      model: {
+        reasoning: {
+          efforts: [
+            { id: 'low', name: 'Low' },
+            { id: 'deep', name: 'Deep' },
+          ],
+          default_effort: 'low',
         },
-        provider: { unpriced_members: ['service_tier'] },
-      }),
-      timeouts: { idleMs: 1_500 },
-    });
+      },
+      provider: { unpriced_members: ['service_tier'] },
+    }),
+    timeouts: { idleMs: 1_500 },
   });
-  afterAll(async () => {
-    await world.close();
-    await provider.close();
-  });
-  const stream = (body: object, headers: Record<string, string> = {}) =>
-    world.post('/v1/ai/stream', body, { headers });
-  const lastRequest = () => JSON.parse(provider.lastCall().body.toString()) as Part;
+});
+afterAll(async () => {
+  await world.close();
+  await provider.close();
+});
+const stream = (body: object, headers: Record<string, string> = {}) =>
+  world.post('/v1/ai/stream', body, { headers });
+const lastRequest = () => JSON.parse(provider.lastCall().body.toString()) as Part;
 
+describe('the parts of ai.streamText', () => {
   test('streams the parts of a local model in order', async () => {
     const answer = await partsOf(await stream({ model: 'local/echo', prompt: say('Good morning, all') }));
     expectWellFormed(answer);
@@ -135,7 +135,9 @@ describe('ai.streamText', () => {
     const kinds = answer.parts.map((part) => part.type);
     expect(kinds.indexOf('reasoning-start')).toBeLessThan(kinds.indexOf('text-start'));
   });
+});
 
+describe('a request of ai.streamText', () => {
   test('translates the whole prompt of version 3', async () => {
     const prompt = [
       { role: 'system', content: 'Be brief.' },
@@ -245,7 +247,9 @@ describe('ai.streamText', () => {
     expect(await errorOf(response)).toMatchObject({ param });
     expect(provider.calls).toHaveLength(0);
   });
+});
 
+describe('an answer of ai.streamText', () => {
   test('forwards raw chunks only with includeRawChunks', async () => {
     const withRaw = await partsOf(
       await stream({ model: 'acme/ok', prompt: say('x'), includeRawChunks: true }),
@@ -269,7 +273,9 @@ describe('ai.streamText', () => {
     expectWellFormed(answer);
     expect((answer.parts.at(-1) as { usage: Part }).usage.outputTokens).toEqual(outputTokens);
   });
+});
 
+describe('a failure of ai.streamText', () => {
   test.each([
     ['acme/reset', 'upstream_truncated'],
     ['acme/no-done', 'upstream_truncated'],
@@ -309,7 +315,9 @@ describe('ai.streamText', () => {
     expect(response.status).toBe(status);
     expect(await errorOf(response)).toMatchObject({ code });
   });
+});
 
+describe('a refusal of ai.streamText', () => {
   test('refuses an image for a model that takes text only', async () => {
     const prompt = [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: 'aGk=' }] }];
     const response = await stream({ model: 'local/echo', prompt });

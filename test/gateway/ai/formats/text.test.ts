@@ -1,44 +1,45 @@
+// The gateway's own format at ai.generateText: answers, options, efforts and refusals.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { errorOf, startAi, type World } from '../world.ts';
 
-describe('ai.generateText', () => {
-  let provider: ScriptedProvider;
-  let world: World;
-  beforeAll(async () => {
-    provider = await startProvider();
-    const scripts = {
-      ok: 'ok',
-      mirror: 'mirror',
-      reasoning: 'reasoning',
-      cached: 'usage-cached',
-      negative: 'usage-negative',
-      none: 'usage-none',
-      tools: 'tools',
-    };
-    const reasoning = {
-      efforts: [
-        { id: 'low', name: 'Low' },
-        { id: 'deep', name: 'Deep' },
-      ],
-      default_effort: 'low',
-    };
-    const models = [
-      { id: 'acme/thinker', provider: 'acme', upstream_model: 'mirror', rates: null, reasoning },
-      { id: 'acme/chat-only', provider: 'acme', upstream_model: 'ok', rates: null, modalities: ['openai'] },
-    ];
-    world = await startAi({ models: provider.modelsFile(scripts, { models }) });
-  });
-  afterAll(async () => {
-    await world.close();
-    await provider.close();
-  });
-  const text = (body: object) => world.post('/v1/ai/text', body);
-  const requestFor = async (body: object) => {
-    expect((await text(body)).status).toBe(200);
-    return JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
+let provider: ScriptedProvider;
+let world: World;
+beforeAll(async () => {
+  provider = await startProvider();
+  const scripts = {
+    ok: 'ok',
+    mirror: 'mirror',
+    reasoning: 'reasoning',
+    cached: 'usage-cached',
+    negative: 'usage-negative',
+    none: 'usage-none',
+    tools: 'tools',
   };
+  const reasoning = {
+    efforts: [
+      { id: 'low', name: 'Low' },
+      { id: 'deep', name: 'Deep' },
+    ],
+    default_effort: 'low',
+  };
+  const models = [
+    { id: 'acme/thinker', provider: 'acme', upstream_model: 'mirror', rates: null, reasoning },
+    { id: 'acme/chat-only', provider: 'acme', upstream_model: 'ok', rates: null, modalities: ['openai'] },
+  ];
+  world = await startAi({ models: provider.modelsFile(scripts, { models }) });
+});
+afterAll(async () => {
+  await world.close();
+  await provider.close();
+});
+const text = (body: object) => world.post('/v1/ai/text', body);
+const requestFor = async (body: object) => {
+  expect((await text(body)).status).toBe(200);
+  return JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
+};
 
+describe('ai.generateText', () => {
   test('answers with a message', async () => {
     const response = await text({ model: 'local/echo', prompt: 'Good morning' });
     expect(response.status).toBe(200);
@@ -84,7 +85,10 @@ describe('ai.generateText', () => {
       ],
     });
     expect(body).not.toHaveProperty('reasoning_effort');
-    expect((await (await text({ model: 'acme/ok', prompt: 'hi' })).json()) as object).toMatchObject({
+  });
+
+  test('names the model by its id in the catalog', async () => {
+    expect(await (await text({ model: 'acme/ok', prompt: 'hi' })).json()).toMatchObject({
       metadata: { model: 'acme/ok' },
     });
   });
@@ -97,7 +101,9 @@ describe('ai.generateText', () => {
     ];
     expect((await requestFor({ model: 'acme/mirror', messages })).messages).toEqual(messages);
   });
+});
 
+describe('the effort of ai.generateText', () => {
   test('sends the requested effort or the default', async () => {
     expect(await requestFor({ model: 'acme/thinker', prompt: 'x' })).toMatchObject({
       reasoning_effort: 'low',
@@ -126,7 +132,9 @@ describe('ai.generateText', () => {
     expect(response.status).toBe(422);
     expect((await errorOf(response)).message).toContain('no reasoning efforts');
   });
+});
 
+describe('an answer of ai.generateText', () => {
   test('returns reasoning as a part of its own', async () => {
     expect(await (await text({ model: 'acme/reasoning', prompt: 'x' })).json()).toMatchObject({
       parts: [
@@ -158,10 +166,13 @@ describe('ai.generateText', () => {
 
   test('returns a call of a tool that was not offered', async () => {
     expect(await (await text({ model: 'acme/tools', prompt: 'x' })).json()).toMatchObject({
+      parts: [{ type: 'tool-call', tool_name: 'get_weather', input: { city: 'Oslo' } }],
       metadata: { finish_reason: 'tool-calls' },
     });
   });
+});
 
+describe('a refusal of ai.generateText', () => {
   test.each<[string, object, string, string]>([
     ['neither a prompt nor messages', {}, 'prompt', 'is required, or `messages` in its place'],
     [
@@ -213,7 +224,11 @@ describe('ai.generateText', () => {
   ])('explains %s', async (_name, members, path, message) => {
     const response = await text({ model: 'local/echo', ...members });
     expect(response.status).toBe(400);
-    expect(await errorOf(response)).toMatchObject({ param: path, details: [{ path, message }] });
+    expect(await errorOf(response)).toMatchObject({
+      code: 'invalid_request',
+      param: path,
+      details: [{ path, message }],
+    });
   });
 
   test('explains a large body by the form that it comes closest to', async () => {
@@ -231,21 +246,9 @@ describe('ai.generateText', () => {
   });
 
   test.each<[string, object, number, string]>([
-    ['a model that is not there', { model: 'acme/none-such', prompt: 'x' }, 404, 'model_not_found'],
-    [
-      'a model that cannot be called so',
-      { model: 'acme/chat-only', prompt: 'x' },
-      422,
-      'unsupported_by_model',
-    ],
+    ['an unknown model', { model: 'acme/none-such', prompt: 'x' }, 404, 'model_not_found'],
+    ['a model of another format', { model: 'acme/chat-only', prompt: 'x' }, 422, 'unsupported_by_model'],
     ['no model', { prompt: 'x' }, 400, 'invalid_request'],
-    ['neither prompt nor messages', { model: 'local/echo' }, 400, 'invalid_request'],
-    [
-      'both prompt and messages',
-      { model: 'local/echo', prompt: 'x', messages: [{ role: 'user', content: 'y' }] },
-      400,
-      'invalid_request',
-    ],
     [
       'an unknown member',
       { model: 'local/echo', prompt: 'x', api_base: 'http://attacker.example' },
