@@ -16,18 +16,18 @@ afterAll(async () => {
 });
 beforeEach(() => provider.reset());
 
-const gemini = (fileUri: string) =>
+const postGeminiFile = (fileUri: string) =>
   world.post('/v1beta/models/acme%2Fok:generateContent', {
     contents: [{ role: 'user', parts: [{ fileData: { fileUri, mimeType: 'image/png' } }] }],
   });
-const stream = (url: string) =>
+const postPromptFile = (url: string) =>
   world.post('/v1/ai/stream', {
     model: 'acme/ok',
     prompt: [
       { role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: { type: 'url', url } }] },
     ],
   });
-const result = (url: string) =>
+const postToolResult = (url: string) =>
   world.post('/v1/ai/stream', {
     model: 'acme/ok',
     prompt: [
@@ -51,12 +51,12 @@ const result = (url: string) =>
   });
 
 describe.each([
-  ['a Gemini request', gemini],
-  ['a prompt of the AI SDK', stream],
-  ['a result of a tool', result],
-] as const)('the address in %s', (_where, post) => {
+  ['a Gemini request', postGeminiFile],
+  ['a prompt of the AI SDK', postPromptFile],
+  ['a result of a tool', postToolResult],
+] as const)('the address in %s', (_name, post) => {
   test.each(['file:///etc/passwd', 'FILE:///etc/passwd', 'ftp://a.test/b', 'javascript:alert(1)', 'a b'])(
-    '%s is 400',
+    'is refused as %s',
     async (address) => {
       const response = await post(address);
       expect(response.status).toBe(400);
@@ -64,7 +64,7 @@ describe.each([
     },
   );
 
-  test('https is sent', async () => {
+  test('is sent with https', async () => {
     const response = await post('https://pictures.test/a.png');
     await response.text();
     expect(response.status).toBe(200);

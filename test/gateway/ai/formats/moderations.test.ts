@@ -87,7 +87,7 @@ describe('ai.moderateContent', () => {
     expect(Number(answer.headers.get('x-townhall-credits'))).toBeGreaterThan(0);
   });
 
-  test('is of the type moderation in the list of models', async () => {
+  test('shows its model with the type moderation', async () => {
     const model = await client().models.retrieve('acme/guard');
     expect(model).toMatchObject({ type: 'moderation' });
     const answer = await world.get('/v1/ai/models/acme%2Fguard');

@@ -59,12 +59,12 @@ const messagesBody = (text: string) => ({
     { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'call_1', content: 'x' }] },
   ],
 });
-const hubCall = { toolCallId: 'call_1', toolName: 'f' };
+const toolCall = { toolCallId: 'call_1', toolName: 'f' };
 const streamBody = (input: object, output: object) => ({
   prompt: [
     user,
-    { role: 'assistant', content: [{ type: 'tool-call', ...hubCall, input }] },
-    { role: 'tool', content: [{ type: 'tool-result', ...hubCall, output }] },
+    { role: 'assistant', content: [{ type: 'tool-call', ...toolCall, input }] },
+    { role: 'tool', content: [{ type: 'tool-result', ...toolCall, output }] },
   ],
 });
 const textBody = (text: string) => ({
@@ -111,8 +111,8 @@ test('results of tools that are text are translated at any length', async () => 
     model: 'gemini/ok',
     ...chatBody(letters, quotes + quotes),
   });
-  expect(await response.text()).not.toContain('request_too_large');
-  expect(provider.lastCall().body.toString()).toContain('\\"\\"');
+  expect(response.status, await response.text()).toBe(200);
+  expect(provider.lastCall().body.length).toBeGreaterThan(2 * 2 * quotes.length);
 });
 
 test('a tool name of more than 128 characters is 400 in stream', async () => {
@@ -126,5 +126,5 @@ test('a tool name of more than 128 characters is 400 in stream', async () => {
   };
   const response = await world.post('/v1/ai/stream', body);
   expect(response.status).toBe(400);
-  expect(JSON.stringify(await response.json())).toContain('toolName');
+  expect(await errorOf(response)).toMatchObject({ param: 'prompt[1].content[0].toolName' });
 });
