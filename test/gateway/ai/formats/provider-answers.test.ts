@@ -36,8 +36,10 @@ const completion = (message: object, overrides: object = {}, choice: object = {}
 const verbatimModel = (body: { sse?: string; json?: string }) =>
   `verbatim?${new URLSearchParams(body).toString()}`;
 
+// Moonshot reports cached tokens as a member of its own.
 const moonshot = { prompt_tokens: 1_000, completion_tokens: 10, total_tokens: 1_010, cached_tokens: 900 };
-const furtherMembers = {
+// Some servers count reasoning on top of the completion, which only the total shows.
+const separateReasoning = {
   prompt_tokens: 10,
   completion_tokens: 4,
   total_tokens: 314,
@@ -77,12 +79,12 @@ const scripts: Record<string, string> = {
       chunk({}, null, { choices: [], usage: moonshot }) +
       data('[DONE]'),
   }),
-  beside: verbatimModel({
-    json: completion({}, { usage: furtherMembers }),
+  'separate-reasoning': verbatimModel({
+    json: completion({}, { usage: separateReasoning }),
     sse:
       chunk({ content: 'x' }) +
       chunk({}, 'stop') +
-      chunk({}, null, { choices: [], usage: furtherMembers }) +
+      chunk({}, null, { choices: [], usage: separateReasoning }) +
       data('[DONE]'),
   }),
   long: verbatimModel({ json: completion({ content: 'x'.repeat(9 * 1024 * 1024) }) }),
@@ -103,7 +105,7 @@ const scripts: Record<string, string> = {
         response: { ...failedAnswer, status: 'completed', usage: { input_tokens: 1, output_tokens: 1 } },
       }),
   }),
-  kept: verbatimModel({
+  'stored-context': verbatimModel({
     json: JSON.stringify({
       ...failedAnswer,
       status: 'completed',
@@ -118,7 +120,7 @@ let world: World;
 beforeAll(async () => {
   provider = await startProvider();
   const rates = { input: 1_000_000, cached_input: 100_000, output: 2_000_000 };
-  const passThrough = (owner: string) =>
+  const modelsOf = (owner: string) =>
     Object.entries(scripts).map(([name, script]) => ({
       id: `${owner}/${name}`,
       provider: owner,
@@ -144,8 +146,8 @@ beforeAll(async () => {
         { id: 'claude', kind: 'anthropic', base_url: provider.url },
       ],
       models: [
-        ...passThrough('passed'),
-        ...passThrough('translated'),
+        ...modelsOf('passed'),
+        ...modelsOf('translated'),
         { id: 'claude/ok', provider: 'claude', upstream_model: 'ok', rates },
         {
           id: 'passed/speech',
@@ -213,8 +215,10 @@ describe.each(['passed', 'translated'])('a provider of chat completions, %s', (o
   });
 
   test.each([
+    // 100 tokens of input, 900 cached at a tenth, 10 of output at double.
     ['moonshot', 100 + 90 + 20],
-    ['beside', 10 + 8 + 600],
+    // 10 tokens of input; 4 of output and 300 of reasoning at double.
+    ['separate-reasoning', 10 + 8 + 600],
   ])('is charged alike whole and streamed: %s', async (name, credits) => {
     await (await chat(`${owner}/${name}`)).text();
     expect(world.ledger.last().charged).toBe(BigInt(credits));
@@ -262,7 +266,7 @@ describe('a model that fails its answer', () => {
     expect(world.ledger.last().facts.outcome).toBe('upstream_failed');
   });
 
-  test('counts as a failure of the provider', async () => {
+  test('counts as failed without a reason for its end', async () => {
     const events = await eventsOf(await chat('translated/no-reason', { stream: true }));
     expect(events).not.toContain('[DONE]');
     expect(world.ledger.last().facts.outcome).toBe('upstream_failed');
@@ -289,7 +293,7 @@ describe('a response', () => {
   });
 
   test('is held and charged for stored context that the provider reads', async () => {
-    const body = { model: 'passed/kept', prompt: { id: 'pmpt_1' } };
+    const body = { model: 'passed/stored-context', prompt: { id: 'pmpt_1' } };
     await (await world.post('/v1/ai/responses', body)).text();
     expect(world.ledger.last()).toMatchObject({
       charged: 50_020n,
@@ -300,7 +304,7 @@ describe('a response', () => {
 
   test('is refused with a conversation that the provider stores', async () => {
     const response = await world.post('/v1/ai/responses', {
-      model: 'passed/kept',
+      model: 'passed/stored-context',
       input: 'hi',
       conversation: 'conv_1',
     });
@@ -323,7 +327,10 @@ describe('speech', () => {
 
 describe('a request', () => {
   test('is refused when it repeats include_usage', async () => {
-    const body = `{"model":"passed/moonshot","stream":true,"stream_options":{"include_usage":true,"include_usage":false},"messages":${JSON.stringify(messages)}}`;
+    const body =
+      '{"model":"passed/moonshot","stream":true,' +
+      '"stream_options":{"include_usage":true,"include_usage":false},' +
+      `"messages":${JSON.stringify(messages)}}`;
     const response = await world.post('/v1/ai/chat/completions', body);
     expect([response.status, (await errorOf(response)).param]).toEqual([400, 'include_usage']);
     expect(provider.calls).toHaveLength(0);
@@ -366,29 +373,33 @@ describe('a conversation that is translated', () => {
   const lastMessages = () =>
     (JSON.parse(provider.lastCall().body.toString()) as { messages: Record<string, unknown>[] }).messages;
 
-  test('keeps a refusal and calls without arguments', async () => {
+  test('keeps a refusal', async () => {
+    await chat('translated/moonshot', {
+      messages: [...messages, { role: 'assistant', content: null, refusal: 'I will not.' }, ...messages],
+    });
+    expect(lastMessages()[1]).toEqual({ role: 'assistant', content: 'I will not.' });
+  });
+
+  test('keeps a call without arguments', async () => {
+    const call = { id: 'c1', type: 'function', function: { name: 'f', arguments: '' } };
     await chat('translated/moonshot', {
       messages: [
-        { role: 'user', content: 'a' },
-        { role: 'assistant', content: null, refusal: 'I will not.' },
-        { role: 'user', content: 'b' },
-        {
-          role: 'assistant',
-          content: null,
-          tool_calls: [{ id: 'c1', type: 'function', function: { name: 'f', arguments: '' } }],
-        },
+        ...messages,
+        { role: 'assistant', content: null, tool_calls: [call] },
         { role: 'tool', tool_call_id: 'c1', content: '' },
       ],
     });
-    expect(lastMessages()[1]).toEqual({ role: 'assistant', content: 'I will not.' });
-    expect(lastMessages()[3]).toMatchObject({ tool_calls: [{ function: { name: 'f', arguments: '{}' } }] });
+    expect(lastMessages()[1]).toMatchObject({ tool_calls: [{ function: { name: 'f', arguments: '{}' } }] });
   });
 
-  test('warns of dropped members and refuses lossy messages', async () => {
+  test('warns of a dropped member', async () => {
     const response = await chat('translated/moonshot', {
       messages: [{ role: 'user', name: 'bob', content: 'hi' }],
     });
     expect(response.headers.get('x-townhall-warnings')).toContain('messages[0].name');
+  });
+
+  test('is refused with a call that would be lost', async () => {
     const answer = await chat('translated/moonshot', {
       messages: [
         ...messages,
