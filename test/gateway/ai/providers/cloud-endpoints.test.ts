@@ -78,7 +78,7 @@ describe('endpoints with credentials', () => {
       ({ headers }) => headers.authorization,
     );
     expect(authorizations).toEqual(Array.from({ length: 6 }, () => 'Bearer token-1'));
-    expect(firstProvider.calls.length * secondProvider.calls.length).toBeGreaterThan(0);
+    expect([firstProvider.calls.length, secondProvider.calls.length]).not.toContain(0);
   });
 
   test('answer at the other one while one limits requests', async () => {
