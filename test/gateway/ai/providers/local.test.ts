@@ -1,3 +1,4 @@
+// The local models: what local/echo and local/guide answer, and the smallest values of a schema.
 import { mkdtemp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,6 +29,9 @@ describe('local/echo', () => {
 
   test('gives the same answer for the same call', async () => {
     expect(await model.generate(call('a  b\n\nc'))).toEqual(await model.generate(call('a  b\n\nc')));
+  });
+
+  test('repeats the text without white space around it', async () => {
     expect((await model.generate(call(' a  b\n\nc '))).content).toEqual([
       { type: 'text', text: 'a  b\n\nc' },
     ]);
@@ -74,21 +78,25 @@ describe('local/echo', () => {
     expect((await model.generate(call('@length\na'))).finishReason.unified).toBe('length');
   });
 
-  test('calls a required tool with the smallest valid input', async () => {
-    const tools = [
-      {
-        type: 'function' as const,
-        name: 'find',
-        inputSchema: {
-          type: 'object' as const,
-          required: ['q'],
-          properties: { q: { type: 'string' as const, minLength: 1 } },
-        },
+  const tools = [
+    {
+      type: 'function' as const,
+      name: 'find',
+      inputSchema: {
+        type: 'object' as const,
+        required: ['q'],
+        properties: { q: { type: 'string' as const, minLength: 1 } },
       },
-    ];
+    },
+  ];
+
+  test('calls a required tool with the smallest valid input', async () => {
     expect(
       (await model.generate(call('x', { tools, toolChoice: { type: 'required' } }))).content,
     ).toContainEqual({ type: 'tool-call', toolCallId: 'call_1', toolName: 'find', input: '{"q":"x"}' });
+  });
+
+  test('calls no tool when the choice is none', async () => {
     expect(
       (await model.generate(call('@tool find {}', { tools, toolChoice: { type: 'none' } }))).content,
     ).toEqual([]);
@@ -186,7 +194,16 @@ describe('local/guide', () => {
     await mkdir(join(folder, 'guides'));
     await writeFile(
       join(folder, 'guides', 'login.md'),
-      '# Accounts\n\nWho you are.\n\n## Log in\n\nPost to `/v1/accounts/login/start` and keep the token; see [Leave](#leave), [Logs](../logs.md) and [RFC](https://a.test/rfc).\n\n```sh\n# not a heading\ncurl x\n```\n\n## Leave\n\nThrow the token away.\n',
+      [
+        '# Accounts',
+        'Who you are.',
+        '## Log in',
+        'Post to `/v1/accounts/login/start` and keep the token; ' +
+          'see [Leave](#leave), [Logs](../logs.md) and [RFC](https://a.test/rfc).',
+        '```sh\n# not a heading\ncurl x\n```',
+        '## Leave',
+        'Throw the token away.\n',
+      ].join('\n\n'),
     );
     await writeFile(
       join(folder, 'logs.md'),

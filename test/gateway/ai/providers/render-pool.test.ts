@@ -1,4 +1,5 @@
-import { expect, describe, test } from 'vitest';
+// The limits of local rendering: turns among users, the pool of workers, and the size of a task.
+import { describe, expect, test } from 'vitest';
 import { createFairLimit } from '../../../../src/gateway/ai/providers/local/renderer/fair-limit.ts';
 import { createRenderPool } from '../../../../src/gateway/ai/providers/local/renderer/render-pool.ts';
 import { fliteModel } from '../../../../src/gateway/ai/providers/local/flite.ts';
@@ -59,21 +60,30 @@ describe('createFairLimit', () => {
     await limit.acquire('b', openSignal);
   });
 
-  test('releases a slot once after an aborted entry', async () => {
+  test('removes an aborted entry from the queue', async () => {
     const limit = createFairLimit({ slots: 1, slotsPerOwner: 1 });
-    const release = await limit.acquire('a', openSignal);
+    await limit.acquire('a', openSignal);
     const abort = new AbortController();
     const acquisition = limit.acquire('b', abort.signal);
     abort.abort(new Error('gone'));
     await expect(acquisition).rejects.toThrow('gone');
     expect(limit.countWaiting('b')).toBe(0);
+  });
+
+  test('frees a slot once when it is released twice', async () => {
+    const limit = createFairLimit({ slots: 1, slotsPerOwner: 1 });
+    const release = await limit.acquire('a', openSignal);
     release();
     release();
-    await limit.acquire('c', openSignal);
-    void limit.acquire('d', openSignal);
+    await limit.acquire('b', openSignal);
+    void limit.acquire('c', openSignal);
     await settle();
-    expect(limit.countWaiting('d')).toBe(1);
-    await expect(limit.acquire('e', AbortSignal.abort(new Error('late')))).rejects.toThrow('late');
+    expect(limit.countWaiting('c')).toBe(1);
+  });
+
+  test('refuses an entry that is aborted before', async () => {
+    const limit = createFairLimit({ slots: 1, slotsPerOwner: 1 });
+    await expect(limit.acquire('a', AbortSignal.abort(new Error('late')))).rejects.toThrow('late');
   });
 });
 
@@ -186,6 +196,10 @@ describe('the local media models', () => {
 
   test('accept less text at a lower speed', async () => {
     const text = 'word '.repeat(300);
+    const failingPool = { ...renderPool, render: () => Promise.reject(new Error('accepted')) };
+    await expect(fliteModel({ renderPool: failingPool }).generate(speech({ text }))).rejects.toThrow(
+      'accepted',
+    );
     await expect(fliteModel({ renderPool }).generate(speech({ text, speed: 0.25 }))).rejects.toMatchObject({
       status: 422,
       param: 'text',
