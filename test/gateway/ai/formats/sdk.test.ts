@@ -1,3 +1,5 @@
+// The AI SDK in two versions, with our client's models, its gateway provider and its provider for
+// OpenAI-compatible servers.
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { createGatewayClient } from '@townhall/gateway';
 import * as ai7 from 'ai';
@@ -19,202 +21,181 @@ const pixel = Buffer.from(
 );
 const toolPrompt = '@reasoning They ask.\n@tool get_weather {"city":"Oslo"}\nI look it up';
 
-describe('the AI SDK against a server', () => {
-  let provider: ScriptedProvider;
-  let world: World;
-  beforeAll(async () => {
-    provider = await startProvider();
-    const scripts = {
-      ok: 'ok',
-      slow: 'ok?chunks=500&gap=20',
-      mirror: 'ok',
-      limited: 'status?code=429&retry_after=0',
-      refused: 'status?code=400&error_code=bad_thing',
-      cut: 'reset?chunks=2',
-    };
-    world = await startAi({
-      models: provider.modelsFile(scripts),
-      resilience: { retry: { retries: 0 }, breaker: { consecutiveFailures: 1_000, windowCalls: 1_000 } },
-    });
+let provider: ScriptedProvider;
+let world: World;
+beforeAll(async () => {
+  provider = await startProvider();
+  const scripts = {
+    ok: 'ok',
+    slow: 'ok?chunks=500&gap=20',
+    limited: 'status?code=429&retry_after=0',
+    refused: 'status?code=400&error_code=bad_thing',
+    cut: 'reset?chunks=2',
+  };
+  world = await startAi({
+    models: provider.modelsFile(scripts),
+    resilience: { retry: { retries: 0 }, breaker: { consecutiveFailures: 1_000, windowCalls: 1_000 } },
   });
-  afterAll(async () => {
-    await world.close();
-    await provider.close();
-  });
-  beforeEach(() => provider.reset());
+});
+afterAll(async () => {
+  await world.close();
+  await provider.close();
+});
+beforeEach(() => provider.reset());
 
-  // Both versions have the same functions with nearly the same types; the tests use the newer
-  // version's.
-  const ways: [string, Sdk, (id: string) => Model][] = [
-    ['ai 7, the model of our client', ai7, (id) => ourClient(id)],
-    ['ai 6, the model of our client', ai6 as unknown as Sdk, (id) => ourClient(id)],
-    [
-      'ai 7, @ai-sdk/gateway 4',
-      ai7,
-      (id) => createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: userToken })(id) as Model,
-    ],
-    [
-      'ai 6, @ai-sdk/gateway 3',
-      ai6 as unknown as Sdk,
-      (id) => createGateway3({ baseURL: `${world.url}/v1/ai`, apiKey: userToken })(id) as Model,
-    ],
-    [
-      'ai 7, openai-compatible 3',
-      ai7,
-      (id) =>
-        createOpenAICompatible({
-          name: 'townhall',
-          baseURL: `${world.url}/v1/ai`,
-          apiKey: userToken,
-          includeUsage: true,
-          supportsStructuredOutputs: true,
-        })(id),
-    ],
-    [
-      'ai 6, openai-compatible 2',
-      ai6 as unknown as Sdk,
-      (id) =>
-        createOpenAICompatible2({
-          name: 'townhall',
-          baseURL: `${world.url}/v1/ai`,
-          apiKey: userToken,
-          includeUsage: true,
-          supportsStructuredOutputs: true,
-        })(id) as Model,
-    ],
-  ];
-  const ourClient = (id: string) => createGatewayClient({ baseUrl: world.url, token: userToken }).model(id);
+const settings = (apiKey = userToken) => ({ baseURL: `${world.url}/v1/ai`, apiKey });
+const compatibleSettings = () => ({
+  name: 'townhall',
+  includeUsage: true,
+  supportsStructuredOutputs: true,
+  ...settings(),
+});
+const ourClient = (id: string) => createGatewayClient({ baseUrl: world.url, token: userToken }).model(id);
 
-  describe.each(ways)('%s', (_way, sdk, model) => {
-    const weather = () =>
-      sdk.tool({
-        inputSchema: z.object({ city: z.string() }),
-        execute: async ({ city }) => `It rains in ${city}.`,
-      });
+// Both versions have the same functions with nearly the same types; the tests use the newer
+// version's.
+const variants: [string, Sdk, (id: string) => Model][] = [
+  ['ai 7, the model of our client', ai7, (id) => ourClient(id)],
+  ['ai 6, the model of our client', ai6 as unknown as Sdk, (id) => ourClient(id)],
+  ['ai 7, @ai-sdk/gateway 4', ai7, (id) => createGateway4(settings())(id) as Model],
+  ['ai 6, @ai-sdk/gateway 3', ai6 as unknown as Sdk, (id) => createGateway3(settings())(id) as Model],
+  ['ai 7, openai-compatible 3', ai7, (id) => createOpenAICompatible(compatibleSettings())(id)],
+  [
+    'ai 6, openai-compatible 2',
+    ai6 as unknown as Sdk,
+    (id) => createOpenAICompatible2(compatibleSettings())(id) as Model,
+  ],
+];
 
-    test('generates text with its usage', async () => {
-      const { text, usage, finishReason } = await sdk.generateText({
-        model: model('local/echo'),
-        prompt: 'Good morning',
-      });
-      expect([text, finishReason, usage.inputTokens, usage.outputTokens]).toEqual([
-        'Good morning',
-        'stop',
-        2,
-        2,
-      ]);
+describe.each(variants)('%s', (_name, sdk, model) => {
+  const weather = () =>
+    sdk.tool({
+      inputSchema: z.object({ city: z.string() }),
+      execute: async ({ city }) => `It rains in ${city}.`,
     });
 
-    test('streams text', async () => {
-      const result = sdk.streamText({ model: model('acme/ok'), prompt: 'hi' });
-      let streamedText = '';
-      for await (const piece of result.textStream) streamedText += piece;
-      expect(streamedText).toBe('tok0 tok1 tok2 tok3 tok4 ');
-      expect((await result.usage).outputTokens).toBe(5);
+  test('generates text with its usage', async () => {
+    const { text, usage, finishReason } = await sdk.generateText({
+      model: model('local/echo'),
+      prompt: 'Good morning',
     });
-
-    test('runs tools over several steps and gets the reasoning', async () => {
-      const result = await sdk.generateText({
-        model: model('local/echo'),
-        prompt: toolPrompt,
-        tools: { get_weather: weather() },
-        stopWhen: sdk.stepCountIs(3),
-      });
-      expect(result.text).toBe('It rains in Oslo.');
-      expect(result.steps[0]?.reasoningText).toBe('They ask.');
-      const stream = sdk.streamText({
-        model: model('local/echo'),
-        prompt: toolPrompt,
-        tools: { get_weather: weather() },
-        stopWhen: sdk.stepCountIs(3),
-      });
-      expect(await stream.text).toBe('It rains in Oslo.');
-      expect((await stream.steps).length).toBe(2);
-    });
-
-    test('generates objects of a schema', async () => {
-      const schema = z.object({ city: z.string().min(2), days: z.array(z.number()).min(1) });
-      const { output } = await sdk.generateText({
-        model: model('local/echo'),
-        prompt: 'x',
-        output: sdk.Output.object({ schema }),
-      });
-      expect(schema.safeParse(output).success).toBe(true);
-    });
-
-    test('sends pictures', async () => {
-      const content = [
-        { type: 'text' as const, text: 'What is this?' },
-        { type: 'image' as const, image: pixel, mediaType: 'image/png' },
-      ];
-      await sdk.generateText({ model: model('acme/mirror'), messages: [{ role: 'user', content }] });
-      expect(provider.lastCall().body.toString()).toContain(pixel.toString('base64'));
-    });
-
-    test('aborts the call to the provider with its own', async () => {
-      const caller = new AbortController();
-      const result = sdk.streamText({
-        model: model('acme/slow'),
-        prompt: 'hi',
-        abortSignal: caller.signal,
-        onError: () => {},
-      });
-      const readPromise = (async () => {
-        for await (const _piece of result.textStream) caller.abort();
-      })();
-      await readPromise.catch(() => {});
-      await provider.until((calls) => calls[0]?.abortedAt !== undefined);
-      expect(provider.lastCall().tokens).toBeLessThan(500);
-    });
-
-    test('retries only transient errors', async () => {
-      await expect(
-        sdk.generateText({ model: model('acme/limited'), prompt: 'hi', maxRetries: 1 }),
-      ).rejects.toThrow('limiting requests');
-      expect(provider.calls).toHaveLength(2);
-      provider.reset();
-      await expect(
-        sdk.generateText({ model: model('acme/refused'), prompt: 'hi', maxRetries: 1 }),
-      ).rejects.toThrow('scripted 400');
-      expect(provider.calls).toHaveLength(1);
-    });
-
-    test('reports a stream that broke off', async () => {
-      const errors: unknown[] = [];
-      const result = sdk.streamText({
-        model: model('acme/cut'),
-        prompt: 'hi',
-        maxRetries: 0,
-        onError: ({ error }) => void errors.push(error),
-      });
-      await result.consumeStream({ onError: () => {} });
-      expect(errors.length).toBeGreaterThan(0);
-    });
+    expect([text, finishReason, usage.inputTokens, usage.outputTokens]).toEqual([
+      'Good morning',
+      'stop',
+      2,
+      2,
+    ]);
   });
 
-  test('lists the models through its gateway provider', async () => {
-    for (const gateway of [
-      createGateway3({ baseURL: `${world.url}/v1/ai`, apiKey: userToken }),
-      createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: userToken }),
-    ]) {
+  test('streams text', async () => {
+    const result = sdk.streamText({ model: model('acme/ok'), prompt: 'hi' });
+    let streamedText = '';
+    for await (const piece of result.textStream) streamedText += piece;
+    expect(streamedText).toBe('tok0 tok1 tok2 tok3 tok4 ');
+    expect((await result.usage).outputTokens).toBe(5);
+  });
+
+  const toolCall = () => ({
+    model: model('local/echo'),
+    prompt: toolPrompt,
+    tools: { get_weather: weather() },
+    stopWhen: sdk.stepCountIs(3),
+  });
+
+  test('runs tools over several steps', async () => {
+    const { text, steps } = await sdk.generateText(toolCall());
+    expect([text, steps.length]).toEqual(['It rains in Oslo.', 2]);
+  });
+
+  test('runs tools over several steps of a stream', async () => {
+    const stream = sdk.streamText(toolCall());
+    expect(await stream.text).toBe('It rains in Oslo.');
+    expect(await stream.steps).toHaveLength(2);
+  });
+
+  test('gets the reasoning of a step', async () => {
+    const { steps } = await sdk.generateText(toolCall());
+    expect(steps[0]?.reasoningText).toBe('They ask.');
+  });
+
+  test('generates objects of a schema', async () => {
+    const schema = z.object({ city: z.string().min(2), days: z.array(z.number()).min(1) });
+    const { output } = await sdk.generateText({
+      model: model('local/echo'),
+      prompt: 'x',
+      output: sdk.Output.object({ schema }),
+    });
+    expect(schema.safeParse(output).success).toBe(true);
+  });
+
+  test('sends pictures', async () => {
+    const content = [
+      { type: 'text' as const, text: 'What is this?' },
+      { type: 'image' as const, image: pixel, mediaType: 'image/png' },
+    ];
+    await sdk.generateText({ model: model('acme/ok'), messages: [{ role: 'user', content }] });
+    expect(provider.lastCall().body.toString()).toContain(pixel.toString('base64'));
+  });
+
+  test('aborts the call to the provider with its own', async () => {
+    const caller = new AbortController();
+    const result = sdk.streamText({
+      model: model('acme/slow'),
+      prompt: 'hi',
+      abortSignal: caller.signal,
+      onError: () => {},
+    });
+    for await (const _piece of result.textStream) caller.abort();
+    await provider.until((calls) => calls[0]?.abortedAt !== undefined);
+    expect(provider.lastCall().tokens).toBeLessThan(500);
+  });
+
+  test('retries only transient errors', async () => {
+    await expect(
+      sdk.generateText({ model: model('acme/limited'), prompt: 'hi', maxRetries: 1 }),
+    ).rejects.toThrow('limiting requests');
+    expect(provider.calls).toHaveLength(2);
+    provider.reset();
+    await expect(
+      sdk.generateText({ model: model('acme/refused'), prompt: 'hi', maxRetries: 1 }),
+    ).rejects.toThrow('scripted 400');
+    expect(provider.calls).toHaveLength(1);
+  });
+
+  test('reports a stream that broke off', async () => {
+    const errors: unknown[] = [];
+    const result = sdk.streamText({
+      model: model('acme/cut'),
+      prompt: 'hi',
+      maxRetries: 0,
+      onError: ({ error }) => void errors.push(error),
+    });
+    await result.consumeStream({ onError: () => {} });
+    expect(errors).toMatchObject([{ message: expect.stringContaining('broke off before its answer') }]);
+  });
+});
+
+describe("the AI SDK's gateway provider", () => {
+  test('lists the models', async () => {
+    for (const gateway of [createGateway3(settings()), createGateway4(settings())]) {
       const { models } = await gateway.getAvailableModels();
       expect(models.map((model) => model.id)).toEqual(expect.arrayContaining(['local/echo', 'acme/ok']));
     }
   });
 
-  test('maps errors to their classes in its gateway provider', async () => {
-    const gateway = createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: userToken });
+  test('maps errors to their classes', async () => {
+    const gateway = createGateway4(settings());
     await expect(
       ai7.generateText({ model: gateway('acme/none'), prompt: 'x', maxRetries: 0 }),
     ).rejects.toMatchObject({ statusCode: 404 });
-    const stranger = createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: 'wrong' });
+    const stranger = createGateway4(settings('wrong'));
     await expect(
       ai7.generateText({ model: stranger('local/echo'), prompt: 'x', maxRetries: 0 }),
     ).rejects.toMatchObject({ name: 'GatewayAuthenticationError' });
   });
 
   test("takes the effort from version 7's common reasoning option", async () => {
-    const gateway = createGateway4({ baseURL: `${world.url}/v1/ai`, apiKey: userToken });
+    const gateway = createGateway4(settings());
     await expect(
       ai7.generateText({ model: gateway('local/echo'), prompt: 'x', reasoning: 'max', maxRetries: 0 }),
     ).rejects.toThrow('allowed are low, high');
