@@ -526,6 +526,8 @@ describe("OpenAI's client", () => {
 
   test.each(['cut', 'error'])('throws for an incomplete response (%s)', async (script) => {
     const stream = await client().responses.create({ model: `acme/${script}`, input: 'hi', stream: true });
-    await expect(Array.fromAsync(stream)).rejects.toThrow('model provider');
+    await expect(async () => {
+      for await (const _event of stream);
+    }).rejects.toThrow('model provider');
   });
 });

@@ -1,3 +1,4 @@
+// The responses format on local models, with raw requests and OpenAI's client.
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { errorOf, eventsOf, startAi, userToken, type World } from '../world.ts';
@@ -129,30 +130,37 @@ describe('ai.createResponse with a local model', () => {
     expect(secondResponse.output_text).toBe('It rains.');
   });
 
-  test('returns the plain text of a custom tool call, whole and streamed', async () => {
-    const body = {
-      input: '@tool shout {"input":"Hey \\"you\\""}',
-      tools: [{ type: 'custom', name: 'shout' }],
-    };
-    const call = { type: 'custom_tool_call', call_id: 'call_1', name: 'shout', input: 'Hey "you"' };
-    expect(((await (await post(body)).json()) as { output: Json[] }).output).toMatchObject([call]);
-    const events = await stream(body);
+  const customToolRequest = {
+    input: '@tool shout {"input":"Hey \\"you\\""}',
+    tools: [{ type: 'custom', name: 'shout' }],
+  };
+  const customToolCall = { type: 'custom_tool_call', call_id: 'call_1', name: 'shout', input: 'Hey "you"' };
+
+  test('returns the plain text of a custom tool call', async () => {
+    expect(await (await post(customToolRequest)).json()).toMatchObject({ output: [customToolCall] });
+  });
+
+  test('streams the plain text of a custom tool call', async () => {
+    const events = await stream(customToolRequest);
     expect(events.map(({ type }) => type).slice(2, -1)).toEqual([
       'response.output_item.added',
       'response.custom_tool_call_input.delta',
       'response.custom_tool_call_input.done',
       'response.output_item.done',
     ]);
-    expect(events.at(-1)).toMatchObject({ response: { output: [call] } });
-    const next = await post({
-      ...body,
+    expect(events.at(-1)).toMatchObject({ response: { output: [customToolCall] } });
+  });
+
+  test('answers with the result of a custom tool', async () => {
+    const answer = await post({
+      ...customToolRequest,
       input: [
         { role: 'user', content: 'x' },
-        call,
+        customToolCall,
         { type: 'custom_tool_call_output', call_id: 'call_1', output: 'Louder.' },
       ],
     });
-    expect(await next.json()).toMatchObject({ output: [{ content: [{ text: 'Louder.' }] }] });
+    expect(await answer.json()).toMatchObject({ output: [{ content: [{ text: 'Louder.' }] }] });
   });
 
   describe('with a namespace of tools', () => {
@@ -222,16 +230,18 @@ describe('ai.createResponse with settings', () => {
     });
   });
 
-  test('follows a schema or answers in plain JSON', async () => {
+  test('follows a schema', async () => {
     const schema = { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } };
     const text = { format: { type: 'json_schema', name: 'a', schema } };
     expect(await (await post({ input: 'x', text })).json()).toMatchObject({
       output: [{ content: [{ text: '{"n":0}' }] }],
       text,
     });
-    expect(
-      await (await post({ input: 'x', text: { format: { type: 'json_object' } } })).json(),
-    ).toMatchObject({
+  });
+
+  test('answers in JSON without a schema', async () => {
+    const text = { format: { type: 'json_object' } };
+    expect(await (await post({ input: 'x', text })).json()).toMatchObject({
       output: [{ content: [{ text: '{"text":"x"}' }] }],
     });
   });
@@ -259,18 +269,18 @@ describe('ai.createResponse in case of an error', () => {
       code: 'upstream_failed',
       sequence_number: events.length - 1,
     });
+  });
+
+  test("makes OpenAI's client throw for a failure midway", async () => {
+    const input = '@fail-after 1\na b';
+    const events = await client().responses.create({ model: 'local/echo', input, stream: true });
     await expect(async () => {
-      for await (const _event of await client().responses.create({
-        model: 'local/echo',
-        input: '@fail-after 1\na b',
-        stream: true,
-      }));
+      for await (const _event of events);
     }).rejects.toThrow('@fail');
   });
 
-  test('answers a failure before the first content with a status', async () => {
-    for (const streams of [false, true])
-      expect((await post({ input: '@fail', stream: streams })).status).toBe(502);
+  test.each([false, true])('has a status before the first content, streamed: %s', async (streams) => {
+    expect((await post({ input: '@fail', stream: streams })).status).toBe(502);
   });
 });
 
