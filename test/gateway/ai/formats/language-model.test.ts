@@ -205,7 +205,9 @@ describe('a request of ai.streamText', () => {
   const modelHeader = { 'ai-language-model-id': 'local/echo' };
 
   test('takes the model from the header', async () => {
-    expectWellFormed(await partsOf(await stream({ prompt: say('x') }, modelHeader)));
+    const answer = await partsOf(await stream({ prompt: say('x') }, modelHeader));
+    expectWellFormed(answer);
+    expect(answer.parts[1]).toMatchObject({ modelId: 'local/echo' });
   });
 
   test.each([

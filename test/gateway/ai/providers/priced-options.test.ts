@@ -1,5 +1,6 @@
+// Options of images and videos that could change the price of a call.
 import { describe, expect, test } from 'vitest';
-import { withDefaults, type ModelsFileEntry } from '../../../../src/gateway/ai/catalog/models-file.ts';
+import type { CatalogModel } from '../../../../src/gateway/ai/catalog/catalog.ts';
 import { createMediaModels } from '../../../../src/gateway/ai/providers/media-models.ts';
 import type { ImageCall, VideoCall } from '../../../../src/gateway/ai/hub/media-model.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
@@ -11,24 +12,20 @@ const models = createMediaModels({
   clock: systemClock,
   videoLimits: { pollMs: 1, maxBytes: 1 },
 });
-const [providerEntry] = withDefaults({
-  providers: [{ id: 'acme', kind: 'openai-compatible', base_url: 'http://127.0.0.1' }],
-}).providers;
 
-function checkImage(options: Record<string, unknown>, entry: Partial<ModelsFileEntry> = {}): void {
-  const model = {
-    ...catalogModel({ rates: { image: 40 }, ...entry }),
-    ...(providerEntry && { providerEntry }),
-  };
+function checkImage(options: Record<string, unknown>, entry: Partial<CatalogModel> = {}): void {
+  const model = catalogModel({ rates: { image: 40 }, ...entry });
   models.checkImage(model, { prompt: 'x', count: 1, images: [], options } as unknown as ImageCall);
 }
 
-function checkVideo(options: Record<string, unknown>, entry: Partial<ModelsFileEntry> = {}): void {
-  const model = {
-    ...catalogModel({ rates: { video_second: 40 }, ...entry }),
-    ...(providerEntry && { providerEntry }),
-  };
-  models.checkVideo(model, { prompt: 'x', images: [], options } as unknown as VideoCall);
+function checkVideo(options: Record<string, unknown>, entry: Partial<CatalogModel> = {}): void {
+  const model = catalogModel({ rates: { video_second: 40 }, ...entry });
+  const providerEntry = { ...model.providerEntry, video_format: 'openai' as const };
+  models.checkVideo({ ...model, providerEntry }, {
+    prompt: 'x',
+    images: [],
+    options,
+  } as unknown as VideoCall);
 }
 
 describe('an option that changes the price', () => {
@@ -47,14 +44,15 @@ describe('an option that changes the price', () => {
     expect(() => checkImage({ quality: 'high' }, { rates: null })).not.toThrow();
   });
 
-  test('passes when the operator covers it', () => {
-    checkImage({ quality: 'high' }, { covered_options: ['quality'] });
+  test('passes only when the operator covers it', () => {
+    expect(() => checkImage({ quality: 'high' }, { covered_options: ['quality'] })).not.toThrow();
     expect(() => checkImage({ hd: true }, { covered_options: ['quality'] })).toThrow('provider_options.hd');
   });
 
   test('passes as the resolution of a model with rates by resolution', () => {
+    const rates = { video_second_720: 40, video_second_1080: 80 };
     expect(() => checkVideo({ resolution: '1080p' })).toThrow('provider_options.resolution');
-    checkVideo({ resolution: '1080p' }, { rates: { video_second_720: 40, video_second_1080: 80 } });
+    expect(() => checkVideo({ resolution: '1080p' }, { rates })).not.toThrow();
   });
 
   test('does not affect other options', () => {
