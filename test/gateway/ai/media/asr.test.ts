@@ -2,7 +2,7 @@
 import { request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { rawRequest } from '../../../support/raw-http.ts';
-import { formOf, silence, startMedia, type MediaWorld } from './media-world.ts';
+import { formOf, refusalOf, silence, startMedia, type MediaWorld } from './media-world.ts';
 
 let world: MediaWorld;
 beforeAll(async () => {
@@ -103,7 +103,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
       headers: { authorization: `Bearer ${world.userToken}`, 'content-type': type },
       body,
     });
-    expect([response.status, await response.json()]).toMatchObject([status, { error: { code } }]);
+    expect(await refusalOf(response)).toMatchObject([status, { code }]);
   });
 
   it('accepts 25 MiB of audio', async () => {
@@ -143,10 +143,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
     ['another answer', 'acme/painter'],
   ])('is 502 for %s of the provider', async (_name, model) => {
     const response = await sendForm({ model, file });
-    expect([response.status, await response.json()]).toMatchObject([
-      502,
-      { error: { code: 'upstream_failed' } },
-    ]);
+    expect(await refusalOf(response)).toMatchObject([502, { code: 'upstream_failed' }]);
   });
 
   it('refuses guests', async () => {

@@ -168,6 +168,12 @@ export function videosOf(job: VideoJob): GeneratedVideo[] {
   return job.videos;
 }
 
+/** The status and the error of an answer that is an error. */
+export async function refusalOf(response: Response): Promise<[number, Record<string, unknown>]> {
+  const { error } = (await response.json()) as { error: Record<string, unknown> };
+  return [response.status, error];
+}
+
 /** The form that the provider received. */
 export async function formOf({ body, headers }: ProviderCall): Promise<FormData> {
   const init = { headers: { 'content-type': headers['content-type'] ?? '' } };

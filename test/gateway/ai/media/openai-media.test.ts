@@ -4,7 +4,7 @@ import type { OpenAiImageList } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scriptedPicture } from '../../../support/provider.ts';
 import { decodePng } from './png-decoder.ts';
-import { download, formOf, silence, startMedia, type MediaWorld } from './media-world.ts';
+import { download, formOf, refusalOf, silence, startMedia, type MediaWorld } from './media-world.ts';
 
 let world: MediaWorld;
 beforeAll(async () => {
@@ -111,7 +111,7 @@ describe('images', { timeout: 120_000 }, () => {
       headers: { authorization: `Bearer ${world.userToken}` },
       body: form,
     });
-    expect([answer.status, await codeOf(answer)]).toEqual([400, 'duplicate_member']);
+    expect(await refusalOf(answer)).toMatchObject([400, { code: 'duplicate_member' }]);
   });
 
   it('cancel their job when the client disconnects', async () => {
@@ -216,7 +216,7 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
     const key = newKey();
     expect((await generate(key, 'local/shapes', { size: '64x64' })).status).toBe(200);
     const secondAnswer = await generate(key, 'local/shapes', { size: '128x128' });
-    expect([secondAnswer.status, await codeOf(secondAnswer)]).toEqual([422, 'idempotency_key_reused']);
+    expect(await refusalOf(secondAnswer)).toMatchObject([422, { code: 'idempotency_key_reused' }]);
   });
 
   it('are 409 once their files are deleted', async () => {
@@ -224,7 +224,7 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
     expect((await generate(key, 'local/shapes', { size: '64x64' })).status).toBe(200);
     await world.sql`update gateway.ai_media set keep_until = gateway.townhall_now()`;
     const secondAnswer = await generate(key, 'local/shapes', { size: '64x64' });
-    expect([secondAnswer.status, await codeOf(secondAnswer)]).toEqual([409, 'result_not_replayable']);
+    expect(await refusalOf(secondAnswer)).toMatchObject([409, { code: 'result_not_replayable' }]);
   });
 
   it('from the files of a form are replayed whatever the boundary is', async () => {
@@ -241,9 +241,6 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
     expect(world.provider.calls.length).toBe(callCount);
   });
 });
-
-const codeOf = async (response: Response) =>
-  ((await response.json()) as { error: { code: string } }).error.code;
 
 describe.each(['/v1', '/v1/ai'])('audio at %s', { timeout: 60_000 }, (base) => {
   it('is synthesized by a local model', async () => {

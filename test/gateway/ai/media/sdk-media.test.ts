@@ -5,7 +5,7 @@ import { createGateway as createGateway4 } from 'ai-gateway4';
 import * as ai6 from 'ai6';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scriptedPicture } from '../../../support/provider.ts';
-import { silence, startMedia, type MediaWorld } from './media-world.ts';
+import { refusalOf, silence, startMedia, type MediaWorld } from './media-world.ts';
 
 let world: MediaWorld;
 beforeAll(async () => {
@@ -18,11 +18,6 @@ const gateway = () => createGateway4(settings());
 const lastRequest = () => JSON.parse(world.provider.lastCall().body.toString()) as Record<string, unknown>;
 const send = (path: string, model: string, body: object, headers: Record<string, string> = {}) =>
   world.send(`/v1/ai/${path}`, body, { headers: { 'ai-model-id': model, ...headers } });
-const errorOf = async (answer: Response) =>
-  [
-    answer.status,
-    ((await answer.json()) as { error: { code: string; param: string | null } }).error,
-  ] as const;
 
 // Both versions have the same functions with nearly the same types; the tests use the newer version's.
 const versions: [string, typeof ai7, () => ReturnType<typeof createGateway4>][] = [
@@ -123,7 +118,7 @@ describe('ai.embedSdkValues', () => {
     ['a fixed member as an option', 'acme/vectors', { acme: { input: ['x'] } }, 400, 'invalid_request'],
   ])('refuses %s', async (_name, model, providerOptions, status, code) => {
     const answer = await send('embedding-model', model, { values: ['a'], providerOptions });
-    expect(await errorOf(answer)).toMatchObject([status, { code }]);
+    expect(await refusalOf(answer)).toMatchObject([status, { code }]);
   });
 
   it('replays a repeated call', async () => {
@@ -153,7 +148,10 @@ describe('an Idempotency-Key', () => {
         },
       });
     expect((await ask(path === 'embedding-model' ? 'acme/vectors' : 'local/echo')).status).toBe(200);
-    expect(await errorOf(await ask('local/guide'))).toMatchObject([422, { code: 'idempotency_key_reused' }]);
+    expect(await refusalOf(await ask('local/guide'))).toMatchObject([
+      422,
+      { code: 'idempotency_key_reused' },
+    ]);
   });
 });
 
@@ -171,7 +169,7 @@ describe('ai.rerankSdkDocuments', () => {
   ])('refuses %s', async (_name, model, providerOptions, status, code) => {
     const documents = { type: 'text', values: ['a'] };
     const answer = await send('reranking-model', model, { query: 'q', documents, providerOptions });
-    expect(await errorOf(answer)).toMatchObject([status, { code }]);
+    expect(await refusalOf(answer)).toMatchObject([status, { code }]);
   });
 });
 
@@ -197,7 +195,7 @@ describe('ai.generateSdkImages', { timeout: 60_000 }, () => {
     ],
   ])('refuses %s', async (_name, model, members, status, code, param) => {
     const answer = await send('image-model', model, { prompt: 'A boat', ...members });
-    expect(await errorOf(answer)).toMatchObject([status, { code, param }]);
+    expect(await refusalOf(answer)).toMatchObject([status, { code, param }]);
   });
 
   it('charges as a job does', async () => {
@@ -211,7 +209,7 @@ describe.each([
   ['transcription-model', { audio: silence.toString('base64'), mediaType: 'audio/wav' }],
 ])('%s', (path, body) => {
   it('is 404 for an unknown model', async () => {
-    expect(await errorOf(await send(path, 'acme/none', body))).toMatchObject([
+    expect(await refusalOf(await send(path, 'acme/none', body))).toMatchObject([
       404,
       { code: 'model_not_found' },
     ]);

@@ -5,7 +5,7 @@ import { createGateway as createGateway4 } from 'ai-gateway4';
 import * as ai6 from 'ai6';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scriptedPicture } from '../../../support/provider.ts';
-import { startMedia, type MediaWorld } from './media-world.ts';
+import { refusalOf, startMedia, type MediaWorld } from './media-world.ts';
 
 let world: MediaWorld;
 beforeAll(async () => {
@@ -22,8 +22,6 @@ const isFilm = (bytes: Uint8Array) => Buffer.from(bytes).toString('latin1', 4, 8
 
 const send = (path: string, model: string, body: object, headers: Record<string, string> = {}) =>
   world.send(`/v1/ai/video-model${path}`, body, { headers: { 'ai-model-id': model, ...headers } });
-const errorOf = async (answer: Response) =>
-  [answer.status, ((await answer.json()) as { error: object }).error] as const;
 /** The one event of the stream. */
 const eventOf = async (answer: Response) =>
   JSON.parse(/^data: (.*)$/m.exec(await answer.text())?.[1] ?? 'null') as Record<string, unknown>;
@@ -134,7 +132,7 @@ describe('ai.generateSdkVideo', { timeout: 120_000 }, () => {
     ],
   ])('refuses %s', async (_name, model, members, status, code, param) => {
     const answer = await send('', model, { prompt: 'A boat', ...members });
-    expect(await errorOf(answer)).toMatchObject([status, { code, param }]);
+    expect(await refusalOf(answer)).toMatchObject([status, { code, param }]);
   });
 
   it('names what is not applied', async () => {
@@ -207,7 +205,7 @@ describe('ai.startSdkVideo', { timeout: 120_000 }, () => {
     ],
   ])('refuses %s', async (_name, model, members, status, code, param) => {
     const answer = await send('/start', model, { prompt: 'A boat', ...members });
-    expect(await errorOf(answer)).toMatchObject([status, { code, param }]);
+    expect(await refusalOf(answer)).toMatchObject([status, { code, param }]);
   });
 
   it('starts from the first frame', async () => {
@@ -255,7 +253,10 @@ describe('ai.getSdkVideo', { timeout: 120_000 }, () => {
   it('is 404 for an unknown job', async () => {
     const operation = { job_id: `job_${'0'.repeat(26)}` };
     const answer = await send('/status', 'local/storyboard', { operation });
-    expect(await errorOf(answer)).toMatchObject([404, { code: 'job_not_found', param: 'operation.job_id' }]);
+    expect(await refusalOf(answer)).toMatchObject([
+      404,
+      { code: 'job_not_found', param: 'operation.job_id' },
+    ]);
   });
 
   it('is 404 for the job of another user', async () => {
