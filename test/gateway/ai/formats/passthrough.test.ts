@@ -1,6 +1,5 @@
 // Requests that pass through to providers of the same format: messages, responses, embeddings and rerank.
 import Anthropic from '@anthropic-ai/sdk';
-import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { errorOf, startAi, userToken, testResilience, type World } from '../world.ts';
@@ -498,7 +497,7 @@ describe("Anthropic's client", () => {
 });
 
 describe("OpenAI's client", () => {
-  const client = () => new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: userToken, maxRetries: 0 });
+  const client = () => world.openai();
 
   test('creates embeddings in the base64 that it requests', async () => {
     const { data, model, usage } = await client().embeddings.create({

@@ -1,7 +1,7 @@
 // The responses format on local models, with raw requests and OpenAI's client.
-import OpenAI from 'openai';
+import type OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { errorOf, eventsOf, startAi, userToken, type World } from '../world.ts';
+import { errorOf, eventsOf, startAi, type World } from '../world.ts';
 
 type Json = Record<string, unknown>;
 
@@ -21,7 +21,7 @@ afterAll(() => world.close());
 const post = (body: object) => world.post('/v1/ai/responses', { model: 'local/echo', ...body });
 const stream = async (body: object) =>
   (await eventsOf(await post({ stream: true, ...body }))).map((event) => JSON.parse(event) as Json);
-const client = () => new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: userToken, maxRetries: 0 });
+const client = () => world.openai();
 
 describe('ai.createResponse with a local model', () => {
   test('answers with a whole response', async () => {

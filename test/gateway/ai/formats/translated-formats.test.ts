@@ -1,7 +1,7 @@
 // Messages and responses for models of providers with other formats: each provider's
 // request, and the caller's answer, whole and streamed.
 import Anthropic from '@anthropic-ai/sdk';
-import OpenAI from 'openai';
+import type OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { testResilience, startAi, userToken, type World } from '../world.ts';
@@ -66,7 +66,7 @@ beforeEach(() => {
 
 const lastRequest = () => JSON.parse(provider.lastCall().body.toString()) as Json;
 const claude = () => new Anthropic({ baseURL: `${world.url}/v1/ai`, authToken: userToken, maxRetries: 0 });
-const openai = () => new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: userToken, maxRetries: 0 });
+const openai = () => world.openai();
 const schema = { type: 'object' as const, properties: { city: { type: 'string' } } };
 const messageTools = [{ name: 'get_weather', description: 'Weather', input_schema: schema }];
 const responseTools = [{ type: 'function' as const, name: 'get_weather', parameters: schema, strict: false }];
