@@ -138,37 +138,38 @@ describe('the parts of ai.streamText', () => {
 });
 
 describe('a request of ai.streamText', () => {
+  const conversation = [
+    { role: 'system', content: 'Be brief.' },
+    {
+      role: 'user',
+      content: [
+        { type: 'text', text: 'Look' },
+        { type: 'file', mediaType: 'image/png', data: 'aGVsbG8=' },
+        { type: 'file', mediaType: 'image/png', data: 'https://images.example.com/a.png' },
+      ],
+    },
+    {
+      role: 'assistant',
+      content: [
+        { type: 'reasoning', text: 'hm' },
+        { type: 'text', text: 'I call' },
+        { type: 'tool-call', toolCallId: 'c1', toolName: 't', input: { a: 1 } },
+      ],
+    },
+    {
+      role: 'tool',
+      content: [
+        { type: 'tool-result', toolCallId: 'c1', toolName: 't', output: { type: 'json', value: { b: 2 } } },
+      ],
+    },
+  ];
+
   test('translates the whole prompt of version 3', async () => {
-    const prompt = [
-      { role: 'system', content: 'Be brief.' },
-      {
-        role: 'user',
-        content: [
-          { type: 'text', text: 'Look' },
-          { type: 'file', mediaType: 'image/png', data: 'aGVsbG8=' },
-          { type: 'file', mediaType: 'image/png', data: 'https://images.example.com/a.png' },
-        ],
-      },
-      {
-        role: 'assistant',
-        content: [
-          { type: 'reasoning', text: 'hm' },
-          { type: 'text', text: 'I call' },
-          { type: 'tool-call', toolCallId: 'c1', toolName: 't', input: { a: 1 } },
-        ],
-      },
-      {
-        role: 'tool',
-        content: [
-          { type: 'tool-result', toolCallId: 'c1', toolName: 't', output: { type: 'json', value: { b: 2 } } },
-        ],
-      },
-    ];
     expectWellFormed(
       await partsOf(
         await stream({
           model: 'acme/ok',
-          prompt,
+          prompt: conversation,
           toolChoice: { type: 'auto' },
           responseFormat: { type: 'json', schema: { type: 'object' }, name: 'n' },
           maxOutputTokens: 9,

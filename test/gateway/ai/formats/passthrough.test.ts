@@ -7,23 +7,25 @@ import { errorOf, startAi, userToken, testResilience, type World } from '../worl
 const key = 'CANARY-9d2e-key';
 const efforts = { efforts: [{ id: 'low', name: 'Low' }], default_effort: 'low' };
 
+const scripts = [
+  'ok',
+  'cut',
+  'error',
+  'error-first',
+  'error-start',
+  'cut-start',
+  'failed-start',
+  'tools',
+  'status?code=400&error_code=bad_thing',
+  'html?code=200',
+  'long-vectors',
+];
+
 let provider: ScriptedProvider;
 let world: World;
-beforeAll(async () => {
-  provider = await startProvider();
-  const scripts = [
-    'ok',
-    'cut',
-    'error',
-    'error-first',
-    'error-start',
-    'cut-start',
-    'failed-start',
-    'tools',
-    'status?code=400&error_code=bad_thing',
-    'html?code=200',
-    'long-vectors',
-  ];
+
+/** One server as a provider of each format, and a model for each script. */
+function createModels() {
   const modelsOf = (owner: string) =>
     scripts.map((script) => ({
       id: `${owner}/${script.split('?')[0]}`,
@@ -33,7 +35,7 @@ beforeAll(async () => {
       max_output_tokens: 500,
       modalities: ['text', 'stream', 'openai', 'embedding'],
     }));
-  const models = {
+  return {
     providers: [
       {
         id: 'acme',
@@ -61,8 +63,12 @@ beforeAll(async () => {
       },
     ],
   };
+}
+
+beforeAll(async () => {
+  provider = await startProvider();
   world = await startAi({
-    models: JSON.stringify(models),
+    models: JSON.stringify(createModels()),
     env: { THE_KEY: key },
     resilience: testResilience,
   });

@@ -103,7 +103,9 @@ describe('ai.createResponse with a local model', () => {
       },
     });
   });
+});
 
+describe('ai.createResponse with tools', () => {
   test('streams parallel calls that the SDK assembles', async () => {
     const finalResponse = await client()
       .responses.stream({ model: 'local/echo', input: '@tool a {"x":[1,2]}\n@tool b\nHold on' })

@@ -77,7 +77,9 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     expect(width / height).toBeCloseTo(16 / 9, 1);
     expect(width * height).toBeGreaterThan(900_000);
   });
+});
 
+describe('a request of ai.createImage', { timeout: 120_000 }, () => {
   it.each([
     ['no prompt', { model: 'local/shapes' }, 400, 'invalid_request', 'prompt'],
     [

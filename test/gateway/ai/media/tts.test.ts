@@ -132,7 +132,7 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
   });
 });
 
-/** The format and the loudness of a WAV file; the ratio is of its loudest tenth of a second to its quietest. */
+/** Measures a WAV file; the ratio is of its loudest tenth of a second to its quietest. */
 function measureWav(file: Buffer) {
   expect([file.toString('latin1', 0, 4), file.toString('latin1', 8, 16)]).toEqual(['RIFF', 'WAVEfmt ']);
   const [channels, rate, bits] = [file.readUInt16LE(22), file.readUInt32LE(24), file.readUInt16LE(34)];

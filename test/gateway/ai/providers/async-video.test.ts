@@ -269,7 +269,9 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
       aspect_ratio: '16:9',
     });
   });
+});
 
+describe('the job of a video on a provider', { timeout: 60_000 }, () => {
   it('reports the progress of the provider', async () => {
     const jobId = await start('acme/forever');
     await expect
@@ -366,7 +368,9 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     });
     expect(otherHost.requests).toEqual([]);
   });
+});
 
+describe('a refused video', { timeout: 60_000 }, () => {
   it.each([
     [
       'two images',
