@@ -386,7 +386,7 @@ async function send({ path, owner }: Case, body: object) {
   return { status: response.status, text: await response.text() };
 }
 
-/** What is wrong with the answer to a malformed request; undefined for an answer as promised. */
+/** Describes how the answer breaks the promise; undefined for a correct answer. */
 function problemOf({ status, text }: { status: number; text: string }): string | undefined {
   if (status >= 500 || status === 429) return `${status} ${text.slice(0, 200)}`;
   if (status === 400 && !/"param":\s*"/.test(text)) return `names no member: ${text.slice(0, 200)}`;

@@ -461,8 +461,8 @@ describe("Anthropic's client", () => {
   const stream = (script: string) => client().messages.stream({ model: `anthropic/${script}`, ...request });
 
   test('creates a message', async () => {
-    const created = await client().messages.create({ model: 'anthropic/ok', ...request });
-    expect(created).toMatchObject({
+    const answer = await client().messages.create({ model: 'anthropic/ok', ...request });
+    expect(answer).toMatchObject({
       model: 'anthropic/ok',
       content: [{ type: 'text', text: 'Hello from the provider.' }],
       usage: { input_tokens: 10, output_tokens: 4 },

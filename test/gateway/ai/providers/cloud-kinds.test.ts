@@ -98,12 +98,14 @@ const schema = {
 };
 const chat = (model: string, members: object = {}) =>
   world.post('/v1/ai/chat/completions', { model, messages: [user], ...members });
-/** Sends a message, and its answer in a second conversation. */
+
+/** Sends a message, and its answer as the second turn of a longer conversation. */
 async function continueMessages(model: string): Promise<void> {
   const send = (messages: object[]) => world.post('/v1/ai/messages', { model, max_tokens: 2_000, messages });
   const { content } = (await (await send([user])).json()) as Json;
   await (await send([user, { role: 'assistant', content }, user])).text();
 }
+
 const weather = [{ type: 'function', function: { name: 'get_weather', parameters: schema } }];
 
 describe.each(['bedrock', 'vertex', 'vertex-anthropic'])('embeddings of the kind %s', (kind) => {
