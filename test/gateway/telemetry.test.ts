@@ -32,6 +32,7 @@ beforeAll(async () => {
         unpaid: 'status?code=401&message=Your+account+is+suspended',
         wordy: `status?code=422&message=${'long+'.repeat(98)}CANARY-key-of-acme+end`,
         cut: 'error-event',
+        flaky: 'flaky?fails=1&code=503&message=scripted+failure',
       },
       {
         provider: { formats: ['chat', 'embeddings', 'rerank'] },
@@ -79,6 +80,10 @@ afterAll(async () => {
 
 const metrics = async (): Promise<string> => (await fetch(metricsUrl)).text();
 
+/** The first span of the name after the first `count` spans. */
+const waitForSpan = (name: string, count: number) =>
+  collector.waitFor((span) => span.name === name && collector.spans.indexOf(span) >= count);
+
 /** Waits for the log line of the request. */
 async function lineOf(requestId: string | null): Promise<Record<string, unknown>> {
   return vi.waitFor(
@@ -101,7 +106,7 @@ function ask(model: string, members: object = {}): Promise<Response> {
   });
 }
 
-test('the keys of a provider with several are counted by their variables', async () => {
+test('the metrics count the keys of a provider by their variables', async () => {
   provider.answerKey('CANARY-first-key', { status: 401 });
   provider.answerKey('CANARY-second-key', { status: 402 });
   const answer = await ask('twin/fast');
@@ -145,9 +150,7 @@ describe('a call to a provider', () => {
     });
     expect(answer.headers.get('server-timing')).toMatch(/upstream;dur=[\d.]+, app;dur=[\d.]+$/);
 
-    const client = await collector.waitFor(
-      (span) => span.name === 'chat acme/fast' && collector.spans.indexOf(span) >= spanCount,
-    );
+    const client = await waitForSpan('chat acme/fast', spanCount);
     const server = await collector.waitFor(({ spanId }) => spanId === client.parentSpanId);
     expect(client).toMatchObject({
       kind: 3,
@@ -168,7 +171,8 @@ describe('a call to a provider', () => {
     expect(provider.lastCall().headers.traceparent).toBe(`00-${client.traceId}-${client.spanId}-01`);
   });
 
-  test('appears in the metrics with tokens, credits and retries', async () => {
+  // Follows the two calls of the test before it.
+  test('appears in the metrics with its tokens and retries', async () => {
     const failedResponse = await ask('acme/broken');
     expect(failedResponse.status).toBe(502);
     await failedResponse.text();
@@ -191,10 +195,15 @@ describe('a call to a provider', () => {
     );
     expect(text).toContain('townhall_ledger_open_holds 0');
     expect(text).toMatch(/townhall_database_connections\{state="idle"\} \d/);
-    const failure = await collector.waitFor(
-      ({ name, failed: isFailed }) => name === 'chat acme/broken' && isFailed,
-    );
-    expect(failure.attributes['error.type']).toBe('upstream_failed');
+  });
+
+  test('that fails is a failed span with the code of the error', async () => {
+    const spanCount = collector.spans.length;
+    await (await ask('acme/unpaid')).text();
+    expect(await waitForSpan('chat acme/unpaid', spanCount)).toMatchObject({
+      failed: true,
+      attributes: { 'error.type': 'provider_credentials' },
+    });
   });
 
   test('at an alias is counted and traced as its operation', async () => {
@@ -206,9 +215,7 @@ describe('a call to a provider', () => {
     });
     expect(answer.status).toBe(200);
     await answer.text();
-    const client = await collector.waitFor(
-      (span) => span.name === 'embeddings acme/vectors' && collector.spans.indexOf(span) >= spanCount,
-    );
+    const client = await waitForSpan('embeddings acme/vectors', spanCount);
     const server = await collector.waitFor(({ spanId }) => spanId === client.parentSpanId);
     expect(server.name).toBe('ai.embedText');
     const text = await metrics();
@@ -234,9 +241,7 @@ describe('a call to a provider', () => {
     });
     expect(answer.status).toBe(200);
     await answer.text();
-    await collector.waitFor(
-      (span) => span.name === `${operation} acme/vectors` && collector.spans.indexOf(span) >= spanCount,
-    );
+    await waitForSpan(`${operation} acme/vectors`, spanCount);
   });
 
   test('of an image job belongs to no request', async () => {
@@ -327,7 +332,8 @@ describe('the log of a call that fails', () => {
   });
 
   test('omits the provider’s error once a retry answers', async () => {
-    const answer = await ask('acme/fast');
+    const answer = await ask('acme/flaky');
+    expect(answer.headers.get('x-townhall-attempts')).toBe('acme/flaky;upstream_failed, acme/flaky;answered');
     await answer.text();
     const line = await lineOf(answer.headers.get('x-request-id'));
     expect(line).not.toHaveProperty('providerWords');
