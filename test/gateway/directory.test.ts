@@ -13,6 +13,17 @@ beforeAll(async () => {
 });
 afterAll(() => world.close());
 
+/** Runs the test while the check of readiness fails with the error. */
+async function withFailingCheck(error: Error, run: () => Promise<void>): Promise<void> {
+  const passingCheck = checkReady;
+  checkReady = () => Promise.reject(error);
+  try {
+    await run();
+  } finally {
+    checkReady = passingCheck;
+  }
+}
+
 describe('directory.getDocument', () => {
   test('answers the document of this server with its ETag', async () => {
     const { status, headers, body } = await world.call('GET', '/openapi.json');
@@ -56,17 +67,25 @@ describe('directory.getHealth', () => {
     }
   });
 
-  test('answers while the database is down', async () => {
+  test('answers while the database is busy', async () => {
     const gate = Promise.withResolvers<void>();
     const transaction = world.database.tx(async (tx) => {
       await tx`select 1`;
       await gate.promise;
     });
-    // The embedded engine has one session, so a query would wait now.
-    const answer = await world.call('GET', '/health');
-    gate.resolve();
-    await transaction;
-    expect(answer.status).toBe(200);
+    try {
+      // The embedded engine has one session, so a query of this request would wait for the transaction.
+      expect((await world.call('GET', '/health')).status).toBe(200);
+    } finally {
+      gate.resolve();
+      await transaction;
+    }
+  });
+
+  test('answers while the server is not ready', async () => {
+    await withFailingCheck(new Error('The database is away.'), async () => {
+      expect((await world.call('GET', '/health')).status).toBe(200);
+    });
   });
 
   test('refuses a query', async () => {
@@ -80,7 +99,7 @@ describe('directory.getHealth', () => {
 });
 
 describe('directory.getReadiness', () => {
-  test('is ready while the database answers', async () => {
+  test('is 200 while the database answers', async () => {
     const { status, body } = await world.call('GET', '/ready');
     expect([status, body]).toEqual([200, { ready: true }]);
   });
@@ -100,17 +119,11 @@ describe('directory.getReadiness', () => {
     ],
     ['the check fails for another reason', new Error('secret detail'), 'not_ready', '1'],
   ])('is 503 while %s', async (_name, error, code, retryAfter) => {
-    const readyBefore = checkReady;
-    checkReady = async () => {
-      throw error;
-    };
-    try {
+    await withFailingCheck(error, async () => {
       const { status, headers, body } = await world.call('GET', '/ready');
       expect([status, body.error.code, headers['retry-after']]).toEqual([503, code, retryAfter]);
       expect(JSON.stringify(body)).not.toContain('secret detail');
-    } finally {
-      checkReady = readyBefore;
-    }
+    });
   });
 
   test('refuses a query', async () => {
