@@ -2,6 +2,7 @@
 // its own with a low limit.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
 import { Agent, get } from 'node:http';
 import { connect, type Socket } from 'node:net';
@@ -15,7 +16,7 @@ import { testMasterKey } from '../support/gateway.ts';
 // The embedded engine keeps up to a hundred files of its tables open.
 const descriptorLimit = inject('databaseSource')?.engine === 'embedded' ? 256 : 160;
 let place: DatabasePlace;
-let child: ChildProcess;
+let child: ChildProcess | undefined;
 let url: URL;
 const journal = join(tmpdir(), `townhall-journal-${randomUUID()}`);
 const sockets: Socket[] = [];
@@ -32,7 +33,8 @@ beforeAll(async () => {
     TIMEOUT_HEADERS_MS: '60000',
   };
   const script = join(import.meta.dirname, '../support/gateway-process.ts');
-  child = spawn('/bin/sh', ['-c', `ulimit -n ${descriptorLimit}; exec "$0" "$1"`, process.execPath, script], {
+  const command = `ulimit -n ${descriptorLimit}; exec "$0" "$1"`;
+  const gatewayProcess = spawn('/bin/sh', ['-c', command, process.execPath, script], {
     env: {
       PATH: process.env['PATH'] ?? '',
       HOST: '127.0.0.1',
@@ -44,23 +46,24 @@ beforeAll(async () => {
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  const lines = createInterface({ input: child.stdout as NonNullable<typeof child.stdout> });
-  for await (const line of lines) {
-    url = new URL((JSON.parse(line) as { url: string }).url);
-    break;
-  }
+  child = gatewayProcess;
+  const lines = createInterface({ input: gatewayProcess.stdout });
+  const [line] = (await once(lines, 'line')) as [string];
+  url = new URL((JSON.parse(line) as { url: string }).url);
 });
 afterAll(async () => {
   for (const socket of sockets) socket.destroy();
   agent.destroy();
-  const exit = new Promise((resolve) => child?.once('close', resolve));
-  child?.kill('SIGTERM');
-  await exit;
+  if (child !== undefined) {
+    const exit = once(child, 'close');
+    child.kill('SIGTERM');
+    await exit;
+  }
   await place?.remove();
   await rm(journal, { recursive: true, force: true });
 });
 
-function readiness(): Promise<{ status: number; body: { error?: { code: string } } }> {
+function readReadiness(): Promise<{ status: number; body: { error?: { code: string } } }> {
   return new Promise((resolve, reject) => {
     get(new URL('/ready', url), { agent }, (response) => {
       let text = '';
@@ -84,16 +87,18 @@ function openSockets(count: number): Promise<unknown> {
 
 describe('directory.getReadiness without file descriptors', () => {
   test('is 503 without descriptors and 200 with them', async () => {
-    await expect.poll(async () => (await readiness()).status).toBe(200);
+    await expect.poll(async () => (await readReadiness()).status).toBe(200);
     await openSockets(descriptorLimit);
-    const countExhausted = async () => {
+    const readWithoutDescriptors = async () => {
       // The server still closes connections of its start, and drops new ones while it lacks
       // descriptors.
       await openSockets(16);
-      return readiness();
+      return readReadiness();
     };
-    await expect.poll(countExhausted).toMatchObject({ status: 503, body: { error: { code: 'not_ready' } } });
+    await expect
+      .poll(readWithoutDescriptors)
+      .toMatchObject({ status: 503, body: { error: { code: 'not_ready' } } });
     for (const socket of sockets.splice(0)) socket.destroy();
-    await expect.poll(async () => (await readiness()).status).toBe(200);
+    await expect.poll(async () => (await readReadiness()).status).toBe(200);
   });
 });
