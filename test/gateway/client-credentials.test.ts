@@ -1,12 +1,12 @@
 // The headers in which clients of other interfaces send a key. They carry the same
 // user token as a bearer credential.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { request as httpRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../support/provider.ts';
+import { rawRequest } from '../support/raw-http.ts';
 
 let world: GatewayWorld;
 let provider: ScriptedProvider;
@@ -45,12 +45,12 @@ async function statusAndError(response: Response): Promise<unknown[]> {
 }
 
 describe.each(keyHeaders)('a token in %s', (name) => {
-  test('is the same user', async () => {
+  test('authenticates its user', async () => {
     const response = await get('/v1/ai/models', { [name]: world.userToken });
     expect(response.status).toBe(200);
   });
 
-  test('may stand beside the same bearer token', async () => {
+  test('is accepted beside the same bearer token', async () => {
     const bothHeaders = { [name]: world.userToken, authorization: `Bearer ${world.userToken}` };
     expect((await get('/v1/ai/models', bothHeaders)).status).toBe(200);
   });
@@ -107,20 +107,16 @@ describe('two key headers', () => {
   });
 
   test('of one name are 400', async () => {
-    const status = await new Promise((resolve, reject) => {
-      const headers = ['Host', new URL(world.url).host, 'x-api-key', world.userToken, 'x-api-key', 'another'];
-      httpRequest(`${world.url}/v1/ai/models`, { headers }, (response) => {
-        response.resume();
-        resolve(response.statusCode);
-      })
-        .on('error', reject)
-        .end();
-    });
+    const { status } = await rawRequest(world.url, 'GET', '/v1/ai/models', [
+      ['Host', new URL(world.url).host],
+      ['x-api-key', world.userToken],
+      ['x-api-key', 'another'],
+    ]);
     expect(status).toBe(400);
   });
 });
 
-test('a revoked key ends the stream that it began', async () => {
+test('a stream ends when the key of its call is revoked', async () => {
   const { user_token: key, token_id: keyId } = await world.user.accounts.createKey({ name: 'for a stream' });
   const response = await completeChat({ 'x-api-key': key }, 'acme/slow');
   expect(response.status).toBe(200);
