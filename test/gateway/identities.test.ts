@@ -18,24 +18,27 @@ describe('operations × identities', () => {
     expect(operations().length).toBeGreaterThan(30);
   });
 
-  test.each(operations().map(({ operationId }) => operationId))('%s', (operationId) => {
-    const deviations = findings.filter(
-      ({ operation, mismatch }) => operation.operationId === operationId && mismatch !== null,
-    );
-    expect(
-      deviations.map(({ caller, status, code, mismatch }) => `${caller}: ${status} ${code}, ${mismatch}`),
-    ).toEqual([]);
-  });
+  test.each(operations().map(({ operationId }) => operationId))(
+    '%s answers each caller as declared',
+    (operationId) => {
+      const deviations = findings.filter(
+        ({ operation, mismatch }) => operation.operationId === operationId && mismatch !== null,
+      );
+      expect(
+        deviations.map(({ caller, status, code, mismatch }) => `${caller}: ${status} ${code}, ${mismatch}`),
+      ).toEqual([]);
+    },
+  );
 
   test('admits exactly the valid callers to some operation', () => {
-    const letIn = (caller: string) =>
+    const isAdmitted = (caller: string) =>
       findings.some(
         (finding) =>
           finding.caller === caller &&
           finding.expected === 'admitted' &&
           !finding.operation.ignoresCredential,
       );
-    expect(callers.filter(letIn)).toEqual([
+    expect(callers.filter(isAdmitted)).toEqual([
       'none',
       'user',
       'user of another Bureau',
