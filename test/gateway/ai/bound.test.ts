@@ -1,3 +1,4 @@
+// The most that a call can cost: the size of its request, its media, and the bound by both.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
@@ -66,20 +67,20 @@ interface Parts {
   media: object[];
 }
 
-const object = (value: unknown) => ({ a: value });
-const user = (media: object[]) => ({ role: 'user', content: [{ type: 'text', text: 'hi' }, ...media] });
+const nest = (value: unknown) => ({ a: value });
+const userTurn = (media: object[]) => ({ role: 'user', content: [{ type: 'text', text: 'hi' }, ...media] });
 
 // A request of each format with media look-alikes in a tool's input, its schema and metadata.
 const requests: Record<RequestFormat, (parts: Parts) => object> = {
   chat: ({ input, schema, metadata, media }) => ({
     model: 'x',
-    metadata: object(metadata),
-    response_format: { type: 'json_schema', json_schema: { schema: object(schema) } },
+    metadata: nest(metadata),
+    response_format: { type: 'json_schema', json_schema: { schema: nest(schema) } },
     tools: [
       { type: 'function', function: { name: 'f', parameters: { properties: { a: { default: schema } } } } },
     ],
     messages: [
-      user(media),
+      userTurn(media),
       {
         role: 'assistant',
         content: null,
@@ -93,11 +94,11 @@ const requests: Record<RequestFormat, (parts: Parts) => object> = {
   }),
   messages: ({ input, schema, metadata, media }) => ({
     model: 'x',
-    metadata: object(metadata),
+    metadata: nest(metadata),
     tools: [{ name: 'f', input_schema: { properties: { a: { default: schema } } } }],
     messages: [
-      user(media),
-      { role: 'assistant', content: [{ type: 'tool_use', id: 't', name: 'f', input: object(input) }] },
+      userTurn(media),
+      { role: 'assistant', content: [{ type: 'tool_use', id: 't', name: 'f', input: nest(input) }] },
       {
         role: 'user',
         content: [
@@ -112,10 +113,10 @@ const requests: Record<RequestFormat, (parts: Parts) => object> = {
   }),
   responses: ({ input, schema, metadata, media }) => ({
     model: 'x',
-    metadata: object(metadata),
+    metadata: nest(metadata),
     tools: [{ type: 'function', name: 'f', parameters: { default: schema } }],
     input: [
-      user(media),
+      userTurn(media),
       { type: 'function_call', call_id: 'c', name: 'f', arguments: JSON.stringify(input), extra: input },
       { type: 'shell_call_output', output: [input] },
       { type: 'reasoning', summary: [input] },
@@ -150,10 +151,10 @@ const requests: Record<RequestFormat, (parts: Parts) => object> = {
   }),
   text: ({ input, schema, media }) => ({
     model: 'x',
-    response_format: { type: 'json', schema: object(schema) },
+    response_format: { type: 'json', schema: nest(schema) },
     tools: [{ name: 'f', input_schema: { default: schema } }],
     messages: [
-      user(media),
+      userTurn(media),
       { role: 'assistant', content: [{ type: 'tool-call', tool_call_id: 'c', tool_name: 'f', input }] },
       { role: 'tool', content: [{ type: 'tool-result', tool_call_id: 'c', output: input }] },
     ],
@@ -163,7 +164,7 @@ const requests: Record<RequestFormat, (parts: Parts) => object> = {
     providerOptions: { acme: { a: metadata } },
     tools: [{ type: 'function', name: 'f', inputSchema: { default: schema } }],
     prompt: [
-      user(media),
+      userTurn(media),
       { role: 'assistant', content: [{ type: 'tool-call', toolCallId: 'c', toolName: 'f', input }] },
       {
         role: 'tool',
@@ -235,8 +236,59 @@ function bytesOfStrings(value: unknown): number {
   );
 }
 
+/** A request of each format with the texts, the system prompt and the schema of a tool. */
+function textRequests(
+  texts: readonly string[],
+  system: string,
+  schema: Record<string, string>,
+): [RequestFormat, object][] {
+  return [
+    [
+      'chat',
+      {
+        model: 'x',
+        messages: [
+          { role: 'system', content: system },
+          ...texts.map((content) => ({ role: 'user', content })),
+        ],
+        tools: [{ type: 'function', function: { name: 'f', parameters: { properties: schema } } }],
+      },
+    ],
+    [
+      'messages',
+      {
+        model: 'x',
+        system,
+        messages: [{ role: 'user', content: texts.map((text) => ({ type: 'text', text })) }],
+        tools: [{ name: 'f', input_schema: { properties: schema } }],
+      },
+    ],
+    [
+      'responses',
+      {
+        model: 'x',
+        instructions: system,
+        input: [{ role: 'user', content: texts.map((text) => ({ type: 'input_text', text })) }],
+        tools: [{ type: 'function', name: 'f', parameters: schema }],
+      },
+    ],
+    ['text', { model: 'x', system, prompt: texts.join(''), tools: [{ name: 'f', input_schema: schema }] }],
+    [
+      'stream',
+      {
+        model: 'x',
+        prompt: [
+          { role: 'system', content: system },
+          { role: 'user', content: texts.map((text) => ({ type: 'text', text })) },
+        ],
+        tools: [{ type: 'function', name: 'f', inputSchema: schema }],
+      },
+    ],
+  ];
+}
+
 describe(`the size of a request (seed ${seed})`, () => {
-  test('is at least every byte of its text, tools and schemas, in any format', () => {
+  test('is at least the bytes of its texts and schemas', () => {
     fc.assert(
       fc.property(
         fc.array(fc.string({ unit: 'grapheme' }), { minLength: 1, maxLength: 5 }),
@@ -247,53 +299,7 @@ describe(`the size of a request (seed ${seed})`, () => {
             (sum, text) => sum + Buffer.byteLength(text),
             0,
           );
-          const bodies: [RequestFormat, object][] = [
-            [
-              'chat',
-              {
-                model: 'x',
-                messages: [
-                  { role: 'system', content: system },
-                  ...texts.map((content) => ({ role: 'user', content })),
-                ],
-                tools: [{ type: 'function', function: { name: 'f', parameters: { properties: schema } } }],
-              },
-            ],
-            [
-              'messages',
-              {
-                model: 'x',
-                system,
-                messages: [{ role: 'user', content: texts.map((text) => ({ type: 'text', text })) }],
-                tools: [{ name: 'f', input_schema: { properties: schema } }],
-              },
-            ],
-            [
-              'responses',
-              {
-                model: 'x',
-                instructions: system,
-                input: [{ role: 'user', content: texts.map((text) => ({ type: 'input_text', text })) }],
-                tools: [{ type: 'function', name: 'f', parameters: schema }],
-              },
-            ],
-            [
-              'text',
-              { model: 'x', system, prompt: texts.join(''), tools: [{ name: 'f', input_schema: schema }] },
-            ],
-            [
-              'stream',
-              {
-                model: 'x',
-                prompt: [
-                  { role: 'system', content: system },
-                  { role: 'user', content: texts.map((text) => ({ type: 'text', text })) },
-                ],
-                tools: [{ type: 'function', name: 'f', inputSchema: schema }],
-              },
-            ],
-          ];
-          for (const [format, body] of bodies)
+          for (const [format, body] of textRequests(texts, system, schema))
             expect(sizeOf(body, format).textBytes).toBeGreaterThanOrEqual(bytes);
         },
       ),
@@ -357,7 +363,7 @@ describe(`the size of a request (seed ${seed})`, () => {
     ['numbers of one digit', Array.from({ length: 1_000 }, () => 1), 2_000],
     ['names of one letter', Object.fromEntries([...'abcdefghij'].map((name) => [name, 1])), 60],
     ['control characters', '\u0000\u001f'.repeat(1_000), 12_000],
-  ])('counts %s as long as they are in a prompt', (_what, value, bytes) => {
+  ])('counts %s by their length in a prompt', (_what, value, bytes) => {
     const { textBytes, structureBytes } = sizeOf({ model: 'x', tools: [{ default: value }] }, 'chat');
     expect(textBytes + structureBytes).toBeGreaterThanOrEqual(bytes);
   });
@@ -387,7 +393,7 @@ describe('the size of stored context', () => {
         providerOptions: { openai: { previousResponseId: 'resp_1' } },
       },
     ],
-  ])('counts stored context that the provider rereads as the maximum: %s', (_what, format, body) => {
+  ])('is the maximum for %s', (_what, format, body) => {
     const size = sizeOf({ model: 'x', ...body }, format);
     expect(size).toMatchObject({ media: 1, mediaTokens: 262_144 });
     expect(inputBound(catalogModel({ context_window: 128_000 }), { size })).toBe(128_000);
@@ -396,25 +402,25 @@ describe('the size of stored context', () => {
   test.each<[string, object]>([
     ['an item of the type null', { input: [{ type: null, role: 'user', content: 'FILE' }] }],
     ['an item of the instructions', { input: 'hi', instructions: [{ role: 'user', content: 'FILE' }] }],
-  ])('counts a file at a URL as the maximum: %s', (_what, body) => {
+  ])('is the maximum for a file at a URL in %s', (_what, body) => {
     const file = [{ type: 'input_file', file_url: 'https://files.example/300-pages.pdf' }];
     const filledBody = JSON.parse(JSON.stringify(body).replace('"FILE"', JSON.stringify(file))) as object;
     expect(sizeOf(filledBody, 'responses')).toMatchObject({ media: 1, mediaTokens: 262_144 });
   });
 
-  test('counts the variables of a stored prompt as text', () => {
+  test('includes the variables of a stored prompt as text', () => {
     expect(
       sizeOf({ model: 'x', prompt: { id: 'pmpt_1', variables: { a: 'b'.repeat(900) } } }, 'responses')
         .textBytes,
     ).toBeGreaterThan(900);
   });
 
-  test('counts prompts and messages without stored context by their text only', () => {
-    expect(sizeOf({ model: 'x', prompt: 'hi', previous_response_id: null }, 'responses').media).toBe(0);
-    expect(
-      sizeOf({ model: 'x', prompt: [{ role: 'user', content: 'hi' }], conversation: null }, 'responses')
-        .media,
-    ).toBe(0);
+  test('is zero without stored context', () => {
+    for (const body of [
+      { prompt: 'hi', previous_response_id: null },
+      { prompt: [{ role: 'user', content: 'hi' }], conversation: null },
+    ])
+      expect(sizeOf({ model: 'x', ...body }, 'responses')).toMatchObject({ media: 0, mediaTokens: 0 });
   });
 });
 
@@ -530,55 +536,56 @@ describe('the size of media', () => {
 
   const sizeOfPart = (part: object) => sizeOf({ input: [{ role: 'user', content: [part] }] }, 'responses');
 
+  const tokensOfAudio = (...content: Buffer[]) => {
+    const data = Buffer.concat(content).toString('base64');
+    return sizeOfPart({ type: 'input_audio', input_audio: { data, format: 'wav' } }).mediaTokens;
+  };
+  // The header of one second of audio, 16 bit mono at 8 kHz; a second is 50 tokens.
+  const wavHeader = Buffer.from(
+    '524946460000000057415645666d74201000000001000100401f0000803e00000200100064617461803e0000',
+    'hex',
+  );
+
   test('counts audio by its length', () => {
-    const tokens = (data: string) =>
-      sizeOfPart({ type: 'input_audio', input_audio: { data, format: 'wav' } }).mediaTokens;
-    // One second of silence, 16 bit mono at 8 kHz.
-    const header = Buffer.from(
-      '524946460000000057415645666d74201000000001000100401f0000803e00000200100064617461803e0000',
-      'hex',
-    );
-    expect(tokens(Buffer.concat([header, Buffer.alloc(16_000)]).toString('base64'))).toBe(50);
-    expect(tokens(Buffer.alloc(8_000).toString('base64'))).toBeGreaterThanOrEqual(
-      Math.ceil((8_000 / 750) * 32),
-    );
-    // A header that declares 2 GB a second, for 120 seconds of audio.
-    const falseHeader = Buffer.from(header);
-    falseHeader.writeUInt32LE(2 ** 31, 28);
-    expect(tokens(Buffer.concat([falseHeader, Buffer.alloc(1_920_000)]).toString('base64'))).toBe(50);
-    falseHeader.writeUInt32LE(1_920_000, 40);
-    expect(tokens(Buffer.concat([falseHeader, Buffer.alloc(1_920_000)]).toString('base64'))).toBe(6_000);
+    expect(tokensOfAudio(wavHeader, Buffer.alloc(16_000))).toBe(50);
   });
 
-  test('counts files by bytes and pages, and remote files as the maximum', () => {
-    const pdf = Buffer.from('%PDF-1.4 /Type /Page /Type /Page /Type /Pages').toString('base64');
-    expect(
-      sizeOfPart({ type: 'input_file', file_data: `data:application/pdf;base64,${pdf}` }).mediaTokens,
-    ).toBe(2 * 16_384);
-    // The declared media type does not turn a PDF into an image or a text.
-    expect(sizeOfPart({ type: 'input_file', file_data: `data:image/png;base64,${pdf}` }).mediaTokens).toBe(
-      2 * 16_384,
-    );
-    expect(sizeOfPart({ type: 'input_file', file_data: `data:text/plain;base64,${pdf}` }).mediaTokens).toBe(
-      2 * 16_384,
-    );
+  test('counts audio without a header by its bytes', () => {
+    expect(tokensOfAudio(Buffer.alloc(8_000))).toBeGreaterThanOrEqual(Math.ceil((8_000 / 750) * 32));
+  });
+
+  test('counts audio by its samples when its header declares 2 GB a second', () => {
+    const content = Buffer.alloc(1_920_000);
+    const header = Buffer.from(wavHeader);
+    header.writeUInt32LE(2 ** 31, 28);
+    expect(tokensOfAudio(header, content)).toBe(50);
+    // Now the header declares all of its 120 seconds.
+    header.writeUInt32LE(content.length, 40);
+    expect(tokensOfAudio(header, content)).toBe(6_000);
+  });
+
+  test.each(['application/pdf', 'image/png', 'text/plain'])(
+    'counts the pages of a PDF of the declared type %s',
+    (mediaType) => {
+      const pdf = Buffer.from('%PDF-1.4 /Type /Page /Type /Page /Type /Pages').toString('base64');
+      const part = { type: 'input_file', file_data: `data:${mediaType};base64,${pdf}` };
+      expect(sizeOfPart(part).mediaTokens).toBe(2 * 16_384);
+    },
+  );
+
+  test('counts a file at the provider or at a URL as the maximum', () => {
     expect(sizeOfPart({ type: 'input_file', file_url: 'https://example.com/a.pdf' }).mediaTokens).toBe(
       262_144,
     );
     expect(sizeOfPart({ type: 'input_file', file_id: 'file-1' }).mediaTokens).toBe(262_144);
     expect(sizeOf(turn({ type: 'file', file: { file_id: 'file-1' } }), 'chat').mediaTokens).toBe(262_144);
-    expect(
-      sizeOf(
-        turn({ type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'x'.repeat(500) } }),
-        'messages',
-      ),
-    ).toMatchObject({ media: 0 });
-    expect(
-      sizeOf(
-        turn({ type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'x'.repeat(500) } }),
-        'messages',
-      ).textBytes,
-    ).toBeGreaterThan(500);
+  });
+
+  test('counts a document of text as text', () => {
+    const textSource = { type: 'text', media_type: 'text/plain', data: 'x'.repeat(500) };
+    const { media, textBytes } = sizeOf(turn({ type: 'document', source: textSource }), 'messages');
+    expect(media).toBe(0);
+    expect(textBytes).toBeGreaterThan(500);
   });
 
   const film = Buffer.alloc(90_000, 7).toString('base64');
@@ -652,13 +659,10 @@ describe('the size of media', () => {
     expect(sizeOf({ model: 'x', ...body }, format).mediaTokens).toBeGreaterThanOrEqual(90_000);
   });
 
-  test('counts a data URL without base64 as text', () => {
-    expect(sizeOfPart({ type: 'input_image', image_url: `data:image/png,${'x'.repeat(900)}` })).toMatchObject(
-      { media: 1, mediaTokens: 16_384 },
-    );
-    expect(
-      sizeOfPart({ type: 'input_image', image_url: `data:image/png,${'x'.repeat(900)}` }).textBytes,
-    ).toBeGreaterThan(900);
+  test('counts a data URL without base64 as text too', () => {
+    const size = sizeOfPart({ type: 'input_image', image_url: `data:image/png,${'x'.repeat(900)}` });
+    expect(size).toMatchObject({ media: 1, mediaTokens: 16_384 });
+    expect(size.textBytes).toBeGreaterThan(900);
   });
 });
 
@@ -691,7 +695,7 @@ describe('the bound of a call', () => {
   });
 
   test('counts media up to the context window at most', () => {
-    const manyNumbers = sizeOf(
+    const imagesSize = sizeOf(
       {
         messages: [
           {
@@ -705,7 +709,7 @@ describe('the bound of a call', () => {
       },
       'chat',
     );
-    expect(inputBound(catalogModel({ context_window: 128_000 }), { size: manyNumbers })).toBe(128_000);
+    expect(inputBound(catalogModel({ context_window: 128_000 }), { size: imagesSize })).toBe(128_000);
   });
 
   test('gives the longest answer that the credits cover', () => {
