@@ -1,3 +1,4 @@
+// Retries, fallbacks and circuit breakers of a call, on a clock without waits.
 import { describe, expect, test } from 'vitest';
 import { callModel } from '../../../src/gateway/ai/calls/call.ts';
 import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
@@ -19,7 +20,7 @@ function stillClock() {
   let nowMs = 0;
   const sleepsMs: number[] = [];
   return {
-    slept: sleepsMs,
+    sleepsMs,
     monotonicMs: () => nowMs,
     advance: (ms: number) => void (nowMs += ms),
     async sleep(ms: number, signal?: AbortSignal) {
@@ -63,6 +64,7 @@ function createCalls(options: ModelHealthOptions): {
   return { health: createModelHealth(options), clock: options.clock };
 }
 
+/** Starts the call; `calledModels` are the models of its attempts. */
 function runWith(calls: ReturnType<typeof createCalls>, { outcomes, ...request }: Run) {
   let count = 0;
   const calledModels: string[] = [];
@@ -87,6 +89,13 @@ function runWith(calls: ReturnType<typeof createCalls>, { outcomes, ...request }
   return { run, calledModels };
 }
 
+/** Runs a call that fails. Resolves to the models of its attempts. */
+async function runToFailure(calls: ReturnType<typeof createCalls>, options: Run): Promise<string[]> {
+  const { run, calledModels } = runWith(calls, options);
+  await expect(run).rejects.toThrow();
+  return calledModels;
+}
+
 const fixedRandom = () => 0.5;
 
 describe('a call that fails before its first byte', () => {
@@ -98,7 +107,7 @@ describe('a call that fails before its first byte', () => {
     ['503', errorResponse(503)],
     ['504', errorResponse(504)],
     ['529', errorResponse(529)],
-    ['a connection that cannot be had', unreachedProblem()],
+    ['a connection that fails', unreachedProblem()],
   ])('is retried twice, after 0.5 and 1 second less jitter: %s', async (_name, failure) => {
     const clock = stillClock();
     const { run, calledModels } = runWith(createCalls({ clock, random: fixedRandom }), {
@@ -109,7 +118,7 @@ describe('a call that fails before its first byte', () => {
       attempts: [{ outcome: failure.code }, { outcome: failure.code }, { outcome: 'answered' }],
     });
     expect(calledModels).toHaveLength(3);
-    expect(clock.slept).toEqual([437.5, 875]);
+    expect(clock.sleepsMs).toEqual([437.5, 875]);
   });
 
   test.each([400, 401, 402, 403, 404, 409, 413, 418, 422, 501])(
@@ -132,13 +141,16 @@ describe('a call that fails before its first byte', () => {
     expect(calledModels).toHaveLength(1);
   });
 
-  test('waits for the Retry-After within the deadline', async () => {
+  test('waits for a Retry-After within the deadline', async () => {
     const clock = stillClock();
     expect(
       await runWith(createCalls({ clock }), { outcomes: [errorResponse(429, '7'), 'ok'] }).run,
     ).toMatchObject({ answer: 'from acme/fast' });
-    expect(clock.slept).toEqual([7_000]);
-    const { run, calledModels } = runWith(createCalls({ clock }), {
+    expect(clock.sleepsMs).toEqual([7_000]);
+  });
+
+  test('is not retried when the Retry-After exceeds the deadline', async () => {
+    const { run, calledModels } = runWith(createCalls({ clock: stillClock() }), {
       outcomes: [errorResponse(429, '7'), 'ok'],
       deadlineMs: 5_000,
     });
@@ -171,7 +183,7 @@ describe('a call that fails before its first byte', () => {
       outcomes: [errorResponse(429, '30'), 'ok'],
     });
     expect(await run).toMatchObject({ model: { id: 'acme/slow' } });
-    expect(clock.slept).toEqual([]);
+    expect(clock.sleepsMs).toEqual([]);
   });
 
   test('throws the last failure with all attempts in its headers', async () => {
@@ -332,8 +344,7 @@ describe('a model that keeps failing', () => {
 
   test('gives way to its fallback while its breaker is open', async () => {
     const calls = createCalls({ clock: stillClock(), retry: { retries: 0 } });
-    for (let call = 0; call < 5; call += 1)
-      await runWith(calls, { outcomes: [errorResponse(503)] }).run.catch(() => {});
+    for (let call = 0; call < 5; call += 1) await runToFailure(calls, { outcomes: [errorResponse(503)] });
     const { run, calledModels } = runWith(calls, {
       chain: [model('acme/fast'), model('acme/slow')],
       outcomes: ['ok'],
@@ -345,39 +356,37 @@ describe('a model that keeps failing', () => {
     expect(calledModels).toEqual(['acme/slow']);
   });
 
-  test('gets at most a fifth more calls by retries', async () => {
+  /** The number of attempts of 1,000 calls in five seconds and their retries. */
+  async function countAttempts(options: Partial<ModelHealthOptions>): Promise<number> {
     const clock = stillClock();
-    const calls = createCalls({
-      clock,
-      breaker: { consecutiveFailures: Number.POSITIVE_INFINITY, failureShare: 2 },
-    });
-    let callCount = 0;
+    const calls = createCalls({ clock, ...options });
+    let attempts = 0;
     for (let call = 0; call < 1_000; call += 1) {
-      const { run, calledModels } = runWith(calls, { outcomes: [errorResponse(503)] });
-      await run.catch(() => {});
-      callCount += calledModels.length;
+      attempts += (await runToFailure(calls, { outcomes: [errorResponse(503)] })).length;
       clock.advance(5);
     }
-    expect(callCount).toBeLessThanOrEqual(1_250);
+    return attempts;
+  }
 
-    const guardedCalls = createCalls({ clock });
-    callCount = 0;
-    for (let call = 0; call < 1_000; call += 1) {
-      const { run, calledModels } = runWith(guardedCalls, { outcomes: [errorResponse(503)] });
-      await run.catch(() => {});
-      callCount += calledModels.length;
-      clock.advance(5);
-    }
-    expect(callCount).toBeLessThan(10);
+  test('gets about a fifth more calls by retries', async () => {
+    const breaker = { consecutiveFailures: Number.POSITIVE_INFINITY, failureShare: 2 };
+    const attempts = await countAttempts({ breaker });
+    // A fifth of 1,000, and the retries that are always allowed.
+    expect(attempts).toBeGreaterThanOrEqual(1_200);
+    expect(attempts).toBeLessThanOrEqual(1_250);
+  });
+
+  test('gets hardly a call while its breaker is open', async () => {
+    expect(await countAttempts({})).toBeLessThan(10);
   });
 
   test('does not count rate limits, refusals and aborts as failures', async () => {
     const calls = createCalls({ clock: stillClock(), retry: { retries: 0 } });
     const caller = AbortSignal.abort();
     for (let call = 0; call < 10; call += 1) {
-      await runWith(calls, { outcomes: [errorResponse(429)] }).run.catch(() => {});
-      await runWith(calls, { outcomes: [errorResponse(400)] }).run.catch(() => {});
-      await runWith(calls, { signal: caller, outcomes: [unreachedProblem()] }).run.catch(() => {});
+      await runToFailure(calls, { outcomes: [errorResponse(429)] });
+      await runToFailure(calls, { outcomes: [errorResponse(400)] });
+      await runToFailure(calls, { signal: caller, outcomes: [unreachedProblem()] });
     }
     expect(await runWith(calls, { outcomes: ['ok'] }).run).toMatchObject({ answer: 'from acme/fast' });
   });
@@ -398,7 +407,7 @@ describe('a model that keeps failing', () => {
   });
 });
 
-describe('the breaker and the retry budget', () => {
+describe('createBreaker', () => {
   test('forgets failures that are older than the window', () => {
     const clock = stillClock();
     const breaker = createBreaker({
@@ -423,8 +432,10 @@ describe('the breaker and the retry budget', () => {
     probe?.release();
     expect(breaker.tryAcquire()).toBeDefined();
   });
+});
 
-  test('always allows a few retries and refills with time', () => {
+describe('createRetryBudget', () => {
+  test('allows ten retries, and ten more as time passes', () => {
     const clock = stillClock();
     const budget = createRetryBudget({ clock, settings: defaultRetrySettings });
     const takeAll = () => Array.from({ length: 20 }, () => budget.take()).filter(Boolean).length;
@@ -443,14 +454,14 @@ describe('a call with two endpoints', () => {
   /** Calls at a provider of which one endpoint has failed so often that its breaker is open. */
   async function callBesideOpenBreaker(clock: ReturnType<typeof stillClock>) {
     const calls = createCalls({ clock, random: fixedRandom, breaker: { consecutiveFailures: 1 } });
-    await runWith({ ...calls }, { chain: [modelWithEntry()], outcomes: [errorResponse(503), 'ok'] }).run;
+    await runWith(calls, { chain: [modelWithEntry()], outcomes: [errorResponse(503), 'ok'] }).run;
     return calls;
   }
 
   test('waits before it repeats a limited call while the breaker of the other one is open', async () => {
     const clock = stillClock();
     const calls = await callBesideOpenBreaker(clock);
-    clock.slept.length = 0;
+    clock.sleepsMs.length = 0;
     const { run, calledModels } = runWith(calls, {
       chain: [modelWithEntry()],
       deadlineMs: 10_000,
@@ -458,7 +469,7 @@ describe('a call with two endpoints', () => {
     });
     await expect(run).rejects.toMatchObject({ code: 'rate_limited' });
     expect(calledModels).toHaveLength(3);
-    expect(clock.slept).toEqual([1_000, 1_000]);
+    expect(clock.sleepsMs).toEqual([1_000, 1_000]);
   });
 
   test('has no limit to its first content while the breaker of the other one is open', async () => {
