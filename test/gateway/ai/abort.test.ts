@@ -1,3 +1,4 @@
+// The provider's connection after the client's has closed.
 import { request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
@@ -26,8 +27,8 @@ describe('a client that disconnects', () => {
   });
 
   /**
-   * Sends the call, disconnects at `when`, and returns how long the provider's socket stayed open
-   * after that.
+   * Sends the call, disconnects at the moment, and returns how many milliseconds the provider's
+   * socket stayed open after that.
    */
   async function measureSocketLifetime(
     path: string,
