@@ -20,8 +20,8 @@ const openAiModel = (name = 'gpt-5-mini') =>
   });
 const tokensIn = (text: string) => countTokens(text, { disallowedSpecial: new Set() });
 
-const counter = createTokenCounter({ deadlineMs: 60_000 });
-afterAll(() => counter.close());
+const sharedCounter = createTokenCounter({ deadlineMs: 60_000 });
+afterAll(() => sharedCounter.close());
 
 describe('encodingOf', () => {
   test.each([
@@ -34,11 +34,11 @@ describe('encodingOf', () => {
     ['gpt-6', undefined],
     ['gpt-5.7', undefined],
     ['gpt-50', undefined],
-  ])('knows the encoding of %s', (name, encoding) => {
+  ])('returns the encoding of %s', (name, encoding) => {
     expect(encodingOf(openAiModel(name))).toBe(encoding);
   });
 
-  test('knows no encoding of other providers', () => {
+  test('returns none for another provider', () => {
     expect(encodingOf(catalogModel({ upstream_model: 'gpt-5' }))).toBeUndefined();
   });
 });
@@ -113,11 +113,11 @@ function realTokens(
     : conversation;
 }
 
-describe(`closerBound (seed ${seed})`, () => {
+describe(`the bound by a tokenizer (seed ${seed})`, () => {
   const samples = fc.record({ turns, name: words, description: words, schema }) as fc.Arbitrary<Sample>;
 
   test.each(Object.entries(bodies) as [RequestFormat, (sample: Sample) => Record<string, unknown>][])(
-    'is at least what the tokenizer counts in a request of the format %s',
+    'is at least the tokens of a request of the format %s',
     async (format, bodyOf) => {
       await fc.assert(
         fc.asyncProperty(samples, async (sample) => {
@@ -125,7 +125,7 @@ describe(`closerBound (seed ${seed})`, () => {
           const size = sizeOf(body, format);
           const hasTools = body['tools'] !== undefined;
           const model = openAiModel();
-          const textTokens = await countTextTokens([model], size, counter);
+          const textTokens = await countTextTokens([model], size, sharedCounter);
           const actualTokens = realTokens(
             {
               ...sample,
@@ -144,10 +144,10 @@ describe(`closerBound (seed ${seed})`, () => {
     60_000,
   );
 
-  test('is a third of the bytes of usual text', async () => {
+  test('is below a third of the bytes of usual text', async () => {
     const text = 'The quick brown fox jumps over the lazy dog, and the dog does not mind. '.repeat(200);
     const body = { model: 'x', messages: [{ role: 'user', content: text }] };
-    const bound = await computeCloserBound(openAiModel(), sizeOf(body, 'chat').text(), counter);
+    const bound = await computeCloserBound(openAiModel(), sizeOf(body, 'chat').text(), sharedCounter);
     expect(bound).toBeLessThan(text.length / 3);
     expect(bound).toBeGreaterThanOrEqual(tokensIn(text));
   });
@@ -163,19 +163,19 @@ describe(`closerBound (seed ${seed})`, () => {
     expect(texts.filter((text) => text === url)).toHaveLength(1);
   });
 
-  test.each<[string, number]>([
-    ['a text of one letter', 1],
-    ['blanks', 2],
-  ])('counts hostile text in time: %s', async (_what, kind) => {
-    const text = kind === 1 ? 'a'.repeat(200_000) : `${' '.repeat(100_000)}\n`.repeat(2);
-    const bound = await computeCloserBound(openAiModel(), { texts: [text], otherBytes: 0 }, counter);
+  test.each<[string, string]>([
+    ['one letter', 'a'.repeat(200_000)],
+    ['blanks', `${' '.repeat(100_000)}\n`.repeat(2)],
+  ])('is known for a hostile text of %s', async (_what, text) => {
+    const bound = await computeCloserBound(openAiModel(), { texts: [text], otherBytes: 0 }, sharedCounter);
+    // No token of the encoding is longer than 128 of these characters.
     expect(bound).toBeGreaterThanOrEqual(Math.ceil(text.length / 128));
   });
 
   test.each<[string, Parameters<typeof computeCloserBound>[0], string]>([
     ['a model without a published tokenizer', catalogModel(), 'hi'],
     ['more than 256 KiB of text', openAiModel(), 'x'.repeat(256 * 1024 + 1)],
-  ])('keeps the byte bound for %s', async (_what, model, text) => {
+  ])('is absent for %s', async (_what, model, text) => {
     const failingCounter: TokenCounter = {
       count: () => Promise.reject(new Error('counted')),
       close: async () => {},
@@ -188,20 +188,22 @@ describe('createTokenCounter', () => {
   let counter: TokenCounter;
   afterEach(() => counter.close());
 
-  test('counts jobs of both encodings in order', async () => {
+  test('counts with both encodings', async () => {
     counter = createTokenCounter({ deadlineMs: 60_000 });
     const jobs = [
       counter.count('o200k_base', ['hello world']),
-      counter.count('cl100k_base', ['hello', ' world']),
+      counter.count('cl100k_base', ['hello', ' world', '!']),
     ];
-    expect(await Promise.all(jobs)).toEqual([2, 2]);
+    expect(await Promise.all(jobs)).toEqual([2, 3]);
   });
 
   test('counts the next job after a missed deadline', async () => {
-    counter = createTokenCounter({ deadlineMs: 1 });
-    expect(await counter.count('o200k_base', ['hello'])).toBeUndefined();
-    await counter.close();
-    counter = createTokenCounter({ deadlineMs: 60_000 });
+    // A second thread starts and counts the short text well within this time.
+    counter = createTokenCounter({ deadlineMs: 4_000 });
+    // About 30 seconds of work.
+    const prose = 'The quick brown fox jumps over the lazy dog. '.repeat(6_000);
+    const longTexts = Array.from({ length: 300 }, () => prose);
+    expect(await counter.count('o200k_base', longTexts)).toBeUndefined();
     expect(await counter.count('o200k_base', ['hello'])).toBe(1);
   });
 
@@ -219,7 +221,7 @@ describe('createTokenCounter', () => {
     expect(await counter.count('o200k_base', ['hello'])).toBe(1);
   });
 
-  test('resolves open jobs when it is closed', async () => {
+  test('resolves open jobs to undefined when it is closed', async () => {
     counter = createTokenCounter({ deadlineMs: 60_000 });
     const job = counter.count('o200k_base', ['hello']);
     await counter.close();
@@ -272,7 +274,7 @@ describe('a call whose byte bound the credits do not cover', () => {
     expect(limit).toBeLessThan(600);
   });
 
-  test('is refused with the closer bound where that is too much', async () => {
+  test('is refused with the price by the tokenizer', async () => {
     world.ledger.reset(1_000n);
     const response = await ask('openai/gpt-5-mini', { max_completion_tokens: 100 });
     expect(response.status).toBe(402);
