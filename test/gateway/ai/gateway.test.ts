@@ -1,3 +1,4 @@
+// A whole gateway with models of a file, called with the packages of others.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,46 +29,54 @@ describe('a gateway with a provider of MODELS_FILE', () => {
     await rm(folder, { recursive: true });
   });
 
-  test.each([
+  const openai = (token = world.userToken) =>
+    new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: token, maxRetries: 0 });
+  const prompt = 'How do I log in?';
+
+  describe.each([
     ['local/guide', /documentation/],
     ['acme/fast', /Hello from the provider|tok0 tok1/],
-  ])("answers OpenAI's client and the AI SDK, whole and streamed (%s)", async (model, expected) => {
-    const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.userToken, maxRetries: 0 });
-    const messages = [{ role: 'user' as const, content: 'How do I log in?' }];
-    expect((await openai.chat.completions.create({ model, messages })).choices[0]?.message.content).toMatch(
-      expected,
-    );
-    let streamedText = '';
-    for await (const chunk of await openai.chat.completions.create({ model, messages, stream: true }))
-      streamedText += chunk.choices[0]?.delta.content ?? '';
-    expect(streamedText).toMatch(expected);
+  ])('with the model %s', (model, expected) => {
+    test("answers OpenAI's client", async () => {
+      const messages = [{ role: 'user' as const, content: prompt }];
+      const { choices } = await openai().chat.completions.create({ model, messages });
+      expect(choices[0]?.message.content).toMatch(expected);
+      let streamedText = '';
+      for await (const chunk of await openai().chat.completions.create({ model, messages, stream: true }))
+        streamedText += chunk.choices[0]?.delta.content ?? '';
+      expect(streamedText).toMatch(expected);
+    });
 
-    const sdk = createOpenAICompatible({
-      name: 'townhall',
-      baseURL: `${world.url}/v1/ai`,
-      apiKey: world.userToken,
-    })(model);
-    expect((await generateText({ model: sdk, prompt: 'How do I log in?' })).text).toMatch(expected);
-    expect(await streamText({ model: sdk, prompt: 'How do I log in?' }).text).toMatch(expected);
+    test('answers the AI SDK', async () => {
+      const sdk = createOpenAICompatible({
+        name: 'townhall',
+        baseURL: `${world.url}/v1/ai`,
+        apiKey: world.userToken,
+      })(model);
+      expect((await generateText({ model: sdk, prompt })).text).toMatch(expected);
+      expect(await streamText({ model: sdk, prompt }).text).toMatch(expected);
+    });
   });
 
-  test('shows the model to users and administrators with their own members', async () => {
-    const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.adminToken, maxRetries: 0 });
-    expect(await openai.models.retrieve('acme/fast')).toMatchObject({
+  test('shows the model with its env_requirements to an administrator', async () => {
+    expect(await openai(world.adminToken).models.retrieve('acme/fast')).toMatchObject({
       env_requirements: [{ key: 'ACME_API_KEY' }],
     });
+  });
+
+  test('lists the model for a user', async () => {
     expect((await world.user.ai.listModels()).items.map((item) => item.id)).toContain('acme/fast');
   });
 
   test('logs no key of a cut stream', async () => {
-    const openai = new OpenAI({ baseURL: `${world.url}/v1/ai`, apiKey: world.userToken, maxRetries: 0 });
     await expect(async () => {
-      for await (const _chunk of await openai.chat.completions.create({
+      for await (const _chunk of await openai().chat.completions.create({
         model: 'acme/cut',
         messages: [{ role: 'user', content: 'x' }],
         stream: true,
       }));
     }).rejects.toBeInstanceOf(OpenAI.APIError);
+    expect(world.logLines.join('')).toContain('acme/cut');
     expect(world.logLines.join('')).not.toContain('CANARY');
   });
 });
