@@ -10,6 +10,7 @@ import {
 } from '../../../src/gateway/ai/metering/bound.ts';
 import { type RequestFormat, sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
 import { catalogModel } from './catalog-model.ts';
+import { wavFile } from './wav.ts';
 
 // A fixed seed, so that a change fails for what it changed; SEED sets another.
 const seed = Number(process.env['SEED'] ?? 20261121);
@@ -536,32 +537,26 @@ describe('the size of media', () => {
 
   const sizeOfPart = (part: object) => sizeOf({ input: [{ role: 'user', content: [part] }] }, 'responses');
 
-  const tokensOfAudio = (...content: Buffer[]) => {
-    const data = Buffer.concat(content).toString('base64');
+  const tokensOfAudio = (content: Buffer) => {
+    const data = content.toString('base64');
     return sizeOfPart({ type: 'input_audio', input_audio: { data, format: 'wav' } }).mediaTokens;
   };
-  // The header of one second of audio, 16 bit mono at 8 kHz; a second is 50 tokens.
-  const wavHeader = Buffer.from(
-    '524946460000000057415645666d74201000000001000100401f0000803e00000200100064617461803e0000',
-    'hex',
-  );
 
+  // A second of the files has 16,000 bytes and counts as 50 tokens.
   test('counts audio by its length', () => {
-    expect(tokensOfAudio(wavHeader, Buffer.alloc(16_000))).toBe(50);
+    expect(tokensOfAudio(wavFile(16_000))).toBe(50);
   });
 
   test('counts audio without a header by its bytes', () => {
     expect(tokensOfAudio(Buffer.alloc(8_000))).toBeGreaterThanOrEqual(Math.ceil((8_000 / 750) * 32));
   });
 
-  test('counts audio by its samples when its header declares 2 GB a second', () => {
-    const content = Buffer.alloc(1_920_000);
-    const header = Buffer.from(wavHeader);
-    header.writeUInt32LE(2 ** 31, 28);
-    expect(tokensOfAudio(header, content)).toBe(50);
-    // Now the header declares all of its 120 seconds.
-    header.writeUInt32LE(content.length, 40);
-    expect(tokensOfAudio(header, content)).toBe(6_000);
+  test.each([
+    ['for a second', 16_000, 50],
+    ['for 120 seconds', 1_920_000, 6_000],
+  ])('ignores a declared rate of 2 GB a second %s', (_length, contentBytes, tokens) => {
+    const declared = { bytesPerSecond: 2 ** 31, contentBytes };
+    expect(tokensOfAudio(wavFile(1_920_000, { declared }))).toBe(tokens);
   });
 
   test.each(['application/pdf', 'image/png', 'text/plain'])(

@@ -1,8 +1,10 @@
 // Videos of few bytes and many frames: models sample them at fixed intervals.
 import { describe, expect, test } from 'vitest';
 import { sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
+import { wavFile } from './wav.ts';
 
 const numbers = (...values: number[]) => Buffer.from(Uint32Array.from(values).buffer).swap32();
+/** A box of the MP4 format. */
 const box = (name: string, ...content: Buffer[]) =>
   Buffer.concat([
     numbers(8 + content.reduce((sum, { length }) => sum + length, 0)),
@@ -37,7 +39,7 @@ function tokensOf(content: Buffer): number {
   return sizeOf({ model: 'x', messages }, 'chat').mediaTokens;
 }
 
-/** The bound of a film that is sent as a file. */
+/** The bound of content that is sent as a file. */
 function tokensOfFile(format: 'chat' | 'responses' | 'messages' | 'stream', data: string): number {
   const parts = {
     chat: { type: 'file', file: { file_data: data } },
@@ -76,16 +78,10 @@ describe('the bound of a video in a file', () => {
     expect(tokensOfFile('responses', content)).toBeGreaterThan(500_000);
   });
 
-  test('follows the length of a sound too', () => {
-    const sound = Buffer.alloc(44 + 8_000);
-    sound.write('RIFF', 0, 'latin1');
-    sound.writeUInt32LE(sound.length - 8, 4);
-    sound.write('WAVEfmt ', 8, 'latin1');
-    // One channel, 16 samples a second, 1 byte a sample: 500 seconds.
-    sound.set([16, 0, 0, 0, 1, 0, 1, 0, 16, 0, 0, 0, 16, 0, 0, 0, 1, 0, 8, 0], 16);
-    sound.write('data', 36, 'latin1');
-    sound.writeUInt32LE(8_000, 40);
-    const url = `data:audio/wav;base64,${sound.toString('base64')}`;
+  test('follows the length of audio too', () => {
+    // 16 samples a second of one byte: 500 seconds.
+    const audio = wavFile(8_000, { samplesPerSecond: 16, bytesPerSample: 1 });
+    const url = `data:audio/wav;base64,${audio.toString('base64')}`;
     expect(tokensOfFile('responses', url)).toBeGreaterThanOrEqual(500 * 50);
   });
 });
