@@ -8,6 +8,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { waitForEnd, waitForVideo } from './media/media-world.ts';
+import { wavFile } from './wav.ts';
 
 const messages = [{ role: 'user' as const, content: 'hi' }];
 const rates = {
@@ -98,19 +99,17 @@ async function costOf(work: () => Promise<unknown>): Promise<number> {
 }
 
 describe('a paid call', () => {
-  test('charges the balance before the answer is complete', async () => {
-    expect(
-      await costOf(async () =>
-        expect(await world.user.ai.generateText({ model: 'acme/ok', prompt: 'hi' })).toMatchObject({
-          metadata: { credits: 18 },
-        }),
-      ),
-    ).toBe(18);
-    expect(
-      await costOf(async () =>
-        expect(await (await chat('acme/ok', { stream: true })).text()).toContain('[DONE]'),
-      ),
-    ).toBe(20);
+  test.each<[string, number, () => Promise<unknown>]>([
+    ['a whole answer', 18, () => world.user.ai.generateText({ model: 'acme/ok', prompt: 'hi' })],
+    ['a stream', 20, async () => (await chat('acme/ok', { stream: true })).text()],
+  ])('is charged when %s ends', async (_kind, price, call) => {
+    const balanceBefore = await balance();
+    await call();
+    expect(await balance()).toEqual({
+      ...balanceBefore,
+      posted: balanceBefore.posted - price,
+      available: balanceBefore.available - price,
+    });
   });
 
   test('holds its highest price while it runs', async () => {
@@ -122,7 +121,7 @@ describe('a paid call', () => {
     expect((await balance()).held).toBe(0);
   });
 
-  test('is charged for the output so far when the caller leaves', async () => {
+  test('is charged for the output so far when the caller disconnects', async () => {
     const cost = await costOf(async () => {
       const disconnection = new AbortController();
       const response = await fetch(`${world.url}/v1/ai/chat/completions`, {
@@ -139,18 +138,25 @@ describe('a paid call', () => {
     expect(cost).toBeLessThanOrEqual(20 + 2 * provider.lastCall().tokens);
   });
 
-  test('of an administrator is free and recorded', async () => {
-    const cost = await costOf(async () =>
-      expect(await world.admin.ai.generateText({ model: 'acme/ok', prompt: 'hi' })).toMatchObject({
-        metadata: { credits: 0 },
-      }),
-    );
+  test('is free and recorded for an administrator', async () => {
+    const cost = await costOf(async () => {
+      const response = await post(
+        '/v1/ai/text',
+        { model: 'acme/ok', prompt: 'hi' },
+        { authorization: `Bearer ${world.adminToken}` },
+      );
+      expect(await response.json()).toMatchObject({ metadata: { credits: 0 } });
+      const requestId = String(response.headers.get('x-request-id'));
+      const { items } = await world.admin.usage.listRecords({ request_id: requestId });
+      expect(items).toMatchObject([{ model: 'acme/ok', credits: 0 }]);
+    });
     expect(cost).toBe(0);
   });
 });
 
 describe('the usage record of a call', () => {
   const recordOf = async (response: Response) => {
+    // The stream that breaks off fails to read.
     await response.text().catch(() => undefined);
     const requestId = String(response.headers.get('x-request-id'));
     const list = () => world.user.usage.listRecords({ request_id: requestId });
@@ -224,13 +230,19 @@ describe('a paid call with an Idempotency-Key', () => {
       model: 'acme/delayed',
       choices: [{ message: { content: 'Hello from the provider.' } }],
     });
-    expect((await chat('acme/delayed', { temperature: 1 }, key)).status).toBe(422);
+    expect(provider.calls).toHaveLength(1);
+  });
+
+  test('is 422 for another body', async () => {
+    const key = { 'idempotency-key': randomUUID() };
+    expect((await chat('acme/ok', {}, key)).status).toBe(200);
+    expect((await chat('acme/ok', { temperature: 1 }, key)).status).toBe(422);
     expect(provider.calls).toHaveLength(1);
   });
 
   test('replays a failure of messages with the error types of Anthropic', async () => {
+    const key = { 'idempotency-key': randomUUID() };
     const send = async () => {
-      const key = { 'idempotency-key': 'messages' };
       return (await post('/v1/ai/messages', { model: 'claude/broken', max_tokens: 5, messages }, key)).json();
     };
     const firstAnswer = await send();
@@ -238,35 +250,40 @@ describe('a paid call with an Idempotency-Key', () => {
     expect(await send()).toEqual(firstAnswer);
   });
 
-  test.each(['acme/delayed', 'acme/slow'])('is charged once when its caller leaves: %s', async (model) => {
-    const key = { 'idempotency-key': randomUUID() };
-    const isStream = model === 'acme/slow';
-    const repeatCall = () => chat(model, { stream: isStream }, key);
-    await costOf(async () => {
-      const disconnection = new AbortController();
-      const request = fetch(`${world.url}/v1/ai/chat/completions`, {
-        method: 'POST',
-        signal: disconnection.signal,
-        headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}`, ...key },
-        body: JSON.stringify({ model, messages, stream: isStream }),
+  test.each(['acme/delayed', 'acme/slow'])(
+    'is charged once when its caller disconnects: %s',
+    async (model) => {
+      const key = { 'idempotency-key': randomUUID() };
+      const isStream = model === 'acme/slow';
+      const repeatCall = () => chat(model, { stream: isStream }, key);
+      const firstCost = await costOf(async () => {
+        const disconnection = new AbortController();
+        const request = fetch(`${world.url}/v1/ai/chat/completions`, {
+          method: 'POST',
+          signal: disconnection.signal,
+          headers: { 'content-type': 'application/json', authorization: `Bearer ${world.userToken}`, ...key },
+          body: JSON.stringify({ model, messages, stream: isStream }),
+        });
+        await provider.until((calls) => calls.length === 1);
+        disconnection.abort();
+        await expect(request.then((response) => response.text())).rejects.toThrow('aborted');
+        const code = async () =>
+          ((await (await repeatCall()).json()) as { error: { code: string } }).error.code;
+        expect(['idempotency_key_in_use', 'result_not_replayable']).toContain(await code());
+        await expect.poll(code, { interval: 20 }).toBe('result_not_replayable');
       });
-      await provider.until((calls) => calls.length === 1);
-      disconnection.abort();
-      await request.then((response) => response.text()).catch(() => undefined);
-      const code = async () =>
-        ((await (await repeatCall()).json()) as { error: { code: string } }).error.code;
-      expect(['idempotency_key_in_use', 'result_not_replayable']).toContain(await code());
-      await expect.poll(code, { interval: 20 }).toBe('result_not_replayable');
-    });
-    const cost = await costOf(async () => expect((await repeatCall()).status).toBe(409));
-    expect(cost).toBe(0);
-    expect(provider.calls).toHaveLength(1);
-  });
+      expect(firstCost).toBeGreaterThan(0);
+      const cost = await costOf(async () => expect((await repeatCall()).status).toBe(409));
+      expect(cost).toBe(0);
+      expect(provider.calls).toHaveLength(1);
+    },
+  );
 
   test('replays text with its price', async () => {
     const key = { 'idempotency-key': randomUUID() };
     const text = () => post('/v1/ai/text', { model: 'acme/ok', prompt: 'hi' }, key);
     const firstAnswer = await (await text()).json();
+    expect(firstAnswer).toMatchObject({ metadata: { credits: 18 } });
     expect(await (await text()).json()).toEqual(firstAnswer);
     expect(provider.calls).toHaveLength(1);
   });
@@ -288,89 +305,53 @@ describe('a paid call with an Idempotency-Key', () => {
 });
 
 describe('the price of speech and recognition', () => {
+  const speak = (members: object, headers: Record<string, string> = {}) =>
+    post('/v1/ai/tts', { model: 'acme/speaker', ...members }, headers);
+  const recognize = (model: string, audio: Buffer, members: object = {}) =>
+    post('/v1/ai/asr', { model, audio: audio.toString('base64'), media_type: 'audio/wav', ...members });
+  const costOfAnswer = (call: () => Promise<Response>) =>
+    costOf(async () => {
+      const response = await call();
+      expect(response.status).toBe(200);
+      await response.arrayBuffer();
+    });
+
   test('counts the characters of speech', async () => {
-    expect(
-      await costOf(
-        async () =>
-          void (await (await post('/v1/ai/tts', { model: 'acme/speaker', text: 'Grüße 🌍' })).arrayBuffer()),
-      ),
-    ).toBe(70);
-    expect(
-      await costOf(async () =>
-        expect(
-          (
-            await post('/v1/ai/tts', { model: 'acme/speaker', text: 'abc' }, { accept: 'application/json' })
-          ).headers.get('x-townhall-credits'),
-        ).toBe('30'),
-      ),
-    ).toBe(30);
+    expect(await costOfAnswer(() => speak({ text: 'Grüße 🌍' }))).toBe(70);
+  });
+
+  test('is in a header of speech as JSON', async () => {
+    const cost = await costOf(async () => {
+      const { headers } = await speak({ text: 'abc' }, { accept: 'application/json' });
+      expect(headers.get('x-townhall-credits')).toBe('30');
+    });
+    expect(cost).toBe(30);
   });
 
   test('counts the characters of speech instructions', async () => {
-    const body = { model: 'acme/speaker', text: 'abc', instructions: 'be glad' };
-    expect(await costOf(async () => void (await (await post('/v1/ai/tts', body)).arrayBuffer()))).toBe(100);
+    expect(await costOfAnswer(() => speak({ text: 'abc', instructions: 'be glad' }))).toBe(100);
   });
 
   test('counts the prompt of a recognition', async () => {
-    const audio = Buffer.from(
-      '524946460000000057415645666d74201000000001000100401f0000803e0000020010006461746100000000',
-      'hex',
-    );
-    const body = {
-      model: 'acme/listener',
-      audio: Buffer.concat([audio, Buffer.alloc(16_000)]).toString('base64'),
-      media_type: 'audio/wav',
-      prompt: 'word '.repeat(300),
-    };
-    expect(await costOf(async () => expect((await post('/v1/ai/asr', body)).status).toBe(200))).toBe(1_100);
+    const prompt = 'word '.repeat(300);
+    expect(await costOfAnswer(() => recognize('acme/listener', wavFile(16_000), { prompt }))).toBe(1_100);
   });
 
   test('counts the seconds of audio', async () => {
-    const wav = Buffer.concat([
-      Buffer.from(
-        '524946460000000057415645666d74201000000001000100401f0000803e0000020010006461746160ea0000',
-        'hex',
-      ),
-      Buffer.alloc(24_000),
-    ]).toString('base64');
-    expect(
-      await costOf(async () =>
-        expect(
-          (await post('/v1/ai/asr', { model: 'acme/whisper', audio: wav, media_type: 'audio/wav' })).status,
-        ).toBe(200),
-      ),
-    ).toBe(150);
+    expect(await costOfAnswer(() => recognize('acme/whisper', wavFile(24_000)))).toBe(150);
+  });
+
+  // 1.5 seconds of audio whose header declares 4 GB a second.
+  const shortenedAudio = wavFile(24_000, {
+    declared: { bytesPerSecond: 0xffff_ffff, contentBytes: 0xffff_0000 },
   });
 
   test('ignores the duration in the header of the audio', async () => {
-    // 1.5 seconds of PCM audio whose header declares 4 GB a second.
-    const wav = Buffer.concat([
-      Buffer.from(
-        '524946460000000057415645666d74201000000001000100401f0000ffffffff02001000646174610000ffff',
-        'hex',
-      ),
-      Buffer.alloc(24_000),
-    ]).toString('base64');
-    expect(
-      await costOf(async () =>
-        expect(
-          (await post('/v1/ai/asr', { model: 'acme/listener', audio: wav, media_type: 'audio/wav' })).status,
-        ).toBe(200),
-      ),
-    ).toBe(150);
-    expect(
-      await costOf(async () =>
-        expect(
-          (
-            await post('/v1/ai/asr', {
-              model: 'acme/counting-listener',
-              audio: wav,
-              media_type: 'audio/wav',
-            })
-          ).status,
-        ).toBe(200),
-      ),
-    ).toBe(200);
+    expect(await costOfAnswer(() => recognize('acme/listener', shortenedAudio))).toBe(150);
+  });
+
+  test('counts the seconds that the provider reports', async () => {
+    expect(await costOfAnswer(() => recognize('acme/counting-listener', shortenedAudio))).toBe(200);
   });
 });
 
@@ -418,25 +399,25 @@ describe('a paid job', () => {
     expect(cost).toBe(0);
   });
 
-  test('is refused with 402 and not created without credits', async () => {
-    const count = async () =>
-      Number((await world.sql<{ count: bigint }[]>`select count(*) as count from gateway.ai_jobs`)[0]?.count);
+  test('is not created without credits', async () => {
+    const count = async () => {
+      const [row] = await world.sql<{ count: bigint }[]>`select count(*) as count from gateway.ai_jobs`;
+      return Number(row?.count);
+    };
     const countBefore = await count();
     const { available } = await balance();
-    await world.admin.credits.deductCredits({
-      user_id: (await world.user.accounts.getMe()).user.user_id,
-      credits: available - 30,
-      reason: 'test',
-    });
-    await expect(world.user.ai.createImage({ model: 'acme/painter', prompt: 'x' })).rejects.toMatchObject({
-      status: 402,
-    });
-    expect(await count()).toBe(countBefore);
-    await world.admin.credits.grantCredits({
-      user_id: (await world.user.accounts.getMe()).user.user_id,
-      credits: available - 30,
-      reason: 'test',
-    });
+    const { user } = await world.user.accounts.getMe();
+    // Less than the 40 credits of an image remain.
+    const change = { user_id: user.user_id, credits: available - 30, reason: 'test' };
+    await world.admin.credits.deductCredits(change);
+    try {
+      await expect(world.user.ai.createImage({ model: 'acme/painter', prompt: 'x' })).rejects.toMatchObject({
+        status: 402,
+      });
+      expect(await count()).toBe(countBefore);
+    } finally {
+      await world.admin.credits.grantCredits(change);
+    }
   });
 
   test('charges a video by its seconds', { timeout: 120_000 }, async () => {
