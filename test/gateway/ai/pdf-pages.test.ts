@@ -5,10 +5,10 @@ import { sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
 import { countPdfPages, pdfBudget } from '../../../src/gateway/ai/metering/pdf-pages.ts';
 
 const pageTokens = 16_384;
-const lonePage = '3 0 obj<</Type /Page /Parent 2 0 R>>endobj\n';
+const visiblePage = '3 0 obj<</Type /Page /Parent 2 0 R>>endobj\n';
 
 function pdf(...parts: (string | Buffer)[]): Buffer {
-  return Buffer.concat(['%PDF-1.7\n', lonePage, ...parts].map((part) => Buffer.from(part as string)));
+  return Buffer.concat(['%PDF-1.7\n', visiblePage, ...parts].map((part) => Buffer.from(part as string)));
 }
 
 /** An object stream with the text; `dictionary` replaces its usual members. */
@@ -24,7 +24,8 @@ function objectStream(text: string, dictionary = '/Type/ObjStm/N 9/First 100/Fil
 const pages = (count: number) => '<</Type/Page/Parent 2 0 R>>'.repeat(count);
 const references = (count: number) => '3 0 R '.repeat(count);
 
-function pagesHeld(file: Buffer): number {
+/** The pages that the bound of the file pays for. */
+function countBoundPages(file: Buffer): number {
   const part = { type: 'input_file', file_data: `data:application/pdf;base64,${file.toString('base64')}` };
   const { mediaTokens } = sizeOf({ input: [{ role: 'user', content: [part] }] }, 'responses');
   return Math.floor(mediaTokens / pageTokens);
@@ -40,8 +41,8 @@ describe('the pages of a PDF', () => {
     ['by references to objects without a type', pdf(`<</Type/Pages/Kids[${references(50)}]>>`)],
     ['by references to one page', pdf(`<</Kids [${references(50)}]>>`)],
   ])('are counted %s', (_how, file) => {
-    expect(pagesHeld(file)).toBeGreaterThanOrEqual(50);
-    expect(pagesHeld(file)).toBeLessThanOrEqual(51);
+    expect(countBoundPages(file)).toBeGreaterThanOrEqual(50);
+    expect(countBoundPages(file)).toBeLessThanOrEqual(51);
   });
 
   test.each([
@@ -58,12 +59,12 @@ describe('the pages of a PDF', () => {
     ['a long gap in a member', pdf(`<</Type${' '.repeat(300)}/Page>>`)],
     ['no page at all', Buffer.from(`%PDF-1.7 ${'x'.repeat(1_000)}`)],
   ])('count by the bytes for %s', (_what, file) => {
-    expect(pagesHeld(file)).toBe(Math.ceil(file.length / 16));
+    expect(countBoundPages(file)).toBe(Math.ceil(file.length / 16));
   });
 
   test('are those of an ordinary file', () => {
     const file = pdf(
-      lonePage,
+      visiblePage,
       '2 0 obj<</Type/Pages/Count 2/Kids[3 0 R 4 0 R]>>endobj\n',
       objectStream('<</Type/Font>>'),
       '5 0 obj<</Type/Outlines/First 6 0 R/Last 6 0 R/Count 1>>endobj\n',
@@ -73,7 +74,7 @@ describe('the pages of a PDF', () => {
 
   test('count by the bytes when streams inflate to more than is read', () => {
     const file = pdf(objectStream(' '.repeat(5 * 1024 * 1024)));
-    expect(pagesHeld(file)).toBe(Math.ceil(file.length / 16));
+    expect(countBoundPages(file)).toBe(Math.ceil(file.length / 16));
   });
 
   test('share one budget within a request', () => {

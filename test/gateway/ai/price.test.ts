@@ -1,25 +1,26 @@
+// Prices, compared with exact fractions.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import type { Rates } from '../../../src/gateway/ai/catalog/rates.ts';
 import {
   maximumPrice,
   affordableOutputTokens,
   priceOf,
   type Tokens,
 } from '../../../src/gateway/ai/metering/price.ts';
-import type { Rates } from '../../../src/gateway/ai/catalog/rates.ts';
 
-/** An exact fraction, to compare prices with. */
 interface Fraction {
-  over: bigint;
-  under: bigint;
+  numerator: bigint;
+  denominator: bigint;
 }
 
 const sum = (a: Fraction, b: Fraction): Fraction => ({
-  over: a.over * b.under + b.over * a.under,
-  under: a.under * b.under,
+  numerator: a.numerator * b.denominator + b.numerator * a.denominator,
+  denominator: a.denominator * b.denominator,
 });
-const roundUp = ({ over, under }: Fraction): bigint => over / under + (over % under === 0n ? 0n : 1n);
-const zeroFraction: Fraction = { over: 0n, under: 1n };
+const roundUp = ({ numerator, denominator }: Fraction): bigint =>
+  numerator / denominator + (numerator % denominator === 0n ? 0n : 1n);
+const zeroFraction: Fraction = { numerator: 0n, denominator: 1n };
 
 // A fixed seed, so that a change fails for what it changed; SEED sets another.
 const seed = Number(process.env['SEED'] ?? 20261121);
@@ -84,19 +85,22 @@ function exactPrice(
     [usedTokens.reasoning, modelRates.reasoning ?? modelRates.output ?? 0],
   ];
   const parts = kinds.map(([amount, credits]): Fraction => ({
-    over: BigInt(amount) * BigInt(credits),
-    under: 1_000_000n,
+    numerator: BigInt(amount) * BigInt(credits),
+    denominator: 1_000_000n,
   }));
   const unitParts: Fraction[] = [
-    { over: BigInt(media.image) * BigInt(modelRates.image ?? 0), under: 1n },
-    { over: BigInt(media.speechCharacter) * BigInt(modelRates.speech_character ?? 0), under: 1n },
+    { numerator: BigInt(media.image) * BigInt(modelRates.image ?? 0), denominator: 1n },
     {
-      over: BigInt(Math.round(media.videoSecond * 1_000)) * BigInt(modelRates.video_second ?? 0),
-      under: 1_000n,
+      numerator: BigInt(media.speechCharacter) * BigInt(modelRates.speech_character ?? 0),
+      denominator: 1n,
     },
     {
-      over: BigInt(Math.round(media.audioSecond * 1_000)) * BigInt(modelRates.audio_second ?? 0),
-      under: 1_000n,
+      numerator: BigInt(Math.round(media.videoSecond * 1_000)) * BigInt(modelRates.video_second ?? 0),
+      denominator: 1_000n,
+    },
+    {
+      numerator: BigInt(Math.round(media.audioSecond * 1_000)) * BigInt(modelRates.audio_second ?? 0),
+      denominator: 1_000n,
     },
   ];
   return roundUp([...parts, ...unitParts].reduce(sum, zeroFraction));
@@ -116,17 +120,17 @@ describe(`the price of a call (seed ${seed})`, () => {
 
   test('rounds up each of a million calls', () => {
     const model = { rates: { input: 333_333, output: 1 }, tiers: [] };
-    let [chargedCredits, fractions] = [0n, 0n];
+    let [chargedCredits, expectedCredits] = [0n, 0n];
     for (let call = 0; call < 1_000_000; call += 1) {
       const usedTokens = { input: call % 7, cachedInput: 0, cacheWrite: 0, output: call % 3, reasoning: 0 };
       chargedCredits += priceOf(model, { tokens: usedTokens });
       const millionths = BigInt(usedTokens.input) * 333_333n + BigInt(usedTokens.output);
-      fractions += millionths / 1_000_000n + (millionths % 1_000_000n === 0n ? 0n : 1n);
+      expectedCredits += roundUp({ numerator: millionths, denominator: 1_000_000n });
     }
-    expect(chargedCredits).toBe(fractions);
+    expect(chargedCredits).toBe(expectedCredits);
   });
 
-  test('uses the highest tier below its input and inherits missing rates', () => {
+  test('uses the highest tier below its input', () => {
     const model = {
       rates: { input: 1_000_000, cached_input: 100_000, output: 2_000_000 },
       tiers: [
@@ -138,7 +142,7 @@ describe(`the price of a call (seed ${seed})`, () => {
       priceOf(model, { tokens: { input, cachedInput, cacheWrite: 0, output: 10, reasoning: 0 } });
     expect(priceOfTokens(100)).toBe(120n);
     expect(priceOfTokens(101)).toBe(101n * 3n + 20n);
-    // Cached tokens count as input.
+    // Cached tokens count as input, and the tier inherits their rate.
     expect(priceOfTokens(100, 10)).toBe(100n * 3n + 1n + 20n);
     expect(priceOfTokens(201)).toBe(201n * 5n + 70n);
   });
@@ -151,11 +155,12 @@ describe(`the price of a call (seed ${seed})`, () => {
     expect(priceAt({ input: 1_000_000, cache_write: 1_250_000, cache_write_1h: 1_500_000 })).toBe(50n + 90n);
   });
 
-  test('of a video depends on its lines, at most the highest rate', () => {
+  test('of a video depends on its lines', () => {
     const tokens = { input: 0, cachedInput: 0, cacheWrite: 0, output: 0, reasoning: 0 };
     const videoPriceAt = (modelRates: Rates, videoLines?: number) =>
       Number(priceOf({ rates: modelRates, tiers: [] }, { tokens, units: { videoSecond: 1.5, videoLines } }));
     const modelRates = { video_second: 10, video_second_720: 20, video_second_1080: 40 };
+    // Unknown lines cost the highest rate.
     expect(
       [360, 700, 704, 706, 720, 1072, 1088, 2160, undefined].map((videoLines) =>
         videoPriceAt(modelRates, videoLines),
@@ -171,7 +176,7 @@ describe(`the price of a call (seed ${seed})`, () => {
     ).toEqual([30, 15, 30]);
   });
 
-  test('is zero for a free model and for no usage', () => {
+  test('is zero for a free model', () => {
     expect(
       priceOf(
         { rates: null, tiers: [] },
@@ -181,6 +186,9 @@ describe(`the price of a call (seed ${seed})`, () => {
         },
       ),
     ).toBe(0n);
+  });
+
+  test('is zero without usage', () => {
     expect(
       priceOf(
         { rates: { input: 9, output: 9 }, tiers: [] },
@@ -197,7 +205,7 @@ describe(`maximumPrice (seed ${seed})`, () => {
     tiers: fc.array(fc.record({ above_input_tokens: fc.integer({ min: 1, max: 400_000 }), rates }), {
       maxLength: 3,
     }),
-  });
+  }) as fc.Arbitrary<{ rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] }>;
 
   test('is never below the price of a call within the bounds', () => {
     fc.assert(
@@ -205,19 +213,15 @@ describe(`maximumPrice (seed ${seed})`, () => {
         tieredModel,
         fc.tuple(smallCount, smallCount, smallCount, smallCount, smallCount),
         (model, [input, cachedInput, cacheWrite, output, reasoning]) => {
-          const pricedModel = model as {
-            rates: Rates;
-            tiers: { above_input_tokens: number; rates: Rates }[];
-          };
           const mostTokens = { input: input + cachedInput + cacheWrite + 5, output: output + reasoning };
           expect(
-            priceOf(pricedModel, { tokens: { input, cachedInput, cacheWrite, output, reasoning } }) <=
-              maximumPrice(pricedModel, mostTokens),
+            priceOf(model, { tokens: { input, cachedInput, cacheWrite, output, reasoning } }) <=
+              maximumPrice(model, mostTokens),
           ).toBe(true);
           expect(
-            priceOf(pricedModel, {
+            priceOf(model, {
               tokens: { input, cachedInput, cacheWrite, hourCacheWrite: cacheWrite, output, reasoning },
-            }) <= maximumPrice(pricedModel, { ...mostTokens, usesHourCache: true }),
+            }) <= maximumPrice(model, { ...mostTokens, usesHourCache: true }),
           ).toBe(true);
         },
       ),
@@ -225,22 +229,18 @@ describe(`maximumPrice (seed ${seed})`, () => {
     );
   });
 
-  test('covers affordableOutputTokens and not one token more', () => {
+  test('of the affordable output is covered, and not of one token more', () => {
     fc.assert(
       fc.property(
         tieredModel,
         smallCount,
         fc.bigInt({ min: 0n, max: 10n ** 12n }),
         (model, input, credits) => {
-          const pricedModel = model as {
-            rates: Rates;
-            tiers: { above_input_tokens: number; rates: Rates }[];
-          };
-          const output = affordableOutputTokens(pricedModel, { input, credits });
-          if (output < 0) expect(maximumPrice(pricedModel, { input, output: 0 }) > credits).toBe(true);
+          const output = affordableOutputTokens(model, { input, credits });
+          if (output < 0) expect(maximumPrice(model, { input, output: 0 }) > credits).toBe(true);
           else if (output < Number.MAX_SAFE_INTEGER) {
-            expect(maximumPrice(pricedModel, { input, output }) <= credits).toBe(true);
-            expect(maximumPrice(pricedModel, { input, output: output + 1 }) > credits).toBe(true);
+            expect(maximumPrice(model, { input, output }) <= credits).toBe(true);
+            expect(maximumPrice(model, { input, output: output + 1 }) > credits).toBe(true);
           }
         },
       ),
