@@ -1,3 +1,4 @@
+// The events of a running response: their log, and a stream that other calls may join.
 import { describe, expect, test } from 'vitest';
 import { joinStream } from '../../../src/gateway/ai/responses/joined-streams.ts';
 import { createEventLog } from '../../../src/gateway/ai/responses/runs/event-log.ts';
@@ -13,7 +14,7 @@ async function collect<T>(events: AsyncIterable<T>): Promise<T[]> {
   return all;
 }
 
-describe('the log of a stream', () => {
+describe('createEventLog', () => {
   test('gives each reader all events', async () => {
     const log = createEventLog<string>(options);
     log.append({ sequence: 0, item: 'a', bytes: 1 });
@@ -45,7 +46,7 @@ describe('the log of a stream', () => {
     await expect(collect(reader)).rejects.toMatchObject({ code: 'stream_not_available' });
   });
 
-  test('counts a reader out while it waits', async () => {
+  test('does not count a reader that leaves while it waits', async () => {
     let readers = 0;
     const log = createEventLog<string>({ ...options, onReaders: (count) => (readers = count) });
     const reader = log.read(-1);
