@@ -1,3 +1,4 @@
+// Providers with several keys or endpoints: which of them a call reaches, and what follows a failure.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { keyOf, startProvider, type ScriptedProvider } from '../../support/provider.ts';
@@ -27,7 +28,7 @@ async function withWorld(
   use: (world: World) => Promise<void>,
   { members = { keys }, options = {} }: { members?: object; options?: WorldOptions } = {},
 ): Promise<void> {
-  const priced = {
+  const priceAndLimits = {
     rates: { input: 1_000_000, output: 1_000_000 },
     context_window: 1_000,
     max_output_tokens: 100,
@@ -38,7 +39,7 @@ async function withWorld(
       { ok: 'ok', broken: 'status?code=503' },
       {
         provider: { api_key_env: undefined, output_limit_member: 'max_tokens', ...members },
-        model: { ...priced, fallbacks: ['spare/ok'] },
+        model: { ...priceAndLimits, fallbacks: ['spare/ok'] },
         providers: [
           { id: 'claude', kind: 'anthropic', base_url: provider.url, keys },
           { id: 'gpt', kind: 'openai', base_url: provider.url, keys },
@@ -50,16 +51,16 @@ async function withWorld(
           },
         ],
         models: [
-          { id: 'claude/ok', provider: 'claude', ...priced },
-          { id: 'gpt/ok', provider: 'gpt', ...priced },
-          { id: 'acme/alone', provider: 'acme', upstream_model: 'ok', modalities, ...priced },
-          { id: 'acme/broken-alone', provider: 'acme', upstream_model: 'status?code=503', ...priced },
-          { id: 'spare/ok', provider: 'spare', ...priced },
+          { id: 'claude/ok', provider: 'claude', ...priceAndLimits },
+          { id: 'gpt/ok', provider: 'gpt', ...priceAndLimits },
+          { id: 'acme/alone', provider: 'acme', upstream_model: 'ok', modalities, ...priceAndLimits },
+          { id: 'acme/broken-alone', provider: 'acme', upstream_model: 'status?code=503', ...priceAndLimits },
+          { id: 'spare/ok', provider: 'spare', ...priceAndLimits },
           {
             id: 'spare/silent',
             provider: 'spare',
             upstream_model: 'never-headers',
-            ...priced,
+            ...priceAndLimits,
             first_content_s: 1,
             fallbacks: ['acme/alone'],
           },
@@ -67,7 +68,7 @@ async function withWorld(
             id: `${owner}/dear`,
             provider: owner,
             upstream_model: 'ok',
-            ...priced,
+            ...priceAndLimits,
             rates: { input: 2_000_000, output: 2_000_000 },
             fallbacks: ['acme/alone'],
             route_by: 'price',
@@ -106,17 +107,17 @@ describe('a provider with two keys', () => {
     ['402', { status: 402 }],
   ])('answers with the other key after %s and charges once', async (_name, answer) => {
     await withWorld(async (world) => {
-      const usual = await findChosenKey(world, firstSession);
+      const usualKey = await findChosenKey(world, firstSession);
       provider.reset();
       world.ledger.reset();
-      provider.answerKey(usual, answer);
+      provider.answerKey(usualKey, answer);
       const response = await chat(world, {}, firstSession);
       expect(response.status).toBe(200);
       expect(response.headers.get('x-townhall-attempts')).toMatch(
         /^acme\/alone;[a-z_]+, acme\/alone;answered$/,
       );
       expect((await chat(world, {}, firstSession)).status).toBe(200);
-      expect(keysOfCalls()).toEqual([usual, otherThan(usual), otherThan(usual)]);
+      expect(keysOfCalls()).toEqual([usualKey, otherThan(usualKey), otherThan(usualKey)]);
       // 10 tokens of input and 4 of output for each call.
       expect(world.ledger.charges.map(({ charged }) => charged)).toEqual([14n, 14n]);
       expect(world.ledger.held()).toBe(0n);
@@ -165,13 +166,13 @@ describe('a provider with two keys', () => {
   ];
   test.each(formats)('answers with either key: %s', async (_name, call) => {
     await withWorld(async (world) => {
-      for (const limited of [firstKey, secondKey]) {
+      for (const limitedKey of [firstKey, secondKey]) {
         provider.reset();
-        provider.answerKey(limited, { status: 429, retryAfter: 0 });
+        provider.answerKey(limitedKey, { status: 429, retryAfter: 0 });
         const response = await call(world);
         expect(response.status).toBe(200);
         await response.text();
-        expect(keysOfCalls().at(-1)).toBe(otherThan(limited));
+        expect(keysOfCalls().at(-1)).toBe(otherThan(limitedKey));
       }
     });
   });
@@ -193,20 +194,20 @@ describe('a provider with two keys', () => {
   });
 
   test('uses a key again when its cool-down ends', async () => {
-    let aheadMs = 0;
-    const clock = { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + aheadMs };
+    let skippedMs = 0;
+    const clock = { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + skippedMs };
     await withWorld(
       async (world) => {
-        const usual = await findChosenKey(world, firstSession);
-        provider.answerKey(usual, { status: 429, retryAfter: 100 });
+        const usualKey = await findChosenKey(world, firstSession);
+        provider.answerKey(usualKey, { status: 429, retryAfter: 100 });
         await chat(world, {}, firstSession);
-        provider.answerKey(usual);
-        aheadMs = 90_000;
+        provider.answerKey(usualKey);
+        skippedMs = 90_000;
         await chat(world, {}, firstSession);
-        expect(keysOfCalls().at(-1)).toBe(otherThan(usual));
-        aheadMs = 100_001;
+        expect(keysOfCalls().at(-1)).toBe(otherThan(usualKey));
+        skippedMs = 100_001;
         await chat(world, {}, firstSession);
-        expect(keysOfCalls().at(-1)).toBe(usual);
+        expect(keysOfCalls().at(-1)).toBe(usualKey);
       },
       { options: { clock } },
     );
@@ -226,26 +227,31 @@ describe('a provider with two keys', () => {
     });
   });
 
-  test('shows the state of its keys to an administrator, without the keys', async () => {
+  test('hides the state of its keys from users', async () => {
     await withWorld(async (world) => {
-      const usual = await findChosenKey(world, firstSession);
-      provider.answerKey(usual, { status: 429, retryAfter: 30 });
-      await chat(world, {}, firstSession);
       expect((await world.get('/v1/ai/providers')).status).toBe(403);
+    });
+  });
+
+  test('shows the state of its keys to an administrator', async () => {
+    await withWorld(async (world) => {
+      const usualKey = await findChosenKey(world, firstSession);
+      provider.answerKey(usualKey, { status: 429, retryAfter: 30 });
+      await chat(world, {}, firstSession);
       const text = await (await world.get('/v1/ai/providers', { token: adminToken })).text();
       expect(text).not.toContain(firstKey);
       expect(text).not.toContain(secondKey);
       const { items } = JSON.parse(text) as { items: { id: string; keys: { env: string }[] }[] };
       expect(items.map(({ id }) => id)).toEqual(['acme', 'claude', 'gpt', 'spare']);
-      const isUsual = ({ env }: { env: string }) => (env === 'A_KEY') === (usual === firstKey);
+      const isUsualKey = ({ env }: { env: string }) => (env === 'A_KEY') === (usualKey === firstKey);
       const states = items[0]?.keys ?? [];
-      expect(states.find(isUsual)).toMatchObject({
+      expect(states.find(isUsualKey)).toMatchObject({
         state: 'rate_limited',
         calls: 2,
         failures: 1,
         running: 0,
       });
-      expect(states.find((key) => !isUsual(key))).toMatchObject({
+      expect(states.find((key) => !isUsualKey(key))).toMatchObject({
         state: 'ready',
         ready_in_seconds: 0,
         calls: 1,
@@ -266,7 +272,7 @@ describe('a provider with two keys', () => {
     });
   });
 
-  test('is listed and called while one of its keys is set', async () => {
+  test('is called while one of its keys is set', async () => {
     await withWorld(
       async (world) => {
         expect((await chat(world)).status).toBe(200);
@@ -334,10 +340,10 @@ describe('the calls of a session', () => {
   });
 });
 
-describe('the circuit breaker of a provider with several keys', () => {
-  const breaker = { consecutiveFailures: 2 };
-  const resilience = { ...testResilience, breaker, retry: { ...testResilience.retry, retries: 0 } };
+const breaker = { consecutiveFailures: 2 };
+const resilience = { ...testResilience, breaker, retry: { ...testResilience.retry, retries: 0 } };
 
+describe('the circuit breaker of a provider with several keys', () => {
   test('stays closed when a key is limited, refused or unpaid', async () => {
     await withWorld(
       async (world) => {
@@ -352,40 +358,49 @@ describe('the circuit breaker of a provider with several keys', () => {
       { options: { resilience } },
     );
   });
+});
 
-  // The ports decide at which endpoint a session is; one of these is at each of the two.
-  const sessions = 24;
+describe('a provider with two endpoints', () => {
+  // The random ports decide which endpoint a session reaches. With 24 sessions it is as good as
+  // certain that each of the two endpoints has two.
+  const sessionCount = 24;
+  const endpointMembers = () => ({
+    base_url: undefined,
+    keys: [{ env: 'A_KEY' }],
+    endpoints: [{ base_url: provider.url }, { base_url: secondProvider.url }],
+  });
 
-  test('opens for the endpoint that fails, and calls go to the other one', async () => {
-    const endpoints = [{ base_url: provider.url }, { base_url: secondProvider.url }];
+  /** One call of each session. Resolves to the statuses. */
+  async function callAll(world: World): Promise<number[]> {
+    const statuses: number[] = [];
+    for (let index = 0; index < sessionCount; index += 1)
+      statuses.push((await chat(world, {}, { 'x-session-id': `${index}` })).status);
+    return statuses;
+  }
+
+  test('opens the circuit breaker of the one that fails', async () => {
     await withWorld(
       async (world) => {
         provider.answerKey(firstKey, { status: 503 });
-        const statuses: number[] = [];
-        for (let call = 0; call < sessions; call += 1)
-          statuses.push((await chat(world, {}, { 'x-session-id': `${call}` })).status);
-        const failures = statuses.filter((status) => status !== 200).length;
-        expect(failures).toBe(2);
-        expect(provider.calls).toHaveLength(2);
-        for (let call = 0; call < sessions; call += 1)
-          expect((await chat(world, {}, { 'x-session-id': `${call}` })).status).toBe(200);
-        expect(provider.calls).toHaveLength(2);
+        const failures = (await callAll(world)).filter((status) => status !== 200);
+        expect(failures).toHaveLength(breaker.consecutiveFailures);
+        // From then on all calls go to the other endpoint.
+        expect(new Set(await callAll(world))).toEqual(new Set([200]));
+        expect(provider.calls).toHaveLength(breaker.consecutiveFailures);
       },
-      { members: { base_url: undefined, keys: [{ env: 'A_KEY' }], endpoints }, options: { resilience } },
+      { members: endpointMembers(), options: { resilience } },
     );
   });
 
-  test('retries a failed endpoint at the other one', async () => {
-    const endpoints = [{ base_url: provider.url }, { base_url: secondProvider.url }];
+  test('retries a failed call at the other one', async () => {
     await withWorld(
       async (world) => {
         provider.answerKey(firstKey, { status: 503 });
-        for (let call = 0; call < sessions; call += 1)
-          expect((await chat(world, {}, { 'x-session-id': `${call}` })).status).toBe(200);
-        expect(secondProvider.calls).toHaveLength(sessions);
+        expect(new Set(await callAll(world))).toEqual(new Set([200]));
+        expect(secondProvider.calls).toHaveLength(sessionCount);
         expect(provider.calls.length).toBeGreaterThan(0);
       },
-      { members: { base_url: undefined, keys: [{ env: 'A_KEY' }], endpoints } },
+      { members: endpointMembers() },
     );
   });
 });
