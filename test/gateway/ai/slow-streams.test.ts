@@ -1,5 +1,5 @@
 // The slow-stream guard: a stream whose text comes slower than `min_bytes_per_s` of its model ends.
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { StreamRate } from '../../../src/gateway/ai/upstream/stream-rate.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
@@ -8,12 +8,12 @@ import { startAi, type World } from './world.ts';
 const windowMs = 20_000;
 const messages = [{ role: 'user', content: 'hi' }];
 const parts = [{ type: 'text', text: 'hi' }];
-const priced = {
+const priceAndLimits = {
   rates: { input: 1_000_000, output: 1_000_000 },
   context_window: 1_000,
   max_output_tokens: 100,
 };
-const endless = 'ok?chunks=10000&gap=5';
+const endlessScript = 'ok?chunks=10000&gap=5';
 
 let provider: ScriptedProvider;
 let world: World;
@@ -22,11 +22,13 @@ beforeAll(async () => {
   provider = await startProvider();
   world = await startAi({
     models: provider.modelsFile(
-      { slow: endless, plain: 'ok?chunks=20&gap=5' },
+      { slow: endlessScript, plain: 'ok?chunks=20&gap=5' },
       {
         provider: { output_limit_member: 'max_tokens' },
-        model: { ...priced, min_bytes_per_s: 10_000 },
-        models: [{ id: 'acme/unguarded', provider: 'acme', upstream_model: 'ok?chunks=20&gap=5', ...priced }],
+        model: { ...priceAndLimits, min_bytes_per_s: 10_000 },
+        models: [
+          { id: 'acme/unguarded', provider: 'acme', upstream_model: 'ok?chunks=20&gap=5', ...priceAndLimits },
+        ],
       },
     ),
     clock: { ...systemClock, monotonicMs: () => performance.now() + skippedMs },
@@ -39,7 +41,7 @@ afterAll(async () => {
 });
 afterEach(() => provider.reset());
 
-/** Reads the stream; after its first text the clock skips more than a window. */
+/** Reads the stream; at its first text the clock skips more than a window. */
 async function readSlowly(response: Response): Promise<string> {
   let text = '';
   let hasSkipped = false;
@@ -55,7 +57,7 @@ async function readSlowly(response: Response): Promise<string> {
 const chat = (model: string) => world.post('/v1/ai/chat/completions', { model, messages, stream: true });
 
 describe('a stream below min_bytes_per_s', () => {
-  it.each([
+  test.each([
     ['chat completions', '/v1/ai/chat/completions', { messages, stream: true }],
     ['messages', '/v1/ai/messages', { messages, stream: true, max_tokens: 50 }],
     ['responses', '/v1/ai/responses', { input: 'hi', stream: true }],
@@ -68,48 +70,54 @@ describe('a stream below min_bytes_per_s', () => {
     await provider.until(([call]) => call?.abortedAt !== undefined);
   });
 
-  it('charges the text that has arrived', async () => {
-    const before = world.ledger.charges.length;
+  test('charges the text that has arrived', async () => {
+    const countBefore = world.ledger.charges.length;
     await readSlowly(await chat('acme/slow'));
-    const { charged } = await world.ledger.until(before + 1);
+    const { charged } = await world.ledger.until(countBefore + 1);
     expect(charged).toBeGreaterThan(0n);
   });
 });
 
 describe('a model without min_bytes_per_s', () => {
-  it('streams to the end at any rate', async () => {
+  test('streams to the end at any rate', async () => {
     expect(await readSlowly(await chat('acme/unguarded'))).toContain('[DONE]');
   });
 });
 
 describe('a slow stream', () => {
-  it('opens the circuit breaker like other failures', async () => {
-    const guarded = await startAi({
-      models: provider.modelsFile({ slow: endless }, { model: { ...priced, min_bytes_per_s: 10_000 } }),
+  test('opens the circuit breaker like other failures', async () => {
+    const strictWorld = await startAi({
+      models: provider.modelsFile(
+        { slow: endlessScript },
+        { model: { ...priceAndLimits, min_bytes_per_s: 10_000 } },
+      ),
       clock: { ...systemClock, monotonicMs: () => performance.now() + skippedMs },
       resilience: { breaker: { consecutiveFailures: 1, windowCalls: 1_000 } },
     });
     try {
       const call = () =>
-        guarded.post('/v1/ai/chat/completions', { model: 'acme/slow', messages, stream: true });
+        strictWorld.post('/v1/ai/chat/completions', { model: 'acme/slow', messages, stream: true });
       await readSlowly(await call());
       const next = await call();
       expect(next.headers.get('x-townhall-attempts')).toBe('acme/slow;breaker_open');
     } finally {
-      await guarded.close();
+      await strictWorld.close();
     }
   });
 });
 
 describe('the models file', () => {
-  it.each([0, 10_001, 1.5])('refuses min_bytes_per_s: %s', async (limit) => {
-    const models = provider.modelsFile({ slow: endless }, { model: { ...priced, min_bytes_per_s: limit } });
+  test.each([0, 10_001, 1.5])('refuses min_bytes_per_s: %s', async (limit) => {
+    const models = provider.modelsFile(
+      { slow: endlessScript },
+      { model: { ...priceAndLimits, min_bytes_per_s: limit } },
+    );
     await expect(startAi({ models })).rejects.toThrow(/min_bytes_per_s/);
   });
 });
 
 describe('StreamRate', () => {
-  /** The guard of a stream that waits `waitMs` for each piece, whose reader takes `readMs`. */
+  /** Receives the pieces of a stream. Each one takes `waitMs` to arrive, and its reader `readMs`. */
   function receive(pieces: number[], { waitMs, readMs = 0 }: { waitMs: number; readMs?: number }): void {
     let nowMs = 0;
     const text = { textBytes: 0 };
@@ -124,19 +132,19 @@ describe('StreamRate', () => {
     }
   }
 
-  it('does not count the time before the first text', () => {
+  test('does not count the time before the first text', () => {
     expect(() => receive([0, 0, 0, 5, 300], { waitMs: windowMs })).not.toThrow();
   });
 
-  it('does not count the time of the reader', () => {
+  test('does not count the time of the reader', () => {
     expect(() => receive([5, 20, 20, 20], { waitMs: 1_000, readMs: windowMs })).not.toThrow();
   });
 
-  it('counts each window anew', () => {
+  test('counts each window anew', () => {
     expect(() => receive([1, 10_000, 100], { waitMs: windowMs })).toThrow('less than 10 bytes of text');
   });
 
-  it('takes a stream at exactly the rate', () => {
+  test('takes a stream at exactly the rate', () => {
     expect(() => receive([1, 200, 200, 200], { waitMs: windowMs })).not.toThrow();
   });
 });
