@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { GatewayClient } from '@townhall/gateway';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
@@ -60,34 +60,60 @@ async function readStopEnd(): Promise<string | null | undefined> {
 }
 
 describe('paid calls of a user with three alarms', () => {
-  beforeEach(async () => {
+  const unblock = () => world.admin.accounts.unblockUser({ user_id: userId });
+  async function raiseAlarms(): Promise<void> {
     for (let count = 0; count < 3; count += 1) expect(await ask(world.user, 'acme/absurd')).toBe('answered');
+  }
+
+  beforeEach(async () => {
+    await raiseAlarms();
     await expect.poll(readStopEnd, pollOptions).toEqual(expect.any(String));
   });
-
-  test('are stopped until an administrator unblocks the user', async () => {
-    expect(Date.parse((await readStopEnd()) ?? '')).toBeGreaterThan(Date.now() + 3_000_000);
-    await world.close();
-    world = await startGateway({ withAdmin: true, place, env });
-    expect(await ask(world.user)).toBe('paid_calls_stopped');
-    expect(await world.admin.accounts.unblockUser({ user_id: userId })).toMatchObject({
-      state: 'active',
-      paid_calls_stopped_until: null,
-    });
+  afterEach(async () => {
+    await unblock();
     await expect.poll(() => ask(world.user), pollOptions).toBe('answered');
   });
 
-  test('are stopped on another replica', async () => {
-    const otherGateway = await startGateway({ withAdmin: true, place, env });
-    try {
-      expect(await ask(otherGateway.user)).toBe('paid_calls_stopped');
-      await otherGateway.admin.accounts.unblockUser({ user_id: userId });
+  test('are stopped for about an hour', async () => {
+    expect(await ask(world.user)).toBe('paid_calls_stopped');
+    const remainingMs = Date.parse((await readStopEnd()) ?? '') - Date.now();
+    expect(remainingMs).toBeGreaterThan(3_000_000);
+    expect(remainingMs).toBeLessThanOrEqual(3_600_000);
+  });
+
+  test('stay stopped after a restart', async () => {
+    await world.close();
+    world = await startGateway({ withAdmin: true, place, env });
+    expect(await ask(world.user)).toBe('paid_calls_stopped');
+  });
+
+  test('are answered again once an administrator unblocks the user', async () => {
+    expect(await unblock()).toMatchObject({ state: 'active', paid_calls_stopped_until: null });
+    await expect.poll(() => ask(world.user), pollOptions).toBe('answered');
+  });
+
+  describe('with another replica', () => {
+    let replica: GatewayWorld;
+    beforeEach(async () => {
+      replica = await startGateway({ withAdmin: true, place, env });
+    });
+    afterEach(() => replica?.close());
+
+    test('are stopped there', async () => {
+      expect(await ask(replica.user)).toBe('paid_calls_stopped');
+    });
+
+    test('are answered again once that replica unblocks the user', async () => {
+      await replica.admin.accounts.unblockUser({ user_id: userId });
       await expect.poll(() => ask(world.user), pollOptions).toBe('answered');
-      for (let count = 0; count < 3; count += 1) await ask(world.user, 'acme/absurd');
-      await expect.poll(() => ask(otherGateway.user), pollOptions).toBe('paid_calls_stopped');
-    } finally {
-      await otherGateway.admin.accounts.unblockUser({ user_id: userId });
-      await otherGateway.close();
-    }
+    });
+
+    test('are stopped there by later alarms', async () => {
+      await unblock();
+      await expect.poll(() => ask(replica.user), pollOptions).toBe('answered');
+      await expect.poll(() => ask(world.user), pollOptions).toBe('answered');
+      await raiseAlarms();
+      await expect.poll(() => ask(replica.user), pollOptions).toBe('paid_calls_stopped');
+    });
   });
 });
