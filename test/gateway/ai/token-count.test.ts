@@ -1,3 +1,4 @@
+// The usage that providers report in the formats, as disjoint kinds of tokens.
 import { describe, expect, test } from 'vitest';
 import {
   chatClaim,
@@ -17,7 +18,7 @@ const tokens = (
   reasoning: number,
 ) => ({ tokens: { input, cachedInput, cacheWrite, output, reasoning }, isFinal: true });
 
-describe('the usage of a provider', () => {
+describe('chatClaim', () => {
   test.each<[string, object, unknown]>([
     [
       'OpenAI: cached within the input, reasoning within the output',
@@ -98,86 +99,81 @@ describe('the usage of a provider', () => {
       { prompt_tokens: 10, completion_tokens: 4, prompt_tokens_details: { cached_tokens: -1 } },
       'faulty',
     ],
-  ])('has disjoint kinds in chat completions: %s', (_title, usage, expected) => {
+  ])('has disjoint kinds: %s', (_title, usage, expected) => {
     expect(chatClaim(usage as Record<string, unknown>)).toEqual(expected);
   });
+});
 
-  test('adds cached and written tokens of messages to the input', () => {
-    expect(
-      messagesClaim({
-        input_tokens: 10,
-        output_tokens: 4,
-        cache_read_input_tokens: 3,
-        cache_creation_input_tokens: 2,
-      }),
-    ).toEqual(tokens(10, 3, 2, 4, 0));
+describe('messagesClaim', () => {
+  const usage = { input_tokens: 10, output_tokens: 4 };
+
+  test('keeps cached and written tokens apart from the input', () => {
+    expect(messagesClaim({ ...usage, cache_read_input_tokens: 3, cache_creation_input_tokens: 2 })).toEqual(
+      tokens(10, 3, 2, 4, 0),
+    );
+  });
+
+  test('reads thinking as reasoning within the output', () => {
     expect(
       messagesClaim({ input_tokens: 10, output_tokens: 40, output_tokens_details: { thinking_tokens: 30 } }),
     ).toEqual(tokens(10, 0, 0, 10, 30));
-    expect(messagesClaim({ input_tokens: -1, output_tokens: 4 })).toBe('faulty');
   });
 
-  test('counts hour-long cache writes and compactions of messages', () => {
-    const cacheUsage = {
-      cache_creation_input_tokens: 1_000,
-      cache_creation: { ephemeral_5m_input_tokens: 400, ephemeral_1h_input_tokens: 600 },
-    };
-    const hour = {
+  test.each([
+    ['input', { input_tokens: -1 }],
+    ['cache entry of an hour', { cache_creation: { ephemeral_1h_input_tokens: -1 } }],
+  ])('refuses a negative %s', (_kind, members) => {
+    expect(messagesClaim({ ...usage, ...members })).toBe('faulty');
+  });
+
+  const hourCacheUsage = {
+    cache_creation_input_tokens: 1_000,
+    cache_creation: { ephemeral_5m_input_tokens: 400, ephemeral_1h_input_tokens: 600 },
+  };
+
+  test.each([
+    ['with a total', hourCacheUsage],
+    ['without a total', { ...hourCacheUsage, cache_creation_input_tokens: null }],
+  ])('counts hour-long cache writes %s', (_total, members) => {
+    expect(messagesClaim({ ...usage, cache_read_input_tokens: 3, ...members })).toEqual({
       tokens: { input: 10, cachedInput: 3, cacheWrite: 1_000, hourCacheWrite: 600, output: 4, reasoning: 0 },
       isFinal: true,
-    };
-    expect(
-      messagesClaim({ input_tokens: 10, output_tokens: 4, cache_read_input_tokens: 3, ...cacheUsage }),
-    ).toEqual(hour);
-    expect(
-      messagesClaim({
-        input_tokens: 10,
-        output_tokens: 4,
-        cache_read_input_tokens: 3,
-        ...cacheUsage,
-        cache_creation_input_tokens: null,
-      }),
-    ).toEqual(hour);
-    expect(
-      messagesClaim({
-        input_tokens: 10,
-        output_tokens: 4,
-        cache_creation: { ephemeral_1h_input_tokens: -1 },
-      }),
-    ).toBe('faulty');
-    const shortenedUsage = {
+    });
+  });
+
+  const iterations = [
+    {
       type: 'compaction',
       input_tokens: 7,
       output_tokens: 2,
       cache_read_input_tokens: 1,
-      ...cacheUsage,
-    };
-    const iterations = [
-      shortenedUsage,
-      {
-        type: 'message',
-        input_tokens: 10,
-        output_tokens: 4,
-        cache_creation_input_tokens: 0,
-        cache_read_input_tokens: 0,
-      },
-    ];
-    const all = {
-      tokens: { input: 17, cachedInput: 1, cacheWrite: 1_000, hourCacheWrite: 600, output: 6, reasoning: 0 },
-      isFinal: true,
-    };
-    expect(messagesClaim({ input_tokens: 10, output_tokens: 4, iterations })).toEqual(all);
+      ...hourCacheUsage,
+    },
+    { type: 'message', ...usage, cache_creation_input_tokens: 0, cache_read_input_tokens: 0 },
+  ];
+  const claimWithCompaction = {
+    tokens: { input: 17, cachedInput: 1, cacheWrite: 1_000, hourCacheWrite: 600, output: 6, reasoning: 0 },
+    isFinal: true,
+  };
+
+  test('adds the usage of a compaction', () => {
+    expect(messagesClaim({ ...usage, iterations })).toEqual(claimWithCompaction);
+  });
+
+  test('has the claim of the hub for the same usage', () => {
     // The package adds up input and output of both and omits the cache.
     expect(
       hubClaim({
         inputTokens: { total: 17, noCache: 17, cacheRead: 0, cacheWrite: 0 },
         outputTokens: { total: 6, text: undefined, reasoning: undefined },
-        raw: { input_tokens: 10, output_tokens: 4, iterations },
+        raw: { ...usage, iterations },
       }),
-    ).toEqual(all);
+    ).toEqual(claimWithCompaction);
   });
+});
 
-  test('reads the usage of responses like that of chat completions', () => {
+describe('responsesClaim', () => {
+  test('has the kinds of chat completions', () => {
     expect(
       responsesClaim({
         input_tokens: 100,
@@ -188,16 +184,20 @@ describe('the usage of a provider', () => {
       }),
     ).toEqual(tokens(40, 60, 0, 10, 20));
   });
+});
 
-  test('reads tokens of a reranking and ignores search units', () => {
+describe('rerankClaim', () => {
+  test('reads tokens and ignores search units', () => {
     expect(rerankClaim({ total_tokens: 25 })).toEqual(tokens(25, 0, 0, 0, 0));
     expect(rerankClaim({ tokens: { input_tokens: 25 }, billed_units: { search_units: 1 } })).toEqual(
       tokens(25, 0, 0, 0, 0),
     );
     expect(rerankClaim({ billed_units: { search_units: 1 } })).toBeUndefined();
   });
+});
 
-  test('uses totals of the hub where kinds are missing', () => {
+describe('hubClaim', () => {
+  test('uses totals where kinds are missing', () => {
     const hub = (inputTokens: object, outputTokens: object) =>
       hubClaim({
         inputTokens: {
@@ -220,12 +220,14 @@ describe('the usage of a provider', () => {
   });
 });
 
-describe("the gateway's own count", () => {
-  test('counts four bytes as a token and at least one', () => {
+describe('tokensOfText', () => {
+  test('counts four bytes as a token, and any text as one', () => {
     expect([0, 1, 4, 7, 8, 400].map(tokensOfText)).toEqual([0, 1, 1, 1, 2, 100]);
   });
+});
 
-  test('replaces absurd usage but not usage above the bound', () => {
+describe('isAbsurd', () => {
+  test('accepts usage above the bound up to eight times', () => {
     const bound = { input: 100, output: 50 };
     const usageOf = (input: number, output: number) => ({
       input,
@@ -235,6 +237,7 @@ describe("the gateway's own count", () => {
       reasoning: 0,
     });
     expect(isAbsurd(usageOf(300, 120), bound)).toBe(false);
+    expect(isAbsurd(usageOf(100, 400), bound)).toBe(false);
     expect(isAbsurd(usageOf(100, 500), bound)).toBe(true);
     expect(isAbsurd(usageOf(1e15, 10), bound)).toBe(true);
   });
