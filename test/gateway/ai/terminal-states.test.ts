@@ -1,6 +1,6 @@
-// One test for each row of the table in docs/guides/what-a-call-costs.md, by the row's name. An
-// input token costs one credit and an output token two, so a charge follows directly from the
-// provider's counts.
+// The charge of a call for each way in which it can end, as docs/guides/what-a-call-costs.md lists
+// them. An input token costs one credit and an output token two, so a charge follows directly from
+// the provider's counts.
 import { request } from 'node:http';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
@@ -10,7 +10,29 @@ const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
 const rates = { input: 1_000_000, output: 2_000_000 };
 
-const escapedText = `data: {"choices":[{"index":0,"delta":{"content":"${'\\u4e16'.repeat(20)}${'\\ud83c\\udf0d'.repeat(10)}${'\\n\\u0041'.repeat(5)}\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n`;
+// Twenty characters of three bytes, ten of four, ten of one and five of two: 120 bytes.
+const escapedCharacters = [
+  '\\u4e16'.repeat(20),
+  '\\ud83c\\udf0d'.repeat(10),
+  '\\n\\u0041'.repeat(5),
+  '\\u00e9'.repeat(5),
+].join('');
+const escapedStream = [
+  `{"choices":[{"index":0,"delta":{"content":"${escapedCharacters}"},"finish_reason":"stop"}]}`,
+  '[DONE]',
+]
+  .map((data) => `data: ${data}\n\n`)
+  .join('');
+
+// About twice the bound of the request, which is still plausible.
+const answerAboveBound = JSON.stringify({
+  id: 'x',
+  object: 'chat.completion',
+  created: 1,
+  model: 'x',
+  choices: [{ index: 0, message: { role: 'assistant', content: 'Hello.' }, finish_reason: 'stop' }],
+  usage: { prompt_tokens: 100, completion_tokens: 4, total_tokens: 104 },
+});
 
 let provider: ScriptedProvider;
 let world: World;
@@ -31,7 +53,6 @@ beforeAll(async () => {
     rates: { ...rates, cached_input: 100_000, cache_write: 1_250_000 },
     max_output_tokens: 1_000,
   });
-  const providerUrl = provider.url;
   world = await startAi({
     models: provider.modelsFile(
       {},
@@ -41,7 +62,7 @@ beforeAll(async () => {
           formats: ['chat', 'embeddings', 'responses', 'rerank'],
         },
         providers: [
-          { id: 'claude', kind: 'anthropic', base_url: providerUrl, output_limit_member: 'max_tokens' },
+          { id: 'claude', kind: 'anthropic', base_url: provider.url, output_limit_member: 'max_tokens' },
         ],
         models: [
           entry('ok', 'ok', { modalities: ['text', 'stream', 'openai', 'embedding'] }),
@@ -50,7 +71,7 @@ beforeAll(async () => {
           }),
           entry('slow', 'ok?chunks=500&gap=10'),
           entry('never', 'never-headers'),
-          entry('spoke', 'usage-then-silence'),
+          entry('usage-then-silence', 'usage-then-silence'),
           entry('cut', 'reset?chunks=3'),
           entry('cut-after-usage', 'usage-then-cut'),
           entry('none', 'usage-none'),
@@ -60,8 +81,8 @@ beforeAll(async () => {
           entry('absurd', 'usage-absurd'),
           entry('tenfold', 'usage-tenfold'),
           entry('letters', 'letters?count=256'),
-          // Twenty characters of three bytes, ten of four, ten of one and five of two: 120 bytes.
-          entry('escaped', `verbatim?${new URLSearchParams({ sse: escapedText })}`),
+          entry('escaped', `verbatim?${new URLSearchParams({ sse: escapedStream })}`),
+          entry('above-bound', `verbatim?${new URLSearchParams({ json: answerAboveBound })}`),
           entry('flood', 'letters?count=20000'),
           entry('late', 'usage-late?ms=1200&in=1000'),
           entry('later', 'usage-late?ms=600000&in=30000'),
@@ -104,7 +125,7 @@ const message = (model: string, members: object = {}) =>
   world.post('/v1/ai/messages', { model, max_tokens: 50, messages, ...members });
 const response = (model: string, members: object = {}) =>
   world.post('/v1/ai/responses', { model, input: 'hi', ...members });
-const alarms = () => world.logged.filter((line) => line.includes('unbelievable_usage')).length;
+const countAlarms = () => world.logged.filter((line) => line.includes('unbelievable_usage')).length;
 
 /** Reads the answer to its end and returns its one charge. */
 async function chargeOf(response: Promise<Response> | Response) {
@@ -115,17 +136,27 @@ async function chargeOf(response: Promise<Response> | Response) {
   return charge;
 }
 
-/** Calls and disconnects once `isTime` is true; resolves when the call is settled. */
-async function callAndDisconnect(path: string, body: object, isTime: () => boolean) {
+/**
+ * Calls and disconnects once the condition is true for the answer so far; resolves when the call is
+ * settled.
+ */
+async function callAndDisconnect(
+  path: string,
+  body: object,
+  isTime: (receivedText: string) => boolean = () => true,
+) {
   const outgoing = request(`${world.url}${path}`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', authorization: `Bearer ${userToken}` },
   });
   outgoing.on('error', () => {});
-  outgoing.on('response', (response) => response.resume());
+  let receivedText = '';
+  outgoing.on('response', (response) => {
+    response.on('error', () => {}).on('data', (piece) => (receivedText += String(piece)));
+  });
   outgoing.end(JSON.stringify(body));
   await provider.until((calls) => calls.length === 1);
-  await expect.poll(isTime, { interval: 5 }).toBe(true);
+  await expect.poll(() => isTime(receivedText), { interval: 5 }).toBe(true);
   outgoing.destroy();
   return world.ledger.until(1);
 }
@@ -138,24 +169,12 @@ describe('the charge of a finished call', () => {
     ['chat completions, whole', () => chat('acme/ok'), 18n],
     ['stream', () => stream('acme/ok'), 20n],
     ['text', () => text('acme/ok'), 18n],
-    [
-      'responses, streamed',
-      () => world.post('/v1/ai/responses', { model: 'acme/ok', input: 'hi', stream: true }),
-      18n,
-    ],
-    ['responses, whole', () => world.post('/v1/ai/responses', { model: 'acme/ok', input: 'hi' }), 18n],
+    ['responses, streamed', () => response('acme/ok', { stream: true }), 18n],
+    ['responses, whole', () => response('acme/ok'), 18n],
     ['embeddings', () => world.post('/v1/ai/embeddings', { model: 'acme/ok', input: 'hi' }), 2n],
     // 10 uncached, 3 cached at a tenth, 2 written at five quarters, 4 out: 20.8, rounded up.
-    [
-      'messages, streamed',
-      () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages, stream: true }),
-      21n,
-    ],
-    [
-      'messages, whole',
-      () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages }),
-      21n,
-    ],
+    ['messages, streamed', () => message('claude/ok', { stream: true }), 21n],
+    ['messages, whole', () => message('claude/ok'), 21n],
     ['chat completions, translated', () => chat('claude/ok', { stream: true }), 21n],
     ['messages, translated', () => message('acme/ok', { stream: true }), 20n],
     ['messages, translated and whole', () => message('acme/ok'), 18n],
@@ -163,7 +182,7 @@ describe('the charge of a finished call', () => {
     ['responses, translated and whole', () => response('claude/ok'), 21n],
     // 40 uncached, 60 cached at a tenth, 10 out, 20 of reasoning.
     ['kinds of tokens with rates of their own', () => chat('acme/cached', { stream: true }), 126n],
-  ])('is what the provider counts, at the rates of the model that ran: %s', async (_name, call, price) => {
+  ])('is the reported usage at the rates of the model: %s', async (_name, call, price) => {
     const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call());
     expect(credits).toBe(price);
     expect(facts).toMatchObject({ outcome: 'completed', estimated: false });
@@ -172,33 +191,33 @@ describe('the charge of a finished call', () => {
     expect(overrun).toBe(0n);
   });
 
-  test('is settled before the caller gets the last event', async () => {
-    for (const call of [
-      () => chat('acme/ok', { stream: true }),
-      () => stream('acme/ok'),
-      () => chat('claude/ok', { stream: true }),
-      () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 50, messages, stream: true }),
-      () => message('acme/ok', { stream: true }),
-      () => response('claude/ok', { stream: true }),
-    ]) {
-      world.ledger.reset();
-      const response = await call();
-      let receivedText = '';
-      const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
-      for (;;) {
-        const { value, done: isDone } = (await reader?.read()) ?? { value: undefined, done: true };
-        if (isDone) break;
-        receivedText += value;
-        if (/\[DONE\]|message_stop|response\.completed|"type":"finish"/.test(receivedText))
-          expect(world.ledger.charges).toHaveLength(1);
-      }
-      expect(receivedText).toMatch(/\[DONE\]|message_stop|response\.completed/);
+  test.each<[string, () => Promise<Response>, RegExp]>([
+    ['chat completions', () => chat('acme/ok', { stream: true }), /\[DONE\]/],
+    ['stream', () => stream('acme/ok'), /"type":"finish"/],
+    ['chat completions, translated', () => chat('claude/ok', { stream: true }), /\[DONE\]/],
+    ['messages', () => message('claude/ok', { stream: true }), /message_stop/],
+    ['messages, translated', () => message('acme/ok', { stream: true }), /message_stop/],
+    ['responses, translated', () => response('claude/ok', { stream: true }), /response\.completed/],
+  ])('is settled before the caller gets the last event: %s', async (_name, call, lastEvent) => {
+    const { body } = await call();
+    let receivedText = '';
+    for await (const piece of body?.pipeThrough(new TextDecoderStream()) ?? []) {
+      receivedText += piece;
+      if (lastEvent.test(receivedText)) break;
     }
+    expect(world.ledger.charges).toHaveLength(1);
+    expect(receivedText).toMatch(lastEvent);
   });
 
-  test('is returned where the format has a member for it', async () => {
+  test('is in the metadata of text', async () => {
     expect(await (await text('acme/ok')).json()).toMatchObject({ metadata: { credits: 18 } });
+  });
+
+  test('is in a header of whole chat completions', async () => {
     expect((await chat('acme/ok')).headers.get('x-townhall-credits')).toBe('18');
+  });
+
+  test('is in the last part of stream', async () => {
     const { parts } = await partsOf(await stream('acme/ok'));
     expect(parts.at(-1)).toMatchObject({ type: 'finish', providerMetadata: { townhall: { credits: 20 } } });
   });
@@ -206,11 +225,11 @@ describe('the charge of a finished call', () => {
 
 describe('the charge when the client disconnects', () => {
   test('before the first byte is the input by our own count', async () => {
-    const { charged: credits, facts } = await callAndDisconnect(
-      '/v1/ai/chat/completions',
-      { model: 'acme/never', messages, stream: true },
-      () => true,
-    );
+    const { charged: credits, facts } = await callAndDisconnect('/v1/ai/chat/completions', {
+      model: 'acme/never',
+      messages,
+      stream: true,
+    });
     expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true, tokens: { output: 0 } });
     expect(credits).toBe(BigInt(facts.tokens.input));
     expect(facts.tokens.input).toBeGreaterThan(0);
@@ -243,13 +262,20 @@ describe('the charge when the client disconnects', () => {
   test('after the provider reports its usage is that usage', async () => {
     const { charged: credits, facts } = await callAndDisconnect(
       '/v1/ai/chat/completions',
-      { model: 'acme/spoke', messages, stream: true },
-      () => world.ledger.checkpoints.length > 0 && (provider.calls[0]?.tokens ?? 0) >= 5,
+      {
+        model: 'acme/usage-then-silence',
+        messages,
+        stream: true,
+        stream_options: { include_usage: true },
+      },
+      (receivedText) => receivedText.includes('"prompt_tokens":10'),
     );
-    // The usage follows the last piece in a packet of its own.
-    expect(facts).toMatchObject({ outcome: 'client_closed' });
-    if (!facts.estimated) expect(credits).toBe(20n);
-    else expect(facts.tokens.output).toBeLessThanOrEqual(7);
+    expect(facts).toMatchObject({
+      outcome: 'client_closed',
+      estimated: false,
+      tokens: { input: 10, output: 5 },
+    });
+    expect(credits).toBe(20n);
   });
 
   const pictures = Array.from({ length: 20 }, () => 'iVBORw0KGgo=');
@@ -273,7 +299,7 @@ describe('the charge when the client disconnects', () => {
     let lastPieceMs = Number.POSITIVE_INFINITY;
     const { facts, charged: credits } = await callAndDisconnect(path, body, () => {
       if ((provider.calls[0]?.tokens ?? 0) >= 5) lastPieceMs = Math.min(lastPieceMs, performance.now());
-      // The finish reason follows the last piece at once, and the usage much later.
+      // The finish reason follows the last piece at once, and the usage after 1.2 seconds.
       return performance.now() - lastPieceMs > 200;
     });
     expect(facts).toMatchObject({
@@ -314,7 +340,7 @@ describe('the charge when the client disconnects', () => {
     ['chat completions, whole', '/v1/ai/chat/completions', { model: 'acme/never', messages: imageMessages }],
     ['stream', '/v1/ai/stream', { model: 'acme/later', prompt: promptMessages }],
   ])('with pictures and no usage in time is our own count: %s', async (_name, path, body) => {
-    const { facts } = await callAndDisconnect(path, body, () => true);
+    const { facts } = await callAndDisconnect(path, body);
     expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true });
     expect(facts.tokens.input).toBeGreaterThan(20 * 2_048);
     expect(facts.tokens.input).toBeLessThan(25 * 2_048);
@@ -342,10 +368,8 @@ describe('the charge when the upstream fails midway', () => {
     expect(credits).toBe(20n);
   });
 
-  test('is the reported input and our count of the rest', async () => {
-    const { facts } = await chargeOf(
-      world.post('/v1/ai/messages', { model: 'claude/cut', max_tokens: 50, messages, stream: true }),
-    );
+  test('is the reported input and our own count of the output', async () => {
+    const { facts } = await chargeOf(message('claude/cut', { stream: true }));
     expect(facts).toMatchObject({
       outcome: 'upstream_failed',
       estimated: true,
@@ -364,7 +388,7 @@ describe('the charge for usage', () => {
   ];
 
   describe.each(callsByFormat)('of %s', (format, call) => {
-    test('that is missing is our own count and above zero for output', async () => {
+    test('that is missing is our own count', async () => {
       const { charged: credits, facts } = await chargeOf(call('acme/none'));
       expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
       expect(facts.tokens.input).toBeGreaterThan(0);
@@ -385,44 +409,47 @@ describe('the charge for usage', () => {
     // Where answers are translated, text in place of a number is an invalid answer and a failure of
     // the provider.
     test.each(['acme/negative', ...(format.startsWith('chat') ? ['acme/nonsense'] : [])])(
-      'that is negative or no number is our own count, with an alarm: %s',
+      'that is invalid is our own count and an alarm: %s',
       async (model) => {
-        const alarmsBefore = alarms();
+        const alarmsBefore = countAlarms();
         const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call(model));
         expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
         expect(credits).toBeGreaterThan(0n);
         expect(credits).toBeLessThanOrEqual(holdAmount ?? 0n);
         expect(overrun).toBe(0n);
-        expect(alarms()).toBe(alarmsBefore + 1);
+        expect(countAlarms()).toBe(alarmsBefore + 1);
       },
     );
   });
 
-  test.each(callsByFormat)('far above the possible is the hold, with an alarm: %s', async (_name, call) => {
-    const alarmsBefore = alarms();
+  test.each(callsByFormat)('far above the possible is the hold and an alarm: %s', async (_name, call) => {
+    const alarmsBefore = countAlarms();
     const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call('acme/absurd'));
     expect([credits, overrun]).toEqual([holdAmount, 0n]);
     expect(credits).toBeGreaterThan(2_000n);
     expect(facts).toMatchObject({ outcome: 'completed', estimated: true, tokens: { output: 1_000 } });
-    expect(alarms()).toBe(alarmsBefore + 1);
+    expect(countAlarms()).toBe(alarmsBefore + 1);
   });
 
-  test('of ten times the limit that was sent is the hold', async () => {
+  test('of ten times the output limit is the hold', async () => {
     const { charged: credits, held: holdAmount } = await chargeOf(chat('acme/tenfold', { max_tokens: 100 }));
     expect(credits).toBe(holdAmount);
   });
 
-  test('above the bound is at most the available credits', async () => {
-    world.ledger.reset(140n);
-    // It reports 10 in and 4 out where 2 were allowed: still plausible.
-    const { charged: credits } = await chargeOf(chat('acme/ok', { max_tokens: 2 }));
-    expect(credits).toBe(18n);
+  test('above the hold is at most the available credits', async () => {
+    world.ledger.reset(80n);
+    const {
+      charged: credits,
+      held: holdAmount,
+      overrun,
+    } = await chargeOf(chat('acme/above-bound', { max_tokens: 2 }));
+    expect(holdAmount).toBeLessThan(80n);
+    // 100 tokens of input and 4 of output cost 108 credits.
+    expect([credits, overrun]).toEqual([80n, 28n]);
   });
 
   test('of an incomplete answer is that usage', async () => {
-    const { charged: credits, facts } = await chargeOf(
-      world.post('/v1/ai/responses', { model: 'acme/incomplete', input: 'hi', stream: true }),
-    );
+    const { charged: credits, facts } = await chargeOf(response('acme/incomplete', { stream: true }));
     expect(facts).toMatchObject({ outcome: 'completed', estimated: false });
     expect(credits).toBe(18n);
   });
@@ -434,7 +461,7 @@ describe('our own count', () => {
   test.each<[string, () => Promise<Response>]>([
     ['chat completions', () => chat('acme/letters', { stream: true })],
     ['stream', () => stream('acme/letters')],
-  ])('takes the answer as one text: %s', async (_name, call) => {
+  ])('treats the answer as one text: %s', async (_name, call) => {
     const { facts } = await chargeOf(call());
     expect(facts).toMatchObject({ estimated: true, tokens: { output: 64 } });
   });
@@ -442,7 +469,7 @@ describe('our own count', () => {
   test.each<[string, () => Promise<Response>]>([
     ['chat completions', () => chat('acme/flood', { stream: true, max_tokens: 64 })],
     ['stream', () => stream('acme/flood', { maxOutputTokens: 64 })],
-  ])('never exceeds the limit that was sent: %s', async (_name, call) => {
+  ])('never exceeds the output limit: %s', async (_name, call) => {
     const countBefore = countWarnings();
     const { charged: credits, facts, held: holdAmount } = await chargeOf(call());
     expect(facts).toMatchObject({ estimated: true, tokens: { output: 64 } });
@@ -477,10 +504,16 @@ describe('a fallback', () => {
     expect(provider.calls.every(({ script }) => script === 'status?code=500')).toBe(true);
   });
 
-  test('needs no balance while the first model is free', async () => {
+  test('of a free model needs credits only when it is called', async () => {
     world.ledger.reset(0n);
     expect((await text('acme/free-to-dear', { max_output_tokens: 10 })).status).toBe(402);
     expect(provider.calls.length).toBeGreaterThan(0);
+  });
+});
+
+describe('a call of a free model', () => {
+  test('needs no credits', async () => {
+    world.ledger.reset(0n);
     expect((await text('acme/free')).status).toBe(200);
   });
 });
@@ -513,19 +546,15 @@ describe('a call without an answer', () => {
   });
 });
 
-describe('the limit', () => {
+describe('the output limit', () => {
   const sentBody = () => JSON.parse(provider.lastCall().body.toString()) as Record<string, unknown>;
 
   test.each<[string, (members?: object) => Promise<Response>, string]>([
     ['chat completions', (members = {}) => chat('acme/ok', { max_tokens: 500, ...members }), 'max_tokens'],
     ['text', (members = {}) => text('acme/ok', { max_output_tokens: 500, ...members }), 'max_output_tokens'],
     ['stream', (members = {}) => stream('acme/ok', { maxOutputTokens: 500, ...members }), 'maxOutputTokens'],
-    [
-      'messages',
-      () => world.post('/v1/ai/messages', { model: 'claude/ok', max_tokens: 500, messages }),
-      'max_tokens',
-    ],
-  ])('of the caller is refused with 402 instead of lowered: %s', async (format, call, member) => {
+    ['messages', () => message('claude/ok', { max_tokens: 500 }), 'max_tokens'],
+  ])('of the caller is refused with 402 and not lowered: %s', async (format, call, member) => {
     world.ledger.reset(300n);
     const response = await call();
     expect(response.status).toBe(402);
@@ -546,16 +575,18 @@ describe('the limit', () => {
     expect(world.ledger.held()).toBe(0n);
   });
 
-  test('is what the credits cover where the caller sends none', async () => {
+  test.each([
+    ['chat completions', () => chat('acme/ok')],
+    ['text', () => text('acme/ok')],
+  ])('is what the credits cover without one of the caller: %s', async (_name, call) => {
     world.ledger.reset(300n);
-    await chargeOf(chat('acme/ok'));
+    await chargeOf(call());
     const { max_tokens: limit } = sentBody();
     expect(limit).toBeGreaterThan(100);
     expect(limit).toBeLessThan(150);
-    world.ledger.reset(300n);
-    await chargeOf(text('acme/ok'));
-    expect(sentBody()['max_tokens']).toBeGreaterThan(100);
-    world.ledger.reset();
+  });
+
+  test("is the model's longest answer where the credits suffice", async () => {
     await chargeOf(text('acme/ok'));
     expect(sentBody()['max_tokens']).toBe(1_000);
   });
@@ -565,11 +596,12 @@ describe('the limit', () => {
     expect((await chat('acme/ok')).status).toBe(402);
   });
 
-  test('never spends more than the balance', async () => {
+  test('never lets calls spend more than the balance', async () => {
     world.ledger.reset(500n);
-    let answers = 0;
-    while ((await text('acme/ok')).status === 200) answers += 1;
-    expect(answers).toBe(Math.floor((500 - Number(world.ledger.balance)) / 18));
+    let answerCount = 0;
+    while ((await text('acme/ok')).status === 200) answerCount += 1;
+    expect(world.ledger.balance).toBe(500n - 18n * BigInt(answerCount));
+    // Too little for the shortest useful answer.
     expect(world.ledger.balance).toBeGreaterThanOrEqual(0n);
     expect(world.ledger.balance).toBeLessThan(60n);
   });
@@ -595,8 +627,8 @@ describe('a streamed answer', () => {
   });
 });
 
-describe('credits that are not reserved yet', () => {
-  test('delay the request to the provider', async () => {
+describe('the reservation of credits', () => {
+  test('precedes the request to the provider', async () => {
     const [arrival, grant] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const { reserve } = world.ledger;
     world.ledger.reserve = async (...parameters) => {
@@ -612,7 +644,7 @@ describe('credits that are not reserved yet', () => {
     expect((await answer).status).toBe(200);
   });
 
-  test('end the call with 402 where there are none', async () => {
+  test('ends the call with 402 where there are none', async () => {
     world.ledger.reset(0n);
     expect((await chat('acme/ok')).status).toBe(402);
     expect(provider.calls).toEqual([]);
