@@ -6,9 +6,9 @@ import { startProvider, type ScriptedProvider } from '../../support/provider.ts'
 import { errorOf, startAi, type World } from './world.ts';
 
 const toolName = 'n'.repeat(100);
-const results = 50;
-const repeat = <T>(make: (index: number) => T): T[] =>
-  Array.from({ length: results }, (_, index) => make(index));
+const resultCount = 50;
+const repeat = <T>(create: (index: number) => T): T[] =>
+  Array.from({ length: resultCount }, (_, index) => create(index));
 
 const chatMessages = (name: string) => [
   { role: 'user', content: 'hi' },
@@ -28,46 +28,43 @@ const textMessages = (name: string) => [
   { role: 'tool', content: repeat(() => ({ type: 'tool-result', tool_call_id: 'a', output: 'x' })) },
 ];
 
+const responsesBody = {
+  input: [
+    { type: 'function_call', call_id: 'a', name: toolName, arguments: '{}' },
+    ...repeat(() => ({ type: 'function_call_output', call_id: 'a', output: 'x' })),
+  ],
+};
+const messageResults = {
+  role: 'user',
+  content: repeat(() => ({ type: 'tool_result', tool_use_id: 'a', content: 'x' })),
+};
+const messagesBody = {
+  messages: [
+    { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: toolName, input: {} }] },
+    messageResults,
+  ],
+};
+const streamBody = {
+  prompt: [
+    {
+      role: 'tool',
+      content: repeat(() => ({
+        type: 'tool-result',
+        toolCallId: 'a',
+        toolName,
+        output: { type: 'text', value: 'x' },
+      })),
+    },
+  ],
+};
+
+// Each result has the name twice; in a stream the call is absent.
 const bodies: readonly [RequestFormat, object, number][] = [
-  ['chat', { messages: chatMessages(toolName) }, 1 + 2 * results],
-  ['text', { messages: textMessages(toolName) }, 1 + 2 * results],
-  [
-    'stream',
-    {
-      prompt: [
-        {
-          role: 'tool',
-          content: repeat(() => ({
-            type: 'tool-result',
-            toolCallId: 'a',
-            toolName,
-            output: { type: 'text', value: 'x' },
-          })),
-        },
-      ],
-    },
-    2 * results,
-  ],
-  [
-    'responses',
-    {
-      input: [
-        { type: 'function_call', call_id: 'a', name: toolName, arguments: '{}' },
-        ...repeat(() => ({ type: 'function_call_output', call_id: 'a', output: 'x' })),
-      ],
-    },
-    1 + 2 * results,
-  ],
-  [
-    'messages',
-    {
-      messages: [
-        { role: 'assistant', content: [{ type: 'tool_use', id: 'a', name: toolName, input: {} }] },
-        { role: 'user', content: repeat(() => ({ type: 'tool_result', tool_use_id: 'a', content: 'x' })) },
-      ],
-    },
-    1 + 2 * results,
-  ],
+  ['chat', { messages: chatMessages(toolName) }, 1 + 2 * resultCount],
+  ['text', { messages: textMessages(toolName) }, 1 + 2 * resultCount],
+  ['stream', streamBody, 2 * resultCount],
+  ['responses', responsesBody, 1 + 2 * resultCount],
+  ['messages', messagesBody, 1 + 2 * resultCount],
 ];
 
 describe('the size of a request', () => {
@@ -79,10 +76,10 @@ describe('the size of a request', () => {
   });
 });
 
-test('the size of a request counts the name of a namespace with each of its tools', () => {
+test('the size of a request counts a namespace with each of its tools', () => {
   const tools = repeat((index) => ({ type: 'function', name: `f${index}` }));
   const body = { input: 'hi', tools: [{ type: 'namespace', name: toolName, tools }] };
-  expect(sizeOf(body, 'responses').textBytes).toBeGreaterThanOrEqual((1 + results) * toolName.length);
+  expect(sizeOf(body, 'responses').textBytes).toBeGreaterThanOrEqual((1 + resultCount) * toolName.length);
 });
 
 describe('a member of another format', () => {
@@ -96,7 +93,7 @@ describe('a member of another format', () => {
             role: 'assistant',
             content: [{ type: 'tool_use', id: 'a', call_id: 'z', name: toolName, input: {} }],
           },
-          { role: 'user', content: repeat(() => ({ type: 'tool_result', tool_use_id: 'a', content: 'x' })) },
+          messageResults,
         ],
       },
     ],
@@ -112,7 +109,7 @@ describe('a member of another format', () => {
               { type: 'text', text: '', id: 'a', name: 'q' },
             ],
           },
-          { role: 'user', content: repeat(() => ({ type: 'tool_result', tool_use_id: 'a', content: 'x' })) },
+          messageResults,
         ],
       },
     ],
@@ -127,7 +124,7 @@ describe('a member of another format', () => {
       },
     ],
   ])('hides no name of a tool: %s', (_what, format, body) => {
-    expect(sizeOf(body, format).textBytes).toBeGreaterThanOrEqual((1 + 2 * results) * toolName.length);
+    expect(sizeOf(body, format).textBytes).toBeGreaterThanOrEqual((1 + 2 * resultCount) * toolName.length);
   });
 });
 
@@ -152,14 +149,14 @@ describe('a translated call', () => {
   test.each<[string, RequestFormat, object]>([
     ['chat/completions', 'chat', { messages: chatMessages(toolName) }],
     ['text', 'text', { messages: textMessages(toolName) }],
-    ['messages', 'messages', { max_tokens: 50, ...bodies[4]?.[1] }],
-    ['responses', 'responses', bodies[3]?.[1] ?? {}],
+    ['messages', 'messages', { max_tokens: 50, ...messagesBody }],
+    ['responses', 'responses', responsesBody],
   ])('sends no more bytes of names than were counted: %s', async (path, format, body) => {
     const response = await world.post(`/v1/ai/${path}`, { model: 'gemini/ok', ...body });
     expect(response.status).toBe(200);
-    const sentNames = provider.lastCall().body.toString().split(toolName).length - 1;
-    expect(sentNames).toBeGreaterThan(results);
-    expect(sizeOf(body, format).textBytes).toBeGreaterThanOrEqual(sentNames * toolName.length);
+    const nameCount = provider.lastCall().body.toString().split(toolName).length - 1;
+    expect(nameCount).toBeGreaterThan(resultCount);
+    expect(sizeOf(body, format).textBytes).toBeGreaterThanOrEqual(nameCount * toolName.length);
   });
 
   test('counts the schemas that are written for custom tools', async () => {
