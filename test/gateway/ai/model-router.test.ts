@@ -1,3 +1,4 @@
+// The order in which a call tries the models of its chain.
 import { describe, expect, test } from 'vitest';
 import type { CatalogModel } from '../../../src/gateway/ai/catalog/catalog.ts';
 import { createModelRouter } from '../../../src/gateway/ai/calls/model-router.ts';

@@ -1,4 +1,4 @@
-// Calls of an unknown model fail before they open a meter.
+// Calls of an unknown model fail before their bill is opened, which would listen for their end.
 import { getEventListeners } from 'node:events';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ai, createLinks, type AiService } from '../../../src/gateway/ai/index.ts';
@@ -27,7 +27,6 @@ const model = 'acme/unknown';
 const messages = [{ role: 'user', content: 'hi' }];
 const audio = { content: Buffer.alloc(100), fileName: 'a.mp3', mediaType: 'audio/mpeg' };
 
-// An open meter listens for the end of the call.
 test.each([
   ['ai.generateText', { prompt: 'hi' }],
   ['ai.streamText', { prompt: [] }],
@@ -41,7 +40,7 @@ test.each([
   ['ai.rerankDocuments', { query: 'hi', documents: ['a'] }],
   ['ai.synthesizeSpeech', { text: 'hi' }],
   ['ai.transcribeAudio', { file: audio, audio: audio.content.toString('base64'), media_type: 'audio/mpeg' }],
-])('%s opens no meter for an unknown model', async (operationId, body) => {
+])('%s opens no bill for an unknown model', async (operationId, body) => {
   const { signal } = new AbortController();
   const call = {
     operationId,

@@ -50,8 +50,9 @@ beforeEach(() => {
 
 const streamChat = (model: string) =>
   world.post('/v1/ai/chat/completions', { model, messages, stream: true, max_tokens: 50 });
-const asksForUsage = () =>
-  provider.calls.map(({ body }) => (JSON.parse(body.toString()) as object).hasOwnProperty('stream_options'));
+/** For each call, whether it requests usage. */
+const requestsForUsage = () =>
+  provider.calls.map(({ body }) => Object.hasOwn(JSON.parse(body.toString()) as object, 'stream_options'));
 
 describe('a streamed call of a provider without the setting usage', () => {
   test('is charged by the usage of the provider', async () => {
@@ -68,45 +69,45 @@ describe('a streamed call of a provider without the setting usage', () => {
     expect(parts.at(-1)).toMatchObject({ usage: { inputTokens: { total: 10 }, outputTokens: { total: 8 } } });
     expect((await world.ledger.until(1)).facts.estimated).toBe(false);
   });
+});
 
-  test('sends no request for usage with the setting none', async () => {
-    await eventsOf(await streamChat('silent/m'));
-    expect(asksForUsage()).toEqual([false]);
-  });
+test('a provider with the setting none gets no request for usage', async () => {
+  await eventsOf(await streamChat('silent/m'));
+  expect(requestsForUsage()).toEqual([false]);
 });
 
 describe('a provider that refuses stream_options', () => {
   test.each(['message', 'param', 'location'])(
-    'is called again without it, named in the %s',
+    'is called again without it when the refusal names it: %s',
     async (place) => {
       const events = await eventsOf(await streamChat(`${place}/m`));
       expect(events.at(-1)).toBe('[DONE]');
-      expect(asksForUsage()).toEqual([true, false]);
+      expect(requestsForUsage()).toEqual([true, false]);
       expect((await world.ledger.until(1)).facts).toMatchObject({ outcome: 'completed', estimated: true });
     },
   );
 
-  test('is called again through the AI SDK too', async () => {
+  test('is called again for the AI SDK', async () => {
     const { done } = await partsOf(await world.post('/v1/ai/stream', { model: 'hub/m', prompt }));
     expect(done).toBe(true);
-    expect(asksForUsage()).toEqual([true, false]);
+    expect(requestsForUsage()).toEqual([true, false]);
   });
 
   test('gets no request for usage in the next call', async () => {
     await eventsOf(await streamChat('twice/m'));
     await eventsOf(await streamChat('twice/m'));
     await partsOf(await world.post('/v1/ai/stream', { model: 'twice/m', prompt }));
-    expect(asksForUsage()).toEqual([true, false, false, false]);
+    expect(requestsForUsage()).toEqual([true, false, false, false]);
   });
 
-  test('is not called again when it names another reason', async () => {
+  test('is not called again after another refusal', async () => {
     const response = await streamChat('nothing/m');
     expect(response.status).toBe(400);
     expect(await errorOf(response)).toMatchObject({ code: 'upstream_refused' });
-    expect(asksForUsage()).toEqual([true]);
+    expect(requestsForUsage()).toEqual([true]);
   });
 
-  test('refuses a caller that requests usage itself', async () => {
+  test('is not called again for a caller that requests usage', async () => {
     const response = await world.post('/v1/ai/chat/completions', {
       model: 'message/m',
       messages,
@@ -114,7 +115,7 @@ describe('a provider that refuses stream_options', () => {
       stream_options: { include_usage: true },
     });
     expect(response.status).toBe(400);
-    expect(asksForUsage()).toEqual([true]);
+    expect(requestsForUsage()).toEqual([true]);
   });
 });
 
@@ -130,19 +131,19 @@ describe('createUsageRequests', () => {
     signal: new AbortController().signal,
   });
   function start() {
-    const state = { nowMs: 0, sent: [] as UpstreamRequest[], isRefusedAlways: false };
+    const state = { nowMs: 0, requests: [] as UpstreamRequest[], isRefusedAlways: false };
     const requests = createUsageRequests({
       clock: { monotonicMs: () => state.nowMs },
       log: { warn: () => {} },
     });
     const send = (url: string) =>
       requests.send(request(url), async (request) => {
-        state.sent.push(request);
+        state.requests.push(request);
         state.nowMs += 100;
         if (state.isRefusedAlways || request.body === 'with') throw refusal;
         return 'answer';
       });
-    return { state, send, bodies: () => state.sent.map(({ body }) => body) };
+    return { state, send, bodies: () => state.requests.map(({ body }) => body) };
   }
 
   test('forgets a refusal after an hour', async () => {
@@ -156,7 +157,7 @@ describe('createUsageRequests', () => {
   test('forgets the oldest of more than 1,000 endpoints', async () => {
     const { state, send, bodies } = start();
     for (let index = 0; index <= 1_000; index += 1) await send(`http://a/${index}`);
-    state.sent.length = 0;
+    state.requests.length = 0;
     await send('http://a/1');
     await send('http://a/0');
     expect(bodies()).toEqual(['without', 'with', 'without']);
@@ -170,9 +171,9 @@ describe('createUsageRequests', () => {
     expect(bodies()).toEqual(['with', 'without', 'with', 'without']);
   });
 
-  test('gives the second request the remaining time', async () => {
+  test('sends the second request with the remaining time', async () => {
     const { state, send } = start();
     await send('http://a/v1');
-    expect(state.sent.map(({ firstMs }) => firstMs)).toEqual([1_000, 900]);
+    expect(state.requests.map(({ firstMs }) => firstMs)).toEqual([1_000, 900]);
   });
 });
