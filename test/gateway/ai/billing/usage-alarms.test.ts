@@ -1,23 +1,29 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+// Users whose reported usage was repeatedly impossible get no paid calls for an hour.
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { AlarmStore, StoredAlarm } from '../../../../src/gateway/ai/billing/alarm-store.ts';
-import { createUsageAlarms } from '../../../../src/gateway/ai/billing/usage-alarms.ts';
+import { createUsageAlarms, type UsageAlarms } from '../../../../src/gateway/ai/billing/usage-alarms.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { adminToken, errorOf, startAi, type World } from '../world.ts';
 
 describe('repeated usage alarms', () => {
-  let nowMs = 0;
-  const alarms = createUsageAlarms({ clock: { monotonicMs: () => nowMs } });
-  const report = (userId: string, atMs: number) => {
-    nowMs = atMs;
-    alarms.report(userId);
-  };
-  const minute = 60_000;
+  const minuteMs = 60_000;
+  let nowMs: number;
+  let alarms: UsageAlarms;
+  beforeEach(() => {
+    nowMs = 0;
+    alarms = createUsageAlarms({ clock: { monotonicMs: () => nowMs } });
+  });
+  function report(userId: string, ...minutes: number[]): void {
+    for (const minute of minutes) {
+      nowMs = minute * minuteMs;
+      alarms.report(userId);
+    }
+  }
 
   test('stop a user after three within an hour', () => {
-    report('usr_a', 0);
-    report('usr_a', 20 * minute);
+    report('usr_a', 0, 20);
     expect(() => alarms.requireFew('usr_a')).not.toThrow();
-    report('usr_a', 40 * minute);
+    report('usr_a', 40);
     expect(() => alarms.requireFew('usr_a')).toThrow(
       expect.objectContaining({
         code: 'paid_calls_stopped',
@@ -29,18 +35,21 @@ describe('repeated usage alarms', () => {
   });
 
   test('stop no other user', () => {
+    report('usr_a', 0, 20, 40);
     expect(() => alarms.requireFew('usr_b')).not.toThrow();
   });
 
   test('are forgotten after an hour', () => {
-    nowMs = 61 * minute;
+    report('usr_a', 0, 20, 40);
+    nowMs = 61 * minuteMs;
     expect(() => alarms.requireFew('usr_a')).not.toThrow();
     expect(alarms.counts()).toEqual({ alarms: 3, stoppedUsers: 0 });
   });
 
   test('are kept for a bounded number of users', () => {
-    for (let index = 0; index < 3; index += 1) report('usr_first', nowMs);
-    for (let index = 0; index < 10_000; index += 1) report(`usr_${index}`, nowMs);
+    report('usr_first', 0, 0, 0);
+    expect(() => alarms.requireFew('usr_first')).toThrow('stopped');
+    for (let index = 0; index < 10_000; index += 1) report(`usr_${index}`, 0);
     expect(() => alarms.requireFew('usr_first')).not.toThrow();
   });
 });
@@ -118,8 +127,8 @@ describe('a stopped user', () => {
   const ask = (model: string, options: Parameters<World['post']>[2] = {}) =>
     world.post('/v1/ai/text', { model, prompt: 'hi' }, options);
 
-  test('gets 403 for paid calls, and answers of free models', async () => {
-    // An invalid count says nothing about the request, so the call itself succeeds.
+  test('gets 403 for a paid call', async () => {
+    // Invalid counts raise alarms that stop nobody, since they show nothing about the request.
     for (let index = 0; index < 4; index += 1) expect((await ask('acme/negative')).status).toBe(200);
     for (let index = 0; index < 3; index += 1) expect((await ask('acme/absurd')).status).toBe(200);
     provider.reset();
@@ -128,7 +137,14 @@ describe('a stopped user', () => {
     expect(Number(refusal.headers.get('retry-after'))).toBeGreaterThan(3_500);
     expect(provider.calls).toEqual([]);
     expect(world.ledger.held()).toBe(0n);
+  });
+
+  // Both follow the alarms of the test before them.
+  test('gets answers of free models', async () => {
     expect((await ask('acme/free')).status).toBe(200);
+  });
+
+  test('stops no administrator', async () => {
     expect((await ask('acme/ok', { token: adminToken })).status).toBe(200);
   });
 });
