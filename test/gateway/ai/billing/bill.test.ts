@@ -124,7 +124,7 @@ describe('a bill', () => {
     await expect(bill.reserve(model, [])).rejects.toThrow('phase released');
   });
 
-  test('marks each attempt as sent, with the price of its input', async () => {
+  test('marks each attempt as sent with the price of its input', async () => {
     const ledger = memoryLedger();
     const bill = openBill({ ledger });
     await bill.reserve(model, []);
@@ -163,7 +163,7 @@ describe('a bill', () => {
     expect(ledger.charges).toHaveLength(1);
   });
 
-  test('charges the input when the caller leaves before the first byte', async () => {
+  test('charges the input when the caller disconnects before the first byte', async () => {
     const ledger = memoryLedger();
     const caller = new AbortController();
     const bill = openBill({ ledger, signal: caller.signal });
@@ -177,12 +177,12 @@ describe('a bill', () => {
   });
 
   test.each([
-    ['by the time until the caller leaves', 'high', null, 11_000, 640],
+    ['by the time until the caller disconnects', 'high', null, 11_000, 640],
     ['by the time until the first text', 'high', 3_000, 11_000, 128],
     ['at most to the output limit', 'high', null, 900_000, 1_000],
     ['not for an effort without reasoning', 'none', null, 11_000, 0],
     ['at the default effort without another', undefined, null, 11_000, 640],
-  ])('charges hidden reasoning %s', async (_how, effort, firstTextMs, leavesMs, reasoning) => {
+  ])('charges hidden reasoning %s', async (_how, effort, firstTextMs, disconnectMs, reasoning) => {
     const ledger = memoryLedger();
     let nowMs = 0;
     const disconnection = new AbortController();
@@ -195,7 +195,7 @@ describe('a bill', () => {
       nowMs = firstTextMs;
       bill.countText('output', 16);
     }
-    nowMs = leavesMs;
+    nowMs = disconnectMs;
     disconnection.abort();
     await bill.close(new Error('failed'), 1);
     expect(ledger.last().facts).toMatchObject({
@@ -205,7 +205,7 @@ describe('a bill', () => {
     });
   });
 
-  test('charges the units of a call that its caller left before they were recorded', async () => {
+  test('charges the units of a call whose caller disconnects', async () => {
     const ledger = memoryLedger();
     const disconnection = new AbortController();
     const bill = openBill({ ledger, signal: disconnection.signal, unitsIfLeft: { audioSecond: 90 } });
@@ -226,7 +226,7 @@ describe('a bill', () => {
     expect(ledger.last().facts).toMatchObject({ outcome: 'upstream_failed', units: {} });
   });
 
-  test('charges no hidden reasoning of an answer that was read to its end', async () => {
+  test('charges no hidden reasoning of a whole answer', async () => {
     const ledger = memoryLedger();
     let nowMs = 0;
     const bill = openBill({ ledger, clock: { monotonicMs: () => nowMs } });
@@ -240,7 +240,7 @@ describe('a bill', () => {
     expect(ledger.last().facts.tokens.reasoning).toBe(0);
   });
 
-  test('reads on for the usage when the caller leaves after a complete answer', async () => {
+  test('waits for the usage when the caller disconnects after a complete answer', async () => {
     const ledger = memoryLedger();
     const caller = new AbortController();
     const bill = openBill({ ledger, signal: caller.signal });
@@ -300,7 +300,7 @@ describe('the output limit of a bill', () => {
     expect(ledger.held()).toBeLessThanOrEqual(300n);
   });
 
-  test('covers a dearer fallback with what is reserved', async () => {
+  test('is lowered for a dearer fallback', async () => {
     const ledger = memoryLedger(300n);
     const dearModel = catalogModel({ id: 'acme/dear', rates: { input: 2_000_000, output: 4_000_000 } });
     const bill = openBill({ ledger });
@@ -319,15 +319,22 @@ describe('the output limit of a bill', () => {
     const billing = createBilling({ ledger, clock: systemClock });
     const otherBill = openBill({ billing, limit: 100 });
     await otherBill.reserve(model, []);
-    const remainingCredits = 1_000n - ledger.held();
-    const bill = openBill({ billing });
-    await bill.reserve(model, []);
-    const reservedCredits = ledger.held() - (1_000n - remainingCredits);
+    const otherCredits = ledger.held();
+    const remainingCredits = 1_000n - otherCredits;
+    await openBill({ billing }).reserve(model, []);
+    const reservedCredits = ledger.held() - otherCredits;
     expect(reservedCredits).toBeLessThanOrEqual(remainingCredits / 2n);
     expect(reservedCredits).toBeGreaterThan(remainingCredits / 2n - 3n);
-    await Promise.all([otherBill.close(new Error('failed'), 1), bill.close(new Error('failed'), 1)]);
-    const soleBill = openBill({ billing });
-    await soleBill.reserve(model, []);
+  });
+
+  test('takes all credits once the other call of the user has ended', async () => {
+    const ledger = memoryLedger(1_000n);
+    const billing = createBilling({ ledger, clock: systemClock });
+    const otherBill = openBill({ billing, limit: 100 });
+    await otherBill.reserve(model, []);
+    await otherBill.close(new Error('failed'), 1);
+    await openBill({ billing }).reserve(model, []);
+    // An output token costs two credits, so one may remain.
     expect(ledger.held()).toBeGreaterThan(997n);
   });
 
@@ -354,18 +361,18 @@ describe('checkpoints', () => {
     await bill.reserve(model, []);
     bill.markSent();
     bill.follow(1);
-    const count = (bytes: number, atMs: number): number => {
+    const countAfter = (bytes: number, atMs: number): number => {
       nowMs = atMs;
       bill.countText('output', bytes);
       return ledger.checkpoints.length;
     };
     expect([
-      count(40, 0),
-      count(40, 10),
-      count(200, 20),
-      count(56, 30),
-      count(4, 269),
-      count(4, 280),
+      countAfter(40, 0),
+      countAfter(40, 10),
+      countAfter(200, 20),
+      countAfter(56, 30),
+      countAfter(4, 269),
+      countAfter(4, 280),
     ]).toEqual([1, 1, 1, 2, 2, 3]);
     expect(ledger.checkpoints.map(({ outputTokens }) => outputTokens)).toEqual([10, 84, 86]);
     const credits = ledger.checkpoints.map((checkpoint) => checkpoint.credits);
