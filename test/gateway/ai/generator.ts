@@ -1,6 +1,7 @@
 // Random JSON documents from a seed, with the spacing, escapes and number forms of real clients.
 
 export interface DocumentGenerator {
+  /** A random integer from 0 to below the limit. */
   below(limit: number): number;
   /** An object and its parsed value. Member names are not repeated. */
   document(): { text: string; value: Record<string, unknown> };
@@ -18,23 +19,7 @@ export function createDocumentGenerator(seed: number): DocumentGenerator {
   const integerBelow = (limit: number) => Math.floor(next() * limit);
   const pick = <T>(items: readonly T[]): T => items[integerBelow(items.length)] as T;
   const space = () => pick(['', '', '', ' ', '\n', '\t', '\r\n  ']);
-  const words = [
-    'model',
-    'messages',
-    'a',
-    '"',
-    '\\',
-    '}',
-    '{',
-    '[',
-    ',',
-    ':',
-    '世界',
-    '🌍',
-    '\n',
-    'data: [DONE]',
-    '',
-  ];
+  const words = [...'a"\\}{[,:🌍\n', 'model', 'messages', '世界', 'data: [DONE]', ''];
   const string = () => {
     const text = Array.from({ length: integerBelow(4) }, () => pick(words)).join('');
     const json = JSON.stringify(text);
@@ -51,9 +36,9 @@ export function createDocumentGenerator(seed: number): DocumentGenerator {
     ])();
   const value = (depth: number): string => {
     if (depth > 3 || integerBelow(2) === 0) return randomScalar();
-    if (integerBelow(2) === 0)
-      return `[${space()}${Array.from({ length: integerBelow(4) }, () => value(depth + 1)).join(`${space()},${space()}`)}${space()}]`;
-    return object(depth + 1);
+    if (integerBelow(2) === 0) return object(depth + 1);
+    const items = Array.from({ length: integerBelow(4) }, () => value(depth + 1));
+    return `[${space()}${items.join(`${space()},${space()}`)}${space()}]`;
   };
   const object = (depth: number): string => {
     const members = Array.from(

@@ -33,8 +33,8 @@ export interface MemoryLedger extends Ledger {
 
 const initialBalance = 1_000_000_000_000n;
 
-export function memoryLedger(start = initialBalance): MemoryLedger {
-  let balance = start;
+export function memoryLedger(startBalance = initialBalance): MemoryLedger {
+  let balance = startBalance;
   let heldCredits = 0n;
   let count = 0;
   const charges: Charge[] = [];
@@ -67,11 +67,11 @@ export function memoryLedger(start = initialBalance): MemoryLedger {
       get amount() {
         return amount;
       },
-      async raise(members) {
-        if (members <= amount) return;
-        if (balance - heldCredits < members - amount) refuse(members);
-        heldCredits += members - amount;
-        amount = members;
+      async raise(newAmount) {
+        if (newAmount <= amount) return;
+        if (balance - heldCredits < newAmount - amount) refuse(newAmount);
+        heldCredits += newAmount - amount;
+        amount = newAmount;
       },
       markSent: (attempt) => void sentAttempts.push(attempt),
       checkpoint(credits, _facts, outputTokens) {
@@ -132,7 +132,7 @@ export function memoryLedger(start = initialBalance): MemoryLedger {
         const timer = setTimeout(
           () =>
             finishOnce(() =>
-              reject(new Error(`Of ${settledCount} calls ${charges.length} were settled in time.`)),
+              reject(new Error(`${charges.length} of ${settledCount} calls were settled in time.`)),
             ),
           deadlineMs,
         );
