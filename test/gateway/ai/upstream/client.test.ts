@@ -1,8 +1,9 @@
+// The connections to providers.
 import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
-import { startAi } from '../world.ts';
+import { providerKey, startAi } from '../world.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const chat = '/v1/ai/chat/completions';
@@ -14,7 +15,7 @@ describe('createUpstream', () => {
   });
   afterAll(() => provider.close());
 
-  test('reuses one connection for consecutive calls, streamed ones too', async () => {
+  test('reuses connections for consecutive calls', async () => {
     const world = await startAi({ models: provider.modelsFile({ ok: 'ok' }) });
     try {
       const connectionCount = provider.connections();
@@ -35,7 +36,10 @@ describe('createUpstream', () => {
     }
   });
 
-  test('uses the configured proxy except for excluded hosts', async () => {
+  test.each([
+    ['uses the configured proxy', undefined, 1],
+    ['excludes a host from the proxy', '127.0.0.1', 0],
+  ])('%s', async (_title, excludedHost, proxiedCount) => {
     const proxiedUrls: string[] = [];
     // For http targets the client sends the absolute URL to the proxy, which requests it from the
     // provider.
@@ -54,30 +58,21 @@ describe('createUpstream', () => {
     });
     await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
     const address = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    const world = await startAi({
+      models: provider.modelsFile({ ok: 'ok' }),
+      proxies: { http: address, none: excludedHost },
+    });
     try {
-      for (const [excludedHost, expected] of [
-        [undefined, 1],
-        ['127.0.0.1', 0],
-      ] as const) {
-        proxiedUrls.length = 0;
-        const world = await startAi({
-          models: provider.modelsFile({ ok: 'ok' }),
-          proxies: { http: address, none: excludedHost },
-        });
-        try {
-          expect((await world.post(chat, { model: 'acme/ok', messages })).status).toBe(200);
-          expect(proxiedUrls).toHaveLength(expected);
-        } finally {
-          await world.close();
-        }
-      }
+      expect((await world.post(chat, { model: 'acme/ok', messages })).status).toBe(200);
+      expect(proxiedUrls).toHaveLength(proxiedCount);
     } finally {
+      await world.close();
       proxy.closeAllConnections();
       await new Promise((resolve) => proxy.close(resolve));
     }
   });
 
-  test('logs which provider failed, without its key', async () => {
+  test('logs which provider failed without its key', async () => {
     const world = await startAi({ models: provider.modelsFile({ refused: 'status?code=401' }) });
     try {
       await world.post(chat, { model: 'acme/refused', messages });
@@ -88,6 +83,7 @@ describe('createUpstream', () => {
         code: 'provider_credentials',
         err: { status: 401 },
       });
+      expect(line).not.toContain(providerKey);
     } finally {
       await world.close();
     }
