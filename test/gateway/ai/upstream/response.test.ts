@@ -1,3 +1,5 @@
+// The body of a provider's response, as undici delivers it to a slow reader.
+import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -19,6 +21,7 @@ const answers: Record<string, (response: ServerResponse) => void> = {
   },
   '/broken'(response) {
     response.write('before');
+    // The bytes leave first.
     setTimeout(() => response.destroy(), 50);
   },
   '/silent'() {},
@@ -58,6 +61,7 @@ describe('ProviderResponse', () => {
     const response = request('/endless');
     await response.head();
     await response.next();
+    // Time for more chunks to arrive, which must wait in the socket.
     await pause(200);
     const { value } = await response.next();
     // 64 KiB, and the rest of the chunk that crossed the limit.
@@ -69,9 +73,10 @@ describe('ProviderResponse', () => {
   });
 
   test('delivers the bytes before a failure first', async () => {
+    const disconnection = once(agent, 'disconnect');
     const response = request('/broken');
     await response.head();
-    await pause(200);
+    await disconnection;
     expect(Buffer.from((await response.next()).value ?? []).toString()).toBe('before');
     await expect(response.next()).rejects.toThrow(/closed|terminated/);
   });
@@ -80,10 +85,10 @@ describe('ProviderResponse', () => {
     const firstRequest = request('/silent');
     const secondRequest = request('/joined');
     const head = secondRequest.head();
-    secondRequest.abort(new Error('left'));
-    await expect(head).rejects.toThrow('left');
-    firstRequest.abort(new Error('left'));
-    await expect(firstRequest.head()).rejects.toThrow('left');
+    secondRequest.abort(new Error('aborted'));
+    await expect(head).rejects.toThrow('aborted');
+    firstRequest.abort(new Error('aborted'));
+    await expect(firstRequest.head()).rejects.toThrow('aborted');
     const thirdRequest = request('/joined');
     await thirdRequest.head();
     expect(thirdRequest.statusCode).toBe(200);
