@@ -1,3 +1,4 @@
+// The frames of Amazon Bedrock's streams.
 import { describe, expect, test } from 'vitest';
 import { readConverseFrames } from '../../../../src/gateway/ai/upstream/aws-event-stream.ts';
 import { Problem } from '../../../../src/kernel/problem.ts';
@@ -8,13 +9,13 @@ const stop = event('messageStop', { stopReason: 'end_turn' });
 const usage = event('metadata', { usage: { inputTokens: 1, outputTokens: 1 } });
 const wholeStream = Buffer.concat([event('messageStart', { role: 'assistant' }), delta, delta, stop, usage]);
 
-async function* pieces(bytes: Buffer, size: number): AsyncGenerator<Buffer> {
+async function* split(bytes: Buffer, size: number): AsyncGenerator<Buffer> {
   for (let offset = 0; offset < bytes.length; offset += size) yield bytes.subarray(offset, offset + size);
 }
 
 async function read(bytes: Buffer, size = 65_536, maxFrameBytes = 1024 * 1024): Promise<Buffer> {
   const groups = [];
-  for await (const group of readConverseFrames(pieces(bytes, size), { maxFrameBytes }))
+  for await (const group of readConverseFrames(split(bytes, size), { maxFrameBytes }))
     groups.push(...group.map((frame) => frame.bytes));
   return Buffer.concat(groups);
 }
@@ -25,7 +26,7 @@ const codeOf = (bytes: Buffer, size?: number, limit?: number) =>
     (error: unknown) => (error instanceof Problem ? error.code : 'other'),
   );
 
-describe('converseFrames', () => {
+describe('readConverseFrames', () => {
   test.each([1, 2, 7, 11, 12, 13, 100, 65_536])(
     'keeps every byte of frames in pieces of %i bytes',
     async (size) => {
@@ -33,16 +34,21 @@ describe('converseFrames', () => {
     },
   );
 
-  test('ends at the usage where there is one', async () => {
+  test('ends at the usage', async () => {
     expect(await read(Buffer.concat([wholeStream, delta]))).toEqual(wholeStream);
+  });
+
+  test('accepts a stream without usage', async () => {
     const withoutUsage = wholeStream.subarray(0, wholeStream.length - usage.length);
     expect(await read(withoutUsage)).toEqual(withoutUsage);
   });
 
-  test('fails a stream that ends before its message, or within a frame', async () => {
-    expect(await codeOf(Buffer.concat([delta, delta]))).toBe('upstream_truncated');
-    expect(await codeOf(wholeStream.subarray(0, wholeStream.length - 1))).toBe('upstream_truncated');
-    expect(await codeOf(Buffer.alloc(0))).toBe('upstream_truncated');
+  test.each([
+    ['before the end of its message', Buffer.concat([delta, delta])],
+    ['within a frame', wholeStream.subarray(0, wholeStream.length - 1)],
+    ['at once', Buffer.alloc(0)],
+  ])('fails a stream that ends %s', async (_moment, bytes) => {
+    expect(await codeOf(bytes)).toBe('upstream_truncated');
   });
 
   test('fails a stream with any changed byte', async () => {
@@ -61,7 +67,7 @@ describe('converseFrames', () => {
     const bytes = Buffer.concat([delta, exception('throttlingException', 'Too many requests')]);
     const frames: Buffer[] = [];
     const failure = await (async () => {
-      for await (const group of readConverseFrames(pieces(bytes, 65_536), { maxFrameBytes: 1024 }))
+      for await (const group of readConverseFrames(split(bytes, 65_536), { maxFrameBytes: 1024 }))
         frames.push(...group.map((frame) => frame.bytes));
     })().catch((error: unknown) => error);
     expect(frames).toEqual([delta]);

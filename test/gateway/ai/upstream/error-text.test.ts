@@ -94,7 +94,7 @@ describe.each(Object.keys(failures))('the error text of a failed response (%s)',
     ]);
   });
 
-  test('passes in a stream by the same rule', async () => {
+  test('passes in a stream where the caller can act on it', async () => {
     const events = await eventsOf(
       await world.post('/v1/ai/responses', { model: `openai/${name}`, input: 'x', stream: true }),
     );

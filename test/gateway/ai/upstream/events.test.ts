@@ -1,3 +1,4 @@
+// Server-sent events of providers: their boundaries, their ends and the texts of similar events.
 import { describe, expect, test } from 'vitest';
 import { EventSplitter } from '../../../../src/gateway/ai/upstream/event-splitter.ts';
 import { readProviderEvents } from '../../../../src/gateway/ai/upstream/events.ts';
@@ -66,17 +67,22 @@ describe('EventSplitter', () => {
   });
 });
 
-describe('providerEvents', () => {
+describe('readProviderEvents', () => {
   test('ends at [DONE] and ignores everything after it', async () => {
     const { texts, problem } = await read('data: {"a":1}\n\n', 'data: [DONE]\n\ndata: {"late":1}\n\n');
     expect(texts).toEqual(['data: {"a":1}\n\n', 'data: [DONE]\n\n']);
     expect(problem).toBeUndefined();
   });
 
-  test('reads data without a space and data over several lines', async () => {
-    const { texts, kinds } = await read('data:{"a":1}\n\ndata: {"a":\ndata: 2}\n\ndata:[DONE]\n\n');
-    expect(kinds).toEqual(['object', 'object', 'done']);
-    expect(texts[1]).toBe('data: {"a": 2}\n\n');
+  test('reads data without a space', async () => {
+    const { kinds } = await read('data:{"a":1}\n\ndata:[DONE]\n\n');
+    expect(kinds).toEqual(['object', 'done']);
+  });
+
+  test('joins data over several lines', async () => {
+    const { texts, kinds } = await read('data: {"a":\ndata: 2}\n\ndata: [DONE]\n\n');
+    expect(kinds).toEqual(['object', 'done']);
+    expect(texts[0]).toBe('data: {"a": 2}\n\n');
   });
 
   test('drops a byte order mark before the first event', async () => {
@@ -158,11 +164,11 @@ describe('providerEvents', () => {
   });
 
   test('throws for an unfinished event above the limit', async () => {
-    let fedBytes = 0;
+    let suppliedBytes = 0;
     async function* endlessEvents(): AsyncGenerator<Uint8Array> {
       yield Buffer.from('data: {"a":"');
       for (;;) {
-        fedBytes += 65_536;
+        suppliedBytes += 65_536;
         yield Buffer.alloc(65_536, 0x78);
       }
     }
@@ -170,13 +176,15 @@ describe('providerEvents', () => {
       for await (const _group of readProviderEvents(endlessEvents(), chatRules));
     };
     await expect(readAll()).rejects.toMatchObject({ code: 'upstream_failed' });
-    expect(fedBytes).toBeLessThanOrEqual(mebibyte + 65_536);
+    expect(suppliedBytes).toBeLessThanOrEqual(mebibyte + 65_536);
   });
 });
 
 describe('events that differ in their text', () => {
-  const chunk = (text: string, padding = 'x') =>
-    `data: {"model":"m","choices":[{"delta":{"content":"${text}"},"finish_reason":null}],"obfuscation":"${padding}"}\n\n`;
+  function chunk(text: string, padding = 'x'): string {
+    const choices = `[{"delta":{"content":"${text}"},"finish_reason":null}]`;
+    return `data: {"model":"m","choices":${choices},"obfuscation":"${padding}"}\n\n`;
+  }
 
   async function readTexts(source: Buffer | string, chunkBytes: number) {
     const bytes = Buffer.from(source);
@@ -194,7 +202,8 @@ describe('events that differ in their text', () => {
     return events;
   }
 
-  const texts = ['one', 'two words', 'ü🌍', 'a\\nline', '', 'last', '\\u00fc', '"}]}'.replaceAll('"', '\\"')];
+  // As they are in JSON; the expected bytes are those of the parsed texts.
+  const texts = ['one', 'two words', 'ü🌍', 'a\\nline', '', 'last', '\\u00fc', '\\"}]}'];
   const source = [...texts.map((text) => chunk(text, 'p'.repeat(text.length))), 'data: [DONE]\n\n'];
 
   test.each([1, 7, 100, 5_000])('are the same events in pieces of %i bytes', async (chunkBytes) => {
@@ -203,12 +212,12 @@ describe('events that differ in their text', () => {
     expect(events.map(({ textBytes }) => textBytes)).toEqual([3, 9, 6, 6, 0, 4, 2, 4, 0]);
   });
 
-  test('are recognized by the bytes around it', async () => {
+  test('are recognized by the bytes around the text', async () => {
     const kinds = (await readTexts(source.join(''), 5_000)).map(({ kind }) => kind);
     expect(kinds.slice(0, 4)).toEqual(['object', 'like', 'like', 'object']);
   });
 
-  test('are read anew where another member differs', async () => {
+  test('are parsed when another member differs', async () => {
     const finish = chunk('b').replace('null', '"stop"');
     const events = await readTexts(`${chunk('a')}${finish}data: [DONE]\n\n`, 5_000);
     expect(events.map(({ kind }) => kind)).toEqual(['object', 'object', 'done']);
