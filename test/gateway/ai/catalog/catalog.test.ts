@@ -1,3 +1,5 @@
+// The models that users and administrators see, from the models file, the catalog file and the
+// curated models.
 import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,7 +12,8 @@ import {
   type ModelsFileInput,
 } from '../../../../src/gateway/ai/catalog/models-file.ts';
 import { priceLines } from '../../../../src/gateway/ai/catalog/rates.ts';
-import { adminToken, errorOf, startAi, type World } from '../world.ts';
+import { silentLog } from '../../../support/databases.ts';
+import { adminToken, errorOf, startAi, type World, type WorldOptions } from '../world.ts';
 
 const example = {
   providers: [
@@ -70,9 +73,20 @@ const example = {
 
 type Item = Record<string, unknown> & { id: string };
 // Local models have tests of their own.
-const items = async (response: Response) =>
-  ((await response.json()) as { items: Item[] }).items.filter((item) => !item.id.startsWith('local/'));
-const ids = async (world: World) => (await items(await world.get('/v1/ai/models'))).map((item) => item.id);
+async function listModels(world: World, options: { token?: string } = {}): Promise<Item[]> {
+  const { items } = (await (await world.get('/v1/ai/models', options)).json()) as { items: Item[] };
+  return items.filter(({ id }) => !id.startsWith('local/'));
+}
+const listIds = async (world: World) => (await listModels(world)).map(({ id }) => id);
+
+async function withWorld(options: WorldOptions, use: (world: World) => Promise<void>): Promise<void> {
+  const world = await startAi(options);
+  try {
+    await use(world);
+  } finally {
+    await world.close();
+  }
+}
 
 describe('ai.listModels', () => {
   let world: World;
@@ -81,22 +95,24 @@ describe('ai.listModels', () => {
   });
   afterAll(() => world.close());
 
-  test('shows a user only callable models, without env_requirements', async () => {
-    const modelsBefore = await items(await world.get('/v1/ai/models'));
-    expect(modelsBefore.map((item) => item.id)).toEqual(['home/free', 'paid/echo']);
+  beforeEach(() => world.env.delete('ACME_API_KEY'));
+
+  test('shows a user the models whose keys are set', async () => {
+    expect(await listIds(world)).toEqual(['home/free', 'paid/echo']);
     world.env.set('ACME_API_KEY', 'k');
-    const modelsAfter = await items(await world.get('/v1/ai/models'));
-    expect(modelsAfter.map((item) => item.id)).toEqual(['acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
-    expect(modelsAfter.find((item) => item.id === 'acme/fast')?.reasoning).toEqual(
-      example.models[0]?.reasoning,
-    );
-    expect(modelsAfter.find((item) => item.id === 'acme/slow')).not.toHaveProperty('reasoning');
-    expect(modelsAfter.every((item) => !('env_requirements' in item))).toBe(true);
-    world.env.delete('ACME_API_KEY');
+    expect(await listIds(world)).toEqual(['acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
+  });
+
+  test('shows a user the efforts and no env_requirements', async () => {
+    world.env.set('ACME_API_KEY', 'k');
+    const models = await listModels(world);
+    expect(models.find((item) => item.id === 'acme/fast')?.reasoning).toEqual(example.models[0]?.reasoning);
+    expect(models.find((item) => item.id === 'acme/slow')).not.toHaveProperty('reasoning');
+    expect(models.every((item) => !('env_requirements' in item))).toBe(true);
   });
 
   test('shows an administrator every model with its env_requirements', async () => {
-    const models = await items(await world.get('/v1/ai/models', { token: adminToken }));
+    const models = await listModels(world, { token: adminToken });
     expect(models.map((item) => item.id)).toEqual(['acme/fast', 'acme/slow', 'home/free', 'paid/echo']);
     expect(models.every((item) => !('reasoning' in item))).toBe(true);
     expect(models.find((item) => item.id === 'acme/fast')?.env_requirements).toEqual([
@@ -106,7 +122,7 @@ describe('ai.listModels', () => {
   });
 
   test('lists the price in readable lines', async () => {
-    const models = await items(await world.get('/v1/ai/models', { token: adminToken }));
+    const models = await listModels(world, { token: adminToken });
     expect(models.find((item) => item.id === 'acme/fast')?.price).toEqual([
       '150 credits per 1K input tokens',
       '15 credits per 1K cached input tokens',
@@ -160,13 +176,16 @@ describe('ai.getModel', () => {
     }
   });
 
-  test('hides a model without its key from users only', async () => {
+  test('answers a user for a model without its key as for an unknown one', async () => {
     const hiddenModel = await world.get('/v1/ai/models/acme/fast');
     const absentModel = await world.get('/v1/ai/models/acme/none');
     expect([hiddenModel.status, absentModel.status]).toEqual([404, 404]);
     expect((await errorOf(hiddenModel)).message).toBe(
       String((await errorOf(absentModel)).message).replace('acme/none', 'acme/fast'),
     );
+  });
+
+  test('shows a model without its key to an administrator', async () => {
     expect(await (await world.get('/v1/ai/models/acme/fast', { token: adminToken })).json()).toMatchObject({
       id: 'acme/fast',
       env_requirements: [{ key: 'ACME_API_KEY' }],
@@ -185,7 +204,7 @@ describe('ai.getModel', () => {
 });
 
 describe('MODELS_FILE', () => {
-  const breakFile = (change: (file: typeof example) => void) => {
+  const changeExample = (change: (file: typeof example) => void) => {
     const file = structuredClone(example);
     change(file);
     return JSON.stringify(file);
@@ -196,85 +215,85 @@ describe('MODELS_FILE', () => {
     ['not JSON', '{"providers": [', 'is not valid JSON'],
     [
       'a rate that is no integer',
-      breakFile((file) => set(file.models[0]?.rates ?? {}, 'input', 0.5)),
+      changeExample((file) => set(file.models[0]?.rates ?? {}, 'input', 0.5)),
       'models[0].rates.input: must be integer',
     ],
     [
       'a rate below zero',
-      breakFile((file) => set(file.models[1]?.rates ?? {}, 'output', -1)),
+      changeExample((file) => set(file.models[1]?.rates ?? {}, 'output', -1)),
       'models[1].rates.output: must be >= 0',
     ],
     [
       'an unknown rate',
-      breakFile((file) => set(file.models[1]?.rates ?? {}, 'per_call', 1)),
+      changeExample((file) => set(file.models[1]?.rates ?? {}, 'per_call', 1)),
       'models[1].rates.per_call: is not known here',
     ],
     [
       'a model without rates',
-      breakFile((file) => delete (file.models[2] as Partial<Record<string, unknown>>).rates),
+      changeExample((file) => delete (file.models[2] as Partial<Record<string, unknown>>).rates),
       'models[2].rates: is required',
     ],
     [
       'a member that is misspelt',
-      breakFile((file) => set(file.models[0] ?? {}, 'upstream', 'x')),
+      changeExample((file) => set(file.models[0] ?? {}, 'upstream', 'x')),
       'models[0].upstream: is not known here',
     ],
     [
       'a kind that this version does not run',
-      breakFile((file) => set(file.providers[0] ?? {}, 'kind', 'telepathy')),
+      changeExample((file) => set(file.providers[0] ?? {}, 'kind', 'telepathy')),
       'providers[0].kind: must match',
     ],
     [
       'a provider without an address',
-      breakFile((file) => delete (file.providers[1] as Partial<Record<string, unknown>>).base_url),
+      changeExample((file) => delete (file.providers[1] as Partial<Record<string, unknown>>).base_url),
       'providers[1].base_url: is required',
     ],
     [
       'an address with credentials',
-      breakFile((file) => set(file.providers[1] ?? {}, 'base_url', 'https://me:secret@example.com/v1')),
+      changeExample((file) => set(file.providers[1] ?? {}, 'base_url', 'https://me:secret@example.com/v1')),
       'providers[1].base_url: must be an http or https address',
     ],
     [
       'a provider twice',
-      breakFile((file) => set(file.providers[1] ?? {}, 'id', 'acme')),
+      changeExample((file) => set(file.providers[1] ?? {}, 'id', 'acme')),
       'providers[1].id: "acme" is declared twice',
     ],
     [
       'a provider that is built in',
-      breakFile((file) => set(file.providers[1] ?? {}, 'id', 'local')),
+      changeExample((file) => set(file.providers[1] ?? {}, 'id', 'local')),
       'providers[1].id: "local" is built in',
     ],
     [
       'a model twice',
-      breakFile((file) => set(file.models[3] ?? {}, 'id', 'acme/fast')),
+      changeExample((file) => set(file.models[3] ?? {}, 'id', 'acme/fast')),
       'models[3].id: "acme/fast" is declared twice',
     ],
     [
       'a provider that is not there',
-      breakFile((file) => set(file.models[1] ?? {}, 'provider', 'nobody')),
+      changeExample((file) => set(file.models[1] ?? {}, 'provider', 'nobody')),
       'models[1].provider: there is no provider "nobody"',
     ],
     [
       'a default effort that is none of the efforts',
-      breakFile((file) => set(file.models[0]?.reasoning ?? {}, 'default_effort', 'huge')),
+      changeExample((file) => set(file.models[0]?.reasoning ?? {}, 'default_effort', 'huge')),
       'models[0].reasoning.default_effort: must be one of low, high',
     ],
     [
       'a fallback that is not there',
-      breakFile((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/gone'])),
+      changeExample((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/gone'])),
       'models[0].fallbacks[0]: there is no other model "acme/gone"',
     ],
     [
       'a model that is its own fallback',
-      breakFile((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/fast'])),
+      changeExample((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/fast'])),
       'models[0].fallbacks[0]: there is no other model',
     ],
     [
       'a local model that does not exist',
-      breakFile((file) => set(file.models[3] ?? {}, 'upstream_model', 'oracle')),
+      changeExample((file) => set(file.models[3] ?? {}, 'upstream_model', 'oracle')),
       'models[3].upstream_model: must be one of echo, guide',
     ],
-  ])('refuses the start for %s and names the path', async (_name, models, message) => {
+  ])('refuses the start for %s', async (_name, models, message) => {
     await expect(startAi({ models })).rejects.toThrow(message);
   });
 
@@ -364,7 +383,7 @@ describe('MODELS_FILE', () => {
     ['openai', { credentials: aws }, 'credentials: is not for the kind openai; set api_key_env'],
     ['openai', { credentials: {} }, 'credentials.type: is required'],
     ['openai', { credentials: { type: 'password' } }, 'credentials.type: must be equal to one of'],
-  ])('refuses credentials and addresses that do not fit the kind: %s %j', async (kind, members, message) => {
+  ])('refuses members that do not fit the kind: %s %j', async (kind, members, message) => {
     const models = JSON.stringify({ providers: [{ id: 'cloud', kind, ...members }] });
     await expect(startAi({ models })).rejects.toThrow(`providers[0].${message}`);
   });
@@ -395,73 +414,65 @@ describe('MODELS_FILE', () => {
       { kind: 'vertex-anthropic', project: 'p', location: 'eu', credentials: google },
       'https://aiplatform.eu.rep.googleapis.com',
     ],
-  ] as const)('makes the address of a provider: %j', (provider, baseUrl) => {
+  ] as const)('derives the address of a provider: %j', (provider, baseUrl) => {
     const input = { providers: [{ id: 'cloud', ...provider }] };
     expect(withDefaults(input).providers[0]?.base_url).toBe(baseUrl);
   });
 
   test('lists a model when all variables of its credentials are set', async () => {
-    const world = await startAi({
-      models: JSON.stringify({
-        providers: [
-          {
-            id: 'cloud',
-            kind: 'bedrock',
-            region: 'us-east-1',
-            credentials: { ...aws, session_token_env: 'AWS_TOKEN' },
-          },
-        ],
-        models: [{ id: 'cloud/nova', provider: 'cloud', rates: null }],
-      }),
-      env: { AWS_ID: 'a', AWS_SECRET: 'b' },
-    });
-    try {
-      expect(await ids(world)).toEqual([]);
-      const [model] = await items(await world.get('/v1/ai/models', { token: adminToken }));
+    const cloud = {
+      providers: [
+        {
+          id: 'cloud',
+          kind: 'bedrock',
+          region: 'us-east-1',
+          credentials: { ...aws, session_token_env: 'AWS_TOKEN' },
+        },
+      ],
+      models: [{ id: 'cloud/nova', provider: 'cloud', rates: null }],
+    };
+    const env = { AWS_ID: 'a', AWS_SECRET: 'b' };
+    await withWorld({ models: JSON.stringify(cloud), env }, async (world) => {
+      expect(await listIds(world)).toEqual([]);
+      const [model] = await listModels(world, { token: adminToken });
       expect(model?.['env_requirements']).toMatchObject([
         { key: 'AWS_ID' },
         { key: 'AWS_SECRET' },
         { key: 'AWS_TOKEN' },
       ]);
       world.env.set('AWS_TOKEN', 'c');
-      expect(await ids(world)).toEqual(['cloud/nova']);
-    } finally {
-      await world.close();
-    }
+      expect(await listIds(world)).toEqual(['cloud/nova']);
+    });
   });
 
-  test('is read again when replaced, and an invalid one is logged', async () => {
-    const world = await startAi({ models: JSON.stringify(example), env: {} });
-    try {
-      const onlyModel = (id: string) =>
-        JSON.stringify({
-          providers: [{ id: 'home', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }],
-          models: [{ id, provider: 'home', rates: null }],
-        });
-      await writeFile(world.modelsFile, onlyModel('home/new'));
-      await expect.poll(() => ids(world)).toEqual(['home/new']);
+  const fileWithModel = (id: string) =>
+    JSON.stringify({
+      providers: [{ id: 'home', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }],
+      models: [{ id, provider: 'home', rates: null }],
+    });
 
+  test('is read again after each change', async () => {
+    await withWorld({ models: JSON.stringify(example), env: {} }, async (world) => {
+      await writeFile(world.modelsFile, fileWithModel('home/new'));
+      await expect.poll(() => listIds(world)).toEqual(['home/new']);
+      // Rename over the old file, as editors and deployments do.
+      await writeFile(`${world.modelsFile}.next`, fileWithModel('home/newest'));
+      await rename(`${world.modelsFile}.next`, world.modelsFile);
+      await expect.poll(() => listIds(world)).toEqual(['home/newest']);
+    });
+  });
+
+  test('keeps its models when a change is invalid', async () => {
+    await withWorld({ models: fileWithModel('home/new'), env: {} }, async (world) => {
       await writeFile(world.modelsFile, '{"models":[{"id":"x"}]}');
       await expect
-        .poll(() =>
-          world.logged.some(
-            (line) => line.includes('models file refused') && line.includes('models[0].provider'),
-          ),
-        )
-        .toBe(true);
-      expect(await ids(world)).toEqual(['home/new']);
-
-      // Rename over the old file, as editors and deployments do.
-      await writeFile(`${world.modelsFile}.next`, onlyModel('home/newest'));
-      await rename(`${world.modelsFile}.next`, world.modelsFile);
-      await expect.poll(() => ids(world)).toEqual(['home/newest']);
-    } finally {
-      await world.close();
-    }
+        .poll(() => world.logged.filter((line) => line.includes('models file refused')).join())
+        .toContain('models[0].provider');
+      expect(await listIds(world)).toEqual(['home/new']);
+    });
   });
 
   test('refuses the start when the file is missing', async () => {
-    const log = { debug() {}, info() {}, warn() {}, error() {}, child: () => log };
     const emptyFile = { providers: [], models: [] };
     await expect(
       openCatalog({
@@ -469,25 +480,24 @@ describe('MODELS_FILE', () => {
         builtin: emptyFile,
         curated: emptyFile,
         modelsFile: '/nonexistent/models.json',
-        log,
+        log: silentLog,
       }),
     ).rejects.toThrow('there is no such file');
   });
 
   test('may price a local model', async () => {
-    const world = await startAi({ models: JSON.stringify(example), env: {} });
-    try {
-      expect(
-        await (await world.post('/v1/ai/text', { model: 'paid/echo', prompt: 'x' })).json(),
-      ).toMatchObject({ metadata: { model: 'paid/echo' }, parts: [{ text: 'x' }] });
-    } finally {
-      await world.close();
-    }
+    await withWorld({ models: JSON.stringify(example), env: {} }, async (world) => {
+      const response = await world.post('/v1/ai/text', { model: 'paid/echo', prompt: 'x' });
+      // Less than a credit, rounded up.
+      expect(await response.json()).toMatchObject({
+        metadata: { model: 'paid/echo', credits: 1 },
+        parts: [{ text: 'x' }],
+      });
+    });
   });
 });
 
 describe('the catalog file', () => {
-  const silentLog = { debug() {}, info() {}, warn() {}, error() {}, child: () => silentLog };
   const modelOfPrice = (input: number) => ({ id: 'acme/a', provider: 'acme', rates: { input, output: 1 } });
   const acme = { id: 'acme', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' };
   let folder: string;
@@ -499,12 +509,11 @@ describe('the catalog file', () => {
   afterEach(() => rm(folder, { recursive: true, force: true }));
 
   async function openWithFiles(modelsFile?: string) {
-    const builtInModels = withDefaults({ providers: [acme], models: [modelOfPrice(1)] } as ModelsFileInput);
-    const builtin = { providers: [], models: [] };
+    const curated = withDefaults({ providers: [acme], models: [modelOfPrice(1)] } as ModelsFileInput);
     return openCatalog({
       env: new Map(),
-      builtin,
-      curated: builtInModels,
+      builtin: { providers: [], models: [] },
+      curated,
       catalogFile,
       modelsFile,
       log: silentLog,
@@ -512,7 +521,7 @@ describe('the catalog file', () => {
   }
   const inputRate = (catalog: Catalog) => catalog.get({ kind: 'admin' }, 'acme/a').price[0];
 
-  test('ranks between the built-in models and MODELS_FILE', async () => {
+  test('replaces a curated model as soon as it exists', async () => {
     const catalog = await openWithFiles();
     try {
       expect(inputRate(catalog)).toBe('0.001 credits per 1K input tokens');
@@ -521,11 +530,18 @@ describe('the catalog file', () => {
     } finally {
       catalog.close();
     }
+  });
+
+  test('yields to MODELS_FILE', async () => {
+    await writeFile(catalogFile, JSON.stringify({ models: [modelOfPrice(2)] }));
     const modelsFile = join(folder, 'models.json');
     await writeFile(modelsFile, JSON.stringify({ models: [modelOfPrice(3)] }));
-    const overriddenCatalog = await openWithFiles(modelsFile);
-    expect(inputRate(overriddenCatalog)).toBe('0.003 credits per 1K input tokens');
-    overriddenCatalog.close();
+    const catalog = await openWithFiles(modelsFile);
+    try {
+      expect(inputRate(catalog)).toBe('0.003 credits per 1K input tokens');
+    } finally {
+      catalog.close();
+    }
   });
 
   test('stops the start when it is invalid', async () => {
@@ -539,9 +555,12 @@ describe('the catalog file', () => {
 describe('the curated models', () => {
   const catalogJson = new URL('../../../../src/gateway/ai/catalog/catalog.json', import.meta.url).pathname;
 
-  test('are a valid MODELS_FILE with the source and date of each price', async () => {
+  test('are a valid MODELS_FILE', async () => {
     const parser = await createModelsFileReader()(catalogJson);
     expect(parser.parse({ providers: [], models: [], localModels: [] })).toEqual(curatedModels());
+  });
+
+  test('have the source and date of each price', () => {
     for (const model of curatedModels().models)
       expect(model.meta).toMatchObject({
         price_source: expect.stringMatching(/^https:/),
@@ -571,16 +590,15 @@ describe('the curated models', () => {
   });
 
   test('are listed once the key of their provider is set', async () => {
-    const world = await startAi({ curated: curatedModels(), env: {} });
-    try {
-      expect(await ids(world)).toEqual([]);
-      const models = await items(await world.get('/v1/ai/models', { token: adminToken }));
+    await withWorld({ curated: curatedModels(), env: {} }, async (world) => {
+      expect(await listIds(world)).toEqual([]);
+      const models = await listModels(world, { token: adminToken });
       expect(new Set(models.map((item) => item.owned_by))).toEqual(
         new Set(['openai', 'anthropic', 'google', 'deepseek', 'mistral', 'xai', 'groq']),
       );
       expect(models.length).toBeGreaterThan(40);
       world.env.set('ANTHROPIC_API_KEY', 'k');
-      const userModels = await items(await world.get('/v1/ai/models'));
+      const userModels = await listModels(world);
       expect(new Set(userModels.map((item) => item.owned_by))).toEqual(new Set(['anthropic']));
       expect(userModels.find((item) => item.id === 'anthropic/claude-opus-5')).toMatchObject({
         price: expect.arrayContaining([
@@ -589,9 +607,7 @@ describe('the curated models', () => {
         ]),
         reasoning: { default_effort: 'high' },
       });
-    } finally {
-      await world.close();
-    }
+    });
   });
 
   test("yield to the operator's base URL and price", async () => {
@@ -606,28 +622,31 @@ describe('the curated models', () => {
         },
       ],
     });
-    const world = await startAi({ curated: curatedModels(), models, env: {} });
-    try {
-      const model = (await items(await world.get('/v1/ai/models'))).find(
-        (item) => item.id === 'openai/gpt-5.1',
-      );
+    await withWorld({ curated: curatedModels(), models, env: {} }, async (world) => {
+      const model = (await listModels(world)).find((item) => item.id === 'openai/gpt-5.1');
       expect(model).toMatchObject({
         price: ['1 credit per 1K input tokens', '2 credits per 1K output tokens'],
       });
-    } finally {
-      await world.close();
-    }
+    });
   });
 });
 
 describe('priceLines', () => {
-  test('keeps every digit of a rate and writes one credit in the singular', () => {
-    expect(priceLines({ input: 1, output: 1000, reasoning: 9007199254740991, image: 1 }, [])).toEqual([
+  test('keeps every digit of a rate', () => {
+    expect(priceLines({ input: 1, reasoning: 9007199254740991 }, [])).toEqual([
       '0.001 credits per 1K input tokens',
-      '1 credit per 1K output tokens',
       '9007199254740.991 credits per 1K reasoning tokens',
+    ]);
+  });
+
+  test('writes one credit in the singular', () => {
+    expect(priceLines({ output: 1000, image: 1 }, [])).toEqual([
+      '1 credit per 1K output tokens',
       '1 credit per image',
     ]);
+  });
+
+  test('lists a rate of zero', () => {
     expect(priceLines({ input: 0 }, [])).toEqual(['0 credits per 1K input tokens']);
   });
 });

@@ -1,3 +1,4 @@
+// The reasoning efforts of models, and the idle timeouts of models that reason in silence.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   checkEffort,
@@ -19,14 +20,17 @@ const thinker = { id: 'acme/thinker', reasoning };
 const plainModel = { id: 'acme/plain' };
 
 describe('reasoning efforts', () => {
-  test('accept an effort of the model and default without one', () => {
+  test('accept an effort of the model, or none', () => {
     expect(checkEffort(thinker, 'high')).toBe('high');
     expect(checkEffort(thinker, null)).toBeUndefined();
+  });
+
+  test('default to that of the model', () => {
     expect(effortOrDefault(thinker, undefined)).toBe('medium');
     expect(effortOrDefault(plainModel, undefined)).toBeUndefined();
   });
 
-  test('refuse an effort that the model lacks, with the allowed ids', () => {
+  test('refuse an effort that the model lacks', () => {
     expect(() => checkEffort(thinker, 'max')).toThrow('allowed are low, medium, high');
     expect(() => checkEffort(thinker, '')).toThrow('allowed are');
     expect(() => checkEffort(plainModel, 'low')).toThrow('has no reasoning efforts');
@@ -59,7 +63,7 @@ describe('a model that is silent while it reasons', () => {
     await world.close();
     await provider.close();
   });
-  const reasonOf = async (body: object) => {
+  const finishReasonOf = async (body: object) => {
     const { parts } = await partsOf(
       await world.post('/v1/ai/stream', {
         prompt: [{ role: 'user', content: [{ type: 'text', text: 'x' }] }],
@@ -69,13 +73,14 @@ describe('a model that is silent while it reasons', () => {
     return (parts.at(-1) as { finishReason: { unified: string } }).finishReason.unified;
   };
 
-  test('times out at the usual idle timeout', async () => {
-    expect(await reasonOf({ model: 'acme/plain' })).toBe('error');
-    expect(await reasonOf({ model: 'acme/thinker' })).toBe('error');
+  test.each(['acme/plain', 'acme/thinker'])('times out at the usual idle timeout: %s', async (model) => {
+    expect(await finishReasonOf({ model })).toBe('error');
   });
 
-  test('has more time at a raised effort or by its catalog entry', async () => {
-    expect(await reasonOf({ model: 'acme/thinker', reasoning_effort: 'high' })).toBe('stop');
-    expect(await reasonOf({ model: 'acme/patient' })).toBe('stop');
+  test.each([
+    ['a raised effort', { model: 'acme/thinker', reasoning_effort: 'high' }],
+    ['a longer idle timeout in the catalog', { model: 'acme/patient' }],
+  ])('has more time with %s', async (_reason, body) => {
+    expect(await finishReasonOf(body)).toBe('stop');
   });
 });
