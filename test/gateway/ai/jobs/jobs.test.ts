@@ -1,12 +1,17 @@
+// Media jobs over a real database and queue: claims, runs, charges, limits and expiry, also with
+// several processes.
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Owner } from '../../../../src/gateway/ai/calls/owner.ts';
 import { jobsStore, mediaJobs, type MediaJobs } from '../../../../src/gateway/ai/index.ts';
 import type { Job, UpstreamJob } from '../../../../src/gateway/ai/jobs/job.ts';
 import { jobPayments, type JobPayments } from '../../../../src/gateway/ai/jobs/payments.ts';
+import type { NewJob } from '../../../../src/gateway/ai/jobs/jobs.ts';
 import type { JobInput, JobRun, MediaGenerator } from '../../../../src/gateway/ai/jobs/run.ts';
 import type { MediaJobsSettings } from '../../../../src/gateway/ai/jobs/settings.ts';
+import type { JobsStore } from '../../../../src/gateway/ai/jobs/store.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
 import { connect, type Database } from '../../../../src/kernel/data/database.ts';
 import { createJobs, type Jobs } from '../../../../src/kernel/data/jobs.ts';
@@ -16,6 +21,8 @@ import { silentLog, testDatabase, type TestDatabase } from '../../../support/dat
 import { memoryLedger } from '../memory-ledger.ts';
 
 const owner = { kind: 'user', id: 'usr_1' } as const;
+const otherOwner = { kind: 'user', id: 'usr_2' } as const;
+const request = { model: 'acme/painter', prompt: 'x' };
 const picture = {
   content: Buffer.from('a picture'),
   mediaType: 'image/png',
@@ -76,9 +83,30 @@ function start(
   return replica;
 }
 
-const create = (jobs: MediaJobs) =>
-  jobs.create({ kind: 'image', owner, request: { model: 'acme/painter', prompt: 'x' } }, async () => {});
-const find = (jobs: MediaJobs, jobId: string): Promise<Job> => jobs.find({ jobId, kind: 'image', owner });
+const create = (jobs: MediaJobs, members: Partial<NewJob> = {}) =>
+  jobs.create({ kind: 'image', owner, request, ...members }, async () => {});
+const find = (jobs: MediaJobs, jobId: string, jobOwner: Owner = owner): Promise<Job> =>
+  jobs.find({ jobId, kind: 'image', owner: jobOwner });
+const waitForStatus = (jobs: MediaJobs, jobId: string, status: Job['status'], jobOwner: Owner = owner) =>
+  expect.poll(async () => (await find(jobs, jobId, jobOwner)).status, pollOptions).toBe(status);
+/** The status of each job. */
+const statusesOf = (jobs: MediaJobs, jobIds: readonly string[]) =>
+  Promise.all(jobIds.map(async (jobId) => (await find(jobs, jobId)).status));
+
+/** A row as `create` inserts it, whose run no queue starts. */
+const insertRow = (store: JobsStore, jobId: string, members: { owner?: Owner; leaseSeconds?: number } = {}) =>
+  store.tx((tx) =>
+    store.insert(tx, {
+      jobId,
+      kind: 'image',
+      owner,
+      request,
+      leaseSeconds: 60,
+      call: null,
+      holdId: null,
+      ...members,
+    }),
+  );
 
 /** Rejects with the signal's reason when it is aborted. */
 function untilAborted(signal: AbortSignal): Promise<never> {
@@ -98,13 +126,8 @@ afterEach(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-const paidJob = {
-  kind: 'image' as const,
-  owner,
-  request: { model: 'acme/painter', prompt: 'x' },
-  call: { requestId: 'req_1', tokenId: 'tok_1', bureauId: 'bur_1' },
-};
-const orderFacts = {
+const call = { requestId: 'req_1', tokenId: 'tok_1', bureauId: 'bur_1' };
+const upstreamFacts = {
   action: 'video',
   model: 'acme/film',
   provider: 'acme',
@@ -122,33 +145,24 @@ describe('the storage of a media job', { timeout: 180_000 }, () => {
       throw new Problem('upstream_failed', 'upstream_failed', 'refused\0\ud800');
     });
     const jobId = await create(jobs);
-    await expect.poll(async () => (await find(jobs, jobId)).status, pollOptions).toBe('failed');
+    await waitForStatus(jobs, jobId, 'failed');
     expect((await find(jobs, jobId)).error).toMatchObject({ message: 'refused\ufffd\ufffd' });
   });
 
   it('deletes the oldest media of an owner beyond the quota', async () => {
     const { jobs } = start(async () => [picture], { maxMediaBytesPerOwner: picture.content.byteLength * 2 });
-    const otherOwner = { kind: 'user', id: 'usr_2' } as const;
-    const otherJobId = await jobs.create(
-      { kind: 'image', owner: otherOwner, request: { model: 'acme/painter', prompt: 'x' } },
-      async () => {},
-    );
-    await expect
-      .poll(
-        async () => (await jobs.find({ jobId: otherJobId, kind: 'image', owner: otherOwner })).status,
-        pollOptions,
-      )
-      .toBe('succeeded');
+    const otherJobId = await create(jobs, { owner: otherOwner });
+    await waitForStatus(jobs, otherJobId, 'succeeded', otherOwner);
     const jobIds: string[] = [];
-    for (let n = 0; n < 4; n += 1) {
+    for (let count = 0; count < 4; count += 1) {
       const jobId = await create(jobs);
-      await expect.poll(async () => (await find(jobs, jobId)).status, pollOptions).toBe('succeeded');
+      await waitForStatus(jobs, jobId, 'succeeded');
       jobIds.push(jobId);
     }
     expect(await Promise.all(jobIds.map(async (jobId) => (await find(jobs, jobId)).media.length))).toEqual([
       0, 0, 1, 1,
     ]);
-    expect((await jobs.find({ jobId: otherJobId, kind: 'image', owner: otherOwner })).media).toHaveLength(1);
+    expect((await find(jobs, otherJobId, otherOwner)).media).toHaveLength(1);
     await expect.poll(() => readdir(folder), pollOptions).toHaveLength(3);
   });
 });
@@ -156,35 +170,28 @@ describe('the storage of a media job', { timeout: 180_000 }, () => {
 describe('claims of media jobs', { timeout: 180_000 }, () => {
   it('runs each job once when several processes claim jobs', async () => {
     const runs = new Map<string, number>();
-    const generate: Generate = async ({ request }) => {
-      runs.set(String(request['prompt']), (runs.get(String(request['prompt'])) ?? 0) + 1);
+    const generate: Generate = async ({ request: { prompt } }) => {
+      runs.set(String(prompt), (runs.get(String(prompt)) ?? 0) + 1);
       return [picture];
     };
+    const { jobs } = start(generate);
     // Only PostgreSQL can serve two replicas; the embedded engine has one process.
-    const databases =
-      world.engine === 'postgres'
-        ? [world.database, await connect(world.options, { log: silentLog })]
-        : [world.database];
-    const [firstReplica] = databases.map((database) => start(generate, {}, { database }));
-    const { jobs } = firstReplica as Replica;
-    const ids = await Promise.all(
-      Array.from({ length: 12 }, (_, index) =>
-        jobs.create(
-          { kind: 'image', owner, request: { model: 'acme/painter', prompt: String(index) } },
-          async () => {},
+    const isShared = world.engine === 'postgres';
+    const otherDatabase = isShared ? await connect(world.options, { log: silentLog }) : undefined;
+    const otherReplica = otherDatabase && start(generate, {}, { database: otherDatabase });
+    try {
+      const jobIds = await Promise.all(
+        Array.from({ length: 12 }, (_, index) =>
+          create(jobs, { request: { model: 'acme/painter', prompt: String(index) } }),
         ),
-      ),
-    );
-    await expect
-      .poll(
-        async () => (await Promise.all(ids.map((jobId) => find(jobs, jobId)))).map(({ status }) => status),
-        pollOptions,
-      )
-      .toEqual(ids.map(() => 'succeeded'));
-    expect([...runs.values()]).toEqual(ids.map(() => 1));
-    expect(await readdir(folder)).toHaveLength(12);
-    while (replicas[0]) await replicas[0].close();
-    if (databases[1]) await databases[1].close();
+      );
+      await expect.poll(() => statusesOf(jobs, jobIds), pollOptions).toEqual(jobIds.map(() => 'succeeded'));
+      expect([...runs.values()]).toEqual(jobIds.map(() => 1));
+      expect(await readdir(folder)).toHaveLength(12);
+    } finally {
+      await otherReplica?.close();
+      await otherDatabase?.close();
+    }
   });
 
   it('runs a job of another owner while one owner has many', async () => {
@@ -193,53 +200,26 @@ describe('claims of media jobs', { timeout: 180_000 }, () => {
       if (id === owner.id) await gate.promise;
       return [picture];
     });
-    const ids = await Promise.all(Array.from({ length: 20 }, () => create(jobs)));
-    const statuses = async () => Promise.all(ids.map(async (jobId) => (await find(jobs, jobId)).status));
-    await expect
-      .poll(async () => (await statuses()).filter((status) => status === 'running').length, pollOptions)
-      .toBe(4);
-    const stranger = { kind: 'user', id: 'usr_2' } as const;
-    const otherJob = await jobs.create(
-      { kind: 'image', owner: stranger, request: { model: 'acme/painter' } },
-      async () => {},
-    );
-    await expect
-      .poll(
-        async () => (await jobs.find({ jobId: otherJob, kind: 'image', owner: stranger })).status,
-        pollOptions,
-      )
-      .toBe('succeeded');
-    expect((await statuses()).filter((status) => status === 'queued')).toHaveLength(16);
+    const jobIds = await Promise.all(Array.from({ length: 20 }, () => create(jobs)));
+    const countOf = async (status: Job['status']) =>
+      (await statusesOf(jobs, jobIds)).filter((jobStatus) => jobStatus === status).length;
+    await expect.poll(() => countOf('running'), pollOptions).toBe(4);
+    const otherJobId = await create(jobs, { owner: otherOwner });
+    await waitForStatus(jobs, otherJobId, 'succeeded', otherOwner);
+    expect(await countOf('queued')).toBe(16);
     gate.resolve();
-    await expect.poll(statuses, pollOptions).toEqual(ids.map(() => 'succeeded'));
+    await expect.poll(() => countOf('succeeded'), pollOptions).toBe(20);
   });
 
   it('claims the oldest job of the owner with the fewest running', async () => {
     const store = jobsStore(world.database);
-    const insert = (jobId: string, userId: string) =>
-      store.tx((tx) =>
-        store.insert(tx, {
-          jobId,
-          kind: 'image',
-          owner: { kind: 'user', id: userId },
-          request: { model: 'acme/painter' },
-          leaseSeconds: 60,
-          call: null,
-          holdId: null,
-        }),
-      );
-    for (const [jobId, userId] of [
-      ['a1', 'a'],
-      ['a2', 'a'],
-      ['a3', 'a'],
-      ['b1', 'b'],
-      ['b2', 'b'],
-      ['c1', 'c'],
-    ] as const)
-      await insert(jobId, userId);
+    // The first letter is the owner.
+    for (const jobId of ['a1', 'a2', 'a3', 'b1', 'b2', 'c1'])
+      await insertRow(store, jobId, { owner: { kind: 'user', id: jobId.charAt(0) } });
     const order: (string | undefined)[] = [];
     for (let count = 0; count < 6; count += 1)
       order.push((await store.claim('image', { leaseSeconds: 60, maxRunningPerOwner: 2 }))?.jobId);
+    // The third job of the first owner has to wait.
     expect(order).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', undefined]);
     expect(await store.hasWaiting('image')).toBe(true);
     expect(await store.hasWaiting('video')).toBe(false);
@@ -248,14 +228,11 @@ describe('claims of media jobs', { timeout: 180_000 }, () => {
   it('creates no job when the transaction of the request fails', async () => {
     const { jobs } = start(async () => [picture]);
     let jobId = '';
-    const failingJob = jobs.create(
-      { kind: 'image', owner, request: { model: 'acme/painter' } },
-      async (_tx, newJobId) => {
-        jobId = newJobId;
-        throw new Error('no');
-      },
-    );
-    await expect(failingJob).rejects.toThrow('no');
+    const creation = jobs.create({ kind: 'image', owner, request }, async (_tx, newJobId) => {
+      jobId = newJobId;
+      throw new Error('The request failed.');
+    });
+    await expect(creation).rejects.toThrow('The request failed.');
     await expect(find(jobs, jobId)).rejects.toMatchObject({ status: 404 });
   });
 });
@@ -273,29 +250,19 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
     await expect.poll(async () => (await find(jobs, jobId)).progress, pollOptions).toBeCloseTo(0.4);
     expect(await find(jobs, jobId)).toMatchObject({ status: 'running', finishedAt: null });
     gate.resolve();
-    await expect.poll(async () => (await find(jobs, jobId)).status, pollOptions).toBe('succeeded');
+    await waitForStatus(jobs, jobId, 'succeeded');
   });
 
   it('ignores writes of an earlier attempt after a reclaim', async () => {
     const store = jobsStore(world.database);
-    await store.tx((tx) =>
-      store.insert(tx, {
-        jobId: 'job_1',
-        kind: 'image',
-        owner,
-        request: { model: 'acme/painter' },
-        leaseSeconds: 60,
-        call: null,
-        holdId: null,
-      }),
-    );
+    await insertRow(store, 'job_1');
     // A process claims the job and then dies.
     const deadJob = await store.claim('image', { leaseSeconds: 0.5, maxRunningPerOwner: 4 });
-    expect(deadJob).toMatchObject({ attempt: 1 });
-    if (deadJob === null) return;
+    if (deadJob === null) throw new Error('The job was not claimed.');
+    expect(deadJob.attempt).toBe(1);
     await store.insertMedia(deadJob, { mediaId: 'med_dead', position: 0, keepSeconds: 60 });
     const { jobs } = start(async () => [picture]);
-    await expect.poll(async () => (await find(jobs, 'job_1')).status, pollOptions).toBe('succeeded');
+    await waitForStatus(jobs, 'job_1', 'succeeded');
     expect(await store.renewLease(deadJob, { progress: 0.9, leaseSeconds: 60 })).toBe(false);
     expect(
       await store.tx((tx) =>
@@ -322,24 +289,13 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
   });
 
   it('fails a job that was attempted too often', async () => {
-    const store = jobsStore(world.database);
-    await store.tx((tx) =>
-      store.insert(tx, {
-        jobId: 'job_1',
-        kind: 'image',
-        owner,
-        request: { model: 'acme/painter' },
-        leaseSeconds: 0,
-        call: null,
-        holdId: null,
-      }),
-    );
+    await insertRow(jobsStore(world.database), 'job_1', { leaseSeconds: 0 });
     const { jobs } = start(() => new Promise(() => {}), {
       leaseSeconds: 0.2,
       heartbeatMs: 60_000,
       maxAttempts: 2,
     });
-    await expect.poll(async () => (await find(jobs, 'job_1')).status, pollOptions).toBe('failed');
+    await waitForStatus(jobs, 'job_1', 'failed');
     expect((await find(jobs, 'job_1')).error).toMatchObject({ code: 'job_abandoned' });
   });
 
@@ -367,9 +323,7 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
     await firstReplica.close();
     expect(await find(firstReplica.jobs, jobId)).toMatchObject({ status: 'queued', progress: 0 });
     const secondReplica = start(async () => [picture]);
-    await expect
-      .poll(async () => (await find(secondReplica.jobs, jobId)).status, pollOptions)
-      .toBe('succeeded');
+    await waitForStatus(secondReplica.jobs, jobId, 'succeeded');
   });
 });
 
@@ -397,8 +351,8 @@ describe('the upstream job of a media job', { timeout: 180_000 }, () => {
   });
 });
 
-describe('the charge of a media job', { timeout: 180_000 }, () => {
-  it('charges the order of a job that its owner cancels', async () => {
+describe('a paid media job', { timeout: 180_000 }, () => {
+  it('costs its upstream job when the owner cancels', async () => {
     const ledger = memoryLedger(1_000n);
     const { jobs } = start(
       async (_job, run) => {
@@ -410,20 +364,20 @@ describe('the charge of a media job', { timeout: 180_000 }, () => {
       {
         payments: jobPayments({ ledger }),
         estimate: () => 100n,
-        chargeForUpstreamJob: () => ({ credits: 60n, facts: orderFacts }),
+        chargeForUpstreamJob: () => ({ credits: 60n, facts: upstreamFacts }),
       },
     );
-    const jobId = await jobs.create(paidJob, async () => {});
+    const jobId = await create(jobs, { call });
     await expect.poll(async () => (await find(jobs, jobId)).progress, pollOptions).toBe(0.5);
     expect(await jobs.cancel({ jobId, kind: 'image', owner })).toMatchObject({
       status: 'canceled',
       credits: 60,
     });
     expect([ledger.balance, ledger.held()]).toEqual([940n, 0n]);
-    expect(ledger.last().facts).toEqual(orderFacts);
+    expect(ledger.last().facts).toEqual(upstreamFacts);
   });
 
-  it('refuses paid jobs of an owner who cancels many that run', async () => {
+  it('is refused after many cancellations of its owner', async () => {
     const ledger = memoryLedger(1_000n);
     const { jobs } = start(
       async (_job, run) => {
@@ -434,14 +388,13 @@ describe('the charge of a media job', { timeout: 180_000 }, () => {
       { payments: jobPayments({ ledger }), estimate: () => 100n },
     );
     for (let count = 0; count < 2; count += 1) {
-      const call = { ...paidJob.call, requestId: `req_${count}` };
-      const jobId = await jobs.create({ ...paidJob, call }, async () => {});
+      const jobId = await create(jobs, { call: { ...call, requestId: `req_${count}` } });
       await expect.poll(async () => (await find(jobs, jobId)).progress, pollOptions).toBe(0.5);
       await jobs.cancel({ jobId, kind: 'image', owner });
     }
-    await expect(jobs.create(paidJob, async () => {})).rejects.toMatchObject({ code: 'rate_limited' });
+    await expect(create(jobs, { call })).rejects.toMatchObject({ code: 'rate_limited' });
     expect([ledger.balance, ledger.held()]).toEqual([1_000n, 0n]);
-    await jobs.create({ ...paidJob, owner: { kind: 'user', id: 'usr_2' } }, async () => {});
+    await create(jobs, { call, owner: otherOwner });
   });
 });
 
@@ -456,10 +409,7 @@ describe('a failed or interrupted run', { timeout: 180_000 }, () => {
       { videoDeadlineMs: 2_000 },
       { cancelUpstreamJob: async (job) => void canceledJobs.push(job) },
     );
-    const jobId = await jobs.create(
-      { kind: 'video', owner, request: { model: 'acme/film' } },
-      async () => {},
-    );
+    const jobId = await create(jobs, { kind: 'video', request: { model: 'acme/film' } });
     await expect.poll(() => canceledJobs, pollOptions).toEqual([{ model: 'acme/film', id: 'video_1' }]);
     expect(await jobs.find({ jobId, kind: 'video', owner })).toMatchObject({
       status: 'failed',
@@ -499,20 +449,23 @@ describe('a failed or interrupted run', { timeout: 180_000 }, () => {
     await expect.poll(() => canceledJobs, pollOptions).toEqual([upstreamJob]);
   });
 
-  it('stores the message of a Problem and hides other errors', async () => {
-    const { jobs } = start(async ({ request }) => {
-      if (request['prompt'] === 'a problem')
-        throw new Problem('impossible', 'unsupported_by_model', 'The model does not do that.');
+  it('stores the message of a Problem', async () => {
+    const { jobs } = start(async () => {
+      throw new Problem('impossible', 'unsupported_by_model', 'The model does not do that.');
+    });
+    const jobId = await create(jobs);
+    await expect
+      .poll(async () => (await find(jobs, jobId)).error, pollOptions)
+      .toEqual({ code: 'unsupported_by_model', message: 'The model does not do that.' });
+  });
+
+  it('hides the message of another error', async () => {
+    const { jobs } = start(async () => {
       throw new Error('the password is hunter2');
     });
-    const createPicture = (prompt: string) =>
-      jobs.create({ kind: 'image', owner, request: { model: 'acme/painter', prompt } }, async () => {});
-    const [problem, secret] = [await createPicture('a problem'), await createPicture('an error')];
+    const jobId = await create(jobs);
     await expect
-      .poll(async () => (await find(jobs, problem)).error, pollOptions)
-      .toEqual({ code: 'unsupported_by_model', message: 'The model does not do that.' });
-    await expect
-      .poll(async () => (await find(jobs, secret)).error, pollOptions)
+      .poll(async () => (await find(jobs, jobId)).error, pollOptions)
       .toMatchObject({ code: 'internal_error', message: expect.not.stringContaining('hunter2') });
   });
 
@@ -528,51 +481,52 @@ describe('a failed or interrupted run', { timeout: 180_000 }, () => {
 describe('limits of media jobs', { timeout: 180_000 }, () => {
   it('refuses further jobs of an owner at the limit', async () => {
     const { jobs } = start((_job, { signal }) => untilAborted(signal), { maxOpenPerOwner: 2 });
-    const [firstJob] = [await create(jobs), await create(jobs)];
+    const [jobId] = [await create(jobs), await create(jobs)];
     await expect(create(jobs)).rejects.toMatchObject({ status: 429, headers: { 'retry-after': '5' } });
-    await jobs.create(
-      { kind: 'image', owner: { kind: 'user', id: 'usr_2' }, request: { model: 'acme/painter' } },
-      async () => {},
-    );
-    await jobs.cancel({ jobId: firstJob, kind: 'image', owner });
-    await create(jobs);
+    await expect(create(jobs, { owner: otherOwner })).resolves.toMatch(/^job_/);
+    await jobs.cancel({ jobId, kind: 'image', owner });
+    await expect(create(jobs)).resolves.toMatch(/^job_/);
+  });
+
+  it('hides expired media', async () => {
+    const { jobs } = start(async () => [picture]);
+    const jobId = await create(jobs);
+    await waitForStatus(jobs, jobId, 'succeeded');
+    const [{ mediaId } = { mediaId: '' }] = (await find(jobs, jobId)).media;
+    const inAnHour = Date.now() / 1000 + 3_600;
+    expect((await jobs.openMedia(mediaId, inAnHour))?.size).toBe(picture.content.length);
+    // A link that has expired.
+    expect(await jobs.openMedia(mediaId, Date.now() / 1000 - 60)).toBeNull();
+    await expireMedia(jobId);
+    expect(await jobs.openMedia(mediaId, inAnHour)).toBeNull();
+    expect((await find(jobs, jobId)).media).toEqual([]);
   });
 
   it('deletes expired media and then their jobs', async () => {
     const { jobs, queue } = start(async () => [picture, picture]);
-    const [recentJob, oldJob] = [await create(jobs), await create(jobs)];
-    await expect
-      .poll(
-        async () =>
-          (await Promise.all([recentJob, oldJob].map((jobId) => find(jobs, jobId)))).map(
-            ({ status }) => status,
-          ),
-        pollOptions,
-      )
-      .toEqual(['succeeded', 'succeeded']);
-    const oldMedia = (await find(jobs, oldJob)).media.map(({ mediaId }) => mediaId);
-    const laterSeconds = Date.now() / 1000 + 3_600;
-    expect((await jobs.openMedia(oldMedia[0] ?? '', laterSeconds))?.size).toBe(picture.content.length);
-    expect(await jobs.openMedia(oldMedia[0] ?? '', Date.now() / 1000 - 60)).toBeNull();
-    await world.database
-      .sql`update gateway.ai_media set keep_until = gateway.townhall_now() where job_id = ${oldJob}`;
-    expect(await jobs.openMedia(oldMedia[0] ?? '', laterSeconds)).toBeNull();
-    expect((await find(jobs, oldJob)).media).toEqual([]);
+    const [recentId, expiredId] = [await create(jobs), await create(jobs)];
+    for (const jobId of [recentId, expiredId]) await waitForStatus(jobs, jobId, 'succeeded');
+    await expireMedia(expiredId);
     await queue.enqueue('ai-tidy', {});
     await expect.poll(async () => (await readdir(folder)).length, pollOptions).toBe(2);
     await world.database.sql`update gateway.ai_jobs set created_at = created_at - interval '31 days'`;
     await queue.enqueue('ai-tidy', {});
-    // The other job still has media and is therefore kept.
     await expect
       .poll(
         () =>
-          find(jobs, oldJob).then(
-            () => 'there',
+          find(jobs, expiredId).then(
+            ({ status }) => status,
             (error: unknown) => (error as Problem).status,
           ),
         pollOptions,
       )
       .toBe(404);
-    expect(await find(jobs, recentJob)).toMatchObject({ status: 'succeeded' });
+    // The other job still has media and is therefore kept.
+    expect(await find(jobs, recentId)).toMatchObject({ status: 'succeeded' });
   });
+
+  async function expireMedia(jobId: string): Promise<void> {
+    await world.database.sql`
+      update gateway.ai_media set keep_until = gateway.townhall_now() where job_id = ${jobId}`;
+  }
 });

@@ -1,3 +1,4 @@
+// Holds and charges of media jobs, which outlive the request and the process that created them.
 import { describe, expect, test } from 'vitest';
 import { jobPayments, type PayableJob } from '../../../../src/gateway/ai/jobs/payments.ts';
 import { memoryLedger } from '../memory-ledger.ts';
@@ -33,7 +34,7 @@ describe('jobPayments', () => {
     expect(ledger.held()).toBe(40n);
   });
 
-  test('charges once with a replaced hold', async () => {
+  test('charges a job once when its hold was lost', async () => {
     const ledger = memoryLedger(100n);
     const payments = jobPayments({ ledger });
     const lostHold = await payments.hold(job, 40n);
