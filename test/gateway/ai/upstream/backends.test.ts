@@ -1,3 +1,4 @@
+// The choice between the keys and endpoints of a provider, and their cool-downs.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { ProviderEntry } from '../../../../src/gateway/ai/catalog/models-file.ts';
 import { keyEnvs, keysAtEndpoints } from '../../../../src/gateway/ai/catalog/provider-keys.ts';
@@ -139,7 +140,7 @@ describe('a cool-down', () => {
     expect(coolingOf(pool)).toEqual(cooling);
   });
 
-  test('doubles with each one in a row, up to its limit', () => {
+  test('doubles with each failure in a row up to a minute', () => {
     const pool = poolOf({ keys });
     const restsMs: number[] = [];
     for (let count = 0; count < 8; count += 1) {
@@ -199,23 +200,29 @@ describe('a cool-down', () => {
     expect(coolingOf(backends.poolOf({ ...entry }))).toMatchObject({ reason: 'key_refused' });
   });
 
-  test('of a refused key holds at every endpoint, of a limited one at its own', () => {
-    const endpoints = [{ base_url: 'https://a.example' }, { base_url: 'https://b.example' }];
-    const states = (pool: BackendPool) => pool.reports().map(({ cooling }) => cooling?.reason);
-    const limitingPool = poolOf({ keys, endpoints });
-    limitingPool.recordFailure(limitingPool.backends[0] as Backend, failure(429));
-    expect(states(limitingPool)).toEqual(['rate_limited', undefined, undefined, undefined]);
-    const rejectingPool = poolOf({ keys, endpoints });
-    rejectingPool.recordFailure(rejectingPool.backends[0] as Backend, failure(401));
-    expect(states(rejectingPool)).toEqual(['key_refused', undefined, 'key_refused', undefined]);
+  const endpoints = [{ base_url: 'https://a.example' }, { base_url: 'https://b.example' }];
+  /** The reasons of all cool-downs after a failure of the first backend. */
+  function reasonsAfter(status: number, entry: Partial<ProviderEntry>) {
+    const pool = poolOf(entry);
+    pool.recordFailure(pool.backends[0] as Backend, failure(status));
+    return pool.reports().map(({ cooling }) => cooling?.reason);
+  }
+
+  test('of a limited key applies to one endpoint', () => {
+    expect(reasonsAfter(429, { keys, endpoints })).toEqual(['rate_limited', undefined, undefined, undefined]);
   });
 
-  test('of an endpoint without a key does not hold at the others', () => {
-    const pool = poolOf({
-      endpoints: [{ base_url: 'https://a.example' }, { base_url: 'https://b.example' }],
-    });
-    pool.recordFailure(pool.backends[0] as Backend, failure(401));
-    expect(pool.reports().map(({ cooling }) => cooling?.reason)).toEqual(['key_refused', undefined]);
+  test('of a refused key applies to every endpoint', () => {
+    expect(reasonsAfter(401, { keys, endpoints })).toEqual([
+      'key_refused',
+      undefined,
+      'key_refused',
+      undefined,
+    ]);
+  });
+
+  test('of an endpoint without a key applies to no other', () => {
+    expect(reasonsAfter(401, { endpoints })).toEqual(['key_refused', undefined]);
   });
 
   test('does not exist for the only key of a provider', () => {
@@ -235,7 +242,7 @@ describe('a cool-down', () => {
 });
 
 describe('the endpoints of a provider', () => {
-  test('take all keys, or their own one', () => {
+  test('take the keys of the provider unless they have their own', () => {
     const entry = {
       keys: [{ env: 'A_KEY', weight: 2 }, { env: 'B_KEY' }],
       endpoints: [

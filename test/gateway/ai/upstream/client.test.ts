@@ -37,9 +37,9 @@ describe('createUpstream', () => {
   });
 
   test.each([
-    ['uses the configured proxy', undefined, 1],
-    ['excludes a host from the proxy', '127.0.0.1', 0],
-  ])('%s', async (_title, excludedHost, proxiedCount) => {
+    ['through the configured proxy', undefined, 1],
+    ['directly to an excluded host', '127.0.0.1', 0],
+  ])('sends calls %s', async (_way, excludedHost, proxiedCount) => {
     const proxiedUrls: string[] = [];
     // For http targets the client sends the absolute URL to the proxy, which requests it from the
     // provider.

@@ -7,12 +7,26 @@ import { eventsOf, partsOf, startAi, type World } from '../world.ts';
 const key = 'CANARY-71aa-key';
 const frameOf = (value: object) => `data: ${JSON.stringify(value)}\n\n`;
 const secret = `The picture at http://10.1.2.3:8080/a.png was refused for ${key} and sk-proj-abcdefghijkl.`;
-const failures: Record<string, unknown> = {
-  invalidRequest: { code: 'invalid_image', message: secret, type: 'x', internal: secret },
-  providerFault: { code: 'server_error', message: secret },
-  rateLimit: { code: 'rate_limit_exceeded', message: `Organization org-1 has no more. ${secret}` },
-  withoutCode: { message: secret },
-  plainText: secret,
+const replacedText = 'The model provider failed to answer.';
+/** The errors of the provider, and what the caller gets in their place. */
+const failures: Record<string, { error: unknown; passed: object }> = {
+  invalidRequest: {
+    error: { code: 'invalid_image', message: secret, type: 'x', internal: secret },
+    passed: {
+      code: 'invalid_image',
+      message: 'The picture at [redacted] was refused for [redacted] and [redacted].',
+    },
+  },
+  providerFault: {
+    error: { code: 'server_error', message: secret },
+    passed: { code: 'server_error', message: replacedText },
+  },
+  rateLimit: {
+    error: { code: 'rate_limit_exceeded', message: `Organization org-1 has no more. ${secret}` },
+    passed: { code: 'rate_limit_exceeded', message: replacedText },
+  },
+  withoutCode: { error: { message: secret }, passed: { code: 'server_error', message: replacedText } },
+  plainText: { error: secret, passed: { code: 'server_error', message: replacedText } },
 };
 const failedResponse = (error: unknown) => ({
   id: 'r',
@@ -55,7 +69,7 @@ beforeAll(async () => {
   world = await startAi({
     models: JSON.stringify({
       providers: [{ id: 'openai', kind: 'openai', base_url: provider.url, api_key_env: 'THE_KEY' }],
-      models: Object.entries(failures).map(([name, error]) => ({
+      models: Object.entries(failures).map(([name, { error }]) => ({
         id: `openai/${name}`,
         provider: 'openai',
         upstream_model: scriptOf(error),
@@ -72,29 +86,18 @@ afterAll(async () => {
 beforeEach(() => provider.reset());
 
 const leakPattern = /CANARY|10\.1\.2\.3|sk-proj|org-1/;
-const expected: Record<string, object> = {
-  invalidRequest: {
-    code: 'invalid_image',
-    message: 'The picture at [redacted] was refused for [redacted] and [redacted].',
-  },
-  providerFault: { code: 'server_error', message: 'The model provider failed to answer.' },
-  rateLimit: { code: 'rate_limit_exceeded', message: 'The model provider failed to answer.' },
-  withoutCode: { code: 'server_error', message: 'The model provider failed to answer.' },
-  plainText: { code: 'server_error', message: 'The model provider failed to answer.' },
-};
-
-describe.each(Object.keys(failures))('the error text of a failed response (%s)', (name) => {
-  test('passes in a whole answer where the caller can act on it', async () => {
+describe.each(Object.entries(failures))('the error of a failed response (%s)', (name, { passed }) => {
+  test('is redacted or replaced in a whole answer', async () => {
     const response = await world.post('/v1/ai/responses', { model: `openai/${name}`, input: 'x' });
     const text = await response.text();
     expect(text).not.toMatch(leakPattern);
     expect([response.status, JSON.parse(text)]).toEqual([
       200,
-      { ...failedResponse(expected[name]), model: `openai/${name}` },
+      { ...failedResponse(passed), model: `openai/${name}` },
     ]);
   });
 
-  test('passes in a stream where the caller can act on it', async () => {
+  test('is redacted or replaced in a stream', async () => {
     const events = await eventsOf(
       await world.post('/v1/ai/responses', { model: `openai/${name}`, input: 'x', stream: true }),
     );
@@ -102,11 +105,11 @@ describe.each(Object.keys(failures))('the error text of a failed response (%s)',
     expect(JSON.parse(events.at(-1) ?? '')).toEqual({
       type: 'response.failed',
       sequence_number: 1,
-      response: { ...failedResponse(expected[name]), model: `openai/${name}` },
+      response: { ...failedResponse(passed), model: `openai/${name}` },
     });
   });
 
-  test('is replaced in translated formats and their raw parts', async () => {
+  test('is absent from the parts of stream, raw ones included', async () => {
     const { parts } = await partsOf(
       await world.post('/v1/ai/stream', {
         model: `openai/${name}`,
