@@ -10,39 +10,39 @@ function routerAt(clock = { nowMs: 0 }) {
 }
 
 const idsOf = (models: readonly CatalogModel[]) => models.map(({ id }) => id);
-const priced = (id: string, input: number, output: number, members: Partial<CatalogModel> = {}) =>
+const modelOf = (id: string, input: number, output: number, members: Partial<CatalogModel> = {}) =>
   catalogModel({ id, rates: { input, output }, ...members });
 
 describe('the order of a chain', () => {
   test('is the requested model and its fallbacks without route_by', () => {
-    const chain = [priced('a/x', 9, 9), priced('b/x', 1, 1)];
+    const chain = [modelOf('a/x', 9, 9), modelOf('b/x', 1, 1)];
     expect(routerAt().order(chain, undefined)).toBe(chain);
   });
 
   test('is by price for three tokens of input and one of output', () => {
     const chain = [
-      priced('a/x', 10, 10, { route_by: 'price' }),
-      priced('b/x', 1, 36),
-      priced('c/x', 9, 9),
+      modelOf('a/x', 10, 10, { route_by: 'price' }),
+      modelOf('b/x', 1, 36),
+      modelOf('c/x', 9, 9),
       catalogModel({ id: 'd/x', rates: null }),
     ];
     expect(idsOf(routerAt().order(chain, undefined))).toEqual(['d/x', 'c/x', 'b/x', 'a/x']);
   });
 
   test('keeps models of one price in their order', () => {
-    const chain = [priced('a/x', 1, 1, { route_by: 'price' }), priced('b/x', 1, 1)];
+    const chain = [modelOf('a/x', 1, 1, { route_by: 'price' }), modelOf('b/x', 1, 1)];
     expect(idsOf(routerAt().order(chain, undefined))).toEqual(['a/x', 'b/x']);
   });
 
   test('shares calls by weight', () => {
-    const chain = [priced('a/x', 1, 1, { route_by: 'weight', weight: 3 }), priced('b/x', 1, 1)];
+    const chain = [modelOf('a/x', 1, 1, { route_by: 'weight', weight: 3 }), modelOf('b/x', 1, 1)];
     const router = routerAt();
     const firstChoices = Array.from({ length: 4_000 }, () => router.order(chain, undefined)[0]?.id);
     expect(firstChoices.filter((id) => id === 'a/x').length / 4_000).toBeCloseTo(0.75, 1);
   });
 
   test('keeps the calls of a session at one model by weight', () => {
-    const chain = [priced('a/x', 1, 1, { route_by: 'weight' }), priced('b/x', 1, 1)];
+    const chain = [modelOf('a/x', 1, 1, { route_by: 'weight' }), modelOf('b/x', 1, 1)];
     const router = routerAt();
     const firstOf = (session: string) => router.order(chain, () => hashText(session))[0]?.id;
     const sessions = Array.from({ length: 20 }, (_, index) => `session ${index}`);
@@ -52,8 +52,8 @@ describe('the order of a chain', () => {
 });
 
 describe('the order by latency', () => {
-  const slowModel = priced('a/x', 1, 1, { route_by: 'latency' });
-  const fastModel = priced('b/x', 1, 1);
+  const slowModel = modelOf('a/x', 1, 1, { route_by: 'latency' });
+  const fastModel = modelOf('b/x', 1, 1);
   const chain = [slowModel, fastModel];
 
   test('measures each model once and then prefers the fastest', () => {

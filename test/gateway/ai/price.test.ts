@@ -198,15 +198,15 @@ describe(`the price of a call (seed ${seed})`, () => {
   });
 });
 
-describe(`maximumPrice (seed ${seed})`, () => {
-  const smallCount = fc.integer({ min: 0, max: 500_000 });
-  const tieredModel = fc.record({
-    rates,
-    tiers: fc.array(fc.record({ above_input_tokens: fc.integer({ min: 1, max: 400_000 }), rates }), {
-      maxLength: 3,
-    }),
-  }) as fc.Arbitrary<{ rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] }>;
+const smallCount = fc.integer({ min: 0, max: 500_000 });
+const tieredModel = fc.record({
+  rates,
+  tiers: fc.array(fc.record({ above_input_tokens: fc.integer({ min: 1, max: 400_000 }), rates }), {
+    maxLength: 3,
+  }),
+}) as fc.Arbitrary<{ rates: Rates; tiers: { above_input_tokens: number; rates: Rates }[] }>;
 
+describe(`maximumPrice (seed ${seed})`, () => {
   test('is never below the price of a call within the bounds', () => {
     fc.assert(
       fc.property(
@@ -228,8 +228,10 @@ describe(`maximumPrice (seed ${seed})`, () => {
       runs,
     );
   });
+});
 
-  test('of the affordable output is covered, and not of one token more', () => {
+describe(`affordableOutputTokens (seed ${seed})`, () => {
+  test('is the longest output that the credits cover', () => {
     fc.assert(
       fc.property(
         tieredModel,
