@@ -87,8 +87,15 @@ const create = (jobs: MediaJobs, members: Partial<NewJob> = {}) =>
   jobs.create({ kind: 'image', owner, request, ...members }, async () => {});
 const find = (jobs: MediaJobs, jobId: string, jobOwner: Owner = owner): Promise<Job> =>
   jobs.find({ jobId, kind: 'image', owner: jobOwner });
-const waitForStatus = (jobs: MediaJobs, jobId: string, status: Job['status'], jobOwner: Owner = owner) =>
-  expect.poll(async () => (await find(jobs, jobId, jobOwner)).status, pollOptions).toBe(status);
+async function waitForStatus(
+  jobs: MediaJobs,
+  jobId: string,
+  status: Job['status'],
+  jobOwner: Owner = owner,
+): Promise<void> {
+  await expect.poll(async () => (await find(jobs, jobId, jobOwner)).status, pollOptions).toBe(status);
+}
+
 /** The status of each job. */
 const statusesOf = (jobs: MediaJobs, jobIds: readonly string[]) =>
   Promise.all(jobIds.map(async (jobId) => (await find(jobs, jobId)).status));
