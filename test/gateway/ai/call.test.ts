@@ -92,7 +92,7 @@ function runWith(calls: ReturnType<typeof createCalls>, { outcomes, ...request }
 /** Runs a call that fails. Resolves to the models of its attempts. */
 async function runToFailure(calls: ReturnType<typeof createCalls>, options: Run): Promise<string[]> {
   const { run, calledModels } = runWith(calls, options);
-  await expect(run).rejects.toThrow();
+  await expect(run).rejects.toBeInstanceOf(Error);
   return calledModels;
 }
 
@@ -108,7 +108,7 @@ describe('a call that fails before its first byte', () => {
     ['504', errorResponse(504)],
     ['529', errorResponse(529)],
     ['a connection that fails', unreachedProblem()],
-  ])('is retried twice, after 0.5 and 1 second less jitter: %s', async (_name, failure) => {
+  ])('is retried after 0.5 and 1 second less jitter: %s', async (_name, failure) => {
     const clock = stillClock();
     const { run, calledModels } = runWith(createCalls({ clock, random: fixedRandom }), {
       outcomes: [failure, failure, 'ok'],
@@ -318,7 +318,7 @@ describe('a chain of models', () => {
 });
 
 describe('a model that keeps failing', () => {
-  test('opens its breaker after five failures and probes once after 15 seconds', async () => {
+  test('is probed once 15 seconds after its fifth failure in a row', async () => {
     const clock = stillClock();
     const calls = createCalls({ clock, retry: { retries: 0 } });
     for (let call = 0; call < 5; call += 1)
@@ -359,7 +359,7 @@ describe('a model that keeps failing', () => {
   /** The number of attempts of 1,000 calls in five seconds and their retries. */
   async function countAttempts(options: Partial<ModelHealthOptions>): Promise<number> {
     const clock = stillClock();
-    const calls = createCalls({ clock, ...options });
+    const calls = createCalls({ clock, random: fixedRandom, ...options });
     let attempts = 0;
     for (let call = 0; call < 1_000; call += 1) {
       attempts += (await runToFailure(calls, { outcomes: [errorResponse(503)] })).length;
@@ -371,8 +371,8 @@ describe('a model that keeps failing', () => {
   test('gets about a fifth more calls by retries', async () => {
     const breaker = { consecutiveFailures: Number.POSITIVE_INFINITY, failureShare: 2 };
     const attempts = await countAttempts({ breaker });
-    // A fifth of 1,000, and the retries that are always allowed.
-    expect(attempts).toBeGreaterThanOrEqual(1_200);
+    // A fifth of 1,000, and the few retries that are always allowed.
+    expect(attempts).toBeGreaterThan(1_150);
     expect(attempts).toBeLessThanOrEqual(1_250);
   });
 
@@ -380,7 +380,7 @@ describe('a model that keeps failing', () => {
     expect(await countAttempts({})).toBeLessThan(10);
   });
 
-  test('does not count rate limits, refusals and aborts as failures', async () => {
+  test('opens no breaker by rate limits, refusals or aborts', async () => {
     const calls = createCalls({ clock: stillClock(), retry: { retries: 0 } });
     const caller = AbortSignal.abort();
     for (let call = 0; call < 10; call += 1) {
@@ -458,7 +458,7 @@ describe('a call with two endpoints', () => {
     return calls;
   }
 
-  test('waits before it repeats a limited call while the breaker of the other one is open', async () => {
+  test('waits for a rate limit while the other breaker is open', async () => {
     const clock = stillClock();
     const calls = await callBesideOpenBreaker(clock);
     clock.sleepsMs.length = 0;
@@ -472,7 +472,7 @@ describe('a call with two endpoints', () => {
     expect(clock.sleepsMs).toEqual([1_000, 1_000]);
   });
 
-  test('has no limit to its first content while the breaker of the other one is open', async () => {
+  test('waits for its first content while the other breaker is open', async () => {
     const calls = await callBesideOpenBreaker(stillClock());
     const limits: unknown[] = [];
     await callModel(
