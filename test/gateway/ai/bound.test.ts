@@ -429,50 +429,56 @@ describe('the size of media', () => {
   const turn = (part: object) => ({
     messages: [{ role: 'user', content: [part, { type: 'text', text: 'hi' }] }],
   });
-  const source = { type: 'base64', media_type: 'image/png', data: picture };
-  test.each<[string, RequestFormat, object]>([
-    [
-      'chat completions, inline',
-      'chat',
-      turn({ type: 'image_url', image_url: { url: `data:image/png;base64,${picture}` } }),
+  const inputTurn = (part: object) => ({ input: [{ role: 'user', content: [part] }] });
+  const promptTurn = (part: object) => ({ prompt: [{ role: 'user', content: [part] }] });
+  /** The result of a tool in a stream. */
+  const toolResult = (part: object) => ({
+    prompt: [
+      {
+        role: 'tool',
+        content: [
+          {
+            type: 'tool-result',
+            toolCallId: 'c',
+            toolName: 'f',
+            output: { type: 'content', value: [part] },
+          },
+        ],
+      },
     ],
+  });
+
+  const dataUrl = `data:image/png;base64,${picture}`;
+  const inputImage = { type: 'input_image', image_url: dataUrl };
+  const sourceImage = {
+    type: 'image',
+    source: { type: 'base64', media_type: 'image/png', data: picture },
+  };
+  const promptImage = { type: 'file', mediaType: 'image/png' };
+
+  test.each<[string, RequestFormat, object]>([
+    ['chat completions, inline', 'chat', turn({ type: 'image_url', image_url: { url: dataUrl } })],
     [
       'chat completions, by address',
       'chat',
       turn({ type: 'image_url', image_url: { url: 'https://example.com/a.png' } }),
     ],
-    ['messages, inline', 'messages', turn({ type: 'image', source })],
+    ['messages, inline', 'messages', turn(sourceImage)],
     [
       'messages, in the result of a tool',
       'messages',
-      turn({ type: 'tool_result', tool_use_id: 'x', content: [{ type: 'image', source }] }),
+      turn({ type: 'tool_result', tool_use_id: 'x', content: [sourceImage] }),
     ],
     [
       'messages, in a document',
       'messages',
-      turn({ type: 'document', source: { type: 'content', content: [{ type: 'image', source }] } }),
+      turn({ type: 'document', source: { type: 'content', content: [sourceImage] } }),
     ],
-    [
-      'responses',
-      'responses',
-      {
-        input: [
-          { role: 'user', content: [{ type: 'input_image', image_url: `data:image/png;base64,${picture}` }] },
-        ],
-      },
-    ],
+    ['responses', 'responses', inputTurn(inputImage)],
     [
       'responses, in the output of a tool',
       'responses',
-      {
-        input: [
-          {
-            type: 'function_call_output',
-            call_id: 'c',
-            output: [{ type: 'input_image', image_url: `data:image/png;base64,${picture}` }],
-          },
-        ],
-      },
+      { input: [{ type: 'function_call_output', call_id: 'c', output: [inputImage] }] },
     ],
     [
       'responses, of a computer',
@@ -482,52 +488,20 @@ describe('the size of media', () => {
           {
             type: 'computer_call_output',
             call_id: 'c',
-            output: { type: 'computer_screenshot', image_url: `data:image/png;base64,${picture}` },
+            output: { type: 'computer_screenshot', image_url: dataUrl },
           },
         ],
       },
     ],
     ['text', 'text', turn({ type: 'image', media_type: 'image/png', data: picture })],
-    [
-      'stream',
-      'stream',
-      { prompt: [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: picture }] }] },
-    ],
-    [
-      'stream, version 4',
-      'stream',
-      {
-        prompt: [
-          {
-            role: 'user',
-            content: [{ type: 'file', mediaType: 'image/png', data: { type: 'data', data: picture } }],
-          },
-        ],
-      },
-    ],
+    ['stream', 'stream', promptTurn({ ...promptImage, data: picture })],
+    ['stream, version 4', 'stream', promptTurn({ ...promptImage, data: { type: 'data', data: picture } })],
     [
       'stream, in the result of a tool',
       'stream',
-      {
-        prompt: [
-          {
-            role: 'tool',
-            content: [
-              {
-                type: 'tool-result',
-                toolCallId: 'c',
-                toolName: 'f',
-                output: {
-                  type: 'content',
-                  value: [{ type: 'image-data', mediaType: 'image/png', data: picture }],
-                },
-              },
-            ],
-          },
-        ],
-      },
+      toolResult({ type: 'image-data', mediaType: 'image/png', data: picture }),
     ],
-  ])('counts an image as an image and not by its bytes: %s', (_format, format, body) => {
+  ])('counts an image without its bytes: %s', (_format, format, body) => {
     const { textBytes, mediaTokens, usualMediaTokens, media } = sizeOf({ model: 'x', ...body }, format);
     expect(media).toBe(1);
     expect(mediaTokens).toBe(16_384);
@@ -535,7 +509,7 @@ describe('the size of media', () => {
     expect(textBytes).toBeLessThan(150);
   });
 
-  const sizeOfPart = (part: object) => sizeOf({ input: [{ role: 'user', content: [part] }] }, 'responses');
+  const sizeOfPart = (part: object) => sizeOf(inputTurn(part), 'responses');
 
   const tokensOfAudio = (content: Buffer) => {
     const data = content.toString('base64');
@@ -583,24 +557,18 @@ describe('the size of media', () => {
     expect(textBytes).toBeGreaterThan(500);
   });
 
-  const film = Buffer.alloc(90_000, 7).toString('base64');
+  const content = Buffer.alloc(90_000, 7).toString('base64');
+  const pdfUrl = `data:application/pdf;base64,${content}`;
+  const filmUrl = `data:video/mp4;base64,${content}`;
   test.each<[string, RequestFormat, object]>([
+    ['a PDF in image_url', 'chat', turn({ type: 'image_url', image_url: { url: pdfUrl } })],
+    ['a film in image_url', 'chat', turn({ type: 'image_url', image_url: { url: filmUrl } })],
+    ['a film in audio_url', 'chat', turn({ type: 'audio_url', audio_url: { url: filmUrl } })],
     [
-      'a PDF in image_url',
-      'chat',
-      turn({ type: 'image_url', image_url: { url: `data:application/pdf;base64,${film}` } }),
+      'a PDF in an image of text',
+      'text',
+      turn({ type: 'image', media_type: 'application/pdf', data: content }),
     ],
-    [
-      'a film in image_url',
-      'chat',
-      turn({ type: 'image_url', image_url: { url: `data:video/mp4;base64,${film}` } }),
-    ],
-    [
-      'a film in audio_url',
-      'chat',
-      turn({ type: 'audio_url', audio_url: { url: `data:video/mp4;base64,${film}` } }),
-    ],
-    ['a PDF in an image of text', 'text', turn({ type: 'image', media_type: 'application/pdf', data: film })],
     [
       'a PDF by address in an image of text',
       'text',
@@ -609,46 +577,12 @@ describe('the size of media', () => {
     [
       'a film in the image-data of a tool',
       'stream',
-      {
-        prompt: [
-          {
-            role: 'tool',
-            content: [
-              {
-                type: 'tool-result',
-                toolCallId: 'c',
-                toolName: 'f',
-                output: {
-                  type: 'content',
-                  value: [{ type: 'image-data', mediaType: 'video/mp4', data: film }],
-                },
-              },
-            ],
-          },
-        ],
-      },
+      toolResult({ type: 'image-data', mediaType: 'video/mp4', data: content }),
     ],
     [
       'a film in the image-url of a tool',
       'stream',
-      {
-        prompt: [
-          {
-            role: 'tool',
-            content: [
-              {
-                type: 'tool-result',
-                toolCallId: 'c',
-                toolName: 'f',
-                output: {
-                  type: 'content',
-                  value: [{ type: 'image-url', mediaType: 'video/mp4', url: 'https://example.com/a' }],
-                },
-              },
-            ],
-          },
-        ],
-      },
+      toolResult({ type: 'image-url', mediaType: 'video/mp4', url: 'https://example.com/a' }),
     ],
   ])('counts a part by its media type: %s', (_part, format, body) => {
     expect(sizeOf({ model: 'x', ...body }, format).mediaTokens).toBeGreaterThanOrEqual(90_000);
