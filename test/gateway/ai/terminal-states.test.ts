@@ -34,73 +34,69 @@ const answerAboveBound = JSON.stringify({
   usage: { prompt_tokens: 100, completion_tokens: 4, total_tokens: 104 },
 });
 
+/** The scripts of the models `acme/…`, and the members in which a model differs. */
+const acmeModels: Record<string, [script: string, members?: object]> = {
+  ok: ['ok', { modalities: ['text', 'stream', 'openai', 'embedding'] }],
+  cached: ['usage-cached', { rates: { ...rates, cached_input: 100_000, reasoning: 3_000_000 } }],
+  slow: ['ok?chunks=500&gap=10'],
+  never: ['never-headers'],
+  'usage-then-silence': ['usage-then-silence'],
+  cut: ['reset?chunks=3'],
+  'cut-after-usage': ['usage-then-cut'],
+  none: ['usage-none'],
+  zero: ['usage-zero'],
+  negative: ['usage-negative'],
+  nonsense: ['usage-nonsense'],
+  absurd: ['usage-absurd'],
+  tenfold: ['usage-tenfold'],
+  letters: ['letters?count=256'],
+  escaped: [`verbatim?${new URLSearchParams({ sse: escapedStream })}`],
+  'above-bound': [`verbatim?${new URLSearchParams({ json: answerAboveBound })}`],
+  flood: ['letters?count=20000'],
+  late: ['usage-late?ms=1200&in=1000'],
+  later: ['usage-late?ms=600000&in=30000'],
+  'slow-late': ['usage-late?chunks=10&gap=30&ms=10&in=30000'],
+  flaky: ['flaky?fails=2&code=503'],
+  limited: ['flaky?fails=1&code=429&retry_after=0'],
+  'falls-back-to-dear': ['status?code=500', { fallbacks: ['acme/dear'] }],
+  dear: ['ok', { rates: { input: 10_000_000, output: 20_000_000 } }],
+  'free-to-dear': ['status?code=500', { rates: null, fallbacks: ['acme/dear'] }],
+  broken: ['status?code=500'],
+  refusing: ['status?code=400'],
+  incomplete: ['incomplete'],
+  free: ['ok', { rates: null }],
+};
+const claudeModels = { ok: 'ok', cut: 'cut' };
+
 let provider: ScriptedProvider;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
-  const entry = (id: string, script: string, overrides: object = {}) => ({
-    id: `acme/${id}`,
+  const limits = { max_output_tokens: 1_000 };
+  const acme = Object.entries(acmeModels).map(([name, [script, members]]) => ({
+    id: `acme/${name}`,
     provider: 'acme',
     upstream_model: script,
     rates,
-    max_output_tokens: 1_000,
-    ...overrides,
-  });
-  const claude = (id: string, script: string) => ({
-    id: `claude/${id}`,
+    ...limits,
+    ...members,
+  }));
+  const claude = Object.entries(claudeModels).map(([name, script]) => ({
+    id: `claude/${name}`,
     provider: 'claude',
     upstream_model: script,
     rates: { ...rates, cached_input: 100_000, cache_write: 1_250_000 },
-    max_output_tokens: 1_000,
-  });
+    ...limits,
+  }));
+  const overrides = {
+    provider: { output_limit_member: 'max_tokens', formats: ['chat', 'embeddings', 'responses', 'rerank'] },
+    providers: [
+      { id: 'claude', kind: 'anthropic', base_url: provider.url, output_limit_member: 'max_tokens' },
+    ],
+    models: [...acme, ...claude],
+  };
   world = await startAi({
-    models: provider.modelsFile(
-      {},
-      {
-        provider: {
-          output_limit_member: 'max_tokens',
-          formats: ['chat', 'embeddings', 'responses', 'rerank'],
-        },
-        providers: [
-          { id: 'claude', kind: 'anthropic', base_url: provider.url, output_limit_member: 'max_tokens' },
-        ],
-        models: [
-          entry('ok', 'ok', { modalities: ['text', 'stream', 'openai', 'embedding'] }),
-          entry('cached', 'usage-cached', {
-            rates: { ...rates, cached_input: 100_000, reasoning: 3_000_000 },
-          }),
-          entry('slow', 'ok?chunks=500&gap=10'),
-          entry('never', 'never-headers'),
-          entry('usage-then-silence', 'usage-then-silence'),
-          entry('cut', 'reset?chunks=3'),
-          entry('cut-after-usage', 'usage-then-cut'),
-          entry('none', 'usage-none'),
-          entry('zero', 'usage-zero'),
-          entry('negative', 'usage-negative'),
-          entry('nonsense', 'usage-nonsense'),
-          entry('absurd', 'usage-absurd'),
-          entry('tenfold', 'usage-tenfold'),
-          entry('letters', 'letters?count=256'),
-          entry('escaped', `verbatim?${new URLSearchParams({ sse: escapedStream })}`),
-          entry('above-bound', `verbatim?${new URLSearchParams({ json: answerAboveBound })}`),
-          entry('flood', 'letters?count=20000'),
-          entry('late', 'usage-late?ms=1200&in=1000'),
-          entry('later', 'usage-late?ms=600000&in=30000'),
-          entry('slow-late', 'usage-late?chunks=10&gap=30&ms=10&in=30000'),
-          entry('flaky', 'flaky?fails=2&code=503'),
-          entry('limited', 'flaky?fails=1&code=429&retry_after=0'),
-          entry('falls-back-to-dear', 'status?code=500', { fallbacks: ['acme/dear'] }),
-          entry('dear', 'ok', { rates: { input: 10_000_000, output: 20_000_000 } }),
-          entry('free-to-dear', 'status?code=500', { rates: null, fallbacks: ['acme/dear'] }),
-          entry('broken', 'status?code=500'),
-          entry('refusing', 'status?code=400'),
-          entry('incomplete', 'incomplete'),
-          entry('free', 'ok', { rates: null }),
-          claude('ok', 'ok'),
-          claude('cut', 'cut'),
-        ],
-      },
-    ),
+    models: provider.modelsFile({}, overrides),
     env: { ACME_API_KEY: 'x' },
     timeouts: { idleMs: 60_000 },
     resilience: testResilience,
@@ -201,12 +197,12 @@ describe('the charge of a finished call', () => {
   ])('is settled before the caller gets the last event: %s', async (_name, call, lastEvent) => {
     const { body } = await call();
     let receivedText = '';
+    let chargesAtLastEvent: number | undefined;
     for await (const piece of body?.pipeThrough(new TextDecoderStream()) ?? []) {
       receivedText += piece;
-      if (lastEvent.test(receivedText)) break;
+      if (lastEvent.test(receivedText)) chargesAtLastEvent ??= world.ledger.charges.length;
     }
-    expect(world.ledger.charges).toHaveLength(1);
-    expect(receivedText).toMatch(lastEvent);
+    expect(chargesAtLastEvent).toBe(1);
   });
 
   test('is in the metadata of text', async () => {
