@@ -23,59 +23,64 @@ beforeEach(() => {
   secondProvider.reset();
 });
 
+const priceAndLimits = {
+  rates: { input: 1_000_000, output: 1_000_000 },
+  context_window: 1_000,
+  max_output_tokens: 100,
+};
+
+/** Provider `acme` with the members, and `spare` without a key, to which its models fall back. */
+function modelsFileWith(members: object): string {
+  const modalities = ['text', 'stream', 'openai', 'embedding'];
+  return provider.modelsFile(
+    { ok: 'ok' },
+    {
+      provider: { api_key_env: undefined, output_limit_member: 'max_tokens', ...members },
+      model: { ...priceAndLimits, fallbacks: ['spare/ok'] },
+      providers: [
+        { id: 'claude', kind: 'anthropic', base_url: provider.url, keys },
+        { id: 'gpt', kind: 'openai', base_url: provider.url, keys },
+        {
+          id: 'spare',
+          kind: 'openai-compatible',
+          base_url: secondProvider.url,
+          output_limit_member: 'max_tokens',
+        },
+      ],
+      models: [
+        { id: 'claude/ok', provider: 'claude', ...priceAndLimits },
+        { id: 'gpt/ok', provider: 'gpt', ...priceAndLimits },
+        { id: 'acme/alone', provider: 'acme', upstream_model: 'ok', modalities, ...priceAndLimits },
+        { id: 'spare/ok', provider: 'spare', ...priceAndLimits },
+        {
+          id: 'spare/silent',
+          provider: 'spare',
+          upstream_model: 'never-headers',
+          ...priceAndLimits,
+          first_content_s: 1,
+          fallbacks: ['acme/alone'],
+        },
+        ...['acme', 'spare'].map((owner) => ({
+          id: `${owner}/dear`,
+          provider: owner,
+          upstream_model: 'ok',
+          ...priceAndLimits,
+          rates: { input: 2_000_000, output: 2_000_000 },
+          fallbacks: ['acme/alone'],
+          route_by: 'price',
+        })),
+      ],
+    },
+  );
+}
+
 /** A gateway of its own, since cool-downs outlive a test. */
 async function withWorld(
   use: (world: World) => Promise<void>,
   { members = { keys }, options = {} }: { members?: object; options?: WorldOptions } = {},
 ): Promise<void> {
-  const priceAndLimits = {
-    rates: { input: 1_000_000, output: 1_000_000 },
-    context_window: 1_000,
-    max_output_tokens: 100,
-  };
-  const modalities = ['text', 'stream', 'openai', 'embedding'];
   const world = await startAi({
-    models: provider.modelsFile(
-      { ok: 'ok', broken: 'status?code=503' },
-      {
-        provider: { api_key_env: undefined, output_limit_member: 'max_tokens', ...members },
-        model: { ...priceAndLimits, fallbacks: ['spare/ok'] },
-        providers: [
-          { id: 'claude', kind: 'anthropic', base_url: provider.url, keys },
-          { id: 'gpt', kind: 'openai', base_url: provider.url, keys },
-          {
-            id: 'spare',
-            kind: 'openai-compatible',
-            base_url: secondProvider.url,
-            output_limit_member: 'max_tokens',
-          },
-        ],
-        models: [
-          { id: 'claude/ok', provider: 'claude', ...priceAndLimits },
-          { id: 'gpt/ok', provider: 'gpt', ...priceAndLimits },
-          { id: 'acme/alone', provider: 'acme', upstream_model: 'ok', modalities, ...priceAndLimits },
-          { id: 'acme/broken-alone', provider: 'acme', upstream_model: 'status?code=503', ...priceAndLimits },
-          { id: 'spare/ok', provider: 'spare', ...priceAndLimits },
-          {
-            id: 'spare/silent',
-            provider: 'spare',
-            upstream_model: 'never-headers',
-            ...priceAndLimits,
-            first_content_s: 1,
-            fallbacks: ['acme/alone'],
-          },
-          ...['acme', 'spare'].map((owner) => ({
-            id: `${owner}/dear`,
-            provider: owner,
-            upstream_model: 'ok',
-            ...priceAndLimits,
-            rates: { input: 2_000_000, output: 2_000_000 },
-            fallbacks: ['acme/alone'],
-            route_by: 'price',
-          })),
-        ],
-      },
-    ),
+    models: modelsFileWith(members),
     env: { A_KEY: firstKey, B_KEY: secondKey },
     resilience: testResilience,
     ...options,
@@ -192,8 +197,10 @@ describe('a provider with two keys', () => {
         expect(JSON.stringify([error, world.logged])).not.toContain(secret);
     });
   });
+});
 
-  test('uses a key again when its cool-down ends', async () => {
+describe('the cool-down of a key', () => {
+  test('ends after its time', async () => {
     let skippedMs = 0;
     const clock = { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + skippedMs };
     await withWorld(
@@ -213,7 +220,7 @@ describe('a provider with two keys', () => {
     );
   });
 
-  test('goes to the fallback at once while all of its keys cool down', async () => {
+  test('of all keys sends calls to the fallback at once', async () => {
     await withWorld(async (world) => {
       provider.answerKey(firstKey, { status: 401 });
       provider.answerKey(secondKey, { status: 402 });
@@ -227,13 +234,25 @@ describe('a provider with two keys', () => {
     });
   });
 
-  test('hides the state of its keys from users', async () => {
+  test('of all keys is ignored without a fallback', async () => {
+    await withWorld(async (world) => {
+      provider.answerKey(firstKey, { status: 401 });
+      provider.answerKey(secondKey, { status: 401 });
+      expect((await chat(world)).status).toBe(502);
+      provider.reset();
+      expect((await chat(world)).status).toBe(200);
+    });
+  });
+});
+
+describe('the keys of a provider', () => {
+  test('are hidden from users', async () => {
     await withWorld(async (world) => {
       expect((await world.get('/v1/ai/providers')).status).toBe(403);
     });
   });
 
-  test('shows the state of its keys to an administrator', async () => {
+  test('are shown with their states to an administrator', async () => {
     await withWorld(async (world) => {
       const usualKey = await findChosenKey(world, firstSession);
       provider.answerKey(usualKey, { status: 429, retryAfter: 30 });
@@ -262,17 +281,7 @@ describe('a provider with two keys', () => {
     });
   });
 
-  test('tries a cooling key when no fallback is left', async () => {
-    await withWorld(async (world) => {
-      provider.answerKey(firstKey, { status: 401 });
-      provider.answerKey(secondKey, { status: 401 });
-      expect((await chat(world)).status).toBe(502);
-      provider.reset();
-      expect((await chat(world)).status).toBe(200);
-    });
-  });
-
-  test('is called while one of its keys is set', async () => {
+  test('may be set in part', async () => {
     await withWorld(
       async (world) => {
         expect((await chat(world)).status).toBe(200);
