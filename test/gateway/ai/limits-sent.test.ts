@@ -12,56 +12,51 @@ let provider: ScriptedProvider;
 let world: World;
 beforeAll(async () => {
   provider = await startProvider();
-  // For this older model name the SDK package raises the limit by tokens for reasoning.
-  const olderModel = (id: string, overrides: object = {}) => ({
+  const providerOf = (id: string, kind: string, members: object = {}) => ({
     id,
-    provider: 'claude',
-    upstream_model: 'claude-opus-4-20250514',
+    kind,
+    base_url: provider.url,
+    ...members,
+  });
+  const modelOf = (id: string, members: object = {}) => ({
+    id,
+    provider: id.split('/')[0],
+    upstream_model: 'ok',
     rates,
+    ...members,
+  });
+  // For this older model name the SDK package raises the limit by tokens for reasoning.
+  const olderModel = {
+    upstream_model: 'claude-opus-4-20250514',
     max_output_tokens: 4_096,
     reasoning: { efforts, default_effort: 'none' },
-    ...overrides,
-  });
+  };
+  const overrides = {
+    model: { rates },
+    providers: [
+      providerOf('claude', 'anthropic', { output_limit_member: 'max_tokens' }),
+      providerOf('plain', 'anthropic'),
+      providerOf('plain-gpt', 'openai'),
+      providerOf('plain-gemini', 'google'),
+      providerOf('gemini', 'google'),
+      providerOf('gpt', 'openai'),
+    ],
+    models: [
+      modelOf('claude/older', olderModel),
+      modelOf('plain/older', { ...olderModel, max_output_tokens: 1_000 }),
+      modelOf('plain-gpt/ok', { max_output_tokens: 1_000 }),
+      modelOf('plain-gemini/ok', { max_output_tokens: 1_000 }),
+      modelOf('claude/to-acme', { fallbacks: ['acme/ok'] }),
+      modelOf('claude/ok'),
+      modelOf('claude/free', { rates: null }),
+      modelOf('gemini/ok', { upstream_model: 'gemini-2.5-flash', rates: null }),
+      modelOf('gpt/ok', { rates: null }),
+      modelOf('gpt/priced'),
+      modelOf('acme/free', { rates: null }),
+    ],
+  };
   world = await startAi({
-    models: provider.modelsFile(
-      { ok: 'ok' },
-      {
-        model: { rates },
-        providers: [
-          { id: 'claude', kind: 'anthropic', base_url: provider.url, output_limit_member: 'max_tokens' },
-          { id: 'plain', kind: 'anthropic', base_url: provider.url },
-          { id: 'plain-gpt', kind: 'openai', base_url: provider.url },
-          { id: 'plain-gemini', kind: 'google', base_url: provider.url },
-          { id: 'gemini', kind: 'google', base_url: provider.url },
-          { id: 'gpt', kind: 'openai', base_url: provider.url },
-        ],
-        models: [
-          olderModel('claude/older'),
-          olderModel('plain/older', { provider: 'plain', max_output_tokens: 1_000 }),
-          {
-            id: 'plain-gpt/ok',
-            provider: 'plain-gpt',
-            upstream_model: 'ok',
-            rates,
-            max_output_tokens: 1_000,
-          },
-          {
-            id: 'plain-gemini/ok',
-            provider: 'plain-gemini',
-            upstream_model: 'ok',
-            rates,
-            max_output_tokens: 1_000,
-          },
-          { id: 'claude/to-acme', provider: 'claude', upstream_model: 'ok', rates, fallbacks: ['acme/ok'] },
-          { id: 'claude/ok', provider: 'claude', upstream_model: 'ok', rates },
-          { id: 'claude/free', provider: 'claude', upstream_model: 'ok', rates: null },
-          { id: 'gemini/ok', provider: 'gemini', upstream_model: 'gemini-2.5-flash', rates: null },
-          { id: 'gpt/ok', provider: 'gpt', upstream_model: 'ok', rates: null },
-          { id: 'gpt/priced', provider: 'gpt', upstream_model: 'ok', rates },
-          { id: 'acme/free', provider: 'acme', upstream_model: 'ok', rates: null },
-        ],
-      },
-    ),
+    models: provider.modelsFile({ ok: 'ok' }, overrides),
     env: { ACME_API_KEY: 'x' },
   });
 });
