@@ -20,6 +20,7 @@ async function start(env: Record<string, string>, withAdmin = false): Promise<Ga
 const get = (url: string, path: string, headers: Record<string, string> = {}) =>
   fetch(url + path, { headers });
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
+
 /** The number of answers with each status. */
 async function countStatuses(answers: Promise<Response>[]): Promise<Record<number, number>> {
   const counts: Record<number, number> = {};
@@ -27,7 +28,7 @@ async function countStatuses(answers: Promise<Response>[]): Promise<Record<numbe
   return counts;
 }
 
-/** Calls until the bucket is empty: meanwhile it may gain one request every three seconds. */
+/** Resolves to the first refused request; until then the bucket gains one every three seconds. */
 async function exhaustLimit({ url, userToken }: GatewayWorld): Promise<Response> {
   return vi.waitFor(
     async () => {
