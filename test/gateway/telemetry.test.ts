@@ -62,6 +62,7 @@ beforeAll(async () => {
   world = await startGateway({
     env: {
       MODELS_FILE: modelsFile,
+      STORAGE_PATH: join(folder, 'storage'),
       ACME_API_KEY: 'CANARY-key-of-acme',
       TWIN_KEY_1: 'CANARY-first-key',
       TWIN_KEY_2: 'CANARY-second-key',
