@@ -73,7 +73,7 @@ describe('createUpstream', () => {
   });
 
   test('logs which provider failed without its key', async () => {
-    const world = await startAi({ models: provider.modelsFile({ refused: 'status?code=401' }) });
+    const world = await startAi({ models: provider.modelsFile({ refused: 'key-echo?code=401' }) });
     try {
       await world.post(chat, { model: 'acme/refused', messages });
       const line = world.logged.find((candidate) => candidate.includes('model provider failed'));
