@@ -1,9 +1,12 @@
-// Logins that are read while an administrator revokes the user's tokens or the user resets the password.
-import { createHash, randomBytes } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+// Logins whose result is read while an administrator revokes the user's tokens or the user resets the
+// password. The files of this folder run on PostgreSQL, since the embedded engine runs one transaction
+// at a time.
+import { createHash } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { id } from '../../../src/kernel/ids.ts';
 import { createToken } from '../../../src/kernel/secrets/secret.ts';
-import { startWorld, type World } from './world.ts';
+import { waitForBlockedStatement } from '../../support/locks.ts';
+import { createProof, startWorld, type World } from './world.ts';
 
 const redirectUri = 'https://shop.example/welcome';
 let world: World;
@@ -12,9 +15,7 @@ beforeAll(async () => {
   world = await startWorld();
   const { sql } = world.database;
   await sql`update gateway.bureaus_records set redirect_uris = ${sql.array([redirectUri], 25)}`;
-  await world.admin.setup('admin', 'a rather long secret');
-  const login = { admin_id: 'admin', password: 'a rather long secret' };
-  admin = (await world.call('POST', '/v1/admin/login', { body: login })).body.session_token;
+  admin = await world.logInAdmin();
 });
 afterAll(() => world?.close());
 
@@ -23,7 +24,7 @@ const revokeTokens = (userId: string) =>
 
 /** A finished login with a code for the app. */
 async function createCode() {
-  const verifier = randomBytes(32).toString('base64url');
+  const { verifier, challenge } = createProof();
   const { body } = await world.call('POST', '/v1/accounts/login/start', {
     body: { provider: 'local', bureau_id: 'local' },
   });
@@ -31,7 +32,7 @@ async function createCode() {
     body: {
       login_id: body.login_id,
       redirect_uri: redirectUri,
-      code_challenge: createHash('sha256').update(verifier).digest('base64url'),
+      code_challenge: challenge,
       state: 's',
     },
   });
@@ -47,28 +48,13 @@ const exchange = ({ code, verifier }: { code: string; verifier: string }) =>
     body: { code, code_verifier: verifier, redirect_uri: redirectUri },
   });
 
-async function waitForLock(): Promise<void> {
-  const { sql } = world.database;
-  await expect
-    .poll(
-      async () =>
-        (
-          await sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-        ).length,
-    )
-    .toBeGreaterThan(0);
-}
-
-describe('the code of a login', () => {
-  test('ends with the revocation of the user’s tokens', async () => {
-    const login = await createCode();
-    expect((await revokeTokens(login.userId)).status).toBe(200);
-    expect((await exchange(login)).status).toBe(401);
-  });
+test('the code of a login ends with the revocation of the user’s tokens', async () => {
+  const login = await createCode();
+  expect((await revokeTokens(login.userId)).status).toBe(200);
+  expect((await exchange(login)).status).toBe(401);
 });
 
-// The embedded database runs one transaction at a time, so nothing can interleave.
-describe.skipIf(inject('databaseSource')?.engine !== 'postgres')('a login that is read meanwhile', () => {
+describe('a login whose result is read meanwhile', () => {
   test('leaves no token after a revocation', async () => {
     const { digest, userId } = await createCode();
     const userToken = createToken('usr');
@@ -79,9 +65,10 @@ describe.skipIf(inject('databaseSource')?.engine !== 'postgres')('a login that i
         insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, expires_at)
         values (${id('tok')}, ${userId}, 'user', sha256(${Buffer.from(userToken)}), ${userToken.slice(-4)},
           now() + interval '1 hour')`;
-      const revokePromise = revokeTokens(userId);
-      await waitForLock();
-      return { revocation: revokePromise };
+      const revocation = revokeTokens(userId);
+      await waitForBlockedStatement(world.database.sql);
+      // An object, since the transaction would await a promise that needs its end.
+      return { revocation };
     });
     expect((await revocation).status).toBe(200);
     expect((await world.call('GET', '/v1/accounts/me', { token: userToken })).status).toBe(401);
@@ -89,14 +76,14 @@ describe.skipIf(inject('databaseSource')?.engine !== 'postgres')('a login that i
 
   test('does not deadlock with a reset of the password', async () => {
     const login = await createCode();
-    const { exchanging } = await world.database.tx(async (tx) => {
+    const { exchangePromise } = await world.database.tx(async (tx) => {
       // Lock the user, then delete the attempts, as a reset does.
       await tx`select 1 from gateway.accounts_users where user_id = ${login.userId} for update`;
       const exchangePromise = exchange(login);
-      await waitForLock();
+      await waitForBlockedStatement(world.database.sql);
       await tx`delete from gateway.accounts_login_attempts where user_id = ${login.userId}`;
-      return { exchanging: exchangePromise };
+      return { exchangePromise };
     });
-    expect((await exchanging).status).toBe(401);
+    expect((await exchangePromise).status).toBe(401);
   });
 });

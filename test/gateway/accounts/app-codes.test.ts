@@ -1,8 +1,7 @@
 // The codes for apps of other origins: issued for a finished login, exchanged once with the verifier.
-import { createHash, randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startOidc, type Oidc } from '../../support/oidc.ts';
-import { startWorld, type World } from './world.ts';
+import { createProof, expectNoSecret, startWorld, type World } from './world.ts';
 
 const redirectUri = 'https://shop.example/welcome?from=menu';
 let world: World;
@@ -23,11 +22,6 @@ afterAll(async () => {
   await oidc?.close();
   await world?.close();
 });
-
-function proof() {
-  const verifier = randomBytes(32).toString('base64url');
-  return { verifier, challenge: createHash('sha256').update(verifier).digest('base64url') };
-}
 
 async function startLogin(members: Record<string, string> = {}) {
   const { body } = await world.call('POST', '/v1/accounts/login/start', {
@@ -53,7 +47,7 @@ const exchange = (code: string, verifier: string, address = redirectUri) =>
 
 /** A code for the app, and its verifier. */
 async function createCode() {
-  const { verifier, challenge } = proof();
+  const { verifier, challenge } = createProof();
   const { loginId } = await startLogin();
   const { status, body } = await issueCode(loginId, challenge, { state: 's1' });
   expect(status).toBe(200);
@@ -64,12 +58,12 @@ async function outcomeOf(code: string, verifier: string, address?: string) {
   const { status, body } = await exchange(code, verifier, address);
   return [status, body.error?.code];
 }
-const wrongCode = [401, 'invalid_credentials'];
+const codeRefused = [401, 'invalid_credentials'];
 
 describe('accounts.issueLoginCode', () => {
   test('answers the address of the app with a code and its state', async () => {
     const { loginId } = await startLogin();
-    const { status, headers, body } = await issueCode(loginId, proof().challenge, { state: 'x&y=z' });
+    const { status, headers, body } = await issueCode(loginId, createProof().challenge, { state: 'x&y=z' });
     expect([status, headers['cache-control']]).toEqual([200, 'no-store']);
     const url = new URL(body.url);
     expect(url.origin + url.pathname).toBe('https://shop.example/welcome');
@@ -89,30 +83,30 @@ describe('accounts.issueLoginCode', () => {
     ['plain http', 'http://shop.example/welcome?from=menu'],
   ])('refuses an address with %s', async (_name, address) => {
     const { loginId } = await startLogin();
-    const { status, body } = await issueCode(loginId, proof().challenge, { redirect_uri: address });
+    const { status, body } = await issueCode(loginId, createProof().challenge, { redirect_uri: address });
     expect([status, body.error.param]).toEqual([400, 'redirect_uri']);
   });
 
   test('refuses an unknown login', async () => {
-    const { status, body } = await issueCode(`lgn_${'0'.repeat(43)}`, proof().challenge);
+    const { status, body } = await issueCode(`lgn_${'0'.repeat(43)}`, createProof().challenge);
     expect([status, body.error.code]).toEqual([404, 'login_not_found']);
   });
 
   test('refuses a login that waits for the person', async () => {
     const { loginId } = await startLogin({ provider: 'oidc' });
-    const { status, body } = await issueCode(loginId, proof().challenge);
+    const { status, body } = await issueCode(loginId, createProof().challenge);
     expect([status, body.error.code]).toEqual([409, 'conflict']);
   });
 
   test('refuses a login whose token was read', async () => {
     const { loginId } = await startLogin();
     await world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`);
-    const { status, body } = await issueCode(loginId, proof().challenge);
+    const { status, body } = await issueCode(loginId, createProof().challenge);
     expect([status, body.error.code]).toEqual([410, 'login_spent']);
   });
 
   test('needs the proof of a login that a browser finished', async () => {
-    const ownProof = proof();
+    const ownProof = createProof();
     const page = `${world.url}/login`;
     const { loginId, url } = await startLogin({
       provider: 'oidc',
@@ -122,9 +116,9 @@ describe('accounts.issueLoginCode', () => {
     const callbackUrl = await oidc.browse(url);
     const { headers } = await world.call('GET', callbackUrl.pathname + callbackUrl.search);
     const loginCode = /^[^#]+#login_code=(lgc_\w+)$/.exec(String(headers['location']))?.[1] ?? '';
-    const app = proof();
+    const app = createProof();
     expect((await issueCode(loginId, app.challenge)).status).toBe(400);
-    const wrongProof = { login_code: loginCode, code_verifier: proof().verifier };
+    const wrongProof = { login_code: loginCode, code_verifier: createProof().verifier };
     const refusal = await issueCode(loginId, app.challenge, wrongProof);
     expect([refusal.status, refusal.body.error.code]).toEqual([401, 'invalid_credentials']);
     const answer = await issueCode(loginId, app.challenge, {
@@ -149,33 +143,33 @@ describe('accounts.issueLoginToken', () => {
     const { code, verifier } = await createCode();
     const answers = await Promise.all([exchange(code, verifier), exchange(code, verifier)]);
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 401]));
-    expect(await outcomeOf(code, verifier)).toEqual(wrongCode);
+    expect(await outcomeOf(code, verifier)).toEqual(codeRefused);
   });
 
   test('ends a code with a wrong verifier', async () => {
     const { code, verifier } = await createCode();
-    expect(await outcomeOf(code, proof().verifier)).toEqual(wrongCode);
-    expect(await outcomeOf(code, verifier)).toEqual(wrongCode);
+    expect(await outcomeOf(code, createProof().verifier)).toEqual(codeRefused);
+    expect(await outcomeOf(code, verifier)).toEqual(codeRefused);
   });
 
   test('refuses another address than that of the code', async () => {
     const { code, verifier } = await createCode();
-    expect(await outcomeOf(code, verifier, 'https://shop.example/elsewhere')).toEqual(wrongCode);
+    expect(await outcomeOf(code, verifier, 'https://shop.example/elsewhere')).toEqual(codeRefused);
   });
 
   test('refuses a code after a minute', async () => {
     const { code, verifier } = await createCode();
     await world.shiftClock('61 seconds');
-    expect(await outcomeOf(code, verifier)).toEqual(wrongCode);
+    expect(await outcomeOf(code, verifier)).toEqual(codeRefused);
   });
 
   test('gives one token for two codes of a login', async () => {
     const { loginId, code, verifier } = await createCode();
-    const secondProof = proof();
+    const secondProof = createProof();
     const { body } = await issueCode(loginId, secondProof.challenge);
     expect((await exchange(code, verifier)).status).toBe(200);
     expect(await outcomeOf(new URL(body.url).searchParams.get('code') ?? '', secondProof.verifier)).toEqual(
-      wrongCode,
+      codeRefused,
     );
   });
 
@@ -190,7 +184,7 @@ describe('accounts.issueLoginToken', () => {
     const { code, verifier } = await createCode();
     await world.database.sql`update gateway.accounts_users set state = 'blocked'`;
     try {
-      expect(await outcomeOf(code, verifier)).toEqual(wrongCode);
+      expect(await outcomeOf(code, verifier)).toEqual(codeRefused);
     } finally {
       await world.database.sql`update gateway.accounts_users set state = 'active'`;
     }
@@ -211,11 +205,7 @@ describe('accounts.issueLoginToken', () => {
     const { code, verifier } = await createCode();
     const dumpBefore = await world.dump();
     const { body } = await exchange(code, verifier);
-    const dumpAfter = await world.dump();
-    for (const secret of [code, verifier, body.user_token]) {
-      expect(dumpBefore).not.toContain(secret);
-      expect(dumpAfter).not.toContain(secret);
-    }
+    expectNoSecret(dumpBefore + (await world.dump()), [code, verifier, body.user_token]);
   });
 });
 

@@ -1,17 +1,16 @@
 // Device logins (RFC 8628): a program polls while a person confirms its code.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { localPerson } from '../../../src/gateway/accounts/index.ts';
-import { startWorld, type Answer, type World } from './world.ts';
+import { expectNoSecret, startWorld, type Answer, type World } from './world.ts';
 
 let world: World;
 let admin: string;
 beforeAll(async () => {
   world = await startWorld({ maxConnections: 1 });
-  await world.admin.setup('admin', 'a rather long secret');
-  const login = { admin_id: 'admin', password: 'a rather long secret' };
-  admin = (await world.call('POST', '/v1/admin/login', { body: login })).body.session_token;
-  await world.database
-    .sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('other', 'Other', 'https://other.example')`;
+  admin = await world.logInAdmin();
+  await world.database.sql`
+    insert into gateway.bureaus_records (bureau_id, name, server_url)
+    values ('other', 'Other', 'https://other.example')`;
 });
 beforeEach(async () => {
   await world.shiftClock('0');
@@ -64,8 +63,9 @@ describe('accounts.startDeviceLogin', () => {
     const login = await start();
     const rows = await world.dump();
     expect(rows).toContain('a program');
-    for (const code of [login['device_code'], login['user_code'], login['user_code']?.replace('-', '')])
-      expect(rows).not.toContain(code);
+    const { device_code: deviceCode = '', user_code: userCode = '' } = login;
+    expectNoSecret(rows, [deviceCode, userCode]);
+    expect(rows).not.toContain(userCode.replace('-', ''));
   });
 
   test.each([
@@ -87,10 +87,13 @@ describe('accounts.startDeviceLogin', () => {
   test('names the setting that a server without an address lacks', async () => {
     const worldWithoutUrl = await startWorld({ baseUrl: null });
     const body = { bureau_id: 'local', name: 'x' };
-    const answer = await worldWithoutUrl.call('POST', '/v1/accounts/device/start', { body });
-    await worldWithoutUrl.close();
-    expect(refusal(answer)).toEqual([503, 'service_not_configured']);
-    expect(answer.body.error.message).toContain('TOWNHALL_CITY_BASE_URL');
+    try {
+      const answer = await worldWithoutUrl.call('POST', '/v1/accounts/device/start', { body });
+      expect(refusal(answer)).toEqual([503, 'service_not_configured']);
+      expect(answer.body.error.message).toContain('TOWNHALL_CITY_BASE_URL');
+    } finally {
+      await worldWithoutUrl.close();
+    }
   });
 });
 
@@ -192,11 +195,11 @@ describe('the credential of a device login', () => {
     const login = await start();
     await decide(login, 'confirm', await logInPerson());
     const credential = fields(await poll(login));
-    expect(world.audited.slice(-2)).toMatchObject([
+    expect(world.auditEntries.slice(-2)).toMatchObject([
       { action: 'accounts.decideDeviceLogin', actor: { kind: 'user' }, diff: { decision: 'confirm' } },
       { action: 'accounts.getDeviceLoginResult', target: { kind: 'token', id: credential['token_id'] } },
     ]);
-    expect(JSON.stringify(world.audited)).not.toContain(credential['user_token']);
+    expect(JSON.stringify(world.auditEntries)).not.toContain(credential['user_token']);
   });
 });
 
@@ -213,7 +216,7 @@ describe('accounts.getDeviceLogin', () => {
     });
   });
 
-  test('shows nothing of another Bureau', async () => {
+  test('refuses a user of another Bureau', async () => {
     const login = await start();
     const stranger = await logInPerson({ bureauId: 'other' });
     expect(refusal(await find(login['user_code'], stranger))).toEqual([404, 'login_not_found']);

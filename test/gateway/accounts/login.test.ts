@@ -1,6 +1,6 @@
 // The local login from its start to its token, and how long its result can be read.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startWorld, type World } from './world.ts';
+import { expectNoSecret, startWorld, type World } from './world.ts';
 
 let world: World;
 beforeAll(async () => {
@@ -184,9 +184,9 @@ describe('accounts.getLoginResult', () => {
       expect([status, body.error.code]).toEqual([410, 'login_spent']);
     }
     const rows = await world.database.sql`
-      select 1 from gateway.accounts_login_attempts
-      where sealed_token is not null and first_read_at < gateway.townhall_now() - interval '60 seconds' and digest = sha256(${Buffer.from(loginId)})`;
-    expect(rows).toHaveLength(0);
+      select sealed_token as token from gateway.accounts_login_attempts
+      where digest = sha256(${Buffer.from(loginId)})`;
+    expect(rows).toEqual([{ token: null }]);
   });
 
   test('expires unread after ten minutes', async () => {
@@ -234,15 +234,5 @@ test('the database and the log contain no token and no login_id', async () => {
   await world.call('GET', '/v1/accounts/me', { token: body.user_token });
   const storedText = (await world.dump()) + world.logLines.join('');
   expect(storedText).toContain(body.user.user_id);
-  for (const secret of [loginId, body.user_token]) {
-    const payload = secret.replace(/^(th_usr|lgn)_/, '');
-    for (const form of [
-      secret,
-      payload,
-      Buffer.from(secret).toString('hex'),
-      Buffer.from(secret).toString('base64'),
-    ]) {
-      expect(storedText.includes(form)).toBe(false);
-    }
-  }
+  expectNoSecret(storedText, [loginId, body.user_token]);
 });

@@ -1,6 +1,7 @@
 // A mail server for one test file that stores every message it receives.
 import type { AddressInfo } from 'node:net';
 import { SMTPServer } from 'smtp-server';
+import { until } from '../../support/until.ts';
 
 export interface Letter {
   to: string;
@@ -44,14 +45,9 @@ export async function startMailbox(): Promise<Mailbox> {
     url: `smtp://127.0.0.1:${port}`,
     letters,
     async letterTo(address, count = 1) {
-      const deadline = performance.now() + 30_000;
-      for (;;) {
-        const lettersToAddress = letters.filter(({ to }) => to === address);
-        const newest = lettersToAddress.at(-1);
-        if (newest && lettersToAddress.length >= count) return newest;
-        if (performance.now() > deadline) throw new Error(`No letter came to ${address}.`);
-        await new Promise((resolve) => setTimeout(resolve, 20));
-      }
+      const lettersTo = () => letters.filter(({ to }) => to === address);
+      await until(() => lettersTo().length >= count, `${count} letters came to ${address}`);
+      return lettersTo().at(-1) as Letter;
     },
     close: () => new Promise((resolve) => server.close(() => resolve())),
   };

@@ -1,14 +1,15 @@
 // The identity of a user token, and when the token is refused.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { localPerson } from '../../../src/gateway/accounts/index.ts';
+import { accounts, localPerson } from '../../../src/gateway/accounts/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createToken } from '../../../src/kernel/secrets/secret.ts';
 import { startWorld, type World } from './world.ts';
 
 let world: World;
+let admin: string;
 beforeAll(async () => {
   world = await startWorld({ maxConnections: 1 });
-  await world.admin.setup('admin', 'a rather long secret');
+  admin = await world.logInAdmin();
 });
 beforeEach(() => world.shiftClock('0'));
 afterAll(() => world.close());
@@ -48,10 +49,7 @@ describe('accounts.getMe', () => {
   });
 
   test('answers 403 to an administrator', async () => {
-    const login = await world.call('POST', '/v1/admin/login', {
-      body: { admin_id: 'admin', password: 'a rather long secret' },
-    });
-    const { status, body } = await me(login.body.session_token);
+    const { status, body } = await me(admin);
     expect([status, body.error.code]).toEqual([403, 'forbidden_for_identity']);
   });
 
@@ -92,12 +90,12 @@ describe('accounts.getMe', () => {
   test('refuses a revoked token at once', async () => {
     const { userToken, tokenId } = await issue();
     expect((await me(userToken)).status).toBe(200);
-    await world.database
-      .sql`update gateway.accounts_tokens set revoked_at = gateway.townhall_now() where token_id = ${tokenId}`;
+    await world.database.sql`
+      update gateway.accounts_tokens set revoked_at = gateway.townhall_now() where token_id = ${tokenId}`;
     expect((await me(userToken)).status).toBe(401);
   });
 
-  test('refuses an expired token, by the clock of the database', async () => {
+  test('refuses an expired token by the clock of the database', async () => {
     const { userToken } = await issue(60);
     await world.shiftClock('40 seconds');
     expect((await me(userToken)).status).toBe(200);
@@ -118,19 +116,19 @@ describe('accounts.getMe', () => {
 
   test('refuses a paused and an archived Bureau by name', async () => {
     const { userToken } = await issue();
-    const set = (state: string) => world.database.sql`
+    const setState = (state: string) => world.database.sql`
       update gateway.bureaus_records
       set state = ${state}, archived_at = case when ${state} = 'archived' then gateway.townhall_now() end`;
     try {
       for (const state of ['paused', 'archived']) {
-        await set(state);
+        await setState(state);
         const { status, headers, body } = await me(userToken);
         expect([status, body.error.code]).toEqual([403, `bureau_${state}`]);
         expect(headers['www-authenticate']).toBeUndefined();
         await expect(issue()).rejects.toMatchObject({ code: `bureau_${state}` });
       }
     } finally {
-      await set('active');
+      await setState('active');
     }
   });
 
@@ -157,12 +155,11 @@ describe('accounts.getMe', () => {
 describe('identify', () => {
   test('does not query the database for a malformed token', async () => {
     const statements: string[] = [];
-    const { accounts } = await import('../../../src/gateway/accounts/index.ts');
     const store = new Proxy({}, { get: (_target, name) => () => statements.push(String(name)) });
     const failIfCalled = () => {
-      throw new Error('nothing else is asked');
+      throw new Error('A malformed token needs nothing else.');
     };
-    const slice = accounts({
+    const service = accounts({
       stores: { accounts: store, loginAttempts: store, oneTimeTokens: store, attemptLimits: store } as never,
       bureaus: world.bureaus,
       log: { debug() {}, info() {}, warn() {}, error() {}, child: () => ({}) as never },
@@ -178,7 +175,7 @@ describe('identify', () => {
       localLogin: () => false,
     });
     for (const text of ['', 'x'.repeat(200), `th_usr_${'0'.repeat(49)}`, createToken('adm')])
-      expect(await slice.identify(text)).toBeNull();
+      expect(await service.identify(text)).toBeNull();
     expect(statements).toEqual([]);
   });
 });

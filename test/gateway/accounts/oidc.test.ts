@@ -1,9 +1,8 @@
 // The login through an OpenID provider from the first call to the token: with a real provider, and
 // with forged callbacks and ID tokens.
-import { createHash, randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startOidc, type Oidc } from '../../support/oidc.ts';
-import { startWorld, type World } from './world.ts';
+import { createProof, expectNoSecret, startWorld, type World } from './world.ts';
 
 let world: World;
 let oidc: Oidc;
@@ -17,8 +16,10 @@ beforeAll(async () => {
     OIDC_CLIENT_ID: oidc.clientId,
     OIDC_CLIENT_SECRET: oidc.clientSecret,
   });
-  await world.database
-    .sql`update gateway.bureaus_records set redirect_origins = ${world.database.sql.array(['https://shop.example'], 25)} where bureau_id = 'local'`;
+  const { sql } = world.database;
+  await sql`
+    update gateway.bureaus_records set redirect_origins = ${sql.array(['https://shop.example'], 25)}
+    where bureau_id = 'local'`;
 });
 beforeEach(() => world.shiftClock('0'));
 afterEach(() => {
@@ -31,15 +32,15 @@ afterAll(async () => {
   await world?.close();
 });
 
-function proof() {
-  const verifier = randomBytes(32).toString('base64url');
-  return { verifier, challenge: createHash('sha256').update(verifier).digest('base64url') };
-}
-
-async function start(extraInput: Record<string, string> = {}) {
-  const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
-    body: { provider: 'oidc', bureau_id: 'local', ...extraInput },
+/** Asks for a login, which the gateway may refuse. */
+const requestLogin = (members: Record<string, string> = {}, headers: Record<string, string> = {}) =>
+  world.call('POST', '/v1/accounts/login/start', {
+    body: { provider: 'oidc', bureau_id: 'local', ...members },
+    headers,
   });
+
+async function start(members: Record<string, string> = {}) {
+  const { status, body } = await requestLogin(members);
   expect([status, body.outcome]).toEqual([200, 'redirect']);
   return {
     loginId: String(body.login_id),
@@ -60,9 +61,18 @@ const decide = (fields: Record<string, string>) =>
 const confirmationIn = (html: string) => /name="confirmation" value="([^"]+)"/.exec(html)?.[1] ?? '';
 const counts = async () => {
   const [row] = await world.database.sql<{ users: number; tokens: number }[]>`
-    select (select count(*)::int from gateway.accounts_users) as users, (select count(*)::int from gateway.accounts_tokens) as tokens`;
+    select (select count(*)::int from gateway.accounts_users) as users,
+      (select count(*)::int from gateway.accounts_tokens) as tokens`;
   return row;
 };
+async function whilePaused(check: () => Promise<void>): Promise<void> {
+  await world.database.sql`update gateway.bureaus_records set state = 'paused'`;
+  try {
+    await check();
+  } finally {
+    await world.database.sql`update gateway.bureaus_records set state = 'active'`;
+  }
+}
 
 describe('a redirect login without redirect_to', () => {
   test('gives the token only after the person confirms the code', async () => {
@@ -111,9 +121,14 @@ describe('a redirect login without redirect_to', () => {
     const { url } = await start();
     const { headers, text } = await comeBack(await oidc.browse(url));
     expect(headers['content-type']).toMatch(/^text\/html;charset=utf-8$/);
-    expect(headers['content-security-policy']).toMatch(
-      /^default-src 'none'; style-src 'sha256-[^']+'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'$/,
-    );
+    const policy = String(headers['content-security-policy']).split('; ');
+    expect(policy).toEqual([
+      "default-src 'none'",
+      expect.stringMatching(/^style-src 'sha256-[^']+'$/),
+      "form-action 'self'",
+      "frame-ancestors 'none'",
+      "base-uri 'none'",
+    ]);
     expect(headers['cache-control']).toBe('no-store');
     expect(headers['referrer-policy']).toBe('no-referrer');
     expect(text).not.toContain('<script');
@@ -123,14 +138,15 @@ describe('a redirect login without redirect_to', () => {
     await world.database.sql`update gateway.bureaus_records set name = '<img src=x onerror=alert(1)>'`;
     const { url } = await start();
     const { text } = await comeBack(await oidc.browse(url));
-    expect(text).not.toContain('<img');
     await world.database.sql`update gateway.bureaus_records set name = 'Local'`;
+    expect(text).toContain('&#60;img');
+    expect(text).not.toContain('<img');
   });
 });
 
 describe('a redirect login with redirect_to', () => {
   test('gives the token for the login code and its verifier', async () => {
-    const { verifier, challenge } = proof();
+    const { verifier, challenge } = createProof();
     const { loginId, url, userCode } = await start({ redirect_to: redirectTo, code_challenge: challenge });
     expect(userCode).toBeUndefined();
     const callbackAnswer = await comeBack(await oidc.browse(url));
@@ -143,7 +159,7 @@ describe('a redirect login with redirect_to', () => {
     const resultWithoutProof = await result(loginId);
     expect([resultWithoutProof.status, resultWithoutProof.body.error.param]).toEqual([400, 'login_code']);
     for (const members of [
-      { login_code: code, code_verifier: proof().verifier },
+      { login_code: code, code_verifier: createProof().verifier },
       { login_code: `lgc_${'0'.repeat(43)}`, code_verifier: verifier },
     ]) {
       const refusal = await result(loginId, members);
@@ -155,8 +171,11 @@ describe('a redirect login with redirect_to', () => {
   });
 
   test('sends the browser back with the reason of a refusal', async () => {
-    oidc.deniesLogin = true;
-    const { loginId, url } = await start({ redirect_to: redirectTo, code_challenge: proof().challenge });
+    oidc.refuses = true;
+    const { loginId, url } = await start({
+      redirect_to: redirectTo,
+      code_challenge: createProof().challenge,
+    });
     const callbackAnswer = await comeBack(await oidc.browse(url));
     expect([callbackAnswer.status, callbackAnswer.headers.location]).toEqual([
       303,
@@ -182,26 +201,24 @@ describe('a redirect login with redirect_to', () => {
     ['a fragment', 'https://shop.example/#x'],
     ['a scheme of its own', 'shop.example://login'],
   ])('refuses a redirect_to with %s', async (_name, address) => {
-    const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
-      body: { provider: 'oidc', bureau_id: 'local', redirect_to: address, code_challenge: proof().challenge },
-    });
+    const members = { redirect_to: address, code_challenge: createProof().challenge };
+    const { status, body } = await requestLogin(members);
     expect([status, body.error.param]).toEqual([400, 'redirect_to']);
   });
 
-  test('refuses an address without a challenge and the reverse', async () => {
-    for (const [extra, param] of [
-      [{ redirect_to: redirectTo }, 'code_challenge'],
-      [{ code_challenge: proof().challenge }, 'redirect_to'],
-    ] as const) {
-      const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
-        body: { provider: 'oidc', bureau_id: 'local', ...extra },
-      });
-      expect([status, body.error.param]).toEqual([400, param]);
-    }
+  test.each<[string, Record<string, string>]>([
+    ['code_challenge', { redirect_to: redirectTo }],
+    ['redirect_to', { code_challenge: createProof().challenge }],
+  ])('needs %s', async (param, members) => {
+    const { status, body } = await requestLogin(members);
+    expect([status, body.error.param]).toEqual([400, param]);
   });
 
   test('accepts the origin of the Server entrypoint', async () => {
-    const { url } = await start({ redirect_to: `${world.url}/done`, code_challenge: proof().challenge });
+    const { url } = await start({
+      redirect_to: `${world.url}/done`,
+      code_challenge: createProof().challenge,
+    });
     expect(String((await comeBack(await oidc.browse(url))).headers.location)).toMatch(/\/done#login_code=/);
   });
 });
@@ -232,22 +249,24 @@ describe('the callback', () => {
     expect((await getPage(pathOf(callbackUrl))).status).toBe(400);
   });
 
-  test('ignores unknown query members and checks iss', async () => {
+  test('ignores unknown query members', async () => {
     const { url } = await start();
     const callbackUrl = await oidc.browse(url);
     callbackUrl.searchParams.set('scope', 'openid email');
     callbackUrl.searchParams.set('authuser', '0');
     callbackUrl.searchParams.set('prompt', 'consent');
-    expect(callbackUrl.searchParams.get('iss')).toBe(oidc.issuer);
     expect((await comeBack(callbackUrl)).status).toBe(200);
+  });
 
-    const next = await start();
-    const forgedLogin = await oidc.browse(next.url);
-    forgedLogin.searchParams.set('iss', 'https://evil.example');
+  test('refuses another iss before the code exchange', async () => {
+    const { loginId, url } = await start();
+    const callbackUrl = await oidc.browse(url);
+    expect(callbackUrl.searchParams.get('iss')).toBe(oidc.issuer);
+    callbackUrl.searchParams.set('iss', 'https://evil.example');
     const exchanges = oidc.exchanges;
-    expect((await getPage(pathOf(forgedLogin))).status).toBe(400);
+    expect((await getPage(pathOf(callbackUrl))).status).toBe(400);
     expect(oidc.exchanges).toBe(exchanges);
-    expect((await result(next.loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
+    expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
   });
 
   test('refuses the code of one attempt for the state of another', async () => {
@@ -365,7 +384,7 @@ describe('the callback', () => {
   test('gives one token to twenty concurrent callbacks', async () => {
     oidc.account = { sub: 'grace' };
     const countsBefore = await counts();
-    const { verifier, challenge } = proof();
+    const { verifier, challenge } = createProof();
     const { loginId, url } = await start({ redirect_to: redirectTo, code_challenge: challenge });
     const callbackUrl = await oidc.browse(url);
     const answers = await Promise.all(Array.from({ length: 20 }, () => comeBack(callbackUrl)));
@@ -385,9 +404,7 @@ describe('the callback', () => {
   test('refuses a Bureau that was paused meanwhile', async () => {
     const { url } = await start();
     const callbackUrl = await oidc.browse(url);
-    await world.database.sql`update gateway.bureaus_records set state = 'paused'`;
-    expect((await getPage(pathOf(callbackUrl))).status).toBe(403);
-    await world.database.sql`update gateway.bureaus_records set state = 'active'`;
+    await whilePaused(async () => expect((await getPage(pathOf(callbackUrl))).status).toBe(403));
   });
 
   test('creates no user after the Bureau was paused', async () => {
@@ -395,9 +412,8 @@ describe('the callback', () => {
     const { loginId, url } = await start();
     const page = await comeBack(await oidc.browse(url));
     const countsBefore = await counts();
-    await world.database.sql`update gateway.bureaus_records set state = 'paused'`;
-    expect((await decide({ confirmation: confirmationIn(page.text), decision: 'confirm' })).status).toBe(403);
-    await world.database.sql`update gateway.bureaus_records set state = 'active'`;
+    const form = { confirmation: confirmationIn(page.text), decision: 'confirm' };
+    await whilePaused(async () => expect((await decide(form)).status).toBe(403));
     expect(await counts()).toEqual(countsBefore);
     expect((await result(loginId)).body.status).toBe('pending');
   });
@@ -438,11 +454,14 @@ describe('the identity of an OpenID login', () => {
 });
 
 describe('the provider', () => {
-  test('is listed with its keys and called with PKCE, state and nonce', async () => {
+  test('is listed once its keys are set', async () => {
     const { body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local');
     expect(
       (body.items as unknown as { id: string; kind: string }[]).find(({ id }) => id === 'oidc'),
     ).toMatchObject({ kind: 'redirect', inputs: [] });
+  });
+
+  test('is called with PKCE, state and nonce', async () => {
     const authorization = new URL((await start()).url).searchParams;
     expect(Object.fromEntries(authorization)).toMatchObject({
       client_id: oidc.clientId,
@@ -461,90 +480,79 @@ describe('the provider', () => {
       'x-forwarded-proto': 'https',
       forwarded: 'host=evil.example',
     };
-    const { body } = await world.call('POST', '/v1/accounts/login/start', {
-      body: { provider: 'oidc', bureau_id: 'local' },
-      headers,
-    });
+    const { body } = await requestLogin({}, headers);
     expect(new URL(body.url).searchParams.get('redirect_uri')).toBe(
       `${world.url}/v1/accounts/oauth/callback`,
     );
   });
 
-  test('does not exist without its keys or with an http issuer', async () => {
-    const { OIDC_CLIENT_SECRET: secret, OIDC_ISSUER: issuer } = world.env;
-    for (const change of [
-      { OIDC_CLIENT_SECRET: undefined },
-      { OIDC_ISSUER: 'http://login.example' },
-      { OIDC_ISSUER: 'login.example' },
-    ]) {
-      Object.assign(world.env, { OIDC_CLIENT_SECRET: secret, OIDC_ISSUER: issuer }, change);
-      const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
-        body: { provider: 'oidc', bureau_id: 'local' },
-      });
-      expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
-    }
-    Object.assign(world.env, { OIDC_CLIENT_SECRET: secret, OIDC_ISSUER: issuer });
-  });
+  describe('with other settings', () => {
+    let settings: World['env'];
+    beforeEach(() => {
+      settings = { ...world.env };
+    });
+    afterEach(() => {
+      Object.assign(world.env, settings);
+    });
 
-  test('answers 504 or 502 when the provider fails at the start', async () => {
-    const otherProvider = await startOidc(`${world.url}/v1/accounts/oauth/callback`);
-    const issuer = world.env['OIDC_ISSUER'];
-    Object.assign(world.env, { OIDC_ISSUER: otherProvider.issuer });
-    try {
-      const begin = () =>
-        world.call('POST', '/v1/accounts/login/start', { body: { provider: 'oidc', bureau_id: 'local' } });
-      otherProvider.hangingPaths.add('/.well-known/openid-configuration');
-      expect((await begin()).body.error.code).toBe('upstream_timeout');
-      otherProvider.hangingPaths.clear();
-      Object.assign(world.env, { OIDC_CLIENT_SECRET: otherProvider.clientSecret });
-      expect((await begin()).status).toBe(200);
-      await otherProvider.close();
+    test.each<[string, World['env']]>([
+      ['without its secret', { OIDC_CLIENT_SECRET: undefined }],
+      ['with an http issuer', { OIDC_ISSUER: 'http://login.example' }],
+      ['with an issuer that is no URL', { OIDC_ISSUER: 'login.example' }],
+    ])('does not exist %s', async (_name, change) => {
+      Object.assign(world.env, change);
+      const { status, body } = await requestLogin();
+      expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
+    });
+
+    test('gives 504 when its configuration does not come, and 200 later', async () => {
+      const otherProvider = await startOidc(`${world.url}/v1/accounts/oauth/callback`);
+      try {
+        const { issuer, clientSecret } = otherProvider;
+        Object.assign(world.env, { OIDC_ISSUER: issuer, OIDC_CLIENT_SECRET: clientSecret });
+        otherProvider.hangs.add('/.well-known/openid-configuration');
+        const { status, body } = await requestLogin();
+        expect([status, body.error.code]).toEqual([504, 'upstream_timeout']);
+        otherProvider.hangs.clear();
+        expect((await requestLogin()).status).toBe(200);
+      } finally {
+        await otherProvider.close();
+      }
+    });
+
+    test('gives 502 when it refuses the connection', async () => {
       Object.assign(world.env, { OIDC_ISSUER: 'http://127.0.0.1:1' });
-      expect((await begin()).body.error.code).toBe('upstream_failed');
-    } finally {
-      Object.assign(world.env, { OIDC_ISSUER: issuer, OIDC_CLIENT_SECRET: oidc.clientSecret });
-    }
+      const { status, body } = await requestLogin();
+      expect([status, body.error.code]).toEqual([502, 'upstream_failed']);
+    });
   });
 });
 
 test('the database and the log contain no secret of a login', async () => {
   oidc.account = { sub: 'canary' };
-  const { verifier, challenge } = proof();
-  const bound = await start({ redirect_to: redirectTo, code_challenge: challenge });
-  const authorization = new URL(bound.url).searchParams;
+  const { verifier, challenge } = createProof();
+  const redirectLogin = await start({ redirect_to: redirectTo, code_challenge: challenge });
+  const authorization = new URL(redirectLogin.url).searchParams;
   const dumpBefore = await world.dump();
-  const callbackUrl = await oidc.browse(bound.url);
+  const callbackUrl = await oidc.browse(redirectLogin.url);
   const location = String((await comeBack(callbackUrl)).headers.location);
   const loginCode = location.split('login_code=')[1] ?? '';
-  const read = await result(bound.loginId, { login_code: loginCode, code_verifier: verifier });
-  const openLogin = await start();
-  const page = await comeBack(await oidc.browse(openLogin.url));
-  const storedText = dumpBefore + (await world.dump()) + world.logLines.join('');
-  const secrets = [
-    bound.loginId,
-    authorization.get('state'),
-    authorization.get('nonce'),
-    callbackUrl.searchParams.get('code'),
+  const answer = await result(redirectLogin.loginId, { login_code: loginCode, code_verifier: verifier });
+  const codeLogin = await start();
+  const page = await comeBack(await oidc.browse(codeLogin.url));
+  expectNoSecret(dumpBefore + (await world.dump()) + world.logLines.join(''), [
+    redirectLogin.loginId,
+    authorization.get('state') ?? '',
+    authorization.get('nonce') ?? '',
+    callbackUrl.searchParams.get('code') ?? '',
     loginCode,
     verifier,
-    read.body.user_token,
-    openLogin.loginId,
-    openLogin.userCode,
+    answer.body.user_token,
+    codeLogin.loginId,
+    codeLogin.userCode ?? '',
     confirmationIn(page.text),
     oidc.clientSecret,
-  ];
-  expect(secrets.every((secret) => typeof secret === 'string' && secret.length > 8)).toBe(true);
-  for (const secret of secrets as string[]) {
-    const payload = secret.replace(/^(th_usr|lg[a-z])_/, '');
-    for (const form of [
-      secret,
-      payload,
-      Buffer.from(secret).toString('hex'),
-      Buffer.from(secret).toString('base64'),
-    ]) {
-      expect({ secret, isKept: storedText.includes(form) }).toEqual({ secret, isKept: false });
-    }
-  }
+  ]);
 });
 
 function encode(part: object): string {

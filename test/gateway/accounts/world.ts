@@ -1,7 +1,10 @@
 // A server with the identity services (Bureaus, accounts, administrators, directory) on its own
 // database. The contract is reduced to their operations; everything else is real.
-import { readFile } from 'node:fs/promises';
-import { request as httpRequest } from 'node:http';
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { expect } from 'vitest';
 import {
   accounts,
   accountsStores,
@@ -19,7 +22,7 @@ import { mail } from '../../../src/gateway/mail.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createContract } from '../../../src/kernel/contract/contract.ts';
 import type { Database } from '../../../src/kernel/data/database.ts';
-import { createLog } from '../../../src/kernel/log.ts';
+import { createLog, type Log } from '../../../src/kernel/log.ts';
 import { createRedactor, parseToken } from '../../../src/kernel/secrets/secret.ts';
 import { createServer } from '../../../src/kernel/http/server.ts';
 import { testDatabase } from '../../support/databases.ts';
@@ -70,6 +73,13 @@ export interface Answer {
   text: string;
 }
 
+export interface CallOptions {
+  token?: string;
+  /** A string is sent as it is, anything else as JSON. */
+  body?: unknown;
+  headers?: Record<string, string>;
+}
+
 export interface World {
   url: string;
   database: Database;
@@ -79,14 +89,12 @@ export interface World {
   /** Every line of the log so far. */
   logLines: string[];
   /** Entries that the audit log received. */
-  audited: AuditEntry[];
+  auditEntries: AuditEntry[];
   /** Environment of the declared keys; a test may change it at any time. */
   env: Record<string, string | undefined>;
-  call(
-    method: string,
-    path: string,
-    options?: { token?: string; body?: unknown; headers?: Record<string, string> },
-  ): Promise<Answer>;
+  call(method: string, path: string, options?: CallOptions): Promise<Answer>;
+  /** Creates the administrator and resolves with a session's token. */
+  logInAdmin(): Promise<string>;
   /** Shifts the database's clock; only in a world with one connection. */
   shiftClock(interval: string): Promise<void>;
   /**
@@ -108,11 +116,11 @@ export interface WorldOptions {
   ready?: () => Promise<void>;
 }
 
-const prefixes = ['accounts.', 'admin.', 'directory.'];
+const administrator = { admin_id: 'admin', password: 'a rather long secret' };
+const operationPrefixes = ['accounts.', 'admin.', 'directory.'];
 
 export async function startWorld(options: WorldOptions = {}): Promise<World> {
-  // A busy machine is no busy database: statements may wait longer for the one session of the
-  // embedded engine.
+  // Embedded, all statements share one session; on a busy machine they wait longer for it.
   const limits = {
     queueMs: 15_000,
     ...(options.maxConnections === undefined ? {} : { maxConnections: options.maxConnections }),
@@ -121,117 +129,43 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   const { database } = place;
   const logLines: string[] = [];
   const log = createLog({ level: 'debug', redactor: createRedactor(), write: (line) => logLines.push(line) });
-
-  const bureauSlice = bureaus({
-    store: bureausStore(database),
-    audit: { record: async () => undefined },
-    changes: { bump: async () => undefined },
-    findTokenOwner: async () => null,
-    log,
-  });
   const env: Record<string, string | undefined> = { ...options.env };
-  const auditEntries: AuditEntry[] = [];
   const mailer = mail({ env: { get: (key) => env[key] } });
-  let listeningUrl: string | null = null;
-  const balances = creditsStore(database);
-  const accountStores = accountsStores(database, bureauSlice);
-  const administrators = adminStore(database);
-  const accountSlice = accounts({
-    stores: accountStores,
-    bureaus: bureauSlice,
+  const listener: { url: string | null } = { url: null };
+  const services = createServices(options, { database, log, env, mailer, listener });
+  const server = createServer({
+    contract: createContract<Identity>({
+      definition: services.definition,
+      handlers: services.handlers,
+      identities: identityOfScheme,
+      identify: async (bearer) =>
+        parseToken(bearer) === 'adm' ? services.admin.identify(bearer) : services.accounts.identify(bearer),
+      guest: { kind: 'guest' },
+      validateResponses: true,
+    }),
     log,
     clock: systemClock,
-    fetch: (input, init) => fetch(input, init),
-    env: { get: (key) => env[key] },
-    mail: mailer,
-    audit: { record: async (_tx, entry) => void auditEntries.push(entry) },
-    changes: { bump: async () => undefined, generation: () => null },
-    credits: {
-      openAccount: (tx, { userId, bureauId }) => balances.openAccount(tx, userId, bureauId),
-      openKey: balances.openKey,
-      keys: balances.keys,
-    },
-    machines: { lockLive: (tx, credentialId) => administrators.lockLiveMachine(tx, credentialId) },
-    localLogin: () => options.localLogin ?? true,
-    baseUrl: () => (options.baseUrl === null ? null : listeningUrl),
-    ...options.accounts,
+    surface: 'gateway',
   });
-  const adminSlice = admin({
-    scopeOperations,
-    store: administrators,
-    tokens: accountStores.accounts,
-    audit: { record: async () => undefined, note: async () => undefined },
-    changes: { bump: async () => undefined },
-    bureaus: bureauSlice,
-    log,
-    ...options.admin,
-  });
-  const services = [bureauSlice, accountSlice, adminSlice].map(({ name, title, env }) => ({
-    id: name,
-    title,
-    env,
-  }));
-  const document = await definition();
-  const directorySlice = directory({
-    services: () => services,
-    ready: options.ready ?? (() => database.ping()),
-    contract: document,
-  });
-
-  const contract = createContract<Identity>({
-    definition: document,
-    handlers: { ...accountSlice.handlers, ...adminSlice.handlers, ...directorySlice.handlers },
-    identities: identityOfScheme,
-    identify: async (bearer) =>
-      parseToken(bearer) === 'adm' ? adminSlice.identify(bearer) : accountSlice.identify(bearer),
-    guest: { kind: 'guest' },
-    validateResponses: true,
-  });
-  const server = createServer({ contract, log, clock: systemClock, surface: 'gateway' });
   const { url, port } = await server.listen({ host: '127.0.0.1', port: 0 });
-  listeningUrl = url;
-  await bureauSlice.ensureLocal(url);
+  listener.url = url;
+  await services.bureaus.ensureLocal(url);
 
+  const call: World['call'] = (method, path, request) => sendRequest(port, method, path, request);
   return {
     url,
     database,
-    bureaus: bureauSlice,
-    accounts: accountSlice,
-    admin: adminSlice,
+    bureaus: services.bureaus,
+    accounts: services.accounts,
+    admin: services.admin,
     logLines,
-    audited: auditEntries,
+    auditEntries: services.auditEntries,
     env,
-    call: (method, path, { token, body, headers = {} } = {}) =>
-      new Promise((resolve, reject) => {
-        const payload = typeof body === 'string' || body === undefined ? body : JSON.stringify(body);
-        const request = httpRequest(
-          {
-            host: '127.0.0.1',
-            port,
-            method,
-            path,
-            headers: {
-              ...(payload === undefined ? {} : { 'content-type': 'application/json' }),
-              ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
-              ...headers,
-            },
-          },
-          (response) => {
-            let text = '';
-            response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
-            response.once('error', reject).once('end', () => {
-              resolve({
-                status: response.statusCode ?? 0,
-                headers: response.headers,
-                body: (isJson(response.headers) ? JSON.parse(text || '{}') : {}) as Json,
-                text,
-              });
-            });
-          },
-        );
-        request.once('error', reject);
-        request.end(payload);
-      }),
+    call,
+    async logInAdmin() {
+      await services.admin.setup(administrator.admin_id, administrator.password);
+      return (await call('POST', '/v1/admin/login', { body: administrator })).body.session_token;
+    },
     async shiftClock(interval) {
       if (options.maxConnections !== 1)
         throw new Error('The clock is a connection’s own; this world has several.');
@@ -240,11 +174,116 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     dump: () => dump(database),
     async close() {
       await server.close({ drainMs: 1_000 });
-      await accountSlice.close?.();
+      await services.accounts.close?.();
       mailer.close();
-      await adminSlice.close?.();
+      await services.admin.close?.();
       await place.close();
     },
+  };
+}
+
+interface ServiceParts {
+  database: Database;
+  log: Log;
+  env: World['env'];
+  mailer: ReturnType<typeof mail>;
+  /** The server's address once it listens. */
+  listener: { url: string | null };
+}
+
+/** The identity services with their handlers and the part of the contract that they serve. */
+function createServices(options: WorldOptions, { database, log, env, mailer, listener }: ServiceParts) {
+  const changes = { bump: async () => undefined, generation: () => null };
+  const bureauService = bureaus({
+    store: bureausStore(database),
+    audit: { record: async () => undefined },
+    changes,
+    findTokenOwner: async () => null,
+    log,
+  });
+  const auditEntries: AuditEntry[] = [];
+  const balances = creditsStore(database);
+  const accountStores = accountsStores(database, bureauService);
+  const administrators = adminStore(database);
+  const accountService = accounts({
+    stores: accountStores,
+    bureaus: bureauService,
+    log,
+    clock: systemClock,
+    fetch: (input, init) => fetch(input, init),
+    env: { get: (key) => env[key] },
+    mail: mailer,
+    audit: { record: async (_tx, entry) => void auditEntries.push(entry) },
+    changes,
+    credits: {
+      openAccount: (tx, { userId, bureauId }) => balances.openAccount(tx, userId, bureauId),
+      openKey: balances.openKey,
+      keys: balances.keys,
+    },
+    machines: { lockLive: (tx, credentialId) => administrators.lockLiveMachine(tx, credentialId) },
+    localLogin: () => options.localLogin ?? true,
+    baseUrl: () => (options.baseUrl === null ? null : listener.url),
+    ...options.accounts,
+  });
+  const adminService = admin({
+    scopeOperations,
+    store: administrators,
+    tokens: accountStores.accounts,
+    audit: { record: async () => undefined, note: async () => undefined },
+    changes,
+    bureaus: bureauService,
+    log,
+    ...options.admin,
+  });
+  const definition = identityContract();
+  const directoryService = directory({
+    services: () =>
+      [bureauService, accountService, adminService].map(({ name, title, env: keys }) => ({
+        id: name,
+        title,
+        env: keys,
+      })),
+    ready: options.ready ?? (() => database.ping()),
+    contract: definition,
+  });
+  return {
+    bureaus: bureauService,
+    accounts: accountService,
+    admin: adminService,
+    auditEntries,
+    definition,
+    handlers: { ...accountService.handlers, ...adminService.handlers, ...directoryService.handlers },
+  };
+}
+
+// node:http, since fetch sends no Host or Origin of a test's choice.
+async function sendRequest(
+  port: number,
+  method: string,
+  path: string,
+  { token, body, headers = {} }: CallOptions = {},
+): Promise<Answer> {
+  const payload = typeof body === 'string' || body === undefined ? body : JSON.stringify(body);
+  const request = httpRequest({
+    host: '127.0.0.1',
+    port,
+    method,
+    path,
+    headers: {
+      ...(payload === undefined ? {} : { 'content-type': 'application/json' }),
+      ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+      ...headers,
+    },
+  });
+  request.end(payload);
+  const [response] = (await once(request, 'response')) as [IncomingMessage];
+  let text = '';
+  for await (const chunk of response.setEncoding('utf8')) text += String(chunk);
+  return {
+    status: response.statusCode ?? 0,
+    headers: response.headers,
+    body: (isJson(response.headers) ? JSON.parse(text || '{}') : {}) as Json,
+    text,
   };
 }
 
@@ -252,14 +291,15 @@ function isJson(headers: Answer['headers']): boolean {
   return String(headers['content-type']).startsWith('application/json');
 }
 
-async function definition(): Promise<object> {
+/** The contract with only the operations of the identity services. */
+function identityContract(): object {
   const file = new URL('../../../src/contract/gateway/bundle.json', import.meta.url);
-  const bundle = JSON.parse(await readFile(file, 'utf8')) as {
+  const bundle = JSON.parse(readFileSync(file, 'utf8')) as {
     paths: Record<string, Record<string, { operationId?: string }>>;
   };
   const ownPaths = Object.entries(bundle.paths).filter(([, item]) =>
     Object.values(item).some(({ operationId = '' }) =>
-      prefixes.some((prefix) => operationId.startsWith(prefix)),
+      operationPrefixes.some((prefix) => operationId.startsWith(prefix)),
     ),
   );
   return { ...bundle, paths: Object.fromEntries(ownPaths) };
@@ -271,20 +311,38 @@ async function dump({ sql }: Database): Promise<string> {
     from information_schema.tables where table_schema = 'gateway' and table_type = 'BASE TABLE'`;
   const texts: string[] = [];
   for (const { name } of tables) {
-    for (const row of await sql.unsafe(`select * from ${name}`)) {
-      for (const value of Object.values(row)) {
-        if (Buffer.isBuffer(value))
-          texts.push(value.toString('hex'), value.toString('base64'), value.toString('latin1'));
-        else
-          texts.push(
-            typeof value === 'string'
-              ? value
-              : (JSON.stringify(value, (_key, member) =>
-                  typeof member === 'bigint' ? `${member}` : member,
-                ) ?? ''),
-          );
-      }
-    }
+    const rows = await sql.unsafe(`select * from ${name}`);
+    for (const row of rows) texts.push(...Object.values(row).flatMap(textsOf));
   }
   return texts.join('\n');
+}
+
+function textsOf(value: unknown): string[] {
+  if (Buffer.isBuffer(value))
+    return [value.toString('hex'), value.toString('base64'), value.toString('latin1')];
+  if (typeof value === 'string') return [value];
+  const bigintAsText = (_key: string, member: unknown) => (typeof member === 'bigint' ? `${member}` : member);
+  return [JSON.stringify(value, bigintAsText) ?? ''];
+}
+
+/** A new verifier and its challenge (PKCE, RFC 7636). */
+export function createProof(): { verifier: string; challenge: string } {
+  const verifier = randomBytes(32).toString('base64url');
+  return { verifier, challenge: createHash('sha256').update(verifier).digest('base64url') };
+}
+
+/** Fails when the text contains a secret, whole or without its prefix, plain, hexadecimal or in base64. */
+export function expectNoSecret(storedText: string, secrets: readonly string[]): void {
+  for (const secret of secrets) {
+    // A shorter one would be a wrong expectation, or would occur by chance.
+    expect(secret.length).toBeGreaterThan(8);
+    const payload = secret.replace(/^(th_[a-z]+|lg[a-z])_/, '');
+    for (const form of [secret, payload, ...[secret, payload].flatMap(encodings)])
+      expect({ secret, isStored: storedText.includes(form) }).toEqual({ secret, isStored: false });
+  }
+}
+
+function encodings(secret: string): string[] {
+  const bytes = Buffer.from(secret);
+  return [bytes.toString('hex'), bytes.toString('base64').replace(/=+$/, '')];
 }
