@@ -9,6 +9,8 @@ import { startMailbox, type Mailbox } from './mailbox.ts';
 // On PostgreSQL the address is unknown before the server listens, so the tests configure it as an
 // operator would.
 const publicUrl = 'http://127.0.0.1:43999';
+// The Server entrypoint of the Bureau, to which a login may return.
+const entrypoint = 'http://127.0.0.1:43127';
 const callback = `${publicUrl}/v1/accounts/oauth/callback`;
 let world: GatewayWorld;
 let mailbox: Mailbox;
@@ -26,6 +28,8 @@ beforeAll(async () => {
       OIDC_CLIENT_SECRET: oidc.clientSecret,
     },
   });
+  await world.sql`
+    update gateway.bureaus_records set server_url = ${entrypoint} where bureau_id = 'local'`;
 });
 afterAll(async () => {
   await world?.close();
@@ -66,18 +70,21 @@ describe('client.login', () => {
 
   test('shows the code and waits for a browser on any machine', async () => {
     oidc.account = { sub: 'ada', name: 'Ada' };
+    const page = { text: '', userCode: '' };
     const { user } = await world.guest.login({
       bureauId: 'local',
       provider: 'oidc',
       pollMs: 20,
       open: ({ url, userCode }) =>
         void (async () => {
-          const page = await (await visit(await oidc.browse(url))).text();
-          expect(page).toContain(userCode);
-          await decide(page, 'confirm');
+          page.text = await (await visit(await oidc.browse(url))).text();
+          page.userCode = userCode;
+          await decide(page.text, 'confirm');
         })(),
     });
     expect(user.display_name).toBe('Ada');
+    expect(page.userCode).toMatch(/^[B-Z]{4}-[B-Z]{4}$/);
+    expect(page.text).toContain(page.userCode);
   });
 
   test('throws the refusal of the person', async () => {
@@ -98,14 +105,18 @@ describe('client.login', () => {
       provider: 'oidc',
       pollMs: 60_000,
       signal: stop.signal,
+      // After 50 ms the client waits for its next poll.
       open: () => setTimeout(() => stop.abort(new Error('enough')), 50),
     });
     await expect(login).rejects.toThrow('enough');
   });
 
-  test('names the missing function and throws the server’s refusal', async () => {
+  test('names the missing function', async () => {
     await expect(world.guest.login({ bureauId: 'local', provider: 'email_code' })).rejects.toThrow('`input`');
     await expect(world.guest.login({ bureauId: 'local', provider: 'oidc' })).rejects.toThrow('`open`');
+  });
+
+  test('throws the server’s refusal', async () => {
     await expect(world.guest.login({ bureauId: 'nobody', provider: 'oidc' })).rejects.toSatisfy(
       (error) => GatewayError.isInstance(error) && error.code === 'bureau_not_found',
     );
@@ -113,12 +124,11 @@ describe('client.login', () => {
 });
 
 describe('client.login.redirect and client.login.finish', () => {
-  const redirectTo = 'http://127.0.0.1:43127/after';
+  const redirectTo = `${entrypoint}/after`;
   const begin = () => world.guest.login.redirect({ bureauId: 'local', provider: 'oidc', redirectTo });
 
-  test('bring a web page to the token that the link alone lacks', async () => {
+  test('give the token only to the page that began the login', async () => {
     oidc.account = { sub: 'grace', name: 'Grace' };
-    await world.sql`update gateway.bureaus_records set server_url = 'http://127.0.0.1:43127' where bureau_id = 'local'`;
     const { url, resume } = await begin();
     const returnUrl = (await visit(await oidc.browse(url))).headers.get('location') ?? '';
     expect(returnUrl.startsWith(`${redirectTo}#login_code=`)).toBe(true);
@@ -130,11 +140,15 @@ describe('client.login.redirect and client.login.finish', () => {
     expect(result?.user.display_name).toBe('Grace');
   });
 
-  test('throw the refusal of a login and return null without a result', async () => {
+  test('throw the refusal of a login', async () => {
     const { resume } = await begin();
     await expect(
       world.guest.login.finish(resume, `${redirectTo}#login_error=login_denied`),
     ).rejects.toMatchObject({ code: 'login_denied' });
+  });
+
+  test('return null at an address without a result', async () => {
+    const { resume } = await begin();
     expect(await world.guest.login.finish(resume, redirectTo)).toBeNull();
     expect(await world.guest.login.finish(resume, `${redirectTo}#top`)).toBeNull();
   });
