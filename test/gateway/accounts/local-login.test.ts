@@ -1,5 +1,5 @@
-// The rule of the login without credentials by itself: which callers are on this machine, and which
-// servers offer it.
+// The login without credentials: which callers are on this machine, which servers offer it, and what
+// concurrent logins create.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mayLogInLocally } from '../../../src/gateway/accounts/index.ts';
 import { localLogin } from '../../../src/gateway/accounts/providers/local-login.ts';
@@ -184,6 +184,11 @@ describe('a sealed token', () => {
     expect(unseal(loginId, 'login result', sealedToken)).toBe('th_usr_secret');
     expect(() => unseal(newSecret('login'), 'login result', sealedToken)).toThrow('unable to authenticate');
     expect(() => unseal(loginId, 'login memory', sealedToken)).toThrow('unable to authenticate');
+  });
+
+  test('does not open after a change', () => {
+    const loginId = newSecret('login');
+    const sealedToken = seal(loginId, 'login result', 'th_usr_secret');
     sealedToken[20] = (sealedToken[20] ?? 0) ^ 1;
     expect(() => unseal(loginId, 'login result', sealedToken)).toThrow('unable to authenticate');
   });
