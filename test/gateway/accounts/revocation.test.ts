@@ -44,10 +44,10 @@ async function makeKey(): Promise<Holder & { owner: string }> {
 }
 
 const password = 'a garden of forking paths';
-let addresses = 0;
+let accountCount = 0;
 
 async function makeAccount(): Promise<string> {
-  const email = `person-${++addresses}@shop.example`;
+  const email = `person-${(accountCount += 1)}@shop.example`;
   const { verification_id } = await firstReplica.guest.accounts.register({
     bureau_id: 'local',
     email,
@@ -67,7 +67,8 @@ async function logIn(email: string): Promise<string> {
   });
   await firstReplica.guest.accounts.continueLogin({ login_id, input: { email, password } });
   const result = await firstReplica.guest.accounts.getLoginResult({ login_id });
-  return result.status === 'done' ? result.user_token : '';
+  if (result.status !== 'done') throw new Error(`The login of ${email} is ${result.status}.`);
+  return result.user_token;
 }
 
 const statusAt = (world: GatewayWorld, token: string): Promise<number> =>
@@ -139,12 +140,12 @@ describe('a token that both replicas have cached', () => {
     await waitUntilCached(holder);
     await revokeAccess(holder);
     expect(await statusAt(firstReplica, holder.userToken)).toBe(status);
-    const ms = await until(
+    const delayMs = await until(
       async () => (await statusAt(otherReplica, holder.userToken)) === status,
       description,
     );
     // The promise is one second; the bound allows for a busy machine.
-    expect(ms).toBeLessThan(6_000);
+    expect(delayMs).toBeLessThan(6_000);
   });
 
   test('is refused after its user revoked the key', async () => {
