@@ -1,7 +1,8 @@
 // The codes for apps of other origins: issued for a finished login, exchanged once with the verifier.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startOidc, type Oidc } from '../../support/oidc.ts';
-import { createProof, expectNoSecret, startWorld, type World } from './world.ts';
+import { expectNoSecret } from '../stored-text.ts';
+import { createProof, startWorld, type World } from './world.ts';
 
 const redirectUri = 'https://shop.example/welcome?from=menu';
 let world: World;

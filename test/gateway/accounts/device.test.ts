@@ -1,7 +1,8 @@
 // Device logins (RFC 8628): a program polls while a person confirms its code.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { localPerson } from '../../../src/gateway/accounts/index.ts';
-import { expectNoSecret, startWorld, type Answer, type World } from './world.ts';
+import { expectNoSecret } from '../stored-text.ts';
+import { startWorld, type Answer, type World } from './world.ts';
 
 let world: World;
 let admin: string;

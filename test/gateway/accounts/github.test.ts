@@ -4,7 +4,8 @@ import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { expectNoSecret, startWorld, type World } from './world.ts';
+import { expectNoSecret } from '../stored-text.ts';
+import { startWorld, type World } from './world.ts';
 
 interface GithubDouble {
   user: Record<string, unknown>;

@@ -1,6 +1,7 @@
 // The local login from its start to its token, and how long its result can be read.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { expectNoSecret, startWorld, type World } from './world.ts';
+import { expectNoSecret } from '../stored-text.ts';
+import { startWorld, type World } from './world.ts';
 
 let world: World;
 beforeAll(async () => {

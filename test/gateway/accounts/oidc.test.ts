@@ -2,7 +2,8 @@
 // with forged callbacks and ID tokens.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startOidc, type Oidc } from '../../support/oidc.ts';
-import { createProof, expectNoSecret, startWorld, type World } from './world.ts';
+import { expectNoSecret } from '../stored-text.ts';
+import { createProof, startWorld, type World } from './world.ts';
 
 let world: World;
 let oidc: Oidc;

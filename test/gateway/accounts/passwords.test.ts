@@ -4,7 +4,8 @@ import { hash, randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { waitForBlockedStatement } from '../../support/locks.ts';
 import { startMailbox, type Mailbox } from './mailbox.ts';
-import { expectNoSecret, startWorld, type World } from './world.ts';
+import { expectNoSecret } from '../stored-text.ts';
+import { startWorld, type World } from './world.ts';
 
 let world: World;
 let mailbox: Mailbox;

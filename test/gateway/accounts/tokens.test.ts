@@ -2,7 +2,8 @@
 // the API keys of users.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { localPerson } from '../../../src/gateway/accounts/index.ts';
-import { expectNoSecret, startWorld, type Json, type World } from './world.ts';
+import { expectNoSecret } from '../stored-text.ts';
+import { startWorld, type Json, type World } from './world.ts';
 
 let world: World;
 let admin: string;

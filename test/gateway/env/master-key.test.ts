@@ -9,7 +9,8 @@ import { connect, type Database } from '../../../src/kernel/data/database.ts';
 import { newMasterKey } from '../../../src/kernel/secrets/vault.ts';
 import { makeDatabase, silentLog, type DatabasePlace } from '../../support/databases.ts';
 import { startAndStop as start } from './start-and-stop.ts';
-import { refusal, startEnvWorld, tableNames } from './world.ts';
+import { tableNames } from '../stored-text.ts';
+import { refusal, schemas, startEnvWorld } from './world.ts';
 import { until } from '../../support/until.ts';
 
 // Starts several gateways one after the other on a busy machine.
@@ -30,7 +31,7 @@ async function withDatabase<T>(place: DatabasePlace, work: (database: Database) 
 const checksum = (place: DatabasePlace): Promise<string> =>
   withDatabase(place, async ({ sql }) => {
     const hash = createHash('sha256');
-    for (const name of await tableNames({ sql })) {
+    for (const name of await tableNames(sql, schemas)) {
       const rows = await sql.unsafe(`select md5(t::text) as row from ${name} as t order by 1`);
       hash.update(`${name}:${rows.map(({ row }) => String(row)).join(',')};`);
     }
@@ -50,8 +51,11 @@ describe('a sealed database', () => {
     ['with another key', { TOWNHALL_MASTER_KEY: newMasterKey() }],
     ['with a malformed key', { TOWNHALL_MASTER_KEY: 'CANARY-not-a-key' }],
     ['with a missing key file', { TOWNHALL_MASTER_KEY_FILE: '/nowhere/at/all.key' }],
-    ['with two keys in one', { TOWNHALL_MASTER_KEY: key, TOWNHALL_MASTER_KEY_FILE: '/nowhere/at/all.key' }],
-  ])('stops a start %s', async (_case, env) => {
+    [
+      'with a key and a key file',
+      { TOWNHALL_MASTER_KEY: key, TOWNHALL_MASTER_KEY_FILE: '/nowhere/at/all.key' },
+    ],
+  ])('stops a start %s', async (_name, env) => {
     await start(place, { TOWNHALL_MASTER_KEY: key });
     const checksumBefore = await checksum(place);
     const message = await start(place, env).then(
@@ -120,21 +124,26 @@ describe('a tampered value', () => {
         await world.admin.env.upsertVariable({ key, value: `${secret}-${key}` });
       await world.gateway.database.tx(async (tx) => {
         // Changes one character of one value and swaps two other values.
-        await tx`update gateway.env_variables set sealed = overlay(sealed placing (case when substr(sealed, 90, 1) = 'A' then 'B' else 'A' end) from 90 for 1) where key = 'OTHER_KEY'`;
         await tx`
-          update gateway.env_variables as v set sealed = o.sealed
-          from gateway.env_variables as o where (v.key, o.key) in (('THIRD_KEY', 'FOURTH_KEY'), ('FOURTH_KEY', 'THIRD_KEY'))`;
+          update gateway.env_variables set sealed = overlay(sealed placing
+            (case when substr(sealed, 90, 1) = 'A' then 'B' else 'A' end) from 90 for 1)
+          where key = 'OTHER_KEY'`;
+        await tx`
+          update gateway.env_variables as variable set sealed = other.sealed
+          from gateway.env_variables as other
+          where (variable.key, other.key)
+            in (('THIRD_KEY', 'FOURTH_KEY'), ('FOURTH_KEY', 'THIRD_KEY'))`;
         await tx`update gateway.changes set number = number + 1`;
       });
-      const readablePaths = async () =>
+      const readReadability = async () =>
         Object.fromEntries(
           (await world.admin.env.listVariables({ reveal: true })).items.map((item) => [
             item.key,
             item.readable,
           ]),
         );
-      await until(async () => !(await readablePaths())['OTHER_KEY'], 'the tampering is seen');
-      expect(await readablePaths()).toMatchObject({
+      await until(async () => !(await readReadability())['OTHER_KEY'], 'the tampering is seen');
+      expect(await readReadability()).toMatchObject({
         ACME_API_KEY: true,
         OTHER_KEY: false,
         THIRD_KEY: false,
@@ -151,7 +160,7 @@ describe('a tampered value', () => {
         new Set(['FOURTH_KEY error', 'OTHER_KEY error', 'THIRD_KEY error']),
       );
       await world.admin.env.upsertVariable({ key: 'OTHER_KEY', value: 'written again' });
-      expect(await readablePaths()).toMatchObject({ OTHER_KEY: true });
+      expect(await readReadability()).toMatchObject({ OTHER_KEY: true });
     } finally {
       await world.close();
     }

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { expect } from 'vitest';
 import { startGateway, type GatewayWorld, type GatewayWorldOptions } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { dumpTables } from '../stored-text.ts';
 
 export interface EnvWorld extends GatewayWorld {
   provider: ScriptedProvider;
@@ -30,7 +31,7 @@ export async function startEnvWorld(options: GatewayWorldOptions = {}): Promise<
     ...Object.getOwnPropertyDescriptors({
       provider,
       keysSent: () => provider.calls.map(({ headers }) => headers.authorization?.replace('Bearer ', '')),
-      dump: () => dump(world),
+      dump: () => dumpTables(world.sql, schemas),
     }),
     close: {
       value: closing(world, async () => {
@@ -68,42 +69,4 @@ export async function refusal(call: Promise<unknown>): Promise<{
   return { status, code, param, message, details };
 }
 
-export async function tableNames({ sql }: Pick<GatewayWorld, 'sql'>): Promise<string[]> {
-  const tables = await sql<{ name: string }[]>`
-    select format('%I.%I', table_schema, table_name) as name
-    from information_schema.tables where table_schema in ('gateway', 'agent', 'pgboss') and table_type = 'BASE TABLE' order by 1`;
-  return tables.map(({ name }) => name);
-}
-
-async function dump(world: GatewayWorld): Promise<string> {
-  const texts: string[] = [];
-  for (const name of await tableNames(world)) {
-    for (const row of await world.sql.unsafe(`select * from ${name}`)) {
-      for (const value of Object.values(row)) {
-        if (Buffer.isBuffer(value))
-          texts.push(value.toString('hex'), value.toString('base64'), value.toString('latin1'));
-        else
-          texts.push(
-            typeof value === 'string'
-              ? value
-              : (JSON.stringify(value, (_key, member: unknown) =>
-                  typeof member === 'bigint' ? `${member}` : member,
-                ) ?? ''),
-          );
-      }
-    }
-  }
-  return texts.join('\n');
-}
-
-/** The encodings in which a value could be stored somewhere. */
-export function formsOf(value: string): string[] {
-  const bytes = Buffer.from(value, 'utf8');
-  return [
-    value,
-    bytes.toString('base64').replace(/=+$/, ''),
-    bytes.toString('base64url'),
-    bytes.toString('hex'),
-    encodeURIComponent(value),
-  ];
-}
+export const schemas = ['gateway', 'agent', 'pgboss'];

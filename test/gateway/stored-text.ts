@@ -1,0 +1,52 @@
+// All text of the tables, to show that no secret is stored.
+import { expect } from 'vitest';
+import type { Sql } from '../../src/kernel/data/database.ts';
+
+/** The tables of the schemas with their schema, quoted. */
+export async function tableNames(sql: Sql, schemas: readonly string[]): Promise<string[]> {
+  const tables = await sql<{ name: string }[]>`
+    select format('%I.%I', table_schema, table_name) as name from information_schema.tables
+    where table_schema = any (${sql.array([...schemas], 25)}) and table_type = 'BASE TABLE' order by 1`;
+  return tables.map(({ name }) => name);
+}
+
+/** Every column of every table; binary values in hexadecimal, base64 and as text. */
+export async function dumpTables(sql: Sql, schemas: readonly string[]): Promise<string> {
+  const texts: string[] = [];
+  for (const name of await tableNames(sql, schemas)) {
+    const rows = await sql.unsafe(`select * from ${name}`);
+    for (const row of rows) texts.push(...Object.values(row).flatMap(textsOf));
+  }
+  return texts.join('\n');
+}
+
+function textsOf(value: unknown): string[] {
+  if (Buffer.isBuffer(value))
+    return [value.toString('hex'), value.toString('base64'), value.toString('latin1')];
+  if (typeof value === 'string') return [value];
+  const bigintAsText = (_key: string, member: unknown) => (typeof member === 'bigint' ? `${member}` : member);
+  return [JSON.stringify(value, bigintAsText) ?? ''];
+}
+
+/** The encodings in which a value could be stored somewhere. */
+export function formsOf(value: string): string[] {
+  const bytes = Buffer.from(value, 'utf8');
+  return [
+    value,
+    bytes.toString('base64').replace(/=+$/, ''),
+    bytes.toString('base64url'),
+    bytes.toString('hex'),
+    encodeURIComponent(value),
+  ];
+}
+
+/** Fails when the text contains a secret in one of its forms, whole or without its prefix. */
+export function expectNoSecret(storedText: string, secrets: readonly string[]): void {
+  for (const secret of secrets) {
+    // A shorter one would be a wrong expectation, or would occur by chance.
+    expect(secret.length).toBeGreaterThan(8);
+    const payload = secret.replace(/^(th_[a-z]+|lg[a-z])_/, '');
+    for (const form of [secret, payload].flatMap(formsOf))
+      expect({ secret, isStored: storedText.includes(form) }).toEqual({ secret, isStored: false });
+  }
+}
