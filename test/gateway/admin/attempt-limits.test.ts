@@ -1,7 +1,7 @@
 // Guessing an administrator's password: how many guesses are checked, and who can log in meanwhile.
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import {
-  defaultAttemptLimits as budgets,
+  defaultAttemptLimits,
   decideAttempt,
   type Counters,
 } from '../../../src/gateway/admin/attempt-limits.ts';
@@ -51,7 +51,10 @@ describe('admin.login', () => {
     const store = adminStore(gateway.database);
     const outcomes = await Promise.all(
       Array.from({ length: 40 }, () =>
-        store.countAttempt({ adminId: 'admin', network: '10.0.0.1' }, { ...budgets, ...slowDelay }),
+        store.countAttempt(
+          { adminId: 'admin', network: '10.0.0.1' },
+          { ...defaultAttemptLimits, ...slowDelay },
+        ),
       ),
     );
     expect(outcomes.filter((outcome) => outcome === 'counted')).toHaveLength(5);
@@ -80,16 +83,16 @@ describe('admin.login', () => {
 
   test('answers the same for an ID that does not exist', async () => {
     const gateway = await begin({ admin: { attemptLimits: { ...slowDelay, freeTries: 2 } } });
-    const existing: Answer[] = [];
+    const existingAnswers: Answer[] = [];
     const unknownAnswers: Answer[] = [];
     for (let guess = 0; guess < 3; guess += 1) {
-      existing.push(await login(gateway, 'wrong secret'));
+      existingAnswers.push(await login(gateway, 'wrong secret'));
       unknownAnswers.push(await login(gateway, 'wrong secret', 'nobody'));
     }
-    expect(existing.map(({ status }) => status)).toEqual([401, 401, 429]);
-    expect(unknownAnswers.map(({ status }) => status)).toEqual(existing.map(({ status }) => status));
+    expect(existingAnswers.map(({ status }) => status)).toEqual([401, 401, 429]);
+    expect(unknownAnswers.map(({ status }) => status)).toEqual(existingAnswers.map(({ status }) => status));
     for (const index of [0, 2])
-      expect(errorBody(unknownAnswers[index]?.body)).toEqual(errorBody(existing[index]?.body));
+      expect(errorBody(unknownAnswers[index]?.body)).toEqual(errorBody(existingAnswers[index]?.body));
   });
 
   test('limits the IDs that one network may try', async () => {
@@ -112,20 +115,18 @@ describe('admin.login', () => {
     const gateway = await begin({ maxConnections: 1 });
     expect((await login(gateway, password)).status).toBe(200);
     const store = adminStore(gateway.database);
-    const slowBudgets = { ...budgets, unknownNetworkIntervalSeconds: 600 };
+    const slowLimits = { ...defaultAttemptLimits, strangerIntervalSeconds: 600 };
     const outcomes: unknown[] = [];
     for (let network = 0; network < 22; network += 1) {
-      outcomes.push(
-        await store.countAttempt({ adminId: 'admin', network: `10.0.0.${network}` }, slowBudgets),
-      );
+      outcomes.push(await store.countAttempt({ adminId: 'admin', network: `10.0.0.${network}` }, slowLimits));
     }
     expect(outcomes.slice(0, 20).every((outcome) => outcome === 'counted')).toBe(true);
     expect(outcomes[20]).toEqual({ retryAfterSeconds: expect.any(Number) });
     expect((await login(gateway, password)).status).toBe(200);
     // Unknown networks share one attempt per interval.
     await gateway.shiftClock('10 minutes');
-    expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.1' }, slowBudgets)).toBe('counted');
-    expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.2' }, slowBudgets)).not.toBe(
+    expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.1' }, slowLimits)).toBe('counted');
+    expect(await store.countAttempt({ adminId: 'admin', network: '10.0.1.2' }, slowLimits)).not.toBe(
       'counted',
     );
   });
@@ -138,8 +139,8 @@ describe('admin.login', () => {
     for (let guess = 0; guess < 2; guess += 1) await login(gateway, 'wrong secret');
     // The view of another replica, or of this one after a restart.
     const otherStore = adminStore(gateway.database);
-    const slowBudgets = { ...budgets, ...slowDelay, freeTries: 2 };
-    expect(await otherStore.countAttempt({ adminId: 'admin', network: '127.0.0.1' }, slowBudgets)).not.toBe(
+    const slowLimits = { ...defaultAttemptLimits, ...slowDelay, freeTries: 2 };
+    expect(await otherStore.countAttempt({ adminId: 'admin', network: '127.0.0.1' }, slowLimits)).not.toBe(
       'counted',
     );
     await gateway.shiftClock('25 hours');
@@ -147,7 +148,7 @@ describe('admin.login', () => {
       expect((await login(gateway, 'wrong secret')).status).toBe(401);
     expect((await login(gateway, 'wrong secret')).status).toBe(429);
     await gateway.shiftClock('50 hours');
-    await otherStore.deleteOldCounters(slowBudgets.forgetSeconds);
+    await otherStore.deleteOldCounters(slowLimits.forgetSeconds);
     expect(await gateway.database.sql`select 1 from gateway.admin_guesses`).toHaveLength(0);
   });
 
@@ -169,7 +170,7 @@ describe('admin.login', () => {
 
 describe('decideAttempt', () => {
   const noAttempts = { tries: 0, ageSeconds: 0, idleSeconds: 0, hasSucceeded: false };
-  const with_ = (part: Partial<Counters>): Counters => ({
+  const countersWith = (part: Partial<Counters>): Counters => ({
     address: noAttempts,
     id: noAttempts,
     pair: noAttempts,
@@ -178,7 +179,7 @@ describe('decideAttempt', () => {
 
   test('doubles the delay with each attempt up to 15 minutes', () => {
     const waitTimes = [4, 5, 6, 7, 14, 15, 40].map((tries) => {
-      const verdict = decideAttempt(with_({ pair: { ...noAttempts, tries } }), budgets);
+      const verdict = decideAttempt(countersWith({ pair: { ...noAttempts, tries } }), defaultAttemptLimits);
       return verdict.isAllowed ? 0 : verdict.retryAfterSeconds;
     });
     expect(waitTimes).toEqual([0, 1, 2, 4, 512, 900, 900]);
@@ -187,37 +188,41 @@ describe('decideAttempt', () => {
   test('allows at most ten attempts in the first minute', () => {
     let tries = 0;
     let lastTrySecond = 0;
-    let unauthorizedCount = 0;
+    let allowedCount = 0;
     for (let elapsedSeconds = 0; elapsedSeconds < 60; elapsedSeconds += 1) {
       for (let attempt = 0; attempt < 20; attempt += 1) {
         const verdict = decideAttempt(
-          with_({ pair: { ...noAttempts, tries, idleSeconds: elapsedSeconds - lastTrySecond } }),
-          budgets,
+          countersWith({ pair: { ...noAttempts, tries, idleSeconds: elapsedSeconds - lastTrySecond } }),
+          defaultAttemptLimits,
         );
         if (!verdict.isAllowed) continue;
         tries = verdict.tries.pair;
         lastTrySecond = elapsedSeconds;
-        unauthorizedCount += 1;
+        allowedCount += 1;
       }
     }
-    expect(unauthorizedCount).toBe(10);
+    expect(allowedCount).toBe(10);
   });
 
   test('does not count a known network among the unknown ones', () => {
     const verdict = decideAttempt(
-      with_({ id: { ...noAttempts, tries: 20 }, pair: { ...noAttempts, hasSucceeded: true } }),
-      budgets,
+      countersWith({ id: { ...noAttempts, tries: 20 }, pair: { ...noAttempts, hasSucceeded: true } }),
+      defaultAttemptLimits,
     );
     expect(verdict).toMatchObject({ isAllowed: true, tries: { id: 20, pair: 1 } });
   });
 
   test('opens a new window for a network after the last one', () => {
-    const spentBudget = { ...noAttempts, tries: 30 };
-    expect(decideAttempt(with_({ address: { ...spentBudget, ageSeconds: 100.2 } }), budgets)).toEqual({
+    const fullCounter = { ...noAttempts, tries: 30 };
+    expect(
+      decideAttempt(countersWith({ address: { ...fullCounter, ageSeconds: 100.2 } }), defaultAttemptLimits),
+    ).toEqual({
       isAllowed: false,
       retryAfterSeconds: 500,
     });
-    expect(decideAttempt(with_({ address: { ...spentBudget, ageSeconds: 600 } }), budgets)).toMatchObject({
+    expect(
+      decideAttempt(countersWith({ address: { ...fullCounter, ageSeconds: 600 } }), defaultAttemptLimits),
+    ).toMatchObject({
       isAllowed: true,
       startsWindow: true,
       tries: { address: 1 },
