@@ -15,18 +15,18 @@ import { silentLog, testDatabase, type TestDatabase } from '../../support/databa
 
 let place: TestDatabase;
 let log: Audit;
-const entry = (n: number): AuditEntry => ({
+const entry = (number: number): AuditEntry => ({
   ...systemOrigin,
   action: 'bureaus.pauseBureau',
-  target: { kind: 'bureau', id: `b${n}` },
+  target: { kind: 'bureau', id: `b${number}` },
   outcome: 'ok',
-  diff: { state: { from: 'active', to: 'paused' }, n },
+  diff: { state: { from: 'active', to: 'paused' }, number },
 });
 const sql = () => place.database.sql;
 const store = () => auditStore(place.database);
 
 async function write(start: number, end: number): Promise<void> {
-  for (let n = start; n <= end; n += 1) await log.note(entry(n));
+  for (let number = start; number <= end; number += 1) await log.note(entry(number));
   await appendPending(store(), silentLog);
 }
 
@@ -37,6 +37,13 @@ async function force(statement: string): Promise<void> {
   await sql().unsafe(statement);
   for (const table of tables) await sql().unsafe(`alter table gateway.${table} enable trigger user`);
 }
+
+/** The statements that delete a batch with its entries. */
+const deleteBatch = (batch: number, targetIds: readonly string[]): string => `
+  delete from gateway.audit_links where batch = ${batch};
+  delete from gateway.audit_entries
+    where target_id in (${targetIds.map((target) => `'${target}'`).join(', ')});
+  delete from gateway.audit_batches where batch = ${batch}`;
 
 beforeEach(async () => {
   place = await testDatabase();
@@ -54,7 +61,7 @@ describe('an entry', () => {
       }),
     ).rejects.toThrow('undone');
     expect(await sql()`select target_id as id, diff from gateway.audit_entries`).toEqual([
-      { id: 'b1', diff: { state: { from: 'active', to: 'paused' }, n: 1 } },
+      { id: 'b1', diff: { state: { from: 'active', to: 'paused' }, number: 1 } },
     ]);
   });
 
@@ -82,7 +89,9 @@ describe('the chain', () => {
       audit({ store: store(), log: silentLog, clock: systemClock, chainEveryMs: 5 }),
     );
     for (const replica of replicas) replica.start();
-    await Promise.all(Array.from({ length: 60 }, (_, n) => (replicas[n % 3] as Audit).note(entry(n))));
+    await Promise.all(
+      Array.from({ length: 60 }, (_, index) => (replicas[index % 3] as Audit).note(entry(index))),
+    );
     for (const replica of replicas) await replica.close();
     const verdict = await log.verify();
     expect(verdict).toMatchObject({ ok: true, entries: 60, pending: 0, faults: [] });
@@ -116,46 +125,52 @@ describe('verify', () => {
   });
 
   test.each([
-    [`update gateway.audit_entries set actor_id = 'nobody' where target_id = 'b5'`, ['entry_altered']],
     [
+      'a changed actor',
+      `update gateway.audit_entries set actor_id = 'nobody' where target_id = 'b5'`,
+      ['entry_altered'],
+    ],
+    [
+      'a time changed by a microsecond',
       `update gateway.audit_entries set at = at + interval '1 microsecond' where target_id = 'b5'`,
       ['entry_altered'],
     ],
-    [`update gateway.audit_entries set diff = '{}' where target_id = 'b1'`, ['entry_altered']],
-    [`delete from gateway.audit_entries where target_id = 'b9'`, ['entry_missing']],
     [
-      `with gone as (delete from gateway.audit_entries where target_id = 'b5' returning entry_id) delete from gateway.audit_links using gone where audit_links.entry_id = gone.entry_id`,
+      'a changed diff',
+      `update gateway.audit_entries set diff = '{}' where target_id = 'b1'`,
+      ['entry_altered'],
+    ],
+    ['a deleted entry', `delete from gateway.audit_entries where target_id = 'b9'`, ['entry_missing']],
+    [
+      'an entry deleted with its link',
+      `with gone as (delete from gateway.audit_entries where target_id = 'b5' returning entry_id)
+        delete from gateway.audit_links using gone where audit_links.entry_id = gone.entry_id`,
       ['batch_altered'],
     ],
     [
-      `insert into gateway.audit_entries (entry_id, actor_kind, action, outcome) values ('log_forged', 'system', 'x', 'ok')`,
+      'an inserted entry',
+      `insert into gateway.audit_entries (entry_id, actor_kind, action, outcome)
+        values ('log_forged', 'system', 'x', 'ok')`,
       ['entry_not_chained'],
     ],
+    ['a deleted batch', deleteBatch(2, ['b4', 'b5', 'b6']), ['batch_missing']],
+    ['a deleted first batch', deleteBatch(1, ['b1', 'b2', 'b3']), ['batch_missing']],
     [
-      `delete from gateway.audit_links where batch = 2; delete from gateway.audit_entries where target_id in ('b4', 'b5', 'b6'); delete from gateway.audit_batches where batch = 2`,
-      ['batch_missing'],
-    ],
-    [
-      `delete from gateway.audit_links where batch = 1; delete from gateway.audit_entries where target_id in ('b1', 'b2', 'b3'); delete from gateway.audit_batches where batch = 1`,
-      ['batch_missing'],
-    ],
-    [
+      'a moved link',
       `update gateway.audit_links set position = position + 10 where batch = 2 and position = 1`,
       ['batch_altered'],
     ],
-  ])('finds: %s', async (statement, expected) => {
+  ])('finds %s', async (_name, statement, faults) => {
     expect(await findFaults()).toEqual([]);
     await force(statement);
-    expect(await findFaults()).toEqual(expected);
+    expect(await findFaults()).toEqual(faults);
   });
 
   test('detects an entry altered with its digest and batch hash', async () => {
     await force(`update gateway.audit_entries set actor_id = 'nobody' where target_id = 'b5'`);
-    const [{ digest } = { digest: Buffer.alloc(32) }] = await sql()<
-      { digest: Buffer }[]
-    >`select sha256('forged') as digest`;
     await force(
-      `update gateway.audit_links set digest = '\\x${digest.toString('hex')}' where entry_id = (select entry_id from gateway.audit_entries where target_id = 'b5')`,
+      `update gateway.audit_links set digest = sha256('forged')
+      where entry_id = (select entry_id from gateway.audit_entries where target_id = 'b5')`,
     );
     expect(await findFaults()).toEqual(['entry_altered', 'batch_altered']);
   });
@@ -165,19 +180,17 @@ describe('verify', () => {
     const digests = (await store().listLinkedEntries(1n)).map(({ entry: text }) => entryDigest(text ?? []));
     const hash = batchHash(genesisHash, digests).toString('hex');
     await force(
-      `update gateway.audit_links set digest = '\\x${digests[0]?.toString('hex')}' where batch = 1 and position = 1`,
-    );
-    await force(
-      `update gateway.audit_batches set hash = '\\x${hash}' where batch = 1; update gateway.audit_batches set previous = '\\x${hash}' where batch = 2`,
+      `update gateway.audit_links set digest = '\\x${digests[0]?.toString('hex')}'
+        where batch = 1 and position = 1;
+      update gateway.audit_batches set hash = '\\x${hash}' where batch = 1;
+      update gateway.audit_batches set previous = '\\x${hash}' where batch = 2`,
     );
     expect((await log.verify()).faults).toEqual([{ fault: 'batch_altered', batch: '2', entryId: null }]);
   });
 
   test('detects a truncated chain by an earlier head', async () => {
     const { head } = await log.verify();
-    await force(
-      `delete from gateway.audit_links where batch = 3; delete from gateway.audit_entries where target_id in ('b7', 'b8', 'b9'); delete from gateway.audit_batches where batch = 3`,
-    );
+    await force(deleteBatch(3, ['b7', 'b8', 'b9']));
     expect(await findFaults()).toEqual([]);
     expect(await findFaults(head ?? '')).toEqual(['head_missing']);
     await write(10, 11);
@@ -185,11 +198,11 @@ describe('verify', () => {
   });
 });
 
-describe('retention', () => {
+describe('deleteOldDays', () => {
   const age = (batch: number, days: number) =>
     force(`update gateway.audit_batches set day = day - ${days} where batch = ${batch}`);
 
-  test('stays valid when old days are deleted', async () => {
+  test('leaves a valid chain', async () => {
     await write(1, 3);
     await write(4, 5);
     await write(6, 7);
@@ -198,10 +211,9 @@ describe('retention', () => {
     await deleteOldDays(store(), 400, silentLog);
     await appendPending(store(), silentLog);
     expect(await log.verify()).toMatchObject({ ok: true, faults: [] });
-    const remainingRows = await sql()<
-      { id: string }[]
-    >`select coalesce(diff ->> 'n', action) as id from gateway.audit_entries order by entry_id`;
-    expect(remainingRows.map(({ id }) => id)).toEqual(['6', '7', 'audit.dropDays']);
+    const remainingRows = await sql()`
+      select coalesce(diff ->> 'number', action) as id from gateway.audit_entries order by entry_id`;
+    expect(remainingRows).toEqual([{ id: '6' }, { id: '7' }, { id: 'audit.dropDays' }]);
     await deleteOldDays(store(), 400, silentLog);
     expect(await log.verify()).toMatchObject({ ok: true, entries: 3 });
   });
