@@ -33,8 +33,9 @@ describe('the Bureau of the local edition', () => {
   test('is left unchanged at a later start', async () => {
     // 2^53 + 1, which a JavaScript number cannot hold.
     const startingCredits = 9_007_199_254_740_993n;
-    await world.database
-      .sql`update gateway.bureaus_records set name = 'Renamed', starting_credits = ${startingCredits} where bureau_id = 'local'`;
+    await world.database.sql`
+      update gateway.bureaus_records set name = 'Renamed', starting_credits = ${startingCredits}
+      where bureau_id = 'local'`;
     await Promise.all([
       world.bureaus.ensureLocal('http://127.0.0.1:9'),
       world.bureaus.ensureLocal('http://127.0.0.1:10'),

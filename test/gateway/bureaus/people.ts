@@ -1,4 +1,4 @@
-// Creates users and tokens for tests: of any Bureau, valid, expired or revoked.
+// Users with a token in the tables of a gateway, without a login.
 import { createHash } from 'node:crypto';
 import { id } from '../../../src/kernel/ids.ts';
 import type { Sql } from '../../../src/kernel/data/database.ts';
@@ -13,7 +13,7 @@ export interface Person {
 export async function makeUser(
   sql: Sql,
   bureauId: string,
-  life: { expired?: boolean; revoked?: boolean } = {},
+  state: { isExpired?: boolean; isRevoked?: boolean } = {},
 ): Promise<Person> {
   const userId = id('usr');
   const tokenId = id('tok');
@@ -23,10 +23,11 @@ export async function makeUser(
   await sql`
     insert into gateway.accounts_tokens (token_id, user_id, kind, digest, last4, expires_at, revoked_at)
     values (${tokenId}, ${userId}, 'user', ${digest}, ${userToken.slice(-4)},
-      now() + make_interval(hours => ${life.expired ? -1 : 1}), ${life.revoked ? sql`now()` : null})`;
+      now() + make_interval(hours => ${state.isExpired ? -1 : 1}), ${state.isRevoked ? sql`now()` : null})`;
   return { userId, userToken, tokenId };
 }
 
+/** Revokes a token in the table, without a change notice. */
 export async function revoke(sql: Sql, tokenId: string): Promise<void> {
   await sql`update gateway.accounts_tokens set revoked_at = now() where token_id = ${tokenId}`;
 }

@@ -13,12 +13,11 @@ afterAll(() => world?.close());
 const serverUrl = 'https://shop.example/townhall';
 const refusal = (status: number, code: string, param?: string) =>
   expect.objectContaining({ status, code, ...(param === undefined ? {} : { param }) });
-const auditActions = async (bureauId: string) =>
-  (
-    await world.sql<
-      { action: string }[]
-    >`select action from gateway.audit_entries where target_id = ${bureauId} order by entry_id`
-  ).map(({ action }) => action);
+async function auditActions(bureauId: string): Promise<string[]> {
+  const entries = await world.sql<{ action: string }[]>`
+    select action from gateway.audit_entries where target_id = ${bureauId} order by entry_id`;
+  return entries.map(({ action }) => action);
+}
 
 describe('bureaus.createBureau', () => {
   test('creates an active Bureau named after its host', async () => {
@@ -71,16 +70,16 @@ describe('bureaus.createBureau', () => {
     ['a server_url with a line break', { server_url: 'https://shop.example/\r\nx-evil: 1' }, 'server_url'],
     ['an id of other characters', { server_url: serverUrl, bureau_id: 'a b' }, 'bureau_id'],
     [
-      'an address to return to elsewhere without TLS',
+      'a redirect URI elsewhere without TLS',
       { server_url: serverUrl, redirect_uris: ['https://app.example/', 'http://app.example/'] },
       'redirect_uris[1]',
     ],
     [
-      'an address to return to with credentials',
+      'a redirect URI with credentials',
       { server_url: serverUrl, redirect_uris: ['https://ada@app.example/'] },
       'redirect_uris[0]',
     ],
-    ['a colour by its name', { server_url: serverUrl, color: 'red' }, 'color'],
+    ['a color name', { server_url: serverUrl, color: 'red' }, 'color'],
     [
       'an origin with a path',
       { server_url: serverUrl, redirect_origins: ['https://app.example/back'] },
@@ -93,7 +92,7 @@ describe('bureaus.createBureau', () => {
     ],
     ['a fraction of a credit', { server_url: serverUrl, starting_credits: 0.5 }, 'starting_credits'],
     [
-      'a limit of nothing',
+      'a limit of zero',
       { server_url: serverUrl, limits: { requests_per_minute: 0 } },
       'limits.requests_per_minute',
     ],
@@ -105,7 +104,7 @@ describe('bureaus.createBureau', () => {
       'metadata',
     ],
     ['a name with a control character', { server_url: serverUrl, name: 'a\u0007' }, 'name'],
-  ])('refuses %s', async (_what, body, param) => {
+  ])('refuses %s', async (_name, body, param) => {
     await expect(world.admin.bureaus.createBureau(body as never)).rejects.toThrow(
       refusal(400, 'invalid_request', param),
     );
@@ -167,19 +166,19 @@ describe('bureaus.createBureau with an Idempotency-Key', () => {
     expect((await post('mended', { server_url: serverUrl })).status).toBe(201);
   });
 
-  test('refuses a key that is empty, too long or not printable', async () => {
-    for (const key of ['x'.repeat(256), 'ü'])
-      expect((await post(key, { server_url: serverUrl })).status).toBe(400);
+  test.each([
+    ['too long', 'x'.repeat(256)],
+    ['not printable', 'ü'],
+  ])('refuses a key that is %s', async (_name, key) => {
+    expect((await post(key, { server_url: serverUrl })).status).toBe(400);
   });
 });
 
 describe('bureaus.listBureaus', () => {
   test('pages through all Bureaus in the order of creation', async () => {
     const createdIds: string[] = [];
-    for (let n = 0; n < 5; n += 1)
-      createdIds.push(
-        (await world.admin.bureaus.createBureau({ server_url: serverUrl, name: `Page ${n}` })).bureau_id,
-      );
+    for (let count = 0; count < 5; count += 1)
+      createdIds.push((await world.admin.bureaus.createBureau({ server_url: serverUrl })).bureau_id);
     const listedIds: string[] = [];
     let cursor: string | null = null;
     do {
@@ -213,36 +212,38 @@ describe('bureaus.listBureaus', () => {
 });
 
 describe('changes of a Bureau', () => {
-  test('change only the named settings; null removes a limit', async () => {
+  test('change only the named settings', async () => {
     const { bureau_id } = await world.admin.bureaus.createBureau({
       server_url: serverUrl,
       models: ['local/guide'],
       limits: { requests_per_minute: 9 },
-      starting_credits: 5,
     });
-    const bureau = await world.admin.bureaus.updateBureau({
-      bureau_id,
-      limits: null,
-      starting_credits: null,
+    expect(await world.admin.bureaus.updateBureau({ bureau_id, name: 'New' })).toMatchObject({
       name: 'New',
-    });
-    expect(bureau).toMatchObject({
-      name: 'New',
-      limits: null,
-      starting_credits: null,
       models: ['local/guide'],
+      limits: { requests_per_minute: 9 },
       server_url: serverUrl,
     });
-    const updatedBureau = await world.admin.bureaus.updateServer({
-      bureau_id,
-      server_url: 'https://other.example',
+    const server_url = 'https://other.example';
+    expect(await world.admin.bureaus.updateServer({ bureau_id, server_url })).toMatchObject({
+      server_url,
+      name: 'New',
     });
-    expect(updatedBureau).toMatchObject({ server_url: 'https://other.example', name: 'New' });
     expect(await auditActions(bureau_id)).toEqual([
       'bureaus.createBureau',
       'bureaus.updateBureau',
       'bureaus.updateServer',
     ]);
+  });
+
+  test('remove a limit with null', async () => {
+    const { bureau_id } = await world.admin.bureaus.createBureau({
+      server_url: serverUrl,
+      limits: { requests_per_minute: 9 },
+      starting_credits: 5,
+    });
+    const noLimits = { limits: null, starting_credits: null };
+    expect(await world.admin.bureaus.updateBureau({ bureau_id, ...noLimits })).toMatchObject(noLimits);
   });
 
   test('pause and activate it repeatedly until it is archived', async () => {
@@ -350,8 +351,8 @@ describe('bureaus.getCurrentBureau', () => {
       token_id: person.tokenId,
       expires_at: expect.stringMatching(/Z$/),
     });
-    const expiredUser = await makeUser(world.sql, bureau_id, { expired: true });
-    const revokedUser = await makeUser(world.sql, bureau_id, { revoked: true });
+    const expiredUser = await makeUser(world.sql, bureau_id, { isExpired: true });
+    const revokedUser = await makeUser(world.sql, bureau_id, { isRevoked: true });
     for (const token of ['nonsense', world.adminToken, expiredUser.userToken, revokedUser.userToken]) {
       await expect(examine(token)).rejects.toThrow(refusal(404, 'token_not_found', 'X-User-Token'));
     }
