@@ -69,10 +69,9 @@ describe('cities', () => {
   test('are removed once', async () => {
     expect(await world.admin.cities.removeCity({ city_id: 'cty_two' })).toEqual({ removed: true });
     expect(await world.admin.cities.removeCity({ city_id: 'cty_two' })).toEqual({ removed: false });
-    const actions = await world.sql<
-      { action: string }[]
-    >`select action from gateway.audit_entries where target_id = 'cty_two' order by entry_id`;
-    expect(actions.map(({ action }) => action)).toEqual([
+    const entries = await world.sql`
+      select action from gateway.audit_entries where target_id = 'cty_two' order by entry_id`;
+    expect(entries.map(({ action }) => String(action))).toEqual([
       'cities.upsertCity',
       'cities.upsertCity',
       'cities.removeCity',
@@ -90,7 +89,7 @@ describe('cities', () => {
     ['deployed_at', { deployed_at: '0000-01-01T00:00:00Z' }],
     ['deployed_at', { deployed_at: '2026-11-21T23:59:60Z' }],
     ['city_id', { city_id: 'a b' }],
-  ])('refuse an unfit %s', async (param, member) => {
+  ])('refuse an invalid %s: %j', async (param, member) => {
     await expect(world.admin.cities.upsertCity({ ...city, ...member } as never)).rejects.toMatchObject({
       status: 400,
       param,
