@@ -45,7 +45,7 @@ async function statusAndError(response: Response): Promise<unknown[]> {
 }
 
 describe.each(keyHeaders)('a token in %s', (name) => {
-  test('authenticates its user', async () => {
+  test('authenticates the user', async () => {
     const response = await get('/v1/ai/models', { [name]: world.userToken });
     expect(response.status).toBe(200);
   });
@@ -55,7 +55,7 @@ describe.each(keyHeaders)('a token in %s', (name) => {
     expect((await get('/v1/ai/models', bothHeaders)).status).toBe(200);
   });
 
-  test('beside a different bearer token is 400', async () => {
+  test('is refused beside a different bearer token', async () => {
     const bothHeaders = { [name]: world.userToken, authorization: `Bearer ${world.adminToken}` };
     expect(await statusAndError(await get('/v1/ai/models', bothHeaders))).toEqual([
       400,
@@ -69,7 +69,7 @@ describe.each(keyHeaders)('a token in %s', (name) => {
     expect(await statusAndError(response)).toEqual([403, 'forbidden_for_identity', null]);
   });
 
-  test('that is unknown is 401', async () => {
+  test('is refused when it is unknown', async () => {
     const response = await get('/v1/ai/models', { [name]: 'nonsense' });
     expect(await statusAndError(response)).toEqual([401, 'invalid_token', null]);
   });
@@ -108,7 +108,7 @@ describe('two key headers', () => {
 
   test('of one name are 400', async () => {
     const { status } = await rawRequest(world.url, 'GET', '/v1/ai/models', [
-      ['Host', new URL(world.url).host],
+      ['host', new URL(world.url).host],
       ['x-api-key', world.userToken],
       ['x-api-key', 'another'],
     ]);
@@ -123,4 +123,4 @@ test('a stream ends when the key of its call is revoked', async () => {
   const text = response.text();
   await world.user.accounts.revokeKey({ token_id: keyId });
   expect(await text).toContain('invalid_token');
-}, 15_000);
+});
