@@ -29,8 +29,8 @@ describe('parseDotenv', () => {
     ['A=1\nA=2', { A: '2' }],
     ["A=it's", { A: "it's" }],
     ['', {}],
-  ])('reads %j like dotenv', (text, expected) => {
-    expect(read(text)).toEqual(expected);
+  ])('reads %j like dotenv', (text, variables) => {
+    expect(read(text)).toEqual(variables);
   });
 
   test.each<[string, number, string]>([
@@ -62,9 +62,14 @@ describe('env.importVariables', () => {
   const keys = async () => (await world.admin.env.listVariables()).items.map(({ key }) => key);
   const importText = (content: string) => world.admin.env.importVariables({ content });
 
-  test('writes every variable, the last of equal keys', async () => {
-    const content =
-      '# Providers\nexport ACME_API_KEY="first CANARY key"\nTWO=2\nACME_API_KEY=second-CANARY-key\nPEM="-----BEGIN\nline\n-----END"';
+  test('writes every variable with the last value of its key', async () => {
+    const content = [
+      '# Providers',
+      'export ACME_API_KEY="first CANARY key"',
+      'TWO=2',
+      'ACME_API_KEY=second-CANARY-key',
+      'PEM="-----BEGIN\nline\n-----END"',
+    ].join('\n');
     await expect(importText(content)).resolves.toEqual({ imported: 3, keys: ['ACME_API_KEY', 'TWO', 'PEM'] });
     const { items } = await world.admin.env.listVariables({ reveal: true });
     expect(Object.fromEntries(items.map(({ key, value }) => [key, value]))).toMatchObject({
@@ -72,6 +77,9 @@ describe('env.importVariables', () => {
       TWO: '2',
       PEM: '-----BEGIN\nline\n-----END',
     });
+  });
+
+  test('writes nothing for a comment', async () => {
     await expect(importText('# nothing but a comment')).resolves.toEqual({ imported: 0, keys: [] });
   });
 
@@ -81,7 +89,7 @@ describe('env.importVariables', () => {
     ['a masked value', 'NEW=1\nMASKED=••••1234', 'line 2'],
     ['a value that is too long', `NEW=1\nLONG=${'x'.repeat(32 * 1024 + 1)}`, 'line 2'],
     ['a start-up key', 'NEW=1\nDATABASE_URL=postgres://x', 'line 2'],
-  ])('writes nothing for %s', async (_what, content, location) => {
+  ])('writes nothing for %s', async (_name, content, location) => {
     const answer = await refusal(importText(content));
     expect(answer).toMatchObject({ status: 400, param: 'content' });
     expect(answer.details[0]?.message).toContain(location);

@@ -1,13 +1,11 @@
 // Two gateways on one PostgreSQL: a value stored through one is used by the other, also after a
 // database outage.
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
 import { modelIds, startEnvWorld, type EnvWorld } from './world.ts';
 import { until } from '../../support/until.ts';
 
-const isPostgres = inject('databaseSource')?.engine === 'postgres';
-
-describe.runIf(isPostgres)('two gateways on one database', () => {
+describe('two gateways on one database', () => {
   let place: DatabasePlace;
   let firstWorld: EnvWorld;
   let otherWorld: EnvWorld;
@@ -23,24 +21,21 @@ describe.runIf(isPostgres)('two gateways on one database', () => {
   });
   const hasModel = async (world: EnvWorld) => (await modelIds(world)).includes('acme/fast');
 
-  test('a variable written or removed on one changes on the other', async () => {
-    const timesMs: number[] = [];
+  test('a change on one reaches the other', async () => {
+    const delaysMs: number[] = [];
     for (let round = 0; round < 5; round += 1) {
       await firstWorld.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: `CANARY-round-${round}` });
-      timesMs.push(await until(() => hasModel(otherWorld), 'the other gateway has the model'));
+      delaysMs.push(await until(() => hasModel(otherWorld), 'the other gateway has the model'));
       await otherWorld.user.ai.generateText({ model: 'acme/fast', prompt: 'x' });
       expect(otherWorld.keysSent().at(-1)).toBe(`CANARY-round-${round}`);
       await otherWorld.admin.env.removeVariable({ key: 'ACME_API_KEY' });
-      timesMs.push(
+      delaysMs.push(
         await until(async () => !(await hasModel(firstWorld)), 'the first gateway has the model no more'),
       );
     }
-    console.log(
-      `a change was seen on the other gateway after ${timesMs.map((ms) => Math.round(ms)).join(', ')} ms`,
-    );
     // The promise is one second. On a busy machine some of the ten changes take longer, so the
     // fifth fastest counts.
-    expect(timesMs.toSorted((a, b) => a - b)[4]).toBeLessThan(2_000);
+    expect(delaysMs.toSorted((a, b) => a - b)[4]).toBeLessThan(2_000);
   });
 
   test('a running call keeps its key', async () => {

@@ -25,7 +25,7 @@ function row(key: string, value: string): StoredVariable {
   };
 }
 
-function setting() {
+function createSetting() {
   // The scripted database: its rows, and whether it answers.
   const database = { rows: [] as StoredVariable[], isAway: false, loads: 0 };
   const redactor = createRedactor();
@@ -49,7 +49,7 @@ function setting() {
 
 describe('the environment in memory', () => {
   test('keeps its values during a database outage and then refreshes', async () => {
-    const { database, snapshot } = setting();
+    const { database, snapshot } = createSetting();
     database.rows = [row('A', 'first value')];
     await snapshot.refresh();
     database.rows = [row('A', 'second value'), row('BOTH', 'stored')];
@@ -63,7 +63,7 @@ describe('the environment in memory', () => {
   });
 
   test('shares one load among concurrent callers', async () => {
-    const { database, snapshot } = setting();
+    const { database, snapshot } = createSetting();
     const firstRefresh = snapshot.refresh();
     database.rows = [row('LATE', 'late value')];
     await Promise.all([firstRefresh, ...Array.from({ length: 50 }, () => snapshot.refresh())]);
@@ -73,7 +73,7 @@ describe('the environment in memory', () => {
   });
 
   test('redacts live secrets and no public values', async () => {
-    const { database, redactor, snapshot } = setting();
+    const { database, redactor, snapshot } = createSetting();
     database.rows = [row('KEY', 'old secret'), row('PUBLIC_URL', 'https://city.example')];
     await snapshot.refresh();
     snapshot.get('FROM_PROCESS');
@@ -87,7 +87,7 @@ describe('the environment in memory', () => {
   });
 
   test('does not replace an unreadable value by that of the process', async () => {
-    const { database, snapshot } = setting();
+    const { database, snapshot } = createSetting();
     database.rows = [{ ...row('BOTH', 'stored'), version: 999_999 }];
     await snapshot.refresh();
     expect(snapshot.get('BOTH')).toBeUndefined();

@@ -4,8 +4,7 @@ import { readGatewayConfig } from '../../../src/gateway/config.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
-import type { DatabasePlace } from '../../support/databases.ts';
-import { databaseEnv } from '../../support/databases.ts';
+import { databaseEnv, type DatabasePlace } from '../../support/databases.ts';
 
 /** Resolves with the log; rejects when the gateway refuses to start. */
 export async function startAndStop(place: DatabasePlace, env: Record<string, string>): Promise<string> {

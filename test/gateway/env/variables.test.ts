@@ -11,11 +11,12 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-const variable = async (key: string) =>
+const findVariable = async (key: string) =>
   (await world.admin.env.listVariables()).items.find((item) => item.key === key);
 const auditRows = (action: string) =>
   world.sql<{ actorKind: string; target: string | null; diff: unknown }[]>`
-    select actor_kind as "actorKind", target_id as target, diff from gateway.audit_entries where action = ${action} order by entry_id`;
+    select actor_kind as "actorKind", target_id as target, diff from gateway.audit_entries
+    where action = ${action} order by entry_id`;
 
 describe('env.upsertVariable', () => {
   test('takes effect at once for the model and its provider', async () => {
@@ -61,7 +62,7 @@ describe('env.upsertVariable', () => {
     ]) {
       expect(await refusal(call())).toMatchObject({ status: 400, code: 'env_key_reserved' });
     }
-    expect(await variable('OTHER')).toBeUndefined();
+    expect(await findVariable('OTHER')).toBeUndefined();
   });
 
   test('accepts the address of the City', async () => {
@@ -74,12 +75,10 @@ describe('env.upsertVariable', () => {
   });
 
   test('refuses a masked value', async () => {
-    const maskedVariable = await variable('ACME_API_KEY');
-    expect(
-      await refusal(
-        world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: maskedVariable?.value ?? '' }),
-      ),
-    ).toMatchObject({
+    const maskedVariable = await findVariable('ACME_API_KEY');
+    expect(maskedVariable?.value).toBe('••••9876');
+    const call = world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: maskedVariable?.value ?? '' });
+    expect(await refusal(call)).toMatchObject({
       status: 400,
       code: 'env_value_masked',
       param: 'value',
@@ -99,32 +98,35 @@ describe('env.upsertVariable', () => {
     },
   );
 
-  test('accepts at most 32 KiB of value', async () => {
+  test('accepts 32 KiB of value', async () => {
     const longestValue = 'é'.repeat(16 * 1024);
     await world.admin.env.upsertVariable({ key: 'WIDE', value: longestValue });
     const { items } = await world.admin.env.listVariables({ reveal: true });
     expect(items.find(({ key }) => key === 'WIDE')?.value).toBe(longestValue);
-    for (const value of [`${longestValue}x`, 'x'.repeat(32 * 1024 + 1), 'a\0b']) {
-      expect(await refusal(world.admin.env.upsertVariable({ key: 'WIDE', value }))).toMatchObject({
-        status: 400,
-        param: 'value',
-      });
-    }
     await world.admin.env.removeVariable({ key: 'WIDE' });
+  });
+
+  test.each([
+    ['more than 32 KiB of two-byte characters', `${'é'.repeat(16 * 1024)}x`],
+    ['more than 32 KiB of text', 'x'.repeat(32 * 1024 + 1)],
+    ['a NUL character', 'a\0b'],
+  ])('refuses a value with %s', async (_name, value) => {
+    expect(await refusal(world.admin.env.upsertVariable({ key: 'WIDE', value }))).toMatchObject({
+      status: 400,
+      param: 'value',
+    });
   });
 });
 
 describe('env.listVariables', () => {
-  test('shows the last four characters of longer values only', async () => {
-    for (const [value, masked] of [
-      ['x', '••••'],
-      ['123456789012', '••••'],
-      ['1234567890123', '••••0123'],
-      ['🔑'.repeat(12), '••••'],
-    ] as const) {
-      await world.admin.env.upsertVariable({ key: 'SHORT', value });
-      expect(await variable('SHORT')).toMatchObject({ value: masked, masked: true });
-    }
+  test.each([
+    ['x', '••••'],
+    ['123456789012', '••••'],
+    ['1234567890123', '••••0123'],
+    ['🔑'.repeat(12), '••••'],
+  ])('masks %j as %j', async (value, mask) => {
+    await world.admin.env.upsertVariable({ key: 'SHORT', value });
+    expect(await findVariable('SHORT')).toMatchObject({ value: mask, masked: true });
     await world.admin.env.removeVariable({ key: 'SHORT' });
   });
 
@@ -166,14 +168,17 @@ describe('env.removeVariable', () => {
   });
 
   test('audits each change with fingerprints instead of values', async () => {
+    await world.admin.env.upsertVariable({ key: 'AUDITED', value: secret });
+    await world.admin.env.removeVariable({ key: 'AUDITED' });
     const rows = [
       ...(await auditRows('env.upsertVariable')),
       ...(await auditRows('env.removeVariable')),
-    ].filter(({ target }) => target === 'ACME_API_KEY');
-    expect(rows.length).toBeGreaterThan(2);
+    ].filter(({ target }) => target === 'AUDITED');
+    expect(rows).toHaveLength(2);
     for (const { diff } of rows) {
-      for (const fingerprint of Object.values(diff as object))
-        expect(fingerprint === null || /^fp_[0-9a-f]{16}$/.test(fingerprint as string)).toBe(true);
+      const fingerprints = Object.values(diff as object);
+      expect(fingerprints.length).toBeGreaterThan(0);
+      for (const fingerprint of fingerprints) expect(fingerprint ?? '').toMatch(/^(fp_[0-9a-f]{16})?$/);
     }
   });
 });
@@ -225,22 +230,17 @@ describe('a value of the process', () => {
   });
 });
 
-describe('access', () => {
-  test('is for administrators only', async () => {
-    const routes: [string, string][] = [
-      ['GET', 'list'],
-      ['GET', 'catalog'],
-      ['POST', 'upsert'],
-      ['POST', 'remove'],
-      ['POST', 'import'],
-    ];
-    for (const [method, action] of routes) {
-      const ask = (headers: Record<string, string>) =>
-        fetch(`${world.url}/v1/env/${action}`, { method, headers });
-      expect((await ask({})).status).toBe(401);
-      expect((await ask({ authorization: `Bearer ${world.userToken}` })).status).toBe(403);
-    }
-  });
+test.each([
+  ['GET', 'list'],
+  ['GET', 'catalog'],
+  ['POST', 'upsert'],
+  ['POST', 'remove'],
+  ['POST', 'import'],
+])('%s /v1/env/%s is for administrators only', async (method, action) => {
+  const request = (headers: Record<string, string>) =>
+    fetch(`${world.url}/v1/env/${action}`, { method, headers });
+  expect((await request({})).status).toBe(401);
+  expect((await request({ authorization: `Bearer ${world.userToken}` })).status).toBe(403);
 });
 
 describe('a change in the database', () => {
@@ -251,6 +251,6 @@ describe('a change in the database', () => {
       await tx`update gateway.changes set number = number + 1`;
     });
     await until(async () => !(await modelIds(world)).includes('acme/fast'), 'the model is gone');
-    expect(await variable('ACME_API_KEY')).toBeUndefined();
+    expect(await findVariable('ACME_API_KEY')).toBeUndefined();
   });
 });
