@@ -86,7 +86,7 @@ function openSockets(count: number): Promise<unknown> {
 }
 
 describe('directory.getReadiness without file descriptors', () => {
-  test('is 503 without descriptors and 200 with them', async () => {
+  test('is 503 until descriptors are free again', async () => {
     await expect.poll(async () => (await readReadiness()).status).toBe(200);
     await openSockets(descriptorLimit);
     const readWithoutDescriptors = async () => {
