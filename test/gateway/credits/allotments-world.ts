@@ -12,13 +12,7 @@ import { creditsStore, verifyLedger, type CreditsStore } from '../../../src/gate
 import type { Sql } from '../../../src/kernel/data/database.ts';
 import { id } from '../../../src/kernel/ids.ts';
 import { testDatabase, type TestDatabase } from '../../support/databases.ts';
-import { callOf, facts } from './world.ts';
-
-export interface Balance {
-  posted: bigint;
-  held: bigint;
-  owed: bigint;
-}
+import { callOf, createPayer, ensureLocalBureau, facts, readAccount, type AccountRow } from './world.ts';
 
 export interface AllotmentsWorld {
   place: TestDatabase;
@@ -38,7 +32,7 @@ export interface AllotmentsWorld {
   /** Applies these credits on an allotment as the next batch of journal `gwy_a`. */
   charge(lines: readonly Partial<CoveredCharge>[], overrides?: Partial<ChargeBatch>): Promise<ApplyResult>;
   /** The row of the account, idle allotments as held. */
-  account(userId: string): Promise<Balance>;
+  account(userId: string): Promise<AccountRow>;
   keyRow(tokenId: string): Promise<{ spent: bigint; held: bigint }>;
   /** Lets time pass for leases and tickets. */
   advance(ms: number): Promise<void>;
@@ -54,7 +48,7 @@ export async function startAllotments(): Promise<AllotmentsWorld> {
   const credits = creditsStore(place.database);
   const generation = await store.generation();
   await startServerAt(sql, '-infinity');
-  await sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
+  await ensureLocalBureau(sql);
 
   return {
     place,
@@ -62,14 +56,7 @@ export async function startAllotments(): Promise<AllotmentsWorld> {
     store,
     credits,
     generation,
-    async user(amount) {
-      const userId = id('usr');
-      await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
-      await place.database.tx((tx) =>
-        credits.post(tx, { userId, kind: 'grant', ref: id('req'), credits: amount, reason: 'for a test' }),
-      );
-      return userId;
-    },
+    user: (amount) => createPayer(place.database, credits, amount),
     async key(userId, cap) {
       const tokenId = id('tok');
       await place.database.tx((tx) => credits.openKey(tx, { tokenId, userId, cap }));
@@ -91,40 +78,22 @@ export async function startAllotments(): Promise<AllotmentsWorld> {
       };
       return { ...(await store.allot(request)), allotmentId: request.allotmentId };
     },
-    async charge(lines, members = {}) {
-      const journalId = members.journalId ?? 'gwy_a';
-      const usedGeneration = members.generation ?? generation;
-      await store.openJournal(journalId, usedGeneration);
-      const expectedSeq = members.expectedSeq ?? (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
-      const charges = lines.map((line, index) => chargeOf({ seq: expectedSeq + index + 1, ...line }));
-      const toSeq = charges.at(-1)?.seq ?? expectedSeq + 1;
-      return store.applyCharges({
-        journalId,
-        generation: usedGeneration,
-        expectedSeq,
-        toSeq,
-        charges,
-        ...members,
-      });
-    },
-    async account(userId) {
-      const [row] = await sql<
-        Balance[]
-      >`select posted, held, owed from gateway.credits_accounts where account_id = ${userId}`;
-      if (row === undefined) throw new Error('This user has no account.');
-      return { ...row };
-    },
+    charge: (lines, overrides = {}) => applyNextBatch(store, lines, { generation, ...overrides }),
+    account: (userId) => readAccount(sql, userId),
     async keyRow(tokenId) {
-      const [row] = await sql<
-        { spent: bigint; held: bigint }[]
-      >`select spent, held from gateway.credits_keys where token_id = ${tokenId}`;
+      const [row] = await sql<{ spent: bigint; held: bigint }[]>`
+        select spent, held from gateway.credits_keys where token_id = ${tokenId}`;
       if (row === undefined) throw new Error('There is no such key.');
       return { ...row };
     },
     async advance(ms) {
       const seconds = ms / 1_000;
-      await sql`update gateway.credits_allotments set lease_until = lease_until - make_interval(secs => ${seconds}), ended_at = ended_at - make_interval(secs => ${seconds})`;
-      await sql`update gateway.credits_recalls set created_at = created_at - make_interval(secs => ${seconds})`;
+      await sql`
+        update gateway.credits_allotments
+        set lease_until = lease_until - make_interval(secs => ${seconds}),
+          ended_at = ended_at - make_interval(secs => ${seconds})`;
+      await sql`
+        update gateway.credits_recalls set created_at = created_at - make_interval(secs => ${seconds})`;
     },
     takeBack: (userId, amount) =>
       place.database.tx((tx) =>
@@ -143,13 +112,29 @@ export async function startAllotments(): Promise<AllotmentsWorld> {
   };
 }
 
+/** Applies the lines after those that the journal has applied. */
+async function applyNextBatch(
+  store: AllotmentStore,
+  lines: readonly Partial<CoveredCharge>[],
+  overrides: Partial<ChargeBatch> & { generation: string },
+): Promise<ApplyResult> {
+  const { journalId = 'gwy_a', generation } = overrides;
+  await store.openJournal(journalId, generation);
+  const expectedSeq = overrides.expectedSeq ?? (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
+  const charges = lines.map((line, index) => chargeOf({ seq: expectedSeq + index + 1, ...line }));
+  const toSeq = charges.at(-1)?.seq ?? expectedSeq + 1;
+  return store.applyCharges({ journalId, expectedSeq, toSeq, charges, ...overrides });
+}
+
 /**
  * Replaces the function that returns the start of the database server. The test server started less than a
  * minute ago, so no allotment could be taken back.
  */
-export async function startServerAt(sql: Sql, time: string): Promise<void> {
+export async function startServerAt(sql: Sql, time: 'now' | '-infinity'): Promise<void> {
+  const value = time === 'now' ? 'now()' : `'${time}'::timestamptz`;
   await sql.unsafe(
-    `create or replace function gateway.credits_server_start() returns timestamptz language sql stable as $$ select ${time === 'now' ? 'now()' : `'${time}'::timestamptz`} $$`,
+    `create or replace function gateway.credits_server_start() returns timestamptz
+      language sql stable as $$ select ${value} $$`,
   );
 }
 

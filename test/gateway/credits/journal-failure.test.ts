@@ -3,12 +3,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { journalDirectory } from '../../../src/gateway/credits/index.ts';
-import type { Credits } from '../../../src/gateway/credits/index.ts';
+import { journalDirectory, type Credits } from '../../../src/gateway/credits/index.ts';
 import { silentLog } from '../../support/databases.ts';
 import { failingFiles, ioError, noSpace } from './journal/failing-files.ts';
 import { manualClock } from './journal/world.ts';
-import { callOf, facts, startLedger, type LedgerWorld } from './world.ts';
+import { callOf, facts, sentFacts, startLedger, type LedgerWorld } from './world.ts';
 
 let world: LedgerWorld;
 let path: string;
@@ -31,7 +30,7 @@ function failingReplica() {
 async function call({ ledger }: Credits, userId: string): Promise<bigint> {
   const reservation = await ledger.reserve(callOf(userId), 20n);
   try {
-    reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} });
+    reservation.markSent(sentFacts);
   } catch (error) {
     reservation.release();
     throw error;
@@ -43,7 +42,7 @@ test('a running call is charged in the database when the disk fails', async () =
   const { credits, errors } = failingReplica();
   const userId = await world.user(500n);
   const reservation = await credits.ledger.reserve(callOf(userId), 20n);
-  reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} });
+  reservation.markSent(sentFacts);
   Object.assign(errors, { write: ioError, create: noSpace });
   expect(await reservation.settle(20n, facts())).toEqual({ charged: 20n });
   await credits.report(userId);

@@ -5,7 +5,7 @@ import { endAllotments } from '../../../src/gateway/credits/allotments/leases.ts
 import { askAllReports, type Credits } from '../../../src/gateway/credits/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { startAllotments, type AllotmentsWorld } from './allotments-world.ts';
-import { callOf, facts, startLedger, type LedgerWorld } from './world.ts';
+import { callOf, facts, payCall, startLedger, type LedgerWorld } from './world.ts';
 
 describe('the row of an allotment', () => {
   let world: AllotmentsWorld;
@@ -104,41 +104,35 @@ describe('a balance over two gateways', () => {
     }
   });
 
-  test('updates no row of other users', async () => {
+  test('countReports no row of other users', async () => {
     const [firstGateway] = await startGateways();
     const users = await Promise.all(Array.from({ length: 20 }, () => world.user(1_000n)));
     const [userId = ''] = users;
     for (const user of users) (await firstGateway.ledger.reserve(callOf(user), 10n)).release();
-    const updates = async (): Promise<bigint> => {
+    const countReports = async (): Promise<bigint> => {
       const [row] = await world.sql<{ sum: bigint }[]>`
         select coalesce(sum(report), 0)::bigint as sum from gateway.credits_allotments
         where account_id = any(${users.slice(1)}::text[])`;
       return row?.sum ?? 0n;
     };
-    const updatesBefore = await updates();
+    const countBefore = await countReports();
     for (let read = 0; read < 5; read += 1) await readBalance(firstGateway, userId);
-    expect(await updates()).toBe(updatesBefore);
+    expect(await countReports()).toBe(countBefore);
   });
 
   test('is spent to the end after calls that were cheaper than their bounds', async () => {
     const pair = await startGateways();
     const userId = await world.user(500n);
-    const call = async (credits: Credits, amount: bigint, price: bigint): Promise<string> => {
-      try {
-        const reservation = await credits.ledger.reserve(callOf(userId), amount);
-        await reservation.settle(price, facts());
-        return 'charged';
-      } catch (error) {
-        return (error as { code: string }).code;
-      }
-    };
     const results = await Promise.all(
-      Array.from({ length: 200 }, (_, index) => call(pair[index % 2] as Credits, 20n, 1n)),
+      Array.from({ length: 200 }, (_, index) =>
+        payCall(pair[index % 2] as Credits, userId, { amount: 20n, price: 1n }),
+      ),
     );
     const chargedCount = results.filter((result) => result === 'charged').length;
     expect(chargedCount).toBeGreaterThanOrEqual(25);
     const remainingCredits = 500n - BigInt(chargedCount);
-    expect(await call(pair[0], remainingCredits, remainingCredits)).toBe('charged');
+    const lastCall = { amount: remainingCredits, price: remainingCredits };
+    expect(await payCall(pair[0], userId, lastCall)).toBe('charged');
     expect(await readBalance(pair[1], userId)).toMatchObject({ body: { available: 0, posted: 0 } });
   });
 });

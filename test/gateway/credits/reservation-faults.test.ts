@@ -5,7 +5,7 @@ import { sqlAllotmentStore, type Credits, type CreditsOptions } from '../../../s
 import type { AllotmentStore } from '../../../src/gateway/credits/allotments/store.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
-import { callOf, facts, startLedger, type LedgerWorld } from './world.ts';
+import { callOf, facts, sentFacts, startLedger, type LedgerWorld } from './world.ts';
 
 let world: LedgerWorld;
 let replicas: Credits[] = [];
@@ -43,9 +43,9 @@ function faultyStore(): FaultyStore {
       return async (...values: unknown[]): Promise<unknown> => {
         const fault = state.isDown ? 'before' : (state.lossOf.get(String(name)) ?? 'none');
         state.lossOf.delete(String(name));
-        if (fault === 'before') throw lostDatabase();
+        if (fault === 'before') throw databaseUnavailable();
         const answer: unknown = await Reflect.apply(method, target, values);
-        if (fault === 'after') throw lostDatabase();
+        if (fault === 'after') throw databaseUnavailable();
         return answer;
       };
     },
@@ -53,7 +53,7 @@ function faultyStore(): FaultyStore {
   return state;
 }
 
-function lostDatabase(): Problem {
+function databaseUnavailable(): Problem {
   return new Problem('unavailable', 'database_unavailable', 'The database does not answer at the moment.');
 }
 
@@ -65,11 +65,9 @@ function replica(options: Partial<CreditsOptions> = {}): Credits {
 
 async function charge(credits: Credits, userId: string, amount: bigint, price: bigint): Promise<void> {
   const reservation = await credits.ledger.reserve(callOf(userId), amount);
-  reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} });
+  reservation.markSent(sentFacts);
   await reservation.settle(price, facts());
 }
-
-const balance = (userId: string) => world.account(userId);
 
 describe('a lost answer', () => {
   test.each(['before', 'after'] as const)('of a batch of charges counts once (%s)', async (fault) => {
@@ -78,11 +76,11 @@ describe('a lost answer', () => {
     const userId = await world.user(1_000n);
     lossOf.set('applyCharges', fault);
     await charge(credits, userId, 100n, 40n);
-    await expect.poll(() => balance(userId)).toMatchObject({ posted: 960n });
+    await expect.poll(() => world.account(userId)).toMatchObject({ posted: 960n });
     await charge(credits, userId, 100n, 40n);
-    await expect.poll(() => balance(userId)).toMatchObject({ posted: 920n });
+    await expect.poll(() => world.account(userId)).toMatchObject({ posted: 920n });
     await credits.close();
-    expect(await balance(userId)).toMatchObject({ posted: 920n, held: 0n });
+    expect(await world.account(userId)).toMatchObject({ posted: 920n, held: 0n });
   });
 
   test.each(['before', 'after'] as const)('of an opening keeps no credits (%s)', async (fault) => {
@@ -92,7 +90,7 @@ describe('a lost answer', () => {
     const userId = await world.user(1_000n);
     lossOf.set('allot', fault);
     await expect(charge(credits, userId, 100n, 40n)).rejects.toMatchObject({ code: 'database_unavailable' });
-    await expect.poll(() => balance(userId)).toMatchObject({ posted: 1_000n, held: 0n });
+    await expect.poll(() => world.account(userId)).toMatchObject({ posted: 1_000n, held: 0n });
     await charge(credits, userId, 1_000n, 40n);
   });
 
@@ -103,7 +101,7 @@ describe('a lost answer', () => {
     await charge(credits, userId, 500n, 40n);
     lossOf.set('giveBack', fault);
     await credits.start();
-    await expect.poll(() => balance(userId)).toMatchObject({ posted: 960n, held: 0n });
+    await expect.poll(() => world.account(userId)).toMatchObject({ posted: 960n, held: 0n });
     await charge(credits, userId, 960n, 960n);
   });
 });
@@ -116,9 +114,9 @@ describe('while the database is away', () => {
     const reservation = await credits.ledger.reserve(callOf(userId), 100n);
     faultyCredits.isDown = true;
     expect(await reservation.settle(60n, facts())).toEqual({ charged: 60n });
-    expect(await balance(userId)).toMatchObject({ posted: 1_000n });
+    expect(await world.account(userId)).toMatchObject({ posted: 1_000n });
     faultyCredits.isDown = false;
-    await expect.poll(() => balance(userId)).toMatchObject({ posted: 940n });
+    await expect.poll(() => world.account(userId)).toMatchObject({ posted: 940n });
   });
 
   test('a new token gets 503', async () => {
@@ -132,14 +130,15 @@ describe('while the database is away', () => {
     });
     faultyCredits.isDown = false;
   });
+});
 
-  test('a charge without a journal waits for the database', async () => {
-    const faultyCredits = faultyStore();
-    const credits = replica({ allotmentStore: faultyCredits.store, journals: null });
+describe('without a journal', () => {
+  test('a call is settled once its charge is in the database', async () => {
+    const credits = replica({ journals: null });
     const userId = await world.user(1_000n);
     const reservation = await credits.ledger.reserve(callOf(userId), 100n);
     await reservation.settle(60n, facts());
-    expect(await balance(userId)).toMatchObject({ posted: 940n });
+    expect(await world.account(userId)).toMatchObject({ posted: 940n });
   });
 });
 
@@ -159,11 +158,11 @@ describe('the journal of a process that is gone', () => {
     faultyCredits.isDown = true;
     await firstReservation.settle(60n, facts());
     await firstReplica.close();
-    expect(await balance(userId)).toMatchObject({ posted: 1_000n });
+    expect(await world.account(userId)).toMatchObject({ posted: 1_000n });
     await replica().start();
-    expect(await balance(userId)).toMatchObject({ posted: 933n, held: 0n });
+    expect(await world.account(userId)).toMatchObject({ posted: 933n, held: 0n });
     await replica().start();
-    expect(await balance(userId)).toMatchObject({ posted: 933n, held: 0n });
+    expect(await world.account(userId)).toMatchObject({ posted: 933n, held: 0n });
   });
 });
 
@@ -175,12 +174,10 @@ describe('a lease', () => {
     const userId = await world.user(1_000n);
     const reservation = await credits.ledger.reserve(callOf(userId), 100n);
     jumpMs = 5_000;
-    expect(() =>
-      reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} }),
-    ).toThrow(expect.objectContaining({ code: 'credits_busy' }));
+    expect(() => reservation.markSent(sentFacts)).toThrow(expect.objectContaining({ code: 'credits_busy' }));
     reservation.release();
     await charge(credits, userId, 100n, 10n);
     await credits.report(userId);
-    expect(await balance(userId)).toMatchObject({ posted: 990n });
+    expect(await world.account(userId)).toMatchObject({ posted: 990n });
   });
 });

@@ -1,10 +1,10 @@
 // Reservations on allotments with the real database and the real journal: exact over
 // parallel calls, keys and gateways, and without a statement while an allotment suffices.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { sqlAllotmentStore, type Credits, type Reservation } from '../../../src/gateway/credits/index.ts';
+import { sqlAllotmentStore, type Credits } from '../../../src/gateway/credits/index.ts';
 import type { AllotmentStore } from '../../../src/gateway/credits/allotments/store.ts';
-import { callOf, facts, startLedger, type LedgerWorld } from './world.ts';
 import { id } from '../../../src/kernel/ids.ts';
+import { callOf, facts, payCall, startLedger, type LedgerWorld } from './world.ts';
 
 let world: LedgerWorld;
 beforeAll(async () => {
@@ -28,38 +28,24 @@ function countingStore(): { store: AllotmentStore; calls: string[] } {
   return { store, calls };
 }
 
-/** Reserves, sends and settles one call; the name of the error where it is refused. */
-async function call(
-  { ledger }: Credits,
-  userId: string,
-  { amount, price, tokenId }: { amount: bigint; price: bigint; tokenId?: string },
-): Promise<string> {
-  let reservation: Reservation;
-  try {
-    reservation = await ledger.reserve(callOf(userId, tokenId === undefined ? {} : { tokenId }), amount);
-  } catch (error) {
-    return (error as { code: string }).code;
-  }
-  reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} });
-  await reservation.settle(price, facts());
-  return 'charged';
-}
-
 function count(results: readonly string[], result: string): number {
   return results.filter((entry) => entry === result).length;
 }
 
-async function totalOf(userId: string): Promise<{ posted: bigint; usage: bigint }> {
+async function readTotals(userId: string): Promise<{ posted: bigint; usage: bigint }> {
   const [row] = await world.sql<{ posted: bigint; usage: bigint }[]>`
-    select posted, (select coalesce(sum(credits), 0)::bigint from gateway.usage_records where user_id = ${userId}) as usage
+    select posted, (
+        select coalesce(sum(credits), 0)::bigint from gateway.usage_records where user_id = ${userId}
+      ) as usage
     from gateway.credits_accounts where account_id = ${userId}`;
   if (row === undefined) throw new Error('This user has no account.');
   return { ...row };
 }
 
-async function amountOf(userId: string): Promise<bigint> {
+async function readAllotted(userId: string): Promise<bigint> {
   const [row] = await world.sql<{ amount: bigint }[]>`
-    select coalesce(sum(amount), 0)::bigint as amount from gateway.credits_allotments where account_id = ${userId} and ended_at is null`;
+    select coalesce(sum(amount), 0)::bigint as amount from gateway.credits_allotments
+    where account_id = ${userId} and ended_at is null`;
   return row?.amount ?? 0n;
 }
 
@@ -68,29 +54,26 @@ describe('a reservation', () => {
     const credits = world.replica();
     const userId = await world.user(500n);
     const results = await Promise.all(
-      Array.from({ length: 200 }, () => call(credits, userId, { amount: 20n, price: 20n })),
+      Array.from({ length: 200 }, () => payCall(credits, userId, { amount: 20n, price: 20n })),
     );
     expect([count(results, 'charged'), count(results, 'insufficient_credits')]).toEqual([25, 175]);
     await credits.report(userId);
-    expect(await totalOf(userId)).toEqual({ posted: 0n, usage: 500n });
+    expect(await readTotals(userId)).toEqual({ posted: 0n, usage: 500n });
   });
 
   test('leaves what was not charged to later calls', async () => {
     const credits = world.replica();
     const userId = await world.user(500n);
     const firstResults = await Promise.all(
-      Array.from({ length: 200 }, () => call(credits, userId, { amount: 20n, price: 15n })),
+      Array.from({ length: 200 }, () => payCall(credits, userId, { amount: 20n, price: 15n })),
     );
     const successes = count(firstResults, 'charged');
     expect(successes).toBeGreaterThanOrEqual(25);
-    for (
-      let remainingCredits = 500n - BigInt(successes) * 15n;
-      remainingCredits >= 20n;
-      remainingCredits -= 15n
-    )
-      expect(await call(credits, userId, { amount: 20n, price: 15n })).toBe('charged');
-    expect(await call(credits, userId, { amount: 20n, price: 15n })).toBe('insufficient_credits');
-    expect(await call(credits, userId, { amount: 5n, price: 1n, tokenId: 'tok_other' })).toBe('charged');
+    let remainingCredits = 500n - BigInt(successes) * 15n;
+    for (; remainingCredits >= 20n; remainingCredits -= 15n)
+      expect(await payCall(credits, userId, { amount: 20n, price: 15n })).toBe('charged');
+    expect(await payCall(credits, userId, { amount: 20n, price: 15n })).toBe('insufficient_credits');
+    expect(await payCall(credits, userId, { amount: 5n, price: 1n, tokenId: 'tok_other' })).toBe('charged');
   });
 
   test('is exact over sixty keys of one user', async () => {
@@ -98,27 +81,27 @@ describe('a reservation', () => {
     const userId = await world.user(600n);
     const results = await Promise.all(
       Array.from({ length: 60 }, (_, key) =>
-        call(credits, userId, { amount: 20n, price: 20n, tokenId: `tok_key${key}` }),
+        payCall(credits, userId, { amount: 20n, price: 20n, tokenId: `tok_key${key}` }),
       ),
     );
     expect([count(results, 'charged'), count(results, 'insufficient_credits')]).toEqual([30, 30]);
     await credits.report(userId);
-    expect(await totalOf(userId)).toEqual({ posted: 0n, usage: 600n });
+    expect(await readTotals(userId)).toEqual({ posted: 0n, usage: 600n });
   });
 
   test('takes idle credits of the other keys of its user', async () => {
     const credits = world.replica();
     const userId = await world.user(100n);
-    expect(await call(credits, userId, { amount: 90n, price: 1n, tokenId: 'tok_a' })).toBe('charged');
-    expect(await call(credits, userId, { amount: 95n, price: 1n, tokenId: 'tok_b' })).toBe('charged');
+    expect(await payCall(credits, userId, { amount: 90n, price: 1n, tokenId: 'tok_a' })).toBe('charged');
+    expect(await payCall(credits, userId, { amount: 95n, price: 1n, tokenId: 'tok_b' })).toBe('charged');
   });
 
   test('never takes credits of another user', async () => {
     const credits = world.replica();
     const [richUser, poorUser] = [await world.user(1_000n), await world.user(10n)];
-    expect(await call(credits, richUser, { amount: 100n, price: 1n })).toBe('charged');
-    expect(await call(credits, poorUser, { amount: 20n, price: 20n })).toBe('insufficient_credits');
-    expect(await call(credits, poorUser, { amount: 10n, price: 10n })).toBe('charged');
+    expect(await payCall(credits, richUser, { amount: 100n, price: 1n })).toBe('charged');
+    expect(await payCall(credits, poorUser, { amount: 20n, price: 20n })).toBe('insufficient_credits');
+    expect(await payCall(credits, poorUser, { amount: 10n, price: 10n })).toBe('charged');
   });
 
   test('stays within the cap of its key', async () => {
@@ -127,17 +110,17 @@ describe('a reservation', () => {
     const tokenId = id('tok');
     await world.place.database.tx((tx) => credits.openKey(tx, { tokenId, userId, cap: 50n }));
     const results = await Promise.all(
-      Array.from({ length: 20 }, () => call(credits, userId, { amount: 10n, price: 10n, tokenId })),
+      Array.from({ length: 20 }, () => payCall(credits, userId, { amount: 10n, price: 10n, tokenId })),
     );
     expect([count(results, 'charged'), count(results, 'insufficient_credits')]).toEqual([5, 15]);
-    expect(await call(credits, userId, { amount: 10n, price: 10n })).toBe('charged');
+    expect(await payCall(credits, userId, { amount: 10n, price: 10n })).toBe('charged');
   });
 
   test('needs no statement while the allotment suffices', async () => {
     const { store, calls } = countingStore();
     const credits = world.replica({ allotmentStore: store });
     const userId = await world.user(1_000_000n);
-    await call(credits, userId, { amount: 100n, price: 1n });
+    await payCall(credits, userId, { amount: 100n, price: 1n });
     await credits.report(userId);
     await expect.poll(() => credits.ledger.available(userId, 'tok_test')).toBe(999_999n);
     calls.length = 0;
@@ -147,7 +130,7 @@ describe('a reservation', () => {
     (await reservation).release();
   });
 
-  test('of nothing needs no balance and no statement', async () => {
+  test('of zero needs no balance and no allotment', async () => {
     const { store, calls } = countingStore();
     const credits = world.replica({ allotmentStore: store });
     const userId = await world.user(0n);
@@ -155,7 +138,7 @@ describe('a reservation', () => {
     await reservation.settle(0n, facts());
     expect(calls).not.toContain('allot');
     await credits.report(userId);
-    expect((await totalOf(userId)).usage).toBe(0n);
+    expect((await readTotals(userId)).usage).toBe(0n);
   });
 
   test('is raised only within the credits', async () => {
@@ -169,20 +152,20 @@ describe('a reservation', () => {
     });
     expect(reservation.amount).toBe(60n);
     reservation.release();
-    expect(await call(credits, userId, { amount: 100n, price: 100n })).toBe('charged');
+    expect(await payCall(credits, userId, { amount: 100n, price: 100n })).toBe('charged');
   });
 
   test('charges once when it is settled twice', async () => {
     const credits = world.replica();
     const userId = await world.user(100n);
     const reservation = await credits.ledger.reserve(callOf(userId), 40n);
-    const [firstReservation, secondReservation] = await Promise.all([
+    const [firstSettlement, secondSettlement] = await Promise.all([
       reservation.settle(30n, facts()),
       reservation.settle(30n, facts()),
     ]);
-    expect([firstReservation, secondReservation]).toEqual([{ charged: 30n }, { charged: 30n }]);
+    expect([firstSettlement, secondSettlement]).toEqual([{ charged: 30n }, { charged: 30n }]);
     await credits.report(userId);
-    expect(await totalOf(userId)).toEqual({ posted: 70n, usage: 30n });
+    expect(await readTotals(userId)).toEqual({ posted: 70n, usage: 30n });
   });
 
   test('charges above its amount what account and allotment have', async () => {
@@ -190,10 +173,10 @@ describe('a reservation', () => {
     const userId = await world.user(100n);
     const reservation = await credits.ledger.reserve(callOf(userId), 10n);
     // An enlargement under way belongs to other calls.
-    await expect.poll(() => amountOf(userId)).toBeGreaterThan(10n);
+    await expect.poll(() => readAllotted(userId)).toBeGreaterThan(10n);
     await credits.report(userId);
     expect(await reservation.settle(130n, facts())).toEqual({ charged: 100n });
-    expect(await totalOf(userId)).toEqual({ posted: 0n, usage: 100n });
+    expect(await readTotals(userId)).toEqual({ posted: 0n, usage: 100n });
   });
 });
 
@@ -206,7 +189,7 @@ describe('a charge above its reservation', () => {
     expect(await largeReservation.settle(100n, facts())).toEqual({ charged: 20n });
     expect(await otherReservation.settle(30n, facts())).toEqual({ charged: 30n });
     await credits.report(userId);
-    expect(await totalOf(userId)).toEqual({ posted: 70n, usage: 50n });
+    expect(await readTotals(userId)).toEqual({ posted: 70n, usage: 50n });
   });
 });
 
@@ -230,7 +213,7 @@ describe('an exact hold', () => {
   test('takes idle credits of allotments', async () => {
     const credits = world.replica();
     const userId = await world.user(100n);
-    expect(await call(credits, userId, { amount: 90n, price: 1n })).toBe('charged');
+    expect(await payCall(credits, userId, { amount: 90n, price: 1n })).toBe('charged');
     const hold = await credits.ledger.hold(callOf(userId), 99n);
     await expect(credits.ledger.hold(callOf(userId), 1n)).rejects.toMatchObject({
       code: 'insufficient_credits',
@@ -251,37 +234,37 @@ describe('two gateways', () => {
     const userId = await world.user(500n);
     const results = await Promise.all(
       Array.from({ length: 200 }, (_, index) =>
-        call(pair[index % 2] as Credits, userId, { amount: 20n, price: 20n }),
+        payCall(pair[index % 2] as Credits, userId, { amount: 20n, price: 20n }),
       ),
     );
     expect(count(results, 'charged')).toBe(25);
     expect(count(results, 'insufficient_credits') + count(results, 'credits_busy')).toBe(175);
     await Promise.all(pair.map((credits) => credits.report(userId)));
-    expect(await totalOf(userId)).toEqual({ posted: 0n, usage: 500n });
+    expect(await readTotals(userId)).toEqual({ posted: 0n, usage: 500n });
   });
 
   test('give each other their idle credits', async () => {
     const [firstGateway, secondGateway] = await startGateways();
     const userId = await world.user(1_000n);
-    expect(await call(firstGateway, userId, { amount: 800n, price: 10n })).toBe('charged');
-    expect(await call(secondGateway, userId, { amount: 900n, price: 10n })).toBe('charged');
-    expect(await call(firstGateway, userId, { amount: 980n, price: 980n })).toBe('charged');
-    expect(await call(secondGateway, userId, { amount: 1n, price: 1n })).toBe('insufficient_credits');
+    expect(await payCall(firstGateway, userId, { amount: 800n, price: 10n })).toBe('charged');
+    expect(await payCall(secondGateway, userId, { amount: 900n, price: 10n })).toBe('charged');
+    expect(await payCall(firstGateway, userId, { amount: 980n, price: 980n })).toBe('charged');
+    expect(await payCall(secondGateway, userId, { amount: 1n, price: 1n })).toBe('insufficient_credits');
   });
 
   test('refuse with 402 what is reserved elsewhere', async () => {
     const [firstGateway, secondGateway] = await startGateways();
     const userId = await world.user(100n);
     const reservation = await firstGateway.ledger.reserve(callOf(userId), 80n);
-    expect(await call(secondGateway, userId, { amount: 30n, price: 30n })).toBe('insufficient_credits');
-    expect(await call(secondGateway, userId, { amount: 20n, price: 20n })).toBe('charged');
+    expect(await payCall(secondGateway, userId, { amount: 30n, price: 30n })).toBe('insufficient_credits');
+    expect(await payCall(secondGateway, userId, { amount: 20n, price: 20n })).toBe('charged');
     await reservation.settle(80n, facts());
   });
 
   test('keep no idle credits from a deduction', async () => {
     const [firstGateway, secondGateway] = await startGateways();
     const userId = await world.user(1_000n);
-    expect(await call(firstGateway, userId, { amount: 600n, price: 0n })).toBe('charged');
+    expect(await payCall(firstGateway, userId, { amount: 600n, price: 0n })).toBe('charged');
     await secondGateway.balances.recallIdle(userId);
     expect(await world.account(userId)).toMatchObject({ posted: 1_000n, held: 0n });
   });
@@ -291,7 +274,7 @@ describe('a stop of the gateway', () => {
   test('charges everything and holds nothing', async () => {
     const credits = world.replica();
     const userId = await world.user(1_000n);
-    await call(credits, userId, { amount: 100n, price: 7n });
+    await payCall(credits, userId, { amount: 100n, price: 7n });
     await credits.close();
     expect(await world.account(userId)).toMatchObject({ posted: 993n, held: 0n });
   });

@@ -2,7 +2,7 @@
 // are away, then go on in the restored ledger.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startNewGeneration, type Credits } from '../../../src/gateway/credits/index.ts';
-import { callOf, facts, startLedger, type LedgerWorld } from './world.ts';
+import { callOf, facts, payCall, sentFacts, startLedger, type LedgerWorld } from './world.ts';
 
 let world: LedgerWorld;
 beforeAll(async () => {
@@ -10,16 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-async function call({ ledger }: Credits, userId: string, amount = 10n): Promise<string> {
-  try {
-    const reservation = await ledger.reserve(callOf(userId), amount);
-    reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} });
-    await reservation.settle(amount, facts());
-    return 'charged';
-  } catch (error) {
-    return (error as { code: string }).code;
-  }
-}
+const call = (credits: Credits, userId: string) => payCall(credits, userId, { amount: 10n, price: 10n });
 
 async function startCredits(): Promise<Credits> {
   const credits = world.replica();
@@ -59,27 +50,23 @@ describe('a restore under a running gateway', () => {
     await credits.report(userId);
     await startNewGeneration(world.place.database);
     // A call on credits that were idle in memory is still charged to the former ledger.
-    const chargedNow = async (): Promise<bigint> => {
+    const chargeAndRead = async (): Promise<bigint> => {
       await call(credits, userId);
       await credits.report(userId);
       return (await world.account(userId)).posted;
     };
-    await expect.poll(chargedNow, { timeout: 20_000, interval: 100 }).toBeLessThan(990n);
+    await expect.poll(chargeAndRead, { interval: 100 }).toBeLessThan(990n);
     expect(await call(credits, userId)).toBe('charged');
-    await expect.poll(async () => (await world.account(userId)).held, { timeout: 20_000 }).toBe(0n);
+    await expect.poll(async () => (await world.account(userId)).held).toBe(0n);
   });
 
   test('lets a call that was under way end', async () => {
     const credits = await startCredits();
     const userId = await world.user(1_000n);
     const reservation = await credits.ledger.reserve(callOf(userId), 100n);
-    reservation.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} });
+    reservation.markSent(sentFacts);
     await startNewGeneration(world.place.database);
-    await expect
-      .poll(() => world.logLines.some((line) => line.includes('continues with the restored ledger')), {
-        timeout: 20_000,
-      })
-      .toBe(true);
+    await expect.poll(() => world.logLines.join('')).toContain('continues with the restored ledger');
     expect(await reservation.settle(50n, facts())).toEqual({ charged: 50n });
     await credits.close();
     expect(await world.account(userId)).toMatchObject({ held: 0n });

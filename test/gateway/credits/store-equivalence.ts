@@ -18,7 +18,7 @@ import { testDatabase } from '../../support/databases.ts';
 import { seededRandom, type Random } from '../../simulation/random.ts';
 import { StoreModel, type StoredAllotment } from '../../simulation/store-model.ts';
 import { chargeOf, startServerAt } from './allotments-world.ts';
-import { callOf, facts } from './world.ts';
+import { callOf, ensureLocalBureau, facts } from './world.ts';
 
 const epochMs = Date.UTC(2026, 0, 1);
 const gateways = ['gwy_a', 'gwy_b', 'gwy_c'];
@@ -73,10 +73,11 @@ async function startPair(database: Database, seed: number): Promise<Pair> {
     create table gateway.credits_test_clock (now timestamptz not null);
     insert into gateway.credits_test_clock values (to_timestamp(${epochMs / 1_000}));
     alter function gateway.credits_clock() rename to credits_real_clock;
-    create function gateway.credits_clock() returns timestamptz language sql volatile as $$ select now from gateway.credits_test_clock $$`);
+    create function gateway.credits_clock() returns timestamptz
+      language sql volatile as $$ select now from gateway.credits_test_clock $$`);
   await startServerAt(sql, '-infinity');
   const model = new StoreModel({ generation: await store.generation(), nowMs: () => nowMs });
-  await sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
+  await ensureLocalBureau(sql);
   for (const userId of users) {
     model.addUser(
       userId,
@@ -124,7 +125,7 @@ function post(
   );
 }
 
-// Each operation runs on both and returns what the model answered and what the database answered.
+// Each operation runs on both; a frequent one is listed several times.
 type Kind = (pair: Pair) => Promise<[expected: unknown, actual: unknown]>;
 
 const kinds: readonly Kind[] = [
@@ -278,10 +279,10 @@ async function askReports({ model, store, random }: Pair): Promise<[unknown, unk
 
 async function recall({ model, store, random, next }: Pair): Promise<[unknown, unknown]> {
   const { userId, tokenId } = random.pick(tokens);
-  const existing = [...model.tickets.values()];
+  const openTickets = [...model.tickets.values()];
   const request: RecallRequest =
-    existing.length > 0 && random.chance(0.1)
-      ? random.pick(existing)
+    openTickets.length > 0 && random.chance(0.1)
+      ? random.pick(openTickets)
       : {
           ticket: `tkt_${next()}`,
           gatewayId: random.pick(gateways),
@@ -503,18 +504,26 @@ function modelRows(model: StoreModel): unknown {
 async function readRows(sql: Sql): Promise<unknown> {
   const [row] = await sql<{ rows: unknown }[]>`
     select jsonb_build_object(
-      'accounts', (select jsonb_agg(jsonb_build_array(account_id, posted::text, held::text, owed::text) order by account_id)
+      'accounts', (select jsonb_agg(jsonb_build_array(
+          account_id, posted::text, held::text, owed::text) order by account_id)
         from gateway.credits_accounts),
-      'keys', (select jsonb_agg(jsonb_build_array(token_id, spent::text, held::text) order by token_id collate "C") from gateway.credits_keys),
-      'allotments', (select coalesce(jsonb_agg(jsonb_build_array(allotment_id, version::text, gateway_id, account_id, token_id,
-          amount::text, reserved::text, unapplied::text, charged::text, report::text, recall::text, is_recalled::text, is_closed::text,
-          (extract(epoch from lease_until) * 1000 - ${epochMs}::bigint)::bigint::text) order by allotment_id), '[]')
+      'keys', (select jsonb_agg(jsonb_build_array(
+          token_id, spent::text, held::text) order by token_id collate "C")
+        from gateway.credits_keys),
+      'allotments', (select coalesce(jsonb_agg(jsonb_build_array(
+          allotment_id, version::text, gateway_id, account_id, token_id, amount::text, reserved::text,
+          unapplied::text, charged::text, report::text, recall::text, is_recalled::text, is_closed::text,
+          (extract(epoch from lease_until) * 1000 - ${epochMs}::bigint)::bigint::text
+          ) order by allotment_id), '[]')
         from gateway.credits_allotments where ended_at is null),
       'ended', (select count(*) from gateway.credits_allotments where ended_at is not null),
-      'tickets', (select coalesce(jsonb_agg(jsonb_build_array(ticket, gateway_id, account_id, token_id, need::text, is_key_only::text,
+      'tickets', (select coalesce(jsonb_agg(jsonb_build_array(
+          ticket, gateway_id, account_id, token_id, need::text, is_key_only::text,
           (extract(epoch from created_at) * 1000 - ${epochMs}::bigint)::bigint::text) order by ticket), '[]')
         from gateway.credits_recalls),
-      'journals', (select jsonb_agg(jsonb_build_array(journal_id, applied_seq::text, report_asked::text, report_done::text) order by journal_id) from gateway.credits_journals),
+      'journals', (select jsonb_agg(jsonb_build_array(
+          journal_id, applied_seq::text, report_asked::text, report_done::text) order by journal_id)
+        from gateway.credits_journals),
       'usage', (select jsonb_build_array(count(*), coalesce(sum(credits), 0)::text)
         from gateway.usage_records where usage_id like 'use_c%')) as rows`;
   return row?.rows;

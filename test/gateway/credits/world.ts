@@ -10,16 +10,24 @@ import {
   sqlAllotmentStore,
   type Credits,
   type CreditsOptions,
+  type CreditsStore,
   type LedgerTimes,
   type PaidCall,
+  type Reservation,
 } from '../../../src/gateway/credits/index.ts';
 import type { UsageFacts } from '../../../src/gateway/usage/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import type { Sql } from '../../../src/kernel/data/database.ts';
+import type { Database, Sql } from '../../../src/kernel/data/database.ts';
 import { id } from '../../../src/kernel/ids.ts';
 import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 import { testDatabase, type TestDatabase } from '../../support/databases.ts';
+
+export interface AccountRow {
+  posted: bigint;
+  held: bigint;
+  owed: bigint;
+}
 
 export interface LedgerWorld {
   place: TestDatabase;
@@ -32,7 +40,7 @@ export interface LedgerWorld {
   replica(overrides?: Partial<CreditsOptions>): Credits;
   /** A user with these credits. */
   user(credits: bigint): Promise<string>;
-  account(userId: string): Promise<{ posted: bigint; held: bigint; owed: bigint }>;
+  account(userId: string): Promise<AccountRow>;
   close(): Promise<void>;
 }
 
@@ -57,7 +65,7 @@ export async function startLedger(): Promise<LedgerWorld> {
     write: (line) => void logLines.push(line),
   });
   const replicas: Credits[] = [];
-  await sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
+  await ensureLocalBureau(sql);
 
   function replica(overrides: Partial<CreditsOptions> = {}): Credits {
     const replicaCredits = credits({
@@ -88,21 +96,10 @@ export async function startLedger(): Promise<LedgerWorld> {
     logLines,
     replica,
     async user(amount) {
-      const userId = id('usr');
-      await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
       const { balances } = replicas[0] ?? replica();
-      await place.database.tx((tx) =>
-        balances.post(tx, { userId, kind: 'grant', ref: id('req'), credits: amount, reason: 'for a test' }),
-      );
-      return userId;
+      return createPayer(place.database, balances, amount);
     },
-    async account(userId) {
-      const [row] = await sql<
-        { posted: bigint; held: bigint; owed: bigint }[]
-      >`select posted, held, owed from gateway.credits_accounts where account_id = ${userId}`;
-      if (row === undefined) throw new Error('This user has no account.');
-      return { ...row };
-    },
+    account: (userId) => readAccount(sql, userId),
     async close() {
       for (const replica of replicas) await replica.close();
       await place.close();
@@ -110,6 +107,55 @@ export async function startLedger(): Promise<LedgerWorld> {
     },
   };
 }
+
+/** The Bureau of the users that tests create. */
+export async function ensureLocalBureau(sql: Sql): Promise<void> {
+  await sql`
+    insert into gateway.bureaus_records (bureau_id, name, server_url)
+    values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
+}
+
+/** Creates a user with these credits; resolves with its id. */
+export async function createPayer(
+  { sql, tx: transaction }: Pick<Database, 'sql' | 'tx'>,
+  balances: { post(...input: Parameters<CreditsStore['post']>): Promise<unknown> },
+  credits: bigint,
+): Promise<string> {
+  const userId = id('usr');
+  await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
+  await transaction((tx) =>
+    balances.post(tx, { userId, kind: 'grant', ref: id('req'), credits, reason: 'for a test' }),
+  );
+  return userId;
+}
+
+/** The row of the account, idle allotments as held. */
+export async function readAccount(sql: Sql, userId: string): Promise<AccountRow> {
+  const [row] = await sql<AccountRow[]>`
+    select posted, held, owed from gateway.credits_accounts where account_id = ${userId}`;
+  if (row === undefined) throw new Error('This user has no account.');
+  return { ...row };
+}
+
+/** Reserves, sends and settles one call; resolves with 'charged' or the code of its refusal. */
+export async function payCall(
+  { ledger }: Pick<Credits, 'ledger'>,
+  userId: string,
+  { amount, price, tokenId }: { amount: bigint; price: bigint; tokenId?: string },
+): Promise<string> {
+  let reservation: Reservation;
+  try {
+    reservation = await ledger.reserve(callOf(userId, tokenId === undefined ? {} : { tokenId }), amount);
+    reservation.markSent(sentFacts);
+  } catch (error) {
+    return (error as { code: string }).code;
+  }
+  await reservation.settle(price, facts());
+  return 'charged';
+}
+
+/** What a reservation records when its request is sent. */
+export const sentFacts = { model: 'acme/fast', provider: 'acme', inputCredits: 1n, facts: {} };
 
 export function callOf(userId: string, overrides: Partial<PaidCall> = {}): PaidCall {
   return {
