@@ -1,3 +1,4 @@
+// Journals of processes that have ended: who may take one, which charges it has, and damaged bytes.
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -6,7 +7,7 @@ import {
   checkpointLine,
   finalLine,
   type JournalWorld,
-  journalWorld,
+  openJournalWorld,
   readCharges,
   sampleCall,
   sentLine,
@@ -30,7 +31,7 @@ const threeCalls = [finalLine('a'), finalLine('b'), finalLine('c')];
 
 describe('takeAbandoned', () => {
   test('leaves a journal in use alone', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const journal = await world.open();
     expect(await world.directory().takeAbandoned()).toEqual([]);
     await journal.sync(journal.append(finalLine('a')));
@@ -39,7 +40,7 @@ describe('takeAbandoned', () => {
   });
 
   test('gives a journal to one taker', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     await leaveJournal(world, threeCalls);
     const journals = await Promise.all([
       world.directory().takeAbandoned(),
@@ -51,13 +52,13 @@ describe('takeAbandoned', () => {
   });
 
   test('names the journal and its generation', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { journalId } = await leaveJournal(world, threeCalls);
     expect(await world.take()).toMatchObject({ journalId, generation: 'gen-1' });
   });
 
   test('removes an incomplete folder', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { journalId } = await leaveJournal(world, threeCalls);
     const folder = join(world.path, journalId);
     for (const name of await readdir(folder)) await rm(join(folder, name));
@@ -66,7 +67,7 @@ describe('takeAbandoned', () => {
   });
 
   test('puts a journal aside that names no ledger', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { journalId } = await leaveJournal(world, threeCalls);
     await writeFile(join(world.path, journalId, 'journal.json'), '');
     expect(await world.directory().takeAbandoned()).toEqual([]);
@@ -77,7 +78,7 @@ describe('takeAbandoned', () => {
 
 describe('charges', () => {
   test('gives final lines with their numbers', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     await leaveJournal(world, [sentLine('a'), finalLine('a', 7n), finalLine('b', 8n)]);
     const journal = await world.take();
     expect(await readCharges(journal)).toEqual([
@@ -88,7 +89,7 @@ describe('charges', () => {
   });
 
   test('charges a call without an end by its input estimate', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     await leaveJournal(world, [sentLine('a', 5n)]);
     expect(await readCharges(await world.take())).toMatchObject([
       {
@@ -103,7 +104,7 @@ describe('charges', () => {
   });
 
   test('charges a call without an end by its last checkpoint', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     await leaveJournal(world, [sentLine('a', 5n), checkpointLine('a', 9n), checkpointLine('a', 12n)]);
     expect(await readCharges(await world.take())).toMatchObject([
       { credits: 12n, facts: { durationMs: 7, outcome: 'upstream_failed' } },
@@ -111,7 +112,7 @@ describe('charges', () => {
   });
 
   test('closes a call once', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     await leaveJournal(world, [sentLine('a', 5n)]);
     const firstJournal = await world.take();
     const charges = await readCharges(firstJournal);
@@ -121,7 +122,7 @@ describe('charges', () => {
   });
 
   test('numbers an estimate above what the database has applied', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     await leaveJournal(world, [finalLine('a'), sentLine('b', 5n)]);
     const journal = await world.take();
     expect(await readCharges(journal, 40)).toMatchObject([{ seq: 41, usageId: 'b' }]);
@@ -130,7 +131,7 @@ describe('charges', () => {
   });
 
   test('ignores a last line torn at any byte', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const journal = await leaveJournal(world, threeCalls);
     const path = await findOnlySegment(world, journal);
     const bytes = await readFile(path);
@@ -145,7 +146,7 @@ describe('charges', () => {
   });
 
   test('charges a call whose torn end is followed by its estimate', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const journal = await leaveJournal(world, [finalLine('a'), sentLine('b', 5n), finalLine('b', 9n)]);
     const path = await findOnlySegment(world, journal);
     const bytes = await readFile(path);
@@ -162,7 +163,7 @@ describe('charges', () => {
   });
 
   test('treats lines behind a torn page as unsynced', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const journal = await world.open();
     await journal.sync(journal.append(finalLine('a')));
     for (const usageId of ['b', 'c']) journal.append(finalLine(usageId));
@@ -189,13 +190,13 @@ describe('a flipped byte in the middle', () => {
   }
 
   test('leaves the other lines to be applied', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     await damageJournal(world);
     expect(await readCharges(await world.take())).toMatchObject([{ seq: 1 }, { seq: 3 }]);
   });
 
   test('copies the segment aside with one alarm', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { journalId } = await damageJournal(world);
     const journal = await world.take();
     await readCharges(journal);
@@ -207,7 +208,7 @@ describe('a flipped byte in the middle', () => {
 
 describe('remove', () => {
   test('keeps the folder for ten minutes', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { journalId } = await leaveJournal(world, threeCalls);
     await (await world.take()).remove();
     world.clock.advance(10 * 60_000 - 1);
@@ -223,7 +224,7 @@ describe('remove', () => {
 
 describe('unlock', () => {
   test('has no effect after remove', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     await leaveJournal(world, threeCalls);
     const journal = await world.take();
     await journal.remove();
@@ -233,7 +234,7 @@ describe('unlock', () => {
 
 describe('putAside', () => {
   test('hides the journal from takers', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { journalId } = await leaveJournal(world, threeCalls);
     await (await world.take()).putAside('other_generation');
     expect(await world.directory().takeAbandoned()).toEqual([]);

@@ -1,8 +1,9 @@
+// Journals that were put aside: the operator lists, restores or discards them.
 import { readFile, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { discardAside, listAside, restoreFromAside } from '../../../../src/gateway/credits/journal/aside.ts';
-import { finalLine, type JournalWorld, journalWorld, readCharges, sentLine } from './world.ts';
+import { finalLine, type JournalWorld, openJournalWorld, readCharges, sentLine } from './world.ts';
 
 /** A journal of another generation that was put aside; its name. */
 async function leaveAside(world: JournalWorld): Promise<string> {
@@ -16,7 +17,7 @@ async function leaveAside(world: JournalWorld): Promise<string> {
 
 describe('listAside', () => {
   test('reports the content of a journal and its reason', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const name = await leaveAside(world);
     expect(await listAside(world.path)).toEqual([
       {
@@ -33,14 +34,14 @@ describe('listAside', () => {
   });
 
   test('is empty where nothing was put aside', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     expect(await listAside(world.path)).toEqual([]);
   });
 });
 
 describe('restoreFromAside', () => {
   test('gives the journal to the present ledger', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const name = await leaveAside(world);
     const journalId = await restoreFromAside(world.path, name, { generation: 'gen-2', usageDays: 400 });
     const journal = await world.take();
@@ -51,7 +52,7 @@ describe('restoreFromAside', () => {
   });
 
   test('refuses a copy of a damaged segment', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const journal = await world.open();
     for (const usageId of ['a', 'b', 'c']) await journal.sync(journal.append(finalLine(usageId)));
     await journal.close();
@@ -70,7 +71,7 @@ describe('restoreFromAside', () => {
   });
 
   test('refuses a journal from before the oldest usage records', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const name = await leaveAside(world);
     const segment = join(world.path, 'aside', name, '0000000000000001.segment');
     const days = (count: number) => Date.now() / 1_000 - count * 86_400;
@@ -83,7 +84,7 @@ describe('restoreFromAside', () => {
   });
 
   test('refuses a name outside the folder', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     await leaveAside(world);
     await expect(restoreFromAside(world.path, '..', { generation: 'gen-2', usageDays: 400 })).rejects.toThrow(
       'No journal named',
@@ -93,14 +94,14 @@ describe('restoreFromAside', () => {
 
 describe('discardAside', () => {
   test('deletes the journal', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const name = await leaveAside(world);
     await discardAside(world.path, name);
     expect(await listAside(world.path)).toEqual([]);
   });
 
   test('refuses an unknown name', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     await expect(discardAside(world.path, 'gwy_x')).rejects.toThrow('No journal named');
   });
 });

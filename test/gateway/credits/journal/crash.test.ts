@@ -1,18 +1,18 @@
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+// The journal after kill -9 of its writer, with many lines, and on a full disk.
+import { type ChildProcessByStdio, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { finalLine, journalWorld, readCharges } from './world.ts';
+import { finalLine, openJournalWorld, readCharges } from './world.ts';
 
 const program = join(import.meta.dirname, 'writer-process.ts');
 
-function startWriter(
-  path: string,
-  args: readonly string[],
-  nodeOptions: readonly string[] = [],
-): ChildProcess {
+type Writer = ChildProcessByStdio<null, Readable, null>;
+
+function startWriter(path: string, args: readonly string[], nodeOptions: readonly string[] = []): Writer {
   const child = spawn(process.execPath, [...nodeOptions, program, path, ...args], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
@@ -20,18 +20,18 @@ function startWriter(
   return child;
 }
 
-async function linesOf(child: ChildProcess): Promise<string[]> {
+async function readLines({ stdout }: Writer): Promise<string[]> {
   const lines: string[] = [];
-  if (child.stdout !== null) for await (const line of createInterface(child.stdout)) lines.push(line);
+  for await (const line of createInterface(stdout)) lines.push(line);
   return lines;
 }
 
 describe('kill -9 of the writer', () => {
-  test('leaves every synced line, once', async () => {
-    const world = await journalWorld();
+  test('leaves every synced line once', async () => {
+    const world = await openJournalWorld();
     const child = startWriter(world.path, ['write']);
     const syncedIds: string[] = [];
-    for await (const line of createInterface(child.stdout ?? process.stdin)) {
+    for await (const line of createInterface(child.stdout)) {
       syncedIds.push(line);
       if (syncedIds.length === 2_000) child.kill('SIGKILL');
     }
@@ -43,9 +43,9 @@ describe('kill -9 of the writer', () => {
   });
 
   test('frees the folder', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const child = startWriter(world.path, ['write']);
-    await once(createInterface(child.stdout ?? process.stdin), 'line');
+    await once(createInterface(child.stdout), 'line');
     expect(await world.directory().takeAbandoned()).toEqual([]);
     child.kill('SIGKILL');
     await once(child, 'exit');
@@ -54,16 +54,16 @@ describe('kill -9 of the writer', () => {
 });
 
 test('the journal replays 100,000 lines in 64 MB of heap', async () => {
-  const world = await journalWorld();
+  const world = await openJournalWorld();
   await once(startWriter(world.path, ['fill', '100000']), 'exit');
   const replay = startWriter(world.path, ['replay'], ['--max-old-space-size=64']);
-  expect(await linesOf(replay)).toEqual(['100000']);
+  expect(await readLines(replay)).toEqual(['100000']);
 });
 
 const canMount = process.platform === 'linux' && process.getuid?.() === 0;
 
 test.runIf(canMount)('the journal survives a full disk', async () => {
-  const world = await journalWorld();
+  const world = await openJournalWorld();
   const path = join(world.path, 'small');
   await mkdir(path);
   execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', path]);

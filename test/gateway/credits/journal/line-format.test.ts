@@ -1,3 +1,4 @@
+// The frames in which lines are stored: what is read back after bytes were changed or lost.
 import { describe, expect, test } from 'vitest';
 import {
   type Frame,

@@ -1,20 +1,21 @@
+// A journal in use: when its lines are on disk, and what a failing disk leads to.
 import { readdir } from 'node:fs/promises';
 import { describe, expect, test, vi } from 'vitest';
 import { failingFiles, ioError, noSpace } from './failing-files.ts';
-import { checkpointLine, finalLine, journalWorld, readCharges, sentLine } from './world.ts';
+import { checkpointLine, finalLine, openJournalWorld, readCharges, sentLine } from './world.ts';
 
 const usageIds = (charges: readonly { usageId: string }[]): string[] => charges.map(({ usageId }) => usageId);
 
 describe('append', () => {
   test('numbers the lines from one', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const journal = await world.open();
     expect([journal.append(sentLine('a')), journal.append(finalLine('a'))]).toEqual([1, 2]);
     await journal.close();
   });
 
   test('writes the lines of a turn at once', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { files, writes } = failingFiles();
     const journal = await world.open({ files });
     for (const usageId of ['a', 'b', 'c']) journal.append(sentLine(usageId));
@@ -26,7 +27,7 @@ describe('append', () => {
 
 describe('sync', () => {
   test('covers all waiting lines with one fdatasync', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { files, syncs } = failingFiles();
     const journal = await world.open({ files });
     const seqs = ['a', 'b', 'c', 'd'].map((usageId) => journal.append(finalLine(usageId)));
@@ -36,7 +37,7 @@ describe('sync', () => {
   });
 
   test('has one fdatasync in flight', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { files, syncs } = failingFiles();
     const journal = await world.open({ files });
     const firstSync = journal.sync(journal.append(finalLine('a')));
@@ -48,7 +49,7 @@ describe('sync', () => {
   });
 
   test('resolves at once for a line on disk', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { files, syncs } = failingFiles();
     const journal = await world.open({ files });
     await journal.sync(journal.append(finalLine('a')));
@@ -60,7 +61,7 @@ describe('sync', () => {
 
 describe('a failed fdatasync', () => {
   test('moves the lines to a new segment', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { files, errors, syncs } = failingFiles();
     const journal = await world.open({ files });
     await journal.sync(journal.append(finalLine('a')));
@@ -76,7 +77,7 @@ describe('a failed fdatasync', () => {
   });
 
   test('carries over lines that no call waited for', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { files, errors, syncs } = failingFiles();
     const journal = await world.open({ files });
     journal.append(sentLine('a', 9n));
@@ -93,7 +94,7 @@ describe('a failed fdatasync', () => {
 
 describe('a failed write', () => {
   test('moves the lines to a new segment', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { files, errors, writes, syncs } = failingFiles();
     const journal = await world.open({ files });
     await journal.sync(journal.append(finalLine('a')));
@@ -108,7 +109,7 @@ describe('a failed write', () => {
 
 describe('a disk that takes no new segment either', () => {
   test('rejects the sync with 503', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { files, errors } = failingFiles();
     const journal = await world.open({ files });
     Object.assign(errors, { datasync: ioError, create: noSpace });
@@ -121,7 +122,7 @@ describe('a disk that takes no new segment either', () => {
   });
 
   test('counts a new segment that cannot be synced as failed', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { files, errors, syncs } = failingFiles();
     const journal = await world.open({ files });
     errors.datasync = ioError;
@@ -132,7 +133,7 @@ describe('a disk that takes no new segment either', () => {
   });
 
   test('refuses to send further calls', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { files, errors } = failingFiles();
     const journal = await world.open({ files });
     journal.append(sentLine('a'));
@@ -144,8 +145,8 @@ describe('a disk that takes no new segment either', () => {
     await journal.close();
   });
 
-  test('is tried again after five seconds, with every held line', async () => {
-    const world = await journalWorld();
+  test('is tried again with every held line after five seconds', async () => {
+    const world = await openJournalWorld();
     const { files, errors } = failingFiles();
     const journal = await world.open({ files });
     await journal.sync(journal.append(finalLine('a')));
@@ -170,7 +171,7 @@ describe('segments', () => {
   const manyIds = Array.from({ length: 400 }, (_, index) => `use_${index}`);
 
   test('follow each other when one is full', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const journal = await world.open();
     for (const usageId of manyIds) await journal.sync(journal.append(finalLine(usageId)));
     expect((await world.segments(journal)).length).toBeGreaterThan(2);
@@ -180,7 +181,7 @@ describe('segments', () => {
   });
 
   test('are deleted ten minutes after all of their lines are applied', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const journal = await world.open();
     for (const usageId of manyIds) await journal.sync(journal.append(finalLine(usageId)));
     const segmentsBefore = await world.segments(journal);
@@ -196,7 +197,7 @@ describe('segments', () => {
   });
 
   test('leave the lines of open calls in a later one', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const journal = await world.open();
     journal.append(sentLine('long', 5n));
     journal.append(checkpointLine('long', 70n));
@@ -215,7 +216,7 @@ describe('segments', () => {
 
 describe('close', () => {
   test('syncs lines that no call waited for', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     const { files, syncs } = failingFiles();
     const journal = await world.open({ files });
     journal.append(finalLine('a'));
@@ -225,7 +226,7 @@ describe('close', () => {
   });
 
   test('removes a journal without a line', async () => {
-    const world = await journalWorld();
+    const world = await openJournalWorld();
     await (await world.open()).close();
     expect(await readdir(world.path)).toEqual([]);
   });

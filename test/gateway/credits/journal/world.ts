@@ -31,7 +31,7 @@ export interface JournalWorld {
   take(options?: Partial<JournalDirectoryOptions>): Promise<AbandonedJournal>;
 }
 
-export async function journalWorld(): Promise<JournalWorld> {
+export async function openJournalWorld(): Promise<JournalWorld> {
   const path = await mkdtemp(join(tmpdir(), 'journal-'));
   onTestFinished(() => rm(path, { recursive: true, force: true }));
   const clock = manualClock();

@@ -1,5 +1,5 @@
 // A process that writes to a journal, for tests that kill it: `node writer-process.ts PATH write | fill N
-// | replay`. It prints the number of each final line that is on disk, or the count of replayed charges.
+// | replay`. It prints the usage id of each final line that is on disk, or the count of replayed charges.
 import { journalDirectory } from '../../../../src/gateway/credits/journal/directory.ts';
 import type { Journal } from '../../../../src/gateway/credits/journal/journal.ts';
 import { silentLog } from '../../../support/template.ts';
@@ -16,7 +16,7 @@ if (mode === 'replay') {
 } else {
   const journal = await directory.open('gen-1');
   if (mode === 'fill') await fill(journal);
-  await Promise.all(Array.from({ length: 16 }, (_, lane) => writeCalls(journal, lane)));
+  await Promise.all(Array.from({ length: 16 }, (_, writer) => writeCalls(journal, writer)));
 }
 
 async function fill(journal: Journal): Promise<void> {
@@ -28,9 +28,9 @@ async function fill(journal: Journal): Promise<void> {
   process.kill(process.pid, 'SIGKILL');
 }
 
-async function writeCalls(journal: Journal, lane: number): Promise<void> {
+async function writeCalls(journal: Journal, writer: number): Promise<void> {
   for (let index = 0; ; index += 1) {
-    const usageId = `use_${lane}_${index}`;
+    const usageId = `use_${writer}_${index}`;
     journal.append(sentLine(usageId));
     await journal.sync(journal.append(finalLine(usageId)));
     console.log(usageId);
