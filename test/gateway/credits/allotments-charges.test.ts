@@ -13,9 +13,8 @@ beforeEach(async () => {
 afterEach(() => world.close());
 
 const usage = () =>
-  world.sql<
-    { usageId: string; credits: bigint }[]
-  >`select usage_id as "usageId", credits from gateway.usage_records order by usage_id`;
+  world.sql<{ usageId: string; credits: bigint }[]>`
+    select usage_id as "usageId", credits from gateway.usage_records order by usage_id`;
 
 describe('applyCharges', () => {
   test('lowers account, key and allotment with one usage row per line', async () => {
@@ -52,7 +51,7 @@ describe('applyCharges', () => {
     expect(await world.mismatches()).toEqual([]);
   });
 
-  test('writes one transaction per account, named by journal and lines', async () => {
+  test('writes one transaction per account and batch', async () => {
     const [firstUser, secondUser] = [await world.user(100n), await world.user(100n)];
     await world.charge([
       { call: callOf(firstUser) },
@@ -252,8 +251,8 @@ describe('applyCharges on account, key and allotment', () => {
         ['gwy_a', 'gwy_b'].map((gatewayId) => world.allot(userId, 1_000n, { gatewayId })),
       ),
     );
-    const lines = allotments.map(({ allotmentId }, n) => ({
-      call: callOf(users[Math.floor(n / 2)] as string),
+    const lines = allotments.map(({ allotmentId }, index) => ({
+      call: callOf(users[Math.floor(index / 2)] as string),
       allotmentId,
       credits: 3n,
     }));
@@ -261,7 +260,7 @@ describe('applyCharges on account, key and allotment', () => {
       ...['gwy_a', 'gwy_b'].map(async (journalId) => {
         for (let round = 0; round < 10; round += 1)
           await world.charge(
-            lines.filter((_, n) => (n % 2 === 0) === (journalId === 'gwy_a')),
+            lines.filter((_, index) => (index % 2 === 0) === (journalId === 'gwy_a')),
             { journalId },
           );
       }),
@@ -282,10 +281,10 @@ describe('applyCharges on account, key and allotment', () => {
 });
 
 describe('the history', () => {
-  test('has a line per call of a batch, newest first, over pages', async () => {
+  test('has a line per call of a batch from the newest', async () => {
     const userId = await world.user(100n);
     const ids = Array.from({ length: 5 }, () => id('use'));
-    const lines = ids.map((usageId, n) => ({ usageId, call: callOf(userId), credits: BigInt(n) }));
+    const lines = ids.map((usageId, index) => ({ usageId, call: callOf(userId), credits: BigInt(index) }));
     await world.charge(lines.slice(0, 3));
     await world.charge(lines.slice(3));
     const changes = await world.credits.listChanges(userId, { before: null, limit: 10 });
@@ -296,17 +295,20 @@ describe('the history', () => {
       ['charge', ids[1], -1n],
       ['grant', changes[4]?.ref, 100n],
     ]);
-    const pages = [];
-    for (let lastChange = undefined as (typeof changes)[number] | undefined; ;) {
-      const page: typeof changes = await world.credits.listChanges(userId, {
-        before: lastChange === undefined ? null : [String(lastChange.txId), lastChange.line],
-        limit: 1,
-      });
-      if (page[0] === undefined) break;
-      lastChange = page[0];
-      pages.push(lastChange);
+  });
+
+  test('pages within a batch', async () => {
+    const userId = await world.user(100n);
+    await world.charge([{ call: callOf(userId) }, { call: callOf(userId) }]);
+    const changes = await world.credits.listChanges(userId, { before: null, limit: 10 });
+    expect(changes).toHaveLength(3);
+    let before: [string, string] | null = null;
+    for (const change of changes) {
+      const [next] = await world.credits.listChanges(userId, { before, limit: 1 });
+      expect(next).toEqual(change);
+      before = [String(change.txId), change.line];
     }
-    expect(pages).toEqual(changes);
+    expect(await world.credits.listChanges(userId, { before, limit: 1 })).toEqual([]);
   });
 
   test('has one line for a batch whose usage is past its retention', async () => {
@@ -363,12 +365,14 @@ describe('verify', () => {
     ],
     [
       'counts beyond an allotment',
-      'alter table gateway.credits_allotments drop constraint credits_allotment_covers_reports; update gateway.credits_allotments set reserved = 99',
+      `alter table gateway.credits_allotments drop constraint credits_allotment_covers_reports;
+        update gateway.credits_allotments set reserved = 99`,
       ['allotment_not_covering $ALLOTMENT'],
     ],
     [
       'credits of an ended allotment',
-      'alter table gateway.credits_allotments drop constraint credits_ended_allotment_is_empty; update gateway.credits_allotments set ended_at = now()',
+      `alter table gateway.credits_allotments drop constraint credits_ended_allotment_is_empty;
+        update gateway.credits_allotments set ended_at = now()`,
       ['ended_allotment_not_empty $ALLOTMENT', 'held_not_as_holds $USER', 'key_held_not_as_holds $KEY'],
     ],
     [
@@ -394,7 +398,8 @@ describe('verify', () => {
     ['a missing journal', 'delete from gateway.credits_journals', ['journal_behind_batch gwy_a:1-2']],
     [
       'a journal that no batch has raised',
-      `insert into gateway.credits_journals (journal_id, generation, applied_seq) values ('gwy_x', gen_random_uuid(), 5)`,
+      `insert into gateway.credits_journals (journal_id, generation, applied_seq)
+        values ('gwy_x', gen_random_uuid(), 5)`,
       ['journal_never_applied gwy_x'],
     ],
     [
@@ -407,14 +412,17 @@ describe('verify', () => {
       `update gateway.credits_recalls set account_id = 'usr_x'`,
       ['recall_without_account t1'],
     ],
-  ])('finds %s', async (_, statement, expected) => {
-    await force(world.sql, statement);
-    const fill = (text: string) =>
+  ])('finds %s', async (_, statement, mismatches) => {
+    const fillIn = (text: string) =>
       text.replace('$USER', userId).replace('$KEY', tokenId).replace('$ALLOTMENT', allotmentId);
-    expect(await world.mismatches()).toEqual(expected.map(fill).sort());
-    if (statement.startsWith('alter')) await world.sql.unsafe(restoreConstraints);
-    else if (statement.includes('credits_ledger'))
-      await world.sql`insert into gateway.credits_ledger default values`;
+    await force(world.sql, statement);
+    try {
+      expect(await world.mismatches()).toEqual(mismatches.map(fillIn).sort());
+    } finally {
+      if (statement.startsWith('alter')) await world.sql.unsafe(restoreConstraints);
+      else if (statement.includes('credits_ledger'))
+        await world.sql`insert into gateway.credits_ledger default values`;
+    }
   });
 });
 
