@@ -1,3 +1,4 @@
+// For how long the database has answered without a break.
 import { expect, test } from 'vitest';
 import { DatabaseContact } from '../../../src/gateway/credits/allotments/database-contact.ts';
 

@@ -46,14 +46,14 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-async function heldFor(tokenId: string): Promise<bigint> {
+async function readHeld(tokenId: string): Promise<bigint> {
   const [row] = await world.sql<{ amount: bigint }[]>`
     select coalesce(sum(amount), 0)::bigint as amount from gateway.credits_allotments
     where token_id = ${tokenId} and ended_at is null`;
   return row?.amount ?? 0n;
 }
 
-/** Makes a paid call; its status. */
+/** Makes a paid call; resolves with its status. */
 async function chat(userToken: string): Promise<number> {
   const answer = await fetch(`${world.url}/v1/ai/chat/completions`, {
     method: 'POST',
@@ -68,15 +68,15 @@ async function chat(userToken: string): Promise<number> {
 async function fillAllotment({ userId, userToken, tokenId }: Person): Promise<void> {
   await world.admin.credits.grantCredits({ user_id: userId, credits: 10_000_000, reason: 'for a test' });
   for (let call = 0; call < 2; call += 1) expect(await chat(userToken)).toBe(200);
-  await until(async () => (await heldFor(tokenId)) > 0n, 'the token has idle credits');
+  await until(async () => (await readHeld(tokenId)) > 0n, 'the token has idle credits');
 }
 
 async function makeBureau(): Promise<string> {
   return (await world.admin.bureaus.createBureau({ server_url: 'https://shop.example' })).bureau_id;
 }
 
-/** A user of a Bureau of its own whose token has idle credits. */
-async function userWithIdleCredits() {
+/** Creates a user of a new Bureau whose token has idle credits. */
+async function makeUserWithIdleCredits() {
   const bureauId = await makeBureau();
   const user = await makeUser(world.sql, bureauId);
   await fillAllotment(user);
@@ -84,7 +84,7 @@ async function userWithIdleCredits() {
 }
 
 /** Creates a user whose token a machine credential issued. The token expires with the credential. */
-async function userOfMachine(ttlSeconds: number) {
+async function makeUserOfMachine(ttlSeconds: number) {
   const bureauId = await makeBureau();
   const { credential, credentialId } = await world.gateway.machines.create({
     scopes: ['tokens.issue'],
@@ -99,7 +99,7 @@ async function userOfMachine(ttlSeconds: number) {
   return { ...user, credentialId };
 }
 
-async function accountHeld(userId: string): Promise<bigint> {
+async function readAccountHeld(userId: string): Promise<bigint> {
   const [row] = await world.sql<{ held: bigint }[]>`
     select held from gateway.credits_accounts where account_id = ${userId}`;
   return row?.held ?? 0n;
@@ -107,37 +107,40 @@ async function accountHeld(userId: string): Promise<bigint> {
 
 // The promise is one second; the bound leaves room for a busy machine, and is below
 // the give-back of unused credits.
-const maximumMs = 4_000;
+const maximumDelayMs = 4_000;
 
 describe('idle credits come back within a second', () => {
   test.each([
     ['a revoked token', ({ tokenId }) => world.admin.accounts.revokeTokens({ token_id: tokenId })],
     ['a blocked user', ({ userId }) => world.admin.accounts.blockUser({ user_id: userId })],
     ['a paused Bureau', ({ bureauId }) => world.admin.bureaus.pauseBureau({ bureau_id: bureauId })],
-  ] satisfies [string, (user: Awaited<ReturnType<typeof userWithIdleCredits>>) => Promise<unknown>][])(
+  ] satisfies [string, (user: Awaited<ReturnType<typeof makeUserWithIdleCredits>>) => Promise<unknown>][])(
     'from %s',
     async (_name, end) => {
-      const user = await userWithIdleCredits();
+      const user = await makeUserWithIdleCredits();
       await end(user);
-      const ms = await until(async () => (await heldFor(user.tokenId)) === 0n, 'the credits are given back');
-      expect(ms).toBeLessThan(maximumMs);
+      const delayMs = await until(
+        async () => (await readHeld(user.tokenId)) === 0n,
+        'the credits are given back',
+      );
+      expect(delayMs).toBeLessThan(maximumDelayMs);
     },
   );
 
   test('from a token whose machine credential was revoked', async () => {
-    const { userId, tokenId, credentialId } = await userOfMachine(600);
+    const { userId, tokenId, credentialId } = await makeUserOfMachine(600);
     await world.gateway.machines.revoke(credentialId);
-    const ms = await until(async () => (await heldFor(tokenId)) === 0n, 'the credits are given back');
-    expect(ms).toBeLessThan(maximumMs);
-    expect(await accountHeld(userId)).toBe(0n);
+    const delayMs = await until(async () => (await readHeld(tokenId)) === 0n, 'the credits are given back');
+    expect(delayMs).toBeLessThan(maximumDelayMs);
+    expect(await readAccountHeld(userId)).toBe(0n);
   });
 
   test('from a token whose machine credential has expired', async () => {
-    const { userId, userToken, tokenId } = await userOfMachine(5);
+    const { userId, userToken, tokenId } = await makeUserOfMachine(5);
     // Use the token until its end, so that its credits are not given back as unused.
     await until(async () => (await chat(userToken)) === 401, 'the token has expired');
-    const ms = await until(async () => (await heldFor(tokenId)) === 0n, 'the credits are given back');
-    expect(ms).toBeLessThan(maximumMs);
-    expect(await accountHeld(userId)).toBe(0n);
+    const delayMs = await until(async () => (await readHeld(tokenId)) === 0n, 'the credits are given back');
+    expect(delayMs).toBeLessThan(maximumDelayMs);
+    expect(await readAccountHeld(userId)).toBe(0n);
   });
 });

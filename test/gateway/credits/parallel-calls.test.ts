@@ -47,7 +47,7 @@ async function makeCustomer(credits: number): Promise<Person> {
   return user;
 }
 
-/** The status of a call with a bound of 20 credits. */
+/** Makes a call with a bound of 20 credits; resolves with its status. */
 async function call(
   { url }: GatewayWorld,
   userToken: string,
@@ -79,8 +79,8 @@ describe.each(places)('200 parallel calls of 20 credits on 500, on %s,', (_name,
     const { userToken } = await makeCustomer(500);
     const gatewayWorlds = gateways();
     const statuses = await Promise.all(
-      Array.from({ length: 200 }, (_, n) =>
-        call(gatewayWorlds[n % gatewayWorlds.length] as GatewayWorld, userToken),
+      Array.from({ length: 200 }, (_, index) =>
+        call(gatewayWorlds[index % gatewayWorlds.length] as GatewayWorld, userToken),
       ),
     );
     expect(count(statuses, 200)).toBe(25);
@@ -98,8 +98,8 @@ describe.each(places)('200 parallel calls of 20 credits on 500, on %s,', (_name,
     const gatewayWorlds = gateways();
     const briefCall = { model: 'acme/brief' };
     const statuses = await Promise.all(
-      Array.from({ length: 200 }, (_, n) =>
-        call(gatewayWorlds[n % gatewayWorlds.length] as GatewayWorld, userToken, briefCall),
+      Array.from({ length: 200 }, (_, index) =>
+        call(gatewayWorlds[index % gatewayWorlds.length] as GatewayWorld, userToken, briefCall),
       ),
     );
     let successes = count(statuses, 200);
