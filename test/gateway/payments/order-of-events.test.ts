@@ -7,6 +7,7 @@ import type { ProviderEvent } from '../../../src/gateway/payments/orders/event.t
 import { paymentsStore, type PaymentsStore } from '../../../src/gateway/payments/store.ts';
 import { systemOrigin } from '../../../src/gateway/identity.ts';
 import { silentLog } from '../../support/databases.ts';
+import { waitForBlockedStatement } from '../../support/locks.ts';
 import { startLedger, type LedgerWorld } from '../credits/world.ts';
 
 let world: LedgerWorld;
@@ -36,9 +37,7 @@ function event(
   };
 }
 
-test('a refund that arrives while the payment is recorded is applied', async () => {
-  const store = paymentsStore(world.place.database);
-  const userId = await world.user(0n);
+async function insertPendingPayment(store: PaymentsStore, userId: string): Promise<void> {
   await store.tx((tx) =>
     store.insert(tx, {
       paymentId: payment.paymentId,
@@ -60,25 +59,32 @@ test('a refund that arrives while the payment is recorded is applied', async () 
       isLive: false,
     }),
   );
-  const [paymentRecorded, gate] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+}
+
+const applyEventTo = (store: PaymentsStore) =>
+  createApplyEvent({
+    store,
+    balances: credits.balances,
+    audit: { record: async () => undefined },
+    users: { findUser: async () => ({ state: 'active' }) },
+    log: silentLog,
+  });
+
+test('a refund that arrives while the payment is recorded is applied', async () => {
+  const store = paymentsStore(world.place.database);
+  const userId = await world.user(0n);
+  await insertPendingPayment(store, userId);
+  const [paymentRecorded, commit] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const blockingStore: PaymentsStore = {
     ...store,
     // Here the payment is recorded and has read its parked events, but is not committed.
     async recordPosting(...input) {
       await store.recordPosting(...input);
       paymentRecorded.resolve();
-      await gate.promise;
+      await commit.promise;
     },
   };
-  const applyEventTo = (target: PaymentsStore) =>
-    createApplyEvent({
-      store: target,
-      balances: credits.balances,
-      audit: { record: async () => undefined },
-      users: { findUser: async () => ({ state: 'active' }) },
-      log: silentLog,
-    });
-  const application = applyEventTo(blockingStore)(
+  const paidOutcome = applyEventTo(blockingStore)(
     event({
       eventId: 'evt_paid',
       type: 'checkout.session.completed',
@@ -90,17 +96,13 @@ test('a refund that arrives while the payment is recorded is applied', async () 
     systemOrigin,
   );
   await paymentRecorded.promise;
-  let isApplied = false;
-  const refundedOrder = applyEventTo(store)(
+  const refundOutcome = applyEventTo(store)(
     event({ eventId: 'evt_refund', type: 'charge.refunded', fact: { kind: 'refunded', amount: 1_000n } }),
     systemOrigin,
-  ).finally(() => (isApplied = true));
-  const waitsForLock = async () =>
-    (
-      await world.sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`
-    ).length > 0;
-  await expect.poll(async () => isApplied || (await waitsForLock()), { interval: 20 }).toBe(true);
-  gate.resolve();
-  expect([await application, await refundedOrder]).toEqual(['accepted', 'accepted']);
+  );
+  // Without the lock the refund ends at once, and its outcome is another one.
+  await Promise.race([waitForBlockedStatement(world.sql), refundOutcome]);
+  commit.resolve();
+  expect([await paidOutcome, await refundOutcome]).toEqual(['accepted', 'accepted']);
   expect(await world.account(userId)).toEqual({ posted: 0n, held: 0n, owed: 0n });
 });

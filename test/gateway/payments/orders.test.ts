@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Payment } from '@townhall/gateway';
 import type { CreemEvent } from '../../support/creem.ts';
 import type { StripeEvent } from '../../support/stripe.ts';
-import { startPayments, type PaymentsWorld } from './world.ts';
+import { pageIdOf, startPayments, type PaymentsWorld } from './world.ts';
 
 let world: PaymentsWorld;
 beforeAll(async () => {
@@ -18,7 +18,7 @@ type Step = 'paid' | 'part' | 'refunded' | 'disputed' | 'won' | 'expired' | 'los
 async function openOrder(method: Method) {
   const person = await world.newUser();
   const payment = await person.client.payments.createCheckout({ method, amount: 1_000 });
-  const page = payment.checkout_url?.split('/').at(-1) ?? '';
+  const page = pageIdOf(payment);
   const { stripe, creem } = world;
   const paidEvent = world[method].pay(page);
   const eventOfStep: Record<Step, () => StripeEvent | CreemEvent> = {
@@ -141,7 +141,7 @@ describe('a payment', () => {
     await deliver('refunded');
     expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 7_000_000n });
     const nextPayment = await client.payments.createCheckout({ method: 'stripe', amount: 900 });
-    await world.deliver('stripe', world.stripe.pay(nextPayment.checkout_url?.split('/').at(-1) ?? ''));
+    await world.deliver('stripe', world.stripe.pay(pageIdOf(nextPayment)));
     expect(await world.balance(userId)).toEqual({ posted: 2_000_000n, owed: 0n });
   });
 
@@ -192,21 +192,19 @@ describe('a payment', () => {
 });
 
 describe('a payment whose webhooks are lost', () => {
-  test('is found by polling the provider', async () => {
+  test('is settled by polling the provider', async () => {
     const [paidOrder, expiredOrder, unpaidOrder, creemOrder] = [
       await openOrder('stripe'),
       await openOrder('stripe'),
       await openOrder('stripe'),
       await openOrder('creem'),
     ];
-    const pageOf = ({ payment }: { payment: Payment }): string =>
-      payment.checkout_url?.split('/').at(-1) ?? '';
     // `openOrder` creates an event that marks the page as paid; these pages were not paid.
-    Object.assign(world.stripe.sessions.get(pageOf(expiredOrder)) ?? {}, {
+    Object.assign(world.stripe.sessions.get(pageIdOf(expiredOrder.payment)) ?? {}, {
       status: 'expired',
       payment_status: 'unpaid',
     });
-    Object.assign(world.stripe.sessions.get(pageOf(unpaidOrder)) ?? {}, {
+    Object.assign(world.stripe.sessions.get(pageIdOf(unpaidOrder.payment)) ?? {}, {
       status: 'open',
       payment_status: 'unpaid',
     });
@@ -235,12 +233,14 @@ describe('a payment whose webhooks are lost', () => {
 
   test('is polled for seven days', async () => {
     const { payment } = await openOrder('stripe');
-    const page = payment.checkout_url?.split('/').at(-1) ?? '';
+    const page = pageIdOf(payment);
     Object.assign(world.stripe.sessions.get(page) ?? {}, { status: 'open', payment_status: 'unpaid' });
     const countRequests = () => world.stripe.requests.filter(({ path }) => path.endsWith(page)).length;
     await world.poll();
     expect(countRequests()).toBe(1);
-    await world.sql`update gateway.payments_orders set created_at = created_at - interval '8 days' where payment_id = ${payment.payment_id}`;
+    await world.sql`
+      update gateway.payments_orders set created_at = created_at - interval '8 days'
+      where payment_id = ${payment.payment_id}`;
     await world.poll();
     expect(countRequests()).toBe(1);
   });

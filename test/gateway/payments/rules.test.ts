@@ -52,7 +52,7 @@ describe('a tariff', () => {
     ]).toEqual(['USD 1,234.56', 'JPY 1,500', 'KWD 1.230', 'EUR 0.05']);
   });
 
-  test('converts an amount to credits, rounded down', () => {
+  test('rounds the credits of an amount down', () => {
     expect(creditsFor(1_000n, tariff('usd', 1_000_000n))).toBe(10_000_000n);
     expect(creditsFor(1_000n, tariff('jpy', 6_500n))).toBe(6_500_000n);
     expect(creditsFor(10n, { creditsPerUnit: 33n, perUnit: 100n })).toBe(3n);
@@ -93,7 +93,7 @@ describe('a tariff', () => {
         amountError(100n, ownTariff),
         amountError(100_000n, ownTariff),
         amountError(100_001n, ownTariff),
-      ].map((fault) => fault === null),
+      ].map((error) => error === null),
     ).toEqual([false, true, true, false]);
     expect(
       computeTariff({
@@ -105,21 +105,22 @@ describe('a tariff', () => {
       }),
     ).toBeNull();
   });
+});
 
-  test('has a default for dollars and needs a setting for others', () => {
-    expect([
-      parseCreditsPerUnit(undefined, 'usd'),
-      parseCreditsPerUnit('', 'usd'),
-      parseCreditsPerUnit(undefined, 'jpy'),
-    ]).toEqual([1_000_000n, 1_000_000n, null]);
-    expect([
-      parseCreditsPerUnit('2000000', 'eur'),
-      parseCreditsPerUnit('usd:1000000, JPY:6500', 'jpy'),
-      parseCreditsPerUnit('usd:1000000', 'eur'),
-    ]).toEqual([2_000_000n, 6_500n, null]);
-    expect(
-      ['1e6', '-1', '0', '1.5', 'usd:', 'usd:1:2x'].map((text) => parseCreditsPerUnit(text, 'usd')),
-    ).toEqual([null, null, null, null, null, null]);
+describe('parseCreditsPerUnit', () => {
+  test.each([
+    [undefined, 'usd', 1_000_000n],
+    ['', 'usd', 1_000_000n],
+    [undefined, 'jpy', null],
+    ['2000000', 'eur', 2_000_000n],
+    ['usd:1000000, JPY:6500', 'jpy', 6_500n],
+    ['usd:1000000', 'eur', null],
+  ])('reads %j for %s as %s', (text, currency, creditsPerUnit) => {
+    expect(parseCreditsPerUnit(text, currency)).toBe(creditsPerUnit);
+  });
+
+  test.each(['1e6', '-1', '0', '1.5', 'usd:', 'usd:1:2x'])('refuses %j', (text) => {
+    expect(parseCreditsPerUnit(text, 'usd')).toBeNull();
   });
 });
 
@@ -204,26 +205,26 @@ describe("Stripe's signature", () => {
       timestamp: options.atSeconds ?? seconds,
       ...(options.scheme ? { scheme: options.scheme } : {}),
     });
-  const holds = (
-    header: string | undefined,
+  const isValid = (
+    signatureHeader: string | undefined,
     signedBody: Uint8Array = body,
     secrets: readonly string[] = [secret],
-  ): boolean => verifyStripeSignature(signedBody, header, { secrets, now });
-  const v1 = (signatureHeader: string): string => /v1=(\w+)/.exec(signatureHeader)?.[1] ?? '';
+  ): boolean => verifyStripeSignature(signedBody, signatureHeader, { secrets, now });
+  const signatureIn = (signatureHeader: string): string => /v1=(\w+)/.exec(signatureHeader)?.[1] ?? '';
 
   test('covers exactly the received bytes', () => {
-    expect(holds(header())).toBe(true);
+    expect(isValid(header())).toBe(true);
     for (let index = 0; index < body.length; index += 1) {
       const changedBody = Buffer.from(body);
       changedBody[index] = (changedBody[index] as number) ^ 1;
-      expect(holds(header(), changedBody)).toBe(false);
+      expect(isValid(header(), changedBody)).toBe(false);
     }
-    expect(holds(header(), Buffer.from(JSON.stringify(JSON.parse(body.toString()), null, 1)))).toBe(false);
+    expect(isValid(header(), Buffer.from(JSON.stringify(JSON.parse(body.toString()), null, 1)))).toBe(false);
   });
 
   test('is valid for five minutes in both directions', () => {
     const ages = [300, 301, -300, -301, 3_600, -3_600];
-    expect(ages.map((age) => holds(header({ atSeconds: seconds - age })))).toEqual([
+    expect(ages.map((age) => isValid(header({ atSeconds: seconds - age })))).toEqual([
       true,
       false,
       true,
@@ -235,13 +236,13 @@ describe("Stripe's signature", () => {
 
   test('may be one of several while a secret is replaced', () => {
     const otherHeader = header({ secret: 'whsec_two' });
-    expect(holds(`t=${seconds},v1=${v1(otherHeader)},v1=${v1(header())}`)).toBe(true);
-    expect(holds(otherHeader, body, [secret, 'whsec_two'])).toBe(true);
-    expect(holds(otherHeader)).toBe(false);
+    expect(isValid(`t=${seconds},v1=${signatureIn(otherHeader)},v1=${signatureIn(header())}`)).toBe(true);
+    expect(isValid(otherHeader, body, [secret, 'whsec_two'])).toBe(true);
+    expect(isValid(otherHeader)).toBe(false);
   });
 
   test('is refused in another scheme or form', () => {
-    const signature = v1(header());
+    const signature = signatureIn(header());
     const shapes = [
       undefined,
       '',
@@ -260,7 +261,7 @@ describe("Stripe's signature", () => {
       `${header()}, ${header()}`,
       `t=${seconds},${Array.from({ length: 17 }, () => `v1=${signature}`).join(',')}`,
     ];
-    expect(shapes.map((shape) => holds(shape))).toEqual(shapes.map(() => false));
+    expect(shapes.map((shape) => isValid(shape))).toEqual(shapes.map(() => false));
   });
 });
 

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { CreemEvent } from '../../support/creem.ts';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
 import type { StripeEvent } from '../../support/stripe.ts';
-import { startPayments, type PaymentsWorld } from './world.ts';
+import { pageIdOf, startPayments, type PaymentsWorld } from './world.ts';
 
 let world: PaymentsWorld;
 beforeAll(async () => {
@@ -21,114 +21,136 @@ afterAll(() => world?.close());
 async function openOrder(method: 'stripe' | 'creem', overrides: { amount?: number } = {}) {
   const person = await world.newUser();
   const payment = await person.client.payments.createCheckout({ method, amount: overrides.amount ?? 1_000 });
-  return { ...person, payment, page: payment.checkout_url?.split('/').at(-1) ?? '' };
+  return { ...person, payment, page: pageIdOf(payment) };
 }
 
 async function countEvents(): Promise<number> {
   return (await world.sql`select 1 from gateway.payments_events`).length;
 }
 
-describe('payments.receiveStripeEvent', () => {
-  test('accepts signatures of the current and previous secret only', async () => {
-    const { userId, page } = await openOrder('stripe');
-    const event = world.stripe.pay(page);
-    const { body, signature } = world.stripe.sign(event);
-    const seconds = Math.floor(Date.now() / 1000);
-    const v1 = /v1=(\w+)/.exec(signature)?.[1] ?? '';
-    const eventsBefore = await countEvents();
-    const forgeries: [string, string, Record<string, string | string[]>][] = [
-      ['a byte flipped', body.replace('1000', '9000'), { 'stripe-signature': signature }],
-      ['written again', JSON.stringify(JSON.parse(body), null, 2), { 'stripe-signature': signature }],
-      ['no header', body, {}],
-      ['an empty header', body, { 'stripe-signature': '' }],
-      ['v0 only', body, { 'stripe-signature': world.stripe.sign(event, { scheme: 'v0' }).signature }],
-      [
-        'too old',
-        body,
-        { 'stripe-signature': world.stripe.sign(event, { atSeconds: seconds - 310 }).signature },
-      ],
-      [
-        'of the future',
-        body,
-        { 'stripe-signature': world.stripe.sign(event, { atSeconds: seconds + 310 }).signature },
-      ],
-      [
-        "Creem's secret",
-        body,
-        { 'stripe-signature': world.stripe.sign(event, { secret: world.creem.webhookSecret }).signature },
-      ],
-      [
-        'an empty secret',
-        body,
-        {
-          'stripe-signature': `t=${seconds},v1=${createHmac('sha256', '').update(`${seconds}.${body}`).digest('hex')}`,
-        },
-      ],
-      ['two headers', body, { 'stripe-signature': [signature, signature] }],
-      ["Creem's header", body, { 'creem-signature': signature }],
-      ['not JSON, unsigned', '{', { 'stripe-signature': signature }],
-    ];
-    for (const [what, content, headers] of forgeries) {
-      const answer = await world.post('stripe', content, headers);
-      expect({ what, status: answer.status, code: answer.code }).toEqual({
-        what,
-        status: 400,
-        code: 'invalid_signature',
-      });
-    }
-    expect([await countEvents(), await world.balance(userId)]).toEqual([
-      eventsBefore,
-      { posted: 0n, owed: 0n },
-    ]);
+type Delivery = [body: string, headers: Record<string, string | string[]>];
 
-    const rotatingSignature = `t=${seconds},v1=${'0'.repeat(64)},v1=${/v1=(\w+)/.exec(world.stripe.sign(event, { atSeconds: seconds }).signature)?.[1] ?? v1}`;
-    expect(await world.post('stripe', body, { 'stripe-signature': rotatingSignature })).toMatchObject({
+/** An event of Stripe with its signature. */
+interface SignedEvent {
+  event: StripeEvent;
+  body: string;
+  signature: string;
+  nowSeconds: number;
+}
+
+function signStripe(event: StripeEvent): SignedEvent {
+  return { event, ...world.stripe.sign(event), nowSeconds: Math.floor(Date.now() / 1000) };
+}
+
+const stripeHeader = (signature: string | string[]) => ({ 'stripe-signature': signature });
+
+describe('payments.receiveStripeEvent', () => {
+  test.each<[string, (signed: SignedEvent) => Delivery]>([
+    ['a changed body', ({ body, signature }) => [body.replace('1000', '9000'), stripeHeader(signature)]],
+    [
+      'a body that was written again',
+      ({ body, signature }) => [JSON.stringify(JSON.parse(body), null, 2), stripeHeader(signature)],
+    ],
+    ['no signature', ({ body }) => [body, {}]],
+    ['an empty signature', ({ body }) => [body, stripeHeader('')]],
+    [
+      'a signature of the scheme v0',
+      ({ event, body }) => [body, stripeHeader(world.stripe.sign(event, { scheme: 'v0' }).signature)],
+    ],
+    [
+      'a signature that is too old',
+      ({ event, body, nowSeconds }) => [
+        body,
+        stripeHeader(world.stripe.sign(event, { atSeconds: nowSeconds - 310 }).signature),
+      ],
+    ],
+    [
+      'a signature of the future',
+      ({ event, body, nowSeconds }) => [
+        body,
+        stripeHeader(world.stripe.sign(event, { atSeconds: nowSeconds + 310 }).signature),
+      ],
+    ],
+    [
+      "a signature by Creem's secret",
+      ({ event, body }) => [
+        body,
+        stripeHeader(world.stripe.sign(event, { secret: world.creem.webhookSecret }).signature),
+      ],
+    ],
+    [
+      'a signature by an empty secret',
+      ({ body, nowSeconds }) => {
+        const digest = createHmac('sha256', '').update(`${nowSeconds}.${body}`).digest('hex');
+        return [body, stripeHeader(`t=${nowSeconds},v1=${digest}`)];
+      },
+    ],
+    ['two signature headers', ({ body, signature }) => [body, stripeHeader([signature, signature])]],
+    ["a signature in Creem's header", ({ body, signature }) => [body, { 'creem-signature': signature }]],
+    ['an unsigned body that is no JSON', ({ signature }) => ['{', stripeHeader(signature)]],
+  ])('refuses %s', async (_name, forge) => {
+    const { userId, page } = await openOrder('stripe');
+    const countBefore = await countEvents();
+    const [body, headers] = forge(signStripe(world.stripe.pay(page)));
+    expect(await world.post('stripe', body, headers)).toMatchObject({
+      status: 400,
+      code: 'invalid_signature',
+    });
+    expect(await countEvents()).toBe(countBefore);
+    expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
+  });
+
+  test('accepts one valid signature of several', async () => {
+    const { userId, page } = await openOrder('stripe');
+    const { body, signature } = signStripe(world.stripe.pay(page));
+    const rotatingSignature = signature.replace(',v1=', `,v1=${'0'.repeat(64)},v1=`);
+    expect(await world.post('stripe', body, stripeHeader(rotatingSignature))).toMatchObject({
       status: 200,
       outcome: 'accepted',
-    });
-    const previousDelivery = world.stripe.sign(event, { secret: 'whsec_previous_one' });
-    expect(
-      await world.post('stripe', body, { 'stripe-signature': previousDelivery.signature }),
-    ).toMatchObject({
-      status: 200,
-      outcome: 'duplicate',
     });
     expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
   });
 
-  test('refuses malformed events and ignores unrelated ones', async () => {
-    const bodies = [
-      ['{', 'invalid_json'],
-      ['[]', 'invalid_request'],
-      ['{"object":"event"}', 'invalid_request'],
-      [String.raw`{"id":"evt_\u0000"}`, 'invalid_request'],
-      [String.raw`{"id":"evt_\ud800"}`, 'invalid_request'],
-    ] as const;
-    for (const method of ['stripe', 'creem'] as const) {
-      for (const [text, code] of bodies) {
-        const { body, signature } = world[method].sign(text);
-        expect(await world.post(method, body, { [`${method}-signature`]: signature })).toMatchObject({
-          status: 400,
-          code,
-        });
-      }
-    }
-    const eventsBefore = await countEvents();
+  test('accepts a signature by the previous secret', async () => {
     const { page } = await openOrder('stripe');
-    const session = world.stripe.sessions.get(page);
-    for (const event of [
-      world.stripe.event('customer.created', { id: 'cus_1' }),
-      world.stripe.event('checkout.session.completed', {
-        ...session,
-        mode: 'subscription',
-        payment_status: 'paid',
-      }),
-      world.stripe.event('checkout.session.completed', { ...session, payment_status: 'unpaid' }),
-      world.stripe.dispute('created', page, { status: 'warning_needs_response' }),
-    ]) {
-      expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'ignored' });
-    }
-    expect(await countEvents()).toBe(eventsBefore);
+    const { body, signature } = world.stripe.sign(world.stripe.pay(page), { secret: 'whsec_previous_one' });
+    expect(await world.post('stripe', body, stripeHeader(signature))).toMatchObject({
+      status: 200,
+      outcome: 'accepted',
+    });
+  });
+
+  test.each<[string, (page: string) => StripeEvent]>([
+    ['another kind of object', () => world.stripe.event('customer.created', { id: 'cus_1' })],
+    [
+      'a subscription',
+      (page) =>
+        world.stripe.event('checkout.session.completed', {
+          ...world.stripe.sessions.get(page),
+          mode: 'subscription',
+          payment_status: 'paid',
+        }),
+    ],
+    [
+      'an unpaid session',
+      (page) =>
+        world.stripe.event('checkout.session.completed', {
+          ...world.stripe.sessions.get(page),
+          payment_status: 'unpaid',
+        }),
+    ],
+    [
+      'a warning of a dispute',
+      (page) => world.stripe.dispute('created', page, { status: 'warning_needs_response' }),
+    ],
+  ])('ignores an event of %s', async (_name, createEvent) => {
+    const countBefore = await countEvents();
+    const { page } = await openOrder('stripe');
+    expect(await world.deliver('stripe', createEvent(page))).toMatchObject({
+      status: 200,
+      outcome: 'ignored',
+    });
+    expect(await countEvents()).toBe(countBefore);
   });
 
   test('credits a delayed payment when the money arrives', async () => {
@@ -142,73 +164,105 @@ describe('payments.receiveStripeEvent', () => {
 });
 
 describe('payments.receiveCreemEvent', () => {
-  test('accepts signatures of the current and previous secret only', async () => {
+  test.each<[string, (event: CreemEvent, signature: string) => string]>([
+    ['in upper case', (_event, signature) => signature.toUpperCase()],
+    ['that is too short', (_event, signature) => signature.slice(2)],
+    ['that is not hexadecimal', (_event, signature) => `${signature.slice(1)}g`],
+    ["by Stripe's secret", (event) => world.creem.sign(event, world.stripe.webhookSecret).signature],
+  ])('refuses a signature %s', async (_name, forge) => {
     const { userId, page } = await openOrder('creem');
     const event = world.creem.pay(page);
     const { body, signature } = world.creem.sign(event);
-    for (const [what, header] of [
-      ['upper case', signature.toUpperCase()],
-      ['short', signature.slice(2)],
-      ['not hexadecimal', `${signature.slice(1)}g`],
-      ["Stripe's secret", world.creem.sign(event, world.stripe.webhookSecret).signature],
-    ] as const) {
-      expect({ what, ...(await world.post('creem', body, { 'creem-signature': header })) }).toMatchObject({
-        what,
-        status: 400,
-        code: 'invalid_signature',
-      });
-    }
+    expect(await world.post('creem', body, { 'creem-signature': forge(event, signature) })).toMatchObject({
+      status: 400,
+      code: 'invalid_signature',
+    });
     expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
-    expect(
-      await world.post('creem', body, {
-        'creem-signature': world.creem.sign(event, 'creem_previous_one').signature,
-      }),
-    ).toMatchObject({ status: 200, outcome: 'accepted' });
+  });
+
+  test('accepts a signature by the previous secret', async () => {
+    const { userId, page } = await openOrder('creem');
+    const { body, signature } = world.creem.sign(world.creem.pay(page), 'creem_previous_one');
+    expect(await world.post('creem', body, { 'creem-signature': signature })).toMatchObject({
+      status: 200,
+      outcome: 'accepted',
+    });
     expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
   });
 });
 
-describe('an event', () => {
-  test('is refused when replayed a year later', async () => {
-    const place: DatabasePlace = await makeDatabase();
-    let gateway = await startPayments({ beside: world, place });
-    const { userId, client } = await gateway.newUser();
-    const { checkout_url: url } = await client.payments.createCheckout({ method: 'creem', amount: 500 });
-    const event = gateway.creem.pay(url?.split('/').at(-1) ?? '');
-    expect(await gateway.deliver('creem', event)).toMatchObject({ outcome: 'accepted' });
-    // Simulates a year: the stored times move back, and a new server starts.
-    await gateway.sql`update gateway.payments_events set received_at = received_at - interval '1 year'`;
-    await gateway.close();
-    gateway = await startPayments({ beside: world, place });
-    expect(await gateway.deliver('creem', event)).toMatchObject({ status: 200, outcome: 'duplicate' });
-    expect(await gateway.deliver('creem', { ...event, id: 'evt_made_up' })).toMatchObject({
-      status: 200,
-      outcome: 'duplicate',
+describe.each(['stripe', 'creem'] as const)('a signed body of %s', (method) => {
+  test.each([
+    ['{', 'invalid_json'],
+    ['[]', 'invalid_request'],
+    ['{"object":"event"}', 'invalid_request'],
+    [String.raw`{"id":"evt_\u0000"}`, 'invalid_request'],
+    [String.raw`{"id":"evt_\ud800"}`, 'invalid_request'],
+  ])('is refused when it is %s', async (text, code) => {
+    const { body, signature } = world[method].sign(text);
+    expect(await world.post(method, body, { [`${method}-signature`]: signature })).toMatchObject({
+      status: 400,
+      code,
     });
-    expect([await gateway.balance(userId), await gateway.postings(userId)]).toEqual([
-      { posted: 5_000_000n, owed: 0n },
-      1,
+  });
+});
+
+describe('an event', () => {
+  test('is recorded with its sender', async () => {
+    const { payment, page } = await openOrder('stripe');
+    const event = world.stripe.pay(page);
+    await world.deliver('stripe', event);
+    const entries = await world.sql`
+      select actor_kind, address, outcome, diff from gateway.audit_entries
+      where action = 'payments.accepted' and target_id = ${payment.payment_id}`;
+    expect(entries).toEqual([
+      {
+        actor_kind: 'guest',
+        address: '127.0.0.1',
+        outcome: 'ok',
+        diff: { provider: 'stripe', event_id: event.id, type: event.type, fact: 'paid' },
+      },
     ]);
-    await gateway.close();
-    await place.remove();
   });
 
-  test('credits once when copies arrive concurrently', async () => {
-    for (const method of ['stripe', 'creem'] as const) {
-      const { userId, page } = await openOrder(method);
-      const event = world[method].pay(page);
-      const copies = Array.from({ length: 40 }, (_, n) => ({
-        ...event,
-        id: n % 4 === 0 ? `${event.id}_${n}` : event.id,
-      }));
-      const answers = await Promise.all(copies.map((copy) => world.deliver(method, copy)));
-      expect(answers.map(({ status }) => status)).toEqual(copies.map(() => 200));
-      expect(answers.filter(({ outcome }) => outcome === 'accepted')).toHaveLength(1);
-      expect([await world.balance(userId), await world.postings(userId)]).toEqual([
-        { posted: 10_000_000n, owed: 0n },
+  test('counts once when it is replayed a year later', async () => {
+    const place: DatabasePlace = await makeDatabase();
+    let gateway = await startPayments({ beside: world, place });
+    try {
+      const { userId, client } = await gateway.newUser();
+      const payment = await client.payments.createCheckout({ method: 'creem', amount: 500 });
+      const event = gateway.creem.pay(pageIdOf(payment));
+      expect(await gateway.deliver('creem', event)).toMatchObject({ outcome: 'accepted' });
+      // After a year: the stored times are older, and another server runs.
+      await gateway.sql`update gateway.payments_events set received_at = received_at - interval '1 year'`;
+      await gateway.close();
+      gateway = await startPayments({ beside: world, place });
+      for (const copy of [event, { ...event, id: 'evt_made_up' }])
+        expect(await gateway.deliver('creem', copy)).toMatchObject({ status: 200, outcome: 'duplicate' });
+      expect([await gateway.balance(userId), await gateway.postings(userId)]).toEqual([
+        { posted: 5_000_000n, owed: 0n },
         1,
       ]);
+    } finally {
+      await gateway.close();
+      await place.remove();
     }
+  });
+
+  test.each(['stripe', 'creem'] as const)('of %s credits once in concurrent copies', async (method) => {
+    const { userId, page } = await openOrder(method);
+    const event = world[method].pay(page);
+    const copies = Array.from({ length: 40 }, (_, index) => ({
+      ...event,
+      id: index % 4 === 0 ? `${event.id}_${index}` : event.id,
+    }));
+    const answers = await Promise.all(copies.map((copy) => world.deliver(method, copy)));
+    expect(answers.map(({ status }) => status)).toEqual(copies.map(() => 200));
+    expect(answers.filter(({ outcome }) => outcome === 'accepted')).toHaveLength(1);
+    expect([await world.balance(userId), await world.postings(userId)]).toEqual([
+      { posted: 10_000_000n, owed: 0n },
+      1,
+    ]);
     expect(await world.ledgerSum()).toBe(0n);
   });
 });
@@ -257,12 +311,12 @@ describe('an event that contradicts its payment', () => {
       'creem',
       (event) => withObject(event, { id: 'ch_nobody', request_id: 'x', metadata: {} }),
     ],
-  ])('with a wrong %s is quarantined and audited (%s)', async (reason, method, bend) => {
+  ])('with a wrong %s is quarantined and audited (%s)', async (reason, method, change) => {
     const { userId, client, payment, page } = await openOrder(method);
     const event = {
       ...world[method].pay(page),
-      ...bend(world[method].pay(page) as StripeEvent & CreemEvent),
-      id: `evt_bent_${crypto.randomUUID()}`,
+      ...change(world[method].pay(page) as StripeEvent & CreemEvent),
+      id: `evt_changed_${crypto.randomUUID()}`,
     } as StripeEvent & CreemEvent;
     expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
     expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'duplicate' });
@@ -282,11 +336,11 @@ describe('an event that contradicts its payment', () => {
       'creem',
       (event) => withObject(event, { order: { ...(event.object['order'] as object), id: 'ord_another' } }),
     ],
-  ])('of the same page at %s under another payment is quarantined', async (method, bend) => {
+  ])('of the same page at %s under another payment is quarantined', async (method, change) => {
     const { userId, page } = await openOrder(method);
     const paidEvent = world[method].pay(page) as StripeEvent & CreemEvent;
     expect(await world.deliver(method, paidEvent)).toMatchObject({ outcome: 'accepted' });
-    const event = { ...paidEvent, ...bend(paidEvent), id: `evt_bent_${crypto.randomUUID()}` };
+    const event = { ...paidEvent, ...change(paidEvent), id: `evt_changed_${crypto.randomUUID()}` };
     expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
     expect((await world.quarantined()).filter(({ event: id }) => id === event.id)).toEqual([
       { event: event.id, reason: 'reference' },
@@ -359,8 +413,8 @@ describe('an event that contradicts its payment', () => {
         method === 'stripe' ? { created: Number.MAX_SAFE_INTEGER } : { created_at: Number.MAX_SAFE_INTEGER };
       const text =
         method === 'stripe' ? withObject(paidEvent, { id: 'cs_\0' }) : withObject(paidEvent, { id: 'ch_\0' });
-      for (const change of [time, text]) {
-        const event = { ...paidEvent, ...change, id: `evt_bent_${crypto.randomUUID()}` };
+      for (const members of [time, text]) {
+        const event = { ...paidEvent, ...members, id: `evt_changed_${crypto.randomUUID()}` };
         expect(await world.deliver(method, event)).toMatchObject({ status: 200, outcome: 'quarantined' });
       }
       expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
@@ -386,7 +440,7 @@ describe('an event that contradicts its payment', () => {
       ...event,
       object: {
         ...event.object,
-        id: payment.checkout_url?.split('/').at(-1),
+        id: pageIdOf(payment),
         request_id: payment.payment_id,
         metadata: { payment_id: payment.payment_id },
       },
@@ -403,59 +457,38 @@ describe('an event that contradicts its payment', () => {
     expect((await world.quarantined()).at(-1)).toEqual({ event: event.id, reason: 'unknown_user' });
     expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
   });
-
-  test('is recorded with its sender', async () => {
-    const { payment, page } = await openOrder('stripe');
-    const event = world.stripe.pay(page);
-    await world.deliver('stripe', event);
-    const entries =
-      await world.sql`select actor_kind, address, outcome, diff from gateway.audit_entries where action = 'payments.accepted' and target_id = ${payment.payment_id}`;
-    expect([...entries]).toEqual([
-      {
-        actor_kind: 'guest',
-        address: '127.0.0.1',
-        outcome: 'ok',
-        diff: { provider: 'stripe', event_id: event.id, type: event.type, fact: 'paid' },
-      },
-    ]);
-  });
 });
 
 describe('the webhook endpoint', () => {
-  test('does not exist without its secret', async () => {
-    for (const missingMember of [
-      'STRIPE_WEBHOOK_SECRET',
-      'STRIPE_SECRET_KEY',
-      'CREEM_WEBHOOK_SECRET',
-      'CREEM_API_KEY',
-      'CREEM_PRODUCT_ID',
-    ]) {
-      const method = missingMember.startsWith('STRIPE') ? 'stripe' : 'creem';
-      await world.admin.env.upsertVariable({
-        key: missingMember,
-        value: missingMember === 'STRIPE_SECRET_KEY' ? ' ' : '',
-      });
-      await expect
-        .poll(async () => (await world.guest.payments.listMethods()).items.map((item) => item.method))
-        .not.toContain(method);
-      await expect(world.user.payments.createCheckout({ method, amount: 500 })).rejects.toMatchObject({
-        status: 404,
-        code: 'payment_method_not_found',
-      });
+  const listMethods = async () =>
+    (await world.guest.payments.listMethods()).items.map(({ method }) => method);
+
+  test.each([
+    ['STRIPE_WEBHOOK_SECRET', 'stripe', ''],
+    ['STRIPE_SECRET_KEY', 'stripe', ' '],
+    ['CREEM_WEBHOOK_SECRET', 'creem', ''],
+    ['CREEM_API_KEY', 'creem', ''],
+    ['CREEM_PRODUCT_ID', 'creem', ''],
+  ] as const)('does not exist without %s', async (key, method, value) => {
+    const methodNotFound = { status: 404, code: 'payment_method_not_found' };
+    await world.admin.env.upsertVariable({ key, value });
+    try {
+      await expect.poll(listMethods).not.toContain(method);
+      await expect(world.user.payments.createCheckout({ method, amount: 500 })).rejects.toMatchObject(
+        methodNotFound,
+      );
       const { body } = world[method].sign('{"id":"evt_1"}');
       const signature =
         method === 'stripe'
           ? `t=${Math.floor(Date.now() / 1000)},v1=${'0'.repeat(64)}`
           : createHmac('sha256', '').update(body).digest('hex');
-      expect(await world.post(method, body, { [`${method}-signature`]: signature })).toMatchObject({
-        status: 404,
-        code: 'payment_method_not_found',
-      });
-      await world.admin.env.removeVariable({ key: missingMember });
-      await expect
-        .poll(async () => (await world.guest.payments.listMethods()).items.map((item) => item.method))
-        .toContain(method);
+      expect(await world.post(method, body, { [`${method}-signature`]: signature })).toMatchObject(
+        methodNotFound,
+      );
+    } finally {
+      await world.admin.env.removeVariable({ key });
     }
+    await expect.poll(listMethods).toContain(method);
   });
 
   test.each([
@@ -463,30 +496,20 @@ describe('the webhook endpoint', () => {
     ['price', { price: 0 }],
     ['tax mode', { tax_mode: 'exclusive' }],
     ['kind of sale', { billing_type: 'recurring' }],
-  ])('stays open while the product has a wrong %s', async (_what, product) => {
+  ])('stays open while the product has a wrong %s', async (_name, product) => {
     const formerProduct = { ...world.creem.product };
-    Object.assign(world.creem.product, product);
     const ownGateway = await startPayments({ beside: world });
-    Object.assign(world.creem.product, formerProduct);
+    // The product is fetched at its first use.
+    Object.assign(world.creem.product, product);
     try {
-      // The product is fetched at its first use.
-      Object.assign(world.creem.product, product);
-      expect((await ownGateway.guest.payments.listMethods()).items.map(({ method }) => method)).toEqual([
-        'stripe',
-      ]);
+      const { items } = await ownGateway.guest.payments.listMethods();
+      expect(items.map(({ method }) => method)).toEqual(['stripe']);
       await expect(
         ownGateway.user.payments.createCheckout({ method: 'creem', amount: 500 }),
-      ).rejects.toMatchObject({
-        status: 404,
-        code: 'payment_method_not_found',
-      });
+      ).rejects.toMatchObject({ status: 404, code: 'payment_method_not_found' });
       expect(ownGateway.logLines.some((line) => line.includes('payments_product_unfit'))).toBe(true);
-      expect(
-        await ownGateway.deliver('creem', ownGateway.creem.event('checkout.completed', {})),
-      ).toMatchObject({
-        status: 200,
-        outcome: 'ignored',
-      });
+      const event = ownGateway.creem.event('checkout.completed', {});
+      expect(await ownGateway.deliver('creem', event)).toMatchObject({ status: 200, outcome: 'ignored' });
     } finally {
       Object.assign(world.creem.product, formerProduct);
       await ownGateway.close();
@@ -496,17 +519,17 @@ describe('the webhook endpoint', () => {
   test('asks for redelivery while the database is unavailable', async () => {
     const { userId, page } = await openOrder('stripe');
     const event = world.stripe.pay(page);
-    const gate = Promise.withResolvers<void>();
+    const end = Promise.withResolvers<void>();
     const lockTaken = Promise.withResolvers<void>();
     const lockingTransaction = world.database.tx(async (tx) => {
       await tx`lock table gateway.payments_events in access exclusive mode`;
       lockTaken.resolve();
-      await gate.promise;
+      await end.promise;
     });
     await lockTaken.promise;
     const delivery = world.deliver('stripe', event);
     await expect(delivery).resolves.toMatchObject({ status: 503, outcome: undefined });
-    gate.resolve();
+    end.resolve();
     // The database aborts a transaction that holds a lock for too long.
     await lockingTransaction.catch(() => undefined);
     // The first delivery may have completed late; either way the event counts once.

@@ -9,7 +9,7 @@ export interface Answer {
   status: number;
   outcome: string | undefined;
   code: string | undefined;
-  ms: number;
+  elapsedMs: number;
 }
 
 export interface PaymentsWorld extends GatewayWorld {
@@ -33,6 +33,7 @@ export interface PaymentsWorld extends GatewayWorld {
   postings(userId: string): Promise<number>;
   /** The sum of all ledger entries, which has to be 0. */
   ledgerSum(): Promise<bigint>;
+  /** The events that the gateway set aside for an operator. */
   quarantined(): Promise<{ event: string; reason: string }[]>;
   /** Polls the providers for pending payments; returns the number of changed ones. */
   poll(): Promise<number>;
@@ -66,29 +67,8 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
   const { sql } = world;
   if (world.database.engine === 'postgres') await stopPolling(sql);
 
-  async function post(
-    provider: 'stripe' | 'creem',
-    body: string | Uint8Array,
-    headers: Record<string, string | string[]>,
-    baseUrl = world.url,
-  ): Promise<Answer> {
-    const startedMs = performance.now();
-    const requestHeaders = new Headers({ 'content-type': 'application/json' });
-    for (const [name, values] of Object.entries(headers))
-      for (const value of [values].flat()) requestHeaders.append(name, value);
-    const answer = await fetch(`${baseUrl}/v1/payments/webhook/${provider}`, {
-      method: 'POST',
-      headers: requestHeaders,
-      body: Buffer.from(body),
-    });
-    const answerBody = (await answer.json()) as { outcome?: string; error?: { code: string } };
-    return {
-      status: answer.status,
-      outcome: answerBody.outcome,
-      code: answerBody.error?.code,
-      ms: performance.now() - startedMs,
-    };
-  }
+  const post: PaymentsWorld['post'] = (provider, body, headers, baseUrl = world.url) =>
+    postWebhook(`${baseUrl}/v1/payments/webhook/${provider}`, body, headers);
 
   return Object.assign(Object.create(null) as object, describeWorld(world), {
     stripe,
@@ -107,23 +87,24 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
       return { userId: token.user_id, client: world.as(token.user_token), token: token.user_token };
     },
     async balance(userId: string) {
-      const [row] = await sql<
-        { posted: bigint; owed: bigint }[]
-      >`select posted, owed from gateway.credits_accounts where account_id = ${userId}`;
+      const [row] = await sql<{ posted: bigint; owed: bigint }[]>`
+        select posted, owed from gateway.credits_accounts where account_id = ${userId}`;
       return row ?? { posted: 0n, owed: 0n };
     },
     async spend(userId: string, credits: bigint) {
-      await sql`select gateway.credits_take_back(${userId}, 'deduct', ${crypto.randomUUID()}, ${credits}, 'a call', false)`;
+      await sql`
+        select gateway.credits_take_back(
+          ${userId}, 'deduct', ${crypto.randomUUID()}, ${credits}, 'a call', false)`;
     },
     async postings(userId: string) {
-      const rows =
-        await sql`select 1 from gateway.credits_txs where account_id = ${userId} and kind in ('payment', 'refund', 'dispute')`;
+      const rows = await sql`
+        select 1 from gateway.credits_txs
+        where account_id = ${userId} and kind in ('payment', 'refund', 'dispute')`;
       return rows.length;
     },
     async ledgerSum() {
-      const [row] = await sql<
-        { sum: string | null }[]
-      >`select sum(amount)::text as sum from gateway.credits_entries`;
+      const [row] = await sql<{ sum: string | null }[]>`
+        select sum(amount)::text as sum from gateway.credits_entries`;
       return BigInt(row?.sum ?? '0');
     },
     async quarantined() {
@@ -137,6 +118,31 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
       if (!options.beside) await Promise.all([stripe.close(), creem.close()]);
     },
   }) as PaymentsWorld;
+}
+
+async function postWebhook(
+  url: string,
+  body: string | Uint8Array,
+  headers: Record<string, string | string[]>,
+): Promise<Answer> {
+  const startedMs = performance.now();
+  const requestHeaders = new Headers({ 'content-type': 'application/json' });
+  for (const [name, values] of Object.entries(headers))
+    for (const value of [values].flat()) requestHeaders.append(name, value);
+  const answer = await fetch(url, { method: 'POST', headers: requestHeaders, body: Buffer.from(body) });
+  const answerBody = (await answer.json()) as { outcome?: string; error?: { code: string } };
+  return {
+    status: answer.status,
+    outcome: answerBody.outcome,
+    code: answerBody.error?.code,
+    elapsedMs: performance.now() - startedMs,
+  };
+}
+
+/** The last segment of a payment page's address, which is the id of the provider's session. */
+export function pageIdOf({ checkout_url: url }: { checkout_url: string | null }): string {
+  if (url === null) throw new Error('This payment has no page.');
+  return url.split('/').at(-1) ?? '';
 }
 
 /** The gateway polls the providers every ten minutes; here only a test does. */
