@@ -83,9 +83,9 @@ const service = defineService({
       method: 'POST',
       identities: anyIdentity,
       run() {
-        const round: Record<string, unknown> = {};
-        round['self'] = round;
-        return round;
+        const output: Record<string, unknown> = {};
+        output['self'] = output;
+        return output;
       },
     },
     hanging: {
@@ -146,52 +146,44 @@ describe('services.callAction', () => {
     });
   });
 
-  test('refuses a guest with 401 and other identities with 403', async () => {
-    for (const action of ['for-users', 'for-admins', 'for-both']) {
-      expect(await refusalOf(world.guest.call('probe', action))).toMatchObject({
-        status: 401,
-        code: 'authentication_required',
-      });
-    }
-    expect(await refusalOf(world.admin.call('probe', 'for-users'))).toMatchObject({
-      status: 403,
-      code: 'forbidden_for_identity',
+  test.each(['for-users', 'for-admins', 'for-both'])('refuses a guest with 401: %s', async (action) => {
+    expect(await refusalOf(world.guest.call('probe', action))).toMatchObject({
+      status: 401,
+      code: 'authentication_required',
     });
-    expect(await refusalOf(world.user.call('probe', 'for-admins'))).toMatchObject({
-      status: 403,
-      code: 'forbidden_for_identity',
-    });
+    expect((await post(`/v1/probe/${action}`)).headers.get('www-authenticate')).toBe('Bearer');
+  });
+
+  test.each([
+    ['an administrator', () => world.admin.call('probe', 'for-users')],
+    ['a user', () => world.user.call('probe', 'for-admins')],
+  ])('refuses %s with 403', async (_name, call) => {
+    expect(await refusalOf(call())).toMatchObject({ status: 403, code: 'forbidden_for_identity' });
+  });
+
+  test('refuses an unknown credential with 401', async () => {
     expect(await refusalOf(world.as('nonsense').call('probe', 'for-anyone'))).toMatchObject({
       status: 401,
       code: 'invalid_token',
     });
-    expect((await post('/v1/probe/for-users')).headers.get('www-authenticate')).toBe('Bearer');
   });
 
-  test('validates the input by the schema of the action', async () => {
-    await expect(
-      world.guest.call('probe', 'echo', { text: 'hello', service: 'a member and no path' }),
-    ).resolves.toEqual({ text: 'hello', service: 'a member and no path' });
-    expect(await refusalOf(world.guest.call('probe', 'echo', {}))).toMatchObject({
+  test('passes an input that fits the schema of the action', async () => {
+    const input = { text: 'hello', service: 'a member and no path' };
+    await expect(world.guest.call('probe', 'echo', input)).resolves.toEqual(input);
+  });
+
+  test.each([
+    ['echo', {}, 'text'],
+    ['echo', { text: 'too long' }, 'text'],
+    ['echo', { text: 'x', count: '1' }, 'count'],
+    ['echo', { text: 'x', other: 1 }, 'other'],
+    ['nothing', { surplus: 1 }, 'surplus'],
+  ])('refuses an input that does not fit: %s %j', async (action, input, param) => {
+    expect(await refusalOf(world.guest.call('probe', action, input))).toMatchObject({
       status: 400,
       code: 'service_invalid_input',
-      param: 'text',
-    });
-    expect(await refusalOf(world.guest.call('probe', 'echo', { text: 'too long' }))).toMatchObject({
-      status: 400,
-      param: 'text',
-    });
-    expect(await refusalOf(world.guest.call('probe', 'echo', { text: 'x', count: '1' }))).toMatchObject({
-      status: 400,
-      param: 'count',
-    });
-    expect(await refusalOf(world.guest.call('probe', 'echo', { text: 'x', other: 1 }))).toMatchObject({
-      status: 400,
-      param: 'other',
-    });
-    expect(await refusalOf(world.guest.call('probe', 'nothing', { surplus: 1 }))).toMatchObject({
-      status: 400,
-      param: 'surplus',
+      param,
     });
   });
 
@@ -200,7 +192,7 @@ describe('services.callAction', () => {
     expect(await (await post('/v1/probe/nothing')).json()).toBeNull();
   });
 
-  test('passes only the declared variables, with their current values', async () => {
+  test('passes the current values of declared variables only', async () => {
     await expect(world.guest.call('probe', 'environment')).resolves.toEqual({
       keys: ['PROBE_OPTIONAL'],
       value: null,
@@ -251,29 +243,27 @@ describe('services.callAction', () => {
     releaseCall?.();
   });
 
-  test('answers 404 for an unknown service or action', async () => {
-    for (const path of [
-      '/v1/nobody/add',
-      '/v1/__proto__/constructor',
-      '/v1/constructor/name',
-      '/v1/directory/health',
-      '/v1/ai/nothing',
-      '/v1/accounts/tokens/nothing',
-    ]) {
-      const answer = await post(path);
-      expect([
-        path,
-        answer.status,
-        ((await answer.json()) as { error: { code: string } }).error.code,
-      ]).toEqual([path, 404, 'route_not_found']);
-    }
-    for (const action of ['nothing-such', '__proto__', 'constructor', 'toString', 'two', 'two/nothing']) {
+  test.each([
+    '/v1/nobody/add',
+    '/v1/__proto__/constructor',
+    '/v1/constructor/name',
+    '/v1/directory/health',
+    '/v1/ai/nothing',
+    '/v1/accounts/tokens/nothing',
+  ])('answers 404 for an unknown service: %s', async (path) => {
+    const answer = await post(path);
+    expect([answer.status, await answer.json()]).toMatchObject([404, { error: { code: 'route_not_found' } }]);
+  });
+
+  test.each(['nothing-such', '__proto__', 'constructor', 'toString', 'two', 'two/nothing'])(
+    'answers 404 for an unknown action: %s',
+    async (action) => {
       expect(await refusalOf(world.guest.call('probe', action))).toMatchObject({
         status: 404,
         code: 'service_action_not_found',
       });
-    }
-  });
+    },
+  );
 
   test('answers 405 with Allow for the wrong method', async () => {
     const echoAnswer = await fetch(`${world.url}/v1/probe/echo`);
@@ -301,21 +291,26 @@ describe('services.callAction', () => {
 });
 
 describe('services.callReadingAction', () => {
-  test('reads its input from the query by the schema’s types', async () => {
-    const read = (input: Record<string, unknown>) =>
-      world.guest.call('probe', 'query', input, { method: 'GET' });
-    await expect(read({ limit: 7, deep: true, tags: ['a', 'b'] })).resolves.toEqual({
-      limit: 7,
-      deep: true,
-      tags: ['a', 'b'],
-    });
-    await expect(read({ tags: ['one'] })).resolves.toEqual({ tags: ['one'] });
-    await expect(read({})).resolves.toEqual({});
-    expect(await refusalOf(read({ limit: 11 }))).toMatchObject({ status: 400, param: 'limit' });
-    expect(await refusalOf(read({ limit: 'many' }))).toMatchObject({ status: 400, param: 'limit' });
-    expect(await refusalOf(read({ other: 'x' }))).toMatchObject({ status: 400, param: 'other' });
-    expect((await fetch(`${world.url}/v1/probe/query?limit=1&limit=2`)).status).toBe(400);
-    expect((await fetch(`${world.url}/v1/probe/query?__proto__=1`)).status).toBe(400);
+  const read = (input: Record<string, unknown>) =>
+    world.guest.call('probe', 'query', input, { method: 'GET' });
+
+  test.each([{ limit: 7, deep: true, tags: ['a', 'b'] }, { tags: ['one'] }, {}])(
+    'reads %j from the query by the types of the schema',
+    async (input) => {
+      await expect(read(input)).resolves.toEqual(input);
+    },
+  );
+
+  test.each([
+    [{ limit: 11 }, 'limit'],
+    [{ limit: 'many' }, 'limit'],
+    [{ other: 'x' }, 'other'],
+  ])('refuses the query of %j', async (input, param) => {
+    expect(await refusalOf(read(input))).toMatchObject({ status: 400, param });
+  });
+
+  test.each(['limit=1&limit=2', '__proto__=1'])('refuses the query %s', async (query) => {
+    expect((await fetch(`${world.url}/v1/probe/query?${query}`)).status).toBe(400);
   });
 });
 
@@ -345,14 +340,12 @@ describe('the services of a project', () => {
     ]);
   });
 
-  test('cannot be called by the client under an invalid path', async () => {
-    for (const [name, action] of [
-      ['..', 'x'],
-      ['a/b', 'c'],
-      ['a', 'b/c/d'],
-      ['a?x', 'b'],
-    ] as const) {
-      await expect(world.guest.call(name, action)).rejects.toThrow(TypeError);
-    }
+  test.each([
+    ['..', 'x'],
+    ['a/b', 'c'],
+    ['a', 'b/c/d'],
+    ['a?x', 'b'],
+  ])('cannot be called by the client as %s, %s', async (name, action) => {
+    await expect(world.guest.call(name, action)).rejects.toThrow(TypeError);
   });
 });

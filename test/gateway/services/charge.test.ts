@@ -3,7 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ActionError, defineService, type ActionCall } from '../../../src/index.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 
-let checkDuringAction: () => Promise<void> = async () => {};
+/** Runs within `shop/buy` after its charge. */
+let onCharge: () => Promise<void> = async () => {};
 const shop = defineService({
   id: 'shop',
   name: 'Shop',
@@ -14,7 +15,7 @@ const shop = defineService({
       input: { type: 'object', properties: { credits: { type: 'number' }, reason: { type: 'string' } } },
       async run({ input, charge }: ActionCall<{ credits: number; reason?: string }>) {
         await charge(input.credits, input.reason ?? 'One report');
-        await checkDuringAction();
+        await onCharge();
         return { bought: true };
       },
     },
@@ -75,7 +76,7 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-const balance = async () => {
+const readBalance = async () => {
   const { available, held } = await world.user.credits.getBalance();
   return { available, held };
 };
@@ -83,12 +84,16 @@ const lastRecord = async () => (await world.user.usage.listRecords({ limit: 1 })
 
 describe('charge', () => {
   test('holds credits during the action and settles them with its answer', async () => {
-    const balanceBefore = await balance();
-    checkDuringAction = async () =>
-      expect(await balance()).toEqual({ available: balanceBefore.available - 250, held: 250 });
-    await expect(world.user.call('shop', 'buy', { credits: 250 })).resolves.toEqual({ bought: true });
-    checkDuringAction = async () => {};
-    expect(await balance()).toEqual({ available: balanceBefore.available - 250, held: 0 });
+    const balanceBefore = await readBalance();
+    const balances: object[] = [];
+    onCharge = async () => void balances.push(await readBalance());
+    try {
+      await expect(world.user.call('shop', 'buy', { credits: 250 })).resolves.toEqual({ bought: true });
+    } finally {
+      onCharge = async () => {};
+    }
+    expect(balances).toEqual([{ available: balanceBefore.available - 250, held: 250 }]);
+    expect(await readBalance()).toEqual({ available: balanceBefore.available - 250, held: 0 });
     expect((await world.user.credits.listHistory({ limit: 1 })).items[0]).toMatchObject({
       kind: 'charge',
       credits: -250,
@@ -104,9 +109,9 @@ describe('charge', () => {
   });
 
   test('sums several charges of one call', async () => {
-    const balanceBefore = await balance();
+    const balanceBefore = await readBalance();
     await world.user.call('shop', 'both');
-    expect(await balance()).toEqual({ available: balanceBefore.available - 12, held: 0 });
+    expect(await readBalance()).toEqual({ available: balanceBefore.available - 12, held: 0 });
     expect((await world.user.credits.listHistory({ limit: 1 })).items[0]).toMatchObject({
       credits: -12,
       reason: 'shop/both · One report; Its picture',
@@ -117,10 +122,10 @@ describe('charge', () => {
     ['refuses', 'refuse', 409],
     ['returns an undeclared reply', 'promise', 500],
     ['is too late', 'hang', 504],
-  ])('takes nothing when the action %s', async (_what, action, status) => {
-    const balanceBefore = await balance();
+  ])('takes nothing when the action %s', async (_name, action, status) => {
+    const balanceBefore = await readBalance();
     await expect(world.user.call('shop', action)).rejects.toMatchObject({ status });
-    expect(await balance()).toEqual(balanceBefore);
+    expect(await readBalance()).toEqual(balanceBefore);
     expect(await lastRecord()).toMatchObject({
       action: `shop/${action}`,
       credits: 0,
@@ -128,25 +133,32 @@ describe('charge', () => {
     });
   });
 
-  test('answers 402 without credits unless the action handles it', async () => {
-    const balanceBefore = await balance();
+  test('answers 402 without credits', async () => {
+    const balanceBefore = await readBalance();
     await expect(world.user.call('shop', 'buy', { credits: 10_000_000 })).rejects.toMatchObject({
       status: 402,
       code: 'insufficient_credits',
     });
-    await expect(world.user.call('shop', 'lenient')).resolves.toBe('a sample');
-    await expect(world.user.call('shop', 'careless')).resolves.toBe('an answer');
-    expect(await balance()).toEqual(balanceBefore);
+    expect(await readBalance()).toEqual(balanceBefore);
+  });
+
+  test.each([
+    ['handles', 'lenient', 'a sample'],
+    ['ignores', 'careless', 'an answer'],
+  ])('leaves the answer to an action that %s the refusal', async (_name, action, answer) => {
+    const balanceBefore = await readBalance();
+    await expect(world.user.call('shop', action)).resolves.toBe(answer);
+    expect(await readBalance()).toEqual(balanceBefore);
   });
 
   test('charges each of fifty concurrent calls exactly once', async () => {
-    const balanceBefore = await balance();
+    const balanceBefore = await readBalance();
     await Promise.all(Array.from({ length: 50 }, () => world.user.call('shop', 'buy', { credits: 3 })));
-    expect(await balance()).toEqual({ available: balanceBefore.available - 150, held: 0 });
+    expect(await readBalance()).toEqual({ available: balanceBefore.available - 150, held: 0 });
   });
 
   test('charges once for a repeated Idempotency-Key', async () => {
-    const balanceBefore = await balance();
+    const balanceBefore = await readBalance();
     const call = () =>
       fetch(`${world.url}/v1/shop/buy`, {
         method: 'POST',
@@ -164,7 +176,7 @@ describe('charge', () => {
       secondAnswer.headers.get('idempotent-replayed'),
       await secondAnswer.json(),
     ]).toEqual([200, 'true', { bought: true }]);
-    expect(await balance()).toEqual({ available: balanceBefore.available - 40, held: 0 });
+    expect(await readBalance()).toEqual({ available: balanceBefore.available - 40, held: 0 });
   });
 
   test('records an administrator’s call as unpaid', async () => {
@@ -191,11 +203,11 @@ describe('charge', () => {
     { credits: 1, reason: 'a\u0000' },
     { credits: 1, reason: 'x'.repeat(201) },
   ])('refuses %j', async (input) => {
-    const balanceBefore = await balance();
+    const balanceBefore = await readBalance();
     await expect(world.user.call('shop', 'buy', input)).rejects.toMatchObject({
       status: 500,
       code: 'service_failed',
     });
-    expect(await balance()).toEqual(balanceBefore);
+    expect(await readBalance()).toEqual(balanceBefore);
   });
 });

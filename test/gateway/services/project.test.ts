@@ -60,28 +60,15 @@ describe('townhall gateway --project', () => {
     expect(await run?.ended).toBe(0);
   });
 
-  test('serves the entry’s services to every identity', async () => {
+  test('serves the services of the entry', async () => {
     const user = createGatewayClient({ baseUrl: url, token: userToken });
     await expect(guest.call('notes', 'about', {}, { method: 'GET' })).resolves.toEqual({
       greeting: 'Notes, one list a user.',
     });
-    await expect(user.call('notes', 'add', { text: 'Good morning' })).resolves.toEqual({
-      note_id: 'note_1',
-      text: 'Good morning',
-    });
+    const note = { note_id: 'note_1', text: 'Good morning' };
+    await expect(user.call('notes', 'add', { text: note.text })).resolves.toEqual(note);
     await expect(user.call('notes', 'list', { limit: 1 }, { method: 'GET' })).resolves.toEqual({
-      items: [{ note_id: 'note_1', text: 'Good morning' }],
-    });
-    await expect(guest.call('notes', 'add', { text: 'x' })).rejects.toMatchObject({ status: 401 });
-    await expect(admin.call('notes', 'add', { text: 'x' })).rejects.toMatchObject({ status: 403 });
-    await expect(user.call('notes', 'add', { text: '' })).rejects.toMatchObject({
-      status: 400,
-      code: 'service_invalid_input',
-    });
-    await expect(user.call('notes', 'users/clear', { user_id: 'x' })).rejects.toMatchObject({ status: 403 });
-    await expect(admin.call('notes', 'users/clear', { user_id: 'nobody' })).rejects.toMatchObject({
-      status: 404,
-      code: 'service_no_notes',
+      items: [note],
     });
     const { user: me } = await user.accounts.getMe();
     await expect(admin.call('notes', 'users/clear', { user_id: me.user_id })).resolves.toEqual({
@@ -89,13 +76,34 @@ describe('townhall gateway --project', () => {
     });
   });
 
-  test('lists them in /health and /v1/services with current variables', async () => {
+  test('holds each action to its identities and its input', async () => {
+    const user = createGatewayClient({ baseUrl: url, token: userToken });
+    await expect(guest.call('notes', 'add', { text: 'x' })).rejects.toMatchObject({ status: 401 });
+    await expect(admin.call('notes', 'add', { text: 'x' })).rejects.toMatchObject({ status: 403 });
+    await expect(user.call('notes', 'users/clear', { user_id: 'x' })).rejects.toMatchObject({ status: 403 });
+    await expect(user.call('notes', 'add', { text: '' })).rejects.toMatchObject({
+      status: 400,
+      code: 'service_invalid_input',
+    });
+  });
+
+  test('answers with an action’s own refusal', async () => {
+    await expect(admin.call('notes', 'users/clear', { user_id: 'nobody' })).rejects.toMatchObject({
+      status: 404,
+      code: 'service_no_notes',
+    });
+  });
+
+  test('lists its services in /health and /v1/services', async () => {
     expect((await guest.directory.getHealth()).services).toContain('notes');
     const { items } = await admin.directory.listServices();
     expect(items.find(({ id }) => id === 'notes')).toMatchObject({
       name: 'Notes',
       env: [{ key: 'NOTES_GREETING', required: false }],
     });
+  });
+
+  test('passes a stored variable to its services', async () => {
     await admin.env.upsertVariable({ key: 'NOTES_GREETING', value: 'Welcome.' });
     await expect(guest.call('notes', 'about', {}, { method: 'GET' })).resolves.toEqual({
       greeting: 'Welcome.',
@@ -144,7 +152,9 @@ describe('a project that cannot be served', () => {
       deployment: { target: 'local' },
       ...members,
     });
-  const importing = "import { defineService } from 'townhall';\n";
+  const importLine = "import { defineService } from 'townhall';";
+  const serviceSource = (id: string) =>
+    `defineService({ id: '${id}', name: 'X', actions: { a: { method: 'GET', run: () => 1 } } })`;
   test.each<[string, Record<string, string>, string]>([
     ['has no declaration', {}, 'townhall.json cannot be read (ENOENT)'],
     [
@@ -176,7 +186,7 @@ describe('a project that cannot be served', () => {
       'src/index.ts: ',
     ],
     [
-      'imports what is not there',
+      'imports a missing file',
       { 'townhall.json': declaration({ entry: 'main.js' }), 'main.js': "import './gone.js';" },
       'main.js: Cannot find module',
     ],
@@ -186,7 +196,7 @@ describe('a project that cannot be served', () => {
       'src/index.ts: exports no service',
     ],
     [
-      'exports a service of its own making',
+      'exports a service without defineService',
       { 'townhall.json': declaration(), 'src/index.ts': "export const x = { id: 'x', actions: {} };" },
       'src/index.ts: the export x looks like a service',
     ],
@@ -194,15 +204,15 @@ describe('a project that cannot be served', () => {
       'has two services of one id',
       {
         'townhall.json': declaration(),
-        'src/index.ts': `${importing}const of = () => defineService({ id: 'x', name: 'X', actions: { a: { method: 'GET', run: () => 1 } } });\nexport const list = [of(), of()];`,
+        'src/index.ts': `${importLine}\nexport const list = [${serviceSource('x')}, ${serviceSource('x')}];`,
       },
       'src/index.ts: service "x": id is already that of a service in src/index.ts',
     ],
     [
-      'has a service with an id of ours',
+      'has a service with a reserved id',
       {
         'townhall.json': declaration(),
-        'src/index.ts': `${importing}export default defineService({ id: 'payments', name: 'X', actions: { a: { method: 'GET', run: () => 1 } } });`,
+        'src/index.ts': `${importLine}\nexport default ${serviceSource('payments')};`,
       },
       'service "payments": id is taken by the server itself',
     ],

@@ -26,15 +26,15 @@ const action = (members: object) => ({
 });
 
 describe('a declared service', () => {
-  test('defaults to users, with required and secret variables', () => {
+  test('defaults to users and to required, secret variables', () => {
     const service = register(validService).get('notes');
     expect([...(service?.actions.get('add')?.identities ?? [])]).toEqual(['user']);
     expect(service?.env).toEqual([{ key: 'NOTES_KEY', description: 'A key.', required: true, secret: true }]);
-    expect([
-      ...(register(action({ identities: [] }))
-        .get('notes')
-        ?.actions.get('add')?.identities ?? []),
-    ]).toEqual(['guest', 'user', 'admin']);
+  });
+
+  test('is for everyone with an empty list of identities', () => {
+    const service = register(action({ identities: [] })).get('notes');
+    expect([...(service?.actions.get('add')?.identities ?? [])]).toEqual(['guest', 'user', 'admin']);
   });
 
   test.each<[string, unknown, string]>([
@@ -92,12 +92,12 @@ describe('a declared service', () => {
       { ...validService, actions: { '..': { method: 'GET', run } } },
       'actions... has an id',
     ],
-  ])('is refused for %s', (_what, definition, message) => {
+  ])('is refused for %s', (_name, definition, message) => {
     expect(() => register(definition)).toThrow(message);
     expect(() => register(definition)).toThrow(expect.objectContaining({ name: 'ProjectError' }));
   });
 
-  test('is refused for a duplicate id, naming both files', () => {
+  test('is refused for a duplicate id with both files', () => {
     expect(() => register(validService, { ...validService, name: 'Other' })).toThrow(
       'src/1.ts: service "notes": id is already that of a service in src/0.ts.',
     );
