@@ -2,9 +2,10 @@
 // both versions.
 import { createGateway as createGateway3 } from 'ai-gateway3';
 import { createGateway as createGateway4 } from 'ai-gateway4';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { id } from '../../../src/kernel/ids.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
+import { insertRecord, type SampleRecord } from './records.ts';
 
 const otherUserId = id('usr');
 const [requestId, modelessId, othersRequestId] = [id('req'), id('req'), id('req')];
@@ -12,38 +13,8 @@ const [requestId, modelessId, othersRequestId] = [id('req'), id('req'), id('req'
 let world: GatewayWorld;
 let userId: string;
 
-/** Inserts a record like the ledger's at a given time. */
-async function record(members: {
-  userId?: string;
-  bureauId?: string;
-  requestId?: string;
-  model?: string | null;
-  provider?: string;
-  at?: string;
-  credits?: number;
-}): Promise<void> {
-  const { model = 'acme/fast', provider = 'acme', at = '2026-03-10T12:00:00Z', credits = 10 } = members;
-  const call = {
-    request_id: members.requestId ?? id('req'),
-    user_id: members.userId ?? userId,
-    bureau_id: members.bureauId ?? 'local',
-    token_id: `tok_${'0'.repeat(26)}`,
-    action: 'stream',
-    model,
-    provider: model === null ? null : provider,
-  };
-  const facts = {
-    tokens: { input: 5, cachedInput: 1, cacheWrite: 2, output: 3, reasoning: 4 },
-    units: {},
-    outcome: 'completed',
-    estimated: false,
-    ttftMs: 7,
-    durationMs: 70,
-  };
-  const usageId = id('use');
-  await world.sql`select gateway.usage_add(${usageId}, ${JSON.stringify(call)}::text::jsonb, ${JSON.stringify(facts)}::text::jsonb, ${credits})`;
-  await world.sql`update gateway.usage_records set created_at = ${at}::text::timestamptz where usage_id = ${usageId}`;
-}
+const record = (members: Partial<SampleRecord>) =>
+  insertRecord(world.sql, { userId, action: 'stream', ...members });
 
 beforeAll(async () => {
   world = await startGateway({ withAdmin: true, env: { STARTING_CREDITS: '1234567' } });
@@ -61,14 +32,14 @@ const versions: [string, () => ReturnType<typeof createGateway4>][] = [
   ['@ai-sdk/gateway 4', () => createGateway4(settings())],
   ['@ai-sdk/gateway 3', () => createGateway3(settings()) as unknown as ReturnType<typeof createGateway4>],
 ];
-const span = { start_date: '2026-03-10', end_date: '2026-03-12' };
+const period = { start_date: '2026-03-10', end_date: '2026-03-12' };
 
 describe.each(versions)('%s', (_name, gateway) => {
-  it('shows the credits', async () => {
+  test('shows the credits', async () => {
     expect(await gateway().getCredits()).toEqual({ balance: '1.234567', totalUsed: '0.000454' });
   });
 
-  it('shows a call', async () => {
+  test('shows a call', async () => {
     expect(await gateway().getGenerationInfo({ id: requestId })).toMatchObject({
       id: requestId,
       totalCost: 0.00042,
@@ -86,7 +57,7 @@ describe.each(versions)('%s', (_name, gateway) => {
     });
   });
 
-  it('reports spending by day', async () => {
+  test('reports spending by day', async () => {
     const { results } = await gateway().getSpendReport({ startDate: '2026-03-10', endDate: '2026-03-12' });
     expect(results).toMatchObject([
       { day: '2026-03-10', totalCost: 0.00045, requestCount: 2, inputTokens: 16, outputTokens: 14 },
@@ -97,14 +68,14 @@ describe.each(versions)('%s', (_name, gateway) => {
 });
 
 describe('credits.getSdkCredits', () => {
-  it('refuses callers other than users', async () => {
+  test('refuses callers other than users', async () => {
     await expect(world.guest.credits.getSdkCredits()).rejects.toMatchObject({ status: 401 });
     await expect(world.admin.credits.getSdkCredits()).rejects.toMatchObject({ status: 403 });
   });
 });
 
 describe('usage.getSdkGeneration', () => {
-  it.each([
+  test.each([
     ['an unknown request', id('req')],
     ['a call that no model ran', modelessId],
     ["another user's call", othersRequestId],
@@ -116,20 +87,21 @@ describe('usage.getSdkGeneration', () => {
     });
   });
 
-  it('shows an administrator the calls of all users', async () => {
+  test('shows an administrator the calls of all users', async () => {
     const { data } = await world.admin.usage.getSdkGeneration({ id: othersRequestId });
     expect(data.total_cost).toBe(0.000016);
   });
 
-  it('refuses an id of another form', async () => {
+  test('refuses an id of another form', async () => {
     await expect(world.user.usage.getSdkGeneration({ id: 'gen_1' })).rejects.toMatchObject({ status: 400 });
   });
 });
 
 describe('usage.getSdkReport', () => {
-  const rows = async (query: object) => (await world.user.usage.getSdkReport({ ...span, ...query })).results;
+  const rows = async (query: object) =>
+    (await world.user.usage.getSdkReport({ ...period, ...query })).results;
 
-  it('groups by hour', async () => {
+  test('groups by hour', async () => {
     const hours = await rows({ date_part: 'hour' });
     expect(hours.map(({ hour }) => hour)).toEqual([
       '2026-03-10T12:00:00Z',
@@ -139,7 +111,7 @@ describe('usage.getSdkReport', () => {
     ]);
   });
 
-  it.each([
+  test.each([
     ['model', ['acme/fast', 'beta/deep', undefined]],
     ['provider', ['acme', 'beta', undefined]],
     ['credential_type', ['system']],
@@ -147,15 +119,15 @@ describe('usage.getSdkReport', () => {
     expect((await rows({ group_by: group })).map((row) => row[group])).toEqual(names);
   });
 
-  it('groups by user for an administrator', async () => {
-    const { results } = await world.admin.usage.getSdkReport({ ...span, group_by: 'user' });
+  test('groups by user for an administrator', async () => {
+    const { results } = await world.admin.usage.getSdkReport({ ...period, group_by: 'user' });
     expect(results.map(({ user, total_cost: cost }) => [user, cost])).toEqual([
       [userId, 0.000454],
       [otherUserId, 0.000016],
     ]);
   });
 
-  it.each([
+  test.each([
     [{ model: 'beta/deep' }, 1],
     [{ provider: 'acme' }, 2],
     [{ credential_type: 'byok' }, 0],
@@ -165,7 +137,7 @@ describe('usage.getSdkReport', () => {
     expect(await rows(filter)).toHaveLength(days);
   });
 
-  it.each([
+  test.each([
     [{ start_date: '2026-02-30' }, 'start_date'],
     [{ start_date: '2026-03-13' }, 'end_date'],
     [{ start_date: '2025-01-01' }, 'end_date'],
@@ -175,7 +147,7 @@ describe('usage.getSdkReport', () => {
     await expect(rows(query)).rejects.toMatchObject({ status: 400, param });
   });
 
-  it('refuses tags, which calls have not', async () => {
+  test('refuses tags', async () => {
     const report = createGateway4(settings()).getSpendReport({
       startDate: '2026-03-10',
       endDate: '2026-03-12',

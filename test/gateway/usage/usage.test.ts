@@ -3,59 +3,27 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { usageStore } from '../../../src/gateway/usage/index.ts';
 import { id } from '../../../src/kernel/ids.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
-
-const tokenId = `tok_${'0'.repeat(26)}`;
+import { insertRecord, sampleTokenId, type SampleRecord } from './records.ts';
 
 let world: GatewayWorld;
 let userId: string;
 const otherUserId = id('usr');
-const noonTime = '2026-03-10T12:00:00Z';
+const march = { from: '2026-03-01T00:00:00Z', to: '2026-04-01T00:00:00Z' };
 
-/** Inserts a record like the ledger's at a given time. */
-async function record(
-  members: {
-    userId?: string | null;
-    bureauId?: string | null;
-    model?: string | null;
-    at?: string;
-    credits?: number;
-    requestId?: string;
-    outcome?: string;
-  } = {},
-) {
-  const {
-    model = 'acme/fast',
-    at = noonTime,
-    credits = 10,
-    requestId = id('req'),
-    outcome = 'completed',
-  } = members;
-  const call = {
-    request_id: requestId,
-    user_id: members.userId === undefined ? userId : members.userId,
-    bureau_id: members.bureauId === undefined ? 'local' : members.bureauId,
-    token_id: tokenId,
-    action: 'text',
-    model,
-    provider: 'acme',
-  };
-  const facts = {
-    tokens: { input: 5, cachedInput: 1, cacheWrite: 2, output: 3, reasoning: 4 },
-    units: { image: 2, videoSecond: 1.5 },
-    outcome,
-    failureCode: 'upstream_timeout',
-    attempts: 3,
-    estimated: false,
-    ttftMs: 7,
-    durationMs: 70,
-  };
-  const usageId = id('use');
-  await world.sql`select gateway.usage_add(${usageId}, ${JSON.stringify(call)}::text::jsonb, ${JSON.stringify(facts)}::text::jsonb, ${credits})`;
-  await world.sql`update gateway.usage_records set created_at = ${at}::text::timestamptz where usage_id = ${usageId}`;
-  return usageId;
-}
-
-const span = { from: '2026-03-01T00:00:00Z', to: '2026-04-01T00:00:00Z' };
+/** Inserts a record of the user or of another. */
+const record = (members: Partial<SampleRecord> & { outcome?: string } = {}) => {
+  const { outcome = 'completed', ...others } = members;
+  return insertRecord(world.sql, {
+    userId,
+    facts: {
+      units: { image: 2, videoSecond: 1.5 },
+      outcome,
+      failureCode: 'upstream_timeout',
+      attempts: 3,
+    },
+    ...others,
+  });
+};
 
 beforeAll(async () => {
   world = await startGateway({ withAdmin: true });
@@ -70,8 +38,8 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 describe('usage.getUsage', () => {
-  test('totals the caller’s calls by day, excluding the end', async () => {
-    const { total, items, group_by, from, to } = await world.user.usage.getUsage(span);
+  test('totals the caller’s calls by day without the end', async () => {
+    const { total, items, group_by, from, to } = await world.user.usage.getUsage(march);
     expect({ group_by, from, to }).toEqual({
       group_by: 'day',
       from: '2026-03-01T00:00:00.000Z',
@@ -88,8 +56,8 @@ describe('usage.getUsage', () => {
     ]);
   });
 
-  test('groups by model, most expensive first', async () => {
-    const { items } = await world.user.usage.getUsage({ ...span, group_by: 'model' });
+  test('groups by model from the most expensive', async () => {
+    const { items } = await world.user.usage.getUsage({ ...march, group_by: 'model' });
     expect(items.map(({ group, credits }) => [group, credits])).toEqual([
       ['acme/fast', 5],
       ['acme/deep', 2],
@@ -103,7 +71,7 @@ describe('usage.getUsage', () => {
   });
 
   test.each([
-    [{ from: span.to, to: span.from }, 'from'],
+    [{ from: march.to, to: march.from }, 'from'],
     [{ from: 'yesterday' }, 'from'],
     [{ to: '2026-12-31T23:59:60Z' }, 'to'],
     [{ from: '0000-01-01T00:00:00Z' }, 'from'],
@@ -125,7 +93,7 @@ describe('usage.listRecords', () => {
     expect(items[1]).toMatchObject({
       user_id: userId,
       bureau_id: 'local',
-      token_id: tokenId,
+      token_id: sampleTokenId,
       action: 'text',
       model: 'acme/fast',
       provider: 'acme',
@@ -144,38 +112,41 @@ describe('usage.listRecords', () => {
 
   test('applies an administrator’s filters', async () => {
     const credits = async (query: object) =>
-      (await world.admin.usage.listRecords({ ...span, ...query })).items.map((item) => item.credits);
+      (await world.admin.usage.listRecords({ ...march, ...query })).items.map((item) => item.credits);
     expect(await credits({})).toEqual([0, 16, 4, 2, 1]);
     expect(await credits({ user_id: otherUserId })).toEqual([16]);
     expect(await credits({ bureau_id: 'local' })).toEqual([4, 2, 1]);
     expect(await credits({ model: 'acme/deep' })).toEqual([2]);
+  });
+
+  test('finds a call by its request id', async () => {
     const requestId = id('req');
     await record({ requestId, credits: 3, at: '2026-05-01T00:00:00Z' });
-    expect((await world.admin.usage.listRecords({ request_id: requestId })).items).toMatchObject([
-      { request_id: requestId, credits: 3 },
-    ]);
-    expect((await world.as(world.userToken).usage.listRecords({ request_id: requestId })).items).toHaveLength(
-      1,
-    );
+    for (const client of [world.admin, world.user])
+      expect((await client.usage.listRecords({ request_id: requestId })).items).toMatchObject([
+        { request_id: requestId, credits: 3 },
+      ]);
   });
 
   test('pages without gaps through records of the same instant', async () => {
-    const expectedIds = new Set<string>();
-    for (let n = 0; n < 7; n += 1)
-      expectedIds.add(
+    const insertedIds: string[] = [];
+    for (let count = 0; count < 7; count += 1)
+      insertedIds.push(
         await record({ userId: otherUserId, bureauId: 'paged', at: '2026-06-01T00:00:00.123456Z' }),
       );
     const listedIds: string[] = [];
-    for (let cursor: string | undefined, isFirst = true; isFirst || cursor !== undefined; isFirst = false) {
-      const page = await world.admin.usage.listRecords({
-        bureau_id: 'paged',
-        limit: 3,
-        ...(cursor !== undefined && { cursor }),
-      });
+    let cursor: string | null = null;
+    do {
+      const page: Awaited<ReturnType<typeof world.admin.usage.listRecords>> =
+        await world.admin.usage.listRecords({
+          bureau_id: 'paged',
+          limit: 3,
+          ...(cursor === null ? {} : { cursor }),
+        });
       listedIds.push(...page.items.map(({ usage_id }) => usage_id));
-      cursor = page.next_cursor ?? undefined;
-    }
-    expect(listedIds).toEqual([...expectedIds].toSorted().toReversed());
+      cursor = page.next_cursor;
+    } while (cursor !== null);
+    expect(listedIds).toEqual(insertedIds.toSorted().toReversed());
   });
 
   test.each([
@@ -193,7 +164,7 @@ describe('usage.listRecords', () => {
 
 describe('usage.getOverview', () => {
   test('totals all calls in every group', async () => {
-    const overview = await world.admin.usage.getOverview(span);
+    const overview = await world.admin.usage.getOverview(march);
     expect(overview).toMatchObject({ users: 2, total: { calls: 5, credits: 23 } });
     const pairs = (groups: { group: string | null; credits: number }[]) =>
       groups.map(({ group, credits }) => [group, credits]);
@@ -216,7 +187,7 @@ describe('usage.getOverview', () => {
       ['completed', 19],
       ['client_closed', 4],
     ]);
-    expect((await world.admin.usage.getOverview({ ...span, bureau_id: 'shop' })).total).toMatchObject({
+    expect((await world.admin.usage.getOverview({ ...march, bureau_id: 'shop' })).total).toMatchObject({
       calls: 1,
       credits: 16,
     });
@@ -229,10 +200,9 @@ describe('usage.getOverview', () => {
 
 test('records past their retention are deleted in batches', async () => {
   const store = usageStore(world.database);
-  for (let n = 0; n < 5; n += 1) await record({ userId: 'usr_old', at: '2020-01-01T00:00:00Z' });
-  const [{ days } = { days: 0 }] = await world.sql<
-    { days: number }[]
-  >`select (gateway.townhall_now()::date - '2020-06-01'::date) as days`;
+  for (let count = 0; count < 5; count += 1) await record({ userId: 'usr_old', at: '2020-01-01T00:00:00Z' });
+  const [{ days } = { days: 0 }] = await world.sql<{ days: number }[]>`
+    select (gateway.townhall_now()::date - '2020-06-01'::date) as days`;
   expect([
     await store.deleteOld(days, 3),
     await store.deleteOld(days, 3),
