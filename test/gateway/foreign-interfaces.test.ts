@@ -37,15 +37,19 @@ describe('an unknown query parameter', () => {
     ['/v1/ai/language-model', { model: 'local/nothing', prompt }],
   ])('is ignored at %s', async (path, body) => {
     const response = await post(`${path}?api-version=1&beta=true&unknown=a&unknown=b`, body);
-    expect([response.status, await response.text()]).toEqual([404, expect.stringContaining('local/nothing')]);
+    expect(response.status).toBe(404);
+    // The model is looked up, so the query was not refused.
+    expect(await response.text()).toContain('local/nothing');
   });
 
-  test.each([
-    ['is ignored', '/v1/ai/config', 200],
-    ['is refused', '/v1/ai/models', 400],
-  ])('%s at %s', async (_effect, path, status) => {
-    const headers = { authorization: `Bearer ${world.userToken}` };
-    expect((await fetch(`${world.url}${path}?beta=true`, { headers })).status).toBe(status);
+  const authorized = () => ({ headers: { authorization: `Bearer ${world.userToken}` } });
+
+  test('is ignored at /v1/ai/config', async () => {
+    expect((await fetch(`${world.url}/v1/ai/config?beta=true`, authorized())).status).toBe(200);
+  });
+
+  test('is refused at an operation of this interface', async () => {
+    expect((await fetch(`${world.url}/v1/ai/models?beta=true`, authorized())).status).toBe(400);
   });
 });
 
@@ -93,7 +97,7 @@ describe('an error for the AI SDK’s gateway provider', () => {
     ['3', createGateway3, GatewayError3],
     ['4', createGateway4, GatewayError4],
   ])('is of the class that version %s maps', async (_version, create, errorClass) => {
-    const failedCall = (apiKey: string, model: string) => {
+    const call = async (apiKey: string, model: string) => {
       const gateway = create({ baseURL: `${world.url}/v1/ai`, apiKey });
       return gateway(model)
         .doGenerate({ prompt } as never)
@@ -102,10 +106,10 @@ describe('an error for the AI SDK’s gateway provider', () => {
           (reason: unknown) => reason,
         );
     };
-    const unknownModelError = await failedCall(world.userToken, 'local/nothing');
-    expect(errorClass.isInstance(unknownModelError)).toBe(true);
-    expect(unknownModelError).toMatchObject({ type: 'model_not_found', statusCode: 404 });
-    expect(await failedCall('nonsense', 'local/echo')).toMatchObject({
+    const error = await call(world.userToken, 'local/nothing');
+    expect(errorClass.isInstance(error)).toBe(true);
+    expect(error).toMatchObject({ type: 'model_not_found', statusCode: 404 });
+    expect(await call('nonsense', 'local/echo')).toMatchObject({
       type: 'authentication_error',
       statusCode: 401,
     });
