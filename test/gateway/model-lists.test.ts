@@ -1,7 +1,6 @@
 // The models that a user may call: the intersection of the key's list and the Bureau's list.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startGateway } from '../support/gateway.ts';
-import type { GatewayWorld } from '../support/gateway.ts';
+import { startGateway, type GatewayWorld } from '../support/gateway.ts';
 
 let world: GatewayWorld;
 beforeAll(async () => {

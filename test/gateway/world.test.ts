@@ -1,8 +1,7 @@
 // The gateway as a whole on both databases: the first calls of a new user.
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startGateway } from '../support/gateway.ts';
-import type { GatewayWorld } from '../support/gateway.ts';
+import { startGateway, type GatewayWorld } from '../support/gateway.ts';
 
 let world: GatewayWorld;
 beforeAll(async () => {
@@ -71,10 +70,11 @@ describe('the gateway as a whole', () => {
 
   test('lists every model and its requirements for an administrator', async () => {
     const { items } = await world.admin.ai.listModels();
-    const userModels = await world.user.ai.listModels();
-    expect(items.map(({ id }) => id)).toEqual(expect.arrayContaining(userModels.items.map(({ id }) => id)));
-    expect(items.filter((item) => item.env_requirements === undefined)).toEqual([]);
-    expect(items.filter((item) => item.reasoning !== undefined)).toEqual([]);
+    expect(items.length).toBeGreaterThan(0);
+    const incompleteItems = items.filter(
+      (item) => item.env_requirements === undefined || item.reasoning !== undefined,
+    );
+    expect(incompleteItems).toEqual([]);
   });
 
   test('logs no token', () => {
