@@ -8,6 +8,7 @@ import {
   creditsStore,
   settlementJournal,
   type Credits,
+  type CreditsOptions,
   type CreditsStore,
   type Hold,
 } from '../../../src/gateway/credits/index.ts';
@@ -37,31 +38,38 @@ const shortTimes = {
 };
 // A lease longer than the pauses of a busy machine, for holds that must not expire.
 const longLeaseTimes = { ...shortTimes, leaseMs: 3_000 };
-const expire = (holdId: string) =>
-  world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second' where hold_id = ${holdId}`;
-const states = async () =>
-  (
-    await world.sql<
-      { state: string; charged: bigint | null }[]
-    >`select state, charged from gateway.credits_holds order by hold_id`
-  ).map(({ state, charged }) => [state, charged]);
-const usage = () =>
-  world.sql`select credits, outcome, estimated, output_tokens as output from gateway.usage_records order by usage_id`;
+/** Ends the lease of one hold, or of all. */
+const expire = (holdId: string | null = null) => world.sql`
+  update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second'
+  where ${holdId}::text is null or hold_id = ${holdId}`;
+const setCheckpoint = (checkpoint: number, holdId: string | null = null) => world.sql`
+  update gateway.credits_holds set checkpoint = ${checkpoint}
+  where ${holdId}::text is null or hold_id = ${holdId}`;
+async function states(): Promise<[string, bigint | null][]> {
+  const holds = await world.sql<{ state: string; charged: bigint | null }[]>`
+    select state, charged from gateway.credits_holds order by hold_id`;
+  return holds.map(({ state, charged }) => [state, charged]);
+}
+const usage = () => world.sql`
+  select credits, outcome, estimated, output_tokens as output
+  from gateway.usage_records order by usage_id`;
 
-/** A replica whose database can fail before or after a statement has run. */
-function fragileReplica(times = longLeaseTimes): {
-  credits: Credits;
-  outage: { is: false | 'before' | 'after' };
-} {
-  const outage: { is: false | 'before' | 'after' } = { is: false };
+interface Outage {
+  /** Statements fail before they run, or their answers are lost after it. */
+  loses: 'nothing' | 'statements' | 'answers';
+}
+
+/** A replica whose database can be lost. */
+function fragileReplica(options: Partial<CreditsOptions> = {}): { credits: Credits; outage: Outage } {
+  const outage: Outage = { loses: 'nothing' };
   const realStore = creditsStore(world.place.database);
   const unavailableProblem = () => new Problem('unavailable', 'database_unavailable', 'away');
   const failDuringOutage =
     <Arguments extends unknown[], Result>(work: (...parameters: Arguments) => Promise<Result>) =>
     async (...parameters: Arguments): Promise<Result> => {
-      if (outage.is === 'before') throw unavailableProblem();
+      if (outage.loses === 'statements') throw unavailableProblem();
       const result = await work(...parameters);
-      if (outage.is === 'after') throw unavailableProblem();
+      if (outage.loses === 'answers') throw unavailableProblem();
       return result;
     };
   const store: CreditsStore = {
@@ -71,7 +79,7 @@ function fragileReplica(times = longLeaseTimes): {
     recover: failDuringOutage(realStore.recover),
     ping: failDuringOutage(realStore.ping),
   };
-  return { credits: world.replica({ store, times }), outage };
+  return { credits: world.replica({ store, times: longLeaseTimes, ...options }), outage };
 }
 
 describe('a hold whose process has ended', () => {
@@ -79,8 +87,12 @@ describe('a hold whose process has ended', () => {
     const userId = await world.user(1_000n);
     const sentHold = await deadReplica.ledger.hold(callOf(userId), 100n);
     await deadReplica.ledger.hold(callOf(userId), 50n, { isSent: false });
-    await world.sql`update gateway.credits_holds set checkpoint = 30, facts = '{"tokens": {"input": 3, "output": 7}, "durationMs": 5}' where hold_id = ${sentHold.holdId}`;
-    await world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second'`;
+    await setCheckpoint(30, sentHold.holdId);
+    await world.sql`
+      update gateway.credits_holds
+      set facts = '{"tokens": {"input": 3, "output": 7}, "durationMs": 5}'
+      where hold_id = ${sentHold.holdId}`;
+    await expire();
     await world.replica({ times: shortTimes }).start();
     await until(async () => (await world.account(userId)).held === 0n, 'both holds are resolved');
     expect(await states()).toEqual([
@@ -99,7 +111,8 @@ describe('a hold whose process has ended', () => {
     const holds = await Promise.all(
       Array.from({ length: 30 }, () => deadReplica.ledger.hold(callOf(userId), 10n)),
     );
-    await world.sql`update gateway.credits_holds set checkpoint = 7, lease_until = gateway.townhall_now() - interval '1 second'`;
+    await setCheckpoint(7);
+    await expire();
     await Promise.all(Array.from({ length: 3 }, () => world.replica({ times: shortTimes }).start()));
     await until(async () => (await world.account(userId)).held === 0n, 'all holds are resolved');
     expect(await world.account(userId)).toEqual({
@@ -122,7 +135,7 @@ describe('a hold whose process has ended', () => {
     const hold = await deadReplica.ledger.hold(callOf(userId), 100n);
     await expire(hold.holdId);
     await world.replica({ times: { ...shortTimes, leaseMs: 3_600_000 } }).start();
-    // Many rounds of the sweeper.
+    // Ten rounds of the sweeper.
     await new Promise((resolve) => setTimeout(resolve, 500));
     expect(await states()).toEqual([['held', null]]);
   });
@@ -135,12 +148,14 @@ describe('a settlement after the recovery of its hold', () => {
     { checkpoint = 0, tokenId = 'tok_test', owner = deadReplica } = {},
   ): Promise<Hold> {
     const hold = await owner.ledger.hold(callOf(userId, { tokenId }), 100n);
-    await world.sql`update gateway.credits_holds set checkpoint = ${checkpoint} where hold_id = ${hold.holdId}`;
+    await setCheckpoint(checkpoint, hold.holdId);
     await world.replica({ isAlone: true }).start();
     return hold;
   }
   const lateRows = () =>
-    world.sql`select hold_id as id, credits, facts ->> 'outcome' as outcome from gateway.credits_late_settlements`;
+    world.sql`
+      select hold_id as id, credits, facts ->> 'outcome' as outcome
+      from gateway.credits_late_settlements`;
 
   test.each([0, 25])('charges the whole answer once, including a checkpoint of %d', async (checkpoint) => {
     const userId = await world.user(1_000n);
@@ -208,7 +223,7 @@ describe('a settlement after the recovery of its hold', () => {
     const holds = await Promise.all(
       Array.from({ length: 10 }, () => credits.ledger.hold(callOf(userId), 50n)),
     );
-    outage.is = 'before';
+    outage.loses = 'statements';
     await Promise.all(holds.map((hold) => hold.settle(30n, facts())));
     await expire(holds[0]?.holdId ?? '');
     const store = creditsStore(world.place.database);
@@ -225,7 +240,7 @@ describe('a settlement after the recovery of its hold', () => {
     const userId = await world.user(1_000n);
     const { credits, outage } = fragileReplica();
     const hold = await credits.ledger.hold(callOf(userId), 100n, { isSent: false });
-    outage.is = 'before';
+    outage.loses = 'statements';
     await hold.settle(60n, facts(), { work: async () => undefined });
     await world
       .replica({ isAlone: true, journal: { ...settlementJournal(world.journalPath), list: async () => [] } })
@@ -239,16 +254,16 @@ describe('a settlement after the recovery of its hold', () => {
 
 test('every hold is kept for one lease after a database outage', async () => {
   const userId = await world.user(1_000n);
-  const { credits, outage } = fragileReplica(shortTimes);
+  const { credits, outage } = fragileReplica({ times: shortTimes });
   await credits.start();
   await deadReplica.ledger.hold(callOf(userId), 100n);
-  outage.is = 'before';
+  outage.loses = 'statements';
   await new Promise((resolve) => setTimeout(resolve, shortTimes.leaseMs * 3));
-  await world.sql`update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second'`;
-  outage.is = false;
-  const backMs = performance.now();
+  await expire();
+  outage.loses = 'nothing';
+  const returnedMs = performance.now();
   await until(async () => (await world.account(userId)).held === 0n, 'the hold is resolved');
-  expect(performance.now() - backMs).toBeGreaterThanOrEqual(shortTimes.leaseMs * 0.9);
+  expect(performance.now() - returnedMs).toBeGreaterThanOrEqual(shortTimes.leaseMs * 0.9);
 });
 
 describe('a hold whose process is alive', () => {
@@ -265,7 +280,9 @@ describe('a hold whose process is alive', () => {
     );
     await new Promise((resolve) => setTimeout(resolve, longLeaseTimes.leaseMs * 2.5));
     expect(
-      await world.sql`select state, checkpoint, facts -> 'tokens' ->> 'output' as output, facts ->> 'model' as model from gateway.credits_holds`,
+      await world.sql`
+        select state, checkpoint, facts -> 'tokens' ->> 'output' as output, facts ->> 'model' as model
+        from gateway.credits_holds`,
     ).toEqual([{ state: 'held', checkpoint: 12n, output: '2', model: 'acme/other' }]);
     expect(await hold.settle(44n, facts())).toEqual({ charged: 44n });
     expect(await states()).toEqual([['settled', 44n]]);
@@ -278,11 +295,9 @@ describe('a hold whose process is alive', () => {
     const hold = await livingReplica.ledger.hold(callOf(userId), 100n);
     hold.checkpoint(1n, {}, 255);
     hold.checkpoint(2n, {}, 256);
-    const readCheckpoint = async () =>
-      (await world.sql<{ checkpoint: bigint }[]>`select checkpoint from gateway.credits_holds`)[0]
-        ?.checkpoint;
-    await until(async () => (await readCheckpoint()) === 2n, 'the checkpoint is written');
-    expect(await readCheckpoint()).toBe(2n);
+    await expect
+      .poll(() => world.sql`select checkpoint from gateway.credits_holds`)
+      .toEqual([{ checkpoint: 2n }]);
   });
 
   test('is settled by the process that resumes it', async () => {
@@ -300,17 +315,17 @@ describe('a hold whose process is alive', () => {
 });
 
 describe('a settlement while the database is away', () => {
-  test.each(['before', 'after'] as const)(
-    'is on disk when it resolves and charged once later (lost %s it was done)',
-    async (moment) => {
+  test.each(['statements', 'answers'] as const)(
+    'is on disk at once and charged once after lost %s',
+    async (loses) => {
       const userId = await world.user(1_000n);
       const { credits, outage } = fragileReplica();
       await credits.start();
       const holds = await Promise.all(
         Array.from({ length: 3 }, () => credits.ledger.hold(callOf(userId), 100n)),
       );
-      outage.is = moment;
-      expect(await Promise.all(holds.map((hold, n) => hold.settle(BigInt(n + 1), facts())))).toEqual([
+      outage.loses = loses;
+      expect(await Promise.all(holds.map((hold, index) => hold.settle(BigInt(index + 1), facts())))).toEqual([
         { charged: 1n },
         { charged: 2n },
         { charged: 3n },
@@ -320,7 +335,7 @@ describe('a settlement while the database is away', () => {
         status: 503,
         code: 'database_unavailable',
       });
-      outage.is = false;
+      outage.loses = 'nothing';
       await until(async () => (await readdir(world.journalPath)).length === 0, 'the journal is settled');
       expect(await world.account(userId)).toMatchObject({ posted: 994n });
       expect(credits.counters()).toMatchObject({ journaled: 3, lateSettlements: 0 });
@@ -334,7 +349,7 @@ describe('a settlement while the database is away', () => {
     const userId = await world.user(1_000n);
     const { credits, outage } = fragileReplica();
     const hold = await credits.ledger.hold(callOf(userId), 100n);
-    outage.is = 'before';
+    outage.loses = 'statements';
     expect(await hold.settle(42n, facts())).toEqual({ charged: 42n });
     await Promise.all(Array.from({ length: 3 }, () => world.replica().start()));
     expect(await readdir(world.journalPath)).toEqual([]);
@@ -344,30 +359,23 @@ describe('a settlement while the database is away', () => {
 
   test('is charged later when it cannot be written', async () => {
     const userId = await world.user(1_000n);
-    const outage = { is: false };
-    const realStore = creditsStore(world.place.database);
-    const brokenJournal = settlementJournal(join(world.journalPath, 'gone'));
-    const store: CreditsStore = {
-      ...realStore,
-      apply: (...parameters) =>
-        outage.is
-          ? Promise.reject(new Problem('unavailable', 'database_unavailable', 'away'))
-          : realStore.apply(...parameters),
+    const brokenJournal = {
+      ...settlementJournal(join(world.journalPath, 'gone')),
+      prepare: async () => undefined,
+      list: async () => [],
     };
-    const credits = world.replica({
-      store,
-      times: longLeaseTimes,
-      journal: { ...brokenJournal, prepare: async () => undefined, list: async () => [] },
-    });
+    const { credits, outage } = fragileReplica({ journal: brokenJournal });
     await credits.start();
     const hold = await credits.ledger.hold(callOf(userId), 100n);
-    outage.is = true;
+    outage.loses = 'statements';
     await expect(hold.settle(9n, facts())).rejects.toMatchObject({ status: 503 });
-    outage.is = false;
+    outage.loses = 'nothing';
     await until(async () => (await world.account(userId)).posted === 991n, 'the settlement is charged');
   });
+});
 
-  test('of another database is not applied', async () => {
+describe('the journal of settlements', () => {
+  test('leaves a settlement of another database alone', async () => {
     const { holdId } = await deadReplica.ledger.hold(callOf(await world.user(10n)), 5n);
     const journal = settlementJournal(world.journalPath);
     await journal.write({
@@ -392,18 +400,18 @@ describe('a settlement while the database is away', () => {
     'null',
     '{"holdId":"hld_bad","accountId":"usr_x","credits":"x","facts":{}}',
     '{"holdId":"hld_other","accountId":"usr_x","credits":"1","facts":{}}',
-  ])('does not block others when its file is unreadable: %s', async (text) => {
+  ])('settles the others beside an unreadable file: %s', async (text) => {
     const userId = await world.user(1_000n);
     const { credits, outage } = fragileReplica();
     const hold = await credits.ledger.hold(callOf(userId), 100n);
-    outage.is = 'before';
+    outage.loses = 'statements';
     await hold.settle(42n, facts());
     await writeFile(join(world.journalPath, 'hld_bad.settlement.json'), text);
-    const next = world.replica();
-    await next.start();
+    const nextReplica = world.replica();
+    await nextReplica.start();
     expect(await world.account(userId)).toEqual({ posted: 958n, held: 0n, owed: 0n });
     expect(await readdir(world.journalPath)).toEqual(['hld_bad.settlement.json.unreadable']);
-    expect(next.counters()).toMatchObject({ unreadable: 1 });
+    expect(nextReplica.counters()).toMatchObject({ unreadable: 1 });
     expect(
       world.logLines.some(
         (line) => line.includes('"alarm":"unreadable_journal"') && line.includes('"level":"error"'),
@@ -413,13 +421,13 @@ describe('a settlement while the database is away', () => {
 
   test('syncs the file before its rename and the folder after it', async () => {
     const target = join(world.journalPath, 'hld_1.settlement.json');
-    const syncedLines: unknown[] = [];
+    const syncs: unknown[] = [];
     const openFile: typeof open = async (path, ...parameters) => {
       const file = await open(path, ...parameters);
       const sync = file.sync.bind(file);
       return Object.assign(file, {
         async sync() {
-          syncedLines.push([
+          syncs.push([
             path,
             (await readFile(path, 'utf8').catch(() => 'folder')).slice(0, 17),
             existsSync(target),
@@ -437,14 +445,14 @@ describe('a settlement while the database is away', () => {
       answer: null,
       isHeldOnly: false,
     });
-    expect(syncedLines).toEqual([
+    expect(syncs).toEqual([
       [`${target}.partial`, '{"kind":"settle",', false],
       [world.journalPath, 'folder', true],
     ]);
     await rm(target);
   });
 
-  test('needs a writable journal at the start', async () => {
+  test('must be writable at the start', async () => {
     await writeFile(join(world.journalPath, 'file'), '');
     await expect(
       world.replica({ journal: settlementJournal(join(world.journalPath, 'file', 'folder')) }).start(),
