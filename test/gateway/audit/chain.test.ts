@@ -160,10 +160,10 @@ describe('verify', () => {
       `update gateway.audit_links set position = position + 10 where batch = 2 and position = 1`,
       ['batch_altered'],
     ],
-  ])('finds %s', async (_name, statement, faults) => {
+  ])('finds %s', async (_name, statement, mismatches) => {
     expect(await findFaults()).toEqual([]);
     await force(statement);
-    expect(await findFaults()).toEqual(faults);
+    expect(await findFaults()).toEqual(mismatches);
   });
 
   test('detects an entry altered with its digest and batch hash', async () => {
