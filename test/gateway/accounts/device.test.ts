@@ -1,7 +1,7 @@
 // Device logins (RFC 8628): a program polls while a person confirms its code.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { localPerson } from '../../../src/gateway/accounts/index.ts';
-import { expectNoSecret } from '../stored-text.ts';
+import { findSecrets } from '../stored-text.ts';
 import { startWorld, type Answer, type World } from './world.ts';
 
 let world: World;
@@ -65,7 +65,7 @@ describe('accounts.startDeviceLogin', () => {
     const rows = await world.dump();
     expect(rows).toContain('a program');
     const { device_code: deviceCode = '', user_code: userCode = '' } = login;
-    expectNoSecret(rows, [deviceCode, userCode]);
+    expect(findSecrets(rows, [deviceCode, userCode])).toEqual([]);
     expect(rows).not.toContain(userCode.replace('-', ''));
   });
 

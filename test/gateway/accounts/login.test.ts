@@ -1,6 +1,6 @@
 // The local login from its start to its token, and how long its result can be read.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { expectNoSecret } from '../stored-text.ts';
+import { findSecrets } from '../stored-text.ts';
 import { startWorld, type World } from './world.ts';
 
 let world: World;
@@ -235,5 +235,5 @@ test('the database and the log contain no token and no login_id', async () => {
   await world.call('GET', '/v1/accounts/me', { token: body.user_token });
   const storedText = (await world.dump()) + world.logLines.join('');
   expect(storedText).toContain(body.user.user_id);
-  expectNoSecret(storedText, [loginId, body.user_token]);
+  expect(findSecrets(storedText, [loginId, body.user_token])).toEqual([]);
 });

@@ -2,7 +2,7 @@
 // the API keys of users.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { localPerson } from '../../../src/gateway/accounts/index.ts';
-import { expectNoSecret } from '../stored-text.ts';
+import { findSecrets } from '../stored-text.ts';
 import { startWorld, type Json, type World } from './world.ts';
 
 let world: World;
@@ -199,7 +199,7 @@ describe('accounts.issueToken', () => {
       outcome: 'ok',
       diff: { user_id: body.user_id, bureau_id: 'shop' },
     });
-    expectNoSecret(JSON.stringify(entry), [body.user_token]);
+    expect(findSecrets(JSON.stringify(entry), [body.user_token])).toEqual([]);
   });
 });
 
@@ -571,5 +571,5 @@ test('the database and the log contain no issued token and no key', async () => 
     body: { name: 'x' },
   });
   const storedText = (await world.dump()) + world.logLines.join('') + JSON.stringify(world.auditEntries);
-  expectNoSecret(storedText, [body.user_token, key.body.user_token, machine, admin]);
+  expect(findSecrets(storedText, [body.user_token, key.body.user_token, machine, admin])).toEqual([]);
 });

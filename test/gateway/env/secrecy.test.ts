@@ -1,7 +1,7 @@
 // Stored values appear in clear neither in the database nor in the log, in any encoding.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { testMasterKey } from '../../support/gateway.ts';
-import { expectNoSecret } from '../stored-text.ts';
+import { findSecrets } from '../stored-text.ts';
 import { refusal, startEnvWorld, type EnvWorld } from './world.ts';
 
 const canaries = [
@@ -32,7 +32,7 @@ test('no table contains one in any encoding', async () => {
   const dump = await world.dump();
   expect(dump).toContain('ACME_API_KEY');
   expect(dump).toContain('fp_');
-  expectNoSecret(dump, canaries);
+  expect(findSecrets(dump, canaries)).toEqual([]);
 });
 
 test('no table contains the master key', async () => {
@@ -42,6 +42,8 @@ test('no table contains the master key', async () => {
 test('no line of the log contains one at debug level', () => {
   const log = world.logLines.join('');
   expect(log).toContain('env.upsertVariable');
-  expectNoSecret(log, [...canaries, ...canaries.map((canary) => JSON.stringify(canary).slice(1, -1))]);
+  expect(
+    findSecrets(log, [...canaries, ...canaries.map((canary) => JSON.stringify(canary).slice(1, -1))]),
+  ).toEqual([]);
   expect(log).not.toContain('CANARY');
 });
