@@ -1,29 +1,22 @@
 // The headers in which clients of other interfaces send a key. They carry the same
 // user token as a bearer credential.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startGateway, type GatewayWorld } from '../support/gateway.ts';
-import { startProvider, type ScriptedProvider } from '../support/provider.ts';
+import type { GatewayWorld } from '../support/gateway.ts';
+import type { ScriptedProvider } from '../support/provider.ts';
 import { rawRequest } from '../support/raw-http.ts';
+import { startProviderWorld, type ProviderWorld } from './provider-world.ts';
 
+let servers: ProviderWorld;
 let world: GatewayWorld;
 let provider: ScriptedProvider;
-let folder: string;
 beforeAll(async () => {
-  provider = await startProvider();
-  folder = await mkdtemp(join(tmpdir(), 'townhall-credentials-'));
-  const modelsFile = join(folder, 'models.json');
-  await writeFile(modelsFile, provider.modelsFile({ ok: 'ok', slow: 'ok?chunks=100000&gap=20' }));
-  const env = { MODELS_FILE: modelsFile, ACME_API_KEY: 'a key for tests' };
-  world = await startGateway({ withAdmin: true, env });
+  servers = await startProviderWorld(
+    (scripted) => scripted.modelsFile({ ok: 'ok', slow: 'ok?chunks=100000&gap=20' }),
+    { withAdmin: true },
+  );
+  ({ world, provider } = servers);
 });
-afterAll(async () => {
-  await world?.close();
-  await provider?.close();
-  await rm(folder, { recursive: true, force: true });
-});
+afterAll(() => servers?.close());
 
 const keyHeaders = ['x-api-key', 'api-key', 'x-goog-api-key'];
 

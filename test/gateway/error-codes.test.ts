@@ -1,54 +1,43 @@
 // Error codes of the contract that no test of a feature provokes. `npm run lint:observed-codes` lists the
 // codes that no test sees.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startGateway, type GatewayWorld } from '../support/gateway.ts';
-import { startProvider, type ScriptedProvider } from '../support/provider.ts';
+import type { GatewayWorld } from '../support/gateway.ts';
+import type { ScriptedProvider } from '../support/provider.ts';
 import { startMailbox, type Mailbox } from './accounts/mailbox.ts';
+import { startProviderWorld, type ProviderWorld } from './provider-world.ts';
 
 let mailbox: Mailbox;
-let provider: ScriptedProvider;
+let servers: ProviderWorld;
 let world: GatewayWorld;
-let folder: string;
 beforeAll(async () => {
-  [mailbox, provider] = await Promise.all([startMailbox(), startProvider()]);
-  folder = await mkdtemp(join(tmpdir(), 'townhall-codes-'));
-  const modelsFile = join(folder, 'models.json');
-  await writeFile(
-    modelsFile,
-    provider.modelsFile(
-      { ok: 'ok' },
-      {
-        provider: { unpriced_members: ['quality'] },
-        models: [
-          {
-            id: 'acme/painter',
-            provider: 'acme',
-            upstream_model: 'images',
-            rates: null,
-            modalities: ['image'],
-          },
-        ],
-      },
-    ),
-  );
-  world = await startGateway({
+  mailbox = await startMailbox();
+  servers = await startProviderWorld(modelsFileOf, {
     withAdmin: true,
-    env: {
-      SMTP_URL: mailbox.url,
-      MAIL_FROM: 'login@shop.example',
-      MODELS_FILE: modelsFile,
-      ACME_API_KEY: 'a key for tests',
-    },
+    env: { SMTP_URL: mailbox.url, MAIL_FROM: 'login@shop.example' },
   });
+  ({ world } = servers);
 });
 afterAll(async () => {
-  await world?.close();
-  await Promise.all([mailbox?.close(), provider?.close()]);
-  await rm(folder, { recursive: true, force: true });
+  await servers?.close();
+  await mailbox?.close();
 });
+
+const modelsFileOf = (provider: ScriptedProvider) =>
+  provider.modelsFile(
+    { ok: 'ok' },
+    {
+      provider: { unpriced_members: ['quality'] },
+      models: [
+        {
+          id: 'acme/painter',
+          provider: 'acme',
+          upstream_model: 'images',
+          rates: null,
+          modalities: ['image'],
+        },
+      ],
+    },
+  );
 
 test('an e-mail account of an unknown Bureau is 404', async () => {
   const request = { bureau_id: 'none', email: 'ada@example.com' };

@@ -1,19 +1,18 @@
 // Observability of a gateway: metrics, spans, the log line and Server-Timing of a provider call
 // agree, and none contains a prompt, an answer or a key.
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { startCollector, type CollectedSpan, type Collector } from '../support/collector.ts';
 import { freePort } from '../support/free-port.ts';
-import { startGateway, type GatewayWorld } from '../support/gateway.ts';
-import { startProvider, type ScriptedProvider } from '../support/provider.ts';
+import type { GatewayWorld } from '../support/gateway.ts';
+import type { ScriptedProvider } from '../support/provider.ts';
+import { startProviderWorld, type ProviderWorld } from './provider-world.ts';
 
 const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
 let provider: ScriptedProvider;
 let collector: Collector;
 let world: GatewayWorld;
-let folder: string;
+let servers: ProviderWorld;
 let metricsUrl: string;
 
 /** The models of provider `acme` by script, and of `twin` with two keys. */
@@ -54,17 +53,11 @@ function modelsFileOf(provider: ScriptedProvider): string {
 }
 
 beforeAll(async () => {
-  provider = await startProvider();
   collector = await startCollector();
-  folder = await mkdtemp(join(tmpdir(), 'townhall-telemetry-'));
-  const modelsFile = join(folder, 'models.json');
-  await writeFile(modelsFile, modelsFileOf(provider));
   const port = await freePort();
   metricsUrl = `http://127.0.0.1:${port}/metrics`;
-  world = await startGateway({
+  servers = await startProviderWorld(modelsFileOf, {
     env: {
-      MODELS_FILE: modelsFile,
-      STORAGE_PATH: join(folder, 'storage'),
       ACME_API_KEY: 'CANARY-key-of-acme',
       TWIN_KEY_1: 'CANARY-first-key',
       TWIN_KEY_2: 'CANARY-second-key',
@@ -73,12 +66,11 @@ beforeAll(async () => {
       OTEL_EXPORTER_OTLP_HEADERS: 'x-key=CANARY-collector-key',
     },
   });
+  ({ world, provider } = servers);
 });
 afterAll(async () => {
-  await world?.close();
-  await collector.close();
-  await provider.close();
-  await rm(folder, { recursive: true });
+  await servers?.close();
+  await collector?.close();
 });
 
 const readMetrics = async (): Promise<string> => (await fetch(metricsUrl)).text();

@@ -1,32 +1,28 @@
 // The effect of a pause, a revocation or a reset on running streams, on this replica and the other.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startReplicas, testAdministrator, type GatewayWorld } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { makeUser, revoke } from './people.ts';
 import { until } from '../../support/until.ts';
+import { writeModelsFile } from '../provider-world.ts';
+import { makeUser, revoke } from './people.ts';
 
 let provider: ScriptedProvider;
-let folder: string;
+let modelsFile: Awaited<ReturnType<typeof writeModelsFile>>;
 let replicas: Awaited<ReturnType<typeof startReplicas>>;
 let firstWorld: GatewayWorld;
 let otherWorld: GatewayWorld;
 
 beforeAll(async () => {
   provider = await startProvider();
-  folder = await mkdtemp(join(tmpdir(), 'townhall-running-'));
-  const modelsFile = join(folder, 'models.json');
-  await writeFile(modelsFile, provider.modelsFile({ slow: 'ok?chunks=100000&gap=20' }));
-  const env = { MODELS_FILE: modelsFile, ACME_API_KEY: 'a key for tests' };
+  modelsFile = await writeModelsFile(provider.modelsFile({ slow: 'ok?chunks=100000&gap=20' }));
+  const env = { MODELS_FILE: modelsFile.path, ACME_API_KEY: 'a key for tests' };
   replicas = await startReplicas(env);
   ({ first: firstWorld, other: otherWorld } = replicas);
 });
 afterAll(async () => {
   await replicas?.close();
   await provider?.close();
-  await rm(folder, { recursive: true, force: true });
+  await modelsFile?.remove();
 });
 
 /**

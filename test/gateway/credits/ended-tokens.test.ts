@@ -1,50 +1,36 @@
 // Idle credits of revoked and expired tokens, blocked users and paused Bureaus come
 // back at once and not after five seconds.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
-import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
-import { makeUser, type Person } from '../bureaus/people.ts';
+import type { GatewayWorld } from '../../support/gateway.ts';
+import type { ScriptedProvider } from '../../support/provider.ts';
 import { until } from '../../support/until.ts';
+import { makeUser, type Person } from '../bureaus/people.ts';
+import { startProviderWorld, type ProviderWorld } from '../provider-world.ts';
 
-let provider: ScriptedProvider;
-let folder: string;
+let servers: ProviderWorld;
 let world: GatewayWorld;
 beforeAll(async () => {
-  provider = await startProvider();
-  folder = await mkdtemp(join(tmpdir(), 'townhall-ended-'));
-  const modelsFile = join(folder, 'models.json');
-  const rates = { input: 1_000_000, output: 1_000_000 };
-  await writeFile(
-    modelsFile,
-    provider.modelsFile(
-      {},
-      {
-        models: [
-          {
-            id: 'acme/paid',
-            provider: 'acme',
-            upstream_model: 'ok',
-            modalities: ['text', 'openai'],
-            rates,
-            max_output_tokens: 64,
-          },
-        ],
-      },
-    ),
+  servers = await startProviderWorld(modelsFileOf, { withAdmin: true });
+  ({ world } = servers);
+});
+afterAll(() => servers?.close());
+
+const modelsFileOf = (provider: ScriptedProvider) =>
+  provider.modelsFile(
+    {},
+    {
+      models: [
+        {
+          id: 'acme/paid',
+          provider: 'acme',
+          upstream_model: 'ok',
+          modalities: ['text', 'openai'],
+          rates: { input: 1_000_000, output: 1_000_000 },
+          max_output_tokens: 64,
+        },
+      ],
+    },
   );
-  world = await startGateway({
-    withAdmin: true,
-    env: { MODELS_FILE: modelsFile, ACME_API_KEY: 'a key for tests' },
-  });
-});
-afterAll(async () => {
-  await world?.close();
-  await provider?.close();
-  await rm(folder, { recursive: true, force: true });
-});
 
 async function readHeld(tokenId: string): Promise<bigint> {
   const [row] = await world.sql<{ amount: bigint }[]>`

@@ -1,34 +1,30 @@
 // 200 concurrent calls on a balance for 25, over HTTP: on one gateway, and on two that
 // share a PostgreSQL. For two workers of one gateway see test/cli/workers.test.ts.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { makeUser, type Person } from '../bureaus/people.ts';
+import { writeModelsFile } from '../provider-world.ts';
 
 const isPostgres = inject('databaseSource')?.engine === 'postgres';
 
 let provider: ScriptedProvider;
-let folder: string;
+let modelsFile: Awaited<ReturnType<typeof writeModelsFile>>;
 let place: DatabasePlace;
 let worlds: GatewayWorld[];
 beforeAll(async () => {
   provider = await startProvider();
-  folder = await mkdtemp(join(tmpdir(), 'townhall-parallel-'));
   place = await makeDatabase();
-  const modelsFile = join(folder, 'models.json');
   // Four tokens at five credits each: bound and price are both 20 credits. One token
   // of `brief` costs five of its 20.
   const model = { rates: { input: 0, output: 5_000_000 } };
-  await writeFile(modelsFile, provider.modelsFile({ plain: 'ok', brief: 'ok?chunks=1' }, { model }));
+  modelsFile = await writeModelsFile(provider.modelsFile({ plain: 'ok', brief: 'ok?chunks=1' }, { model }));
   const start = () =>
     startGateway({
       withAdmin: true,
       place,
-      env: { MODELS_FILE: modelsFile, ACME_API_KEY: 'a key for tests' },
+      env: { MODELS_FILE: modelsFile.path, ACME_API_KEY: 'a key for tests' },
     });
   worlds = [await start()];
   if (isPostgres) worlds.push(await start());
@@ -37,7 +33,7 @@ afterAll(async () => {
   for (const world of worlds ?? []) await world.close();
   await place?.remove();
   await provider?.close();
-  await rm(folder, { recursive: true, force: true });
+  await modelsFile?.remove();
 });
 
 async function makeCustomer(credits: number): Promise<Person> {

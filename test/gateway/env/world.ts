@@ -1,11 +1,9 @@
 // A whole gateway with a scripted provider whose key is not set yet, so that a change of the
 // environment is visible from outside.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { expect } from 'vitest';
 import { startGateway, type GatewayWorld, type GatewayWorldOptions } from '../../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
+import { writeModelsFile } from '../provider-world.ts';
 import { dumpTables } from '../stored-text.ts';
 
 export interface EnvWorld extends GatewayWorld {
@@ -19,13 +17,11 @@ export interface EnvWorld extends GatewayWorld {
 /** Its one foreign model is `acme/fast`, which needs ACME_API_KEY. */
 export async function startEnvWorld(options: GatewayWorldOptions = {}): Promise<EnvWorld> {
   const provider = await startProvider();
-  const folder = await mkdtemp(join(tmpdir(), 'townhall-env-'));
-  const modelsFile = join(folder, 'models.json');
-  await writeFile(modelsFile, provider.modelsFile({ fast: 'ok' }));
+  const modelsFile = await writeModelsFile(provider.modelsFile({ fast: 'ok' }));
   const world = await startGateway({
     withAdmin: true,
     ...options,
-    env: { MODELS_FILE: modelsFile, ...options.env },
+    env: { MODELS_FILE: modelsFile.path, ...options.env },
   });
   return Object.defineProperties(world, {
     ...Object.getOwnPropertyDescriptors({
@@ -34,15 +30,16 @@ export async function startEnvWorld(options: GatewayWorldOptions = {}): Promise<
       dump: () => dumpTables(world.sql, schemas),
     }),
     close: {
-      value: closing(world, async () => {
+      value: closeBefore(world, async () => {
         await provider.close();
-        await rm(folder, { recursive: true, force: true });
+        await modelsFile.remove();
       }),
     },
   }) as EnvWorld;
 }
 
-function closing(world: GatewayWorld, closeRest: () => Promise<void>): () => Promise<void> {
+/** The world's `close`, and then the rest. */
+function closeBefore(world: GatewayWorld, closeRest: () => Promise<void>): () => Promise<void> {
   const close = world.close.bind(world);
   return async () => {
     await close();
