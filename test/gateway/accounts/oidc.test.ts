@@ -224,13 +224,13 @@ describe('a redirect login with redirect_to', () => {
   });
 });
 
-describe('the callback', () => {
-  const getPage = async (url: string) => {
-    const { status, headers, text } = await world.call('GET', url);
-    expect(headers['content-type']).toMatch(/^text\/html/);
-    return { status, text };
-  };
+const getPage = async (url: string) => {
+  const { status, headers, text } = await world.call('GET', url);
+  expect(headers['content-type']).toMatch(/^text\/html/);
+  return { status, text };
+};
 
+describe('the callback', () => {
   test.each([
     ['no state', '?code=abc'],
     ['an empty state', '?state=&code=abc'],
@@ -287,7 +287,34 @@ describe('the callback', () => {
     expect((await getPage(pathOf(secondUrl))).status).toBe(400);
   });
 
-  test.each<[string, NonNullable<Oidc['rewriteIdToken']>]>([
+  test('reports a refusal without the provider’s text', async () => {
+    const { loginId, url } = await start();
+    const state = new URL(url).searchParams.get('state') ?? '';
+    const query = new URLSearchParams({
+      state,
+      error: 'server_error',
+      error_description: '<b>evil words</b>',
+    });
+    const { status, text } = await getPage(`/v1/accounts/oauth/callback?${query}`);
+    expect(status).toBe(400);
+    expect(text).not.toContain('evil words');
+    expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
+  });
+
+  test('answers 504 when the provider does not answer in time', async () => {
+    const { loginId, url } = await start();
+    const callbackUrl = await oidc.browse(url);
+    oidc.hangs.add('/token');
+    const startedMs = performance.now();
+    const { status, text } = await getPage(pathOf(callbackUrl));
+    expect([status, text]).toEqual([504, expect.stringContaining('did not answer in time')]);
+    expect(performance.now() - startedMs).toBeLessThan(20_000);
+    expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'upstream_timeout' });
+  });
+});
+
+describe('an ID token', () => {
+  test.each<[string, NonNullable<Oidc['bend']>]>([
     ['another nonce', ({ header, claims, sign }) => sign(header, { ...claims, nonce: 'another' })],
     ['no nonce', ({ header, claims: { nonce: _nonce, ...claims }, sign }) => sign(header, claims)],
     ['another audience', ({ header, claims, sign }) => sign(header, { ...claims, aud: 'another' })],
@@ -329,7 +356,7 @@ describe('the callback', () => {
       ({ header, claims, sign }) =>
         [encode(header), encode({ ...claims, sub: 'eve' }), sign(header, claims).split('.')[2]].join('.'),
     ],
-  ])('refuses an ID token with %s without creating a user', async (_name, rewriteIdToken) => {
+  ])('with %s creates no user', async (_name, bend) => {
     const countsBefore = await counts();
     const { loginId, url } = await start();
     const callbackUrl = await oidc.browse(url);
@@ -340,33 +367,10 @@ describe('the callback', () => {
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
     expect(await counts()).toEqual(countsBefore);
   });
+});
 
-  test('reports a refusal without the provider’s text', async () => {
-    const { loginId, url } = await start();
-    const state = new URL(url).searchParams.get('state') ?? '';
-    const query = new URLSearchParams({
-      state,
-      error: 'server_error',
-      error_description: '<b>evil words</b>',
-    });
-    const { status, text } = await getPage(`/v1/accounts/oauth/callback?${query}`);
-    expect(status).toBe(400);
-    expect(text).not.toContain('evil words');
-    expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'login_failed' });
-  });
-
-  test('answers 504 when the provider does not answer in time', async () => {
-    const { loginId, url } = await start();
-    const callbackUrl = await oidc.browse(url);
-    oidc.hangingPaths.add('/token');
-    const startedMs = performance.now();
-    const { status, text } = await getPage(pathOf(callbackUrl));
-    expect([status, text]).toEqual([504, expect.stringContaining('did not answer in time')]);
-    expect(performance.now() - startedMs).toBeLessThan(20_000);
-    expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'upstream_timeout' });
-  });
-
-  test('refuses an attempt that is older than ten minutes', async () => {
+describe('an attempt that waits for its callback', () => {
+  test('expires after ten minutes', async () => {
     const { loginId, url } = await start();
     const callbackUrl = await oidc.browse(url);
     await world.shiftClock('601 seconds');
@@ -374,7 +378,7 @@ describe('the callback', () => {
     expect((await result(loginId)).body).toEqual({ login_id: loginId, status: 'expired' });
   });
 
-  test('refuses a confirmation after the end of its attempt', async () => {
+  test('expires while the person reads the page', async () => {
     const { loginId, url } = await start();
     const page = await comeBack(await oidc.browse(url));
     await world.shiftClock('601 seconds');
@@ -402,13 +406,13 @@ describe('the callback', () => {
     });
   });
 
-  test('refuses a Bureau that was paused meanwhile', async () => {
+  test('is refused when the Bureau was paused meanwhile', async () => {
     const { url } = await start();
     const callbackUrl = await oidc.browse(url);
     await whilePaused(async () => expect((await getPage(pathOf(callbackUrl))).status).toBe(403));
   });
 
-  test('creates no user after the Bureau was paused', async () => {
+  test('creates no user when the Bureau was paused meanwhile', async () => {
     oidc.account = { sub: 'late' };
     const { loginId, url } = await start();
     const page = await comeBack(await oidc.browse(url));

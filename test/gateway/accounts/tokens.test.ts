@@ -150,7 +150,22 @@ describe('accounts.issueToken', () => {
     expect(guestAnswer.status).toBe(401);
   });
 
-  test('by a machine credential works only in its own Bureau', async () => {
+  test('is recorded without the token', async () => {
+    const { body } = await issue({ bureau_id: 'shop', external_id: customer() }, machine);
+    const entry = world.auditEntries.at(-1);
+    expect(entry).toMatchObject({
+      action: 'accounts.issueToken',
+      actor: { kind: 'admin' },
+      target: { kind: 'token', id: body.token_id },
+      outcome: 'ok',
+      diff: { user_id: body.user_id, bureau_id: 'shop' },
+    });
+    expect(findSecrets(JSON.stringify(entry), [body.user_token])).toEqual([]);
+  });
+});
+
+describe('accounts.issueToken with a machine credential', () => {
+  test('works only in its own Bureau', async () => {
     const { status, body } = await issue({ bureau_id: 'shop', external_id: customer() }, machine);
     expect(status).toBe(201);
     const refusal = await issue({ bureau_id: 'other', external_id: customer() }, machine);
@@ -159,7 +174,7 @@ describe('accounts.issueToken', () => {
     expect((await world.call('GET', '/v1/accounts/users', { token: machine })).status).toBe(403);
   });
 
-  test('by a machine credential ends with that credential', async () => {
+  test('gives a token that ends with the credential', async () => {
     const shortMachine = await world.admin.machines.create({
       scopes: ['tokens.issue'],
       bureauId: 'shop',
@@ -172,34 +187,18 @@ describe('accounts.issueToken', () => {
     expect(Date.parse(body.expires_at)).toBeLessThanOrEqual(shortMachine.expiresAt.getTime());
   });
 
-  test.each(['email', 'https://login.example', 'local'])(
-    'by a machine credential finds no user of the issuer %s',
-    async (issuer) => {
-      const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
-      await world.database.sql`
-        update gateway.accounts_identities set issuer = ${issuer} where user_id = ${body.user_id}`;
-      const answer = await issue({ bureau_id: 'shop', user_id: body.user_id }, machine);
-      expect([answer.status, answer.body.error.code]).toEqual([404, 'user_not_found']);
-      expect((await issue({ bureau_id: 'shop', user_id: body.user_id })).status).toBe(201);
-    },
-  );
-
-  test('by a machine credential finds a user with an external_id', async () => {
+  test.each(['email', 'https://login.example', 'local'])('finds no user of the issuer %s', async (issuer) => {
     const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
-    expect((await issue({ bureau_id: 'shop', user_id: body.user_id }, machine)).status).toBe(201);
+    await world.database.sql`
+        update gateway.accounts_identities set issuer = ${issuer} where user_id = ${body.user_id}`;
+    const answer = await issue({ bureau_id: 'shop', user_id: body.user_id }, machine);
+    expect([answer.status, answer.body.error.code]).toEqual([404, 'user_not_found']);
+    expect((await issue({ bureau_id: 'shop', user_id: body.user_id })).status).toBe(201);
   });
 
-  test('is recorded without the token', async () => {
-    const { body } = await issue({ bureau_id: 'shop', external_id: customer() }, machine);
-    const entry = world.auditEntries.at(-1);
-    expect(entry).toMatchObject({
-      action: 'accounts.issueToken',
-      actor: { kind: 'admin' },
-      target: { kind: 'token', id: body.token_id },
-      outcome: 'ok',
-      diff: { user_id: body.user_id, bureau_id: 'shop' },
-    });
-    expect(findSecrets(JSON.stringify(entry), [body.user_token])).toEqual([]);
+  test('finds a user with an external_id', async () => {
+    const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
+    expect((await issue({ bureau_id: 'shop', user_id: body.user_id }, machine)).status).toBe(201);
   });
 });
 
