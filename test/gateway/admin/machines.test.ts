@@ -131,6 +131,15 @@ describe('a machine credential', () => {
     await expect(world.gateway.machines.revoke('adm_nobody')).rejects.toMatchObject({ status: 404 });
   });
 
+  test('appears in neither the database nor the log', async () => {
+    const { credential } = await createMachine(['bureaus.current']);
+    expect(
+      findSecrets((await dumpTables(world.sql, ['gateway'])) + world.logLines.join(''), [credential]),
+    ).toEqual([]);
+  });
+});
+
+describe('a new machine credential', () => {
   test('lives 90 days by default', async () => {
     const { expiresAt } = await createMachine(['tokens.issue']);
     const days = (expiresAt.getTime() - Date.now()) / 86_400_000;
@@ -141,28 +150,6 @@ describe('a machine credential', () => {
     await expect(createMachine(['tokens.issue'], { ttlSeconds: 366 * 86_400 })).rejects.toMatchObject({
       status: 400,
       param: 'ttl',
-    });
-  });
-
-  test('revokes the tokens that it issued', async () => {
-    const { credential, credentialId } = await createMachine(['tokens.issue']);
-    const issuedToken = await world
-      .as(credential)
-      .accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-2' });
-    const key = await world.as(issuedToken.user_token).accounts.createKey({ name: 'ci' });
-    await world.gateway.machines.revoke(credentialId);
-    for (const token of [issuedToken.user_token, key.user_token])
-      await expect(world.as(token).accounts.getMe()).rejects.toMatchObject({ status: 401 });
-  });
-
-  test('keeps its tokens when its revocation requests that', async () => {
-    const { credential, credentialId } = await createMachine(['tokens.issue']);
-    const token = await world
-      .as(credential)
-      .accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-3' });
-    await world.gateway.machines.revoke(credentialId, { keepTokens: true });
-    expect(await world.as(token.user_token).accounts.getMe()).toMatchObject({
-      user: { user_id: token.user_id },
     });
   });
 
@@ -178,12 +165,29 @@ describe('a machine credential', () => {
       world.gateway.machines.create({ scopes: ['tokens.issue'], bureauId: 'nobody' }),
     ).rejects.toMatchObject({ code: 'bureau_not_found' });
   });
+});
 
-  test('appears in neither the database nor the log', async () => {
-    const { credential } = await createMachine(['bureaus.current']);
-    expect(
-      findSecrets((await dumpTables(world.sql, ['gateway'])) + world.logLines.join(''), [credential]),
-    ).toEqual([]);
+describe('the revocation of a machine credential', () => {
+  test('revokes the tokens that it issued', async () => {
+    const { credential, credentialId } = await createMachine(['tokens.issue']);
+    const issuedToken = await world
+      .as(credential)
+      .accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-2' });
+    const key = await world.as(issuedToken.user_token).accounts.createKey({ name: 'ci' });
+    await world.gateway.machines.revoke(credentialId);
+    for (const token of [issuedToken.user_token, key.user_token])
+      await expect(world.as(token).accounts.getMe()).rejects.toMatchObject({ status: 401 });
+  });
+
+  test('keeps the tokens on request', async () => {
+    const { credential, credentialId } = await createMachine(['tokens.issue']);
+    const token = await world
+      .as(credential)
+      .accounts.issueToken({ bureau_id: 'shop', external_id: 'customer-3' });
+    await world.gateway.machines.revoke(credentialId, { keepTokens: true });
+    expect(await world.as(token.user_token).accounts.getMe()).toMatchObject({
+      user: { user_id: token.user_id },
+    });
   });
 });
 
