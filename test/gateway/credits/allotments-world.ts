@@ -9,7 +9,7 @@ import type {
   CoveredCharge,
 } from '../../../src/gateway/credits/allotments/store.ts';
 import { creditsStore, verifyLedger, type CreditsStore } from '../../../src/gateway/credits/index.ts';
-import type { Sql } from '../../../src/kernel/data/database.ts';
+import type { Database, Sql } from '../../../src/kernel/data/database.ts';
 import { id } from '../../../src/kernel/ids.ts';
 import { testDatabase, type TestDatabase } from '../../support/databases.ts';
 import { callOf, createPayer, ensureLocalBureau, facts, readAccount, type AccountRow } from './world.ts';
@@ -86,30 +86,41 @@ export async function startAllotments(): Promise<AllotmentsWorld> {
       if (row === undefined) throw new Error('There is no such key.');
       return { ...row };
     },
-    async advance(ms) {
-      const seconds = ms / 1_000;
-      await sql`
-        update gateway.credits_allotments
-        set lease_until = lease_until - make_interval(secs => ${seconds}),
-          ended_at = ended_at - make_interval(secs => ${seconds})`;
-      await sql`
-        update gateway.credits_recalls set created_at = created_at - make_interval(secs => ${seconds})`;
-    },
-    takeBack: (userId, amount) =>
-      place.database.tx((tx) =>
-        credits.takeBack(tx, {
-          userId,
-          kind: 'refund',
-          ref: id('pay'),
-          credits: amount,
-          reason: 'refunded',
-          partial: true,
-        }),
-      ),
+    advance: (ms) => advanceTimes(sql, ms),
+    takeBack: (userId, amount) => takeRefund(place.database, credits, userId, amount),
     mismatches: async () =>
       (await verifyLedger(credits, 400)).faults.map(({ fault, row }) => `${fault} ${row}`).sort(),
     close: () => place.close(),
   };
+}
+
+/** Lets time pass by moving the stored times back. */
+async function advanceTimes(sql: Sql, ms: number): Promise<void> {
+  const seconds = ms / 1_000;
+  await sql`
+    update gateway.credits_allotments
+    set lease_until = lease_until - make_interval(secs => ${seconds}),
+      ended_at = ended_at - make_interval(secs => ${seconds})`;
+  await sql`
+    update gateway.credits_recalls set created_at = created_at - make_interval(secs => ${seconds})`;
+}
+
+function takeRefund(
+  database: Database,
+  balances: Pick<CreditsStore, 'takeBack'>,
+  userId: string,
+  credits: bigint,
+): ReturnType<CreditsStore['takeBack']> {
+  return database.tx((tx) =>
+    balances.takeBack(tx, {
+      userId,
+      kind: 'refund',
+      ref: id('pay'),
+      credits,
+      reason: 'refunded',
+      partial: true,
+    }),
+  );
 }
 
 /** Applies the lines after those that the journal has applied. */

@@ -126,32 +126,6 @@ describe('a settlement', () => {
     expect(await world.account(userId)).toEqual({ posted: 70n, held: 0n, owed: 0n });
   });
 
-  test('writes a usage record', async () => {
-    const userId = await world.user(100n);
-    const openHold = await hold(userId, 80n);
-    const tokens = { input: 1, cachedInput: 2, cacheWrite: 3, output: 4, reasoning: 5 };
-    await openHold.settle(30n, facts({ tokens }));
-    const [record] = await world.sql`select * from gateway.usage_records`;
-    expect(record).toMatchObject({
-      usage_id: openHold.holdId.replace('hld_', 'use_'),
-      user_id: userId,
-      bureau_id: 'local',
-      action: 'text',
-      model: 'acme/fast',
-      provider: 'acme',
-      input_tokens: 1n,
-      cached_input_tokens: 2n,
-      cache_write_tokens: 3n,
-      output_tokens: 4n,
-      reasoning_tokens: 5n,
-      credits: 30n,
-      outcome: 'completed',
-      estimated: false,
-      ttft_ms: 12n,
-      duration_ms: 34n,
-    });
-  });
-
   test('runs before the holds of its batch', async () => {
     const userId = await world.user(100n);
     const firstHold = await hold(userId, 100n);
@@ -209,7 +183,76 @@ describe('a settlement', () => {
     expect(await (await hold(userId, 60n)).settle(price, facts())).toEqual({ charged: chargedCredits });
   });
 
-  test('accepts facts that are no valid counts', async () => {
+  test('commits or fails with the work of its transaction', async () => {
+    const userId = await world.user(100n);
+    const [firstHold, secondHold] = [await hold(userId, 10n), await hold(userId, 10n)];
+    const insertBureau = (bureauId: string) => async (tx: Tx) =>
+      void (await tx`
+        insert into gateway.bureaus_records (bureau_id, name, server_url) values (${bureauId}, '', '')`);
+    const failingSettlement = firstHold.settle(5n, facts(), {
+      work: async (tx) => {
+        await insertBureau('undone')(tx);
+        throw new Error('cannot');
+      },
+    });
+    const settlement = secondHold.settle(7n, facts(), { work: insertBureau('done') });
+    await expect(failingSettlement).rejects.toThrow('cannot');
+    expect(await settlement).toEqual({ charged: 7n });
+    expect(await world.sql`select bureau_id as id from gateway.bureaus_records where name = ''`).toEqual([
+      { id: 'done' },
+    ]);
+    expect(await world.account(userId)).toMatchObject({ posted: 93n, held: 10n });
+    expect(await firstHold.settle(5n, facts())).toEqual({ charged: 5n });
+  });
+
+  test('of a thousand concurrent calls adds up exactly', async () => {
+    const users = await Promise.all(Array.from({ length: 7 }, () => world.user(10_000n)));
+    const prices = Array.from({ length: 1_000 }, (_, index) => index % 61);
+    await Promise.all(
+      prices.map(async (price, index) => {
+        const openHold = await hold(users[index % 7] as string, 60n);
+        await openHold.settle(BigInt(price), facts());
+      }),
+    );
+    const totalPrice = prices.reduce((total, price) => total + price, 0);
+    const [balance] = await world.sql`
+      select sum(posted)::bigint as posted, sum(held)::bigint as held
+      from gateway.credits_accounts where account_id = any(${users})`;
+    expect(balance).toEqual({ posted: BigInt(70_000 - totalPrice), held: 0n });
+    const [usageTotal] = await world.sql`
+      select count(*) as count, sum(credits)::bigint as sum from gateway.usage_records`;
+    expect(usageTotal).toEqual({ count: 1_000n, sum: BigInt(totalPrice) });
+  });
+});
+
+describe('the usage record of a call', () => {
+  test('has the call and its facts', async () => {
+    const userId = await world.user(100n);
+    const openHold = await hold(userId, 80n);
+    const tokens = { input: 1, cachedInput: 2, cacheWrite: 3, output: 4, reasoning: 5 };
+    await openHold.settle(30n, facts({ tokens }));
+    const [record] = await world.sql`select * from gateway.usage_records`;
+    expect(record).toMatchObject({
+      usage_id: openHold.holdId.replace('hld_', 'use_'),
+      user_id: userId,
+      bureau_id: 'local',
+      action: 'text',
+      model: 'acme/fast',
+      provider: 'acme',
+      input_tokens: 1n,
+      cached_input_tokens: 2n,
+      cache_write_tokens: 3n,
+      output_tokens: 4n,
+      reasoning_tokens: 5n,
+      credits: 30n,
+      outcome: 'completed',
+      estimated: false,
+      ttft_ms: 12n,
+      duration_ms: 34n,
+    });
+  });
+
+  test('has valid counts for invalid facts', async () => {
     const userId = await world.user(100n);
     const invalidTokens = {
       input: -1,
@@ -233,29 +276,7 @@ describe('a settlement', () => {
     });
   });
 
-  test('commits or fails with the work of its transaction', async () => {
-    const userId = await world.user(100n);
-    const [firstHold, secondHold] = [await hold(userId, 10n), await hold(userId, 10n)];
-    const insertBureau = (bureauId: string) => async (tx: Tx) =>
-      void (await tx`
-        insert into gateway.bureaus_records (bureau_id, name, server_url) values (${bureauId}, '', '')`);
-    const failingSettlement = firstHold.settle(5n, facts(), {
-      work: async (tx) => {
-        await insertBureau('undone')(tx);
-        throw new Error('cannot');
-      },
-    });
-    const settlement = secondHold.settle(7n, facts(), { work: insertBureau('done') });
-    await expect(failingSettlement).rejects.toThrow('cannot');
-    expect(await settlement).toEqual({ charged: 7n });
-    expect(await world.sql`select bureau_id as id from gateway.bureaus_records where name = ''`).toEqual([
-      { id: 'done' },
-    ]);
-    expect(await world.account(userId)).toMatchObject({ posted: 93n, held: 10n });
-    expect(await firstHold.settle(5n, facts())).toEqual({ charged: 5n });
-  });
-
-  test('of a free call is a record without a user', async () => {
+  test('has no user when the call is free', async () => {
     await credits.ledger.record(
       {
         requestId: 'req_a',
@@ -277,25 +298,6 @@ describe('a settlement', () => {
       token_id: 'adm_a',
       credits: 0n,
     });
-  });
-
-  test('of a thousand concurrent calls adds up exactly', async () => {
-    const users = await Promise.all(Array.from({ length: 7 }, () => world.user(10_000n)));
-    const prices = Array.from({ length: 1_000 }, (_, index) => index % 61);
-    await Promise.all(
-      prices.map(async (price, index) => {
-        const openHold = await hold(users[index % 7] as string, 60n);
-        await openHold.settle(BigInt(price), facts());
-      }),
-    );
-    const totalPrice = prices.reduce((total, price) => total + price, 0);
-    const [balance] = await world.sql`
-      select sum(posted)::bigint as posted, sum(held)::bigint as held
-      from gateway.credits_accounts where account_id = any(${users})`;
-    expect(balance).toEqual({ posted: BigInt(70_000 - totalPrice), held: 0n });
-    const [usageTotal] = await world.sql`
-      select count(*) as count, sum(credits)::bigint as sum from gateway.usage_records`;
-    expect(usageTotal).toEqual({ count: 1_000n, sum: BigInt(totalPrice) });
   });
 });
 
