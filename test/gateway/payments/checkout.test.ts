@@ -129,39 +129,6 @@ describe('payments.createCheckout', () => {
     expect(await world.postings(userId)).toBe(1);
   });
 
-  test('creates one payment for one Idempotency-Key', async () => {
-    const { client } = await world.newUser();
-    const options = { headers: { 'idempotency-key': crypto.randomUUID() } };
-    const firstCheckout = await client.payments.createCheckout({ method: 'stripe', amount: 500 }, options);
-    expect(await client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).toEqual(
-      firstCheckout,
-    );
-    await expect(
-      client.payments.createCheckout({ method: 'stripe', amount: 600 }, options),
-    ).rejects.toMatchObject({ status: 422, code: 'idempotency_key_reused' });
-    expect((await client.payments.listPayments()).items).toHaveLength(1);
-  });
-
-  test('scopes an Idempotency-Key to the user, not the token', async () => {
-    const [payer, otherUser] = [await world.newUser(), await world.newUser()];
-    const options = { headers: { 'idempotency-key': crypto.randomUUID() } };
-    const firstCheckout = await payer.client.payments.createCheckout(
-      { method: 'stripe', amount: 500 },
-      options,
-    );
-    const { user_token } = await world.admin.accounts.issueToken({
-      bureau_id: 'local',
-      user_id: payer.userId,
-    });
-    expect(
-      await world.as(user_token).payments.createCheckout({ method: 'stripe', amount: 500 }, options),
-    ).toEqual(firstCheckout);
-    expect(
-      (await otherUser.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).payment_id,
-    ).not.toBe(firstCheckout.payment_id);
-    expect((await payer.client.payments.listPayments()).items).toHaveLength(1);
-  });
-
   test.each([
     ['credits', {}, 400],
     ['amount', { credits: 5_000_000, amount: 500 }, 400],
@@ -221,6 +188,41 @@ describe('payments.createCheckout', () => {
     await expect(
       client.payments.createCheckout({ method: 'stripe', amount: 500 }, { maxRetries: 0 } as never),
     ).rejects.toMatchObject({ status: 429, code: 'rate_limited' });
+  });
+});
+
+describe('payments.createCheckout with an Idempotency-Key', () => {
+  test('creates one payment for repeated calls', async () => {
+    const { client } = await world.newUser();
+    const options = { headers: { 'idempotency-key': crypto.randomUUID() } };
+    const firstCheckout = await client.payments.createCheckout({ method: 'stripe', amount: 500 }, options);
+    expect(await client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).toEqual(
+      firstCheckout,
+    );
+    await expect(
+      client.payments.createCheckout({ method: 'stripe', amount: 600 }, options),
+    ).rejects.toMatchObject({ status: 422, code: 'idempotency_key_reused' });
+    expect((await client.payments.listPayments()).items).toHaveLength(1);
+  });
+
+  test('scopes the key to the user rather than the token', async () => {
+    const [payer, otherUser] = [await world.newUser(), await world.newUser()];
+    const options = { headers: { 'idempotency-key': crypto.randomUUID() } };
+    const firstCheckout = await payer.client.payments.createCheckout(
+      { method: 'stripe', amount: 500 },
+      options,
+    );
+    const { user_token } = await world.admin.accounts.issueToken({
+      bureau_id: 'local',
+      user_id: payer.userId,
+    });
+    expect(
+      await world.as(user_token).payments.createCheckout({ method: 'stripe', amount: 500 }, options),
+    ).toEqual(firstCheckout);
+    expect(
+      (await otherUser.client.payments.createCheckout({ method: 'stripe', amount: 500 }, options)).payment_id,
+    ).not.toBe(firstCheckout.payment_id);
+    expect((await payer.client.payments.listPayments()).items).toHaveLength(1);
   });
 });
 

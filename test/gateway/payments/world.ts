@@ -86,6 +86,20 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
       });
       return { userId: token.user_id, client: world.as(token.user_token), token: token.user_token };
     },
+    ...ledgerOf(sql),
+    poll: () => world.gateway.pollPayments(),
+    async close() {
+      await world.close();
+      if (!options.beside) await Promise.all([stripe.close(), creem.close()]);
+    },
+  }) as PaymentsWorld;
+}
+
+/** What the tables say of payments and credits. */
+function ledgerOf(
+  sql: GatewayWorld['sql'],
+): Pick<PaymentsWorld, 'balance' | 'spend' | 'postings' | 'ledgerSum' | 'quarantined'> {
+  return {
     async balance(userId: string) {
       const [row] = await sql<{ posted: bigint; owed: bigint }[]>`
         select posted, owed from gateway.credits_accounts where account_id = ${userId}`;
@@ -112,12 +126,7 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
         select diff from gateway.audit_entries where action = 'payments.quarantined' order by entry_id`;
       return rows.map(({ diff }) => ({ event: diff.event_id, reason: diff.reason }));
     },
-    poll: () => world.gateway.pollPayments(),
-    async close() {
-      await world.close();
-      if (!options.beside) await Promise.all([stripe.close(), creem.close()]);
-    },
-  }) as PaymentsWorld;
+  };
 }
 
 async function postWebhook(
