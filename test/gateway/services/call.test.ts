@@ -168,25 +168,6 @@ describe('services.callAction', () => {
     });
   });
 
-  test('passes an input that fits the schema of the action', async () => {
-    const input = { text: 'hello', service: 'a member and no path' };
-    await expect(world.guest.call('probe', 'echo', input)).resolves.toEqual(input);
-  });
-
-  test.each([
-    ['echo', {}, 'text'],
-    ['echo', { text: 'too long' }, 'text'],
-    ['echo', { text: 'x', count: '1' }, 'count'],
-    ['echo', { text: 'x', other: 1 }, 'other'],
-    ['nothing', { surplus: 1 }, 'surplus'],
-  ])('refuses an input that does not fit: %s %j', async (action, input, param) => {
-    expect(await refusalOf(world.guest.call('probe', action, input))).toMatchObject({
-      status: 400,
-      code: 'service_invalid_input',
-      param,
-    });
-  });
-
   test('answers null for an action without output', async () => {
     await expect(world.guest.call('probe', 'nothing')).resolves.toBeNull();
     expect(await (await post('/v1/probe/nothing')).json()).toBeNull();
@@ -242,7 +223,30 @@ describe('services.callAction', () => {
     expect(lastSignal?.aborted).toBe(true);
     releaseCall?.();
   });
+});
 
+describe('the input of an action', () => {
+  test('passes an input that fits the schema of the action', async () => {
+    const input = { text: 'hello', service: 'a member and no path' };
+    await expect(world.guest.call('probe', 'echo', input)).resolves.toEqual(input);
+  });
+
+  test.each([
+    ['echo', {}, 'text'],
+    ['echo', { text: 'too long' }, 'text'],
+    ['echo', { text: 'x', count: '1' }, 'count'],
+    ['echo', { text: 'x', other: 1 }, 'other'],
+    ['nothing', { surplus: 1 }, 'surplus'],
+  ])('refuses an input that does not fit: %s %j', async (action, input, param) => {
+    expect(await refusalOf(world.guest.call('probe', action, input))).toMatchObject({
+      status: 400,
+      code: 'service_invalid_input',
+      param,
+    });
+  });
+});
+
+describe('the path of an action', () => {
   test.each([
     '/v1/nobody/add',
     '/v1/__proto__/constructor',
