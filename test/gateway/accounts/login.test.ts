@@ -43,11 +43,12 @@ describe('accounts.listProviders', () => {
     expect(body.items).toEqual([]);
   });
 
-  test('names the missing and the malformed bureau_id', async () => {
-    for (const path of ['/v1/accounts/providers', '/v1/accounts/providers?bureau_id=%2e%2e']) {
-      const { status, body } = await world.call('GET', path);
-      expect([status, body.error.param]).toEqual([400, 'bureau_id']);
-    }
+  test.each([
+    ['missing', ''],
+    ['malformed', '?bureau_id=%2e%2e'],
+  ])('names a %s bureau_id', async (_name, query) => {
+    const { status, body } = await world.call('GET', `/v1/accounts/providers${query}`);
+    expect([status, body.error.param]).toEqual([400, 'bureau_id']);
   });
 
   test('answers 404 for an unknown Bureau', async () => {
@@ -91,15 +92,16 @@ describe('accounts.startLogin', () => {
     expect([status, body.error.code, body.error.param]).toEqual([404, 'provider_not_found', 'provider']);
   });
 
-  test('offers the local login under every name of this machine', async () => {
-    for (const host of ['localhost', 'LOCALHOST:80', '127.0.0.1:1', '[::1]:43127']) {
+  test.each(['localhost', 'LOCALHOST:80', '127.0.0.1:1', '[::1]:43127'])(
+    'offers the local login under the Host %s',
+    async (host) => {
       const { status } = await world.call('POST', '/v1/accounts/login/start', {
         body: localLogin,
         headers: { host },
       });
-      expect([host, status]).toEqual([host, 200]);
-    }
-  });
+      expect(status).toBe(200);
+    },
+  );
 
   test('answers 404 for an unknown provider', async () => {
     const { status, body } = await world.call('POST', '/v1/accounts/login/start', {
@@ -115,22 +117,19 @@ describe('accounts.startLogin', () => {
     expect([status, body.error.code]).toEqual([404, 'bureau_not_found']);
   });
 
-  test('names missing and unknown members', async () => {
-    const response = await world.call('POST', '/v1/accounts/login/start', { body: { provider: 'local' } });
-    expect([response.status, response.body.error.param]).toEqual([400, 'bureau_id']);
-    const unknownLogin = await world.call('POST', '/v1/accounts/login/start', {
-      body: { ...localLogin, user_id: 'usr_1' },
-    });
-    expect([unknownLogin.status, unknownLogin.body.error.param]).toEqual([400, 'user_id']);
+  test.each([
+    ['a missing', 'bureau_id', { provider: 'local' }],
+    ['an unknown', 'user_id', { ...localLogin, user_id: 'usr_1' }],
+  ])('names %s member: %s', async (_name, param, request) => {
+    const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: request });
+    expect([status, body.error.param]).toEqual([400, param]);
   });
 
-  test('refuses a paused and an archived Bureau', async () => {
+  test.each(['paused', 'archived'] as const)('refuses a Bureau that is %s', async (state) => {
+    await setBureauState(state);
     try {
-      for (const state of ['paused', 'archived'] as const) {
-        await setBureauState(state);
-        const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: localLogin });
-        expect([status, body.error.code]).toEqual([403, `bureau_${state}`]);
-      }
+      const { status, body } = await world.call('POST', '/v1/accounts/login/start', { body: localLogin });
+      expect([status, body.error.code]).toEqual([403, `bureau_${state}`]);
     } finally {
       await setBureauState('active');
     }
