@@ -29,15 +29,13 @@ describe('credits.getBalance', () => {
     expect((await world.user.credits.getBalance()).posted).toBe(5000);
   });
 
-  test('starts with the Bureau’s own starting credits', async () => {
-    for (const starting_credits of [123, 0]) {
-      const { bureau_id } = await world.admin.bureaus.createBureau({
-        server_url: 'https://shop.example',
-        starting_credits,
-      });
-      const { client } = await createUser(bureau_id);
-      expect((await client.credits.getBalance()).posted).toBe(starting_credits);
-    }
+  test.each([123, 0])('starts with the %d credits of its Bureau', async (starting_credits) => {
+    const { bureau_id } = await world.admin.bureaus.createBureau({
+      server_url: 'https://shop.example',
+      starting_credits,
+    });
+    const { client } = await createUser(bureau_id);
+    expect((await client.credits.getBalance()).posted).toBe(starting_credits);
   });
 
   test('is for users only', async () => {
