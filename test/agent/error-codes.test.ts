@@ -1,10 +1,10 @@
 // Error codes of the contract that no test of a feature provokes: unknown ids, refused commands, full
 // queues, guards. `npm run lint:observed-codes` lists the codes that no test sees.
-import { request } from 'node:http';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { definePlugin } from '../../src/agent/plugins/index.ts';
 import { startAgent, type AgentOptions, type TestAgent } from '../support/agent.ts';
 import { testDatabase, type TestDatabase } from '../support/databases.ts';
+import { rawRequest } from '../support/raw-http.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';
 
 const anyObject = { type: 'object' };
@@ -43,7 +43,7 @@ const probe = definePlugin<{ large: object }>({
           description: 'Fails.',
           input: anyObject,
           run: async () => {
-            throw new Error('A fault of the service.');
+            throw new Error('The service failed.');
           },
         },
         hang: { description: 'Hangs.', input: anyObject, run: () => new Promise(() => {}) },
@@ -109,7 +109,7 @@ describe('an unknown id', () => {
       ({ client }) => client.permissions.list({ sessionId: unknownId }),
       'session_not_found',
     ],
-  ])('%s is 404', async (_what, call, code) => {
+  ])('%s is 404', async (_kind, call, code) => {
     const agent = await start();
     await agent.client.sessions.create({ id: 'desk' });
     await expect(call(agent)).rejects.toMatchObject({ status: 404, code });
@@ -138,14 +138,15 @@ describe('a service', () => {
 });
 
 describe('an instruction', () => {
-  /** Never answers, so that the session stays busy. */
-  const silence = () =>
+  /** Lets the model never answer, so that the session stays busy. */
+  function answerNever(): void {
     gateway.answer(() => ({
       respond: (response) => new Promise((resolve) => response.once('close', () => resolve())),
     }));
+  }
 
   test('is refused by a full queue', async () => {
-    silence();
+    answerNever();
     const { client } = await start({ maxWaiting: 1 });
     await client.sessions.create({ id: 'desk' });
     const prompt = (text: string) => client.sessions.prompt({ sessionId: 'desk', text });
@@ -155,7 +156,7 @@ describe('an instruction', () => {
   });
 
   test('that is cancelled ends its call', async () => {
-    silence();
+    answerNever();
     const { client } = await start();
     await client.sessions.create({ id: 'desk' });
     const call = client.sessions.executeInSession({ sessionId: 'desk', instructions: 'Work.' });
@@ -206,21 +207,9 @@ describe('the guard of the agent', () => {
 
   test('refuses a foreign host', async () => {
     const agent = await start();
-    const answer = await new Promise<{ status: number; text: string }>((resolve, reject) => {
-      const outgoing = request(
-        `${agent.url}/api/status`,
-        { headers: { host: 'elsewhere.example' } },
-        (response) => {
-          let text = '';
-          response.on('data', (chunk: Buffer) => (text += chunk.toString()));
-          response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
-        },
-      );
-      outgoing.on('error', reject).end();
-    });
-    expect([answer.status, JSON.parse(answer.text)]).toMatchObject([
-      403,
-      { error: { code: 'forbidden_host' } },
+    const { status, body } = await rawRequest(agent.url, 'GET', '/api/status', [
+      ['Host', 'elsewhere.example'],
     ]);
+    expect([status, JSON.parse(body)]).toMatchObject([403, { error: { code: 'forbidden_host' } }]);
   });
 });
