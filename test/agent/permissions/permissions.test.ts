@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { SessionEvent } from '@townhall/agent';
+import type { AgentClient, SessionEvent } from '@townhall/agent';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import type { TestAgent } from '../../support/agent.ts';
 import { calls, says, toolResults } from '../../support/scripted-gateway.ts';
@@ -40,28 +40,29 @@ async function startConfigured(permissions: object[]): Promise<TestAgent> {
   return world.start({ settings: { pluginConfig } });
 }
 
-/** Prompts an attended session for a command, and decides its approval. */
-async function decideOnce(
-  agent: TestAgent,
-  sessionId: string,
-  input: object,
-  answer: object,
+type Decision = Omit<Parameters<AgentClient['sessions']['decideApproval']>[0], 'sessionId' | 'approvalId'>;
+
+/** Prompts the attended session `s` for a call, decides its approval, and returns all events. */
+async function decideCall(
+  { client }: TestAgent,
+  call: { name: string; input: object },
+  decision: Decision,
   beforeDecision: () => Promise<unknown> = async () => {},
-  name = 'shell_run',
 ): Promise<SessionEvent[]> {
-  world.gateway.answer((request) =>
-    request.prompt.at(-1)?.role === 'tool' ? says('Done.') : calls({ name, input }),
-  );
-  await agent.client.sessions.prompt({ sessionId, text: 'Do it.' });
-  await expect
-    .poll(async () => (await agent.client.sessions.get({ sessionId })).status)
-    .toBe('requires_action');
-  const { items } = await agent.client.sessions.listApprovals({ sessionId, status: 'pending' });
-  const approvalId = items[0]?.approvalId ?? '';
+  const sessionId = 's';
+  world.gateway.answer((request) => (request.prompt.at(-1)?.role === 'tool' ? says('Done.') : calls(call)));
+  await client.sessions.prompt({ sessionId, text: 'Do it.' });
+  await expect.poll(async () => (await client.sessions.get({ sessionId })).status).toBe('requires_action');
+  const { items } = await client.sessions.listApprovals({ sessionId, status: 'pending' });
   await beforeDecision();
-  await agent.client.sessions.decideApproval({ sessionId, approvalId, ...answer } as never);
-  return collect(agent.client.sessions.follow({ sessionId, until: 'idle' }));
+  await client.sessions.decideApproval({ sessionId, approvalId: items[0]?.approvalId ?? '', ...decision });
+  return collect(client.sessions.follow({ sessionId, until: 'idle' }));
 }
+
+const shellCall = (command: string, members: object = {}) => ({
+  name: 'shell_run',
+  input: { command, ...members },
+});
 
 describe('rules of the configuration', () => {
   test('allow matching commands and request approval for others', async () => {
@@ -191,9 +192,9 @@ describe('permissions.create', () => {
       });
       return expiresAt;
     };
-    const laterGrant = await create(600_000);
-    expect(await create(60_000)).toBe(laterGrant);
-    expect(Date.parse((await create(6_000_000)) ?? '')).toBeGreaterThan(Date.parse(laterGrant ?? ''));
+    const firstExpiry = await create(600_000);
+    expect(await create(60_000)).toBe(firstExpiry);
+    expect(Date.parse((await create(6_000_000)) ?? '')).toBeGreaterThan(Date.parse(firstExpiry ?? ''));
     expect(await create()).toBeNull();
     expect(await create(60_000)).toBeNull();
   });
@@ -201,9 +202,7 @@ describe('permissions.create', () => {
   test('deletes expired rules', async () => {
     const agent = await world.start();
     await agent.client.permissions.create({ tool: 'memory', effect: 'deny', expiresInMs: 1_000 });
-    await expect
-      .poll(async () => (await agent.client.permissions.list()).items, { timeout: 5_000 })
-      .toEqual([]);
+    await expect.poll(async () => (await agent.client.permissions.list()).items).toEqual([]);
     await agent.client.permissions.create({ tool: 'shell', effect: 'deny' });
     const rows = await agent.sql`select tool from agent.permissions_rules where tool in ('memory', 'shell')
       and agent_id in (select agent_id from agent.tokens_agents where name = ${agent.name})`;
@@ -218,11 +217,15 @@ describe('permissions.create', () => {
     expect(await run(agent, 's', 'echo yes')).toContain('needs an approval');
   });
 
-  test('refuses an unknown session and an impossible tool name', async () => {
+  test('refuses an unknown session', async () => {
     const agent = await world.start();
     await expect(
       agent.client.permissions.create({ tool: 'shell', effect: 'allow', sessionId: 'absent' }),
     ).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
+  });
+
+  test('refuses an impossible tool name', async () => {
+    const agent = await world.start();
     await expect(agent.client.permissions.create({ tool: 'Shell!', effect: 'allow' })).rejects.toMatchObject({
       status: 400,
     });
@@ -237,6 +240,12 @@ describe('permissions.remove', () => {
     expect(await run(agent, 's', 'echo yes')).toContain('yes');
     await agent.client.permissions.remove({ permissionId });
     expect(await run(agent, 's', 'echo yes')).toContain('needs an approval');
+  });
+
+  test('refuses a rule that is removed already', async () => {
+    const agent = await world.start();
+    const { permissionId } = await agent.client.permissions.create({ tool: 'shell', effect: 'allow' });
+    await agent.client.permissions.remove({ permissionId });
     await expect(agent.client.permissions.remove({ permissionId })).rejects.toMatchObject({
       status: 404,
       code: 'permission_not_found',
@@ -248,7 +257,7 @@ describe('sessions.decideApproval', () => {
   test('allows exactly the same commands for the session', async () => {
     const agent = await world.start();
     await agent.client.sessions.create({ id: 's', attended: true });
-    await decideOnce(agent, 's', { command: 'echo a; echo b*' }, { decision: 'approve', scope: 'session' });
+    await decideCall(agent, shellCall('echo a; echo b*'), { decision: 'approve', scope: 'session' });
     await agent.client.sessions.update({ sessionId: 's', attended: false });
     expect(await run(agent, 's', 'echo b*')).toContain('b*');
     expect(await run(agent, 's', 'echo a && echo a')).toContain(String.raw`a\na`);
@@ -263,13 +272,12 @@ describe('sessions.decideApproval', () => {
     const agent = await world.start();
     await agent.client.sessions.create({ id: 's', attended: true });
     await agent.client.sessions.create({ id: 'other' });
-    await decideOnce(
-      agent,
-      's',
-      { command: 'echo a' },
-      { decision: 'approve', scope: 'project', pattern: 'echo *' },
-    );
-    expect(await run(agent, 'other', 'echo b')).toContain('b');
+    await decideCall(agent, shellCall('echo a'), {
+      decision: 'approve',
+      scope: 'project',
+      pattern: 'echo *',
+    });
+    expect(await run(agent, 'other', 'echo printed')).toContain('printed');
     expect(await run(agent, 'other', 'pwd')).toContain('needs an approval');
   });
 
@@ -279,7 +287,7 @@ describe('sessions.decideApproval', () => {
       const agent = await world.start();
       await mkdir(join(agent.workspace, 'web'));
       await agent.client.sessions.create({ id: 's', attended: true });
-      await decideOnce(agent, 's', { command: 'sh', ...members }, { decision: 'approve', scope: 'session' });
+      await decideCall(agent, shellCall('sh', members), { decision: 'approve', scope: 'session' });
       expect((await agent.client.permissions.list()).items).toEqual([]);
     },
   );
@@ -287,19 +295,19 @@ describe('sessions.decideApproval', () => {
   test('turns a denial into a rule too', async () => {
     const agent = await world.start();
     await agent.client.sessions.create({ id: 's', attended: true });
-    await decideOnce(agent, 's', { command: 'echo a' }, { decision: 'deny', scope: 'session' });
+    await decideCall(agent, shellCall('echo a'), { decision: 'deny', scope: 'session' });
     expect(await run(agent, 's', 'echo a')).toContain('refuses the call');
   });
 
   test('grants nothing for a single call', async () => {
     const agent = await world.start();
     await agent.client.sessions.create({ id: 's', attended: true });
-    await decideOnce(agent, 's', { command: 'echo a' }, { decision: 'approve' });
+    await decideCall(agent, shellCall('echo a'), { decision: 'approve' });
     expect((await agent.client.permissions.list()).items).toEqual([]);
   });
 });
 
-describe('a plugin that cannot say what a call needs', () => {
+describe('a plugin whose permission function fails', () => {
   const input = { type: 'object', additionalProperties: true };
   const run = async () => 'it ran';
   const brokenPlugin = definePlugin({
@@ -322,13 +330,19 @@ describe('a plugin that cannot say what a call needs', () => {
         permissions: () => Promise.reject(new Error('a fault')),
       },
       hangs: { description: 'Hangs.', input, run, permissions: () => new Promise<never>(() => {}) },
-      lies: { description: 'Returns no list.', input, run, permissions: () => ({ path: 1 }) as never },
-      mistypes: { description: 'Returns no text.', input, run, permissions: () => [{ path: 1 }] as never },
+      object: { description: 'Returns no list.', input, run, permissions: () => ({ path: 1 }) as never },
+      number: { description: 'Returns no text.', input, run, permissions: () => [{ path: 1 }] as never },
     },
   });
 
-  test.each(Object.keys(brokenPlugin.actions))('asks for an approval when it %s', async (action) => {
-    const agent = await world.start({ createOptions: { plugins: [brokenPlugin] } });
+  test.each([
+    ['throws', 'throws'],
+    ['rejects', 'rejects'],
+    ['never resolves', 'hangs'],
+    ['returns no list', 'object'],
+    ['returns a path that is no text', 'number'],
+  ])('requests an approval when it %s', async (_failure, action) => {
+    const agent = await world.start({ needs: { plugins: [brokenPlugin] } });
     await agent.client.sessions.create({ id: 's' });
     await agent.client.permissions.create({ tool: 'broken', effect: 'allow' });
     expect(await callTool(agent, 's', `broken_${action}`, {})).toContain('needs an approval');
@@ -342,8 +356,8 @@ describe('a plugin that cannot say what a call needs', () => {
   test('adds no rule for a call that is approved once', async () => {
     const agent = await world.start({ createOptions: { plugins: [brokenPlugin] } });
     await agent.client.sessions.create({ id: 's', attended: true });
-    const answer = { decision: 'approve', scope: 'session' };
-    const events = await decideOnce(agent, 's', {}, answer, undefined, 'broken_throws');
+    const call = { name: 'broken_throws', input: {} };
+    const events = await decideCall(agent, call, { decision: 'approve', scope: 'session' });
     expect(events.find(({ type }) => type === 'tool.output')).toMatchObject({ output: 'it ran' });
     expect((await agent.client.permissions.list()).items).toEqual([]);
   });
@@ -355,7 +369,7 @@ describe('a plugin that cannot say what a call needs', () => {
     expect(await callTool(agent, 's', 'broken_throws', {})).toContain('refuses the call');
   });
 
-  test('gets no call whose input it could not check', async () => {
+  test('gets no call when its check of the input throws', async () => {
     const check = () => {
       throw new Error('a fault');
     };
@@ -396,7 +410,7 @@ describe('a session in plan mode', () => {
   test('refuses a call that was approved after the mode changed', async () => {
     const agent = await world.start();
     await agent.client.sessions.create({ id: 's', attended: true });
-    const events = await decideOnce(agent, 's', { command: 'touch made' }, { decision: 'approve' }, () =>
+    const events = await decideCall(agent, shellCall('touch new.txt'), { decision: 'approve' }, () =>
       agent.client.sessions.update({ sessionId: 's', mode: 'plan' }),
     );
     expect(events.some((event) => event.type === 'tool.output')).toBe(false);
