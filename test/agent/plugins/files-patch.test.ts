@@ -1,4 +1,4 @@
-// The plugin `files`: several changes at once.
+// The action `files.patch`: several changes at once, as edits or as a diff.
 import { mkdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -139,7 +139,8 @@ describe('files.patch with a diff', () => {
       '+fünf',
     ].join('\n');
     expect(await refusalOf({ diff })).toBe(
-      '"b.txt": The hunk 2 (@@ -4,2 +4,2 @@) does not fit: line 5 should be "line five" and is "line 5". Read the file again. Nothing was changed.',
+      '"b.txt": The hunk 2 (@@ -4,2 +4,2 @@) does not fit: line 5 should be "line five" and is "line 5". ' +
+        'Read the file again. Nothing was changed.',
     );
     expect([await plugin.text('a.txt'), await plugin.text('b.txt')]).toEqual([tenLines, tenLines]);
   });
@@ -193,7 +194,7 @@ describe('files.patch with a diff', () => {
     ['a path outside', '--- a/../x\n+++ b/../x\n@@ -1 +1 @@\n-a\n+b', 'only lead down'],
     ['a hidden file', '--- a/data/x\n+++ b/data/x\n@@ -1 +1 @@\n-a\n+b', 'does not exist'],
     ['a link', '--- a/link\n+++ b/link\n@@ -1 +1 @@\n-a\n+b', 'outside'],
-  ])('refuses %s', async (_title, diff, message) => {
+  ])('refuses %s', async (_form, diff, message) => {
     await plugin.put({ 'a.txt': 'a\n', 'data/x': 'a\n' });
     await symlink('/etc/hostname', join(plugin.folder, 'link'));
     expect(await refusalOf({ diff })).toContain(message);

@@ -26,61 +26,76 @@ import {
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog } from '../../support/databases.ts';
 
-describe('the plugin files', () => {
-  let outsideFolder: string;
-  let workspace: string;
-  let call: (action: string, input: unknown) => Promise<ActionOutcome>;
+const outsideText = 'a text outside of the workspace';
+let outsideFolder: string;
+let workspace: string;
+let call: (action: string, input: unknown) => Promise<ActionOutcome>;
 
-  async function openPlugin(hiddenPaths: string[]): Promise<void> {
-    const workspaceFiles = await openWorkspace({ folder: workspace, hidden: hiddenPaths });
-    const registry = createRegistry([files(() => workspaceFiles)]);
-    call = (action, input) => {
-      const tool = registry.tool(`files_${action}`);
-      if (!tool) throw new Error(`There is no files_${action}.`);
-      return callAction({
-        tool,
-        input,
-        workspace: workspaceFiles.root,
-        signal: new AbortController().signal,
-        timeoutMs: 5_000,
-        clock: systemClock,
-        log: silentLog,
-      });
-    };
-  }
+async function openPlugin(hiddenPaths: string[]): Promise<void> {
+  const workspaceFiles = await openWorkspace({ folder: workspace, hidden: hiddenPaths });
+  const registry = createRegistry([files(() => workspaceFiles)]);
+  call = (action, input) => {
+    const tool = registry.tool(`files_${action}`);
+    if (!tool) throw new Error(`There is no files_${action}.`);
+    return callAction({
+      tool,
+      input,
+      workspace: workspaceFiles.root,
+      signal: new AbortController().signal,
+      timeoutMs: 5_000,
+      clock: systemClock,
+      log: silentLog,
+    });
+  };
+}
 
-  beforeEach(async () => {
-    outsideFolder = await realpath(await mkdtemp(join(tmpdir(), 'townhall-files-')));
-    workspace = join(outsideFolder, 'workspace');
-    await mkdir(join(workspace, 'data'), { recursive: true });
-    await writeFile(join(outsideFolder, 'secret.txt'), 'nobody may read this');
-    await mkdir(join(outsideFolder, 'workspace-of-another'));
-    await writeFile(join(outsideFolder, 'workspace-of-another', 'secret.txt'), 'nor this');
-    await writeFile(join(workspace, 'data', 'agent.token'), 'th_agt_hidden');
-    await openPlugin([join(workspace, 'data')]);
-  });
-  afterEach(() => rm(outsideFolder, { recursive: true, force: true }));
+beforeEach(async () => {
+  outsideFolder = await realpath(await mkdtemp(join(tmpdir(), 'townhall-files-')));
+  workspace = join(outsideFolder, 'workspace');
+  await mkdir(join(workspace, 'data'), { recursive: true });
+  await writeFile(join(outsideFolder, 'secret.txt'), outsideText);
+  await mkdir(join(outsideFolder, 'workspace-of-another'));
+  await writeFile(join(outsideFolder, 'workspace-of-another', 'secret.txt'), 'a text of another workspace');
+  await writeFile(join(workspace, 'data', 'agent.token'), 'th_agt_hidden');
+  await openPlugin([join(workspace, 'data')]);
+});
+afterEach(() => rm(outsideFolder, { recursive: true, force: true }));
 
-  test('replaces a file and keeps its mode', async () => {
+describe('files.write and files.edit', () => {
+  test('creates a file with its folders', async () => {
     expect(await call('write', { path: 'a/b/c.sh', content: 'één' })).toEqual({
       ok: true,
       output: { path: 'a/b/c.sh', bytes: 5, created: true },
     });
+    expect(await call('read', { path: 'a/b/c.sh' })).toEqual({
+      ok: true,
+      output: { path: 'a/b/c.sh', bytes: 5, content: 'één' },
+    });
+  });
+
+  test('replaces a file and keeps its mode', async () => {
+    await mkdir(join(workspace, 'a/b'), { recursive: true });
+    await writeFile(join(workspace, 'a/b/c.sh'), 'one');
     await chmod(join(workspace, 'a/b/c.sh'), 0o750);
-    expect(await call('write', { path: './a//b/c.sh', content: 'two' })).toMatchObject({
+    expect(await call('write', { path: './a//b/c.sh', content: 'two!' })).toMatchObject({
       ok: true,
       output: { created: false },
     });
+    expect(await readFile(join(workspace, 'a/b/c.sh'), 'utf8')).toBe('two!');
     expect((await stat(join(workspace, 'a/b/c.sh'))).mode & 0o777).toBe(0o750);
-    expect(await call('read', { path: 'a/b/c.sh' })).toEqual({
-      ok: true,
-      output: { path: 'a/b/c.sh', bytes: 3, content: 'two' },
-    });
-    expect(await call('list', { path: 'a/b' })).toEqual({
-      ok: true,
-      output: { path: 'a/b', entries: [{ name: 'c.sh', type: 'file', bytes: 3 }] },
-    });
     expect(await readdir(join(workspace, 'a/b'))).toEqual(['c.sh']);
+  });
+
+  test('refuses a content of more than 1 MiB', async () => {
+    expect(await call('write', { path: 'a', content: 'x'.repeat(1024 * 1024 + 1) })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('does not fit'),
+    });
+  });
+
+  test('refuses a path that is a pipe', async () => {
+    execFileSync('mkfifo', [join(workspace, 'pipe')]);
+    expect(await call('write', { path: 'pipe', content: 'x' })).toMatchObject({ ok: false });
   });
 
   test('refuses an edit whose result is too large', async () => {
@@ -93,7 +108,47 @@ describe('the plugin files', () => {
     });
     expect((await stat(join(workspace, 'many.txt'))).size).toBe(200_000);
   });
+});
 
+describe('files.read and files.list', () => {
+  test.each([
+    ['bytes that are not UTF-8', 'binary', 'not text'],
+    ['zeros', 'zeros', 'not text'],
+    ['more than 256 KiB', 'large', 'larger than the 256 KiB'],
+    ['a pipe', 'pipe', 'not a plain file'],
+    ['a folder', '.', 'is a folder'],
+    ['nothing', 'absent', 'does not exist'],
+  ])('refuses to read %s', async (_kind, path, reason) => {
+    await writeFile(join(workspace, 'binary'), Buffer.from([0xff, 0xfe, 0x00, 0x01]));
+    await writeFile(join(workspace, 'zeros'), 'a\u0000b');
+    await writeFile(join(workspace, 'large'), 'x'.repeat(256 * 1024 + 1));
+    execFileSync('mkfifo', [join(workspace, 'pipe')]);
+    expect(await call('read', { path })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining(reason),
+    });
+  });
+
+  test('lists a folder with the sizes of its files', async () => {
+    await mkdir(join(workspace, 'a'));
+    await writeFile(join(workspace, 'a/c.sh'), 'two');
+    expect(await call('list', { path: 'a' })).toEqual({
+      ok: true,
+      output: { path: 'a', entries: [{ name: 'c.sh', type: 'file', bytes: 3 }] },
+    });
+  });
+
+  test('reports that a list of a thousand entries is cut', async () => {
+    await Promise.all(
+      Array.from({ length: 1_005 }, (_, index) => writeFile(join(workspace, `f${index}`), '')),
+    );
+    const result = await call('list', {});
+    expect(result).toMatchObject({ ok: true, output: { truncated: true } });
+    expect(result.ok && (result.output as { entries: unknown[] }).entries).toHaveLength(1_000);
+  });
+});
+
+describe('a path out of the workspace', () => {
   test.each([
     ['..', 'holds `..`'],
     ['../secret.txt', 'holds `..`'],
@@ -107,7 +162,7 @@ describe('the plugin files', () => {
     ['a\nb', 'holds characters'],
     ['\ud800', 'holds characters'],
     ['x'.repeat(300), 'is too long'],
-  ])('refuses the path %j in every action', async (path, reason) => {
+  ])('is refused in every action: %j', async (path, reason) => {
     const calls: [string, object][] = [
       ['list', { path }],
       ['read', { path }],
@@ -121,7 +176,7 @@ describe('the plugin files', () => {
     }
   });
 
-  test('follows no link out of the workspace', async () => {
+  test('is not reached through a link', async () => {
     await symlink(join(outsideFolder, 'secret.txt'), join(workspace, 'file-link'));
     await symlink(outsideFolder, join(workspace, 'folder-link'));
     await symlink('folder-link', join(workspace, 'chain'));
@@ -135,11 +190,11 @@ describe('the plugin files', () => {
       'dangling',
     ]) {
       expect(await call('read', { path })).toMatchObject({ ok: false });
-      expect(await call('write', { path, content: 'mine now' })).toMatchObject({ ok: false });
+      expect(await call('write', { path, content: 'replaced' })).toMatchObject({ ok: false });
     }
     for (const path of ['folder-link', 'chain', 'sibling'])
       expect(await call('list', { path })).toMatchObject({ ok: false });
-    expect(await readFile(join(outsideFolder, 'secret.txt'), 'utf8')).toBe('nobody may read this');
+    expect(await readFile(join(outsideFolder, 'secret.txt'), 'utf8')).toBe(outsideText);
     expect((await readdir(outsideFolder)).sort()).toEqual([
       'secret.txt',
       'workspace',
@@ -148,7 +203,7 @@ describe('the plugin files', () => {
     expect(await readdir(join(outsideFolder, 'workspace-of-another'))).toEqual(['secret.txt']);
   });
 
-  test('follows links within the workspace for reading only', async () => {
+  test('is no link within the workspace, which is followed for reading only', async () => {
     await writeFile(join(workspace, 'real.txt'), 'here');
     await symlink('real.txt', join(workspace, 'alias.txt'));
     expect(await call('read', { path: 'alias.txt' })).toMatchObject({
@@ -160,14 +215,38 @@ describe('the plugin files', () => {
       message: expect.stringContaining('is a link'),
     });
   });
+});
 
-  test('keeps other hard links unchanged when it replaces a file', async () => {
+describe('a hard link', () => {
+  test('keeps its content when another name of it is replaced', async () => {
     await link(join(outsideFolder, 'secret.txt'), join(workspace, 'hard.txt'));
-    expect(await call('write', { path: 'hard.txt', content: 'mine now' })).toMatchObject({ ok: true });
-    expect(await readFile(join(outsideFolder, 'secret.txt'), 'utf8')).toBe('nobody may read this');
+    expect(await call('write', { path: 'hard.txt', content: 'replaced' })).toMatchObject({ ok: true });
+    expect(await readFile(join(outsideFolder, 'secret.txt'), 'utf8')).toBe(outsideText);
   });
 
-  test('hides the agent’s own data within the workspace', async () => {
+  test('is neither read nor searched', async () => {
+    await link(join(outsideFolder, 'secret.txt'), join(workspace, 'hard.txt'));
+    expect(await call('read', { path: 'hard.txt' })).toMatchObject({
+      ok: false,
+      message: expect.stringContaining('hard link'),
+    });
+    expect(await call('edit', { path: 'hard.txt', oldText: 'outside', newText: 'inside' })).toMatchObject({
+      ok: false,
+    });
+    expect(await call('search', { text: 'outside' })).toMatchObject({ ok: true, output: { matches: [] } });
+  });
+
+  test('is read in the folders of package managers', async () => {
+    for (const folder of ['node_modules/.pnpm/a', '.venv/lib/site-packages/a']) {
+      await mkdir(join(workspace, folder), { recursive: true });
+      await link(join(outsideFolder, 'secret.txt'), join(workspace, folder, 'index.js'));
+      expect(await call('read', { path: `${folder}/index.js` })).toMatchObject({ ok: true });
+    }
+  });
+});
+
+describe('a hidden file', () => {
+  test('is all data of the agent within the workspace', async () => {
     await symlink('data/agent.token', join(workspace, 'token-link'));
     await symlink('data', join(workspace, 'data-link'));
     for (const path of ['data/agent.token', 'token-link', 'data-link/agent.token']) {
@@ -183,7 +262,7 @@ describe('the plugin files', () => {
 
   // Files of other gateways or agents in the same workspace; no setting of this agent names them.
   test.each(['master.key', 'agent.token', 'local.token', 'control.sock', 'Master.KEY'])(
-    'keeps tools from a file named %s anywhere',
+    'is each file named %s',
     async (name) => {
       await mkdir(join(workspace, 'other'));
       await writeFile(join(workspace, 'other', name), 'secret bytes');
@@ -208,7 +287,7 @@ describe('the plugin files', () => {
     },
   );
 
-  test('hides a folder that contains the lock of an embedded database', async () => {
+  test('is each file beside the lock of an embedded database', async () => {
     await mkdir(join(workspace, 'var', 'db', 'pg'), { recursive: true });
     await writeFile(join(workspace, 'var', 'db', 'townhall.lock'), '');
     await writeFile(join(workspace, 'var', 'db', 'pg', 'rows'), 'secret bytes');
@@ -233,7 +312,7 @@ describe('the plugin files', () => {
     });
   });
 
-  test('recognizes a hidden file under another name in the same tree', async () => {
+  test('stays hidden under another name in the same tree', async () => {
     // A hard link gives one file two names, as a case-insensitive file system does.
     await mkdir(join(workspace, 'node_modules'));
     await writeFile(join(workspace, 'key'), 'secret bytes');
@@ -248,91 +327,28 @@ describe('the plugin files', () => {
       output: { path: 'node_modules', entries: [] },
     });
   });
+});
 
-  test.each(['.env', '.env.production', 'app/.env.local', '.ENV'])(
-    'refuses to open the environment file %s',
-    async (path) => {
-      await mkdir(join(workspace, 'app'));
-      await writeFile(join(workspace, path), 'API_KEY=secret');
-      await symlink(path, join(workspace, 'settings'));
-      for (const name of [path, 'settings']) {
-        expect(await call('read', { path: name })).toMatchObject({
-          ok: false,
-          message: expect.stringContaining('environment file'),
-        });
-        expect(await call('write', { path: name, content: 'x' })).toMatchObject({ ok: false });
-      }
-      expect(await call('search', { text: 'API_KEY' })).toMatchObject({ ok: true, output: { matches: [] } });
-      expect(await readFile(join(workspace, path), 'utf8')).toBe('API_KEY=secret');
-    },
-  );
+describe('an environment file', () => {
+  test.each(['.env', '.env.production', 'app/.env.local', '.ENV'])('is not opened: %s', async (path) => {
+    await mkdir(join(workspace, 'app'));
+    await writeFile(join(workspace, path), 'API_KEY=secret');
+    await symlink(path, join(workspace, 'settings'));
+    for (const name of [path, 'settings']) {
+      expect(await call('read', { path: name })).toMatchObject({
+        ok: false,
+        message: expect.stringContaining('environment file'),
+      });
+      expect(await call('write', { path: name, content: 'x' })).toMatchObject({ ok: false });
+    }
+    expect(await call('search', { text: 'API_KEY' })).toMatchObject({ ok: true, output: { matches: [] } });
+    expect(await readFile(join(workspace, path), 'utf8')).toBe('API_KEY=secret');
+  });
 
-  test('opens the samples of environment files and a folder named .env', async () => {
+  test('is not a sample or a folder named .env', async () => {
     for (const path of ['.env.example', '.env.sample', '.env.template', '.env/lib.py']) {
       expect(await call('write', { path, content: 'API_KEY=' })).toMatchObject({ ok: true });
       expect(await call('read', { path })).toMatchObject({ ok: true, output: { content: 'API_KEY=' } });
     }
-  });
-
-  test('refuses to read a file with a second hard link', async () => {
-    await link(join(outsideFolder, 'secret.txt'), join(workspace, 'hard.txt'));
-    expect(await call('read', { path: 'hard.txt' })).toMatchObject({
-      ok: false,
-      message: expect.stringContaining('hard link'),
-    });
-    expect(await call('edit', { path: 'hard.txt', oldText: 'nobody', newText: 'all' })).toMatchObject({
-      ok: false,
-    });
-    expect(await call('search', { text: 'nobody' })).toMatchObject({ ok: true, output: { matches: [] } });
-  });
-
-  test('reads hard links in the folders of package managers', async () => {
-    for (const folder of ['node_modules/.pnpm/a', '.venv/lib/site-packages/a']) {
-      await mkdir(join(workspace, folder), { recursive: true });
-      await link(join(outsideFolder, 'secret.txt'), join(workspace, folder, 'index.js'));
-      expect(await call('read', { path: `${folder}/index.js` })).toMatchObject({ ok: true });
-    }
-  });
-
-  test('refuses to read anything but a plain text file', async () => {
-    await writeFile(join(workspace, 'binary'), Buffer.from([0xff, 0xfe, 0x00, 0x01]));
-    await writeFile(join(workspace, 'zeros'), 'a\u0000b');
-    await writeFile(join(workspace, 'large'), 'x'.repeat(256 * 1024 + 1));
-    execFileSync('mkfifo', [join(workspace, 'pipe')]);
-    expect(await call('read', { path: 'binary' })).toMatchObject({
-      ok: false,
-      message: expect.stringContaining('not text'),
-    });
-    expect(await call('read', { path: 'zeros' })).toMatchObject({
-      ok: false,
-      message: expect.stringContaining('not text'),
-    });
-    expect(await call('read', { path: 'large' })).toMatchObject({
-      ok: false,
-      message: expect.stringContaining('larger than the 256 KiB'),
-    });
-    expect(await call('read', { path: '.' })).toMatchObject({ ok: false });
-    expect(await call('read', { path: 'pipe' })).toMatchObject({
-      ok: false,
-      message: expect.stringContaining('not a plain file'),
-    });
-    expect(await call('read', { path: 'absent' })).toMatchObject({
-      ok: false,
-      message: expect.stringContaining('does not exist'),
-    });
-    expect(await call('write', { path: 'pipe', content: 'x' })).toMatchObject({ ok: false });
-    expect(await call('write', { path: 'a', content: 'x'.repeat(1024 * 1024 + 1) })).toMatchObject({
-      ok: false,
-      message: expect.stringContaining('does not fit'),
-    });
-  });
-
-  test('reports that a list of a thousand entries is cut', async () => {
-    await Promise.all(
-      Array.from({ length: 1_005 }, (_, index) => writeFile(join(workspace, `f${index}`), '')),
-    );
-    const result = await call('list', {});
-    expect(result).toMatchObject({ ok: true, output: { truncated: true } });
-    expect(result.ok && (result.output as { entries: unknown[] }).entries).toHaveLength(1_000);
   });
 });
