@@ -85,10 +85,10 @@ describe('guards', () => {
   test.each([
     ['throws', fail],
     ['hangs', hang],
-    ['answers rubbish', () => false],
-    ['answers a truth', () => true],
+    ['returns false', () => false],
+    ['returns true', () => true],
     ['refuses without a reason', () => ({ refuse: 1 })],
-  ])('refuse when one %s', async (_, run) => {
+  ])('refuse their own calls only when one %s', async (_failure, run) => {
     const hooks = hooksOf(['a', { guards: { 'step.before': run as never } }]);
     const failure = (await hooks
       .guard('step.before', { step: 1 }, context)
@@ -113,13 +113,13 @@ describe('effects and resolves', () => {
 
   test('skip a resolver without a result', async () => {
     const value = { toolName: 't', toolCallId: 'c', input: null };
-    const answers = (run: () => unknown) =>
+    const resolveWith = (run: () => unknown) =>
       hooksOf(['a', { resolves: { 'tool.before': run as never } }]).resolve('tool.before', value, context);
-    expect(await answers(() => ({ cached: true }))).toEqual({ cached: true });
+    expect(await resolveWith(() => ({ cached: true }))).toEqual({ cached: true });
     expect([
-      await answers(() => undefined),
-      await answers(fail),
-      await answers(hang),
+      await resolveWith(() => undefined),
+      await resolveWith(fail),
+      await resolveWith(hang),
       await hooksOf().resolve('tool.before', value, context),
     ]).toEqual([undefined, undefined, undefined, undefined]);
   });
@@ -132,12 +132,21 @@ describe('effects and resolves', () => {
 });
 
 describe('the registry', () => {
-  test('refuses unknown hooks and settings that do not fit', () => {
+  test('refuses an unknown hook', () => {
     expect(() => hooksOf(['a', { guards: { 'tool.during': fail } } as never])).toThrow(/never called/);
+  });
+
+  test('refuses an unknown kind of hooks', () => {
     expect(() => hooksOf(['a', { watchers: {} } as never])).toThrow(/the kind "watchers"/);
+  });
+
+  test('refuses settings of a plugin that takes none', () => {
     expect(() =>
       createRegistry([plugin('a', {})], { config: new Map([['a', { settings: { x: 1 } }]]) }),
     ).toThrow(/takes no settings/);
+  });
+
+  test('refuses a configuration of an absent plugin', () => {
     expect(() => createRegistry([], { config: new Map([['b', {}]]) })).toThrow(
       /names the plugin "b", which does not exist/,
     );
@@ -145,14 +154,14 @@ describe('the registry', () => {
 
   test('starts the other plugins when one hangs or throws', async () => {
     const stoppedNames: string[] = [];
-    const makePlugin = (name: string, start: () => Promise<void> | void): Plugin =>
+    const makePlugin = (name: string, start: () => Promise<void> | void, hooks: PluginHooks = {}): Plugin =>
       definePlugin<{ act: object }>({
         name,
         title: name,
         description: '',
         start,
         stop: () => void stoppedNames.push(name),
-        hooks: name === 'stands' ? { guards: { 'step.before': () => ({ refuse: name }) } } : {},
+        hooks,
         actions: { act: { description: '', input: { type: 'object' }, run: async () => null } },
       });
     const registry = createRegistry(
@@ -160,7 +169,7 @@ describe('the registry', () => {
         makePlugin('hangs', hang),
         makePlugin('throws', fail),
         makePlugin('off', fail),
-        makePlugin('stands', () => {}),
+        makePlugin('healthy', () => {}, { guards: { 'step.before': () => ({ refuse: 'Enough.' }) } }),
       ],
       { startMs: 50, config: new Map([['off', { enabled: false }]]) },
     );
@@ -171,29 +180,35 @@ describe('the registry', () => {
       'unavailable',
       'ready',
     ]);
-    expect(registry.tools.map(({ name }) => name)).toEqual(['stands_act']);
-    await expect(registry.hooks.guard('step.before', { step: 1 }, context)).rejects.toThrow('"stands"');
+    expect(registry.tools.map(({ name }) => name)).toEqual(['healthy_act']);
+    await expect(registry.hooks.guard('step.before', { step: 1 }, context)).rejects.toThrow('"healthy"');
     await registry.stop();
-    expect(stoppedNames).toEqual(['stands']);
+    expect(stoppedNames).toEqual(['healthy']);
   });
 
-  test('refuses calls whose guard belongs to a plugin that failed to start', async () => {
+  describe('with a guard whose plugin fails to start', () => {
     const brokenPlugin = definePlugin({
       ...plugin('broken', { guards: { 'tool.before': () => undefined } }),
       start: fail,
     });
     const call = { toolName: 't', toolCallId: 'c', input: null };
-    const registry = createRegistry([brokenPlugin]);
-    await registry.start('/');
-    await expect(registry.hooks.guard('tool.before', call, context)).rejects.toMatchObject({
-      code: 'plugin_refused',
-      message: expect.stringContaining('The plugin "broken" refuses: it did not start'),
+
+    test('refuses the calls of the guard only', async () => {
+      const registry = createRegistry([brokenPlugin]);
+      await registry.start('/');
+      await expect(registry.hooks.guard('tool.before', call, context)).rejects.toMatchObject({
+        code: 'plugin_refused',
+        message: expect.stringContaining('The plugin "broken" refuses: it did not start'),
+      });
+      await registry.hooks.guard('step.before', { step: 1 }, context);
     });
-    await registry.hooks.guard('step.before', { step: 1 }, context);
-    const registryWithoutPlugin = createRegistry([brokenPlugin], {
-      config: new Map([['broken', { enabled: false }]]),
+
+    test('lets the calls pass when the plugin is disabled', async () => {
+      const registry = createRegistry([brokenPlugin], {
+        config: new Map([['broken', { enabled: false }]]),
+      });
+      await registry.start('/');
+      await registry.hooks.guard('tool.before', call, context);
     });
-    await registryWithoutPlugin.start('/');
-    await registryWithoutPlugin.hooks.guard('tool.before', call, context);
   });
 });

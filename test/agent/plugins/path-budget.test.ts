@@ -1,4 +1,4 @@
-// Folders that stand for too many paths.
+// Replaces paths by their folders where a sandbox would have too many to mount.
 import { describe, expect, test } from 'vitest';
 import { coverPaths } from '../../../src/agent/plugins/builtin/workspace/path-budget.ts';
 
@@ -18,17 +18,17 @@ describe('coverPaths', () => {
       ...makePaths('test/fixtures', 30),
       ...makePaths('test/cases', 20),
     ];
-    const { paths: covered = [], folders } = coverPaths(paths, { root, max: 75 }) ?? {};
+    const { paths: coveredPaths = [], folders } = coverPaths(paths, { root, max: 75 }) ?? {};
     expect(folders).toEqual(['/w/test/fixtures']);
-    expect(covered).toHaveLength(71);
-    expect(covered).toContain('/w/packages/49/package.json');
+    expect(coveredPaths).toHaveLength(71);
+    expect(coveredPaths).toContain('/w/packages/49/package.json');
   });
 
   test('covers several folders where no single one is enough', () => {
     const paths = [...makePaths('a', 50), ...makePaths('b', 40), ...makePaths('c', 30), '/w/package.json'];
-    const { paths: covered = [], folders } = coverPaths(paths, { root, max: 40 }) ?? {};
+    const { paths: coveredPaths = [], folders } = coverPaths(paths, { root, max: 40 }) ?? {};
     expect(folders).toEqual(['/w/a', '/w/b']);
-    expect(covered).toHaveLength(33);
+    expect(coveredPaths).toHaveLength(33);
   });
 
   test('covers every path', () => {
@@ -39,10 +39,10 @@ describe('coverPaths', () => {
       ...makePaths('d', 9),
     ];
     for (const max of [20, 40, 60, 80, 100, 120]) {
-      const { paths: covered = [] } = coverPaths(paths, { root, max }) ?? {};
-      expect(covered.length).toBeLessThanOrEqual(max);
+      const { paths: coveredPaths = [] } = coverPaths(paths, { root, max }) ?? {};
+      expect(coveredPaths.length).toBeLessThanOrEqual(max);
       for (const path of paths)
-        expect(covered.some((entry) => entry === path || path.startsWith(`${entry}/`))).toBe(true);
+        expect(coveredPaths.some((entry) => entry === path || path.startsWith(`${entry}/`))).toBe(true);
     }
   });
 
